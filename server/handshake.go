@@ -13,8 +13,8 @@ import (
 	"github.com/weirproxy/weir/server/door"
 )
 
-// refusals has the door watch those whom TLS lets in, and logs which clients it refuses: they are told little, and
-// whoever asks clients for certificates has to see whom that keeps out.
+// refusals has the door watch the connections that TLS accepts, and logs the clients that it refuses: TLS tells them
+// little, and an operator has to see which of them lack a certificate.
 type refusals struct {
 	credentials.TransportCredentials
 	log  *slog.Logger

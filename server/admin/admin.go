@@ -35,9 +35,9 @@ type Parts struct {
 	Query     http.Handler   // /prometheus/; nil says that there is none
 	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
 	Loaded func() time.Time
-	// ListFirst shows the list of what is served on / to whoever does not ask for HTML, as tools do. It is on /help in any case.
+	// ListFirst shows the list of what is served on / to clients that do not ask for HTML, as tools do. It is on /help in any case.
 	ListFirst bool
-	// Profiles serves Go's profiles, which lets whoever reaches the port slow the process down.
+	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool
 	Guard    *Guard // nil is the zero value
 }
@@ -98,7 +98,7 @@ func knownHosts(p *Parts, h http.Handler) http.Handler {
 	})
 }
 
-// hideValues has values of the history replaced by hashes for whoever may not read them.
+// hideValues has values of the history replaced by hashes for clients that may not read them.
 func hideValues(g *Guard, h http.Handler) http.Handler {
 	key := []byte(rand.Text())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +197,7 @@ func queryOf(r *http.Request) (query.Parameters, error) {
 	return query.Parameters(values), nil
 }
 
-// queryWith returns a request's parameters, of which there are no others than these. Its error is a refusal.
+// queryWith returns a request's parameters, and refuses any but these. Its error is a refusal.
 func queryWith(r *http.Request, names ...string) (query.Parameters, error) {
 	values, err := queryOf(r)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/weirproxy/weir/server/door"
 )
 
-// What a client is told that may not have what it asks for.
+// The reasons of refusals, for clients.
 const (
 	unguarded = "Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."
 	foreign   = "Without ADMIN_TOKEN_FILE, admin writes must ask for a loopback address or localhost, not for %q."
@@ -43,7 +43,7 @@ type Guard struct {
 	// TokenFile holds the token that a change must bring, ReadFile one that lets its bearer read values, as the first
 	// does. Without a ReadFile this host reads values, too. They are read for every request, so a change needs no restart.
 	TokenFile, ReadFile string
-	// Host is the port's address. If it is a loopback address and there is no TokenFile, whoever reaches it may write.
+	// Host is the port's address. If it is a loopback address and there is no TokenFile, every client may write.
 	Host string
 	// Hosts are names and addresses by which the port may be asked, besides loopback ones and its own; * is any.
 	Hosts []string

@@ -18,7 +18,7 @@ import (
 // Grace is how long an entry stays once a sweep has found that its rule is gone: far longer than any request runs.
 const Grace = 10 * time.Minute
 
-// Name is what an entry is found by. What no rule matches has the path history.Unmatched in its domain, or in
+// Name finds an entry. That of descriptors without a rule has the path history.Unmatched in its domain, or in
 // history.UnknownDomain if no file configures that.
 type Name struct{ Domain, Path string }
 

@@ -64,7 +64,7 @@ type due struct {
 	requests, hits uint64 // since the last line
 }
 
-// tell writes the lines that are due: first of the rules that refused the most. What there is no room for stays due.
+// tell writes the lines that are due: the rules that refused the most come first, and those that do not fit stay due.
 func (l *Log) tell(ctx context.Context, now time.Time) {
 	var all []due
 	for _, s := range l.Recorder.slots() {
@@ -139,7 +139,7 @@ func againIn(wait time.Duration) string {
 	return Seconds(wait).String()
 }
 
-// Seconds rounds a wait up to whole seconds, as whoever waits that long does not come too early.
+// Seconds rounds a wait up to whole seconds, so that a client that waits as long does not come too early.
 func Seconds(wait time.Duration) time.Duration {
 	return (wait + time.Second - 1).Truncate(time.Second)
 }

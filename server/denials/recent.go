@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// What is kept of late is at most 8,192 streaks in 3 MiB, as each takes a place for every 384 bytes. Finding the open
-// ones takes some 300 KiB.
+// Of the newest denials at most 8,192 streaks are kept, in 3 MiB: each takes a place for every 384 bytes. The map of them
+// takes some 300 KiB.
 const (
 	places      = 8 << 10
 	placeBytes  = 384
@@ -45,7 +45,7 @@ type streak struct {
 func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], of), d.At.Unix()/60, d.At.UnixNano()
-	decidedBy := max(d.Source, backend.FromLook) // a store's denials are of one streak, whoever remembers them
+	decidedBy := max(d.Source, backend.FromLook) // the store's, and those that the deny cache or a look remembers, are of one streak
 	hash := maphash.Comparable(r.seed, s) ^ d.Limit.Requests ^ uint64(d.Limit.Window) ^ uint64(minute)<<8 ^ uint64(decidedBy)
 	for _, entry := range entries {
 		hash = (hash ^ entry) * 0x9e3779b97f4a7c15

@@ -19,7 +19,7 @@ const (
 	budget = 48 << 20 // bytes that the unanswered requests of a port may hold together
 
 	// A connection waits so long at a time, and so often, while others that were closed still hold the budget.
-	wait, mostWaits = 5 * time.Millisecond, 1000
+	wait, maxWaits = 5 * time.Millisecond, 1000
 )
 
 // Reason is why a connection was closed, as metrics have it.
@@ -182,7 +182,7 @@ func (d *Door) State(nc net.Conn, s http.ConnState) {
 	}
 }
 
-// forgotten is what a connection holds that is off the books, far below what it could still add.
+// forgotten marks the bytes of a connection that is off the books, far below all that it could still add.
 const forgotten = math.MinInt64 / 2
 
 // conn is a connection on the books of a door.
@@ -224,7 +224,7 @@ func (c *conn) settle(change int64) bool {
 	if change != 0 && c.held.Add(change) >= 0 {
 		d.held.Add(change)
 	}
-	for waits := 0; waits < mostWaits && change > 0 && d.held.Load()+d.leaving.Load() > budget && c.held.Load() >= 0; {
+	for waits := 0; waits < maxWaits && change > 0 && d.held.Load()+d.leaving.Load() > budget && c.held.Load() >= 0; {
 		share := budget / int64(max(1, d.Open()))
 		switch {
 		case d.held.Load() > budget:

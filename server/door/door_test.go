@@ -133,16 +133,16 @@ func TestACallThatDoesNotComeWholeIsNotWaitedFor(t *testing.T) {
 	v.send(0, 100, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
 	v.send(1, 100, preface+frameOf(frameHeaders, endHeaders|endStream, 1, "block")) // as a health watch
 	v.send(2, 100, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
-	for range patience {
+	for range maxSweeps {
 		v.sweep()
 	}
 	if v.Closed(Unfinished) > 0 {
-		t.Fatalf("a connection was closed in %d sweeps", patience)
+		t.Fatalf("a connection was closed in %d sweeps", maxSweeps)
 	}
 	v.send(2, 100, frameOf(frameData, endStream, 1, "message")+frameOf(frameHeaders, endHeaders, 3, "block"))
 	v.sweep()
 	if !v.closed(0) || v.closed(1) || v.closed(2) || v.Closed(Unfinished) != 1 {
-		t.Errorf("after %d sweeps closed are %v %v %v; want the one whose call never came whole, alone", patience+1, v.closed(0), v.closed(1), v.closed(2))
+		t.Errorf("after %d sweeps closed are %v %v %v; want the one whose call never came whole, alone", maxSweeps+1, v.closed(0), v.closed(1), v.closed(2))
 	}
 }
 
@@ -194,16 +194,16 @@ func TestWhoResetsRequestsIsReadSlowlyUntilAnAnswer(t *testing.T) {
 		}
 	}
 	call := frameOf(frameHeaders, endHeaders|endStream, 1, "block")
-	long := frameOf(6, 0, 0, strings.Repeat("x", 4*slowly))
+	long := frameOf(6, 0, 0, strings.Repeat("x", 4*slowRead))
 	_, _ = io.WriteString(v.clients[0], preface+call+long)
-	read("of a new client's", slowly)
-	_, _ = io.ReadFull(v.conns[0], make([]byte, len(preface+call+long)-slowly))
+	read("of a new client's", slowRead)
+	_, _ = io.ReadFull(v.conns[0], make([]byte, len(preface+call+long)-slowRead))
 	v.answer(0, 1<<10, frameOf(frameHeaders, endHeaders|endStream, 1, "0"))
 	_, _ = io.WriteString(v.clients[0], long)
 	read("after an answer", len(long))
 	v.send(0, 1<<10, frameOf(frameHeaders, endHeaders, 3, "block")+frameOf(frameReset, 0, 3, "code"))
 	_, _ = io.WriteString(v.clients[0], long)
-	read("after a reset", slowly)
+	read("after a reset", slowRead)
 }
 
 // Attackers leave, and who is served stays.

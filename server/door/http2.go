@@ -26,12 +26,12 @@ const (
 )
 
 const (
-	patience = 10      // sweeps until a request must be whole
-	slots    = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
-	whole    = 1 << 31 // set in the slot of a stream whose request is
+	maxSweeps = 10      // sweeps until a request must be whole
+	slots     = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
+	whole     = 1 << 31 // set in the slot of a stream whose request is
 
 	manyEarly, earlySweeps = 100, 3 // resets before a request is whole, in each of so many sweeps, are hostile
-	slowly                 = 256    // bytes read at a time from who resets requests, or is new
+	slowRead               = 256    // bytes read at a time from who resets requests, or is new
 )
 
 // Frame types and flags of HTTP/2, and the size of what comes before a client's frames.
@@ -73,17 +73,17 @@ type watch struct {
 	open [slots]atomic.Uint64
 	out  cursor
 
-	sweeps int              // the sweeper's, as is what follows
-	seen   [patience]uint32 // the newest stream at each of the last sweeps
-	resets int              // sweeps in a row that saw many early ones
+	sweeps int               // the sweeper's, as is what follows
+	seen   [maxSweeps]uint32 // the newest stream at each of the last sweeps
+	resets int               // sweeps in a row that saw many early ones
 }
 
-// Read is net.Conn's. What the server still has of requests that were reset is on no books: it goes when the goroutines
-// that answer and write have had their turn, so they have it before more is read, and that is little.
+// Read is net.Conn's. Requests that were reset are counted no longer, but the server holds them until the goroutines that
+// answer and write have run: so these run before more is read, and little is read at a time.
 func (w *watch) Read(b []byte) (int, error) {
 	if !w.served.Load() {
 		runtime.Gosched()
-		b = b[:min(len(b), slowly)]
+		b = b[:min(len(b), slowRead)]
 	}
 	n, err := w.Conn.Read(b)
 	if !w.conn.settle(w.in.pass(b[:n], w.received)) {
@@ -229,7 +229,7 @@ func (w *watch) change(id uint32, become func(slot uint64) uint64) int64 {
 // overdue reports whether a request that was there so many sweeps ago is not whole. Sweeps count, not time: a process
 // that stands still reads nothing.
 func (w *watch) overdue() bool {
-	at := w.sweeps % patience
+	at := w.sweeps % maxSweeps
 	oldest := w.seen[at]
 	w.seen[at], w.sweeps = w.last.Load(), w.sweeps+1
 	for i := range w.open {

@@ -40,19 +40,19 @@ func (t Turns) Bound(h http.Handler, read time.Duration) http.Handler {
 			return
 		}
 		defer func() { <-t }()
-		h.ServeHTTP(&hurried{ResponseWriter: w, read: read}, r)
+		h.ServeHTTP(&deadlineWriter{ResponseWriter: w, read: read}, r)
 	})
 }
 
-// hurried is an answer whose client has little time to read it.
-type hurried struct {
+// deadlineWriter is an answer whose client has little time to read it.
+type deadlineWriter struct {
 	http.ResponseWriter
 	read  time.Duration // for the whole answer
 	until time.Time     // zero before the first piece: making it may take long
 }
 
 // Write gives the client time for one piece more. A server that cannot be told keeps its own bound.
-func (h *hurried) Write(piece []byte) (int, error) {
+func (h *deadlineWriter) Write(piece []byte) (int, error) {
 	next := time.Now().Add(pieceTime)
 	if h.until.IsZero() {
 		h.until = time.Now().Add(h.read)
@@ -65,4 +65,4 @@ func (h *hurried) Write(piece []byte) (int, error) {
 }
 
 // Unwrap is http.ResponseController's.
-func (h *hurried) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+func (h *deadlineWriter) Unwrap() http.ResponseWriter { return h.ResponseWriter }

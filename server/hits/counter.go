@@ -20,7 +20,7 @@ const MaxHits = 1 << 40
 // it, so that no reader sees a part that is larger than its whole.
 type Counter struct {
 	totals    [history.Outcomes]atomic.Uint64
-	drained   [history.Outcomes]uint64 // what Drain has handed out of each; for whoever holds Recorder.draining
+	drained   [history.Outcomes]uint64 // the part that Drain has handed out; Recorder.draining protects it
 	ratelimit *Ratelimit               // nil unless the recorder counts as envoyproxy/ratelimit does
 }
 

@@ -30,8 +30,7 @@ func (k Kind) String() string {
 }
 
 // Ratelimit counts a rule's hits as envoyproxy/ratelimit does. Its methods neither wait nor allocate, and may be
-// called by any number of goroutines. A nil Ratelimit counts nothing: that is what there is while nobody reads these
-// statistics.
+// called by any number of goroutines. A nil Ratelimit counts nothing: nobody reads these statistics then.
 type Ratelimit struct{ totals [Kinds]atomic.Uint64 }
 
 func (t *Ratelimit) add(k Kind, hits uint64) {

@@ -73,7 +73,7 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 		}
 		count("path", "/")
 		count("nothing", "")
-		table.Missed()
+		table.CountUnknownDomain()
 		r.Table(none)
 		for range 4 { // what is gone is forgotten
 			now = now.Add(byrule.Grace)

@@ -39,7 +39,7 @@ func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues}
 	r.rules = byrule.New(func(of *byrule.Entry[ruleHits], rule *descriptors.Rule) {
 		switch {
-		case of.Domain == history.UnknownDomain: // it is counted by Missed
+		case of.Domain == history.UnknownDomain: // it is counted by CountUnknownDomain
 		case rule == nil:
 			of.Kept.own.ratelimit = r.ratelimit.of(descriptors.MetricName(of.Domain + "." + history.Unmatched))
 		default:
@@ -73,14 +73,14 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Des
 	if rule == nil || len(rule.Values) == 0 || t.recorder.maxValues == 0 {
 		return &e.Kept.own
 	}
-	return t.recorder.apart(&e.Kept, rule, d)
+	return t.recorder.valueCounter(&e.Kept, rule, d)
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
 func (t *Table) CountsRefunds() bool { return t.recorder.ratelimit.byName != nil }
 
-// Missed counts a descriptor of a domain that the configuration does not have, as envoyproxy/ratelimit does.
-func (t *Table) Missed() {
+// CountUnknownDomain counts a descriptor of a domain that the configuration does not have, as envoyproxy/ratelimit does.
+func (t *Table) CountUnknownDomain() {
 	if t.recorder.ratelimit.byName != nil {
 		t.recorder.notFound.Add(1)
 	}
@@ -126,7 +126,7 @@ func (r *Recorder) Totals() []Totals {
 		e.Kept.values.Load().each(func(_ string, c *Counter) { c.addTo(&t) })
 		all = append(all, t)
 	}
-	for _, name := range r.rules.Names() { // of which a file may name one that stands for others
+	for _, name := range r.rules.Names() { // a file may have a rule named __unmatched__
 		if !there[name] {
 			there[name] = true
 			all = append(all, Totals{Domain: name.Domain, Path: name.Path})

@@ -22,7 +22,7 @@ type Call struct {
 	pending   []pending
 	checks    []backend.Check
 	decisions []backend.Decision
-	round     backend.Part // what the store is asked at once, where it is asked in rounds
+	round     backend.Part // the checks of one question, where the store is asked in rounds
 	keys      []byte
 	overrides []descriptors.Limit
 	replaced  []string // names of limits that others replace
@@ -86,7 +86,7 @@ type Status struct {
 	Unlimited bool               // a rule lets everything pass, uncounted
 	Override  bool               // the request brings the limit with it
 	Quota     bool               // over, it refuses the request only if all quotas of the request are
-	Metadata  map[string]any     // of the rule that limits it, for whom it lets pass; shared by all requests
+	Metadata  map[string]any     // of the rule that limits it, for answers that let pass; shared by all requests
 }
 
 // Path returns the path of the rule that matched, history.Unmatched if none did.

@@ -166,7 +166,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
 	switch {
-	case l.options.LookFirst && !l.options.Shadow && c.needsLook():
+	case l.options.LookFirst && !l.options.Shadow && c.mayLookFirst():
 		l.askInRounds(ctx, c)
 	case len(c.checks) > 0:
 		l.ask(ctx, c.checks, c.decisions)
@@ -180,10 +180,10 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	l.conclude(c)
 	if r.denials != nil && (c.Over || c.Shadowed || c.ShadowOver) {
-		c.noteDenials()
+		c.keepDenials()
 	}
 	if c.Over && r.config.RefundsOnDeny(c.Domain) {
-		l.giveBack(ctx, c)
+		l.refund(ctx, c)
 	}
 	if c.Over { // one denial is enough, whatever the others would be
 		return nil
@@ -270,7 +270,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		limits = l.override(c, d)
 	}
 	if c.UnknownDomain {
-		r.hits.Missed()
+		r.hits.CountUnknownDomain()
 	}
 	s.Override = limits != nil
 	replaced := !s.Override && len(c.replaced) > 0 && m.Rule != nil

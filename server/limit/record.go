@@ -39,9 +39,9 @@ func (l *Limiter) record(c *Call, i int) {
 	}
 }
 
-// noteDenials keeps, of a request that is refused, each check that refuses it, and of any request each that would, were
+// keepDenials keeps, of a request that is refused, each check that refuses it, and of any request each that would, were
 // it not for shadow mode. A quota that is over refuses only if the request is refused.
-func (c *Call) noteDenials() {
+func (c *Call) keepDenials() {
 	for i := range c.checks {
 		of := &c.Descriptors[c.pending[i].descriptor]
 		s := &c.Statuses[c.pending[i].descriptor]
@@ -60,10 +60,10 @@ type Refunds struct {
 	Done, Failed atomic.Uint64 // checks
 }
 
-// giveBack refunds what a refused request has charged to those of its descriptors that are not over. It does so once,
+// refund refunds what a refused request has charged to those of its descriptors that are not over. It does so once,
 // within the request's deadline; what that does not reach stays charged, and is counted. Hits that the descriptor or
 // the rule charges whatever the verdict are a cost that is there: they stay.
-func (l *Limiter) giveBack(ctx context.Context, c *Call) {
+func (l *Limiter) refund(ctx context.Context, c *Call) {
 	c.round.Reset()
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.decisions[i]

@@ -7,8 +7,8 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// needsLook reports whether the answer to one check may keep another from being counted.
-func (c *Call) needsLook() bool {
+// mayLookFirst reports whether the answer to one check may keep another from being counted.
+func (c *Call) mayLookFirst() bool {
 	counts, looks := 0, 0
 	for i := range c.checks {
 		switch c.checks[i].Op {

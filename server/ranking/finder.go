@@ -15,8 +15,8 @@ type finder struct {
 	store        Store
 	domain, path string
 	filter       descriptors.KeyFilter // of the domain
-	top          *board                // what is known for certain
-	pending      *board                // that of which a bound is known
+	top          *board                // keys that are known for certain
+	pending      *board                // keys that are known by a bound
 	unread       []*candidate
 
 	counted, over, noRule, untold uint64
@@ -85,7 +85,7 @@ func fuller(a, b candidate) candidate {
 	return a
 }
 
-// shareOf returns what share of a limit is used. One that blocks everything is over from the first hit on.
+// shareOf returns the share of a limit that is used. One that blocks everything is over from the first hit on.
 func shareOf(hits uint64, l *descriptors.Limit) float64 {
 	return float64(hits) / float64(max(1, l.Capacity()))
 }

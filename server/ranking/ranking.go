@@ -23,7 +23,7 @@ const (
 	rest = 3
 )
 
-// Store is what a ranking is made of. Any counter of weir's is one.
+// Store has the keys that are ranked. Every counter of weir's is one.
 type Store interface {
 	backend.Lister
 	backend.Inspector
@@ -84,7 +84,7 @@ type Row struct {
 }
 
 // Find ranks the keys of a store by the share of their limits that is used. Its error is a NotFound, or tells of a store
-// of which nothing was seen; what of it was not seen is among the warnings.
+// that showed nothing; the parts of it that could not be seen are among the warnings.
 func Find(ctx context.Context, config *descriptors.Config, store Store, q Question) (Answer, error) {
 	began := time.Now()
 	path, err := findRule(config, q)

@@ -15,7 +15,7 @@ var errMalformed = errors.New("malformed protobuf message")
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would:
 // unknown fields and known ones of another wire type are passed over, the last of several scalars wins, several
-// messages merge. What is beyond the most that a request may have is passed over. All strings share one allocation.
+// messages merge. Descriptors and entries beyond the bounds are passed over. All strings share one allocation.
 //
 // Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
 // them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its

@@ -24,7 +24,7 @@ const (
 	valueStruct  protowire.Number = 5
 )
 
-// unknownDomain is the entry of the Struct about an unknown domain. What the client called it is not repeated.
+// unknownDomain is the entry of the Struct about an unknown domain. The client's name for it is not repeated.
 var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
 	"unknown_domain": structpb.NewBoolValue(true)}})
 
@@ -57,7 +57,7 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 }
 
 // denying returns the status that refuses the request, were it not for shadow mode: of those that are over the one
-// that makes wait longest; only quotas that are over, of which any one is enough, the one that makes wait shortest.
+// that makes wait longest; where only quotas are over, any one is enough: the one that makes wait shortest.
 // It is nil if none refuses it.
 func denying(v *limit.Verdict) *limit.Status {
 	if !v.Over && !v.Shadowed {

@@ -18,7 +18,7 @@ import (
 func (s *Service) encode(c *limit.Call) []byte {
 	v, o := &c.Verdict, &s.options
 	size := 16 + 48*len(v.Statuses) + len(v.Message)
-	if o.tells(v) {
+	if o.explainsDenial(v) {
 		size += deniedSize
 	}
 	dst := make([]byte, 0, size)
@@ -30,7 +30,7 @@ func (s *Service) encode(c *limit.Call) []byte {
 		dst = closeMessage(dst, begin)
 	}
 	dst = o.Headers.append(dst, v)
-	if o.DynamicMetadata || c.Degraded || o.tells(v) {
+	if o.DynamicMetadata || c.Degraded || o.explainsDenial(v) {
 		dst = s.appendMetadata(dst, c)
 	}
 	if v.Over && v.Message != "" {
@@ -40,9 +40,9 @@ func (s *Service) encode(c *limit.Call) []byte {
 	return dst
 }
 
-// tells reports whether dynamic metadata say which rule has refused a request, or would have but for shadow mode, or
+// explainsDenial reports whether dynamic metadata say which rule has refused a request, or would have but for shadow mode, or
 // that there is no rule, as the domain is unknown.
-func (o *Options) tells(v *limit.Verdict) bool {
+func (o *Options) explainsDenial(v *limit.Verdict) bool {
 	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver || v.UnknownDomain)
 }
 

@@ -27,7 +27,7 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 			return dst[:before] // a text that is not UTF-8, which no request and no file has
 		}
 	}
-	if o.tells(&c.Verdict) {
+	if o.explainsDenial(&c.Verdict) {
 		dst = appendDenied(dst, c)
 	}
 	return closeMessage(dst, begin)

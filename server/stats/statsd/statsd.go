@@ -119,7 +119,7 @@ func (s *Sender) due() (all []line) {
 	return all
 }
 
-// timers returns the lines of response times, each of which stands for as many as the rate says.
+// timers returns the lines of response times; the rate says how many each stands for.
 func (s *Sender) timers(times []time.Duration, rate float64) (all []line) {
 	begin, end := s.config.Form(ratelimit.ResponseTime)
 	if rate < 1 {
