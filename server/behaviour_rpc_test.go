@@ -1,7 +1,6 @@
 package server
 
 import (
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 )
@@ -68,27 +67,12 @@ var rpcBehaviours = []behaviour{{
 		{at: "12:35:00", ask: "m=x", want: "OK | OK 1/MINUTE, 0 left, 1m0s"},
 	},
 }, {
-	name: "sliding windows reset when the oldest hits leave", rules: fewRules, algorithm: descriptors.SlidingWindow,
-	steps: []step{
-		{at: "12:34:56", ask: "path=/", want: "OK | OK 5/MINUTE, 4 left, 1m1s"},
-		{at: "12:35:00", ask: "path=/ addend:4", want: "OK | OK 5/MINUTE, 0 left, 57s"},
-		{ask: "path=/", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 57s"},
-		{at: "12:35:57", ask: "path=/", want: "OK | OK 5/MINUTE, 0 left, 4s"},
-	},
-}, {
 	name: "denied hits count in a fixed window", rules: fewRules,
 	steps: []step{
 		{ask: "path=/ addend:6", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 1m0s"},
 		{ask: "path=/", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 1m0s"},
 	},
 	recorded: "shop path 5 within 2 over",
-}, {
-	name: "and not in a sliding one", rules: fewRules, algorithm: descriptors.SlidingWindow,
-	steps: []step{
-		{ask: "path=/ addend:6", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 1m0s"},
-		{ask: "path=/", want: "OK | OK 5/MINUTE, 4 left, 1m1s"},
-	},
-	recorded: "shop path 1 within 6 over",
 }, {
 	name: "SHADOW_MODE changes only what is said of the request", rules: fewRules, limits: limit.Options{Shadow: true},
 	steps:    []step{{ask: "closed=x + user=ann", want: "OK | OVER_LIMIT 0/DAY, 0 left, 12h0m0s | OK 2/HOUR few, 1 left, 1h0m0s"}},
@@ -108,21 +92,6 @@ var rpcBehaviours = []behaviour{{
 	steps: []step{
 		{ask: "path=/ + user=ann", want: "OK | OK 5/MINUTE, 4 left, 1m0s | OK 2/HOUR few, 1 left, 1h0m0s | limit: 2 | left: 1 | reset: 3600"},
 		{ask: "path=/ hits:3 + user=bob", want: "OK | OK 5/MINUTE, 1 left, 1m0s | OK 2/HOUR few, 1 left, 1h0m0s | limit: 5 | left: 1 | reset: 60"},
-	},
-}, {
-	name: "whom the service refuses it tells when to come again, but not if that never helps", rules: fewRules,
-	algorithm: descriptors.SlidingWindow, answers: rls.Options{Headers: rls.Headers{RetryAfter: true}},
-	steps: []step{
-		{ask: "user=ann hits:2", want: "OK | OK 2/HOUR few, 0 left, 1h1m0s"},
-		{ask: "user=ann + free=x", want: "OVER_LIMIT | OVER_LIMIT 2/HOUR few, 0 left, 1h1m0s | OK, 4294967295 left | retry-after: 3660"},
-		{ask: "path=/ hits:6", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 1m1s"},
-	},
-}, {
-	name: "the service behind Envoy is told on its own, under names of its own", rules: fewRules,
-	answers: rls.Options{Headers: rls.Headers{Answer: rls.Names{Remaining: "left"}, Request: rls.Names{Limit: "quota", Remaining: "of-it"}}},
-	steps: []step{
-		{ask: "user=ann", want: "OK | OK 2/HOUR few, 1 left, 1h0m0s | left: 1 | > quota: 2 | > of-it: 1"},
-		{ask: "user=ann hits:2", want: "OVER_LIMIT | OVER_LIMIT 2/HOUR few, 0 left, 1h0m0s | left: 0 | > quota: 2 | > of-it: 0"},
 	},
 }}
 
@@ -149,12 +118,6 @@ var limitBehaviours = []behaviour{{
 	},
 	recorded: "shop path 5 within 1 over",
 }, {
-	name: "a look at a sliding window is over if one more hit would be", rules: fewRules, algorithm: descriptors.SlidingWindow,
-	steps: []step{
-		{ask: "path=/ hits:5", want: "OK | OK 5/MINUTE, 0 left, 1m1s"},
-		{ask: "path=/ hits:0", want: "OVER_LIMIT | OVER_LIMIT 5/MINUTE, 0 left, 1m1s"},
-	},
-}, {
 	name: "is_negative_hits gives hits back", rules: fewRules,
 	steps: []step{
 		{ask: "path=/ hits:5", want: "OK | OK 5/MINUTE, 0 left, 1m0s"},
@@ -169,18 +132,6 @@ var limitBehaviours = []behaviour{{
 		{ask: "path=/ refund: + user=ann hits:3 refund:", want: "OK | OK 5/MINUTE, 5 left, 4s | OK 2/HOUR few, 2 left, 25m4s"},
 		{ask: "closed=x hits:0", want: "OK | OK 0/DAY, 0 left, 11h25m4s"},
 		{at: "12:35:00", ask: "path=/ hits:0", want: "OK | OK 5/MINUTE, 5 left, 1m0s"},
-	},
-}, {
-	name: "and by rolling windows a second, as nothing counts that could leave", rules: `
-- {key: window, rate_limit: {requests_per_unit: 5, unit: minute}}
-- {key: log, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: sliding_log}}
-- {key: bucket, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: token_bucket}}
-`, algorithm: descriptors.SlidingWindow,
-	steps: []step{
-		{ask: "window=x hits:0 + log=x hits:0 + bucket=x hits:0",
-			want: "OK | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s"},
-		{ask: "window=x refund: + log=x refund: + bucket=x refund:",
-			want: "OK | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s | OK 5/MINUTE, 5 left, 1s"},
 	},
 }, {
 	name: "a request's own limit goes before the rule's, and has no name", rules: fewRules,
