@@ -1,8 +1,6 @@
 package limit
 
 import (
-	"cmp"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -70,7 +68,7 @@ type Degraded struct {
 	Decisions    uint64
 }
 
-// Degraded returns the decisions about each rule of each kind that there was, in order. They never go down while the
+// Degraded returns the decisions about each rule of each kind that there was, in no particular order. They never go down while the
 // rule is configured.
 func (l *Limiter) Degraded() (all []Degraded) {
 	for _, e := range l.counts.All() {
@@ -82,10 +80,6 @@ func (l *Limiter) Degraded() (all []Degraded) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Degraded) int {
-		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Policy, b.Policy),
-			cmp.Compare(a.Reason, b.Reason))
-	})
 	return all
 }
 

@@ -84,14 +84,18 @@ func TestEachRequestCountsOnceUnderItsDomainAndOutcome(t *testing.T) {
 	expect("__none__ invalid=1 unavailable=1, __unknown__ ok=3, shop ok=1 over_limit=3 invalid=1", "a domain in force goes on")
 }
 
+// newLogging makes a limiter without a configuration, and where it logs.
+func newLogging(t *testing.T) (*limit.Limiter, *bytes.Buffer) {
+	log := new(bytes.Buffer)
+	return limit.New(fixture.Memory(t, nil), limit.Options{Log: slog.New(slog.NewTextHandler(log, nil))}, hits.New(0)), log
+}
+
 func TestABrokenDomainIsKnown(t *testing.T) {
-	store, _ := newStore(t)
-	var log bytes.Buffer
-	l := limit.New(store, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, hits.New(0))
+	l, log := newLogging(t)
 	l.Apply(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"shop"}))
 	try(l, "shop", one("user", "ann"))
 	if got, want := requests(l), "__none__, __unknown__, shop unavailable=1"; got != want || log.Len() > 0 {
-		t.Errorf("counted is %s, want %s; logged is %q, want nothing: files name it", got, want, &log)
+		t.Errorf("counted is %s, want %s; logged is %q, want nothing: files name it", got, want, log)
 	}
 }
 
@@ -142,13 +146,11 @@ func TestReloadsLoseNoRequestAndNoHit(t *testing.T) {
 }
 
 func TestAnUnknownDomainIsLoggedOnceWithTheRemedy(t *testing.T) {
-	store, _ := newStore(t)
-	var log bytes.Buffer
-	l := limit.New(store, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, hits.New(0))
+	l, log := newLogging(t)
 	ann := one("user", "ann")
 	try(l, "shpo", ann)
 	if log.Len() > 0 {
-		t.Errorf("before the first configuration nothing is unknown, but logged is %s", &log)
+		t.Errorf("before the first configuration nothing is unknown, but logged is %s", log)
 	}
 	l.Apply(domainsOf(t, "shop", "bank"))
 	for _, step := range []struct {
@@ -186,9 +188,7 @@ func TestAnUnknownDomainIsLoggedOnceWithTheRemedy(t *testing.T) {
 }
 
 func TestOfManyUnknownDomainsAHundredAreNamed(t *testing.T) {
-	store, _ := newStore(t)
-	var log bytes.Buffer
-	l := limit.New(store, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, hits.New(0))
+	l, log := newLogging(t)
 	l.Apply(domainsOf(t, "shop"))
 	var asking sync.WaitGroup
 	for sender := range 4 {

@@ -32,6 +32,11 @@ func (c *counted) statistics() *ratelimit.Statistics {
 		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }}
 }
 
+// sender makes a sender whose dial is yet to be set, which sends each second.
+func sender(form Form, statistics *ratelimit.Statistics) *Sender {
+	return New(Config{Interval: time.Second, Form: form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
+}
+
 // add reads lines, and adds their counters to sums. What is torn is nothing.
 func add(t *testing.T, sums map[string]uint64, text string) {
 	t.Helper()
@@ -121,7 +126,7 @@ func to(conn net.Conn) func(context.Context, string, string) (net.Conn, error) {
 // A connection breaks anywhere, in the middle of a line too: each line that came whole counts, and is not sent again.
 func TestABrokenConnectionLosesNothingAndRepeatsNothing(t *testing.T) {
 	c := new(counted)
-	s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Form: Plain(nil), Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
+	s := sender(Plain(nil), c.statistics())
 	r := rand.New(rand.NewPCG(1, 2))
 	sums := make(map[string]uint64)
 	for range 2000 {
@@ -214,10 +219,9 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 	} {
 		c := &counted{loads: 3}
 		c.requests[limit.OK] = 2
-		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Results]uint64 { return c.requests },
-			ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 },
-			Gauges:      map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}}
-		s := New(Config{Network: tc.network, Address: "127.0.0.1:1", Form: tc.form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
+		statistics := c.statistics()
+		statistics.Gauges = map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}
+		s := sender(tc.form, statistics)
 		conn := new(packets)
 		s.dial = to(conn)
 		s.Took(1500 * time.Microsecond)
@@ -235,8 +239,7 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 		var loads atomic.Uint64
 		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() (none [limit.Results]uint64) { return none },
 			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
-		s := New(Config{Network: "tcp", Address: "127.0.0.1:1", Interval: time.Second, Form: Plain(nil), Statistics: statistics,
-			Log: slog.New(slog.DiscardHandler)})
+		s := sender(Plain(nil), statistics)
 		s.dial = to(conn)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -261,8 +264,7 @@ func TestADatagramIsNotCutUpOnItsWay(t *testing.T) {
 	for o := range c.requests {
 		c.requests[o] = 1
 	}
-	s := New(Config{Network: "udp", Address: "127.0.0.1:1", Form: Plain(map[string]string{"long": strings.Repeat("x", 400)}),
-		Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
+	s := sender(Plain(map[string]string{"long": strings.Repeat("x", 400)}), c.statistics())
 	conn, sums := new(packets), make(map[string]uint64)
 	s.dial = to(conn)
 	s.flush(t.Context())
