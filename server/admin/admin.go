@@ -35,7 +35,7 @@ type Parts struct {
 	Query     http.Handler   // /prometheus/; nil says that there is none
 	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
 	Loaded func() time.Time
-	// ListFirst shows the list of what is served on / to clients that do not ask for HTML, as tools do. It is on /help in any case.
+	// ListFirst shows the list of what is served on / to clients that do not ask for HTML, as tools do. /help always has it.
 	ListFirst bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool

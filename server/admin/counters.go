@@ -21,8 +21,8 @@ const (
 	nearestTime = 500 * time.Millisecond // to look through the store for them
 )
 
-// Counters serves /api/v1/counters: GET shows what a descriptor's limits have counted, DELETE forgets it, POST to /grant
-// gives hits back, and GET of /top shows the keys that are closest to their limits, or over them. All fields are needed.
+// Counters serves /api/v1/counters: GET shows the counts of a descriptor's limits, DELETE forgets them, POST to /grant
+// gives hits back, and GET of /top shows the keys closest to their limits, or over them. All fields are needed.
 type Counters struct {
 	Rules     Rules
 	Counter   backend.Counter // gives hits back

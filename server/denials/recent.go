@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Of the newest denials at most 8,192 streaks are kept, in 3 MiB: each takes a place for every 384 bytes. The map of them
-// takes some 300 KiB.
+// Of the newest denials at most 8,192 streaks are kept, in 3 MiB: each takes a place for every 384 bytes. The map of
+// them takes some 300 KiB.
 const (
 	places      = 8 << 10
 	placeBytes  = 384
@@ -45,8 +45,9 @@ type streak struct {
 func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], of), d.At.Unix()/60, d.At.UnixNano()
-	decidedBy := max(d.Source, backend.FromLook) // the store's, and those that the deny cache or a look remembers, are of one streak
-	hash := maphash.Comparable(r.seed, s) ^ d.Limit.Requests ^ uint64(d.Limit.Window) ^ uint64(minute)<<8 ^ uint64(decidedBy)
+	decidedBy := max(d.Source, backend.FromLook) // one streak for the store and for what remembers its denials
+	hash := maphash.Comparable(r.seed, s) ^ d.Limit.Requests ^ uint64(d.Limit.Window) ^ uint64(minute)<<8
+	hash ^= uint64(decidedBy)
 	for _, entry := range entries {
 		hash = (hash ^ entry) * 0x9e3779b97f4a7c15
 	}

@@ -78,8 +78,8 @@ type watch struct {
 	resets int               // sweeps in a row that saw many early ones
 }
 
-// Read is net.Conn's. Requests that were reset are counted no longer, but the server holds them until the goroutines that
-// answer and write have run: so these run before more is read, and little is read at a time.
+// Read is net.Conn's. Requests that were reset are counted no longer, but the server holds them until the goroutines
+// that answer and write have run: so these run before more is read, and little is read at a time.
 func (w *watch) Read(b []byte) (int, error) {
 	if !w.served.Load() {
 		runtime.Gosched()

@@ -79,7 +79,7 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Des
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
 func (t *Table) CountsRefunds() bool { return t.recorder.ratelimit.byName != nil }
 
-// CountUnknownDomain counts a descriptor of a domain that the configuration does not have, as envoyproxy/ratelimit does.
+// CountUnknownDomain counts a descriptor of a domain that the configuration lacks, as envoyproxy/ratelimit does.
 func (t *Table) CountUnknownDomain() {
 	if t.recorder.ratelimit.byName != nil {
 		t.recorder.notFound.Add(1)

@@ -20,8 +20,8 @@ type values struct {
 	adding sync.Mutex
 }
 
-// valueCounter returns where the hits of a descriptor are counted by its value. The first values, at most so many, have a
-// counter each. Finding a known value takes no lock and no allocation.
+// valueCounter returns where the hits of a descriptor are counted by its value. The first values, at most so many,
+// have a counter each. Finding a known value takes no lock and no allocation.
 func (r *Recorder) valueCounter(of *ruleHits, rule *descriptors.Rule, d descriptors.Descriptor) *Counter {
 	v := of.values.Load()
 	if v == nil {

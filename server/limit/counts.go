@@ -68,8 +68,8 @@ type Degraded struct {
 	Decisions    uint64
 }
 
-// Degraded returns the decisions about each rule of each kind that there was, in no particular order. They never go down while the
-// rule is configured.
+// Degraded returns the decisions about each rule of each kind that there was, in no particular order. They never go
+// down while the rule is configured.
 func (l *Limiter) Degraded() (all []Degraded) {
 	for _, e := range l.counts.All() {
 		for reason := range e.Kept.degraded {

@@ -91,7 +91,8 @@ func (c *Call) traceCheck(check int) string {
 	case s.Quota && !c.Over:
 		verdict = "OVER, not all quotas are,"
 	}
-	text += fmt.Sprintf("%s %s, remaining %d, resets in %s", verdict, k.Limits[d.Strictest].String(), d.Remaining, wait(d.ResetIn))
+	text += fmt.Sprintf("%s %s, remaining %d, resets in %s", verdict, k.Limits[d.Strictest].String(), d.Remaining,
+		wait(d.ResetIn))
 	if !d.Allowed {
 		text += ", again in " + wait(d.RetryIn)
 	}

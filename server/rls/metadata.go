@@ -50,7 +50,8 @@ func degraded(statuses []limit.Status) []any {
 	all := []any{}
 	for i := range statuses {
 		if s := &statuses[i]; s.Policy != descriptors.PolicyDefault {
-			all = append(all, map[string]any{"descriptor": i, "path": s.Path(), "policy": s.Policy.String(), "reason": s.Reason.String()})
+			all = append(all, map[string]any{"descriptor": i, "path": s.Path(), "policy": s.Policy.String(),
+				"reason": s.Reason.String()})
 		}
 	}
 	return all

@@ -28,7 +28,8 @@ var breakerOpen = prometheus.NewDesc("weir_redis_breaker_open",
 // Redis adds the metrics of Redis servers. It is called once.
 func (m *Metrics) Redis() *Redis {
 	seconds := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: redisSeconds}, redisLabels)
+		o := prometheus.HistogramOpts{Name: name, Help: help, Buckets: redisSeconds}
+		return prometheus.NewHistogramVec(o, redisLabels)
 	}
 	r := &Redis{
 		answer:   seconds("weir_redis_answer_seconds", "Time that a server took to answer a batch."),

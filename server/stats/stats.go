@@ -55,7 +55,8 @@ func New(version string) *Metrics {
 		Name: "weir_config_current",
 		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
 	})
-	m.Gauge("weir_config_loaded_timestamp_seconds", "When the configuration in force was put in force, in Unix seconds; 0 for never.",
+	m.Gauge("weir_config_loaded_timestamp_seconds",
+		"When the configuration in force was put in force, in Unix seconds; 0 for never.",
 		nil, func() float64 { return float64(m.loadedAt.Load()) / 1000 })
 	return m
 }
