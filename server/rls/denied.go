@@ -113,9 +113,9 @@ func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
 func appendField[T string | []byte](dst []byte, name string, text T) []byte {
 	value := 1 + protowire.SizeBytes(len(text)) // tags have a byte
 	entry := 1 + protowire.SizeBytes(len(name)) + 1 + protowire.SizeBytes(value)
-	dst = protowire.AppendVarint(protowire.AppendTag(dst, structFields, protowire.BytesType), uint64(entry))
+	dst = binary.AppendUvarint(append(dst, byte(structFields<<3)|byte(protowire.BytesType)), uint64(entry))
 	dst = appendText(dst, entryKey, name)
-	dst = protowire.AppendVarint(protowire.AppendTag(dst, entryValue, protowire.BytesType), uint64(value))
+	dst = binary.AppendUvarint(append(dst, byte(entryValue<<3)|byte(protowire.BytesType)), uint64(value))
 	return appendText(dst, valueString, text)
 }
 
@@ -130,6 +130,6 @@ func appendNumber(dst []byte, name string, n float64) []byte {
 }
 
 func appendText[T string | []byte](dst []byte, number protowire.Number, text T) []byte {
-	dst = protowire.AppendTag(dst, number, protowire.BytesType)
-	return append(protowire.AppendVarint(dst, uint64(len(text))), text...)
+	dst = append(dst, byte(number<<3)|byte(protowire.BytesType))
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
