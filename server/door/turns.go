@@ -27,13 +27,11 @@ type Turns chan struct{}
 // Bound has a handler answer in its turn, and gives each client so much time to read the answer.
 func (t Turns) Bound(h http.Handler, read time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		over := time.NewTimer(turnTime)
-		defer over.Stop()
 		select {
 		case t <- struct{}{}:
 		case <-r.Context().Done():
 			return // so is the client
-		case <-over.C:
+		case <-time.After(turnTime):
 			w.Header().Set("Retry-After", strconv.Itoa(int(turnTime.Seconds())))
 			http.Error(w, fmt.Sprintf("%d other answers are being made, or read by slow clients: ask again in %.0f seconds.",
 				cap(t), turnTime.Seconds()), http.StatusServiceUnavailable)

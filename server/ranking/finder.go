@@ -109,7 +109,10 @@ func (f *finder) readPending(ctx context.Context, until time.Time) error {
 		}
 		f.unread = f.unread[1:]
 		f.settle(c, counts)
-		wait(ctx, min(rest*time.Since(began), time.Until(until)))
+		select {
+		case <-time.After(min(rest*time.Since(began), time.Until(until))):
+		case <-ctx.Done():
+		}
 	}
 	if len(f.unread) > 0 && f.unread[0].share <= f.top.least() {
 		f.unread = nil
@@ -135,16 +138,6 @@ func (f *finder) settle(c *candidate, counts []backend.LimitCount) {
 	}
 	known.key = c.key
 	f.top.offer(known)
-}
-
-// wait waits, for as long as ctx lasts.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // fill writes what was found into an answer.
