@@ -7,7 +7,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirproxy/weir/server/door"
 )
 
 // recovery turns a panic in a handler into an error of that one call. Nothing is known to panic; it is here so that
@@ -46,7 +50,8 @@ func endless(ctx context.Context) grpc.StreamServerInterceptor {
 	}
 }
 
-// boundStream is a stream with a context of its own.
+// boundStream is a stream with a context of its own, whose answers are held against its connection: gRPC has them until
+// the client takes them.
 type boundStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -54,3 +59,20 @@ type boundStream struct {
 
 // Context returns the stream's context, which ends with the server as well.
 func (s boundStream) Context() context.Context { return s.ctx }
+
+// SendMsg sends an answer.
+func (s boundStream) SendMsg(m any) error {
+	if p, ok := peer.FromContext(s.ctx); ok && !door.Hold(p.Addr, buffer(m)) {
+		return status.Error(codes.ResourceExhausted, "the connection holds too many answers that were not read")
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// buffer returns how many bytes gRPC's buffer for a message has: up to 32 KiB about the message's, beyond it 1 MiB.
+func buffer(m any) int {
+	n := proto.Size(m.(proto.Message))
+	if n > 32<<10 {
+		n = max(n, 1<<20)
+	}
+	return n
+}

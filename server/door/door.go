@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,11 @@ import (
 
 const (
 	budget = 48 << 20 // bytes that the unanswered requests of a port may hold together
+
+	// newcomer is how many answers a connection begins with: it gets its first ones under load, too.
+	newcomer = 100
+
+	little = 256 // bytes read at a time from clients that may be ahead of what they are answered
 
 	// A connection waits so long at a time, and so often, while others that were closed still hold the budget.
 	wait, maxWaits = 5 * time.Millisecond, 1000
@@ -84,31 +90,40 @@ func (d *Door) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	for d.max > 0 && d.Open() >= d.max { // nobody else adds any
-		d.closeOne(0, Full)
+		d.makeRoom()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := &conn{Conn: raw, door: d, at: len(d.conns)}
 	c.served.Store(d.arrivals.Add(2))
+	c.answers.Store(newcomer)
 	d.conns = append(d.conns, c)
 	return c, nil
 }
 
-// closeOne closes, of the connections that hold at least so many bytes, the one that saw most others come since it was
-// last served; of equals the one that holds most.
-func (d *Door) closeOne(least int64, why Reason) {
-	var worst *conn
+// makeRoom closes the connection that saw most others come since it was last served.
+func (d *Door) makeRoom() {
+	d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
+}
+
+// free closes, of the connections that hold at least half their share, the one that holds most for each answer that it
+// got of late: whoever is as busy as it is large stays. The others hold half the budget at most, so one is found.
+func (d *Door) free(share int64) {
+	d.closeFirst(Memory, share/2, func(a, b *conn) int { return cmp.Compare(b.cost(), a.cost()) })
+}
+
+// closeFirst closes the first, by an order, of the connections that hold at least so many bytes.
+func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
+	var first *conn
 	d.mu.Lock()
 	for _, c := range d.conns {
-		held := c.held.Load()
-		if held >= least && (worst == nil || cmp.Or(cmp.Compare(c.served.Load(), worst.served.Load()),
-			cmp.Compare(worst.held.Load(), held)) < 0) {
-			worst = c
+		if c.held.Load() >= least && (first == nil || order(c, first) < 0) {
+			first = c
 		}
 	}
 	d.mu.Unlock()
-	if worst != nil {
-		d.close(worst, why)
+	if first != nil {
+		d.close(first, why)
 	}
 }
 
@@ -142,7 +157,7 @@ func (d *Door) forget(c *conn) bool {
 	return true
 }
 
-// Sweep closes the connections with requests that do not come whole, until ctx ends.
+// Sweep closes the connections with requests that do not come whole, and forgets answers, until ctx ends.
 func (d *Door) Sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -161,6 +176,7 @@ func (d *Door) sweep() {
 	all := slices.Clone(d.conns)
 	d.mu.Unlock()
 	for _, c := range all {
+		c.answers.Store(c.answers.Load() / 2)
 		switch w := c.watched.Load(); {
 		case w == nil:
 		case w.resetting():
@@ -190,8 +206,11 @@ type conn struct {
 	net.Conn
 	door    *Door
 	served  atomic.Uint64         // door.arrivals when it came, or a request of it was last answered
+	answers atomic.Uint64         // of late: each sweep halves them
 	held    atomic.Int64          // bytes
 	watched atomic.Pointer[watch] // nil unless it speaks HTTP/2
+
+	ahead bool // its client had sent more than was read; the reader's
 
 	at   int   // its place in door.conns, -1 off the books; door.mu protects it
 	left int64 // what it held when it left the books
@@ -200,10 +219,24 @@ type conn struct {
 
 // Read counts what comes, twice as its reader has buffers that grow. HTTP/2 is counted by its frames.
 func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.watched.Load() == nil && !c.settle(2*int64(n)) {
+	if c.watched.Load() != nil {
+		return c.Conn.Read(b)
+	}
+	n, err := c.yieldAndRead(c.Conn, b[:min(len(b), little)])
+	if !c.settle(2 * int64(n)) {
 		return 0, net.ErrClosed
 	}
+	return n, err
+}
+
+// yieldAndRead reads. Where the last read brought as much as it could, others run first: a client that always sends more
+// than was read would else take the processor for ten milliseconds at a time, and a hundred such clients for a second.
+func (c *conn) yieldAndRead(from net.Conn, b []byte) (int, error) {
+	if c.ahead {
+		runtime.Gosched()
+	}
+	n, err := from.Read(b)
+	c.ahead = n == len(b)
 	return n, err
 }
 
@@ -215,7 +248,13 @@ func (c *conn) Close() error {
 }
 
 // serve notes that a request was answered.
-func (c *conn) serve() { c.served.Store(c.door.arrivals.Load() + 1) } // more than who came at that time
+func (c *conn) serve() {
+	c.answers.Add(1)
+	c.served.Store(c.door.arrivals.Load() + 1) // more than who came at that time
+}
+
+// cost returns how many bytes the connection holds for each answer of late.
+func (c *conn) cost() float64 { return float64(c.held.Load()) / float64(1+c.answers.Load()) }
 
 // settle adds to what the connection holds, and reports whether it may go on. Where the budget is used up others are
 // closed; one that holds its share or more then waits for room, before its server sees what came.
@@ -228,7 +267,7 @@ func (c *conn) settle(change int64) bool {
 		share := budget / int64(max(1, d.Open()))
 		switch {
 		case d.held.Load() > budget:
-			d.closeOne(share, Memory)
+			d.free(share)
 		case c.held.Load() > max(share, 2*perStream): // a call that comes in pieces may
 			time.Sleep(wait)
 			waits++

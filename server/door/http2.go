@@ -3,7 +3,6 @@ package door
 import (
 	"encoding/binary"
 	"net"
-	"runtime"
 	"sync/atomic"
 )
 
@@ -31,7 +30,8 @@ const (
 	whole     = 1 << 31 // set in the slot of a stream whose request is
 
 	manyEarly, earlySweeps = 100, 3 // resets before a request is whole, in each of so many sweeps, are hostile
-	slowRead               = 256    // bytes read at a time from who resets requests, or is new
+
+	mostOfRequest = 4 << 10 // bytes read for each request that they complete, else few are read at a time
 )
 
 // Frame types and flags of HTTP/2, and the size of what comes before a client's frames.
@@ -62,11 +62,13 @@ type watch struct {
 	net.Conn // after the handshake
 	conn     *conn
 
-	in     cursor
-	ending bool          // the frame that comes, or the header block, ends its stream
-	last   atomic.Uint32 // the newest stream; the reader sets it
-	served atomic.Bool   // a request was answered, and none was reset since
-	early  atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
+	in       cursor
+	requests int           // that the last read completed
+	complete bool          // the last read was of requests, or brought all that there was
+	ending   bool          // the frame that comes, or the header block, ends its stream
+	last     atomic.Uint32 // the newest stream; the reader sets it
+	served   atomic.Bool   // a request was answered, and none was reset since
+	early    atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
 
 	// open has the streams that are not answered: 32 bits of number, 1 for whole, 31 of bytes held. The reader fills
 	// slots, both sides empty them.
@@ -78,15 +80,18 @@ type watch struct {
 	resets int               // sweeps in a row that saw many early ones
 }
 
-// Read is net.Conn's. Requests that were reset are counted no longer, but the server holds them until the goroutines
-// that answer and write have run: so these run before more is read, and little is read at a time.
+// Read is net.Conn's. It reads little at a time unless what it read completed requests, and requests are answered. Other
+// frames cost the more the smaller they are, and requests that were reset are counted no longer, but the server holds
+// them until the goroutines that answer and write have run.
 func (w *watch) Read(b []byte) (int, error) {
-	if !w.served.Load() {
-		runtime.Gosched()
-		b = b[:min(len(b), slowRead)]
+	if !w.served.Load() || !w.complete {
+		b = b[:min(len(b), little)]
 	}
-	n, err := w.Conn.Read(b)
-	if !w.conn.settle(w.in.pass(b[:n], w.received)) {
+	n, err := w.conn.yieldAndRead(w.Conn, b)
+	w.requests = 0
+	held := w.in.pass(b[:n], w.received)
+	w.complete = n < little || n <= w.requests*mostOfRequest
+	if !w.conn.settle(held) {
 		return 0, net.ErrClosed
 	}
 	return n, err
@@ -97,6 +102,22 @@ func (w *watch) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
 	w.conn.settle(w.out.pass(b[:n], w.sent))
 	return n, err
+}
+
+// address is a client's. By it a call finds its connection.
+type address struct {
+	net.Addr
+	conn *conn
+}
+
+// RemoteAddr is net.Conn's.
+func (w *watch) RemoteAddr() net.Addr { return &address{w.Conn.RemoteAddr(), w.conn} }
+
+// Hold adds what a client may not read for long to what its connection holds, until that is closed. The address is as
+// the server got it from a connection that is watched. It reports whether the connection may go on.
+func Hold(client net.Addr, bytes int) bool {
+	a, ours := client.(*address)
+	return !ours || a.conn.settle(int64(bytes))
 }
 
 // frame is the head of one: its length, type, flags and stream.
@@ -143,7 +164,11 @@ func (w *watch) received(f *frame, all bool) int64 {
 		return w.reset(id)
 	case all && w.ending && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
 		w.ending = false
-		return w.change(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
+		change := w.change(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
+		if change != 0 {
+			w.requests++
+		}
+		return change
 	case all:
 		return 0
 	case kind == frameHeaders && id > w.last.Load():

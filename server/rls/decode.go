@@ -11,24 +11,31 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-var errMalformed = errors.New("malformed protobuf message")
+var (
+	errMalformed = errors.New("malformed protobuf message")
+	errMany      = errors.New("the request has many descriptors")
+)
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would:
 // unknown fields and known ones of another wire type are passed over, the last of several scalars wins, several
-// messages merge. Descriptors and entries beyond the bounds are passed over. All strings share one allocation.
+// messages merge. Descriptors beyond most are passed over, as are entries beyond their bound; with a most of few the
+// error is errMany then. All strings share one allocation.
 //
 // Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
 // them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its
 // others.
-func decode(data []byte, c *limit.Call) error {
+func decode(data []byte, c *limit.Call, most int) error {
 	f := fields{rest: wire{data, string(data)}}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
 			c.Domain = f.body.utf8()
 		case f.is(2, protowire.BytesType):
-			if len(c.Descriptors) <= limit.MaxDescriptors { // one more is refused, and takes no memory
+			switch {
+			case len(c.Descriptors) < most:
 				f.err = decodeDescriptor(f.body, c.AddDescriptor())
+			case most == few:
+				f.err = errMany
 			}
 		case f.is(3, protowire.VarintType):
 			c.Hits = uint32(f.value)

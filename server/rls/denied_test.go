@@ -63,12 +63,12 @@ func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) *ratelimit.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := s.calls.Get().(*limit.Call)
-	defer s.release(call)
-	if err := decode(data, call); err != nil {
+	in := s.calls.Get().(*inbound)
+	defer s.release(in)
+	if err := in.read(data); err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.answer(t.Context(), call)
+	out, err := s.answer(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

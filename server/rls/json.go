@@ -12,8 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
-	"github.com/weirproxy/weir/server/limit"
 )
 
 // MaxRequest is the largest request, in bytes, over gRPC. As JSON it takes some sixty times its size while it is read, so
@@ -36,13 +34,13 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	call := s.calls.Get().(*limit.Call)
-	defer s.release(call)
-	if err := s.read(r.Context(), body, call); err != nil {
+	in := s.calls.Get().(*inbound)
+	defer s.release(in)
+	if err := s.read(r.Context(), body, in); err != nil {
 		http.Error(w, "the body is not a RateLimitRequest in JSON: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	out, err := s.answer(r.Context(), call)
+	out, err := s.answer(r.Context(), in)
 	if err != nil {
 		code := http.StatusBadRequest
 		if status.Code(err) == codes.Unavailable {
@@ -51,11 +49,11 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, status.Convert(err).Message(), code)
 		return
 	}
-	writeJSON(w, out, call.Over)
+	writeJSON(w, out, in.Over)
 }
 
 // read reads a request in JSON, unless its client leaves before it is its turn.
-func (s *Service) read(ctx context.Context, body []byte, c *limit.Call) error {
+func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
 	select {
 	case s.reading <- struct{}{}:
 		defer func() { <-s.reading }()
@@ -68,7 +66,7 @@ func (s *Service) read(ctx context.Context, body []byte, c *limit.Call) error {
 	}
 	data, err := proto.Marshal(&request)
 	if err == nil {
-		err = decode(data, c)
+		err = in.read(data)
 	}
 	return err
 }

@@ -3,7 +3,9 @@
 package rls
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -38,9 +40,20 @@ type Service struct {
 	limiter  *limit.Limiter
 	options  Options
 	observer Observer
-	calls    sync.Pool
+	calls    sync.Pool     // of *inbound
 	reading  chan struct{} // has one for each reader of JSON
+	deciding chan struct{} // has one for each request of many descriptors that is decided
 }
+
+// inbound is a request that comes.
+type inbound struct {
+	limit.Call
+	later []byte // the message, if it has many descriptors: it is decoded when it is its turn
+}
+
+// A request of many descriptors takes up to a hundred times its message while it is decided, so these are decided some
+// at a time. The others hold little, and wait for nobody.
+const few, atATime = 16, 32
 
 // Options are what answers hold beside the verdict. The zero value adds nothing.
 type Options struct {
@@ -52,8 +65,8 @@ type Options struct {
 
 // New makes the service.
 func New(l *limit.Limiter, options Options, o Observer) *Service {
-	return &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(limit.Call) }},
-		reading: make(chan struct{}, readers)}
+	return &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(inbound) }},
+		reading: make(chan struct{}, readers), deciding: make(chan struct{}, atATime)}
 }
 
 // Register adds the service to a server that has [NewCodec] as its codec.
@@ -69,28 +82,58 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 // shouldRateLimit is the method's handler, as grpc-go has it, but for the moment of decoding.
 func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
-	call := s.calls.Get().(*limit.Call)
-	defer s.release(call)
+	in := s.calls.Get().(*inbound)
+	defer s.release(in)
 	answer := func(ctx context.Context, _ any) (any, error) { // decodes as well, so that interceptors see a panic there
-		if err := decode(call); err != nil {
+		if err := decode(in); err != nil {
 			return nil, err
 		}
-		return s.answer(ctx, call)
+		return s.answer(ctx, in)
 	}
 	if interceptor == nil {
-		return answer(ctx, call)
+		return answer(ctx, in)
 	}
-	return interceptor(ctx, call, &grpc.UnaryServerInfo{Server: s, FullMethod: method}, answer)
+	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: s, FullMethod: method}, answer)
 }
 
-func (s *Service) release(c *limit.Call) {
-	c.Reset()
-	s.calls.Put(c)
+func (s *Service) release(in *inbound) {
+	in.Reset()
+	in.later = nil
+	s.calls.Put(in)
 }
 
-// answer decides a request and encodes the verdict, so that the call can be used again as soon as it returns.
-func (s *Service) answer(ctx context.Context, c *limit.Call) (reply, error) {
+// read decodes a message, but for one of many descriptors, which it keeps a copy of.
+func (in *inbound) read(data []byte) error {
+	err := decode(data, &in.Call, few)
+	if errors.Is(err, errMany) {
+		in.later, err = bytes.Clone(data), nil
+	}
+	return err
+}
+
+// answer answers a request of many descriptors when it is its turn, any other at once.
+func (s *Service) answer(ctx context.Context, in *inbound) (reply, error) {
 	begin := time.Now()
+	if in.later == nil {
+		return s.decide(ctx, &in.Call, begin)
+	}
+	select {
+	case s.deciding <- struct{}{}:
+		defer func() { <-s.deciding }()
+	case <-ctx.Done():
+		s.observer.Observe(limit.Unavailable, time.Since(begin))
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	in.Reset()
+	if err := decode(in.later, &in.Call, limit.MaxDescriptors+1); err != nil { // one more is refused
+		return nil, status.Error(codes.InvalidArgument, "RateLimitRequest: "+err.Error())
+	}
+	return s.decide(ctx, &in.Call, begin)
+}
+
+// decide decides a request that came at begin, and encodes the verdict, so that the call can be used again as soon as it
+// returns.
+func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (reply, error) {
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)
 	var out reply
@@ -144,15 +187,15 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal decodes a message into v.
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
-	call, ok := v.(*limit.Call)
+	in, ok := v.(*inbound)
 	if !ok {
 		return c.proto.Unmarshal(data, v)
 	}
 	var err error
 	if len(data) == 1 {
-		err = decode(data[0].ReadOnlyData(), call)
+		err = in.read(data[0].ReadOnlyData())
 	} else {
-		err = decode(data.Materialize(), call)
+		err = in.read(data.Materialize())
 	}
 	if err != nil {
 		return fmt.Errorf("RateLimitRequest: %w", err)

@@ -30,33 +30,51 @@ const (
 	endStream, endHeaders = 1, 4
 )
 
-// method is a header block of a call in HPACK: POST, http, :path, :authority, content-type.
-const method = "\x83\x86\x04\x3c/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit\x01\x01x\x0f\x10\x10application/grpc"
+// callOf is a header block of a call in HPACK: POST, http, :path, :authority, content-type.
+func callOf(path string) string {
+	return "\x83\x86\x04" + string(rune(len(path))) + path + "\x01\x01x\x0f\x10\x10application/grpc"
+}
 
-// sieges is what hostile clients send on each connection: so many streams, each of these frames.
+// message is the only message of a call.
+func message(body string) part {
+	return part{data, endStream, "\x00" + string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body}
+}
+
+// method is the call that Envoys make.
+var method = callOf("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+
+// sieges is what hostile clients send on each connection: so many streams, each of these frames. A deaf one reads no
+// answers.
 var sieges = []struct {
 	number, what string
-	quick        bool
+	quick, deaf  bool
 	first        part // of the connection
 	streams      int
 	parts        []part
 }{
-	{"29a", "HEADERS without a message", true, part{kind: settings}, 1000, []part{{headers, endHeaders, method}}},
-	{"29b", "messages announced and never whole", false, part{kind: settings}, 200,
+	{"29a", "HEADERS without a message", true, false, part{kind: settings}, 1000, []part{{headers, endHeaders, method}}},
+	{"29b", "messages announced and never whole", false, false, part{kind: settings}, 200,
 		[]part{{headers, endHeaders, method}, {data, 0, "\x00\x00\x10\x00\x00" + strings.Repeat("x", 16<<10-5)}}},
-	{"29c", "header lists of 16 MB in CONTINUATION", false, part{kind: settings}, 1,
+	{"29c", "header lists of 16 MB in CONTINUATION", false, false, part{kind: settings}, 1,
 		append([]part{{headers, 0, method}}, slices.Repeat([]part{{continuation, 0, strings.Repeat("\x00\x01a\x64"+strings.Repeat("v", 100), 157)}}, 1000)...)},
-	{"29d", "header lists of a byte for each field", false, part{kind: settings}, 256,
+	{"29d", "header lists of a byte for each field", false, false, part{kind: settings}, 256,
 		[]part{{headers, endHeaders, method + "\x40\x01a\x00" + strings.Repeat("\xbe", 1800)}}},
-	{"29e", "messages of a byte for each frame", false, part{kind: settings}, 100,
+	{"29e", "messages of a byte for each frame", false, false, part{kind: settings}, 100,
 		append([]part{{headers, endHeaders, method}, {data, 0, "\x00\x00\x10\x00\x00"}}, slices.Repeat([]part{{data, 0, "x"}}, 1000)...)},
-	{"29f", "whole requests whose answers nobody takes", false, part{settings, 0, "\x00\x04\x00\x00\x00\x00"}, 256,
-		[]part{{headers, endHeaders, method}, {data, endStream, "\x00\x00\x00\x00\x00"}}},
-	{"29g", "health watches", false, part{kind: settings}, 256,
-		[]part{{headers, endHeaders, strings.Replace(method, "\x3c/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "\x1c/grpc.health.v1.Health/Watch", 1)}, {data, endStream, "\x00\x00\x00\x00\x00"}}},
-	{"29h", "requests that are reset at once", true, part{kind: settings}, 2000,
-		[]part{{headers, endHeaders, method}, {data, endStream, "\x00\x00\x00\x00\x00"}, {reset, 0, "\x00\x00\x00\x08"}}},
+	{"29f", "whole requests whose answers nobody takes", false, false, noWindow, 256, []part{{headers, endHeaders, method}, message("")}},
+	{"29g", "health watches", false, false, part{kind: settings}, 256,
+		[]part{{headers, endHeaders, callOf("/grpc.health.v1.Health/Watch")}, message("")}},
+	{"29h", "requests that are reset at once", true, false, part{kind: settings}, 2000,
+		[]part{{headers, endHeaders, method}, message(""), {reset, 0, "\x00\x00\x00\x08"}}},
+	{"29i", "reflection whose answers nobody takes", true, false, noWindow, 256,
+		[]part{{headers, endHeaders, callOf("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")},
+			message("\x22\x2benvoy.service.ratelimit.v3.RateLimitService")}}, // file_containing_symbol
+	{"29j", "requests of 500 descriptors whose answers nobody reads", true, true, part{kind: settings}, 256,
+		[]part{{headers, endHeaders, method}, message("\x0a\x01d" + strings.Repeat("\x12\x08\x0a\x06\x0a\x01k\x12\x01v", 500))}},
 }
+
+// noWindow says that no answer may be sent.
+var noWindow = part{settings, 0, "\x00\x04\x00\x00\x00\x00"}
 
 // spell writes a siege's bytes.
 func spell(first part, streams int, parts []part) []byte {
@@ -76,7 +94,7 @@ func spell(first part, streams int, parts []part) []byte {
 
 // besiege sends on so many connections, each of which is left open until leave is closed. It returns once all have sent
 // what they could.
-func besiege(t *testing.T, addr string, connections int, says []byte, leave <-chan struct{}) {
+func besiege(t *testing.T, addr string, connections int, says []byte, deaf bool, leave <-chan struct{}) {
 	var sent sync.WaitGroup
 	for range connections {
 		sent.Go(func() {
@@ -89,7 +107,11 @@ func besiege(t *testing.T, addr string, connections int, says []byte, leave <-ch
 				<-leave
 				conn.Close()
 			}()
-			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			if deaf {
+				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+			} else {
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+			}
 			_, _ = conn.Write(says) // until weir closes it
 		})
 	}
@@ -123,7 +145,7 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 				connections = 200
 			}
 			leave := make(chan struct{})
-			besiege(t, r.GRPC, connections, spell(s.first, s.streams, s.parts), leave)
+			besiege(t, r.GRPC, connections, spell(s.first, s.streams, s.parts), s.deaf, leave)
 			good.Reach(t, 100) // what weir has not closed stays
 			close(leave)
 			good.WantNoFailures(t, "a good client is served beside whatever others do")
