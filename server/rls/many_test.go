@@ -1,0 +1,84 @@
+package rls
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// slow is a store that answers calls of many checks when it is told to.
+type slow struct {
+	backend.Counter
+	inside atomic.Int32
+	answer chan struct{}
+}
+
+func (s *slow) Decide(_ context.Context, checks []backend.Check, _ []backend.Decision) error {
+	if len(checks) > few {
+		s.inside.Add(1)
+		<-s.answer
+	}
+	return nil
+}
+
+// of asks about so many descriptors.
+func (s *Service) of(ctx context.Context, descriptors int) error {
+	r := &ratelimit.RateLimitRequest{Domain: "d"}
+	for i := range descriptors {
+		r.Descriptors = append(r.Descriptors, &common.RateLimitDescriptor{
+			Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: fmt.Sprint(i)}}})
+	}
+	data, err := proto.Marshal(r)
+	if err != nil {
+		return err
+	}
+	in := s.calls.Get().(*inbound)
+	defer s.release(in)
+	if err = in.read(data); err == nil {
+		_, err = s.answer(ctx, in)
+	}
+	return err
+}
+
+// One of 500 descriptors takes 270 KB for the 5 KB of its message: thousands of them must not be there at the same time.
+func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slow{answer: make(chan struct{})}
+		l := limit.New(store, limit.Options{}, hits.New(0))
+		l.Apply(fixture.Config(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 10}}]"))
+		s := New(l, Options{}, nobody{})
+		ask := func(ctx context.Context, want codes.Code) {
+			if err := s.of(ctx, limit.MaxDescriptors); status.Code(err) != want {
+				t.Errorf("a request of many descriptors ends with %v; want %s", err, want)
+			}
+		}
+		for range 2 * atATime {
+			go ask(t.Context(), codes.OK)
+		}
+		synctest.Wait()
+		if inside := store.inside.Load(); inside != atATime {
+			t.Errorf("%d requests of many descriptors are decided at the same time; want %d", inside, atATime)
+		}
+		if err := s.of(t.Context(), few); err != nil {
+			t.Errorf("a request of %d descriptors waits for others: %v", few, err)
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		ask(left, codes.Canceled)
+		close(store.answer)
+	})
+}
