@@ -80,5 +80,6 @@ func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 		leave()
 		ask(left, codes.Canceled)
 		close(store.answer)
+		synctest.Wait()
 	})
 }
