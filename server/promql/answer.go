@@ -127,7 +127,7 @@ func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
 		defer func() { h.busy.Add(int64(time.Since(begin))) }()
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
-		h.end(w, r, give(&request{asked.WithContext(ctx), asked.now}), giveBack)
+		h.end(w, r, give(&request{Request: asked.WithContext(ctx), now: asked.now}), giveBack)
 	}
 }
 

@@ -101,17 +101,11 @@ func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
 // plain returns the errors that Prometheus's engine ends a query with as it would return them itself, without what the
 // reading of series has put around them.
 func plain(err error) error {
-	if many := promql.ErrTooManySamples(""); errors.As(err, &many) {
-		return many
-	}
-	if late := promql.ErrQueryTimeout(""); errors.As(err, &late) {
-		return late
-	}
-	if gone := promql.ErrQueryCanceled(""); errors.As(err, &gone) {
-		return gone
-	}
-	if failed := (promql.ErrStorage{}); errors.As(err, &failed) {
-		return failed
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		switch inner.(type) {
+		case promql.ErrTooManySamples, promql.ErrQueryTimeout, promql.ErrQueryCanceled, promql.ErrStorage:
+			return inner
+		}
 	}
 	return err
 }

@@ -31,7 +31,7 @@ type run struct {
 
 // Querier implements [storage.Queryable].
 func (r *run) Querier(from, to int64) (storage.Querier, error) {
-	return &querier{run: r, from: from, to: to}, nil
+	return &querier{LabelQuerier: storage.NoopQuerier(), run: r, from: from, to: to}, nil
 }
 
 // note keeps what the query's selectors look like, which the engine does not tell when it reads them, and what it makes of

@@ -18,7 +18,6 @@ type selection struct {
 	matchers []*labels.Matcher
 	names    bool  // no samples are asked for
 	from, to int64 // Unix seconds, both included
-	now      int64 // Unix seconds
 	asked    moments
 	every    int64 // how far apart samples of counters are where nothing changes, in milliseconds
 	gauges   int64 // and of gauges
