@@ -24,7 +24,7 @@ const MaxDays = 3650
 // the same hits.
 func Buckets(until time.Time, days int, keep history.Keep, yield func(history.ID, history.Point) error) error {
 	if days < 1 || days > MaxDays {
-		return fmt.Errorf("%d days: 1 to %d can be made up", days, MaxDays)
+		return fmt.Errorf("%d days were asked for, and 1 to %d can be made up", days, MaxDays)
 	}
 	now := until.Unix() / minute * minute
 	for at := max(0, now/day*day-int64(days-1)*day); at < now; {

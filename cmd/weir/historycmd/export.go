@@ -12,19 +12,15 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/admin"
 )
 
 type exportCommand struct {
 	target
-	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
-	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	From    Moment `placeholder:"T" help:"Where to begin, as weir history show has it; with the first hit unless given."`
-	To      Moment `placeholder:"T" help:"Where to end, likewise; now unless given, of openmetrics 3 hours ago."`
-	TZ      string `name:"tz" placeholder:"ZONE" help:"Read times as in this time zone: Europe/Berlin."`
-	Format  string `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
+	period
+	choice
+	Format string `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
 func (*exportCommand) Help() string {
@@ -53,10 +49,10 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		return fmt.Errorf("history: --format: %w", err)
 	}
 	q := query.Parameters{}
-	for name, value := range map[string]string{"domain": c.Domain, "path": c.Path, "outcome": c.Outcome, "value": c.Value} {
-		give(q, name, value)
-	}
-	if err := (&period{c.From, c.To, c.TZ}).ask(q, &out); err != nil {
+	give(q, "domain", c.Domain)
+	give(q, "path", c.Path)
+	c.choice.ask(q)
+	if err := c.period.ask(q, &out); err != nil {
 		return err
 	}
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
@@ -65,7 +61,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		return failed(fmt.Errorf("the export is not whole: %w", err))
 	}
 	if !done.Found {
-		return c.nothing(done.Warnings, "outcome", c.Outcome, "value", c.Value)
+		return nothing(q, done.Warnings)
 	}
 	for _, warning := range done.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))
@@ -78,21 +74,16 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, q query.Parameters, format transfer.Format, out io.Writer) (transfer.Exported, error) {
-	store, address, err := c.open(ctx)
+func (c *exportCommand) export(ctx context.Context, q query.Parameters, format transfer.Format, out io.Writer) (
+	done transfer.Exported, err error) {
+	store, port, err := c.open(ctx)
 	if err != nil {
-		return transfer.Exported{}, err
+		return done, err
 	}
-	if store == nil {
-		return c.stream(ctx, address, q, format, out)
+	if store != nil {
+		done, err = transfer.Export(ctx, query.New(store, time.Now), q, format, out)
+		return done, errors.Join(err, store.Close())
 	}
-	done, err := transfer.Export(ctx, query.New(store, time.Now), q, format, out)
-	return done, errors.Join(err, store.Close())
-}
-
-// stream copies an export of an admin port.
-func (c *exportCommand) stream(ctx context.Context, address string, q query.Parameters, format transfer.Format, out io.Writer) (done transfer.Exported, err error) {
-	port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
 	give(q, "format", string(format))
 	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)
 	if err != nil {
@@ -103,7 +94,7 @@ func (c *exportCommand) stream(ctx context.Context, address string, q query.Para
 		err = json.Unmarshal([]byte(text), &done)
 	}
 	if err != nil {
-		return done, fmt.Errorf("%s did not say that this is all: %w", address, err)
+		return done, fmt.Errorf("%s did not say that this is all: %w", port.Address, err)
 	}
 	return done, nil
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -48,22 +48,18 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return failed(err)
 	}
 	defer file.Close()
-	store, _, err := openBulk(ctx, &set, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return failed(err)
-	}
-	p := newProgress(set.Logger(out.Err))
-	did, err := transfer.Import(ctx, file, bulkTarget(&set, store), func(did transfer.Loaded) {
-		p.show(func() string { return describeRows(did) })
+	show := progress(set.Logger(out.Err))
+	did, err := fillBulk(ctx, &set, func(_ history.Store, to transfer.Target) (transfer.Loaded, error) {
+		return transfer.Import(ctx, file, to, func(did transfer.Loaded) { show(func() string { return describeRows(did) }) })
 	})
-	if err = errors.Join(err, store.Close()); err != nil {
+	if err != nil {
 		if did.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
 				"each counts once)", err, terminal.Thousands(did.Rows))
 		}
 		return failed(fmt.Errorf("%s: %w", c.File, err))
 	}
-	if _, err := io.WriteString(out.Out, describeLoaded(did, time.Since(begin), where(&set))); err != nil {
+	if _, err = io.WriteString(out.Out, describeLoaded(did, time.Since(begin), where(&set))); err != nil {
 		return err
 	}
 	if did.Refused > 0 {

@@ -17,21 +17,19 @@ import (
 type showCommand struct {
 	shown
 	period
-	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
-	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	Step    string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
+	choice
+	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := query.Parameters{}
-	for name, value := range map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step} {
-		give(q, name, value)
-	}
+	c.choice.ask(q)
+	give(q, "step", c.Step)
 	width := terminal.Width(out.Out)
 	if c.Step == "" && !c.JSON {
 		give(q, "points", strconv.Itoa(columnsOf(width)))
 	}
-	if err := c.ask(q, &out); err != nil {
+	if err := c.period.ask(q, &out); err != nil {
 		return err
 	}
 	a, err := ask(ctx, &c.shown, out.Out, q, "", (*query.History).Show)
@@ -40,7 +38,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	case c.JSON:
 	case len(a.Series) == 0 && a.Unreadable == 0:
-		return c.nothing(a.Warnings, "outcome", c.Outcome, "value", c.Value)
+		return nothing(q, a.Warnings)
 	default:
 		v := showView{answer: &a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		if _, err := io.WriteString(out.Out, v.String()); err != nil {

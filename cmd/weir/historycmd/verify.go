@@ -19,13 +19,14 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
-	a, err := ask(ctx, &c.shown, out.Out, query.Parameters{}, "/verify", (*query.History).Verify)
+	q := query.Parameters{}
+	a, err := ask(ctx, &c.shown, out.Out, q, "/verify", (*query.History).Verify)
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
 	case a.Series == 0:
-		return c.nothing(a.Warnings)
+		return nothing(q, a.Warnings)
 	default:
 		if _, err := io.WriteString(out.Out, describeVerified(&a, terminal.PaintFor(out.Out))); err != nil {
 			return err
