@@ -70,7 +70,7 @@ func list[T any](h *Handler, r *request, see func(labels.Labels), made func() []
 	if r.refused != nil {
 		return r.refused
 	}
-	q := h.engine.Querier(from, to)
+	q := h.engine.Querier()
 	// No function has that name: by it a querier knows that no samples are needed.
 	hints := &storage.SelectHints{Start: from, End: to, Func: "series"}
 	var notes annotations.Annotations

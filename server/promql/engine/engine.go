@@ -73,15 +73,12 @@ func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, ste
 	})
 }
 
-// Querier returns what reads series and labels between two moments, in Unix milliseconds, both included. It may be used
-// by one goroutine at a time. What it reads is bounded by its context, not by the timeout of queries.
-func (e *Engine) Querier(from, to int64) storage.Querier {
-	q, _ := e.run(lookbackFor(history.Days)).Querier(from, to) // which has no errors
-	return q
-}
+// Querier returns what reads the series that match between the moments of hints. It may be used by one goroutine at a
+// time. What it reads is bounded by its context, not by the timeout of queries.
+func (e *Engine) Querier() storage.Querier { return e.run(lookbackFor(history.Days)) }
 
 // run returns what reads for one query, as of now.
 func (e *Engine) run(lookback time.Duration) *run {
-	return &run{config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback,
+	return &run{LabelQuerier: storage.NoopQuerier(), config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback,
 		remarks: remarks{damaged: query.Unreadable{Most: maxNamed}}}
 }
