@@ -87,41 +87,31 @@ func (r *Reader) Next() (row Row, err error) {
 	return row, nil
 }
 
-// parse reads the columns of a row.
-func (r *Reader) parse(record []string) (row Row, err error) {
-	for i, column := range r.columns {
-		text, number := record[i], uint64(0)
-		switch column {
-		case "start", "width", "sum", "peak":
-			if column == "peak" && text == "" {
-				continue
-			}
-			if number, err = strconv.ParseUint(text, 10, 64); err != nil {
-				return row, wrong(column, "%.40q is not a whole number from 0", text)
-			}
+// parse reads the columns of a row. Its error is about the first that cannot be read.
+func (r *Reader) parse(record []string) (Row, error) {
+	text := func(column string) string {
+		if i := slices.Index(r.columns, column); i >= 0 {
+			return record[i]
 		}
-		switch column {
-		case "domain":
-			row.ID.Domain = text
-		case "path":
-			row.ID.Path = text
-		case "value":
-			row.ID.Value = text
-		case "outcome":
-			if row.ID.Outcome, err = history.ParseOutcome(text); err != nil {
-				return row, wrong(column, "%w", err)
-			}
-		case "start":
-			row.Start = int64(min(number, 1<<62))
-		case "width":
-			row.Width = int64(min(number, 1<<62))
-		case "sum":
-			row.Sum = number
-		case "peak":
-			row.Peak = number
-		}
+		return ""
 	}
-	return row, nil
+	outcome, err := history.ParseOutcome(text("outcome"))
+	if err != nil {
+		err = wrong("outcome", "%w", err)
+	}
+	number := func(column string) uint64 {
+		n, failed := strconv.ParseUint(text(column), 10, 64)
+		if failed != nil && err == nil {
+			err = wrong(column, "%.40q is not a whole number from 0", text(column))
+		}
+		return n
+	}
+	row := Row{ID: history.ID{Domain: text("domain"), Path: text("path"), Outcome: outcome, Value: text("value")},
+		Start: int64(min(number("start"), 1<<62)), Width: int64(min(number("width"), 1<<62)), Sum: number("sum")}
+	if text("peak") != "" {
+		row.Peak = number("peak")
+	}
+	return row, err
 }
 
 // bounded ends with an error where a row takes more than it may: a quote that is never closed would take all memory.
