@@ -58,7 +58,7 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape) fun
 		g.shape, g.unreadable = q.shape(&g.met), Unreadable{Most: MaxUnreadable}
 		visit := begin(g.shape)
 		var err error
-		g.found, err = h.look(ctx, q, g.Range, &g.met, func(s history.Series) error {
+		g.found, err = h.each(ctx, q, g.Range, &g.met, func(s history.Series) error {
 			if s.Err != nil {
 				g.unreadable.Add(&s)
 				return nil
@@ -75,45 +75,41 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape) fun
 	return gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
-// Each calls visit with each series of a question, in a range, and reports whether there were any with a name.
+// Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no path
+// and value are as asked for, they are understood as people are shown them, which is not escaped. A series without a
+// name is shown once.
 func (h *History) Each(ctx context.Context, q *Question, in history.Range, visit func(history.Series) error) (found bool, err error) {
-	return h.look(ctx, q, in, new(history.Met), visit)
+	return h.each(ctx, q, in, new(history.Met), visit)
 }
 
-// look shows the visitor all series of a question, remembers what it met, and reports whether there were any with a name.
-// If no path and value are as asked for, they are understood as people are shown them, which is not escaped. A series
-// without a name is shown once.
-func (h *History) look(ctx context.Context, q *Question, in history.Range, met *history.Met,
+// each is Each, and remembers what it met.
+func (h *History) each(ctx context.Context, q *Question, in history.Range, met *history.Met,
 	visit func(history.Series) error) (found bool, err error) {
 	query := q.Query
 	query.From, query.To = in.From, in.To
 	unnamed := make(map[string]bool) // by their errors
-	meet := func(s history.Series) error {
-		switch {
-		case !s.Unnamed:
-			found = true
-		case unnamed[s.Err.Error()]:
-			return nil
-		default:
-			unnamed[s.Err.Error()] = true
+	for {
+		err = h.store.Query(ctx, query, func(s history.Series) error {
+			switch {
+			case s.Unnamed && unnamed[s.Err.Error()]:
+				return nil
+			case s.Unnamed:
+				unnamed[s.Err.Error()] = true
+			case !same(s.ID.Path, q.Path) || !same(s.ID.Value, q.Value):
+				return nil
+			default:
+				found = true
+			}
+			if s.Err == nil {
+				met.Add(s.Points)
+			}
+			return visit(s)
+		})
+		if err != nil || found || query.Path == nil && query.Value == nil {
+			return found, err
 		}
-		if s.Err == nil {
-			met.Add(s.Points)
-		}
-		return visit(s)
+		query.Path, query.Value = nil, nil
 	}
-	err = h.store.Query(ctx, query, meet)
-	if err != nil || found || query.Path == nil && query.Value == nil {
-		return found, err
-	}
-	query.Path, query.Value = nil, nil
-	err = h.store.Query(ctx, query, func(s history.Series) error {
-		if !s.Unnamed && !(same(s.ID.Path, q.Path) && same(s.ID.Value, q.Value)) {
-			return nil
-		}
-		return meet(s)
-	})
-	return found, err
 }
 
 // same reports whether a path or a value is asked for, as it is stored or as people are shown it; nil asks for any.
@@ -159,7 +155,7 @@ func (h *History) stored(ctx context.Context, q *Question, g *gathered) (history
 	}
 	var all history.Met
 	looked, enough := 0, errors.New("enough")
-	_, err := h.look(ctx, q, history.Always(), &all, func(history.Series) error {
+	_, err := h.each(ctx, q, history.Always(), &all, func(history.Series) error {
 		if looked++; looked > maxLooked {
 			return enough
 		}
