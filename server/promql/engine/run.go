@@ -62,18 +62,6 @@ func (r *run) note(s *parser.EvalStmt) {
 	})
 }
 
-// tierAt returns the coarsest tier that a moment, in Unix milliseconds, is expected to be in. Series that were rolled
-// early are coarser.
-func (r *run) tierAt(at int64) history.Tier {
-	keep := history.DefaultKeep()
-	for t := history.Minutes; t < history.Days; t++ {
-		if at/1000 >= r.now-int64(keep.Ages[t]/time.Second) {
-			return t
-		}
-	}
-	return history.Days
-}
-
 // tooNarrow reports whether the query met a bucket that its lookback may not reach out of.
 func (r *run) tooNarrow() bool { return lookbackFor(r.met) > r.lookback }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -43,9 +44,11 @@ func (p *past) scatter(r *rand.Rand, n int, days int64) (all []history.Increment
 func (p *past) aligned(r *rand.Rand, days int64) int64 {
 	now := p.clock.Load()
 	at := now - r.Int64N(1+r.Int64N(days*day))
-	run := run{now: now}
-	width := run.tierAt(at * 1000).Width()
-	return at / width * width
+	tier, keep := history.Minutes, history.DefaultKeep()
+	for tier < history.Days && at < now-int64(keep.Ages[tier]/time.Second) {
+		tier++
+	}
+	return at / tier.Width() * tier.Width()
 }
 
 // The same engine over minutes that are kept for ever and over tiers: the same integers, and what was counted.
