@@ -92,8 +92,8 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	parts.Readiness, parts.History = ready, query.New(store, time.Now)
 	bounds := set.History.Queries
 	queries := promql.NewHandler(promql.Config{
-		Config: engine.Config{Store: store, Rules: known.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Ready:  ready.Ready, Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, queriesAtATime),
+		Config:  engine.Config{Store: store, Rules: known.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
+		Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, queriesAtATime),
 	})
 	queries.Show(metrics)
 	parts.Query = queries
