@@ -156,7 +156,7 @@ func (h *Handler) write(w http.ResponseWriter, a *answer, release func()) {
 			w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
 		}
 	}
-	e := &encoder{to: w, begin: func() { w.WriteHeader(status) }}
+	e := &encoder{to: w, status: status}
 	e.answer(a)
 	if a.close != nil {
 		a.close()

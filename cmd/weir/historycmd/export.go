@@ -20,7 +20,7 @@ type exportCommand struct {
 	target
 	period
 	choice
-	Format string `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
+	Format transfer.Format `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
 func (*exportCommand) Help() string {
@@ -33,7 +33,8 @@ func (*exportCommand) Help() string {
 CSV has a row for each stored bucket: domain, path, outcome, value, start (Unix seconds), width (seconds), sum, and
 peak, its largest minute. Of the outcomes, within, over and degraded add up to all hits: near hits are a part of within,
 and shadow hits of over, so to add them too would count them twice. A range has the buckets that begin in it, so ranges
-that touch share none. weir history import reads it back. OpenMetrics has the counters weir_hits_total,
+that touch share none. weir history import reads it back. A name that begins with = + - or @ is a formula to a spreadsheet: open the file there
+with its first four columns as text. OpenMetrics has the counters weir_hits_total,
 weir_near_hits_total and weir_shadow_hits_total: what each series had ever counted, where each of its buckets begins and
 ends. It ends 3 hours ago, as Prometheus still writes what is younger: blocks must not reach into that. Between two hits
 a series has no samples, so let Prometheus look back over the longest pause: prometheus --query.lookback-delta=400d. Its
@@ -44,10 +45,6 @@ out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an e
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
-	format, err := transfer.ParseFormat(c.Format)
-	if err != nil {
-		return fmt.Errorf("history: --format: %w", err)
-	}
 	q := query.Parameters{}
 	give(q, "domain", c.Domain)
 	give(q, "path", c.Path)
@@ -56,7 +53,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
-	done, err := c.export(ctx, q, format, buffer)
+	done, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return failed(fmt.Errorf("the export is not whole: %w", err))
 	}
@@ -74,20 +71,19 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, q query.Parameters, format transfer.Format, out io.Writer) (
-	done transfer.Exported, err error) {
+func (c *exportCommand) export(ctx context.Context, q query.Parameters, out io.Writer) (done transfer.Exported, err error) {
 	store, port, err := c.open(ctx)
 	if err != nil {
 		return done, err
 	}
 	if store != nil {
-		done, err = transfer.Export(ctx, query.New(store, time.Now), q, format, out)
+		done, err = transfer.Export(ctx, query.New(store, time.Now), q, c.Format, out)
 		return done, errors.Join(err, store.Close())
 	}
-	give(q, "format", string(format))
+	give(q, "format", string(c.Format))
 	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)
 	if err != nil {
-		return done, c.unreached(err)
+		return done, err
 	}
 	text, err := url.QueryUnescape(trailer.Get(admin.ExportTrailer))
 	if err == nil {

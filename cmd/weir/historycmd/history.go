@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	_ "time/tzdata" // images without a folder of time zones can answer for local days too
 
@@ -155,10 +154,8 @@ func ask[Answer any](ctx context.Context, c *shown, out io.Writer, q query.Param
 		err = errors.Join(err, store.Close())
 	default:
 		var body []byte
-		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err != nil {
-			err = c.unreached(err)
-		} else if err = json.Unmarshal(body, &a); err != nil {
-			err = fmt.Errorf("the answer is not what weir answers: %w", err)
+		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err == nil && json.Unmarshal(body, &a) != nil {
+			err = fmt.Errorf("what %s answers is not what weir answers", port.Address)
 		}
 	}
 	if err != nil {
@@ -189,14 +186,6 @@ func (c *target) open(ctx context.Context) (store *redishistory.Store, port admi
 	return store, port, err
 }
 
-// unreached adds to an error of the default admin port why it was asked.
-func (c *target) unreached(err error) error {
-	if c.Admin == "" && errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w (the environment names no Redis; --admin says where weir serve is)", err)
-	}
-	return err
-}
-
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
 
 // sound returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
@@ -213,9 +202,6 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// noneYet is said of a history without any hit.
-const noneYet = "there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false"
-
 // nothing returns the error of a question that no series fits; the answer's warnings say what was perhaps meant.
 func nothing(q query.Parameters, warnings []string) error {
 	if len(warnings) > 0 {
@@ -229,7 +215,7 @@ func nothing(q query.Parameters, warnings []string) error {
 		}
 	}
 	if about == "" {
-		return errors.New("history: " + noneYet)
+		return errors.New("history: there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
 	return fmt.Errorf("history: no history for%s; weir history top lists what there is", about)
 }

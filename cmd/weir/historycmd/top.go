@@ -66,10 +66,6 @@ func topColumns(a *query.TopAnswer) []string {
 func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
 	warn(&b, a.Warnings, p)
-	late := a.Since - a.From // a range of which the first tenth is empty begins before there was anything to keep
-	if len(a.Top) > 0 && late > day && late > (a.To-a.From)/10 {
-		fmt.Fprintf(&b, "The first hits in this range are of %s.\n", time.Unix(a.Since, 0).In(zone).Format("2006-01-02 15:04"))
-	}
 	b.WriteByte('\n')
 	columns := topColumns(a)
 	if len(a.Top) > 0 && len(columns) > 0 {
