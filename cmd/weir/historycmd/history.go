@@ -138,10 +138,11 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
-// an admin port, at a path below /api/v1/history. With --json it prints the answer too, as the port gives it.
-func ask[Answer any](ctx context.Context, c *shown, out io.Writer, q query.Parameters,
-	path string, show func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
+// ask prints the answer to a question about the rules of a target: of the Redis that the environment names, or else of an
+// admin port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe does.
+func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query.Parameters, path string,
+	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
+	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	give(q, "domain", c.Domain)
@@ -150,7 +151,7 @@ func ask[Answer any](ctx context.Context, c *shown, out io.Writer, q query.Param
 	switch {
 	case err != nil:
 	case store != nil:
-		a, err = show(query.New(store, time.Now), ctx, q)
+		a, err = answer(query.New(store, time.Now), ctx, q)
 		err = errors.Join(err, store.Close())
 	default:
 		var body []byte
@@ -162,7 +163,11 @@ func ask[Answer any](ctx context.Context, c *shown, out io.Writer, q query.Param
 		return a, failed(err)
 	}
 	if c.JSON {
-		err = terminal.WriteJSON(out, a)
+		return a, terminal.WriteJSON(out.Out, a)
+	}
+	text, err := describe(&a)
+	if err == nil {
+		_, err = io.WriteString(out.Out, text)
 	}
 	return a, err
 }

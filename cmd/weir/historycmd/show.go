@@ -1,9 +1,9 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,20 +32,14 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.period.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, q, "", (*query.History).Show)
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-	case len(a.Series) == 0 && a.Unreadable == 0:
-		return nothing(q, a.Warnings)
-	default:
-		v := showView{answer: &a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
-		if _, err := io.WriteString(out.Out, v.String()); err != nil {
-			return err
+	a, err := ask(ctx, &c.shown, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
+		if len(a.Series) == 0 && a.Unreadable == 0 {
+			return "", nothing(q, a.Warnings)
 		}
-	}
-	return sound(a.Unreadable)
+		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
+		return v.String(), nil
+	})
+	return cmp.Or(err, sound(a.Unreadable))
 }
 
 // showView shows series to people, each as a curve on the same axis of time:

@@ -1,9 +1,9 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -28,17 +28,10 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, q, "/top", (*query.History).Top)
-	if err != nil {
-		return err
-	}
-	if !c.JSON {
-		title := fmt.Sprintf("%s, by %s\n", describeRange(a.From, a.To, out.Zone), terminal.Printable(a.By))
-		if _, err := io.WriteString(out.Out, title+describeTop(&a, out.Zone, terminal.PaintFor(out.Out))); err != nil {
-			return err
-		}
-	}
-	return sound(a.Unreadable)
+	a, err := ask(ctx, &c.shown, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
+	})
+	return cmp.Or(err, sound(a.Unreadable))
 }
 
 const topBar = 20 // columns, of the longest bar
@@ -58,13 +51,16 @@ func topColumns(a *query.TopAnswer) []string {
 	return columns
 }
 
-// describeTop returns the warnings, an empty line, and a table of rules:
+// describeTop returns a title, the warnings, and a table of rules:
+//
+//	2026-11-21 11:00 to 12:01 UTC (1h 1m), by hits
 //
 //	  hits  over
 //	12,345    12  ████████████████████  shop user/path=/pay
 //	 1,000     0  ██                    shop user
 func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "%s, by %s\n", describeRange(a.From, a.To, zone), terminal.Printable(a.By))
 	warn(&b, a.Warnings, p)
 	b.WriteByte('\n')
 	columns := topColumns(a)
