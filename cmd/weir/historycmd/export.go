@@ -45,10 +45,7 @@ out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an e
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := query.Parameters{}
-	give(q, "domain", c.Domain)
-	give(q, "path", c.Path)
-	c.choice.ask(q)
+	q := c.about(map[string]string{"outcome": c.Outcome, "value": c.Value, "format": string(c.Format)})
 	if err := c.period.ask(q, &out); err != nil {
 		return err
 	}
@@ -80,7 +77,6 @@ func (c *exportCommand) export(ctx context.Context, q query.Parameters, out io.W
 		done, err = transfer.Export(ctx, query.New(store, time.Now), q, c.Format, out)
 		return done, errors.Join(err, store.Close())
 	}
-	give(q, "format", string(c.Format))
 	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)
 	if err != nil {
 		return done, err

@@ -79,10 +79,15 @@ type choice struct {
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 
-// ask puts the choice into the parameters of a question.
-func (c *choice) ask(parameters query.Parameters) {
-	give(parameters, "outcome", c.Outcome)
-	give(parameters, "value", c.Value)
+// about returns the parameters of a question about the rules of the target, and about more.
+func (c *target) about(more map[string]string) query.Parameters {
+	q := query.Parameters{}
+	give(q, "domain", c.Domain)
+	give(q, "path", c.Path)
+	for name, value := range more {
+		give(q, name, value)
+	}
+	return q
 }
 
 // period is the range of time of show, top and export.
@@ -145,8 +150,6 @@ func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	give(q, "domain", c.Domain)
-	give(q, "path", c.Path)
 	store, port, err := c.open(ctx)
 	switch {
 	case err != nil:

@@ -22,9 +22,7 @@ type showCommand struct {
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := query.Parameters{}
-	c.choice.ask(q)
-	give(q, "step", c.Step)
+	q := c.about(map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step})
 	width := terminal.Width(out.Out)
 	if c.Step == "" && !c.JSON {
 		give(q, "points", strconv.Itoa(columnsOf(width)))

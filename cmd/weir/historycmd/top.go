@@ -23,8 +23,7 @@ type topCommand struct {
 }
 
 func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := query.Parameters{"n": {strconv.Itoa(c.N)}}
-	give(q, "by", c.By)
+	q := c.about(map[string]string{"n": strconv.Itoa(c.N), "by": c.By})
 	if err := c.ask(q, &out); err != nil {
 		return err
 	}

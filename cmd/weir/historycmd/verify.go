@@ -19,7 +19,7 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := query.Parameters{}
+	q := c.about(nil)
 	a, err := ask(ctx, &c.shown, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
 			return "", nothing(q, a.Warnings)
