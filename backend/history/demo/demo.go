@@ -133,7 +133,7 @@ func (r *rule) bucket(number int, from, to, now int64) (all [history.Outcomes]hi
 
 // noise returns a number from 0 to 1, always the same for a minute and a source of noise.
 func noise(at int64, source int) float64 {
-	return rand.New(rand.NewPCG(uint64(at/minute), uint64(source))).Float64()
+	return float64(rand.NewPCG(uint64(at/minute), uint64(source)).Uint64()>>11) / (1 << 53)
 }
 
 // daily is how busy the hours of a day are, of 1.
