@@ -251,14 +251,14 @@ type unmovable struct {
 	jobs int
 }
 
+var errUnsteady = errors.New("it changes faster than it can be read")
+
 func (u *unmovable) Apply(_ context.Context, _ history.Partition, b history.Batch) (history.ApplyResult, error) {
 	for _, i := range b.Increments {
 		u.hits.Add(i.Hits)
 	}
 	return history.ApplyResult{Status: history.Applied, Last: b.Seq}, nil
 }
-
-var errUnsteady = errors.New("it changes faster than it can be read")
 
 func (u *unmovable) Roll(context.Context, history.Job) (history.RollResult, error) {
 	u.jobs++
