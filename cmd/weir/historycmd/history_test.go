@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -192,21 +191,27 @@ No hits in this range. The first that are stored are of 2026-10-12 00:00, the la
 	}
 }
 
+// bodyOf returns the body of an answer.
+func bodyOf(t *testing.T, address string) string {
+	t.Helper()
+	response, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
 func TestHistoryPrintsWhatThePortAnswers(t *testing.T) {
 	port := someHistory(t)
 	for command, path := range map[string]string{"show": "", "top": "/top", "verify": "/verify"} {
-		got, err := runHistory(t, command, "--json", "--admin", port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.Get("http://" + port + "/api/v1/history" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want bytes.Buffer
-		_, err = want.ReadFrom(response.Body)
-		if err = errors.Join(err, response.Body.Close()); err != nil || got != want.String() || !json.Valid(want.Bytes()) {
-			t.Errorf("weir history %s --json prints\n%s\nthe port answers\n%s (%v)", command, got, &want, err)
+		want := bodyOf(t, "http://"+port+"/api/v1/history"+path)
+		if got, err := runHistory(t, command, "--json", "--admin", port); err != nil || got != want || !json.Valid([]byte(want)) {
+			t.Errorf("weir history %s --json prints\n%s(%v)\nthe port answers\n%s", command, got, err, want)
 		}
 	}
 }
