@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -35,9 +34,6 @@ func (h *Handler) labels(r *request) *answer {
 // labelValues answers with the values of a label of the series that match.
 func (h *Handler) labelValues(r *request) *answer {
 	name := r.PathValue("name")
-	if strings.HasPrefix(name, "U__") {
-		name = model.UnescapeName(name, model.ValueEncodingEscaping)
-	}
 	if !model.UTF8Validation.IsValidLabelName(name) {
 		return refuse(badData, "invalid label name: %q", clip(name))
 	}

@@ -116,10 +116,10 @@ func TestAnExportThatIsCutOffDoesNotLookWhole(t *testing.T) {
 func TestAnImportChecksBeforeItCounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	t.Setenv("DATA_DIR", dir)
-	const header = "domain,path,outcome,start,width,sum\n"
-	good := strings.Repeat("shop,user,within,1795219200,3600,7\n", 500)
+	const header = "domain,path,outcome,value,start,width,sum,peak\n"
+	good := strings.Repeat("shop,user,within,,1795219200,3600,7,\n", 500)
 	for text, want := range map[string]string{
-		header + good + "shop,user,within,1795219200,3600,-7\n": "history.csv: nothing was counted: line 502: column sum: \"-7\"",
+		header + good + "shop,user,within,,1795219200,3600,-7,\n": "history.csv: nothing was counted: line 502: column sum: \"-7\"",
 		header: "history.csv: nothing was counted: it has no rows",
 	} {
 		if got, err := runHistory(t, "import", csvFile(t, text)); err == nil || got != "" || !strings.Contains(err.Error(), want) {

@@ -97,7 +97,7 @@ func (v *showView) String() string {
 	return b.String()
 }
 
-// nothing appends that no series has hits, and of some that they have hits elsewhere.
+// nothing appends that no series has hits, and where there are some.
 func (v *showView) nothing(b *strings.Builder) {
 	what := "hits"
 	if v.answer.Unreadable > 0 {
@@ -106,10 +106,6 @@ func (v *showView) nothing(b *strings.Builder) {
 	fmt.Fprintf(b, "\nNo %s in this range.\n", what)
 	if v.answer.Until > 0 {
 		fmt.Fprintln(b, storedRange(v.answer.Since, v.answer.Until, v.zone))
-	}
-	for _, s := range v.answer.Series[:min(len(v.answer.Series), maxCurves)] {
-		fmt.Fprintf(b, "%s  %s: %s in its lifetime\n",
-			readable(s.Domain, s.Path, s.Value), terminal.Printable(s.Outcome), terminal.Thousands(s.Lifetime))
 	}
 }
 
