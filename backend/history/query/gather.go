@@ -57,7 +57,7 @@ type gathered struct {
 func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (gathered, error) {
 	var g gathered
 	for range maxRounds {
-		g.shape, g.unreadable = q.shape(&g.met), Unreadable{Most: MaxUnreadable}
+		g.shape, g.unreadable = q.shape(&g.met), Unreadable{}
 		visit := begin(g.shape)
 		var err error
 		g.found, err = h.each(ctx, q, g.Range, &g.met, func(s history.Series) error {
@@ -170,20 +170,18 @@ func (h *History) stored(ctx context.Context, q *Question, g *gathered) (history
 	return in, err
 }
 
-// MaxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
-const MaxUnreadable = 20
+// maxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
+const maxUnreadable = 20
 
 // Unreadable are the series that an answer leaves out: a sum of what can be read would look like one of all.
 type Unreadable struct {
-	Most  int // how many are named at most
 	Count int
-
 	named []string // the first that were met
 }
 
 // Add notes a series that is left out, as its Err says.
 func (u *Unreadable) Add(s *history.Series) {
-	if u.Count++; u.Count > u.Most {
+	if u.Count++; u.Count > maxUnreadable {
 		return
 	}
 	name := "A series whose name cannot be read"

@@ -46,7 +46,7 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		return done, err
 	}
 	done.To = q.Wanted.To
-	out, left := NewWriter(w, format, q.Wanted, q.Now), query.Unreadable{Most: query.MaxUnreadable}
+	out, left := NewWriter(w, format, q.Wanted, q.Now), query.Unreadable{}
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:

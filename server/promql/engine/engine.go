@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -79,6 +78,5 @@ func (e *Engine) Querier() storage.Querier { return e.run(lookbackFor(history.Da
 
 // run returns what reads for one query, as of now.
 func (e *Engine) run(lookback time.Duration) *run {
-	return &run{LabelQuerier: storage.NoopQuerier(), config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback,
-		remarks: remarks{damaged: query.Unreadable{Most: maxNamed}}}
+	return &run{LabelQuerier: storage.NoopQuerier(), config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 )
 
-// maxNamed is how many damaged series a query names.
-const maxNamed = 10
-
 // exactly is the largest integer below which floats hold all integers.
 const exactly = 1 << 53
 
