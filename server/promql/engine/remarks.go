@@ -27,12 +27,6 @@ type cut struct {
 	hits  uint64 // the most that one of them holds
 }
 
-// bucket notes a bucket that holds a moment of the query, and ends, or is at present, at a moment in Unix seconds.
-func (r *remarks) bucket(p history.Point, end int64) {
-	c := &r.cuts[p.Tier]
-	c.until, c.hits = max(c.until, end), max(c.hits, p.Sum)
-}
-
 var widths = [history.Tiers]string{"minute", "5 minutes", "hour", "day"}
 
 // annotations returns the remarks as Prometheus's API gives them.

@@ -95,7 +95,8 @@ func (s *selection) judge(one *history.Series, cuts bool) error {
 		s.met = max(s.met, p.Tier)
 		end := min(p.End(), s.now)
 		if cuts && s.asked.in(p.Start*1000, end*1000) {
-			s.remarks.bucket(p, end)
+			c := &s.remarks.cuts[p.Tier]
+			c.until, c.hits = max(c.until, end), max(c.hits, p.Sum)
 		}
 	}
 	if s.tooNarrow() {
