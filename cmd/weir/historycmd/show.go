@@ -66,24 +66,15 @@ func (v *showView) String() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone))
 	warn(&b, a.Warnings, v.paint)
-	var drawn []*query.SeriesAnswer
-	empty, hidden := 0, 0
-	for i := range a.Series {
-		switch {
-		case a.Series[i].Total == 0:
-			empty++
-		case len(drawn) == maxCurves:
-			hidden++
-		default:
-			drawn = append(drawn, &a.Series[i])
-		}
-	}
+	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
+	empty, hidden := len(a.Series)-len(drawn), max(len(drawn)-maxCurves, 0)
+	drawn = drawn[:len(drawn)-hidden]
 	rows := 8
 	if len(drawn) > 2 {
 		rows = 4
 	}
-	for _, s := range drawn {
-		v.series(&b, s, rows)
+	for i := range drawn {
+		v.series(&b, &drawn[i], rows)
 	}
 	if hidden > 0 {
 		fmt.Fprintf(&b, "\n%d more series with hits: --path, --outcome and --value choose, weir history top ranks them.\n",
@@ -139,12 +130,7 @@ func (v *showView) stamp(moment int64) string {
 
 // peak describes the largest minute, and the bucket that it was in.
 func (v *showView) peak(points []query.PointAnswer) string {
-	var most query.PointAnswer
-	for _, p := range points {
-		if p.Peak > most.Peak {
-			most = p
-		}
-	}
+	most := slices.MaxFunc(points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
 	if most.Width <= history.Minutes.Width() {
 		return fmt.Sprintf("peak %s/min at %s", terminal.Thousands(most.Peak), v.stamp(most.Start))
 	}
