@@ -131,7 +131,7 @@ func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
 	}
 }
 
-// end counts what became of a request and answers it, in this order: whoever has the next turn finds it counted.
+// end counts how a request ended and answers it, in this order: the request with the next turn finds it counted.
 func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer, release func()) {
 	result := "ok"
 	if a.err != nil {

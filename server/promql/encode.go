@@ -30,7 +30,7 @@ func (e *encoder) json(value any) {
 	e.held = append(e.held, text...)
 }
 
-// pause writes what is held if that is much.
+// pause flushes a buffer that is full.
 func (e *encoder) pause() {
 	if len(e.held) >= maxHeld {
 		e.flush()
@@ -72,7 +72,7 @@ func (e *encoder) list(name string, all []string) {
 	}
 }
 
-// each writes a list of so many, of which write writes one.
+// each writes a list of n items; write writes one.
 func (e *encoder) each(n int, write func(i int)) {
 	e.raw("[")
 	for i := range n {

@@ -62,7 +62,7 @@ func tierAt(at, now int64, keep *history.Keep) history.Tier {
 type rule struct {
 	domain, path, value string
 	within, over        float64
-	near                uint64  // one of so many hits within is near; 0 for none
+	near                uint64  // every near-th hit within is near; 0 for none
 	shadow              bool    // all that is over is let through
 	since               int64   // how long ago the rule was added; 0 for always
 	attack              float64 // hits in a minute of the attack

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxRounds is how often a question is asked anew because what is stored is coarser than was thought, at either end.
+// maxRounds is how often a question is asked again because coarser buckets were met than its shape allows.
 const maxRounds = 12
 
 // shape is the range that an answer is about, and how it is cut: nil as stored.

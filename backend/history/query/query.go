@@ -26,7 +26,7 @@ func New(store history.Store, now func() time.Time) *History {
 	return &History{store: history.Readable(store), now: now}
 }
 
-// Turns lets so many answers be made at a time, so that they never use up the limiter's memory; others wait.
+// Turns bounds how many answers are made at a time, by its capacity, so that they never use up the limiter's memory.
 type Turns chan struct{}
 
 // Take waits for a turn for so long at most, and reports whether it came; it must be given back then.
@@ -103,7 +103,7 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 	}, nil
 }
 
-// Refusal is the error of a question that cannot be answered: a sentence for whoever asked.
+// Refusal is the error of a question that cannot be answered: a sentence for the asker.
 type Refusal string
 
 // Error returns the sentence.

@@ -22,7 +22,7 @@ var (
 
 // Exported is what an export has written.
 type Exported struct {
-	Series   int      `json:"series"`             // of which something was written
+	Series   int      `json:"series"`             // that had something to write
 	Rows     int      `json:"rows"`               // or samples
 	LeftOut  int      `json:"left_out"`           // series that cannot be read, or not written in the format
 	Warnings []string `json:"warnings,omitempty"` // about those, and, if nothing was found, what was perhaps meant

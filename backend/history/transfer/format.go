@@ -27,7 +27,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("%q is not a format: use one of %s, %s", name, CSV, OpenMetrics)
 }
 
-// MediaType returns what an HTTP answer in the format is of.
+// MediaType returns the Content-Type of an HTTP answer in the format.
 func (f Format) MediaType() string {
 	if f == CSV {
 		return "text/csv; charset=utf-8"

@@ -23,7 +23,7 @@ type Store interface {
 type Target struct {
 	Store Store
 	// Concurrency is how many batches may be on their way at a time, at least 1. A file writes what waits in one
-	// transaction, so many are good; to what else asks a server, each is another quarter of a millisecond to wait.
+	// transaction, so many are good; in Redis, each makes other callers wait another quarter of a millisecond.
 	Concurrency int
 	Now         func() time.Time // whose clock says what is old
 	Retention   time.Duration    // after which the store drops days, so that an import refuses older rows; 0 does not ask
@@ -68,7 +68,7 @@ type Loader struct {
 // pending is what waits of a partition.
 type pending struct {
 	seq     uint64                     // of the last batch
-	batches []history.Batch            // the last of which is not full
+	batches []history.Batch            // the last one is not full
 	minutes map[history.Increment]bool // which that one has, without their hits
 }
 

@@ -59,7 +59,7 @@ func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) 
 	return c
 }
 
-// fitting returns buckets of which as many neighbours are added up as leave no more than so many.
+// fitting adds up neighbouring buckets, each time the same number, until at most most are left.
 func fitting(points []query.PointAnswer, most int) (fit []query.PointAnswer) {
 	for some := range slices.Chunk(points, (len(points)+most-1)/most) {
 		sum := some[0]

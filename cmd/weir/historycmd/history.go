@@ -98,7 +98,7 @@ type period struct {
 }
 
 // ask puts the period into the parameters of a question. Times without a zone are of --tz, or of the zone that times are shown
-// in, which may not be that of whoever answers.
+// in, which may not be that of the weir that answers.
 func (p *period) ask(parameters query.Parameters, out *terminal.Output) error {
 	if err := out.SetZone(p.TZ); err != nil {
 		return fmt.Errorf("history: %w", err)
@@ -120,7 +120,7 @@ func give(parameters query.Parameters, name, value string) {
 // Moment is a time as weir history reads it, of a flag.
 type Moment string
 
-// In returns the moment as whoever answers understands it: a local time in Unix seconds.
+// In returns the moment as a weir in another zone understands it: a local time in Unix seconds.
 func (m Moment) In(zone *time.Location, now time.Time) string {
 	at, local := history.ParseLocal(string(m), zone)
 	if !local {

@@ -105,7 +105,7 @@ func (s *selection) judge(one *history.Series, cuts bool) error {
 	return nil
 }
 
-// totals appends what a series had counted, in the time that is asked for and just around it.
+// totals appends the counts of a series in the time that is asked for, and just around it.
 func (s *selection) totals(dst []history.Sample, one *history.Series) []history.Sample {
 	first := s.now
 	if len(one.Points) > 0 {
