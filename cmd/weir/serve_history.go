@@ -80,8 +80,8 @@ func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, 
 	}
 	bounds := set.History.Queries
 	h := promql.NewHandler(promql.Config{
-		Config: engine.Config{Store: p.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Ready:  p.store.err, Version: buildVersion(), Concurrency: bounds.Concurrency,
+		Config:  engine.Config{Store: p.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
+		Version: buildVersion(), Concurrency: bounds.Concurrency,
 	})
 	h.Show(metrics)
 	return h

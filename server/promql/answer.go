@@ -127,11 +127,11 @@ func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
 		defer func() { h.busy.Add(int64(time.Since(begin))) }()
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
-		h.end(w, r, give(&request{asked.WithContext(ctx), asked.now}), giveBack)
+		h.end(w, r, give(&request{Request: asked.WithContext(ctx), now: asked.now}), giveBack)
 	}
 }
 
-// end counts what became of a request and answers it, in this order: whoever has the next turn finds it counted.
+// end counts how a request ended and answers it, in this order: the request with the next turn finds it counted.
 func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer, release func()) {
 	result := "ok"
 	if a.err != nil {
@@ -156,7 +156,7 @@ func (h *Handler) write(w http.ResponseWriter, a *answer, release func()) {
 			w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
 		}
 	}
-	e := &encoder{to: w, begin: func() { w.WriteHeader(status) }}
+	e := &encoder{to: w, status: status}
 	e.answer(a)
 	if a.close != nil {
 		a.close()

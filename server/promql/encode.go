@@ -2,8 +2,8 @@ package promql
 
 import (
 	"encoding/json"
-	"io"
 	"math"
+	"net/http"
 	"strconv"
 
 	"github.com/prometheus/prometheus/promql"
@@ -16,11 +16,10 @@ const maxHeld = 512 << 10
 // encoder writes JSON as Prometheus does. What does not fit into its buffer goes out at once, so that an answer is never
 // in memory twice.
 type encoder struct {
-	to    io.Writer
-	begin func() // is called before the first byte is written
-	held  []byte
-	begun bool
-	err   error // of writing: the client is gone
+	to     http.ResponseWriter
+	status int // of the answer; 0 once it is written
+	held   []byte
+	err    error // of writing: the client is gone
 }
 
 func (e *encoder) raw(text string) { e.held = append(e.held, text...) }
@@ -31,7 +30,7 @@ func (e *encoder) json(value any) {
 	e.held = append(e.held, text...)
 }
 
-// pause writes what is held if that is much.
+// pause flushes a buffer that is full.
 func (e *encoder) pause() {
 	if len(e.held) >= maxHeld {
 		e.flush()
@@ -39,9 +38,9 @@ func (e *encoder) pause() {
 }
 
 func (e *encoder) flush() {
-	if !e.begun {
-		e.begun = true
-		e.begin()
+	if e.status != 0 {
+		e.to.WriteHeader(e.status)
+		e.status = 0
 	}
 	if e.err == nil {
 		_, e.err = e.to.Write(e.held)
@@ -73,7 +72,7 @@ func (e *encoder) list(name string, all []string) {
 	}
 }
 
-// each writes a list of so many, of which write writes one.
+// each writes a list of n items; write writes one.
 func (e *encoder) each(n int, write func(i int)) {
 	e.raw("[")
 	for i := range n {

@@ -1,10 +1,10 @@
 package promql
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -14,30 +14,6 @@ import (
 
 // maxListed is how many series, names or values are listed at most, whatever limit says.
 const maxListed = 100_000
-
-// selection is what a request asks for series or labels of.
-type selection struct {
-	from, to int64               // Unix milliseconds
-	sets     [][]*labels.Matcher // at least one
-	limit    int
-}
-
-// selected reads what series and labels have in common.
-func (h *Handler) selected(r *request) (s selection, refused *answer) {
-	if s.limit, refused = r.limit(); refused != nil {
-		return s, refused
-	}
-	if s.limit == 0 || s.limit > maxListed {
-		s.limit = maxListed
-	}
-	if s.from, s.to, refused = r.span(); refused != nil {
-		return s, refused
-	}
-	if s.sets, refused = r.matchers(h.parser); len(s.sets) == 0 {
-		s.sets = [][]*labels.Matcher{nil}
-	}
-	return s, refused
-}
 
 // series answers with the labels of the series that match.
 func (h *Handler) series(r *request) *answer {
@@ -58,9 +34,6 @@ func (h *Handler) labels(r *request) *answer {
 // labelValues answers with the values of a label of the series that match.
 func (h *Handler) labelValues(r *request) *answer {
 	name := r.PathValue("name")
-	if strings.HasPrefix(name, "U__") {
-		name = model.UnescapeName(name, model.ValueEncodingEscaping)
-	}
 	if !model.UTF8Validation.IsValidLabelName(name) {
 		return refuse(badData, "invalid label name: %q", clip(name))
 	}
@@ -87,15 +60,17 @@ func (h *Handler) texts(r *request, pick func(labels.Label) string) *answer {
 
 // list shows the labels of all series that match, and answers with what was made of them, as far as the limit allows.
 func list[T any](h *Handler, r *request, see func(labels.Labels), made func() []T) *answer {
-	s, refused := h.selected(r)
-	if refused != nil {
-		return refused
+	limit := min(cmp.Or(r.limit(), maxListed), maxListed)
+	from, to := r.moment("start", firstMoment).UnixMilli(), r.moment("end", lastMoment).UnixMilli()
+	sets := r.matchers(h.parser)
+	if r.refused != nil {
+		return r.refused
 	}
-	q := h.engine.Querier(s.from, s.to)
+	q := h.engine.Querier()
 	// No function has that name: by it a querier knows that no samples are needed.
-	hints := &storage.SelectHints{Start: s.from, End: s.to, Func: "series"}
+	hints := &storage.SelectHints{Start: from, End: to, Func: "series"}
 	var notes annotations.Annotations
-	for _, set := range s.sets {
+	for _, set := range sets {
 		all := q.Select(r.Context(), false, hints, set...)
 		for all.Next() {
 			see(all.At().Labels())
@@ -107,8 +82,8 @@ func list[T any](h *Handler, r *request, see func(labels.Labels), made func() []
 	}
 	a, items := &answer{}, made()
 	a.warnings, a.infos = notes.AsStrings("", maxNotes, maxNotes)
-	if len(items) > s.limit {
-		items, a.warnings = items[:s.limit], append(a.warnings, truncated)
+	if len(items) > limit {
+		items, a.warnings = items[:limit], append(a.warnings, truncated)
 	}
 	a.data = func(e *encoder) { e.each(len(items), func(i int) { e.json(items[i]) }) }
 	return a

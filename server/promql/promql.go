@@ -3,7 +3,6 @@
 package promql
 
 import (
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -23,8 +22,6 @@ const DefaultConcurrency = 1
 // Config is what is served, and how much at a time.
 type Config struct {
 	engine.Config
-	// Ready returns why queries cannot be answered now, nil if they can. Nil stands for always.
-	Ready func() error
 	// Version is that of this weir.
 	Version string
 	// Concurrency is how many queries are evaluated, or their large answers written, at a time; 0 is DefaultConcurrency.
@@ -74,10 +71,6 @@ func NewHandler(c Config) *Handler {
 	} {
 		h.getOnly(api+path, h.atOnce(answer))
 	}
-	h.mux.HandleFunc("GET "+Below+"-/healthy", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "OK")
-	})
-	h.mux.HandleFunc("GET "+Below+"-/ready", h.ready)
 	h.mux.HandleFunc(Below, h.atOnce(func(r *request) *answer {
 		return refuse(notFound, "%s %s is not among the parts of Prometheus's API that weir has: queries, series, labels and "+
 			"metadata below %s", r.Method, clip(r.URL.Path), api)
@@ -98,16 +91,6 @@ func (h *Handler) getOnly(path string, serve http.HandlerFunc) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	h.mux.ServeHTTP(w, r)
-}
-
-func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
-	if h.config.Ready != nil {
-		if err := h.config.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-	}
-	fmt.Fprintln(w, "OK")
 }
 
 // Metrics is where numbers are shown.

@@ -3,7 +3,6 @@ package promql
 import (
 	"context"
 	"errors"
-	"math"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/server/promql/engine"
 )
 
 const (
@@ -24,10 +24,7 @@ const (
 
 // query answers for a moment.
 func (h *Handler) query(r *request) *answer {
-	at, refused := r.moment("time", r.now)
-	if refused != nil {
-		return refused
-	}
+	at := r.moment("time", r.now)
 	return h.evaluate(r, func(ctx context.Context, text string) (promql.Query, error) {
 		return h.engine.Instant(ctx, text, at)
 	})
@@ -36,25 +33,19 @@ func (h *Handler) query(r *request) *answer {
 // queryRange answers for moments a step apart.
 func (h *Handler) queryRange(r *request) *answer {
 	from, err := parseTime(r.parameter("start"))
-	if err != nil {
-		return wrong("start", err)
-	}
+	r.wrong("start", err)
 	to, err := parseTime(r.parameter("end"))
-	if err != nil {
-		return wrong("end", err)
+	if err == nil && to.Before(from) {
+		err = errors.New("end timestamp must not be before start time")
 	}
-	if to.Before(from) {
-		return wrong("end", errors.New("end timestamp must not be before start time"))
-	}
+	r.wrong("end", err)
 	step, err := parseDuration(r.parameter("step"))
-	if err != nil {
-		return wrong("step", err)
+	if err == nil && step < time.Millisecond {
+		err = engine.ErrStep
 	}
-	if step < time.Millisecond {
-		return wrong("step", errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer"))
-	}
+	r.wrong("step", err)
 	// As a Duration the range might not fit.
-	if length := float64(milliseconds(to)) - float64(milliseconds(from)); math.Floor(length/(step.Seconds()*1000)) > maxSteps {
+	if length := float64(to.UnixMilli()) - float64(from.UnixMilli()); r.refused == nil && length >= (maxSteps+1)*step.Seconds()*1000 {
 		return refuse(badData, "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)")
 	}
 	return h.evaluate(r, func(ctx context.Context, text string) (promql.Query, error) {
@@ -64,22 +55,19 @@ func (h *Handler) queryRange(r *request) *answer {
 
 // evaluate answers with what a query evaluates to.
 func (h *Handler) evaluate(r *request, make func(context.Context, string) (promql.Query, error)) *answer {
-	limit, refused := r.limit()
-	if refused != nil {
-		return refused
-	}
-	ctx, cancel, refused := r.bounded()
-	if refused != nil {
-		return refused
-	}
+	limit, text := r.limit(), r.parameter("query")
+	ctx, cancel := r.bounded()
 	defer cancel()
-	text := r.parameter("query")
+	if r.refused != nil {
+		return r.refused
+	}
 	q, err := make(ctx, text)
 	if err != nil {
 		if k := kindOf(err); k == canceled || k == timedOut {
 			return fail(err)
 		}
-		return wrong("query", err)
+		r.wrong("query", err)
+		return r.refused
 	}
 	result := q.Exec(ctx)
 	warnings, infos := result.Warnings.AsStrings(text, maxNotes, maxNotes)

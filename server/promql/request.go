@@ -7,6 +7,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ const maxBody = 128 << 10
 // request is a request with its parameters, from its URL and its body.
 type request struct {
 	*http.Request
-	now time.Time
+	now     time.Time
+	refused *answer // for the first parameter that was read and is wrong; nil for none
 }
 
 // read returns a request whose parameters are read.
@@ -40,14 +42,17 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*request, *answe
 	if err != nil {
 		return nil, refuse(badData, "error parsing form values: %w", err)
 	}
-	return &request{r, h.config.Now()}, nil
+	return &request{Request: r, now: h.config.Now()}, nil
 }
 
 // parameter returns the value of a parameter, "" for none.
 func (r *request) parameter(name string) string { return r.Form.Get(name) }
 
-func wrong(name string, err error) *answer {
-	return refuse(badData, "invalid parameter %q: %w", name, err)
+// wrong refuses the request for a parameter, unless it has been refused for another, or err is nil.
+func (r *request) wrong(name string, err error) {
+	if err != nil && r.refused == nil {
+		r.refused = refuse(badData, "invalid parameter %q: %w", name, err)
+	}
 }
 
 // Where ranges begin and end that say nothing of it. What clients of Prometheus send for that are the same moments.
@@ -57,16 +62,16 @@ var (
 )
 
 // moment returns the moment that a parameter says.
-func (r *request) moment(name string, byDefault time.Time) (time.Time, *answer) {
+func (r *request) moment(name string, byDefault time.Time) time.Time {
 	text := r.parameter(name)
 	if text == "" {
-		return byDefault, nil
+		return byDefault
 	}
 	at, err := parseTime(text)
 	if err != nil {
-		return at, wrong(name, fmt.Errorf("invalid time value for '%s': %w", name, err))
+		r.wrong(name, fmt.Errorf("invalid time value for '%s': %w", name, err))
 	}
-	return at, nil
+	return at
 }
 
 // parseTime reads Unix seconds or RFC 3339.
@@ -87,20 +92,6 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("cannot parse %q to a valid timestamp", clip(text))
 }
 
-// span returns the range that start and end say, by default all time.
-func (r *request) span() (from, to int64, refused *answer) {
-	begin, refused := r.moment("start", firstMoment)
-	if refused != nil {
-		return 0, 0, refused
-	}
-	end, refused := r.moment("end", lastMoment)
-	return milliseconds(begin), milliseconds(end), refused
-}
-
-func milliseconds(t time.Time) int64 {
-	return t.Unix()*1000 + int64(t.Nanosecond()/int(time.Millisecond))
-}
-
 // parseDuration reads seconds, or a duration as Prometheus writes it: 1d12h.
 func parseDuration(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
@@ -117,64 +108,53 @@ func parseDuration(text string) (time.Duration, error) {
 }
 
 // bounded returns a context that ends when the time is over that timeout says, if it says one.
-func (r *request) bounded() (context.Context, context.CancelFunc, *answer) {
+func (r *request) bounded() (context.Context, context.CancelFunc) {
 	text := r.parameter("timeout")
 	if text == "" {
-		return r.Context(), func() {}, nil
+		return r.Context(), func() {}
 	}
 	timeout, err := parseDuration(text)
 	if err == nil && timeout <= 0 {
 		err = fmt.Errorf("timeout must be positive, got %s", timeout)
 	}
-	if err != nil {
-		return nil, nil, wrong("timeout", err)
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	return ctx, cancel, nil
+	r.wrong("timeout", err)
+	return context.WithTimeout(r.Context(), timeout)
 }
 
 // limit returns how much is to be answered, 0 for all.
-func (r *request) limit() (int, *answer) {
+func (r *request) limit() int {
 	text := r.parameter("limit")
 	if text == "" {
-		return 0, nil
+		return 0
 	}
 	n, err := strconv.Atoi(text)
 	if err == nil && n < 0 {
 		err = errors.New("limit must be non-negative")
 	}
-	if err != nil {
-		return 0, wrong("limit", err)
-	}
-	return n, nil
+	r.wrong("limit", err)
+	return n
 }
 
-// matchers returns the sets of matchers that match[] says, nil for none.
-func (r *request) matchers(p parser.Parser) ([][]*labels.Matcher, *answer) {
+// matchers returns the sets of matchers that match[] says, one of no matchers for none.
+func (r *request) matchers(p parser.Parser) [][]*labels.Matcher {
 	all := r.Form["match[]"]
-	if err := engine.Fits(strings.Join(all, "\n")); err != nil { // the parser ends with the first that does not stand by itself
-		return nil, wrong("match[]", err)
+	if len(all) == 0 {
+		return [][]*labels.Matcher{nil}
+	}
+	err := engine.Fits(strings.Join(all, "\n")) // the parser ends with the first that does not stand by itself
+	if err != nil {
+		r.wrong("match[]", err)
+		return nil
 	}
 	sets, err := p.ParseMetricSelectors(all)
-	if err != nil {
-		return nil, wrong("match[]", err)
+	selectsAll := func(set []*labels.Matcher) bool {
+		return !slices.ContainsFunc(set, func(m *labels.Matcher) bool { return m != nil && !m.Matches("") })
 	}
-	for _, set := range sets {
-		if !selects(set) {
-			return nil, wrong("match[]", errors.New("match[] must contain at least one non-empty matcher"))
-		}
+	if err == nil && slices.ContainsFunc(sets, selectsAll) {
+		err = errors.New("match[] must contain at least one non-empty matcher")
 	}
-	return sets, nil
-}
-
-// selects reports whether matchers leave anything out.
-func selects(set []*labels.Matcher) bool {
-	for _, m := range set {
-		if m != nil && !m.Matches("") {
-			return true
-		}
-	}
-	return false
+	r.wrong("match[]", err)
+	return sets
 }
 
 // clip shortens what a client has sent for a message.

@@ -3,6 +3,8 @@ package promql
 import (
 	"encoding/json"
 	"runtime"
+
+	"github.com/weirproxy/weir/server/promql/engine"
 )
 
 // prometheusVersion is that of the engine, as Prometheus counts: clients choose by it what they may ask. A test compares
@@ -17,34 +19,23 @@ func (h *Handler) buildInfo(*request) *answer {
 	})
 }
 
-// described is what metadata says of a metric.
-type described struct {
-	Type string `json:"type"`
-	Help string `json:"help"`
-	Unit string `json:"unit"`
-}
-
-// metrics are all that the history has, in the order of their names.
-var metrics = []struct {
-	name string
-	described
-}{
-	{"weir_hits_peak", described{"gauge", "Hits in the largest minute of the stored bucket that holds the moment, by outcome.", ""}},
-	{"weir_hits_total", described{"counter", "Hits by rule and what became of them: within or over its limits, or degraded, " +
-		"decided without a store.", ""}},
-	{"weir_limit_requests", described{"gauge", "Requests that a limit allows, as configured now: what it was in the past is not " +
-		"stored.", ""}},
-	{"weir_near_hits_total", described{"counter", "Of the hits within, those above NEAR_LIMIT_RATIO of the limit.", ""}},
-	{"weir_shadow_hits_total", described{"counter", "Of the hits over, those that shadow mode let through.", ""}},
+// metrics are all that the history has: name, type and help.
+var metrics = [][3]string{
+	{engine.HitsPeak, "gauge", "Hits in the largest minute of the stored bucket that holds the moment, by outcome."},
+	{engine.HitsTotal, "counter", "Hits by rule and what became of them: within or over its limits, or degraded, decided " +
+		"without a store."},
+	{engine.LimitRequests, "gauge", "Requests that a limit allows, as configured now: what it was in the past is not stored."},
+	{engine.NearTotal, "counter", "Of the hits within, those above NEAR_LIMIT_RATIO of the limit."},
+	{engine.ShadowTotal, "counter", "Of the hits over, those that shadow mode let through."},
 }
 
 // metadata answers what metrics there are.
 func metadata(r *request) *answer {
 	asked := r.parameter("metric")
-	known := make(map[string][]described)
+	known := make(map[string][]map[string]string)
 	for _, m := range metrics {
-		if asked == "" || asked == m.name {
-			known[m.name] = []described{m.described}
+		if asked == "" || asked == m[0] {
+			known[m[0]] = []map[string]string{{"type": m[1], "help": m[2], "unit": ""}}
 		}
 	}
 	return plain(known)

@@ -3,12 +3,14 @@ package query
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxRounds is how often a question is asked anew because what is stored is coarser than was thought, at either end.
+// maxRounds is how often a question is asked again because coarser buckets were met than its shape allows.
 const maxRounds = 12
 
 // shape is the range that an answer is about, and how it is cut: nil as stored.
@@ -55,10 +57,10 @@ type gathered struct {
 func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (gathered, error) {
 	var g gathered
 	for range maxRounds {
-		g.shape, g.unreadable = q.shape(&g.met), Unreadable{Most: MaxUnreadable}
+		g.shape, g.unreadable = q.shape(&g.met), Unreadable{}
 		visit := begin(g.shape)
 		var err error
-		g.found, err = h.look(ctx, q, g.Range, &g.met, func(s history.Series) error {
+		g.found, err = h.each(ctx, q, g.Range, &g.met, func(s history.Series) error {
 			if s.Err != nil {
 				g.unreadable.Add(&s)
 				return nil
@@ -75,45 +77,41 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape) fun
 	return gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
-// Each calls visit with each series of a question, in a range, and reports whether there were any with a name.
+// Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no path
+// and value are as asked for, they are understood as people are shown them, which is not escaped. A series without a
+// name is shown once.
 func (h *History) Each(ctx context.Context, q *Question, in history.Range, visit func(history.Series) error) (found bool, err error) {
-	return h.look(ctx, q, in, new(history.Met), visit)
+	return h.each(ctx, q, in, new(history.Met), visit)
 }
 
-// look shows the visitor all series of a question, remembers what it met, and reports whether there were any with a name.
-// If no path and value are as asked for, they are understood as people are shown them, which is not escaped. A series
-// without a name is shown once.
-func (h *History) look(ctx context.Context, q *Question, in history.Range, met *history.Met,
+// each is Each, and remembers what it met.
+func (h *History) each(ctx context.Context, q *Question, in history.Range, met *history.Met,
 	visit func(history.Series) error) (found bool, err error) {
 	query := q.Query
 	query.From, query.To = in.From, in.To
 	unnamed := make(map[string]bool) // by their errors
-	meet := func(s history.Series) error {
-		switch {
-		case !s.Unnamed:
-			found = true
-		case unnamed[s.Err.Error()]:
-			return nil
-		default:
-			unnamed[s.Err.Error()] = true
+	for {
+		err = h.store.Query(ctx, query, func(s history.Series) error {
+			switch {
+			case s.Unnamed && unnamed[s.Err.Error()]:
+				return nil
+			case s.Unnamed:
+				unnamed[s.Err.Error()] = true
+			case !same(s.ID.Path, q.Path) || !same(s.ID.Value, q.Value):
+				return nil
+			default:
+				found = true
+			}
+			if s.Err == nil {
+				met.Add(s.Points)
+			}
+			return visit(s)
+		})
+		if err != nil || found || query.Path == nil && query.Value == nil {
+			return found, err
 		}
-		if s.Err == nil {
-			met.Add(s.Points)
-		}
-		return visit(s)
+		query.Path, query.Value = nil, nil
 	}
-	err = h.store.Query(ctx, query, meet)
-	if err != nil || found || query.Path == nil && query.Value == nil {
-		return found, err
-	}
-	query.Path, query.Value = nil, nil
-	err = h.store.Query(ctx, query, func(s history.Series) error {
-		if !s.Unnamed && !(same(s.ID.Path, q.Path) && same(s.ID.Value, q.Value)) {
-			return nil
-		}
-		return meet(s)
-	})
-	return found, err
 }
 
 // same reports whether a path or a value is asked for, as it is stored or as people are shown it; nil asks for any.
@@ -159,7 +157,7 @@ func (h *History) stored(ctx context.Context, q *Question, g *gathered) (history
 	}
 	var all history.Met
 	looked, enough := 0, errors.New("enough")
-	_, err := h.look(ctx, q, history.Always(), &all, func(history.Series) error {
+	_, err := h.each(ctx, q, history.Always(), &all, func(history.Series) error {
 		if looked++; looked > maxLooked {
 			return enough
 		}
@@ -170,4 +168,44 @@ func (h *History) stored(ctx context.Context, q *Question, g *gathered) (history
 	}
 	in, _ := all.Range()
 	return in, err
+}
+
+// maxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
+const maxUnreadable = 20
+
+// Unreadable are the series that an answer leaves out: a sum of what can be read would look like one of all.
+type Unreadable struct {
+	Count int
+	named []string // the first that were met
+}
+
+// Add notes a series that is left out, as its Err says.
+func (u *Unreadable) Add(s *history.Series) {
+	if u.Count++; u.Count > maxUnreadable {
+		return
+	}
+	name := "A series whose name cannot be read"
+	if !s.Unnamed {
+		name = ReadableName(s.ID.Domain, s.ID.Path, s.ID.Value) + " " + s.ID.Outcome.String()
+	}
+	u.named = append(u.named, fmt.Sprintf("%s is left out, as it cannot be read: %v", name, s.Err))
+}
+
+// Warnings returns a sentence for each that is named, and one for all others.
+func (u *Unreadable) Warnings() []string {
+	warnings := slices.Sorted(slices.Values(u.named))
+	if more := u.Count - len(u.named); more > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d more series are left out, as they cannot be read: weir history verify "+
+			"names them.", more))
+	}
+	return warnings
+}
+
+// ReadableName returns a series' name, but for its outcome, as people are shown it.
+func ReadableName(domain, path, value string) string {
+	name := domain + " " + descriptors.ReadablePath(path)
+	if value != "" {
+		name += " value " + descriptors.ReadablePath(value)
+	}
+	return name
 }

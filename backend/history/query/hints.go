@@ -71,25 +71,24 @@ func (h *History) Hints(ctx context.Context, q *Question) ([]string, error) {
 		}
 		return nil
 	})
-	sentence := ""
+	hint := ""
 	switch {
 	case err != nil || len(domains) == 0:
-	case !domainFound:
-		sentence = fmt.Sprintf("There is no history of domain %s; there is of %s.", *q.Domain, domains.list(*q.Domain))
-	case !ruleFound && len(paths) > 0:
-		sentence = fmt.Sprintf("No rule has the path %s; these hold it: %s.", *q.Path, paths.list(*q.Path))
-	case !ruleFound && len(elsewhere) > 0:
-		sentence = fmt.Sprintf("Domain %s has no rule %s; there is one in %s.", *q.Domain, *q.Path, elsewhere.list(*q.Domain))
-	case q.Value == nil || !ruleFound:
-	case history.HidesValues(ctx):
-		sentence = Hidden
-	case len(values) == 0:
-		sentence = "No values are kept of this: a rule keeps those of its entries with " + keepsValues + "."
-	default:
-		sentence = fmt.Sprintf("The value %s is not kept; these are: %s.", *q.Value, values.list(*q.Value))
-	}
-	if sentence == "" {
 		return nil, err
+	case !domainFound:
+		hint = fmt.Sprintf("There is no history of domain %s; there is of %s.", *q.Domain, domains.list(*q.Domain))
+	case !ruleFound && len(paths) > 0:
+		hint = fmt.Sprintf("No rule has the path %s; these hold it: %s.", *q.Path, paths.list(*q.Path))
+	case !ruleFound && len(elsewhere) > 0:
+		hint = fmt.Sprintf("Domain %s has no rule %s; there is one in %s.", *q.Domain, *q.Path, elsewhere.list(*q.Domain))
+	case q.Value == nil || !ruleFound:
+		return nil, nil
+	case history.HidesValues(ctx):
+		hint = Hidden
+	case len(values) == 0:
+		hint = "No values are kept of this: a rule keeps those of its entries with " + keepsValues + "."
+	default:
+		hint = fmt.Sprintf("The value %s is not kept; these are: %s.", *q.Value, values.list(*q.Value))
 	}
-	return []string{sentence}, err
+	return []string{hint}, nil
 }

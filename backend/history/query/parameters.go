@@ -78,7 +78,7 @@ func (p Parameters) given(name string) *string {
 	return nil
 }
 
-// parsed returns what a parameter is read as, or else what it is by default.
+// parsed parses a parameter; without one it returns the default.
 func parsed[T any](p Parameters, name string, byDefault T, parse func(string) (T, error)) (T, error) {
 	text := p.Get(name)
 	if text == "" {

@@ -5,6 +5,7 @@ package query
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,7 +26,25 @@ func New(store history.Store, now func() time.Time) *History {
 	return &History{store: history.Readable(store), now: now}
 }
 
-// Hidden tells whoever was shown hashes instead of values how to see them.
+// Turns bounds how many answers are made at a time, by its capacity, so that they never use up the limiter's memory.
+type Turns chan struct{}
+
+// Take waits for a turn for so long at most, and reports whether it came; it must be given back then.
+func (t Turns) Take(ctx context.Context, atMost time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// GiveBack ends a turn.
+func (t Turns) GiveBack() { <-t }
+
+// Hidden tells who was shown hashes instead of values how to see them.
 const Hidden = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
 	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."
 
@@ -84,7 +103,7 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 	}, nil
 }
 
-// Refusal is the error of a question that cannot be answered: a sentence for whoever asked.
+// Refusal is the error of a question that cannot be answered: a sentence for the asker.
 type Refusal string
 
 // Error returns the sentence.

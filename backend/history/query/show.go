@@ -144,7 +144,7 @@ func (s *shape) count(of *history.Series) int {
 	return len(of.Points)
 }
 
-// checkStep refuses a step of which a range has too many, and says which would do.
+// checkStep refuses a step that cuts a range into too many buckets, and names one that does not.
 func checkStep(r history.Range, step int64) error {
 	steps := (r.To+step-1)/step - r.From/step
 	if steps <= maxPoints {
@@ -158,7 +158,7 @@ func checkStep(r history.Range, step int64) error {
 		stepName((least+unit-1)/unit*unit))
 }
 
-// tooLarge refuses an answer of so many series, and says what would fit.
+// tooLarge refuses an answer with this number of series, and says what would fit.
 func tooLarge(series int) error {
 	less := "for a shorter time, a wider step"
 	if fit := maxHeld/series - 1; fit > 0 {

@@ -36,7 +36,7 @@ type TopRow struct {
 	Shadow   uint64 `json:"shadow"` // part of over
 }
 
-// By returns where a row keeps what it is ranked by: hits, or those of an outcome; nil for anything else.
+// By returns the field that ranks rows by hits or by an outcome; nil for anything else.
 func (r *TopRow) By(what string) *uint64 {
 	i := slices.Index([]string{byHits, "within", "over", "degraded", "near", "shadow"}, what)
 	if i < 0 {

@@ -2,12 +2,10 @@ package transfer
 
 import (
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -29,7 +27,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("%q is not a format: use one of %s, %s", name, CSV, OpenMetrics)
 }
 
-// MediaType returns what an HTTP answer in the format is of.
+// MediaType returns the Content-Type of an HTTP answer in the format.
 func (f Format) MediaType() string {
 	if f == CSV {
 		return "text/csv; charset=utf-8"
@@ -66,37 +64,32 @@ func (f Format) From(in history.Range) history.Range {
 var columns = []string{"domain", "path", "outcome", "value", "start", "width", "sum", "peak"}
 
 // Writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
-// that touch has no bucket twice; of OpenMetrics, the samples in it. Without Close, it has no end.
-type Writer struct {
-	in   history.Range
-	now  int64
-	csv  *csv.Writer // nil for OpenMetrics
-	text metricsWriter
+// that touch has no bucket twice; of OpenMetrics, the samples in it.
+type Writer interface {
+	// Series writes a series, and returns how many rows or samples that are. Series of a pass must come together.
+	Series(s *history.Series) (int, error)
+	// Close writes the end. It is only for what is whole.
+	Close() error
 }
 
 // NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
-func NewWriter(w io.Writer, f Format, in history.Range, now int64) *Writer {
+func NewWriter(w io.Writer, f Format, in history.Range, now int64) Writer {
 	if f == OpenMetrics {
-		return &Writer{in: in, now: now, text: metricsWriter{w: w}}
+		return &metricsWriter{w: w, in: in, now: now}
 	}
-	out := &Writer{in: in, now: now, csv: csv.NewWriter(w)}
+	out := &csvWriter{csv.NewWriter(w), in}
 	_ = out.csv.Write(columns) // into a buffer; Close returns what goes wrong later
 	return out
 }
 
-// Holds returns an error if a series cannot be written in the format as it is.
-func (w *Writer) Holds(id history.ID) error {
-	if w.csv != nil && strings.Contains(id.Domain+"\n"+id.Path+"\n"+id.Value, "\r") {
-		return errors.New("its name holds a carriage return, which CSV cannot tell from the end of a line")
-	}
-	return nil
+// csvWriter writes CSV.
+type csvWriter struct {
+	csv *csv.Writer
+	in  history.Range
 }
 
-// Series writes a series, and returns how many rows or samples that are. Series of a pass must come together.
-func (w *Writer) Series(s *history.Series) (n int, err error) {
-	if w.csv == nil {
-		return w.text.series(s, w.in, w.now)
-	}
+// Series implements [Writer].
+func (w *csvWriter) Series(s *history.Series) (n int, err error) {
 	for _, p := range s.Points {
 		if p.Start < w.in.From || p.Start >= w.in.To {
 			continue
@@ -111,12 +104,8 @@ func (w *Writer) Series(s *history.Series) (n int, err error) {
 	return n, nil
 }
 
-// Close ends what is written. It is only for what is whole.
-func (w *Writer) Close() error {
-	if w.csv == nil {
-		_, err := io.WriteString(w.text.w, "# EOF\n")
-		return err
-	}
+// Close implements [Writer].
+func (w *csvWriter) Close() error {
 	w.csv.Flush()
 	return w.csv.Error()
 }

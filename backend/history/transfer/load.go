@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ type Store interface {
 type Target struct {
 	Store Store
 	// Concurrency is how many batches may be on their way at a time, at least 1. A file writes what waits in one
-	// transaction, so many are good; to what else asks a server, each is another quarter of a millisecond to wait.
+	// transaction, so many are good; in Redis, each makes other callers wait another quarter of a millisecond.
 	Concurrency int
 	Now         func() time.Time // whose clock says what is old
 	Retention   time.Duration    // after which the store drops days, so that an import refuses older rows; 0 does not ask
@@ -30,12 +31,13 @@ type Target struct {
 
 const (
 	rollEvery  = 500_000 // minutes are counted before what is old is moved to coarser buckets: some 10 MB of Redis
-	maxWaiting = 256     // batches wait before they are sent
+	maxWaiting = 256     // batches begin before those that are full are sent
 )
 
 // ErrForgotten means that a store no longer has batches that it had acknowledged, as after a failover. A second run
 // counts what is missing.
-var ErrForgotten = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same command again, and it adds what is missing, once")
+var ErrForgotten = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same " +
+	"command again, and it adds what is missing, once")
 
 // Loaded is what counting rows has done so far.
 type Loaded struct {
@@ -58,17 +60,16 @@ type Loader struct {
 	to        Target
 	writer    string
 	pending   [history.Partitions]pending
-	waiting   int // batches that are full
+	begun     int // batches since the last were sent
 	untilRoll int // minutes
 	did       Loaded
 }
 
-// pending is what waits of a partition: full batches, and increments that are to be the next.
+// pending is what waits of a partition.
 type pending struct {
-	seq        uint64
-	full       []history.Batch
-	increments []history.Increment
-	minutes    map[history.Increment]bool // which of them are there, without their hits
+	seq     uint64                     // of the last batch
+	batches []history.Batch            // the last one is not full
+	minutes map[history.Increment]bool // which that one has, without their hits
 }
 
 // NewLoader returns a loader for a writer, named for the rows. It ends with ctx.
@@ -82,10 +83,10 @@ func (l *Loader) Add(r Row) error {
 	l.did.Hits += wholeHits(r.ID, r.Sum)
 	for minute, hits := range r.Minutes() {
 		l.untilRoll--
-		l.add(r.ID.Partition(), history.Increment{ID: r.ID, Minute: minute, Hits: hits})
+		l.add(&l.pending[r.ID.Partition()], history.Increment{ID: r.ID, Minute: minute, Hits: hits})
 	}
-	if l.waiting >= maxWaiting {
-		if err := l.send(); err != nil {
+	if l.begun >= maxWaiting {
+		if err := l.send(false); err != nil {
 			return err
 		}
 	}
@@ -106,41 +107,34 @@ func wholeHits(id history.ID, hits uint64) uint64 {
 	return hits
 }
 
-// add adds an increment to its partition's next batch.
-func (l *Loader) add(p history.Partition, i history.Increment) {
-	next := &l.pending[p]
+// add adds an increment to its partition's last batch, or begins another where that is full or has its minute.
+func (l *Loader) add(to *pending, i history.Increment) {
 	minute := history.Increment{ID: i.ID, Minute: i.Minute}
-	if next.minutes[minute] || len(next.increments) == history.MaxBatch {
-		l.fill(next)
+	if len(to.batches) == 0 || to.minutes[minute] || len(to.minutes) == history.MaxBatch {
+		to.seq++
+		l.begun++
+		to.batches = append(to.batches, history.Batch{Writer: l.writer, Seq: to.seq, After: to.seq - 1})
+		to.minutes = make(map[history.Increment]bool, history.MaxBatch)
 	}
-	if next.minutes == nil {
-		next.minutes = make(map[history.Increment]bool, history.MaxBatch)
-	}
-	next.minutes[minute] = true
-	next.increments = append(next.increments, i)
+	to.minutes[minute] = true
+	last := &to.batches[len(to.batches)-1]
+	last.Increments = append(last.Increments, i)
 }
 
-// fill makes a batch of what waits of a partition.
-func (l *Loader) fill(next *pending) {
-	if len(next.increments) == 0 {
-		return
-	}
-	next.seq++
-	l.waiting++
-	next.full = append(next.full, history.Batch{Writer: l.writer, Seq: next.seq, After: next.seq - 1, Increments: next.increments})
-	next.increments = nil
-	clear(next.minutes)
-}
-
-// send brings all full batches to the store, those of a partition in their order.
-func (l *Loader) send() error {
+// send brings batches to the store, those of a partition in their order: all, or those that are full.
+func (l *Loader) send(all bool) error {
 	var mu sync.Mutex
 	sending, ctx := errgroup.WithContext(l.ctx)
 	sending.SetLimit(max(1, l.to.Concurrency))
 	for p := range l.pending {
-		batches := l.pending[p].full
-		l.pending[p].full = nil
-		if len(batches) == 0 {
+		waits := &l.pending[p]
+		full := max(len(waits.batches)-1, 0)
+		if all {
+			full = len(waits.batches)
+		}
+		batches := waits.batches[:full]
+		waits.batches = slices.Clone(waits.batches[full:])
+		if full == 0 {
 			continue
 		}
 		sending.Go(func() error {
@@ -159,7 +153,7 @@ func (l *Loader) send() error {
 			return nil
 		})
 	}
-	l.waiting = 0
+	l.begun = 0
 	return sending.Wait()
 }
 
@@ -189,10 +183,7 @@ func (l *Loader) Did() Loaded { return l.did }
 
 // Close brings everything to the store, and moves what is old to coarser buckets.
 func (l *Loader) Close() (Loaded, error) {
-	for p := range l.pending {
-		l.fill(&l.pending[p])
-	}
-	err := l.send()
+	err := l.send(true)
 	if err == nil {
 		if err = l.roll(); err != nil {
 			err = fmt.Errorf("everything is counted, but not all that is old was moved to coarser buckets, which weir serve or "+

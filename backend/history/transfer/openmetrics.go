@@ -24,17 +24,19 @@ var families = []family{
 // metricsWriter writes OpenMetrics 1.0 text.
 type metricsWriter struct {
 	w       io.Writer
+	in      history.Range
+	now     int64
 	family  string // that the last series was of
 	samples []history.Sample
 	text    []byte
 }
 
-// series writes what a series had counted at the borders of its buckets, as far as they lie in a range.
-func (m *metricsWriter) series(s *history.Series, in history.Range, now int64) (n int, err error) {
+// Series implements [Writer]. It writes what a series had counted at the borders of its buckets.
+func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
 	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
-	m.samples = s.AppendSamples(m.samples[:0], now)
+	m.samples = s.AppendSamples(m.samples[:0], m.now)
 	for _, sample := range m.samples {
-		if sample.At < in.From || sample.At >= in.To {
+		if sample.At < m.in.From || sample.At >= m.in.To {
 			continue
 		}
 		m.text = m.text[:0]
@@ -52,6 +54,12 @@ func (m *metricsWriter) series(s *history.Series, in history.Range, now int64) (
 		n++
 	}
 	return n, nil
+}
+
+// Close implements [Writer].
+func (m *metricsWriter) Close() error {
+	_, err := io.WriteString(m.w, "# EOF\n")
+	return err
 }
 
 var labelEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)

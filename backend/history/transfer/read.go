@@ -17,15 +17,13 @@ import (
 // maxLine is about how long a row may be, in bytes.
 const maxLine = 256 << 10
 
-// Reader reads rows of CSV, whose first line names the columns in any order; value and peak may be missing. It takes no
-// more memory than a row has, however large what is read is.
+// Reader reads rows of CSV as an export writes them. It takes no more memory than a row has, however large what is read is.
 type Reader struct {
 	now       time.Time
 	retention time.Duration
 	in        *bounded
 	csv       *csv.Reader
-	columns   []string // as the first line names them
-	line      int      // of the row that was read last
+	line      int // of the row that was read last
 }
 
 // NewReader reads the names of the columns. Rows are checked as [Row.Check] does.
@@ -38,25 +36,14 @@ func NewReader(r io.Reader, now time.Time, retention time.Duration) (*Reader, er
 	reader := &Reader{now: now, retention: retention, in: in, csv: csv.NewReader(in), line: 1}
 	reader.csv.ReuseRecord = true
 	first, err := reader.csv.Read()
-	if err == io.EOF {
+	switch {
+	case err == io.EOF:
 		err = errors.New("it is empty")
+	case err == nil && !slices.Equal(first, columns):
+		err = fmt.Errorf("line 1 is %.200q", strings.Join(first, ","))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: its first line names the columns, %s", err, strings.Join(columns, ","))
-	}
-	for i, name := range first {
-		column := strings.ToLower(strings.TrimSpace(name))
-		if !slices.Contains(columns, column) || slices.Contains(reader.columns, column) {
-			return nil, fmt.Errorf("line 1: column %d is named %.40q, which is unknown or comes twice: the columns are %s",
-				i+1, name, strings.Join(columns, ", "))
-		}
-		reader.columns = append(reader.columns, column)
-	}
-	for _, column := range columns {
-		if column != "value" && column != "peak" && !slices.Contains(reader.columns, column) {
-			return nil, fmt.Errorf("line 1: there is no column %s: the columns are %s, of which value and peak may be missing",
-				column, strings.Join(columns, ", "))
-		}
+		return nil, fmt.Errorf("%w: it must name the columns, %s", err, strings.Join(columns, ","))
 	}
 	return reader, nil
 }
@@ -78,7 +65,7 @@ func (r *Reader) Next() (row Row, err error) {
 		return row, fmt.Errorf("after line %d: %w", r.line, err)
 	}
 	r.line, _ = r.csv.FieldPos(0)
-	if row, err = r.parse(record); err == nil {
+	if row, err = parse(record); err == nil {
 		err = row.Check(r.now, r.retention)
 	}
 	if err != nil {
@@ -87,40 +74,23 @@ func (r *Reader) Next() (row Row, err error) {
 	return row, nil
 }
 
-// parse reads the columns of a row.
-func (r *Reader) parse(record []string) (row Row, err error) {
-	for i, column := range r.columns {
-		text, number := record[i], uint64(0)
-		switch column {
-		case "start", "width", "sum", "peak":
-			if column == "peak" && text == "" {
-				continue
-			}
-			if number, err = strconv.ParseUint(text, 10, 64); err != nil {
-				return row, wrong(column, "%.40q is not a whole number from 0", text)
-			}
+// parse reads the columns of a row. Its error is about the first that cannot be read.
+func parse(record []string) (row Row, err error) {
+	if row.ID.Outcome, err = history.ParseOutcome(record[2]); err != nil {
+		return row, wrong("outcome", "%w", err)
+	}
+	row.ID.Domain, row.ID.Path, row.ID.Value = record[0], record[1], record[3]
+	var numbers [4]uint64
+	for i, text := range record[4:] {
+		if text == "" && columns[4+i] == "peak" {
+			continue
 		}
-		switch column {
-		case "domain":
-			row.ID.Domain = text
-		case "path":
-			row.ID.Path = text
-		case "value":
-			row.ID.Value = text
-		case "outcome":
-			if row.ID.Outcome, err = history.ParseOutcome(text); err != nil {
-				return row, wrong(column, "%w", err)
-			}
-		case "start":
-			row.Start = int64(min(number, 1<<62))
-		case "width":
-			row.Width = int64(min(number, 1<<62))
-		case "sum":
-			row.Sum = number
-		case "peak":
-			row.Peak = number
+		if numbers[i], err = strconv.ParseUint(text, 10, 64); err != nil {
+			return row, wrong(columns[4+i], "%.40q is not a whole number from 0", text)
 		}
 	}
+	row.Start, row.Width = int64(min(numbers[0], 1<<62)), int64(min(numbers[1], 1<<62))
+	row.Sum, row.Peak = numbers[2], numbers[3]
 	return row, nil
 }
 

@@ -35,8 +35,8 @@ func TestRowsAreRead(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"CSV": "domain,path,outcome,value,start,width,sum,peak\nshop,user,over,user=ann,1795219200,3600,7,3\nshop,user,near,,1795219260,60,5,\n",
-		"other columns, CRLF and a mark": "\uFEFFSum, start ,path,width,peak,outcome,domain,value\r\n7,1795219200,user,3600,3,over,shop,user=ann\r\n" +
-			"5,1795219260,user,60,0,near,shop,\r\n",
+		"CRLF and a mark": "\uFEFFdomain,path,outcome,value,start,width,sum,peak\r\nshop,user,over,user=ann,1795219200,3600,7,3\r\n" +
+			"shop,user,near,,1795219260,60,5,0\r\n",
 	} {
 		if got, err := readAll(text); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s is read as %+v, %v; want %+v", name, got, err, want)
@@ -47,7 +47,6 @@ func TestRowsAreRead(t *testing.T) {
 func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
 	t.Parallel()
 	const header = "domain,path,outcome,value,start,width,sum,peak\nshop,user,over,,1795219200,3600,7,3\n"
-	const first = "domain,path,outcome,start,width,sum\n"
 	for text, want := range map[string]string{
 		header + "shop,user,over,,1795219200,3600,7,3":                          "after line 3: the last line has no end",
 		header + "shop,user,over,,1795219200,3600,7\n":                          "record on line 3: wrong number of fields",
@@ -71,11 +70,9 @@ func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
 		header + "shop,us\"er,over,,1795219200,3600,7,3\n":                      "parse error on line 3, column 8: bare",
 		header + "shop,\"" + strings.Repeat("x\n", 2*maxLine):                   "after line 2: a row has more than 262144 bytes: is a quote not closed?",
 		header + "shop," + strings.Repeat("x", maxName+1) + ",over,,0,60,1,1\n": "column path: it has 16385 bytes, and 16384 are allowed",
-		"": "it is empty: its first line names the columns",
-		first + "d,\"p\n\",over,0,60,1\n\nd,p,over,0,60,-1\n": "line 5: column sum",
-		"domain,path\n":   "line 1: there is no column outcome",
-		"domain,peek\n":   `line 1: column 2 is named "peek", which is unknown`,
-		"domain,domain\n": "which is unknown or comes twice",
+		"": "it is empty: it must name the columns, domain,path,outcome,value,start,width,sum,peak",
+		header + "d,\"p\n\",over,,0,60,1,\n\nd,p,over,,0,60,-1,\n": "line 6: column sum",
+		"domain,path\n": `line 1 is "domain,path": it must name the columns, domain,path,outcome,value`,
 	} {
 		if _, err := readAll(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.200q is read with %v, want %q", text, err, want)
@@ -115,7 +112,7 @@ func TestARowIsCountedWithItsSumAndPeak(t *testing.T) {
 // Whatever is read is sound, or refused with its line.
 func FuzzReader(f *testing.F) {
 	f.Add("domain,path,outcome,value,start,width,sum,peak\nshop,\"us\"\"er\",over,,1795219200,3600,7,3\n")
-	f.Add("sum,outcome,start,width,path,domain\n5,near,0,60,p,d\n")
+	f.Add("domain,path,outcome,value,start,width,sum,peak\nd,p,near,,0,60,5,\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		rows, err := readAll(text)
 		if err != nil && err.Error() == "" {

@@ -41,7 +41,7 @@ func wrong(column, format string, args ...any) error {
 // maxName is how long a domain, a path or a value may be, in bytes: those of weir serve are far shorter.
 const maxName = 16 << 10
 
-// storedPath is what a rule's path is made of, see descriptors.PathSegment.
+// storedPath matches the path of a rule, see descriptors.PathSegment.
 var storedPath = regexp.MustCompile(strings.ReplaceAll(strings.ReplaceAll(`^LEVEL(?:/LEVEL)*$`,
 	"LEVEL", "TEXT+(?:=TEXT+)?"), "TEXT", "(?:[^/=%]|%25|%2F|%3D)"))
 

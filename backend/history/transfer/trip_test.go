@@ -29,6 +29,8 @@ var now = time.Date(2026, 11, 21, 12, 34, 56, 0, time.UTC)
 
 func clock() time.Time { return now }
 
+const header = "domain,path,outcome,value,start,width,sum,peak\n"
+
 // keep rolls everything early enough for a test, and nothing because there are too many points.
 func keep() history.Keep {
 	k := history.DefaultKeep()
@@ -205,11 +207,11 @@ func TestAReadingThatDiesAndIsRunAgainCountsEachHitOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 16))
 	var text strings.Builder
 	want := make(map[history.ID]uint64)
-	text.WriteString("sum,outcome,start,width,path,domain\n")
+	text.WriteString(header)
 	for range 300 {
 		id := history.ID{Domain: "shop", Path: strconv.Itoa(rng.IntN(4)), Outcome: history.Over}
 		sum := 1 + rng.Uint64N(5000)
-		fmt.Fprintf(&text, "%d,over,%d,3600,%s,shop\n", sum, (now.Unix()/3600-1-rng.Int64N(5000))*3600, id.Path)
+		fmt.Fprintf(&text, "shop,%s,over,,%d,3600,%d,\n", id.Path, (now.Unix()/3600-1-rng.Int64N(5000))*3600, sum)
 		want[id] += sum
 	}
 	store := openFile(t)
@@ -251,14 +253,14 @@ type unmovable struct {
 	jobs int
 }
 
+var errUnsteady = errors.New("it changes faster than it can be read")
+
 func (u *unmovable) Apply(_ context.Context, _ history.Partition, b history.Batch) (history.ApplyResult, error) {
 	for _, i := range b.Increments {
 		u.hits.Add(i.Hits)
 	}
 	return history.ApplyResult{Status: history.Applied, Last: b.Seq}, nil
 }
-
-var errUnsteady = errors.New("it changes faster than it can be read")
 
 func (u *unmovable) Roll(context.Context, history.Job) (history.RollResult, error) {
 	u.jobs++
@@ -269,9 +271,9 @@ func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {
 	t.Parallel()
 	const rows = 360 // days of 1,440 minutes: enough for a job before the end
 	var text strings.Builder
-	text.WriteString("domain,path,outcome,start,width,sum\n")
+	text.WriteString(header)
 	for day := range int64(rows) {
-		fmt.Fprintf(&text, "shop,user,within,%d,86400,1440\n", (now.Unix()/86400-10-day)*86400)
+		fmt.Fprintf(&text, "shop,user,within,,%d,86400,1440,\n", (now.Unix()/86400-10-day)*86400)
 	}
 	store := &unmovable{}
 	did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), transfer.Target{Store: store, Concurrency: 8, Now: clock}, nil)
@@ -292,7 +294,7 @@ func TestRowsOlderThanTheRetentionAreToldOfBeforeTheyAreLost(t *testing.T) {
 	keeps := keep().Ages[history.Days]
 	oldest := now.Unix() - now.Unix()%daySeconds - int64(keeps/time.Second) // the last day that a roll keeps begins here or later
 	for days, want := range []string{"", "line 3: column start: 2016-11-22T00:00:00Z is older than HISTORY_RETENTION, 87600h0m0s"} {
-		text := fmt.Sprintf("domain,path,outcome,start,width,sum\nshop,user,within,%d,86400,10\nshop,user,within,%d,86400,10\n",
+		text := fmt.Sprintf(header+"shop,user,within,,%d,86400,10,\nshop,user,within,,%d,86400,10,\n",
 			oldest+daySeconds, oldest-int64(days)*daySeconds)
 		store := openFile(t)
 		target := transfer.Target{Store: store, Concurrency: 1, Now: clock, Retention: keeps}

@@ -20,12 +20,12 @@ import (
 func someCSV(t *testing.T) (file string, hits int) {
 	t.Helper()
 	var text strings.Builder
-	text.WriteString("domain,path,outcome,start,width,sum\n")
+	text.WriteString("domain,path,outcome,value,start,width,sum,peak\n")
 	last := time.Now().Add(-72 * time.Hour).Truncate(time.Hour).Unix()
 	for i := range 600 {
 		n := 50 + i%200
 		hits += n
-		fmt.Fprintf(&text, "shop,rule=%d,within,%d,3600,%d\n", i%10, last-int64(i/10)*3600, n)
+		fmt.Fprintf(&text, "shop,rule=%d,within,,%d,3600,%d,\n", i%10, last-int64(i/10)*3600, n)
 	}
 	file = filepath.Join(t.TempDir(), "history.csv")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {

@@ -78,7 +78,7 @@ func TestTheHistoryOfAFleetIsServedByAProcessThatOnlyReads(t *testing.T) {
 		})
 	}
 	wantAnswers(t, reader, map[string]wanted{
-		"/livez": {code: 200}, "/prometheus/-/ready": {code: 200}, "/prometheus/-/healthy": {code: 200},
+		"/livez": {code: 200}, "/readyz": {code: 200},
 		"/api/v1/history/top": {code: 200, want: []string{`"total":30`}},
 		"/metrics":            {code: 200, want: []string{`weir_history_queries_total{result="ok"}`}},
 		"/api/v1/counters":    {code: 404}, "/rlconfig": {code: 404}, "/json": {code: 404}, // it counts nothing
@@ -125,7 +125,7 @@ func TestAReaderWithoutItsRedisIsNotReadyAndOneWithoutFilesOutlivesSIGHUP(t *tes
 	t.Parallel()
 	reader := startReader(t, process.Addr(t), "/livez", 200)
 	wantAnswers(t, reader, map[string]wanted{
-		"/readyz": {code: 503}, "/prometheus/-/ready": {code: 503}, "/prometheus/-/healthy": {code: 200},
+		"/readyz": {code: 503},
 		"/prometheus/api/v1/query?query=1%2B1&time=4":    {code: 200},
 		"/prometheus/api/v1/query?query=weir_hits_total": {code: 500, want: []string{"connection refused"}},
 		"/api/v1/rules": {code: 200, want: []string{`"serves":["history"],"rules":[]`}},

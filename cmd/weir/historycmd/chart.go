@@ -59,7 +59,7 @@ func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) 
 	return c
 }
 
-// fitting returns buckets of which as many neighbours are added up as leave no more than so many.
+// fitting adds up neighbouring buckets, each time the same number, until at most most are left.
 func fitting(points []query.PointAnswer, most int) (fit []query.PointAnswer) {
 	for some := range slices.Chunk(points, (len(points)+most-1)/most) {
 		sum := some[0]
@@ -133,12 +133,10 @@ var axisSteps = []int64{60, 300, 600, 900, 1800, hour, 2 * hour, 3 * hour, 6 * h
 // between them. Neither is longer than the bars are.
 func (c *chart) axis() (axis, labels string) {
 	const room = 12 // columns, for a label of 10
-	coarse, width := len(axisSteps)-1, c.points[0].Width
-	for coarse > 0 && axisSteps[coarse-1] >= max(width, room*width/int64(c.wide)) {
-		coarse--
-	}
+	width := c.points[0].Width
+	coarse, _ := slices.BinarySearch(axisSteps, max(width, room*width/int64(c.wide)))
 	// Where no label of that step fits, as none stands near the beginning of few columns, a finer one may.
-	for i := coarse; i >= 0 && axisSteps[i] >= width; i-- {
+	for i := min(coarse, len(axisSteps)-1); i >= 0 && axisSteps[i] >= width; i-- {
 		if axis, labels = c.labelled(axisSteps[i]); labels != "" {
 			break
 		}

@@ -2,9 +2,7 @@ package historycmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -43,19 +41,26 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 			return fmt.Errorf("history: --until: %s is in the future: a history ends now at the latest", c.Until)
 		}
 	}
-	if c.Days < 1 || c.Days > demo.MaxDays {
-		return fmt.Errorf("history: --days must be 1 to %d, not %d", demo.MaxDays, c.Days)
-	}
 	set, err := config.Read(config.Process())
 	if err != nil {
 		return failed(err)
 	}
-	store, keep, err := openBulk(ctx, &set, slog.New(slog.DiscardHandler))
+	show := progress(set.Logger(out.Err))
+	did, err := fillBulk(ctx, &set, func(store history.Store, to transfer.Target) (transfer.Loaded, error) {
+		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
+		err := checkEmpty(ctx, store)
+		if err == nil {
+			err = demo.Buckets(until, c.Days, set.History.Keep(), func(id history.ID, bucket history.Point) error {
+				show(func() string { return describeRows(l.Did()) })
+				return l.Add(transfer.RowOf(id, bucket))
+			})
+		}
+		if err != nil {
+			return l.Did(), err
+		}
+		return l.Close()
+	})
 	if err != nil {
-		return failed(err)
-	}
-	did, err := c.fill(ctx, store, bulkTarget(&set, store), until, keep, newProgress(set.Logger(out.Err)))
-	if err = errors.Join(err, store.Close()); err != nil {
 		return failed(err)
 	}
 	_, err = fmt.Fprintf(out.Out, `Made up %d days until %s in %s, in %s: %s hits.
@@ -66,23 +71,6 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 `, c.Days, until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
 		terminal.Printable(where(&set)), terminal.Thousands(did.Hits), set.DebugPort)
 	return err
-}
-
-// fill fills an empty store.
-func (c *demoCommand) fill(ctx context.Context, store history.Store, to transfer.Target, until time.Time, keep history.Keep,
-	p *progress) (transfer.Loaded, error) {
-	if err := checkEmpty(ctx, store); err != nil {
-		return transfer.Loaded{}, err
-	}
-	l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
-	err := demo.Buckets(until, c.Days, keep, func(id history.ID, bucket history.Point) error {
-		p.show(func() string { return describeRows(l.Did()) })
-		return l.Add(transfer.RowOf(id, bucket))
-	})
-	if err != nil {
-		return l.Did(), err
-	}
-	return l.Close()
 }
 
 // checkEmpty returns an error that names a series of the store, if it has any.

@@ -43,18 +43,18 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
 	log := set.Logger(out.Err)
-	store, err := openRedis(ctx, &set, log)
+	store, err := openRedis(ctx, set.RedisHistory(log))
 	if err != nil {
 		return fmt.Errorf("downsample: %w", err)
 	}
-	return errors.Join(c.roll(ctx, store, out.Out, newProgress(log)), store.Close())
+	return errors.Join(c.roll(ctx, store, out.Out, progress(log)), store.Close())
 }
 
 // roll runs the job and reports to out, also of a job that ended early.
-func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, progress *progress) error {
+func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, show func(func() string)) error {
 	begin := time.Now()
 	done, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: func(done history.RollResult) {
-		progress.show(func() string {
+		show(func() string {
 			chunks, points := done.Sum()
 			return fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions, history.Partitions,
 				terminal.Thousands(chunks), terminal.Thousands(points))

@@ -12,19 +12,15 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/admin"
 )
 
 type exportCommand struct {
 	target
-	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
-	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	From    Moment `placeholder:"T" help:"Where to begin, as weir history show has it; with the first hit unless given."`
-	To      Moment `placeholder:"T" help:"Where to end, likewise; now unless given, of openmetrics 3 hours ago."`
-	TZ      string `name:"tz" placeholder:"ZONE" help:"Read times as in this time zone: Europe/Berlin."`
-	Format  string `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
+	period
+	choice
+	Format transfer.Format `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
 func (*exportCommand) Help() string {
@@ -37,7 +33,8 @@ func (*exportCommand) Help() string {
 CSV has a row for each stored bucket: domain, path, outcome, value, start (Unix seconds), width (seconds), sum, and
 peak, its largest minute. Of the outcomes, within, over and degraded add up to all hits: near hits are a part of within,
 and shadow hits of over, so to add them too would count them twice. A range has the buckets that begin in it, so ranges
-that touch share none. weir history import reads it back. OpenMetrics has the counters weir_hits_total,
+that touch share none. weir history import reads it back. A name that begins with = + - or @ is a formula to a spreadsheet: open the file there
+with its first four columns as text. OpenMetrics has the counters weir_hits_total,
 weir_near_hits_total and weir_shadow_hits_total: what each series had ever counted, where each of its buckets begins and
 ends. It ends 3 hours ago, as Prometheus still writes what is younger: blocks must not reach into that. Between two hits
 a series has no samples, so let Prometheus look back over the longest pause: prometheus --query.lookback-delta=400d. Its
@@ -48,24 +45,17 @@ out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an e
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
-	format, err := transfer.ParseFormat(c.Format)
-	if err != nil {
-		return fmt.Errorf("history: --format: %w", err)
-	}
-	q := query.Parameters{}
-	for name, value := range map[string]string{"domain": c.Domain, "path": c.Path, "outcome": c.Outcome, "value": c.Value} {
-		give(q, name, value)
-	}
-	if err := (&period{c.From, c.To, c.TZ}).ask(q, &out); err != nil {
+	q := c.about(map[string]string{"outcome": c.Outcome, "value": c.Value, "format": string(c.Format)})
+	if err := c.period.ask(q, &out); err != nil {
 		return err
 	}
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
-	done, err := c.export(ctx, q, format, buffer)
+	done, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return failed(fmt.Errorf("the export is not whole: %w", err))
 	}
 	if !done.Found {
-		return c.nothing(done.Warnings, "outcome", c.Outcome, "value", c.Value)
+		return nothing(q, done.Warnings)
 	}
 	for _, warning := range done.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))
@@ -78,32 +68,25 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, q query.Parameters, format transfer.Format, out io.Writer) (transfer.Exported, error) {
-	store, address, err := c.open(ctx)
+func (c *exportCommand) export(ctx context.Context, q query.Parameters, out io.Writer) (done transfer.Exported, err error) {
+	store, port, err := c.open(ctx)
 	if err != nil {
-		return transfer.Exported{}, err
+		return done, err
 	}
-	if store == nil {
-		return c.stream(ctx, address, q, format, out)
+	if store != nil {
+		done, err = transfer.Export(ctx, query.New(store, time.Now), q, c.Format, out)
+		return done, errors.Join(err, store.Close())
 	}
-	done, err := transfer.Export(ctx, query.New(store, time.Now), q, format, out)
-	return done, errors.Join(err, store.Close())
-}
-
-// stream copies an export of an admin port.
-func (c *exportCommand) stream(ctx context.Context, address string, q query.Parameters, format transfer.Format, out io.Writer) (done transfer.Exported, err error) {
-	port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
-	give(q, "format", string(format))
 	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)
 	if err != nil {
-		return done, c.unreached(err)
+		return done, err
 	}
 	text, err := url.QueryUnescape(trailer.Get(admin.ExportTrailer))
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &done)
 	}
 	if err != nil {
-		return done, fmt.Errorf("%s did not say that this is all: %w", address, err)
+		return done, fmt.Errorf("%s did not say that this is all: %w", port.Address, err)
 	}
 	return done, nil
 }

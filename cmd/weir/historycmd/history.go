@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	_ "time/tzdata" // images without a folder of time zones can answer for local days too
 
@@ -74,15 +73,32 @@ type shown struct {
 	JSON bool `name:"json" help:"Print the answer as JSON."`
 }
 
-// period is the range of time of show and top.
+// choice is which series of a rule show and export are about.
+type choice struct {
+	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
+	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
+}
+
+// about returns the parameters of a question about the rules of the target, and about more.
+func (c *target) about(more map[string]string) query.Parameters {
+	q := query.Parameters{}
+	give(q, "domain", c.Domain)
+	give(q, "path", c.Path)
+	for name, value := range more {
+		give(q, name, value)
+	}
+	return q
+}
+
+// period is the range of time of show, top and export.
 type period struct {
-	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; an hour before --to unless given."`
-	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given."`
+	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
+	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
 // ask puts the period into the parameters of a question. Times without a zone are of --tz, or of the zone that times are shown
-// in, which may not be that of whoever answers.
+// in, which may not be that of the weir that answers.
 func (p *period) ask(parameters query.Parameters, out *terminal.Output) error {
 	if err := out.SetZone(p.TZ); err != nil {
 		return fmt.Errorf("history: %w", err)
@@ -104,7 +120,7 @@ func give(parameters query.Parameters, name, value string) {
 // Moment is a time as weir history reads it, of a flag.
 type Moment string
 
-// In returns the moment as whoever answers understands it: a local time in Unix seconds.
+// In returns the moment as a weir in another zone understands it: a local time in Unix seconds.
 func (m Moment) In(zone *time.Location, now time.Time) string {
 	at, local := history.ParseLocal(string(m), zone)
 	if !local {
@@ -127,82 +143,58 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// ask returns the answer to a question about the rules of a target: of the Redis that the environment names, or else of
-// an admin port, at a path below /api/v1/history. With --json it prints the answer too, as the port gives it.
-func ask[Answer any](ctx context.Context, c *shown, out io.Writer, q query.Parameters,
-	path string, show func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
+// ask prints the answer to a question about the rules of a target: of the Redis that the environment names, or else of an
+// admin port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe does.
+func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query.Parameters, path string,
+	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
+	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	give(q, "domain", c.Domain)
-	give(q, "path", c.Path)
-	store, address, err := c.open(ctx)
+	store, port, err := c.open(ctx)
 	switch {
 	case err != nil:
 	case store != nil:
-		a, err = show(query.New(store, time.Now), ctx, q)
+		a, err = answer(query.New(store, time.Now), ctx, q)
 		err = errors.Join(err, store.Close())
 	default:
-		port := adminport.Port{Address: address, Timeout: c.Timeout, Token: c.Token}
 		var body []byte
-		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err != nil {
-			err = c.unreached(err)
-		} else if err = json.Unmarshal(body, &a); err != nil {
-			err = fmt.Errorf("the answer is not what weir answers: %w", err)
+		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err == nil && json.Unmarshal(body, &a) != nil {
+			err = fmt.Errorf("what %s answers is not what weir answers", port.Address)
 		}
 	}
 	if err != nil {
 		return a, failed(err)
 	}
 	if c.JSON {
-		err = terminal.WriteJSON(out, a)
+		return a, terminal.WriteJSON(out.Out, a)
+	}
+	text, err := describe(&a)
+	if err == nil {
+		_, err = io.WriteString(out.Out, text)
 	}
 	return a, err
 }
 
-// open returns the history in the Redis that the environment names, which must be closed, or else the address of the admin
-// port that is to be asked.
-func (c *target) open(ctx context.Context) (store *redishistory.Store, address string, err error) {
+// open returns the history in the Redis that the environment names, which must be closed, or else the admin port that is
+// to be asked.
+func (c *target) open(ctx context.Context) (store *redishistory.Store, port adminport.Port, err error) {
+	port = adminport.Port{Address: c.Admin, Timeout: c.Timeout, Token: c.Token}
 	if c.Admin != "" {
-		return nil, c.Admin, nil
+		return nil, port, nil
 	}
 	set, err := config.Read(config.Process())
-	if err != nil {
-		return nil, "", err
+	switch {
+	case err != nil:
+	case set.HistoryInRedis():
+		// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
+		store, err = openRedis(ctx, set.RedisHistory(slog.New(slog.DiscardHandler)))
+	default:
+		port.Address, err = config.AdminAddress()
 	}
-	if !set.HistoryInRedis() {
-		address, err = config.AdminAddress()
-		return nil, address, err
-	}
-	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
-	store, err = openRedis(ctx, &set, slog.New(slog.DiscardHandler))
-	return store, "", err
-}
-
-// unreached adds to an error of the default admin port why it was asked.
-func (c *target) unreached(err error) error {
-	if c.Admin == "" && errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w (the environment names no Redis; --admin says where weir serve is)", err)
-	}
-	return err
+	return store, port, err
 }
 
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
-
-// openRedis opens the history in the Redis that the environment names. Its error says why servers cannot keep one.
-func openRedis(ctx context.Context, set *config.Settings, log *slog.Logger) (*redishistory.Store, error) {
-	return openRedisAs(ctx, set.RedisHistory(log))
-}
-
-func openRedisAs(ctx context.Context, c redishistory.Config) (*redishistory.Store, error) {
-	store, err := redishistory.Open(c)
-	if err == nil {
-		if err = store.Check(ctx); err == nil {
-			return store, nil
-		}
-		err = errors.Join(err, store.Close())
-	}
-	return nil, fmt.Errorf("opening the history: %w", err)
-}
 
 // sound returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
 func sound(broken int) error {
@@ -218,24 +210,20 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// noneYet is said of a history without any hit.
-const noneYet = "there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false"
-
 // nothing returns the error of a question that no series fits; the answer's warnings say what was perhaps meant.
-func (c *target) nothing(warnings []string, more ...string) error {
+func nothing(q query.Parameters, warnings []string) error {
 	if len(warnings) > 0 {
 		text := strings.TrimSuffix(strings.Join(warnings, " "), ".") // sentences of weir's own, which begin with a letter
 		return fmt.Errorf("history: %s", terminal.Printable(strings.ToLower(text[:1])+text[1:]))
 	}
 	about := ""
-	asked := append([]string{"domain", c.Domain, "path", c.Path}, more...)
-	for i := 0; i < len(asked); i += 2 {
-		if asked[i+1] != "" {
-			about += " " + asked[i] + " " + terminal.Printable(asked[i+1])
+	for _, name := range []string{"domain", "path", "outcome", "value"} {
+		if asked := q.Get(name); asked != "" {
+			about += " " + name + " " + terminal.Printable(asked)
 		}
 	}
 	if about == "" {
-		return errors.New("history: " + noneYet)
+		return errors.New("history: there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
 	return fmt.Errorf("history: no history for%s; weir history top lists what there is", about)
 }

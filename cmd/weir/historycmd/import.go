@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -25,16 +25,16 @@ file in DATA_DIR, while no weir serve has it.
     weir history import history.csv
     weir history export --admin 127.0.0.1:6070 > history.csv && REDIS_HISTORY_URL=redis:6379 weir history import history.csv
 
-The first line names the columns, in any order: domain, path, outcome, value, start, width, sum, peak. value and peak may
-be missing. Paths are as an export has them, with / = % of keys and values escaped (user/path=%2Fpay). A row is the hits
-of one bucket: it begins at start (Unix seconds, on a whole minute), is width seconds wide (whole minutes, at most a
-day), has sum hits, and peak of them in its largest minute. Without a peak, its hits are spread over all its minutes. Near
-hits are a part of within, and shadow hits of over. Rows older than HISTORY_RETENTION are refused: they would be lost at
-once.
+The first line names the columns, as an export has them: domain,path,outcome,value,start,width,sum,peak. Paths have / = %
+of keys and values escaped (user/path=%2Fpay). A row is the hits of one bucket: it begins at start (Unix seconds, on a
+whole minute), is width seconds wide (whole minutes, at most a day), has sum hits, and peak of them in its largest
+minute. value and peak may be empty; without a peak, hits are spread over all minutes. Near hits are a part of within,
+and shadow hits of over. Rows older than HISTORY_RETENTION are refused: they would be lost at once.
 
 All rows are checked before the first is counted; the first that is wrong is told with its line. A file counts once:
-after an interruption, run the same command again, and what is missing is added. This is known of a file for 7 days, by what is in it, so another export of the same history is another file, and counts again. Exit code: 0, 1 if hits
-were refused as their series is full, 2 for an error.`
+after an interruption, run the same command again, and what is missing is added. This is known of a file for 7 days, by
+what is in it, so another export of the same history is another file, and counts again. Exit code: 0, 1 if hits were
+refused as their series is full, 2 for an error.`
 }
 
 func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -48,22 +48,18 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return failed(err)
 	}
 	defer file.Close()
-	store, _, err := openBulk(ctx, &set, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return failed(err)
-	}
-	p := newProgress(set.Logger(out.Err))
-	did, err := transfer.Import(ctx, file, bulkTarget(&set, store), func(did transfer.Loaded) {
-		p.show(func() string { return describeRows(did) })
+	show := progress(set.Logger(out.Err))
+	did, err := fillBulk(ctx, &set, func(_ history.Store, to transfer.Target) (transfer.Loaded, error) {
+		return transfer.Import(ctx, file, to, func(did transfer.Loaded) { show(func() string { return describeRows(did) }) })
 	})
-	if err = errors.Join(err, store.Close()); err != nil {
+	if err != nil {
 		if did.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
 				"each counts once)", err, terminal.Thousands(did.Rows))
 		}
 		return failed(fmt.Errorf("%s: %w", c.File, err))
 	}
-	if _, err := io.WriteString(out.Out, describeLoaded(did, time.Since(begin), where(&set))); err != nil {
+	if _, err = io.WriteString(out.Out, describeLoaded(did, time.Since(begin), where(&set))); err != nil {
 		return err
 	}
 	if did.Refused > 0 {

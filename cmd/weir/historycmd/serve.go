@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
@@ -16,6 +18,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/promql"
@@ -72,14 +75,12 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	metrics := stats.NewProcess(string(version))
 	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Guard: set.Guard(log)}
 	metrics.RefusedTokens(parts.Guard.Refused)
-	var known *followedRules
-	var rules func() []*descriptors.Rule
-	if c.Config != "" {
-		var err error
-		if known, err = openRules(c.Config, set, log); err != nil {
-			return err
-		}
-		parts.Rules, parts.Loaded, rules = known, known.Loaded, known.Rules
+	known, err := openRules(c.Config, set, log)
+	if err != nil {
+		return err
+	}
+	if known.dir != nil {
+		parts.Rules, parts.Loaded = known, known.Loaded
 	}
 	config := set.RedisHistory(log)
 	config.ReadOnly = true
@@ -91,8 +92,8 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	parts.Readiness, parts.History = ready, query.New(store, time.Now)
 	bounds := set.History.Queries
 	queries := promql.NewHandler(promql.Config{
-		Config: engine.Config{Store: store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Ready:  ready.Ready, Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, queriesAtATime),
+		Config:  engine.Config{Store: store, Rules: known.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
+		Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, queriesAtATime),
 	})
 	queries.Show(metrics)
 	parts.Query = queries
@@ -101,23 +102,18 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
 	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
-	err = errors.Join(serveWith(ctx, port, known, ready, hangups, log), store.Close())
-	if err == nil {
+	if err = errors.Join(run(ctx, port, known, ready, hangups, log), store.Close()); err == nil {
 		log.Info("weir ends")
 	}
 	return err
 }
 
-// serveWith serves until ctx ends, and meanwhile follows the rules, nil for none, and whether the history can be read.
-func serveWith(ctx context.Context, port *server.Port, known *followedRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
+// run serves until ctx ends, and meanwhile follows the rules and whether the history can be read.
+func run(ctx context.Context, port *server.Port, known *fleetRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	reload := func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }
-	if known != nil {
-		reload = known.reload
-		running.Go(func() { known.follow(following) })
-	}
-	running.Go(func() { hangups.Follow(following, reload) })
+	running.Go(func() { known.follow(following) })
+	running.Go(func() { hangups.Follow(following, known.reload) })
 	running.Go(func() { watch(following, ready, log) })
 	err := port.Run(ctx, lastReads)
 	end()
@@ -125,7 +121,76 @@ func serveWith(ctx context.Context, port *server.Port, known *followedRules, rea
 	return err
 }
 
-// watch tells whenever the history cannot be read, and when it can again.
+// fleetRules are the rules of the descriptor files in a directory, as weir serve would have them in force: nothing is
+// limited by them here. Without a directory there are none.
+type fleetRules struct {
+	dir     *file.Dir // nil for none
+	path    string
+	log     *slog.Logger
+	inForce atomic.Pointer[configuration]
+}
+
+// configuration is a configuration and when it was put in force. The zero value is that before the first.
+type configuration struct {
+	*descriptors.Config
+	loaded time.Time
+}
+
+// openRules names the directory, "" for none, and reads nothing yet. weir serve waits for one that is missing, as it is in
+// the way of what answers Envoy; here a missing one is most likely a slip.
+func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
+	r := &fleetRules{path: path, log: log}
+	r.inForce.Store(new(configuration))
+	if path == "" {
+		return r, nil
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no directory", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w; name the directory of descriptor files that weir serve has", err)
+	}
+	r.dir = file.New(path, set.Rules(), log)
+	return r, nil
+}
+
+// follow reads the directory, and again at each change, until ctx ends.
+func (r *fleetRules) follow(ctx context.Context) {
+	if r.dir == nil {
+		return
+	}
+	_ = r.dir.Run(ctx, func(config *descriptors.Config) error { // which ends with ctx alone
+		r.inForce.Store(&configuration{config, time.Now()})
+		return nil
+	})
+}
+
+// reload has the directory read again at once, as SIGHUP asks.
+func (r *fleetRules) reload() {
+	if r.dir == nil {
+		r.log.Info("SIGHUP changes nothing: without --config there is nothing to read again")
+		return
+	}
+	r.log.Info("the configuration is read again, as SIGHUP asks", "dir", r.path)
+	r.dir.Reload()
+}
+
+// Config returns the configuration in force, nil before the first.
+func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load().Config }
+
+// Loaded returns when the configuration in force was put in force, zero before the first.
+func (r *fleetRules) Loaded() time.Time { return r.inForce.Load().loaded }
+
+// Rules returns the rules of all domains.
+func (r *fleetRules) Rules() []*descriptors.Rule {
+	if config := r.Config(); config != nil {
+		return config.Rules()
+	}
+	return nil
+}
+
+// watch logs when the history cannot be read, and when it can again.
 func watch(ctx context.Context, r readiness, log *slog.Logger) {
 	away := false
 	for {

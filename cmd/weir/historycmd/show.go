@@ -1,9 +1,9 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,37 +17,27 @@ import (
 type showCommand struct {
 	shown
 	period
-	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
-	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
-	Step    string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
+	choice
+	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := query.Parameters{}
-	for name, value := range map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step} {
-		give(q, name, value)
-	}
+	q := c.about(map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step})
 	width := terminal.Width(out.Out)
 	if c.Step == "" && !c.JSON {
 		give(q, "points", strconv.Itoa(columnsOf(width)))
 	}
-	if err := c.ask(q, &out); err != nil {
+	if err := c.period.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, q, "", (*query.History).Show)
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-	case len(a.Series) == 0 && a.Unreadable == 0:
-		return c.nothing(a.Warnings, "outcome", c.Outcome, "value", c.Value)
-	default:
-		v := showView{answer: &a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
-		if _, err := io.WriteString(out.Out, v.String()); err != nil {
-			return err
+	a, err := ask(ctx, &c.shown, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
+		if len(a.Series) == 0 && a.Unreadable == 0 {
+			return "", nothing(q, a.Warnings)
 		}
-	}
-	return sound(a.Unreadable)
+		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
+		return v.String(), nil
+	})
+	return cmp.Or(err, sound(a.Unreadable))
 }
 
 // showView shows series to people, each as a curve on the same axis of time:
@@ -76,24 +66,15 @@ func (v *showView) String() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone))
 	warn(&b, a.Warnings, v.paint)
-	var drawn []*query.SeriesAnswer
-	empty, hidden := 0, 0
-	for i := range a.Series {
-		switch {
-		case a.Series[i].Total == 0:
-			empty++
-		case len(drawn) == maxCurves:
-			hidden++
-		default:
-			drawn = append(drawn, &a.Series[i])
-		}
-	}
+	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
+	empty, hidden := len(a.Series)-len(drawn), max(len(drawn)-maxCurves, 0)
+	drawn = drawn[:len(drawn)-hidden]
 	rows := 8
 	if len(drawn) > 2 {
 		rows = 4
 	}
-	for _, s := range drawn {
-		v.series(&b, s, rows)
+	for i := range drawn {
+		v.series(&b, &drawn[i], rows)
 	}
 	if hidden > 0 {
 		fmt.Fprintf(&b, "\n%d more series with hits: --path, --outcome and --value choose, weir history top ranks them.\n",
@@ -107,7 +88,7 @@ func (v *showView) String() string {
 	return b.String()
 }
 
-// nothing appends that no series has hits, and of some that they have hits elsewhere.
+// nothing appends that no series has hits, and where there are some.
 func (v *showView) nothing(b *strings.Builder) {
 	what := "hits"
 	if v.answer.Unreadable > 0 {
@@ -116,10 +97,6 @@ func (v *showView) nothing(b *strings.Builder) {
 	fmt.Fprintf(b, "\nNo %s in this range.\n", what)
 	if v.answer.Until > 0 {
 		fmt.Fprintln(b, storedRange(v.answer.Since, v.answer.Until, v.zone))
-	}
-	for _, s := range v.answer.Series[:min(len(v.answer.Series), maxCurves)] {
-		fmt.Fprintf(b, "%s  %s: %s in its lifetime\n",
-			readable(s.Domain, s.Path, s.Value), terminal.Printable(s.Outcome), terminal.Thousands(s.Lifetime))
 	}
 }
 
@@ -153,12 +130,7 @@ func (v *showView) stamp(moment int64) string {
 
 // peak describes the largest minute, and the bucket that it was in.
 func (v *showView) peak(points []query.PointAnswer) string {
-	var most query.PointAnswer
-	for _, p := range points {
-		if p.Peak > most.Peak {
-			most = p
-		}
-	}
+	most := slices.MaxFunc(points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
 	if most.Width <= history.Minutes.Width() {
 		return fmt.Sprintf("peak %s/min at %s", terminal.Thousands(most.Peak), v.stamp(most.Start))
 	}

@@ -12,9 +12,22 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/config"
 )
+
+// openRedis opens a history in Redis. Its error says why servers cannot keep one.
+func openRedis(ctx context.Context, c redishistory.Config) (*redishistory.Store, error) {
+	store, err := redishistory.Open(c)
+	if err == nil {
+		if err = store.Check(ctx); err == nil {
+			return store, nil
+		}
+		err = errors.Join(err, store.Close())
+	}
+	return nil, fmt.Errorf("opening the history: %w", err)
+}
 
 // bulkStore is a store that many old hits are to be counted in.
 type bulkStore interface {
@@ -22,43 +35,41 @@ type bulkStore interface {
 	Close() error
 }
 
-// openBulk opens the history that the environment names, Redis or the file in DATA_DIR, and returns how long it keeps
-// what. Series may hold any number of points while it is open, as old minutes are many until they have been rolled.
-func openBulk(ctx context.Context, set *config.Settings, log *slog.Logger) (bulkStore, history.Keep, error) {
+// openBulk opens the history that the environment names, Redis or the file in DATA_DIR. Series may hold any number of
+// points while it is open, as old minutes are many until they have been rolled.
+func openBulk(ctx context.Context, set *config.Settings) (bulkStore, error) {
 	keep := set.History.Keep()
-	roomy := keep
-	roomy.MaxPoints = math.MaxInt32
+	keep.MaxPoints = math.MaxInt32
 	if set.HistoryInRedis() {
-		c := set.RedisHistory(log)
-		c.Keep = roomy
-		store, err := openRedisAs(ctx, c)
-		if err != nil {
-			return nil, keep, err
-		}
-		return store, keep, nil
+		c := set.RedisHistory(slog.New(slog.DiscardHandler))
+		c.Keep = keep
+		return openRedis(ctx, c)
 	}
 	if set.DataDir == "" {
-		return nil, keep, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
+		return nil, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	}
-	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: roomy})
-	switch {
-	case errors.Is(err, filehistory.ErrInUse):
-		return nil, keep, fmt.Errorf("%s is in use by another weir: stop it for this, as a file has one owner at a time "+
+	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: keep})
+	if errors.Is(err, filehistory.ErrInUse) {
+		err = fmt.Errorf("%s is in use by another weir: stop it for this, as a file has one owner at a time "+
 			"(a history in Redis, which REDIS_HISTORY_URL names, is written to beside any weir serve)",
 			filepath.Join(set.DataDir, filehistory.Name))
-	case err != nil:
-		return nil, keep, err
 	}
-	return store, keep, nil
+	return store, err
 }
 
-// bulkTarget is how hits are counted in such a store. In a Redis, requests may be waiting for their decisions.
-func bulkTarget(set *config.Settings, store bulkStore) transfer.Target {
+// fillBulk opens a store, has old hits counted in it, and closes it.
+func fillBulk(ctx context.Context, set *config.Settings,
+	count func(history.Store, transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
+	store, err := openBulk(ctx, set)
+	if err != nil {
+		return transfer.Loaded{}, err
+	}
 	concurrency := 32
 	if set.HistoryInRedis() {
-		concurrency = 2
+		concurrency = 2 // requests may be waiting for their decisions
 	}
-	return transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention}
+	did, err := count(store, transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention})
+	return did, errors.Join(err, store.Close())
 }
 
 // where names the store, for people.
@@ -67,4 +78,17 @@ func where(set *config.Settings) string {
 		return "the Redis of " + cmp.Or(set.HistoryVariable(), "REDIS_URL")
 	}
 	return "DATA_DIR=" + set.DataDir
+}
+
+const progressInterval = 10 * time.Second
+
+// progress returns a function that logs how far a command is, if it is time for that.
+func progress(log *slog.Logger) func(done func() string) {
+	logged := time.Now()
+	return func(done func() string) {
+		if time.Since(logged) >= progressInterval {
+			log.Info("at work", "done", done())
+			logged = time.Now()
+		}
+	}
 }

@@ -1,9 +1,9 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -23,22 +23,14 @@ type topCommand struct {
 }
 
 func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := query.Parameters{"n": {strconv.Itoa(c.N)}}
-	give(q, "by", c.By)
+	q := c.about(map[string]string{"n": strconv.Itoa(c.N), "by": c.By})
 	if err := c.ask(q, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out.Out, q, "/top", (*query.History).Top)
-	if err != nil {
-		return err
-	}
-	if !c.JSON {
-		title := fmt.Sprintf("%s, by %s\n", describeRange(a.From, a.To, out.Zone), terminal.Printable(a.By))
-		if _, err := io.WriteString(out.Out, title+describeTop(&a, out.Zone, terminal.PaintFor(out.Out))); err != nil {
-			return err
-		}
-	}
-	return sound(a.Unreadable)
+	a, err := ask(ctx, &c.shown, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
+	})
+	return cmp.Or(err, sound(a.Unreadable))
 }
 
 const topBar = 20 // columns, of the longest bar
@@ -58,18 +50,17 @@ func topColumns(a *query.TopAnswer) []string {
 	return columns
 }
 
-// describeTop returns the warnings, an empty line, and a table of rules:
+// describeTop returns a title, the warnings, and a table of rules:
+//
+//	2026-11-21 11:00 to 12:01 UTC (1h 1m), by hits
 //
 //	  hits  over
 //	12,345    12  ████████████████████  shop user/path=/pay
 //	 1,000     0  ██                    shop user
 func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "%s, by %s\n", describeRange(a.From, a.To, zone), terminal.Printable(a.By))
 	warn(&b, a.Warnings, p)
-	late := a.Since - a.From // a range of which the first tenth is empty begins before there was anything to keep
-	if len(a.Top) > 0 && late > day && late > (a.To-a.From)/10 {
-		fmt.Fprintf(&b, "The first hits in this range are of %s.\n", time.Unix(a.Since, 0).In(zone).Format("2006-01-02 15:04"))
-	}
 	b.WriteByte('\n')
 	columns := topColumns(a)
 	if len(a.Top) > 0 && len(columns) > 0 {

@@ -1,9 +1,9 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history/query"
@@ -19,19 +19,14 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
-	a, err := ask(ctx, &c.shown, out.Out, query.Parameters{}, "/verify", (*query.History).Verify)
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-	case a.Series == 0:
-		return c.nothing(a.Warnings)
-	default:
-		if _, err := io.WriteString(out.Out, describeVerified(&a, terminal.PaintFor(out.Out))); err != nil {
-			return err
+	q := c.about(nil)
+	a, err := ask(ctx, &c.shown, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
+		if a.Series == 0 {
+			return "", nothing(q, a.Warnings)
 		}
-	}
-	return sound(a.Broken)
+		return describeVerified(a, terminal.PaintFor(out.Out)), nil
+	})
+	return cmp.Or(err, sound(a.Broken))
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -23,7 +22,7 @@ type Config struct {
 	Store history.Store
 	// Rules returns the rules in force, for the series of their limits; nil if they are not known here.
 	Rules func() []*descriptors.Rule
-	Now   func() time.Time // nil for time.Now
+	Now   func() time.Time
 	// MaxSamples is how many samples of 16 bytes a query may read from the store, and as many its evaluation may hold at
 	// a time, as Prometheus counts them. Names take up samples as well. A query beyond it ends with
 	// [promql.ErrTooManySamples]. It must be positive.
@@ -44,12 +43,6 @@ const subqueryStep = 60_000
 
 // New returns an engine.
 func New(c Config) *Engine {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	c.Store = history.Readable(c.Store)
 	return &Engine{config: c, engine: promql.NewEngine(promql.EngineOpts{
 		Logger: c.Log, MaxSamples: c.MaxSamples, Timeout: c.Timeout,
@@ -66,26 +59,24 @@ func (e *Engine) Instant(ctx context.Context, text string, at time.Time) (promql
 	})
 }
 
-var errStep = errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer")
+// ErrStep is the error of a range whose step is shorter than a millisecond.
+var ErrStep = errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer")
 
 // Range returns a query for the moments from the first to the last, a step apart. Its error is the query's own.
 func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) (promql.Query, error) {
 	if step < time.Millisecond {
-		return nil, errStep
+		return nil, ErrStep
 	}
 	return e.query(func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
 		return e.engine.NewRangeQuery(ctx, source, o, text, from, to, step)
 	})
 }
 
-// Querier returns what reads series and labels between two moments, in Unix milliseconds, both included. It may be used
-// by one goroutine at a time. What it reads is bounded by its context, not by the timeout of queries.
-func (e *Engine) Querier(from, to int64) storage.Querier {
-	return &querier{run: e.run(lookbackFor(history.Days)), from: from, to: to}
-}
+// Querier returns what reads the series that match between the moments of hints. It may be used by one goroutine at a
+// time. What it reads is bounded by its context, not by the timeout of queries.
+func (e *Engine) Querier() storage.Querier { return e.run(lookbackFor(history.Days)) }
 
 // run returns what reads for one query, as of now.
 func (e *Engine) run(lookback time.Duration) *run {
-	return &run{config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback,
-		remarks: remarks{damaged: query.Unreadable{Most: maxNamed}}}
+	return &run{LabelQuerier: storage.NoopQuerier(), config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback}
 }

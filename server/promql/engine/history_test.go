@@ -31,12 +31,6 @@ type past struct {
 // someday is where clocks of the tests stand at first: not the start of any bucket.
 var someday = time.Date(2026, 11, 23, 10, 17, 42, 0, time.UTC)
 
-// forever keeps minutes as they are.
-func forever() history.Keep {
-	const ages = 10_000 * 24 * time.Hour
-	return history.Keep{Ages: [history.Tiers]time.Duration{ages, ages, ages, ages}, MaxPoints: math.MaxInt32}
-}
-
 // newPast returns an empty history.
 func newPast(t testing.TB, keep history.Keep) *past {
 	p := &past{t: t, hits: make(map[history.ID]map[int64]uint64)}

@@ -42,7 +42,7 @@ func called(pairs ...string) labels.Labels {
 	return b.Labels()
 }
 
-// counter returns what the counter of a series is called.
+// counter returns the labels of the counter of a series.
 func counter(id history.ID) labels.Labels {
 	outcome := ""
 	if counters[id.Outcome] == HitsTotal {
@@ -51,7 +51,7 @@ func counter(id history.ID) labels.Labels {
 	return called(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path, valueLabel, id.Value)
 }
 
-// peak returns what the gauge of a series' largest minutes is called.
+// peak returns the labels of the gauge of a series' largest minutes.
 func peak(id history.ID) labels.Labels {
 	return called(nameLabel, HitsPeak, domainLabel, id.Domain, outcomeLabel, id.Outcome.String(), pathLabel, id.Path, valueLabel, id.Value)
 }

@@ -22,7 +22,7 @@ func lookbackFor(t history.Tier) time.Duration {
 // prepare makes a query of Prometheus's engine.
 type prepare func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error)
 
-// execution is a query of Prometheus's, which begins again with a longer lookback when it meets a bucket wider than its age told.
+// execution is a query of Prometheus's, which begins again with a longer lookback when it meets a bucket that is too wide for it.
 type execution struct {
 	promql.Query
 	engine  *Engine
@@ -30,20 +30,10 @@ type execution struct {
 	run     *run
 }
 
-// query parses a query, and has it look as far as the tiers of the time that it is about ask for.
+// query parses a query.
 func (e *Engine) query(p prepare) (promql.Query, error) {
 	q := &execution{engine: e, prepare: p}
-	if err := q.begin(lookbackFor(history.Minutes)); err != nil {
-		return nil, err
-	}
-	s := q.run.statement
-	first, _ := promql.FindMinMaxTime(&parser.EvalStmt{Expr: s.Expr, Start: s.Start, End: s.End, Interval: s.Interval})
-	if lookback := lookbackFor(q.run.tierAt(first)); lookback != q.run.lookback {
-		if err := q.begin(lookback); err != nil {
-			return nil, err
-		}
-	}
-	return q, nil
+	return q, q.begin(lookbackFor(history.Minutes))
 }
 
 // begin prepares the query with a lookback, in place of the one that there was.
@@ -101,17 +91,11 @@ func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
 // plain returns the errors that Prometheus's engine ends a query with as it would return them itself, without what the
 // reading of series has put around them.
 func plain(err error) error {
-	if many := promql.ErrTooManySamples(""); errors.As(err, &many) {
-		return many
-	}
-	if late := promql.ErrQueryTimeout(""); errors.As(err, &late) {
-		return late
-	}
-	if gone := promql.ErrQueryCanceled(""); errors.As(err, &gone) {
-		return gone
-	}
-	if failed := (promql.ErrStorage{}); errors.As(err, &failed) {
-		return failed
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		switch inner.(type) {
+		case promql.ErrTooManySamples, promql.ErrQueryTimeout, promql.ErrQueryCanceled, promql.ErrStorage:
+			return inner
+		}
 	}
 	return err
 }

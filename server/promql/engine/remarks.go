@@ -10,9 +10,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 )
 
-// maxNamed is how many damaged series a query names.
-const maxNamed = 10
-
 // exactly is the largest integer below which floats hold all integers.
 const exactly = 1 << 53
 
@@ -28,12 +25,6 @@ type remarks struct {
 type cut struct {
 	until int64  // where the last of them ends, or is at present, in Unix seconds
 	hits  uint64 // the most that one of them holds
-}
-
-// bucket notes a bucket that holds a moment of the query, and ends, or is at present, at a moment in Unix seconds.
-func (r *remarks) bucket(p history.Point, end int64) {
-	c := &r.cuts[p.Tier]
-	c.until, c.hits = max(c.until, end), max(c.hits, p.Sum)
 }
 
 var widths = [history.Tiers]string{"minute", "5 minutes", "hour", "day"}

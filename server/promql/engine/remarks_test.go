@@ -96,8 +96,9 @@ func TestNoAnswerIsFurtherOffThanItSays(t *testing.T) {
 	p.count(p.scatter(r, 3000, 60)...)
 	p.roll()
 	e, now := p.engine(), p.clock.Load()
-	for range 400 {
-		id, at := someIDs[0], (now-r.Int64N(60*day))/minute*minute
+	texts := []string{"sum(increase(%s[%ds])) or vector(0)", "sum(rate(%s[%ds])) * %[2]d or vector(0)"}
+	for n := range 400 {
+		id, at := someIDs[n%len(someIDs)], (now-r.Int64N(60*day))/minute*minute
 		back := 60 * (1 + r.Int64N(1+r.Int64N(30*day/minute)))
 		if r.IntN(4) == 0 {
 			at = p.aligned(r, 60)
@@ -105,7 +106,7 @@ func TestNoAnswerIsFurtherOffThanItSays(t *testing.T) {
 		if r.IntN(4) == 0 {
 			back = day
 		}
-		text := fmt.Sprintf("sum(increase(%s[%ds])) or vector(0)", selectorOf(id), back)
+		text := fmt.Sprintf(texts[n/4%2], selectorOf(id), back)
 		_, infos := told(t, e, text, at)
 		var bound float64
 		for _, info := range infos {

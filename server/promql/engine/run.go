@@ -14,8 +14,11 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// run is what reads for one query, and what it has read. One goroutine may use it at a time.
+// run is what reads for one query, and what it has read. It implements [storage.Queryable] and [storage.Querier]. One
+// goroutine may use it at a time.
 type run struct {
+	storage.LabelQuerier // has none, as Prometheus's engine does not ask: labels are those of series
+
 	config   *Config
 	now      int64         // Unix seconds
 	lookback time.Duration // of the query
@@ -30,8 +33,21 @@ type run struct {
 }
 
 // Querier implements [storage.Queryable].
-func (r *run) Querier(from, to int64) (storage.Querier, error) {
-	return &querier{run: r, from: from, to: to}, nil
+func (r *run) Querier(_, _ int64) (storage.Querier, error) { return r, nil }
+
+// Select implements [storage.Querier]. The series are read before it returns, and come in order. For hints with the
+// function "series" they have no samples, and need not have any in the time that is asked for.
+func (r *run) Select(ctx context.Context, _ bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	if r.tooNarrow() {
+		return newSet(nil, &r.remarks, errTooNarrow)
+	}
+	s := selection{run: r, matchers: matchers, names: hints.Func == "series"}
+	s.span(hints)
+	err := s.limits()
+	if err == nil {
+		err = s.counted(ctx)
+	}
+	return newSet(s.found, &r.remarks, err)
 }
 
 // note keeps what the query's selectors look like, which the engine does not tell when it reads them, and what it makes of
@@ -44,18 +60,6 @@ func (r *run) note(s *parser.EvalStmt) {
 		}
 		return nil
 	})
-}
-
-// tierAt returns the coarsest tier that a moment, in Unix milliseconds, is expected to be in. Series that were rolled
-// early are coarser.
-func (r *run) tierAt(at int64) history.Tier {
-	keep := history.DefaultKeep()
-	for t := history.Minutes; t < history.Days; t++ {
-		if at/1000 >= r.now-int64(keep.Ages[t]/time.Second) {
-			return t
-		}
-	}
-	return history.Days
 }
 
 // tooNarrow reports whether the query met a bucket that its lookback may not reach out of.

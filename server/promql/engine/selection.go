@@ -18,7 +18,6 @@ type selection struct {
 	matchers []*labels.Matcher
 	names    bool  // no samples are asked for
 	from, to int64 // Unix seconds, both included
-	now      int64 // Unix seconds
 	asked    moments
 	every    int64 // how far apart samples of counters are where nothing changes, in milliseconds
 	gauges   int64 // and of gauges
@@ -96,7 +95,8 @@ func (s *selection) judge(one *history.Series, cuts bool) error {
 		s.met = max(s.met, p.Tier)
 		end := min(p.End(), s.now)
 		if cuts && s.asked.in(p.Start*1000, end*1000) {
-			s.remarks.bucket(p, end)
+			c := &s.remarks.cuts[p.Tier]
+			c.until, c.hits = max(c.until, end), max(c.hits, p.Sum)
 		}
 	}
 	if s.tooNarrow() {
@@ -105,7 +105,7 @@ func (s *selection) judge(one *history.Series, cuts bool) error {
 	return nil
 }
 
-// totals appends what a series had counted, in the time that is asked for and just around it.
+// totals appends the counts of a series in the time that is asked for, and just around it.
 func (s *selection) totals(dst []history.Sample, one *history.Series) []history.Sample {
 	first := s.now
 	if len(one.Points) > 0 {

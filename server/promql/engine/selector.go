@@ -53,11 +53,10 @@ func (s selector) moments(h *storage.SelectHints, lookback int64) moments {
 
 // ceil returns the least multiple of a step that is not less than n.
 func ceil(n, step int64) int64 {
-	if rest := n % step; rest > 0 {
-		return n - rest + step
-	} else {
-		return n - rest
+	if n%step > 0 {
+		n += step
 	}
+	return n - n%step
 }
 
 // in reports whether one of the moments lies between two others, both excluded.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
@@ -37,7 +36,7 @@ func (s *series) Iterator(reuse chunkenc.Iterator) chunkenc.Iterator {
 	if !is {
 		i = new(iterator)
 	}
-	*i = iterator{of: s, next: 0, at: math.MinInt64}
+	*i = iterator{Iterator: chunkenc.NewNopIterator(), of: s, at: math.MinInt64}
 	return i
 }
 
@@ -46,9 +45,10 @@ type millis = int64
 
 // iterator reads a series. It implements [chunkenc.Iterator].
 type iterator struct {
-	of   *series
-	next int // the first sample that is later than at
-	at   millis
+	chunkenc.Iterator // has no histograms, no start times and no errors
+	of                *series
+	next              int // the first sample that is later than at
+	at                millis
 }
 
 // moment returns when a sample is, after the last one when the series ends.
@@ -107,22 +107,8 @@ func (i *iterator) At() (int64, float64) {
 	return i.at, float64(i.of.samples[i.next-1].Total)
 }
 
-// AtHistogram implements [chunkenc.Iterator]. No sample is a histogram.
-func (i *iterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) { return i.at, nil }
-
-// AtFloatHistogram implements [chunkenc.Iterator].
-func (i *iterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
-	return i.at, nil
-}
-
 // AtT implements [chunkenc.Iterator].
 func (i *iterator) AtT() int64 { return i.at }
-
-// AtST implements [chunkenc.Iterator]. No start is known.
-func (i *iterator) AtST() int64 { return 0 }
-
-// Err implements [chunkenc.Iterator].
-func (i *iterator) Err() error { return nil }
 
 // set is series that were selected. It implements [storage.SeriesSet].
 type set struct {
@@ -134,20 +120,14 @@ type set struct {
 
 // newSet returns series in the order of their labels, or an error.
 func newSet(all []*series, r *remarks, err error) *set {
-	if err != nil {
-		all = nil
-	}
 	slices.SortFunc(all, func(a, b *series) int { return labels.Compare(a.labels, b.labels) })
 	return &set{series: all, remarks: r, err: err}
 }
 
 // Next implements [storage.SeriesSet].
 func (s *set) Next() bool {
-	if s.next == len(s.series) {
-		return false
-	}
 	s.next++
-	return true
+	return s.err == nil && s.next <= len(s.series)
 }
 
 // At implements [storage.SeriesSet].

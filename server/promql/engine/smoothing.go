@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/prometheus/prometheus/promql/parser"
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
 
 // smoothing is a parser that has plain rates interpolate inside buckets, as if they were written with "smoothed". It
 // changes what was parsed, not the text, so that positions in messages are those of the text.
@@ -17,11 +21,7 @@ func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
 	}
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 		call, is := n.(*parser.Call)
-		if !is || call.Func == nil {
-			return nil
-		}
-		switch call.Func.Name {
-		case "rate", "increase", "delta":
+		if is && call.Func != nil && slices.Contains([]string{"rate", "increase", "delta"}, call.Func.Name) {
 			for _, arg := range call.Args {
 				smooth(arg)
 			}
@@ -33,15 +33,11 @@ func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
 
 // smooth marks a plain range selector. One that is anchored or smoothed, and a subquery, stay as they are.
 func smooth(arg parser.Expr) {
-	for {
-		inner, is := arg.(*parser.ParenExpr)
-		if !is {
-			break
-		}
-		arg = inner.Expr
-	}
-	if matrix, is := arg.(*parser.MatrixSelector); is {
-		if selector, is := matrix.VectorSelector.(*parser.VectorSelector); is && !selector.Anchored {
+	switch e := arg.(type) {
+	case *parser.ParenExpr:
+		smooth(e.Expr)
+	case *parser.MatrixSelector:
+		if selector, is := e.VectorSelector.(*parser.VectorSelector); is && !selector.Anchored {
 			selector.Smoothed = true
 		}
 	}

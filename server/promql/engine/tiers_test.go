@@ -2,17 +2,14 @@ package engine
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 )
 
-var (
-	seed   = flag.Uint64("seed", 16, "seed of the random histories")
-	rounds = flag.Int("rounds", 3, "how often hits are counted, a job runs and queries are compared")
-)
+var seed = flag.Uint64("seed", 16, "seed of the random histories")
 
 // dice returns the random numbers of a test, and tells their seed.
 func dice(t testing.TB) *rand.Rand {
@@ -43,45 +40,11 @@ func (p *past) scatter(r *rand.Rand, n int, days int64) (all []history.Increment
 func (p *past) aligned(r *rand.Rand, days int64) int64 {
 	now := p.clock.Load()
 	at := now - r.Int64N(1+r.Int64N(days*day))
-	run := run{now: now}
-	width := run.tierAt(at * 1000).Width()
-	return at / width * width
-}
-
-// The same engine over minutes that are kept for ever and over tiers: the same integers, and what was counted.
-func TestTiersAnswerAsMinutesDo(t *testing.T) {
-	t.Parallel()
-	r := dice(t)
-	const days = 100
-	minutes, tiers := newPast(t, forever()), newPast(t, history.DefaultKeep())
-	for range *rounds {
-		some := minutes.scatter(r, 1000, days)
-		minutes.count(some...)
-		tiers.count(some...)
-		tiers.roll()
-		for range 20 {
-			id := someIDs[r.IntN(len(someIDs))]
-			from, to := tiers.aligned(r, days), tiers.aligned(r, days)
-			if from > to {
-				from, to = to, from
-			}
-			if from == to || len(tiers.hits[id]) == 0 {
-				continue
-			}
-			for _, text := range []string{"sum(increase(%s[%ds])) or vector(0)", "sum(increase(%s[%ds] anchored)) or vector(0)",
-				"round(sum(rate(%s[%ds])) * %[2]d) or vector(0)"} {
-				text := fmt.Sprintf(text, selectorOf(id), to-from)
-				fine, coarse := one(t, minutes.engine(), text, to), one(t, tiers.engine(), text, to)
-				want := float64(tiers.between(id, from, to))
-				if fine != want || coarse != want {
-					t.Errorf("%s at %d: %v over minutes and %v over tiers, want %v", text, to, fine, coarse, want)
-				}
-			}
-		}
-		wait := r.Int64N(3 * day)
-		minutes.clock.Add(wait)
-		tiers.clock.Add(wait)
+	tier, keep := history.Minutes, history.DefaultKeep()
+	for tier < history.Days && at < now-int64(keep.Ages[tier]/time.Second) {
+		tier++
 	}
+	return at / tier.Width() * tier.Width()
 }
 
 // A series that was rolled early has days where its age promises minutes: the query finds out, and looks further.
