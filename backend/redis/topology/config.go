@@ -5,6 +5,7 @@ package topology
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -126,8 +127,12 @@ type Config struct {
 	// SentinelAuth is password or user:password for the sentinels.
 	SentinelAuth string
 
-	// TLS is for all connections, those to sentinels included.
-	TLS TLSConfig
+	// TLS turns TLS on for all servers, sentinels included. For a server that is written as rediss:// it is on anyway.
+	TLS bool
+
+	// TLSConfig returns the configuration of the next connection with TLS. A server must have the name of its address if
+	// that names none. By default the system's authorities are trusted.
+	TLSConfig func() *tls.Config
 
 	// PoolSize bounds the connections to a server, DefaultPoolSize by default. Below 18, batches wait for each other.
 	PoolSize int
@@ -195,6 +200,9 @@ func (c Config) filled() Config {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.LongestProbePause = cmp.Or(c.LongestProbePause, DefaultLongestProbePause)
 	c.ProbePause = min(cmp.Or(c.ProbePause, DefaultProbePause), c.LongestProbePause)
+	if c.TLSConfig == nil {
+		c.TLSConfig = func() *tls.Config { return nil }
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

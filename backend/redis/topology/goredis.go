@@ -35,7 +35,6 @@ import (
 // options makes the options of go-redis.
 type options struct {
 	Config
-	dialer *dialer
 	login  *login
 	losses *losses
 }
@@ -43,16 +42,11 @@ type options struct {
 // newOptions makes the options of a configuration that has its defaults.
 func newOptions(c Config, losses *losses) (*options, error) {
 	goredis.SetLogger(libraryLog{c.Log})
-	dial, err := newDialer(c.TLS, c.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	dial.opened = c.Connections
 	l, err := newLogin(c.Auth, c.AuthFile)
 	if err != nil {
 		return nil, err
 	}
-	return &options{Config: c, dialer: dial, login: l, losses: losses}, nil
+	return &options{Config: c, login: l, losses: losses}, nil
 }
 
 // disabled is how go-redis writes "no retries" and "no pause before one": its zero means several, after 8 ms and more.
@@ -67,7 +61,7 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 	return &goredis.UniversalOptions{
 		Addrs:                      addrs,
 		DB:                         like.db,
-		Dialer:                     o.dialer.dial(like),
+		Dialer:                     o.dial(like),
 		CredentialsProviderContext: o.login.of(like).credentials,
 		Protocol:                   protocol,
 

@@ -190,7 +190,11 @@ func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printab
 
 // openRedis opens the history in the Redis that the environment names. Its error says why servers cannot keep one.
 func openRedis(ctx context.Context, set *config.Settings, log *slog.Logger) (*redishistory.Store, error) {
-	return openRedisAs(ctx, set.RedisHistory(log))
+	c, err := set.RedisHistory(log)
+	if err != nil {
+		return nil, err
+	}
+	return openRedisAs(ctx, c)
 }
 
 func openRedisAs(ctx context.Context, c redishistory.Config) (*redishistory.Store, error) {

@@ -81,7 +81,10 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 		}
 		parts.Rules, parts.Loaded, rules = known, known.Loaded, known.Rules
 	}
-	config := set.RedisHistory(log)
+	config, err := set.RedisHistory(log)
+	if err != nil {
+		return err
+	}
 	config.ReadOnly = true
 	store, err := redishistory.Open(config)
 	if err != nil {

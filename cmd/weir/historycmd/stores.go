@@ -29,7 +29,10 @@ func openBulk(ctx context.Context, set *config.Settings, log *slog.Logger) (bulk
 	roomy := keep
 	roomy.MaxPoints = math.MaxInt32
 	if set.HistoryInRedis() {
-		c := set.RedisHistory(log)
+		c, err := set.RedisHistory(log)
+		if err != nil {
+			return nil, keep, err
+		}
 		c.Keep = roomy
 		store, err := openRedisAs(ctx, c)
 		if err != nil {
