@@ -35,7 +35,7 @@ func newModel(r rule) *model {
 		case descriptors.TokenBucket:
 			m.counts = append(m.counts, newLeaking(&r.limits[i]))
 		default:
-			m.counts = append(m.counts, window.NewBuckets(&r.limits[i]))
+			m.counts = append(m.counts, NewBuckets(&r.limits[i]))
 		}
 		m.logs = append(m.logs, newLog(&r.limits[i]))
 	}

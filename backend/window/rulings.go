@@ -12,8 +12,8 @@ import (
 // which a Redis script counts exactly.
 const MaxCount = 1<<53 - 1
 
-// Count is the count of one limit of one key: a [State] or [Buckets]. Calls may step back in time; what then lies in
-// the future moves to now.
+// Count is the count of one limit of one key: a [State], or an oracle of tests. Calls may step back in time; what then
+// lies in the future moves to now.
 type Count interface {
 	// Sum is the number of hits that count at now.
 	Sum(now Instant) uint64
