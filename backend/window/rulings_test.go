@@ -13,9 +13,14 @@ import (
 
 const noon = window.Instant(1_763_726_400_000_000) // 2025-11-21 12:00:00 UTC, the start of a minute and of an hour
 
-// states are empty states of these limits, and the interfaces that the rulings take.
-func states(limits []descriptors.Limit) []window.Count {
-	counts := make([]window.Count, len(limits))
+// charge counts hits, or denies them.
+func charge(counts []window.State, limits []descriptors.Limit, hits uint64, by descriptors.Charge, now window.Instant) backend.Decision {
+	return window.Decide(counts, &backend.Check{Limits: limits, Hits: hits, Charge: by}, now)
+}
+
+// states are empty states of these limits.
+func states(limits []descriptors.Limit) []window.State {
+	counts := make([]window.State, len(limits))
 	for i := range limits {
 		counts[i] = window.NewState(&limits[i])
 	}
@@ -30,7 +35,7 @@ func TestAllLimitsOrNone(t *testing.T) {
 	}
 	counts := states(limits)
 	for i, want := range []bool{true, true, false, false} {
-		if v := window.Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon); v.Allowed != want || v.Strictest != 0 {
+		if v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon); v.Allowed != want || v.Strictest != 0 {
 			t.Fatalf("hit %d: %+v; want allowed = %v, decided by the minute", i+1, v, want)
 		}
 	}
@@ -40,7 +45,7 @@ func TestAllLimitsOrNone(t *testing.T) {
 		}
 	}
 	later := noon.Plus(2 * time.Minute)
-	if v := window.Charge(counts, limits, 2, descriptors.ChargeByAlgorithm, later); v.Allowed || v.Strictest != 1 || v.Before != 2 {
+	if v := charge(counts, limits, 2, descriptors.ChargeByAlgorithm, later); v.Allowed || v.Strictest != 1 || v.Before != 2 {
 		t.Errorf("two more hits after the minute: %+v; want them denied by the hour, which holds 2 of 3", v)
 	}
 }
@@ -52,8 +57,8 @@ func TestStrictestIsTheLongestWait(t *testing.T) {
 		backendtest.NewLimit(t, 7, descriptors.Day, 1, descriptors.SlidingWindow, 0),
 	}
 	counts := states(limits)
-	window.Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	v := window.Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
 	if want := time.Hour + time.Minute; v.Strictest != 1 || v.RetryIn != want || v.ResetIn != want {
 		t.Errorf("%+v; want the hour as the strictest, with a wait of %v", v, want)
 	}
@@ -66,8 +71,8 @@ func TestRetryWaitsForWhatADeniedCheckFilled(t *testing.T) {
 		backendtest.NewLimit(t, 2, descriptors.Hour, 1, descriptors.FixedWindow, 0),
 	}
 	counts := states(limits)
-	window.Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	v := window.Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
 	if v.Allowed || v.Strictest != 0 || v.Before != 1 || v.RetryIn != time.Hour || v.ResetIn != time.Hour {
 		t.Errorf("%+v; want it denied by the minute, for an hour: the hour counted it, and is full", v)
 	}
@@ -84,7 +89,7 @@ func TestStrictestIsADenyingLimit(t *testing.T) {
 	counts[0].Add(noon, 9)
 	counts[1].Add(noon, 1)
 	counts[2].Add(noon, 1)
-	v := window.Charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
+	v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
 	if v.Strictest != 2 || v.RetryIn != 12*time.Hour {
 		t.Errorf("%+v; want the hour, which denies longest, and the wait of the day, which the check has filled", v)
 	}
@@ -108,16 +113,16 @@ func TestRetryInAndNextInAreExact(t *testing.T) {
 		for range 30 {
 			now += randomStep(r, &limits[r.IntN(2)])
 			hits := 1 + r.Uint64N(4)
-			v := window.Charge(counts, limits, hits, descriptors.ChargeAdmitted, now)
+			v := charge(counts, limits, hits, descriptors.ChargeAdmitted, now)
 			wait := max(v.RetryIn, v.NextIn)
 			if wait == 0 || wait == backend.Never {
 				continue
 			}
 			after := now.Plus(wait)
-			if early := window.Charge(counts, limits, hits, descriptors.ChargeAdmitted, after-1); early.Allowed {
+			if early := charge(counts, limits, hits, descriptors.ChargeAdmitted, after-1); early.Allowed {
 				t.Fatalf("%v: told to wait %v, admitted a microsecond earlier", limits, wait)
 			}
-			if late := window.Charge(counts, limits, hits, descriptors.ChargeAdmitted, after); !late.Allowed {
+			if late := charge(counts, limits, hits, descriptors.ChargeAdmitted, after); !late.Allowed {
 				t.Fatalf("%v: denied after waiting the %v that it was told", limits, wait)
 			}
 			now = after

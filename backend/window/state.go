@@ -7,9 +7,15 @@ import (
 )
 
 // State is the count of one limit of one key as a store keeps it: [Cells], or [Tokens] of a token bucket. It is not for
-// concurrent use. Make one with [NewState] or [ReadState].
+// concurrent use. Make one with [NewState] or [ReadState]. Calls may step back in time; what then lies in the future
+// moves to now.
 type State interface {
-	Count
+	// Sum is the number of hits that count at now.
+	Sum(now Instant) uint64
+	// Add counts delta hits at now; a negative delta takes back the newest, at most all of them.
+	Add(now Instant, delta int64)
+	// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
+	Until(now Instant, keep uint64) Instant
 	// For reports whether this is the state of limit l: the same algorithm, window and precision, whatever its
 	// requests.
 	For(l *descriptors.Limit) bool

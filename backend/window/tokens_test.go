@@ -50,7 +50,7 @@ func TestTheBucketOfTheReadme(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := window.Charge([]window.Count{s}, limits, step.hits, descriptors.ChargeByAlgorithm, window.At(now))
+		v := charge([]window.State{s}, limits, step.hits, descriptors.ChargeByAlgorithm, window.At(now))
 		want := backend.Decision{Allowed: step.retry == 0, Before: step.before, Remaining: step.remaining, ResetIn: step.resetIn, RetryIn: step.retry}
 		if v != want {
 			t.Fatalf("%d hits at %s:\ngot  %+v\nwant %+v", step.hits, step.at, v, want)

@@ -48,7 +48,7 @@ func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
 			c.Op = []backend.Op{backend.Count, backend.Count, backend.Count, backend.Look, backend.Refund}[r.IntN(5)]
 			c.Charge = descriptors.Charge(r.IntN(3))
 			s.Follow(&limit, now)
-			asked, want = append(asked, c), append(want, window.Decide([]window.Count{s}, &c, now))
+			asked, want = append(asked, c), append(want, window.Decide([]window.State{s}, &c, now))
 			replies = append(replies, asFunction.call(t.Context(), pipe, []string{key}, int64(now), &c))
 			pipe.Persist(t.Context(), key) // time is the test's alone
 		}
