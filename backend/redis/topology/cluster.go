@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -17,13 +16,12 @@ import (
 // cluster is a Redis Cluster. go-redis keeps the map of its slots; commands go to the clients of its nodes directly, so
 // that it neither follows a redirect nor repeats anything.
 type cluster struct {
+	*options
 	client *goredis.ClusterClient
-	login  *login
-	node   func(addr string) *goredis.Client
+	like   target // each node is reached as this one
 	ctx    context.Context
 	stop   context.CancelFunc
 
-	log      *slog.Logger
 	refused  sync.Once
 	known    atomic.Bool // the map has been read once
 	learning atomic.Bool
@@ -43,12 +41,7 @@ func newCluster(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{login: o.login.of(seeds[0]), log: o.Log, nodes: make(map[string]*goredis.Client)}
-	c.node = func(addr string) *goredis.Client {
-		t := seeds[0]
-		t.addr = addr
-		return newClient(o.client(t))
-	}
+	c := &cluster{options: o, like: seeds[0], nodes: make(map[string]*goredis.Client)}
 	settings := o.cluster(seeds)
 	settings.NewClient = c.newNode
 	c.client = goredis.NewClusterClient(settings)
@@ -120,7 +113,7 @@ func (c *cluster) judge(from string, slots []goredis.ClusterSlot) error {
 	err := fmt.Errorf("%s names %d nodes, %d with those that have just left: more than the %d that a cluster may have",
 		from, len(named), held, maxNodes)
 	c.refused.Do(func() {
-		c.log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
+		c.Log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
 			"remedy", "see what listens at that address; spread the keys over a cluster of fewer nodes")
 	})
 	return err
@@ -183,7 +176,9 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	if node := c.nodes[addr]; node != nil && !Left(node) {
 		return node, nil
 	}
-	node := c.node(addr)
+	target := c.like
+	target.addr = addr
+	node := newClient(c.options.client(target))
 	c.nodes[addr] = node
 	c.extra = append(c.extra, node)
 	return node, nil
@@ -193,7 +188,7 @@ func (c *cluster) Reload() { c.client.ReloadState(context.Background()) }
 
 // describe describes a server of the cluster.
 func (c *cluster) describe(name string, client *goredis.Client) Server {
-	return Server{Name: name, Client: client, login: c.login, rights: []string{"+cluster|slots", "+asking"}}
+	return Server{Name: name, Client: client, login: c.login.of(c.like), rights: []string{"+cluster|slots", "+asking"}}
 }
 
 // Servers lists the primaries, each with a hash tag in one of its slots.

@@ -16,68 +16,49 @@ import (
 )
 
 // Type is how the servers belong together.
-type Type uint8
+type Type string
 
 const (
 	// Single is one server.
-	Single Type = iota
+	Single Type = "single"
 	// Sentinel is a primary with replicas; sentinels say which one is the primary.
-	Sentinel
+	Sentinel Type = "sentinel"
 	// Cluster is a Redis Cluster.
-	Cluster
+	Cluster Type = "cluster"
 	// Ring is a number of servers that know nothing of each other; keys are placed on them by consistent hashing.
-	Ring
+	Ring Type = "ring"
 )
-
-var typeNames = []string{"single", "sentinel", "cluster", "ring"}
 
 // UnmarshalText reads single, sentinel, cluster or ring, in any case.
 func (t *Type) UnmarshalText(name []byte) error {
-	i := slices.Index(typeNames, strings.ToLower(string(name)))
-	if i < 0 {
-		return fmt.Errorf("%q is not a type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
+	*t = Type(strings.ToLower(string(name)))
+	if !slices.Contains([]Type{Single, Sentinel, Cluster, Ring}, *t) {
+		return fmt.Errorf("%q is not a type of Redis: use one of single, sentinel, cluster, ring", name)
 	}
-	*t = Type(i)
 	return nil
 }
 
 // String returns the name that UnmarshalText reads.
-func (t Type) String() string { return nameOf(typeNames, int(t)) }
-
-// MarshalText writes the name that UnmarshalText reads.
-func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+func (t Type) String() string { return string(t) }
 
 // NodeLoss is what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
 // two seconds, and back when it answers one.
-type NodeLoss uint8
+type NodeLoss string
 
 const (
 	// Remap moves the keys of a lost node to the others, where they start from nothing, until it is back.
-	Remap NodeLoss = iota
+	Remap NodeLoss = "remap"
 	// Pin leaves them where they are: they cannot be counted until the node is back.
-	Pin
+	Pin NodeLoss = "pin"
 )
-
-var nodeLossNames = []string{"remap", "pin"}
 
 // UnmarshalText reads remap or pin, in any case.
 func (n *NodeLoss) UnmarshalText(name []byte) error {
-	i := slices.Index(nodeLossNames, strings.ToLower(string(name)))
-	if i < 0 {
+	*n = NodeLoss(strings.ToLower(string(name)))
+	if *n != Remap && *n != Pin {
 		return fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
 	}
-	*n = NodeLoss(i)
 	return nil
-}
-
-// String returns the name that UnmarshalText reads.
-func (n NodeLoss) String() string { return nameOf(nodeLossNames, int(n)) }
-
-func nameOf(names []string, i int) string {
-	if i < len(names) {
-		return names[i]
-	}
-	return "unknown"
 }
 
 const (
@@ -170,10 +151,6 @@ type Variables struct{ URL, URLFile, Type string }
 // withDefaults checks what can be checked without a server, and fills in the defaults.
 func (c Config) withDefaults() (Config, error) {
 	switch {
-	case c.Type > Ring:
-		return c, fmt.Errorf("redis: type %d: use one of %s", c.Type, strings.Join(typeNames, ", "))
-	case c.NodeLoss > Pin:
-		return c, fmt.Errorf("redis: node loss %d: use remap or pin", c.NodeLoss)
 	case c.SocketType != "" && c.SocketType != "tcp" && c.SocketType != "unix":
 		return c, fmt.Errorf("redis: socket type %q: use tcp or unix, or leave it to the URL", c.SocketType)
 	case c.Auth != "" && c.AuthFile != "":
@@ -195,6 +172,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // filled fills in the defaults.
 func (c Config) filled() Config {
+	c.Type, c.NodeLoss = cmp.Or(c.Type, Single), cmp.Or(c.NodeLoss, Remap)
 	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
 	c.Connections = cmp.Or(c.Connections, new(Connections))
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)

@@ -19,10 +19,7 @@ func keyHash(key []byte) uint64 {
 	return xxhash.Sum64(key)
 }
 
-// nodeHash returns the hash of a node's name.
-func nodeHash(name string) uint64 { return xxhash.Sum64String(name) }
-
-// score returns the score of a node for a key: their hashes, mixed by xorshift64*.
+// score returns the score of a node for a key: the hashes of its name and of the key, mixed by xorshift64*.
 func score(node, key uint64) uint64 {
 	x := node ^ key
 	x ^= x >> 12

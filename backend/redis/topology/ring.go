@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	goredis "github.com/redis/go-redis/v9"
 )
 
@@ -89,7 +90,7 @@ func (r *ring) set(targets []target) {
 func (r *ring) newNode(t target) *node {
 	n := &node{
 		target: t,
-		hash:   nodeHash(t.name),
+		hash:   xxhash.Sum64String(t.name),
 		client: newClient(r.options.client(t)),
 		lost:   noOwner("ring node " + t.name + " does not answer, and its keys are pinned to it"),
 	}
@@ -147,6 +148,9 @@ func (r *ring) nodeOf(key []byte) (owner *node) {
 	return owner
 }
 
+// named returns the node of a name, whether it lives or not; nil if the ring has none.
+func (r *ring) named(name string) *node { return r.find(func(n *node) bool { return n.name == name }) }
+
 // find returns the first node that is looked for, whether it lives or not; nil if the ring has none.
 func (r *ring) find(is func(*node) bool) *node {
 	r.mu.Lock()
@@ -155,12 +159,6 @@ func (r *ring) find(is func(*node) bool) *node {
 		return r.nodes[at]
 	}
 	return nil
-}
-
-// lost reports whether a node of that name counts as lost.
-func (r *ring) lost(name string) bool {
-	n := r.find(func(n *node) bool { return n.name == name })
-	return n != nil && n.missed.Load() >= maxMissed
 }
 
 // watch finds out every heartbeat whether a node lives, until it leaves.
@@ -193,7 +191,7 @@ func (r *ring) beat(ctx context.Context, n *node) {
 	case n.missed.Add(1) != maxMissed:
 		return
 	default:
-		r.Log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.NodeLoss.String(), "error", err)
+		r.Log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.NodeLoss, "error", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,8 +77,10 @@ func newTopology(c Config, l *losses) (Topology, error) {
 		t, err = newSentinel(url, o)
 	case Cluster:
 		t, err = newCluster(url, o)
-	default:
+	case Single:
 		t, err = newSingle(url, o)
+	default:
+		err = fmt.Errorf("type %q: use one of single, sentinel, cluster, ring", string(c.Type))
 	}
 	return t, c.nameSetting(err)
 }
