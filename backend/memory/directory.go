@@ -8,15 +8,10 @@ import (
 	"syscall"
 )
 
-// directory is where one process saves its counters. A lock keeps a second one out, which would overwrite them.
-type directory struct {
-	path string
-	lock *os.File
-}
-
 // lockDirectory makes the directory if it is missing, for this user alone, and proves that it can be written. Keys hold
-// values of descriptors. One that is there stays as it is: it may be a volume's, or shared with others.
-func lockDirectory(path string) (*directory, error) {
+// values of descriptors. One that is there stays as it is: it may be a volume's, or shared with others. The lock, while
+// the file is open, keeps a second process out, which would overwrite the counters.
+func lockDirectory(path string) (*os.File, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -29,12 +24,12 @@ func lockDirectory(path string) (*directory, error) {
 		err = fmt.Errorf("data directory %s is in use by another process, or cannot be locked: %w", path, err)
 		return nil, errors.Join(err, f.Close())
 	}
-	return &directory{path: path, lock: f}, nil
+	return f, nil
 }
 
-// sync makes a rename in the directory outlast a power failure.
-func (d *directory) sync() error {
-	f, err := os.Open(d.path)
+// syncDirectory makes a rename in a directory outlast a power failure.
+func syncDirectory(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +57,7 @@ type Store struct {
 	closed  atomic.Bool
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	dir     *directory // nil if nothing is saved
+	lock    *os.File // of the directory; nil if nothing is saved
 }
 
 var _ backend.Counter = (*Store)(nil)
@@ -110,10 +111,10 @@ func (s *Store) Close() error {
 	}
 	s.stop()
 	s.running.Wait()
-	if s.dir == nil {
+	if s.lock == nil {
 		return nil
 	}
-	return errors.Join(s.save(), s.dir.lock.Close())
+	return errors.Join(s.save(), s.lock.Close())
 }
 
 // Stats tells how full the store is and what it threw out.

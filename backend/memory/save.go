@@ -27,13 +27,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // saveOrWarn saves in the background, where nobody waits for the error. A directory that another process had, the one
 // that this one replaces perhaps, is asked for again.
 func (s *Store) saveOrWarn() {
-	if s.dir == nil {
-		dir, err := lockDirectory(s.config.Dir)
-		if err != nil {
+	if s.lock == nil {
+		var err error
+		if s.lock, err = lockDirectory(s.config.Dir); err != nil {
 			return // the warning was given at the start
 		}
-		s.config.Log.Info("counters are saved from now on", "dir", dir.path)
-		s.dir = dir
+		s.config.Log.Info("counters are saved from now on", "dir", s.config.Dir)
 	}
 	if err := s.save(); err != nil {
 		s.config.Log.Warn("counters were not saved", "error", err)
@@ -42,7 +41,7 @@ func (s *Store) saveOrWarn() {
 
 // save writes all counters to a new file and renames it over the old one, so that a crash leaves one of the two.
 func (s *Store) save() error {
-	path := filepath.Join(s.dir.path, fileName)
+	path := filepath.Join(s.config.Dir, fileName)
 	_ = os.Remove(path + ".new") // what a crash left may let others read; if it stays, making the new one tells why
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *Store) save() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("saving counters to %s: %w", path, err), os.Remove(f.Name()))
 	}
-	if err := s.dir.sync(); err != nil {
+	if err := syncDirectory(s.config.Dir); err != nil {
 		return fmt.Errorf("saving counters to %s: %w", path, err)
 	}
 	return nil
