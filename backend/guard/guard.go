@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -200,12 +201,7 @@ func countsInFixed(c *backend.Check) bool {
 
 // neverFits reports whether a check asks for more hits than one of its limits ever admits at once.
 func neverFits(c *backend.Check) bool {
-	for i := range c.Limits {
-		if c.Hits > c.Limits[i].Capacity() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Limits, func(l descriptors.Limit) bool { return c.Hits > l.Capacity() })
 }
 
 // Inspect asks the store.

@@ -1,8 +1,10 @@
 package topology
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -92,7 +94,7 @@ func (r *ring) newNode(t target) *node {
 		target: t,
 		hash:   xxhash.Sum64String(t.name),
 		client: newClient(r.options.client(t)),
-		lost:   noOwner("ring node " + t.name + " does not answer, and its keys are pinned to it"),
+		lost:   fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
 	}
 	ctx, leave := context.WithCancel(r.ctx)
 	if n.leave = leave; !r.Fixed {
@@ -124,7 +126,7 @@ func (r *ring) placeKeys() {
 	r.owner.Store(&nodes)
 }
 
-const errNoNode = noOwner("no node of the ring answers")
+var errNoNode = fmt.Errorf("%w: no node of the ring answers", ErrNoOwner)
 
 func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 	n := r.nodeOf(key)
@@ -135,6 +137,28 @@ func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 		return nil, n.lost
 	}
 	return n.client, nil
+}
+
+// Rendezvous hashing (Thaler and Ravishankar, 1996): each node has a score for a key, and the highest owns it, so a
+// node that comes or goes moves only its own keys. The scores are those of go-redis's Ring, which placed keys before.
+
+// keyHash returns the hash of a Redis key: that of its hash tag, if it has one, so that keys of one tag stay together.
+func keyHash(key []byte) uint64 {
+	if _, rest, found := bytes.Cut(key, []byte("{")); found {
+		if tag, _, closed := bytes.Cut(rest, []byte("}")); closed && len(tag) > 0 {
+			key = tag
+		}
+	}
+	return xxhash.Sum64(key)
+}
+
+// score returns the score of a node for a key: the hashes of its name and of the key, mixed by xorshift64*.
+func score(node, key uint64) uint64 {
+	x := node ^ key
+	x ^= x >> 12
+	x ^= x << 25
+	x ^= x >> 27
+	return x * 2685821657736338717
 }
 
 // nodeOf returns the node that a key is placed on, nil if none lives.

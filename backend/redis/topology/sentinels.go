@@ -31,15 +31,15 @@ var errSentinel = errors.New("the sentinel's reply cannot be used")
 type sentinels struct {
 	log    *slog.Logger
 	remedy string
+	told   sync.Map // address and trouble
 
 	mu    sync.Mutex
 	named map[string]bool // ip and port of sentinels
-	told  map[string]bool // address and trouble
 }
 
 func newSentinels(c Config) *sentinels {
 	remedy := "see what listens at that address; name working sentinels only in " + cmp.Or(c.Variables.URL, "the URL")
-	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool), told: make(map[string]bool)}
+	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool)}
 }
 
 // watch has every connection judged. The hook of the primary's client takes that away from those to the primary.
@@ -197,11 +197,7 @@ func (s *sentinels) mayName(words []string) bool {
 
 // tell tells once what is wrong with a sentinel.
 func (s *sentinels) tell(addr, trouble, effect string) {
-	s.mu.Lock()
-	first := !s.told[addr+trouble]
-	s.told[addr+trouble] = true
-	s.mu.Unlock()
-	if first {
+	if _, again := s.told.LoadOrStore(addr+trouble, true); !again {
 		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
 			"remedy", s.remedy)
 	}

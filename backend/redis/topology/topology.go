@@ -27,14 +27,6 @@ type Topology interface {
 // ErrNoOwner is the error of Owner when no server is known to own the key.
 var ErrNoOwner = errors.New("no server owns the key")
 
-// noOwner is why no server owns a key.
-type noOwner string
-
-func (n noOwner) Error() string { return string(n) }
-
-// Is makes it an ErrNoOwner.
-func (noOwner) Is(err error) bool { return err == ErrNoOwner }
-
 // Redirecting is a topology whose servers answer MOVED and ASK: a cluster.
 type Redirecting interface {
 	// At returns the client of the server at addr, as the reply of the server behind from names it.
