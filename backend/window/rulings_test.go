@@ -50,48 +50,35 @@ func TestAllLimitsOrNone(t *testing.T) {
 	}
 }
 
-func TestStrictestIsTheLongestWait(t *testing.T) {
-	limits := []descriptors.Limit{
-		backendtest.NewLimit(t, 1, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
-		backendtest.NewLimit(t, 1, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
-		backendtest.NewLimit(t, 7, descriptors.Day, 1, descriptors.SlidingWindow, 0),
+// The strictest is the denying limit with the longest wait. A limit that admitted the denied check and charged it may be
+// full now: the wait is its own then, the verdict is not.
+func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
+	of := func(n uint64, u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
+		return backendtest.NewLimit(t, n, u, 1, a, 0)
 	}
-	counts := states(limits)
-	charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	if want := time.Hour + time.Minute; v.Strictest != 1 || v.RetryIn != want || v.ResetIn != want {
-		t.Errorf("%+v; want the hour as the strictest, with a wait of %v", v, want)
-	}
-}
-
-// A limit that admitted the denied check and charged it may be full now: the wait is its own, the verdict is not.
-func TestRetryWaitsForWhatADeniedCheckFilled(t *testing.T) {
-	limits := []descriptors.Limit{
-		backendtest.NewLimit(t, 1, descriptors.Minute, 1, descriptors.FixedWindow, 0),
-		backendtest.NewLimit(t, 2, descriptors.Hour, 1, descriptors.FixedWindow, 0),
-	}
-	counts := states(limits)
-	charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	if v.Allowed || v.Strictest != 0 || v.Before != 1 || v.RetryIn != time.Hour || v.ResetIn != time.Hour {
-		t.Errorf("%+v; want it denied by the minute, for an hour: the hour counted it, and is full", v)
-	}
-}
-
-// Where several limits deny, the strictest is the one with the longest wait, though one that admits makes wait longer.
-func TestStrictestIsADenyingLimit(t *testing.T) {
-	limits := []descriptors.Limit{
-		backendtest.NewLimit(t, 10, descriptors.Day, 1, descriptors.FixedWindow, 0),
-		backendtest.NewLimit(t, 1, descriptors.Minute, 1, descriptors.FixedWindow, 0),
-		backendtest.NewLimit(t, 1, descriptors.Hour, 1, descriptors.FixedWindow, 0),
-	}
-	counts := states(limits)
-	counts[0].Add(noon, 9)
-	counts[1].Add(noon, 1)
-	counts[2].Add(noon, 1)
-	v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon)
-	if v.Strictest != 2 || v.RetryIn != 12*time.Hour {
-		t.Errorf("%+v; want the hour, which denies longest, and the wait of the day, which the check has filled", v)
+	for name, tc := range map[string]struct {
+		limits    []descriptors.Limit
+		held      []int64
+		strictest int
+		wait      time.Duration
+	}{
+		"two deny, one has room": {[]descriptors.Limit{of(1, descriptors.Minute, descriptors.SlidingWindow),
+			of(1, descriptors.Hour, descriptors.SlidingWindow), of(7, descriptors.Day, descriptors.SlidingWindow)},
+			[]int64{1, 1, 1}, 1, time.Hour + time.Minute},
+		"one denies, the other is filled": {[]descriptors.Limit{of(1, descriptors.Minute, descriptors.FixedWindow),
+			of(2, descriptors.Hour, descriptors.FixedWindow)}, []int64{1, 1}, 0, time.Hour},
+		"two deny, the third is filled": {[]descriptors.Limit{of(10, descriptors.Day, descriptors.FixedWindow),
+			of(1, descriptors.Minute, descriptors.FixedWindow), of(1, descriptors.Hour, descriptors.FixedWindow)},
+			[]int64{9, 1, 1}, 2, 12 * time.Hour},
+	} {
+		counts := states(tc.limits)
+		for i, hits := range tc.held {
+			counts[i].Add(noon, hits)
+		}
+		v := charge(counts, tc.limits, 1, descriptors.ChargeByAlgorithm, noon)
+		if v.Allowed || v.Strictest != tc.strictest || v.Before != 1 || v.RetryIn != tc.wait || v.ResetIn != tc.wait {
+			t.Errorf("%s: %+v; want limit %d, which held 1, and a wait of %v", name, v, tc.strictest, tc.wait)
+		}
 	}
 }
 
