@@ -66,11 +66,10 @@ func New(store Store, c Config) *Guard {
 	return g
 }
 
-// call is what the guard has to know of a call of Decide until the store has answered. One that is used again allocates
-// nothing.
+// call is one call of Decide. It is pooled, so that it allocates nothing.
 type call struct {
 	recalls []recall     // of each check
-	part    backend.Part // what the store is asked, if that is not the whole call as it came
+	part    backend.Part // the checks that the store is asked, if these are not all as they came
 }
 
 // Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the

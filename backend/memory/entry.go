@@ -39,7 +39,7 @@ func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 			s = window.NewState(&c.Limits[i])
 			e.states = append(e.states, s)
 		}
-		s.Follow(&c.Limits[i], now)
+		s.SetRate(&c.Limits[i], now)
 		states = append(states, s)
 	}
 	d := window.Decide(states, c, now)
@@ -54,7 +54,7 @@ func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 // state returns the state of limit l, nil if there is none yet.
 func (e *entry) state(l *descriptors.Limit) window.State {
 	for _, s := range e.states {
-		if s.For(l) {
+		if s.Matches(l) {
 			return s
 		}
 	}

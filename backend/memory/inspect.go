@@ -59,9 +59,7 @@ func count(l descriptors.Limit, state window.State, now window.Instant) backend.
 			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
 		}
 	}
-	c := backend.NewLogCount(l, levels[0], earlier, oldest, time.UnixMicro(int64(now)))
-	c.Levels = levels
-	return c
+	return backend.NewLimitCount(l, levels, earlier, oldest, time.UnixMicro(int64(now)))
 }
 
 // add appends a bucket, or counts its hits in the last one if that begins at the same moment.

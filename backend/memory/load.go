@@ -16,7 +16,7 @@ import (
 
 var errTorn = errors.New("the file is torn")
 
-// openDir takes hold of the directory and loads what was saved there. What goes wrong is a warning.
+// openDir locks the directory and loads the counters that were saved there. Its errors are warnings.
 func (s *Store) openDir() {
 	var err error
 	if s.lock, err = lockDirectory(s.config.Dir); err != nil {

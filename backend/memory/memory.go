@@ -41,8 +41,8 @@ type Config struct {
 // Stats are totals since the start, but for Keys.
 type Stats struct {
 	Keys        int64  // keys held now
-	EvictedOpen uint64 // keys with room left that were thrown out, with their counts, to make room
-	EvictedOver uint64 // keys over their limit that were thrown out because all were
+	EvictedOpen uint64 // keys with room left that were evicted, with their counts
+	EvictedOver uint64 // keys over their limit that were evicted because all were
 }
 
 // Store is a backend.Counter in this process.
@@ -117,7 +117,7 @@ func (s *Store) Close() error {
 	return errors.Join(s.save(), s.lock.Close())
 }
 
-// Stats tells how full the store is and what it threw out.
+// Stats returns how full the store is, and how many keys it evicted.
 func (s *Store) Stats() Stats {
 	return Stats{Keys: s.keys.Load(), EvictedOpen: uint64(s.evictedOpen.Load()), EvictedOver: uint64(s.evictedOver.Load())}
 }

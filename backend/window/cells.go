@@ -26,17 +26,17 @@ type Cells struct {
 type resolution uint32
 
 const (
-	whole   resolution = math.MaxUint32     // a fixed window is one bucket
-	moments resolution = math.MaxUint32 - 1 // a log has a bucket for each microsecond
+	wholeWindow  resolution = math.MaxUint32     // a fixed window is one bucket
+	microseconds resolution = math.MaxUint32 - 1 // a log has a bucket for each microsecond
 )
 
 // resolutionOf returns 0 for what no Cells counts.
 func resolutionOf(a descriptors.Algorithm, precision time.Duration) resolution {
 	switch a {
 	case descriptors.FixedWindow:
-		return whole
+		return wholeWindow
 	case descriptors.SlidingLog:
-		return moments
+		return microseconds
 	}
 	return resolution(precision / time.Millisecond)
 }
@@ -44,9 +44,9 @@ func resolutionOf(a descriptors.Algorithm, precision time.Duration) resolution {
 // identity returns the algorithm and the precision.
 func (b resolution) identity() (descriptors.Algorithm, time.Duration) {
 	switch b {
-	case whole:
+	case wholeWindow:
 		return descriptors.FixedWindow, 0
-	case moments:
+	case microseconds:
 		return descriptors.SlidingLog, 0
 	}
 	return descriptors.SlidingWindow, time.Duration(b) * time.Millisecond
@@ -57,19 +57,19 @@ type cell struct {
 	hits   uint64
 }
 
-// For implements [State].
-func (s *Cells) For(l *descriptors.Limit) bool {
+// Matches implements [State].
+func (s *Cells) Matches(l *descriptors.Limit) bool {
 	return s.window == l.Window && s.bucket == resolutionOf(l.Algorithm, l.Precision)
 }
 
-// Follow does nothing: what counts does not depend on the number of requests.
-func (s *Cells) Follow(*descriptors.Limit, Instant) {}
+// SetRate does nothing: hits leave with their bucket, whatever the number of requests.
+func (s *Cells) SetRate(*descriptors.Limit, Instant) {}
 
 func (s *Cells) width() Instant {
 	switch s.bucket {
-	case whole:
+	case wholeWindow:
 		return micros(s.window)
-	case moments:
+	case microseconds:
 		return 1
 	}
 	return Instant(s.bucket) * 1000

@@ -104,7 +104,7 @@ func TestStateSurvivesEncoding(t *testing.T) {
 		if err != nil || string(rest) != "rest" {
 			t.Fatalf("reading back: %v, %q left", err, rest)
 		}
-		if !bytes.Equal(got.Append(nil), s.Append(nil)) || got.Sum(now) != s.Sum(now) || !got.For(&l) {
+		if !bytes.Equal(got.Append(nil), s.Append(nil)) || got.Sum(now) != s.Sum(now) || !got.Matches(&l) {
 			t.Fatalf("%v: the state read is not the state written", l)
 		}
 	}

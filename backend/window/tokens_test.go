@@ -144,7 +144,7 @@ func TestFewerRequestsKeepTheCountOfABucket(t *testing.T) {
 	s.Add(noon, 20)
 	now := noon.Plus(2500 * time.Millisecond) // 2.5 hits have leaked
 	l = bucket(t, 6, 4, descriptors.Minute, 1)
-	s.Follow(&l, now)
+	s.SetRate(&l, now)
 	if got, until := s.Sum(now), s.Until(now, 3)-now; got != 18 || until != micros(145*time.Second) {
 		t.Errorf("at 17.5 hits 60 a minute become 6: %d count, and are 3 in %d µs; want 18, and 145 s", got, until)
 	}

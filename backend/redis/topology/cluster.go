@@ -66,7 +66,7 @@ func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 // maxNodes is how many nodes a cluster may have. Redis' own documentation goes no further.
 const maxNodes = 1000
 
-// mapHook judges maps of slots before go-redis makes a client for each node of them.
+// mapHook validates maps of slots before go-redis makes a client for each node of them.
 type mapHook struct {
 	dialHook
 	of   *cluster
@@ -78,7 +78,7 @@ func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
 		if slots, is := cmd.(*goredis.ClusterSlotsCmd); is && err == nil {
-			if err = m.of.judge(m.from, slots.Val()); err != nil {
+			if err = m.of.validate(m.from, slots.Val()); err != nil {
 				select {
 				case <-time.After(learnPause):
 				case <-ctx.Done():
@@ -90,8 +90,8 @@ func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// judge refuses a map of too many nodes, alone or with those that have left within the minute.
-func (c *cluster) judge(from string, slots []goredis.ClusterSlot) error {
+// validate refuses a map of too many nodes, alone or with those that have left within the minute.
+func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	named := make(map[string]bool)
 	for _, s := range slots {
 		for _, n := range s.Nodes {
@@ -121,7 +121,7 @@ func (c *cluster) judge(from string, slots []goredis.ClusterSlot) error {
 
 var errNoPrimary = errors.New("no node of the cluster has slots")
 
-// ErrUnknownCluster is the error of Owner until a cluster has told which of its servers owns which key.
+// ErrUnknownCluster is the error of Owner until the map of slots is known.
 var ErrUnknownCluster = fmt.Errorf("%w: no server of the cluster has answered yet which of them owns which key", ErrNoOwner)
 
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {

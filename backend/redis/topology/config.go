@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Type is how the servers belong together.
+// Type says how the servers belong together.
 type Type string
 
 const (
@@ -41,7 +41,7 @@ func (t *Type) UnmarshalText(name []byte) error {
 // String returns the name that UnmarshalText reads.
 func (t Type) String() string { return string(t) }
 
-// NodeLoss is what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
+// NodeLoss says what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
 // two seconds, and back when it answers one.
 type NodeLoss string
 
@@ -56,7 +56,7 @@ const (
 func (n *NodeLoss) UnmarshalText(name []byte) error {
 	*n = NodeLoss(strings.ToLower(string(name)))
 	if *n != Remap && *n != Pin {
-		return fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
+		return fmt.Errorf("%q is no way to lose a node of a ring: use remap or pin", name)
 	}
 	return nil
 }

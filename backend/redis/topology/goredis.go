@@ -24,7 +24,7 @@ import (
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
 //   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
 //     (TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne).
-//   - It makes a client for every node that a map of slots names: judge of cluster (TestAMapOfTooManyNodesIsRefused). An
+//   - It makes a client for every node that a map of slots names: validate of cluster (TestAMapOfTooManyNodesIsRefused). An
 //     address that begins with a slash it takes for a path: dial (TestNoServerNamesAPath).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
 //     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: Left
@@ -56,7 +56,7 @@ const disabled = -1
 // messages on it.
 const protocol = 2
 
-// shared returns what all kinds of clients have in common, for servers that are reached as one of them is.
+// shared returns the options of all kinds of clients, for servers that are reached as this one.
 func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions {
 	return &goredis.UniversalOptions{
 		Addrs:                      addrs,
@@ -204,6 +204,6 @@ func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Cli
 	o := *like.Options()
 	o.DialTimeout = dialTimeout
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled, disabled
-	o.PoolSize, o.PipelinePoolSize = 2, disabled // of which one is used
+	o.PoolSize, o.PipelinePoolSize = 2, disabled // one of them is used
 	return newClient(&o)
 }

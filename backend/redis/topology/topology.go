@@ -104,8 +104,7 @@ func newSentinel(url string, o *options) (Topology, error) {
 		sentinels = append(sentinels, t.addr)
 	}
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
-	judge := newSentinels(o.Config)
-	client := goredis.NewFailoverClient(judge.watch(o.failover(primary, sentinels, user, password)))
+	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
 	client.AddHook(dialHook{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
 	return newOne(name, client, o.login), nil
 }

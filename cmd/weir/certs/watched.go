@@ -25,7 +25,7 @@ type watched[T any] struct {
 	mu       sync.Mutex // protects what follows
 	contents [][]byte   // of the files that good was parsed from
 	good     T
-	told     string // the error that was logged last, "" for none
+	logged   string // the last error in the log, "" for none
 }
 
 // watch reads files for the first time. Without files it returns nil.
@@ -51,11 +51,11 @@ func (w *watched[T]) now() (none T) {
 		changed, err = w.read()
 	}
 	switch {
-	case err != nil && err.Error() != w.told:
-		w.told = err.Error()
+	case err != nil && err.Error() != w.logged:
+		w.logged = err.Error()
 		w.log.Warn("new TLS files cannot be used: new connections are made with the last good ones", "error", err)
-	case err == nil && w.told != "":
-		w.told = ""
+	case err == nil && w.logged != "":
+		w.logged = ""
 		w.log.Warn("TLS files can be used again", "files", strings.Join(w.files, " "))
 	case changed:
 		w.log.Info("TLS certificates reloaded", "files", strings.Join(w.files, " "))
