@@ -87,7 +87,8 @@ func (b *Buckets) change(k int64, hits uint64) {
 	}
 }
 
-// Add counts delta hits at now, up to window.MaxCount in all; a negative delta takes back the newest, at most all of them.
+// Add counts delta hits at now, up to window.MaxCount in all; a negative delta takes back the newest, at most all of
+// them.
 func (b *Buckets) Add(now window.Instant, delta int64) {
 	sum := b.Sum(now)
 	if delta >= 0 {
@@ -124,8 +125,9 @@ func RandomSliding(t testing.TB, r *rand.Rand) descriptors.Limit {
 	t.Helper()
 	for {
 		u := descriptors.Unit(1 + r.IntN(7))
-		precision := []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}[r.IntN(6)]
-		l, err := descriptors.NewLimit(1+r.Uint64N(10), u, 1+r.Uint32N(5), descriptors.SlidingWindow, precision)
+		precisions := []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
+		l, err := descriptors.NewLimit(1+r.Uint64N(10), u, 1+r.Uint32N(5), descriptors.SlidingWindow,
+			precisions[r.IntN(6)])
 		if err == nil {
 			return l
 		}

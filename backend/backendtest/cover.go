@@ -15,8 +15,8 @@ type run struct {
 
 // cover returns the buckets that together hold the hits of the last window, and no hit twice: fine ones at the trailing
 // edge, whole coarse ones in the middle, the live coarse one at the leading edge, at most one run a level. The trailing
-// bucket, the one that holds now − length, counts whole; no bucket that begins before it is read. The levels are widths,
-// finest first, each dividing the next. It is right only if no bucket later than now holds hits.
+// bucket, the one that holds now − length, counts whole; no bucket that begins before it is read. The levels are
+// widths, finest first, each dividing the next. It is right only if no bucket later than now holds hits.
 func cover(levels []time.Duration, length time.Duration, now window.Instant) (runs []run) {
 	width := micros(levels[0])
 	from := window.Instant(index(now-micros(length), width)) * width

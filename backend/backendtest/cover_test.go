@@ -55,7 +55,7 @@ func TestCoverIsSeamless(t *testing.T) {
 		for _, r := range cover(l.Levels(), l.Window, now) {
 			w := micros(l.Levels()[r.level])
 			if begin := window.Instant(r.first) * w; begin != next {
-				t.Fatalf("%v at %d: level %v begins at %d, want %d: a gap or an overlap miscounts", l, now, l.Levels()[r.level], begin, next)
+				t.Fatalf("%v at %d: level %d begins at %d, want %d: a gap or an overlap miscounts", l, now, r.level, begin, next)
 			}
 			next = window.Instant(r.first+r.count) * w
 		}

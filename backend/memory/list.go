@@ -9,12 +9,12 @@ import (
 
 var _ backend.Lister = (*Store)(nil)
 
-// stretch is how long List looks before it rests for as long, so that it takes half of the time of one processor: longer
-// than that a check does not wait where there is no other. Once its time is over it only lets others go first.
+// stretch is how long List looks before it rests for as long, so that it takes half of the time of one processor:
+// longer than that a check does not wait where there is no other. Once its time is over it only lets others go first.
 const stretch = 200 * time.Microsecond
 
-// List looks at all keys, however long that takes, shard by shard, and tells of each exactly what a check would find. It
-// holds the lock of one shard at a time, for one key.
+// List looks at all keys, however long that takes, shard by shard, and tells of each exactly what a check would find.
+// It holds the lock of one shard at a time, for one key.
 func (s *Store) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	if s.closed.Load() {
 		return backend.Listed{}, backend.ErrClosed

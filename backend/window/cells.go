@@ -9,9 +9,10 @@ import (
 )
 
 // Cells counts the hits of one limit of one key on the finest level only, with a running sum: a cell for each bucket
-// that holds hits, oldest first. It drops what has left and returns the sum. A fixed window is the case of one bucket as
-// wide as the window that stops counting when it ends; a log is that of a cell for each microsecond in which something
-// was counted. Reading and adding cost amortised constant time. It is the [State] of all algorithms but the token bucket.
+// that holds hits, oldest first. It drops what has left and returns the sum. A fixed window is the case of one bucket
+// as wide as the window that stops counting when it ends; a log is that of a cell for each microsecond in which
+// something was counted. Reading and adding cost amortised constant time. It is the [State] of all algorithms but the
+// token bucket.
 type Cells struct {
 	window time.Duration
 	sum    uint64

@@ -12,9 +12,9 @@ import (
 // which a Redis script counts exactly.
 const MaxCount = 1<<53 - 1
 
-// Decide rules on a check; states[i] is that of limit i. Hits that are to be counted have to fit every limit: if they do,
-// all count them; if not, only the limits that charge always do. A look changes nothing. A refund takes hits back from
-// every limit, the newest first, never below zero, and is always allowed.
+// Decide rules on a check; states[i] is that of limit i. Hits that are to be counted have to fit every limit: if they
+// do, all count them; if not, only the limits that charge always do. A look changes nothing. A refund takes hits back
+// from every limit, the newest first, never below zero, and is always allowed.
 func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 	allowed := true
 	for i := range c.Limits {
@@ -34,8 +34,8 @@ func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 	return s.Decision
 }
 
-// size returns how many hits must fit limit i. A look asks whether one more hit would be denied; of a fixed window, as in
-// envoyproxy/ratelimit, whether the count is above the limit.
+// size returns how many hits must fit limit i. A look asks whether one more hit would be denied; of a fixed window, as
+// in envoyproxy/ratelimit, whether the count is above the limit.
 func size(c *backend.Check, i int) uint64 {
 	switch {
 	case c.Op == backend.Count:

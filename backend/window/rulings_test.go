@@ -14,7 +14,8 @@ import (
 const noon = window.Instant(1_763_726_400_000_000) // 2025-11-21 12:00:00 UTC, the start of a minute and of an hour
 
 // charge counts hits, or denies them.
-func charge(counts []window.State, limits []descriptors.Limit, hits uint64, by descriptors.Charge, now window.Instant) backend.Decision {
+func charge(counts []window.State, limits []descriptors.Limit, hits uint64, by descriptors.Charge, now window.Instant) (
+	d backend.Decision) {
 	return window.Decide(counts, &backend.Check{Limits: limits, Hits: hits, Charge: by}, now)
 }
 
@@ -45,13 +46,14 @@ func TestAllLimitsOrNone(t *testing.T) {
 		}
 	}
 	later := noon.Plus(2 * time.Minute)
-	if v := charge(counts, limits, 2, descriptors.ChargeByAlgorithm, later); v.Allowed || v.Strictest != 1 || v.Before != 2 {
+	v := charge(counts, limits, 2, descriptors.ChargeByAlgorithm, later)
+	if v.Allowed || v.Strictest != 1 || v.Before != 2 {
 		t.Errorf("two more hits after the minute: %+v; want them denied by the hour, which holds 2 of 3", v)
 	}
 }
 
-// The strictest is the denying limit with the longest wait. A limit that admitted the denied check and charged it may be
-// full now: the wait is its own then, the verdict is not.
+// The strictest is the denying limit with the longest wait. A limit that admitted the denied check and charged it may
+// be full now: the wait is its own then, the verdict is not.
 func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
 	of := func(n uint64, u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
 		return backendtest.NewLimit(t, n, u, 1, a, 0)

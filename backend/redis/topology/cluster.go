@@ -122,7 +122,7 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 var errNoPrimary = errors.New("no node of the cluster has slots")
 
 // ErrUnknownCluster is the error of Owner until the map of slots is known.
-var ErrUnknownCluster = fmt.Errorf("%w: no server of the cluster has answered yet which of them owns which key", ErrNoOwner)
+var ErrUnknownCluster = fmt.Errorf("%w: no server of the cluster has answered yet which one owns which key", ErrNoOwner)
 
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
 	if !c.known.Load() {

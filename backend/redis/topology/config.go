@@ -111,8 +111,8 @@ type Config struct {
 	// TLS turns TLS on for all servers, sentinels included. For a server that is written as rediss:// it is on anyway.
 	TLS bool
 
-	// TLSConfig returns the configuration of the next connection with TLS. A server must have the name of its address if
-	// that names none. By default the system's authorities are trusted.
+	// TLSConfig returns the configuration of the next connection with TLS. A server must have the name of its address
+	// if that names none. By default the system's authorities are trusted.
 	TLSConfig func() *tls.Config
 
 	// PoolSize bounds the connections to a server, DefaultPoolSize by default. Below 18, batches wait for each other.

@@ -42,9 +42,11 @@ func TestAServerMustHaveTheNameOfItsAddressOrTheOneThatIsAskedFor(t *testing.T) 
 				_ = conn.(*tls.Conn).Handshake() // the client looks at what came
 			}
 		}()
-		err = dialTLS(t, listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: test.asked}, DefaultTimeout*10)
+		config := &tls.Config{RootCAs: roots, ServerName: test.asked}
+		err = dialTLS(t, listener.Addr().String(), config, DefaultTimeout*10)
 		if (err == nil) != test.fine {
-			t.Errorf("a server of the name %s, where %q is asked for: %v; accepted should be %t", test.certified, test.asked, err, test.fine)
+			t.Errorf("a server of the name %s, where %q is asked for: %v; accepted should be %t",
+				test.certified, test.asked, err, test.fine)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
 //   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
 //     (TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne).
-//   - It makes a client for every node that a map of slots names: validate of cluster (TestAMapOfTooManyNodesIsRefused). An
+//   - It makes a client for every node that a map of slots names: cluster.validate (TestAMapOfTooManyNodesIsRefused). An
 //     address that begins with a slash it takes for a path: dial (TestNoServerNamesAPath).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
 //     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: Left

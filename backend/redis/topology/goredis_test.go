@@ -112,7 +112,8 @@ func TestNamesOfTypesAndLossesAreReadInAnyCase(t *testing.T) {
 	if err := kind.UnmarshalText([]byte("Cluster")); err != nil || kind != Cluster {
 		t.Errorf("Cluster is read as %v, %v", kind, err)
 	}
-	if err := kind.UnmarshalText([]byte("standalone")); err == nil || !strings.Contains(err.Error(), "single, sentinel, cluster, ring") {
+	err := kind.UnmarshalText([]byte("standalone"))
+	if err == nil || !strings.Contains(err.Error(), "single, sentinel, cluster, ring") {
 		t.Errorf("standalone gives %v, want an error that lists the types", err)
 	}
 	var loss NodeLoss

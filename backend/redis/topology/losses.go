@@ -40,8 +40,8 @@ func (l *losses) note(server string, now time.Time) {
 	l.add(server, now)
 }
 
-// add adds a loss to the record of a server, and to those of a ring's missing nodes, whose keys may be on it. The caller
-// holds mu.
+// add adds a loss to the record of a server, and to those of a ring's missing nodes, whose keys may be on it. The
+// caller holds mu.
 func (l *losses) add(server string, now time.Time) {
 	l.record(server, now)
 	for missing := range l.missing {

@@ -10,10 +10,10 @@ import (
 	"log/slog"
 )
 
-// Files are what a TLS configuration is made of; all are PEM. They are read again for each handshake, so a connection is
-// made with what they hold then, and those that are there stay. Files that cannot be used leave the last good ones in
-// force: those that are no regular files, are longer than 1 MiB, or hold an expired certificate while the one before is
-// valid. The log has one line when that begins and one when it ends.
+// Files are what a TLS configuration is made of; all are PEM. They are read again for each handshake, so a connection
+// is made with what they hold then, and those that are there stay. Files that cannot be used leave the last good ones
+// in force: those that are no regular files, are longer than 1 MiB, or hold an expired certificate while the one before
+// is valid. The log has one line when that begins and one when it ends.
 type Files struct {
 	// Cert and Key are this side's certificate, with those between it and its authority, and its key.
 	Cert, Key string
@@ -76,7 +76,7 @@ func Client(f Files, log *slog.Logger) (*tls.Config, error) {
 		VerifyConnection: func(s tls.ConnectionState) error {
 			name := cmp.Or(f.SAN, s.ServerName)
 			if name == "" { // the library does not tell an IP address
-				return errors.New("which name the server's certificate must have is not known: it is reached by an IP address, so say it")
+				return errors.New("a server that is reached by an IP address needs the name of its certificate: say it")
 			}
 			return verify(s, name, servers.now())
 		},

@@ -186,7 +186,7 @@ func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
 		{"no key", remove("tls.key"), files.Key},
 		{"no authorities", remove("ca.crt"), files.CA},
 		{"a FIFO", nobodyWrites, files.Cert + " is not a regular file"},
-		{"more than 1 MiB", func() { mount(t, dir, long, key, authority.PEM) }, files.Cert + " is longer than 1048576 bytes"},
+		{"more than 1 MiB", func() { mount(t, dir, long, key, authority.PEM) }, files.Cert + " is longer than 1048576"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.spoil()
@@ -212,7 +212,8 @@ func TestAnExpiredCertificateReplacesNoValidOne(t *testing.T) {
 		time.Sleep(12 * time.Hour)
 		late, lateKey := authority.Issue(t, "late")
 		var log bytes.Buffer
-		config, err := certs.Server(mount(t, dir, late, lateKey, authority.PEM), slog.New(slog.NewTextHandler(&log, nil)))
+		files := mount(t, dir, late, lateKey, authority.PEM)
+		config, err := certs.Server(files, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,8 +222,9 @@ func TestAnExpiredCertificateReplacesNoValidOne(t *testing.T) {
 			log.Reset()
 			time.Sleep(after)
 			now, err := config.GetConfigForClient(nil)
-			if got := now.Certificates[0].Leaf.Subject.CommonName; err != nil || got != name || !strings.Contains(log.String(), says) {
-				t.Errorf("a connection gets %q, %v, and the log %q; want %q, and %q", got, err, log.String(), name, says)
+			got := now.Certificates[0].Leaf.Subject.CommonName
+			if err != nil || got != name || !strings.Contains(log.String(), says) {
+				t.Errorf("a connection gets %q, %v, the log %q; want %q, and %q", got, err, log.String(), name, says)
 			}
 		}
 		mount(t, dir, early, earlyKey, authority.PEM)
@@ -332,7 +334,9 @@ func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
 			c, err := certs.Client(f, quiet(t))
 			return func() *tls.Config { return c }, err
 		},
-		"each connection": func(f certs.Files) (func() *tls.Config, error) { return certs.Connections(f, false, quiet(t)) },
+		"each connection": func(f certs.Files) (func() *tls.Config, error) {
+			return certs.Connections(f, false, quiet(t))
+		},
 	} {
 		t.Run(form, func(t *testing.T) {
 			old, next, dir := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir()
@@ -383,10 +387,12 @@ func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, port, _ = net.SplitHostPort(serve(t, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}))
+		address := serve(t, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})
+		_, port, _ = net.SplitHostPort(address)
 		return port
 	}
-	right, other, stranger := serverOf(ours, "localhost", "127.0.0.1"), serverOf(ours, "redis"), serverOf(theirs, "localhost", "127.0.0.1")
+	right, other := serverOf(ours, "localhost", "127.0.0.1"), serverOf(ours, "redis")
+	stranger := serverOf(theirs, "localhost", "127.0.0.1")
 	anybody := serverOf(public, "localhost", "127.0.0.1", "redis")
 	for _, tc := range []struct {
 		what, ca, san string
@@ -425,8 +431,9 @@ func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
 		if _, err := connect(t, "localhost:"+tc.port, config); !tc.anyName && (err == nil) != tc.in {
 			t.Errorf("%s, for gRPC: %v; in should be %t", tc.what, err, tc.in)
 		}
-		if _, err := connect(t, "127.0.0.1:"+right, config); tc.san == "" && (err == nil || !strings.Contains(err.Error(), "IP address")) {
-			t.Errorf("%v; want an error that says that the name is not known: the library does not tell an address", err)
+		_, err = connect(t, "127.0.0.1:"+right, config)
+		if tc.san == "" && (err == nil || !strings.Contains(err.Error(), "IP address")) {
+			t.Errorf("%v; want an error that the name is not known: the library does not tell an address", err)
 		}
 	}
 }

@@ -29,7 +29,7 @@ type watched[T any] struct {
 }
 
 // watch reads files for the first time. Without files it returns nil.
-func watch[T any](log *slog.Logger, parse func(contents [][]byte, last T) (T, error), files ...string) (*watched[T], error) {
+func watch[T any](log *slog.Logger, parse func([][]byte, T) (T, error), files ...string) (*watched[T], error) {
 	if files[0] == "" {
 		return nil, nil
 	}
@@ -103,9 +103,10 @@ func readFile(name string) ([]byte, error) {
 	return content, err
 }
 
-// watch reads the certificate and its key, which may be in different directories, and the authorities. What is not named
-// is nil.
-func (f Files) watch(log *slog.Logger) (pair *watched[tls.Certificate], authorities *watched[*x509.CertPool], err error) {
+// watch reads the certificate and its key, which may be in different directories, and the authorities. What is not
+// named is nil.
+func (f Files) watch(log *slog.Logger) (
+	pair *watched[tls.Certificate], authorities *watched[*x509.CertPool], err error) {
 	pair, err = watch(log, func(pem [][]byte, last tls.Certificate) (tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(pem[0], pem[1])
 		if err == nil && expired(pair) && last.Certificate != nil && !expired(last) {

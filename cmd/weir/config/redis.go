@@ -46,8 +46,8 @@ func (k *PlainKeys) Windows() incr.Keys {
 	return incr.Keys{Jitter: k.ExpireJitter, CalendarMonths: k.CalendarMonths}
 }
 
-// RedisConfig returns how one of the Redis is reached. Its error names the variables and the file at fault; what is wrong
-// with files of TLS later is logged.
+// RedisConfig returns how one of the Redis is reached. Its error names the variables and the file at fault; what is
+// wrong with files of TLS later is logged.
 func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, error) {
 	both, prefix := &s.BothRedis, "REDIS_"
 	if one == &s.PerSecond {
