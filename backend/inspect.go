@@ -38,25 +38,18 @@ type Bucket struct {
 	Hits  uint64
 }
 
-// NewLimitCount sums up the buckets of a limit, of which all count at now.
-func NewLimitCount(l descriptors.Limit, levels [][]Bucket, now time.Time) LimitCount {
-	var oldest time.Time
-	if len(levels[0]) > 0 {
-		oldest = levels[0][0].Begin
-	}
-	c := NewLogCount(l, levels[0], 0, oldest, now)
-	c.Levels = levels
-	return c
-}
-
-// NewLogCount sums up a sliding log: the newest of its instants, at most MaxInstants, then the hits before these and
-// the instant of the oldest hit of all. All of them count at now.
-func NewLogCount(l descriptors.Limit, newest []Bucket, earlier uint64, oldest, now time.Time) LimitCount {
-	c := LimitCount{Limit: l, Levels: [][]Bucket{newest}, Hits: earlier, Earlier: earlier}
-	for _, b := range newest {
+// NewLimitCount sums up the buckets of a limit, all of which count at now. Of a log these are the newest instants, at
+// most MaxInstants; earlier are the hits before them, and oldest is the instant of the oldest hit of all. Others have
+// none earlier, and oldest is zero.
+func NewLimitCount(l descriptors.Limit, levels [][]Bucket, earlier uint64, oldest, now time.Time) LimitCount {
+	c := LimitCount{Limit: l, Levels: levels, Hits: earlier, Earlier: earlier}
+	for _, b := range levels[0] {
 		c.Hits += b.Hits
 	}
 	if c.Hits > 0 { // the oldest leaves a window after it began, and a precision more
+		if oldest.IsZero() {
+			oldest = levels[0][0].Begin
+		}
 		c.ResetIn = max(0, oldest.Add(l.Window+l.Precision).Sub(now))
 	}
 	return c

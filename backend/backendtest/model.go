@@ -16,8 +16,15 @@ import (
 // literal buckets, of single instants or of a level, and an exact log beside it.
 type model struct {
 	rule   rule
-	counts []window.Count
+	counts []count
 	logs   []*exactLog
+}
+
+// count is the count of one limit. Its methods are those of a window.State.
+type count interface {
+	Sum(now window.Instant) uint64
+	Add(now window.Instant, delta int64)
+	Until(now window.Instant, keep uint64) window.Instant
 }
 
 // rule is what all checks of a key have in common.
@@ -35,7 +42,7 @@ func newModel(r rule) *model {
 		case descriptors.TokenBucket:
 			m.counts = append(m.counts, newLeaking(&r.limits[i]))
 		default:
-			m.counts = append(m.counts, window.NewBuckets(&r.limits[i]))
+			m.counts = append(m.counts, NewBuckets(&r.limits[i]))
 		}
 		m.logs = append(m.logs, newLog(&r.limits[i]))
 	}

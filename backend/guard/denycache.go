@@ -49,7 +49,7 @@ type denial struct {
 	before    uint64
 }
 
-// recall is what is known of a check before the store is asked.
+// recall is the result of looking a check up, before the store is asked.
 type recall struct {
 	known    bool
 	decision backend.Decision // if known
@@ -145,8 +145,7 @@ func (d *denyCache) remember(c *backend.Check, given *backend.Decision, r *recal
 	sh.size.Store(int32(len(sh.known)))
 }
 
-// makeRoom lets go of some denials of a full shard: of those among a few that hold no longer, and of one at least. The
-// caller holds mu.
+// makeRoom removes denials from a full shard: the ended ones among 16, and one at least. The caller holds mu.
 func (sh *denialShard) makeRoom(now time.Time, most int) {
 	if len(sh.known) < most {
 		return
@@ -165,7 +164,7 @@ func (sh *denialShard) makeRoom(now time.Time, most int) {
 	}
 }
 
-// forget lets go of what is known of a key, also of what is just being found out.
+// forget removes the denial of a key, and voids one that is on its way from the store.
 func (d *denyCache) forget(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -52,11 +53,7 @@ func newStore(t testing.TB) *asked {
 // limitOf makes a limit of n hits a unit.
 func limitOf(t testing.TB, n uint64, u descriptors.Unit, a descriptors.Algorithm) []descriptors.Limit {
 	t.Helper()
-	l, err := descriptors.NewLimit(n, u, 1, a, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []descriptors.Limit{l}
+	return []descriptors.Limit{backendtest.NewLimit(t, n, u, 1, a, 0)}
 }
 
 func perMinute(t testing.TB, n uint64) []descriptors.Limit {
@@ -78,22 +75,28 @@ func ask(t testing.TB, c backend.Counter, check backend.Check) backend.Decision 
 	return out[0]
 }
 
-// hasDenied has a key of ten an hour refuse a check of so many hits after as many as used.
-func hasDenied(t testing.TB, c backend.Counter, key string, used, hits uint64) []descriptors.Limit {
+// refuse has a key of ten hits refuse a check of so many after as many as used.
+func refuse(t testing.TB, c backend.Counter, key string, limits []descriptors.Limit, used, hits uint64) {
 	t.Helper()
-	limits := limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow) // whose precision is more than a second
 	if used > 0 && !ask(t, c, count(key, limits, used)).Allowed {
 		t.Fatalf("%d of 10 hits were denied", used)
 	}
 	if ask(t, c, count(key, limits, hits)).Allowed {
 		t.Fatalf("%d hits passed although %d of 10 were used", hits, used)
 	}
+}
+
+// hasDenied has a key of ten an hour refuse a check of one hit.
+func hasDenied(t testing.TB, c backend.Counter, key string) []descriptors.Limit {
+	t.Helper()
+	limits := limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow) // whose precision is more than a second
+	refuse(t, c, key, limits, 10, 1)
 	return limits
 }
 
 func TestAKnownDenialAsksNoStore(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
-		limits := hasDenied(t, g, "k", 10, 1)
+		limits := hasDenied(t, g, "k")
 		before, first := store.checks.Load(), ask(t, g, count("k", limits, 1))
 		time.Sleep(900 * time.Millisecond)
 		later := ask(t, g, count("k", limits, 3))
@@ -147,12 +150,7 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			guarded(t, tc.config, func(t *testing.T, g *Guard, _ *asked) {
-				if tc.used > 0 && !ask(t, g, count("k", tc.limits, tc.used)).Allowed {
-					t.Fatalf("%d of 10 hits were denied", tc.used)
-				}
-				if ask(t, g, count("k", tc.limits, tc.denied)).Allowed {
-					t.Fatalf("%d hits passed although %d of 10 were used", tc.denied, tc.used)
-				}
+				refuse(t, g, "k", tc.limits, tc.used, tc.denied)
 				if tc.between != nil {
 					if err := tc.between(t, g); err != nil {
 						t.Fatal(err)
@@ -172,7 +170,7 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 
 func TestARefundInTheSameCallMakesRoomForItsCounts(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) {
-		limits := hasDenied(t, g, "k", 10, 1)
+		limits := hasDenied(t, g, "k")
 		var out [2]backend.Decision
 		refund := backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 4}
 		err := g.Decide(t.Context(), []backend.Check{refund, count("k", limits, 4)}, out[:])
@@ -215,7 +213,7 @@ func TestWhatChargesDeniedHitsIsAlwaysAsked(t *testing.T) {
 
 func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
-		denied := count("denied", hasDenied(t, g, "denied", 10, 1), 1)
+		denied := count("denied", hasDenied(t, g, "denied"), 1)
 		other, full := count("other", perMinute(t, 5), 2), count("full", perMinute(t, 5), 6)
 		fixed := count("fixed", limitOf(t, 5, descriptors.Minute, descriptors.FixedWindow), 1)
 		var out [4]backend.Decision

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,11 +66,10 @@ func New(store Store, c Config) *Guard {
 	return g
 }
 
-// call is what the guard has to know of a call of Decide until the store has answered. One that is used again allocates
-// nothing.
+// call is one call of Decide. It is pooled, so that it allocates nothing.
 type call struct {
 	recalls []recall     // of each check
-	part    backend.Part // what the store is asked, if that is not the whole call as it came
+	part    backend.Part // the checks that the store is asked, if these are not all as they came
 }
 
 // Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
@@ -200,12 +200,7 @@ func countsInFixed(c *backend.Check) bool {
 
 // neverFits reports whether a check asks for more hits than one of its limits ever admits at once.
 func neverFits(c *backend.Check) bool {
-	for i := range c.Limits {
-		if c.Hits > c.Limits[i].Capacity() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Limits, func(l descriptors.Limit) bool { return c.Hits > l.Capacity() })
 }
 
 // Inspect asks the store.

@@ -31,21 +31,21 @@ func newEntry(key string, limits int) *entry {
 
 // apply decides a check and brings expires and reopens up to date.
 func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
-	var room [4]window.Count
-	counts := room[:0]
+	var room [4]window.State
+	states := room[:0]
 	for i := range c.Limits {
 		s := e.state(&c.Limits[i])
 		if s == nil {
 			s = window.NewState(&c.Limits[i])
 			e.states = append(e.states, s)
 		}
-		s.Follow(&c.Limits[i], now)
-		counts = append(counts, s)
+		s.SetRate(&c.Limits[i], now)
+		states = append(states, s)
 	}
-	d := window.Decide(counts, c, now)
+	d := window.Decide(states, c, now)
 	e.reopens = 0
 	if d.Remaining == 0 {
-		e.reopens = reopening(counts, c.Limits, now)
+		e.reopens = reopening(states, c.Limits, now)
 	}
 	e.dropExpired(now)
 	return d
@@ -54,7 +54,7 @@ func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 // state returns the state of limit l, nil if there is none yet.
 func (e *entry) state(l *descriptors.Limit) window.State {
 	for _, s := range e.states {
-		if s.For(l) {
+		if s.Matches(l) {
 			return s
 		}
 	}
@@ -62,11 +62,11 @@ func (e *entry) state(l *descriptors.Limit) window.State {
 }
 
 // reopening returns the first moment at which one more hit fits every limit; 0 if it does now, or if nothing will help.
-func reopening(counts []window.Count, limits []descriptors.Limit, now window.Instant) window.Instant {
+func reopening(states []window.State, limits []descriptors.Limit, now window.Instant) window.Instant {
 	latest := now
 	for i := range limits {
 		if n := limits[i].Capacity(); n > 0 {
-			latest = max(latest, counts[i].Until(now, n-1))
+			latest = max(latest, states[i].Until(now, n-1))
 		}
 	}
 	if latest == now {

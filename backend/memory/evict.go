@@ -6,13 +6,13 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// makeRoom throws keys out until no more than MaxKeys are held, but not the one that just came.
+// makeRoom evicts keys until no more than MaxKeys are held, but not the one that just came.
 func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
 	for s.keys.Load() > int64(s.config.MaxKeys) && s.evictOne(home, newcomer, now) {
 	}
 }
 
-// evictOne throws one key out: of the keys with room left the first to expire in the newcomer's shard, else in another
+// evictOne evicts one key: of the keys with room left the first to expire in the newcomer's shard, else in another
 // shard; if all keys are over their limits, the one that reopens first. It reports whether there is a key beside the
 // newcomer. Where several reopen at once, the search begins at the newcomer's shard, so that none is preferred.
 func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
@@ -41,7 +41,7 @@ func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
 	return true
 }
 
-// evict throws out the first key of a queue, and reports whether there was one beside the newcomer. Keys that have
+// evict evicts the first key of a queue, and reports whether there was one beside the newcomer. Keys that have
 // reopened by now are in the open queue first.
 func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
 	sh.mu.Lock()
@@ -49,7 +49,7 @@ func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
 	for len(sh.spent) > 0 && sh.spent[0].due <= now {
 		sh.front(&sh.spent, now)
 	}
-	e := sh.frontBut(q, newcomer, now)
+	e := sh.frontWithout(q, newcomer, now)
 	if e != nil {
 		sh.remove(e)
 	}
@@ -60,14 +60,14 @@ func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
 func (sh *shard) nextReopening(newcomer *entry, now window.Instant) window.Instant {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if e := sh.frontBut(&sh.spent, newcomer, now); e != nil {
+	if e := sh.frontWithout(&sh.spent, newcomer, now); e != nil {
 		return e.reopens
 	}
 	return 0
 }
 
-// frontBut returns the front of a queue as it would be without the newcomer.
-func (sh *shard) frontBut(q *queue, newcomer *entry, now window.Instant) *entry {
+// frontWithout returns the front of a queue if the newcomer were not in it.
+func (sh *shard) frontWithout(q *queue, newcomer *entry, now window.Instant) *entry {
 	e := sh.front(q, now)
 	if e != newcomer {
 		return e

@@ -32,45 +32,34 @@ func (s *Store) Inspect(_ context.Context, key []byte, limits []descriptors.Limi
 	return counts, nil
 }
 
-// count tells what a state holds for a limit.
+// count tells what a state holds for a limit. Of a log it lists the newest instants.
 func count(l descriptors.Limit, state window.State, now window.Instant) backend.LimitCount {
-	if tokens, ok := state.(*window.Tokens); ok {
-		hits, reset := tokens.Peek(&l, now)
+	cells, ok := state.(*window.Cells)
+	if !ok {
+		hits, reset := state.Peek(&l, now)
 		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
 	}
-	cells := state.(*window.Cells)
+	unlisted, widths := 0, l.Levels()
 	if l.Algorithm == descriptors.SlidingLog {
-		return countLog(l, cells, now)
+		unlisted = cells.Len() - backend.MaxInstants
 	}
-	widths := l.Levels()
 	levels := make([][]backend.Bucket, len(widths))
+	var oldest time.Time
+	var earlier uint64
 	for begin, hits := range cells.Buckets(now) {
+		if oldest.IsZero() {
+			oldest = time.UnixMicro(int64(begin)).UTC()
+		}
+		if unlisted--; unlisted >= 0 {
+			earlier += hits
+			continue
+		}
 		for i, width := range widths {
 			at := int64(begin) - int64(begin)%width.Microseconds()
 			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
 		}
 	}
-	return backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
-}
-
-// countLog lists the newest instants of a log.
-func countLog(l descriptors.Limit, cells *window.Cells, now window.Instant) backend.LimitCount {
-	var newest []backend.Bucket
-	var oldest time.Time
-	var earlier uint64
-	unlisted := cells.Len() - backend.MaxInstants
-	for begin, hits := range cells.Buckets(now) {
-		at := time.UnixMicro(int64(begin)).UTC()
-		if oldest.IsZero() {
-			oldest = at
-		}
-		if unlisted--; unlisted >= 0 {
-			earlier += hits
-		} else {
-			newest = add(newest, backend.Bucket{Begin: at, Width: time.Microsecond, Hits: hits})
-		}
-	}
-	return backend.NewLogCount(l, newest, earlier, oldest, time.UnixMicro(int64(now)))
+	return backend.NewLimitCount(l, levels, earlier, oldest, time.UnixMicro(int64(now)))
 }
 
 // add appends a bucket, or counts its hits in the last one if that begins at the same moment.

@@ -5,21 +5,16 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 var _ backend.Lister = (*Store)(nil)
 
-const (
-	// listAtOnce is how many keys List looks at in one hold of a shard's lock: some 10 µs, which a check waits at most.
-	listAtOnce = 64
-	// stretch is how long it looks before it rests for as long, so that it takes half of the time of one processor: longer
-	// than that a check does not wait where there is no other. Once its time is over it only lets others go first.
-	stretch = 200 * time.Microsecond
-)
+// stretch is how long List looks before it rests for as long, so that it takes half of the time of one processor:
+// longer than that a check does not wait where there is no other. Once its time is over it only lets others go first.
+const stretch = 200 * time.Microsecond
 
-// List looks at all keys, however long that takes, shard by shard, and tells of each exactly what a check would find. It
-// holds the lock of one shard at a time, for a few microseconds.
+// List looks at all keys, however long that takes, shard by shard, and tells of each exactly what a check would find.
+// It holds the lock of one shard at a time, for one key.
 func (s *Store) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	if s.closed.Load() {
 		return backend.Listed{}, backend.ErrClosed
@@ -43,91 +38,47 @@ type listing struct {
 	began  time.Time // when it last rested
 	until  time.Time // it rests
 	listed backend.Listed
-	some   []*entry
-	keys   []byte                // of some, one behind the other
-	ends   []int                 // where each ends
-	limits [][]descriptors.Limit // of each of some
-	holds  [][]backend.Glance    // likewise
+	key    []byte
+	holds  []backend.Glance
 }
 
-// shard looks at the keys of a shard, and reports false if ctx has ended. The lock is not held between
-// some keys and the next: a map may change while it is walked, as long as nobody changes it during a step.
+// shard looks at the keys of a shard, and reports false if ctx has ended. The lock is not held between one key and the
+// next: a map may change while it is walked, as long as nobody changes it during a step.
 func (l *listing) shard(sh *shard) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	l.some = l.some[:0]
 	for _, e := range sh.entries {
-		if l.some = append(l.some, e); len(l.some) < listAtOnce {
-			continue
-		}
-		if !l.unlocked(sh) {
+		sh.mu.Unlock()
+		l.show(sh, e)
+		l.rest()
+		sh.mu.Lock()
+		if l.ctx.Err() != nil {
 			return false
 		}
-		l.some = l.some[:0]
-	}
-	return l.unlocked(sh)
-}
-
-// unlocked looks at some keys while others may use the shard, whose lock the caller holds. It reports false if ctx has
-// ended.
-func (l *listing) unlocked(sh *shard) bool {
-	sh.mu.Unlock()
-	defer sh.mu.Lock()
-	if l.ctx.Err() == nil {
-		l.look(sh)
-		l.listed.Seen += uint64(len(l.some))
-		l.rest()
 	}
 	return l.ctx.Err() == nil
 }
 
-// look shows some keys. It copies all of them first: each waits for memory, which is fetched for several at a time where
-// nothing else happens in between.
-func (l *listing) look(sh *shard) {
-	l.keys, l.ends = l.keys[:0], l.ends[:0]
-	for _, e := range l.some {
-		l.keys = append(l.keys, e.key...)
-		l.ends = append(l.ends, len(l.keys))
+// show shows what a key holds now. One that is gone holds nothing.
+func (l *listing) show(sh *shard, e *entry) {
+	l.listed.Seen++
+	l.key = append(l.key[:0], e.key...)
+	limits := l.ask.Limits(l.key)
+	if len(limits) == 0 {
+		return
 	}
-	l.limits = l.limits[:0]
-	for i := range l.some {
-		l.limits = append(l.limits, l.ask.Limits(l.key(i)))
-	}
-	l.read(sh)
-	for i := range l.some {
-		if len(l.limits[i]) > 0 {
-			l.ask.Visit(l.key(i), l.limits[i], l.holds[i])
-		}
-	}
-}
-
-// key returns the key of the i-th of some.
-func (l *listing) key(i int) []byte {
-	begin := 0
-	if i > 0 {
-		begin = l.ends[i-1]
-	}
-	return l.keys[begin:l.ends[i]:l.ends[i]]
-}
-
-// read reads what some keys hold now. One that is gone holds nothing.
-func (l *listing) read(sh *shard) {
-	for len(l.holds) < len(l.some) {
-		l.holds = append(l.holds, nil)
-	}
+	l.holds = l.holds[:0]
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	now := l.store.now()
-	for i, e := range l.some {
-		l.holds[i] = l.holds[i][:0]
-		for j := range l.limits[i] {
-			glance := backend.Glance{Exact: true}
-			if state := e.state(&l.limits[i][j]); state != nil && sh.entries[e.key] == e {
-				glance.Hits, glance.ResetIn = state.Peek(&l.limits[i][j], now)
-			}
-			l.holds[i] = append(l.holds[i], glance)
+	now, held := l.store.now(), sh.entries[e.key] == e
+	for i := range limits {
+		glance := backend.Glance{Exact: true}
+		if state := e.state(&limits[i]); state != nil && held {
+			glance.Hits, glance.ResetIn = state.Peek(&limits[i], now)
 		}
+		l.holds = append(l.holds, glance)
 	}
+	sh.mu.Unlock()
+	l.ask.Visit(l.key, limits, l.holds)
 }
 
 // rest lets others have the processor, after each stretch.

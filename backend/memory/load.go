@@ -16,15 +16,14 @@ import (
 
 var errTorn = errors.New("the file is torn")
 
-// openDir takes hold of the directory and loads what was saved there. What goes wrong is a warning.
+// openDir locks the directory and loads the counters that were saved there. Its errors are warnings.
 func (s *Store) openDir() {
-	dir, err := lockDirectory(s.config.Dir)
-	if err != nil {
+	var err error
+	if s.lock, err = lockDirectory(s.config.Dir); err != nil {
 		s.config.Log.Warn("counters are not saved: a restart will forget them", "error", err)
 		return
 	}
-	s.dir = dir
-	path := filepath.Join(dir.path, fileName)
+	path := filepath.Join(s.config.Dir, fileName)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +41,8 @@ type Config struct {
 // Stats are totals since the start, but for Keys.
 type Stats struct {
 	Keys        int64  // keys held now
-	EvictedOpen uint64 // keys with room left that were thrown out, with their counts, to make room
-	EvictedOver uint64 // keys over their limit that were thrown out because all were
+	EvictedOpen uint64 // keys with room left that were evicted, with their counts
+	EvictedOver uint64 // keys over their limit that were evicted because all were
 }
 
 // Store is a backend.Counter in this process.
@@ -56,7 +57,7 @@ type Store struct {
 	closed  atomic.Bool
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	dir     *directory // nil if nothing is saved
+	lock    *os.File // of the directory; nil if nothing is saved
 }
 
 var _ backend.Counter = (*Store)(nil)
@@ -110,13 +111,13 @@ func (s *Store) Close() error {
 	}
 	s.stop()
 	s.running.Wait()
-	if s.dir == nil {
+	if s.lock == nil {
 		return nil
 	}
-	return errors.Join(s.save(), s.dir.lock.Close())
+	return errors.Join(s.save(), s.lock.Close())
 }
 
-// Stats tells how full the store is and what it threw out.
+// Stats returns how full the store is, and how many keys it evicted.
 func (s *Store) Stats() Stats {
 	return Stats{Keys: s.keys.Load(), EvictedOpen: uint64(s.evictedOpen.Load()), EvictedOver: uint64(s.evictedOver.Load())}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/weirproxy/weir/backend/window"
 )
@@ -27,13 +28,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // saveOrWarn saves in the background, where nobody waits for the error. A directory that another process had, the one
 // that this one replaces perhaps, is asked for again.
 func (s *Store) saveOrWarn() {
-	if s.dir == nil {
-		dir, err := lockDirectory(s.config.Dir)
-		if err != nil {
+	if s.lock == nil {
+		var err error
+		if s.lock, err = lockDirectory(s.config.Dir); err != nil {
 			return // the warning was given at the start
 		}
-		s.config.Log.Info("counters are saved from now on", "dir", dir.path)
-		s.dir = dir
+		s.config.Log.Info("counters are saved from now on", "dir", s.config.Dir)
 	}
 	if err := s.save(); err != nil {
 		s.config.Log.Warn("counters were not saved", "error", err)
@@ -42,7 +42,7 @@ func (s *Store) saveOrWarn() {
 
 // save writes all counters to a new file and renames it over the old one, so that a crash leaves one of the two.
 func (s *Store) save() error {
-	path := filepath.Join(s.dir.path, fileName)
+	path := filepath.Join(s.config.Dir, fileName)
 	_ = os.Remove(path + ".new") // what a crash left may let others read; if it stays, making the new one tells why
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) save() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("saving counters to %s: %w", path, err), os.Remove(f.Name()))
 	}
-	if err := s.dir.sync(); err != nil {
+	if err := syncDirectory(s.config.Dir); err != nil {
 		return fmt.Errorf("saving counters to %s: %w", path, err)
 	}
 	return nil
@@ -115,4 +115,32 @@ func writeBlock(w *bufio.Writer, block []byte) {
 	head := binary.LittleEndian.AppendUint32(w.AvailableBuffer(), uint32(len(block)))
 	_, _ = w.Write(binary.LittleEndian.AppendUint32(head, crc32.Checksum(block, castagnoli)))
 	_, _ = w.Write(block)
+}
+
+// lockDirectory makes the directory if it is missing, for this user alone, and proves that it can be written. Keys hold
+// values of descriptors. One that is there stays as it is: it may be a volume's, or shared with others. The lock, while
+// the file is open, keeps a second process out, which would overwrite the counters.
+func lockDirectory(path string) (*os.File, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	_ = f.Chmod(0o600) // with one that was there others could keep weir out; another owner's stays as it is
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("data directory %s is in use by another process, or cannot be locked: %w", path, err)
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// syncDirectory makes a rename in a directory outlast a power failure.
+func syncDirectory(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -11,10 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // reopen opens a second store on a directory, on the first one's clock, and returns what it logged.
@@ -246,30 +242,4 @@ func FuzzLoad(f *testing.F) {
 		checkQueues(t, s)
 		s.sweep()
 	})
-}
-
-// A bucket goes on leaking while weir is away, from where it was.
-func TestABucketSurvivesARestart(t *testing.T) {
-	dir := t.TempDir()
-	s, clk := open(t, Config{Dir: dir})
-	check := []backend.Check{{Key: []byte("key"), Hits: 5, Limits: []descriptors.Limit{
-		backendtest.NewLimit(t, 6, descriptors.Minute, 1, descriptors.TokenBucket, 0), // one leaks every 10 s
-		backendtest.NewLimit(t, 9, descriptors.Hour, 1, descriptors.FixedWindow, 0),
-	}}}
-	var out [1]backend.Decision
-	ask := func(s *Store) backend.Decision {
-		t.Helper()
-		if err := s.Decide(t.Context(), check, out[:]); err != nil {
-			t.Fatal(err)
-		}
-		return out[0]
-	}
-	ask(s)
-	save(t, s)
-	clk.set(s.now() + 25e6)
-	again, _ := reopen(t, dir, clk)
-	check[0].Op, check[0].Limits = backend.Look, check[0].Limits[:1]
-	if d := ask(again); d.Before != 3 || d.ResetIn != 5*time.Second {
-		t.Errorf("5 hits are, 25 s and a restart later, %+v; want 3, and the next to leak in 5 s", d)
-	}
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // Cells counts the hits of one limit of one key on the finest level only, with a running sum: a cell for each bucket
-// that holds hits, oldest first. Where [Buckets] reads a cover, it drops what has left and returns the sum. A fixed
-// window is the case of one bucket as wide as the window that stops counting when it ends; a log is that of a cell for
-// each microsecond in which something was counted. Reading and adding cost amortised constant time. It is the [State]
-// of all algorithms but the token bucket.
+// that holds hits, oldest first. It drops what has left and returns the sum. A fixed window is the case of one bucket
+// as wide as the window that stops counting when it ends; a log is that of a cell for each microsecond in which
+// something was counted. Reading and adding cost amortised constant time. It is the [State] of all algorithms but the
+// token bucket.
 type Cells struct {
 	window time.Duration
 	sum    uint64
@@ -27,17 +27,17 @@ type Cells struct {
 type resolution uint32
 
 const (
-	whole   resolution = math.MaxUint32     // a fixed window is one bucket
-	moments resolution = math.MaxUint32 - 1 // a log has a bucket for each microsecond
+	wholeWindow  resolution = math.MaxUint32     // a fixed window is one bucket
+	microseconds resolution = math.MaxUint32 - 1 // a log has a bucket for each microsecond
 )
 
 // resolutionOf returns 0 for what no Cells counts.
 func resolutionOf(a descriptors.Algorithm, precision time.Duration) resolution {
 	switch a {
 	case descriptors.FixedWindow:
-		return whole
+		return wholeWindow
 	case descriptors.SlidingLog:
-		return moments
+		return microseconds
 	}
 	return resolution(precision / time.Millisecond)
 }
@@ -45,9 +45,9 @@ func resolutionOf(a descriptors.Algorithm, precision time.Duration) resolution {
 // identity returns the algorithm and the precision.
 func (b resolution) identity() (descriptors.Algorithm, time.Duration) {
 	switch b {
-	case whole:
+	case wholeWindow:
 		return descriptors.FixedWindow, 0
-	case moments:
+	case microseconds:
 		return descriptors.SlidingLog, 0
 	}
 	return descriptors.SlidingWindow, time.Duration(b) * time.Millisecond
@@ -58,19 +58,19 @@ type cell struct {
 	hits   uint64
 }
 
-// For implements [State].
-func (s *Cells) For(l *descriptors.Limit) bool {
+// Matches implements [State].
+func (s *Cells) Matches(l *descriptors.Limit) bool {
 	return s.window == l.Window && s.bucket == resolutionOf(l.Algorithm, l.Precision)
 }
 
-// Follow does nothing: what counts does not depend on the number of requests.
-func (s *Cells) Follow(*descriptors.Limit, Instant) {}
+// SetRate does nothing: hits leave with their bucket, whatever the number of requests.
+func (s *Cells) SetRate(*descriptors.Limit, Instant) {}
 
 func (s *Cells) width() Instant {
 	switch s.bucket {
-	case whole:
+	case wholeWindow:
 		return micros(s.window)
-	case moments:
+	case microseconds:
 		return 1
 	}
 	return Instant(s.bucket) * 1000

@@ -72,12 +72,20 @@ type reader struct {
 
 func (r *reader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.src)
-	return advance(r, v, n)
+	r.skip(n)
+	return v
 }
 
 func (r *reader) varint() int64 {
 	v, n := binary.Varint(r.src)
-	return advance(r, v, n)
+	r.skip(n)
+	return v
+}
+
+// skip steps over the n bytes of a number; n ≤ 0 means that they held none.
+func (r *reader) skip(n int) {
+	r.torn = r.torn || n <= 0
+	r.src = r.src[max(n, 0):]
 }
 
 // cells reads the cells of an empty s, false if they break a rule.
@@ -96,14 +104,4 @@ func (r *reader) cells(s *Cells) (*Cells, bool) {
 		s.cells[i], s.sum, last = c, s.sum+c.hits, c.bucket
 	}
 	return s, true
-}
-
-// advance steps over the n bytes that held v; n ≤ 0 means that they held none.
-func advance[V int64 | uint64](r *reader, v V, n int) V {
-	if n <= 0 {
-		r.torn = true
-		return 0
-	}
-	r.src = r.src[n:]
-	return v
 }

@@ -12,71 +12,38 @@ import (
 // which a Redis script counts exactly.
 const MaxCount = 1<<53 - 1
 
-// Count is the count of one limit of one key: a [State] or [Buckets]. Calls may step back in time; what then lies in
-// the future moves to now.
-type Count interface {
-	// Sum is the number of hits that count at now.
-	Sum(now Instant) uint64
-	// Add counts delta hits at now; a negative delta takes back the newest, at most all of them.
-	Add(now Instant, delta int64)
-	// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
-	Until(now Instant, keep uint64) Instant
-}
-
-// Decide rules on a check as its Op says; counts[i] is the state of limit i.
-func Decide(counts []Count, c *backend.Check, now Instant) backend.Decision {
-	switch c.Op {
-	case backend.Look:
-		return Look(counts, c.Limits, now)
-	case backend.Refund:
-		return Refund(counts, c.Limits, c.Hits, now)
+// Decide rules on a check; states[i] is that of limit i. Hits that are to be counted have to fit every limit: if they
+// do, all count them; if not, only the limits that charge always do. A look changes nothing. A refund takes hits back
+// from every limit, the newest first, never below zero, and is always allowed.
+func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
+	allowed := true
+	for i := range c.Limits {
+		allowed = allowed && (c.Op == backend.Refund || fits(states[i].Sum(now), size(c, i), c.Limits[i].Capacity()))
 	}
-	return Charge(counts, c.Limits, c.Hits, c.Charge, now)
-}
-
-// Charge asks whether hits more fit every limit; counts[i] is the state of limits[i]. If all admit them, all count
-// them; if not, only the limits that charge always do.
-func Charge(counts []Count, limits []descriptors.Limit, hits uint64, charge descriptors.Charge, now Instant) (
-	d backend.Decision) {
-	admitted := true
-	for i := range limits {
-		admitted = admitted && fits(counts[i].Sum(now), hits, limits[i].Capacity())
-	}
-	s := begun(admitted)
-	s.counts = true
-	for i := range limits {
-		before := counts[i].Sum(now)
-		if admitted || charge.Always(&limits[i]) {
-			counts[i].Add(now, int64(min(hits, MaxCount)))
+	s := scale{Decision: backend.Decision{Allowed: allowed, Strictest: -1}, counts: c.Op == backend.Count}
+	for i := range c.Limits {
+		before, hits := states[i].Sum(now), int64(min(c.Hits, MaxCount))
+		switch {
+		case c.Op == backend.Refund:
+			states[i].Add(now, -hits)
+		case c.Op == backend.Count && (allowed || c.Charge.Always(&c.Limits[i])):
+			states[i].Add(now, hits)
 		}
-		s.weigh(i, counts[i], &limits[i], before, hits, now)
+		s.weigh(i, states[i], &c.Limits[i], before, size(c, i), now)
 	}
 	return s.Decision
 }
 
-// Look asks whether a limit is reached and changes nothing. A limit is over iff one more hit would be denied; a fixed
-// window, as in envoyproxy/ratelimit, iff the count is above the limit.
-func Look(counts []Count, limits []descriptors.Limit, now Instant) backend.Decision {
-	passes := true
-	for i := range limits {
-		passes = passes && fits(counts[i].Sum(now), lookSize(&limits[i]), limits[i].Capacity())
+// size returns how many hits must fit limit i. A look asks whether one more hit would be denied; of a fixed window, as
+// in envoyproxy/ratelimit, whether the count is above the limit.
+func size(c *backend.Check, i int) uint64 {
+	switch {
+	case c.Op == backend.Count:
+		return c.Hits
+	case c.Op == backend.Refund, c.Limits[i].Algorithm == descriptors.FixedWindow:
+		return 0
 	}
-	s := begun(passes)
-	for i := range limits {
-		s.weigh(i, counts[i], &limits[i], counts[i].Sum(now), lookSize(&limits[i]), now)
-	}
-	return s.Decision
-}
-
-// Refund takes hits back from every limit, the newest first, never below zero. It is always allowed.
-func Refund(counts []Count, limits []descriptors.Limit, hits uint64, now Instant) backend.Decision {
-	s := begun(true)
-	for i := range limits {
-		before := counts[i].Sum(now)
-		counts[i].Add(now, -int64(min(hits, MaxCount)))
-		s.weigh(i, counts[i], &limits[i], before, 0, now)
-	}
-	return s.Decision
+	return 1
 }
 
 // scale weighs the limits of a check, one by one.
@@ -86,14 +53,9 @@ type scale struct {
 	denial time.Duration // the wait of the strictest limit alone, if it denies
 }
 
-// begun returns a scale that has seen no limit yet.
-func begun(allowed bool) scale {
-	return scale{Decision: backend.Decision{Allowed: allowed, Strictest: -1}}
-}
-
 // weigh takes limit i into the decision: whether it is the strictest so far, and how long it makes the caller wait.
 // before is its count when the check came, size the hits of the check, c the state that the check left behind.
-func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+func (s *scale) weigh(i int, c State, l *descriptors.Limit, before, size uint64, now Instant) {
 	if !s.Allowed {
 		s.weighDenial(i, c, l, before, size, now)
 		return
@@ -118,7 +80,7 @@ func (s *scale) weigh(i int, c Count, l *descriptors.Limit, before, size uint64,
 
 // weighDenial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
 // check all the same and is full now.
-func (s *scale) weighDenial(i int, c Count, l *descriptors.Limit, before, size uint64, now Instant) {
+func (s *scale) weighDenial(i int, c State, l *descriptors.Limit, before, size uint64, now Instant) {
 	retry, reset, capacity := backend.Never, time.Duration(0), l.Capacity()
 	if size <= capacity {
 		retry = now.until(c.Until(now, capacity-size))
@@ -134,14 +96,6 @@ func (s *scale) weighDenial(i int, c Count, l *descriptors.Limit, before, size u
 
 // fits reports whether size more hits stay within n, without overflow.
 func fits(before, size, n uint64) bool { return before <= n && size <= n-before }
-
-// lookSize returns the size of the check that a look stands for.
-func lookSize(l *descriptors.Limit) uint64 {
-	if l.Algorithm == descriptors.FixedWindow {
-		return 0
-	}
-	return 1
-}
 
 // until returns the time from t to a later moment.
 func (t Instant) until(later Instant) time.Duration {

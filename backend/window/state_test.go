@@ -1,4 +1,4 @@
-package window
+package window_test
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -17,12 +19,12 @@ var steps = flag.Int("steps", 100_000, "random steps of the agreement test; make
 func TestStateAgreesWithBuckets(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, uint64(*steps)))
 	for done := 0; done < *steps; {
-		l := randomSliding(t, r)
+		l := backendtest.RandomSliding(t, r)
 		if r.IntN(4) == 0 {
-			l = limit(t, l.Requests, l.Unit, l.Multiplier, descriptors.FixedWindow, 0)
+			l = backendtest.NewLimit(t, l.Requests, l.Unit, l.Multiplier, descriptors.FixedWindow, 0)
 		}
-		state, buckets := NewState(&l), NewBuckets(&l)
-		now := Instant(1.7e15 + r.Int64N(1e13))
+		state, buckets := window.NewState(&l), backendtest.NewBuckets(&l)
+		now := window.Instant(1.7e15 + r.Int64N(1e13))
 		for range 300 {
 			done++
 			now += randomStep(r, &l)
@@ -35,7 +37,7 @@ func TestStateAgreesWithBuckets(t *testing.T) {
 			}
 			hits := int64(r.IntN(8)) - 3
 			if r.IntN(50) == 0 {
-				hits *= MaxCount / 2
+				hits *= window.MaxCount / 2
 			}
 			state.Add(now, hits)
 			buckets.Add(now, hits)
@@ -51,21 +53,23 @@ func TestStateAgreesWithBuckets(t *testing.T) {
 	}
 }
 
+func micros(d time.Duration) window.Instant { return window.Instant(d.Microseconds()) }
+
 // randomStep returns a step of the clock: mostly forward within the window, sometimes past it, sometimes back.
-func randomStep(r *rand.Rand, l *descriptors.Limit) Instant {
+func randomStep(r *rand.Rand, l *descriptors.Limit) window.Instant {
 	w := int64(micros(l.Window))
 	switch r.IntN(20) {
 	case 0:
-		return Instant(2 * r.Int64N(w))
+		return window.Instant(2 * r.Int64N(w))
 	case 1:
-		return -Instant(r.Int64N(w))
+		return -window.Instant(r.Int64N(w))
 	case 2, 3, 4:
 		return 0
 	}
-	return Instant(r.Int64N(w/10 + 1))
+	return window.Instant(r.Int64N(w/10 + 1))
 }
 
-func checkBounds(t *testing.T, l *descriptors.Limit, s State, now Instant) {
+func checkBounds(t *testing.T, l *descriptors.Limit, s window.State, now window.Instant) {
 	t.Helper()
 	most := 1
 	if l.Precision > 0 {
@@ -82,25 +86,25 @@ func checkBounds(t *testing.T, l *descriptors.Limit, s State, now Instant) {
 func TestStateSurvivesEncoding(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 500 {
-		l := randomSliding(t, r)
+		l := backendtest.RandomSliding(t, r)
 		switch r.IntN(4) {
 		case 0:
-			l = limit(t, l.Requests, l.Unit, l.Multiplier, descriptors.SlidingLog, 0)
+			l = backendtest.NewLimit(t, l.Requests, l.Unit, l.Multiplier, descriptors.SlidingLog, 0)
 		case 1:
 			l = bucket(t, l.Requests, 100, l.Unit, l.Multiplier)
 		}
-		s := NewState(&l)
-		now := Instant(1.7e15)
+		s := window.NewState(&l)
+		now := window.Instant(1.7e15)
 		for range r.IntN(50) {
 			now += randomStep(r, &l)
 			s.Add(now, int64(1+r.IntN(1000)))
 		}
 		encoded := s.Append([]byte("x"))
-		got, rest, err := ReadState(append(encoded[1:], "rest"...))
+		got, rest, err := window.ReadState(append(encoded[1:], "rest"...))
 		if err != nil || string(rest) != "rest" {
 			t.Fatalf("reading back: %v, %q left", err, rest)
 		}
-		if !bytes.Equal(got.Append(nil), s.Append(nil)) || got.Sum(now) != s.Sum(now) || !got.For(&l) {
+		if !bytes.Equal(got.Append(nil), s.Append(nil)) || got.Sum(now) != s.Sum(now) || !got.Matches(&l) {
 			t.Fatalf("%v: the state read is not the state written", l)
 		}
 	}
@@ -112,21 +116,21 @@ func FuzzReadState(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		s := NewState(&l)
+		s := window.NewState(&l)
 		s.Add(1.7e15, 3)
 		s.Add(1.7e15+5e6, 4)
 		f.Add(s.Append(nil))
 	}
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, src []byte) {
-		s, rest, err := ReadState(src)
+		s, rest, err := window.ReadState(src)
 		if err != nil {
 			return
 		}
-		if len(rest) > len(src) || s.Sum(1.7e15) > MaxCount {
+		if len(rest) > len(src) || s.Sum(1.7e15) > window.MaxCount {
 			t.Fatalf("a state with %d hits and %d bytes left came out of %d bytes", s.Sum(1.7e15), len(rest), len(src))
 		}
-		now := Instant(1.8e15)
+		now := window.Instant(1.8e15)
 		s.Add(now, 1)
 		s.Until(now, 0)
 		s.Add(now-1e6, -1)
@@ -144,7 +148,7 @@ func TestSavedStatesStayReadable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, rest, err := ReadState(src)
+		s, rest, err := window.ReadState(src)
 		if err != nil || len(rest) > 0 || s.Sum(noon.Plus(5*time.Second)) != 7 {
 			t.Fatalf("%s: %v, %v, %d bytes left; want the 7 hits that a restart must not forget", saved, s, err, len(rest))
 		}

@@ -29,21 +29,21 @@ func NewTokens(l *descriptors.Limit) *Tokens {
 }
 
 // RestoreTokens returns the state of a token bucket that a store has kept as these numbers; false if they are none. The
-// hits leak as they did, requests in a window, until Follow says otherwise.
+// hits leak as they did, requests in a window, until SetRate.
 func RestoreTokens(window time.Duration, requests uint64, last, age Instant, hits uint64) (*Tokens, bool) {
 	t := &Tokens{window: micros(window), requests: requests, last: last, age: age, hits: hits}
 	return t, t.window > 0 && requests >= 1 && requests <= descriptors.MaxBurst && hits <= descriptors.MaxBurst+requests &&
 		last >= 0 && last <= MaxCount && age >= 0 && age < t.window
 }
 
-// For implements [State].
-func (t *Tokens) For(l *descriptors.Limit) bool {
+// Matches implements [State].
+func (t *Tokens) Matches(l *descriptors.Limit) bool {
 	return l.Algorithm == descriptors.TokenBucket && t.window == micros(l.Window)
 }
 
-// Follow keeps what counts at now, and lets it leak at another rate from now on. Of the next hit the same share has
+// SetRate keeps what counts at now, and lets it leak at the rate of l from now on. Of the next hit the same share has
 // then leaked: callers who ask by two rates in turns wait for neither in vain.
-func (t *Tokens) Follow(l *descriptors.Limit, now Instant) {
+func (t *Tokens) SetRate(l *descriptors.Limit, now Instant) {
 	requests := max(1, l.Requests)
 	if requests == t.requests {
 		return
@@ -161,7 +161,7 @@ func (t *Tokens) Len() int { return int(min(1, t.hits)) }
 // Peek implements [State].
 func (t *Tokens) Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration) {
 	at := *t
-	at.Follow(l, now)
+	at.SetRate(l, now)
 	hits := at.Sum(now)
 	if hits == 0 {
 		return 0, 0

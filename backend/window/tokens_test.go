@@ -1,4 +1,4 @@
-package window
+package window_test
 
 import (
 	"math/big"
@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 // bucket is n a window, with a burst of its own.
 func bucket(t *testing.T, n, burst uint64, u descriptors.Unit, times uint32) descriptors.Limit {
 	t.Helper()
-	l, err := limit(t, n, u, times, descriptors.TokenBucket, 0).WithBurst(burst)
+	l, err := backendtest.NewLimit(t, n, u, times, descriptors.TokenBucket, 0).WithBurst(burst)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func anyBucket(t *testing.T, r *rand.Rand) descriptors.Limit {
 // The worked example of the README.
 func TestTheBucketOfTheReadme(t *testing.T) {
 	l := bucket(t, 60, 20, descriptors.Hour, 1)
-	s, limits := NewState(&l), []descriptors.Limit{l}
+	s, limits := window.NewState(&l), []descriptors.Limit{l}
 	for _, step := range []struct {
 		at             string
 		hits           uint64
@@ -44,7 +46,11 @@ func TestTheBucketOfTheReadme(t *testing.T) {
 		{"11:02:10", 5, 3, 12, 20 * time.Second, 0},
 		{"11:02:10", 15, 8, 0, 2*time.Minute + 20*time.Second, 2*time.Minute + 20*time.Second},
 	} {
-		v := Charge([]Count{s}, limits, step.hits, descriptors.ChargeByAlgorithm, at("2025-10-09 "+step.at))
+		now, err := time.Parse(time.DateTime, "2025-10-09 "+step.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := charge([]window.State{s}, limits, step.hits, descriptors.ChargeByAlgorithm, window.At(now))
 		want := backend.Decision{Allowed: step.retry == 0, Before: step.before, Remaining: step.remaining, ResetIn: step.resetIn, RetryIn: step.retry}
 		if v != want {
 			t.Fatalf("%d hits at %s:\ngot  %+v\nwant %+v", step.hits, step.at, v, want)
@@ -57,11 +63,11 @@ func TestUntilOfABucketIsTheFirstMoment(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	for range *steps / 10 {
 		l := anyBucket(t, r)
-		s := NewTokens(&l)
-		now := noon + Instant(r.Int64N(1e12))
+		s := window.NewTokens(&l)
+		now := noon + window.Instant(r.Int64N(1e12))
 		for range 1 + r.IntN(3) {
 			s.Add(now, int64(1+r.Uint64N(2*l.Burst)))
-			now += Instant(r.Int64N(int64(s.window)))
+			now += window.Instant(r.Int64N(int64(micros(l.Window))))
 		}
 		sum := s.Sum(now)
 		if sum == 0 {
@@ -69,7 +75,7 @@ func TestUntilOfABucketIsTheFirstMoment(t *testing.T) {
 		}
 		keep := r.Uint64N(sum)
 		first := s.Until(now, keep)
-		if first == MaxCount {
+		if first == window.MaxCount {
 			continue
 		}
 		early, then := *s, *s
@@ -88,16 +94,16 @@ func TestABucketDoesNotDrift(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for range 200 {
 		l := anyBucket(t, r)
-		s, begin := NewTokens(&l), noon+Instant(r.Int64N(1e12))
+		s, begin := window.NewTokens(&l), noon+window.Instant(r.Int64N(1e12))
 		s.Add(begin, 1<<40)
 		now, added := begin, uint64(1<<40)
 		for range 500 {
-			now += Instant(r.Int64N(int64(s.window)/400 + 2))
-			leaked := new(big.Int).Mul(big.NewInt(int64(now-begin)), new(big.Int).SetUint64(s.requests))
+			now += window.Instant(r.Int64N(int64(micros(l.Window))/400 + 2))
+			leaked := new(big.Int).Mul(big.NewInt(int64(now-begin)), new(big.Int).SetUint64(l.Requests))
 			least, most := new(big.Int).Set(leaked), new(big.Int).Set(leaked)
-			slack := new(big.Int).SetUint64(2 * s.requests) // what leaks in two microseconds
-			least.Sub(least, slack).Quo(least, big.NewInt(int64(s.window)))
-			most.Add(most, slack).Quo(most, big.NewInt(int64(s.window)))
+			slack := new(big.Int).SetUint64(2 * l.Requests) // what leaks in two microseconds
+			least.Sub(least, slack).Quo(least, big.NewInt(int64(micros(l.Window))))
+			most.Add(most, slack).Quo(most, big.NewInt(int64(micros(l.Window))))
 			if most.Cmp(new(big.Int).SetUint64(added)) >= 0 {
 				break
 			}
@@ -116,16 +122,16 @@ func TestAStepBackKeepsTheLevelAndTheWait(t *testing.T) {
 	r := rand.New(rand.NewPCG(45, 46))
 	for range 2000 {
 		l := anyBucket(t, r)
-		s, now := NewTokens(&l), noon+Instant(r.Int64N(1e12))
+		s, now := window.NewTokens(&l), noon+window.Instant(r.Int64N(1e12))
 		s.Add(now, int64(l.Burst))
-		now += Instant(r.Int64N(int64(s.window)))
+		now += window.Instant(r.Int64N(int64(micros(l.Window))))
 		s.Add(now, 1)
 		sum := s.Sum(now)
-		if sum == 0 || s.Until(now, 0) == MaxCount {
+		if sum == 0 || s.Until(now, 0) == window.MaxCount {
 			continue
 		}
 		wait := s.Until(now, 0) - now
-		now = max(0, now-1-Instant(r.Int64N(1e15)))
+		now = max(0, now-1-window.Instant(r.Int64N(1e15)))
 		if again := s.Until(now, 0) - now; s.Sum(now) != sum || again != wait {
 			t.Fatalf("%v: %d hits and %d µs to wait, after a step back %d and %d", l, sum, wait, s.Sum(now), again)
 		}
@@ -134,12 +140,12 @@ func TestAStepBackKeepsTheLevelAndTheWait(t *testing.T) {
 
 func TestFewerRequestsKeepTheCountOfABucket(t *testing.T) {
 	l := bucket(t, 60, 20, descriptors.Minute, 1)
-	s := NewState(&l)
+	s := window.NewState(&l)
 	s.Add(noon, 20)
 	now := noon.Plus(2500 * time.Millisecond) // 2.5 hits have leaked
 	l = bucket(t, 6, 4, descriptors.Minute, 1)
-	s.Follow(&l, now)
-	if got, until := s.Sum(now), now.until(s.Until(now, 3)); got != 18 || until != 145*time.Second {
-		t.Errorf("at 17.5 hits 60 a minute become 6: %d count, and are 3 in %v; want 18, and 145 s", got, until)
+	s.SetRate(&l, now)
+	if got, until := s.Sum(now), s.Until(now, 3)-now; got != 18 || until != micros(145*time.Second) {
+		t.Errorf("at 17.5 hits 60 a minute become 6: %d count, and are 3 in %d µs; want 18, and 145 s", got, until)
 	}
 }

@@ -37,7 +37,7 @@ type remote interface {
 // openRedis opens the Redis that the variables name, one, or one more for limits per second, behind a guard.
 func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
 	servers := metrics.Redis()
-	main, mainPool, err := openOne(set, set.RedisConfig(&set.Redis, log), "main", metrics, servers)
+	main, mainPool, err := openOne(set, &set.Redis, "main", metrics, servers, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
@@ -46,7 +46,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		return guarded(main, pools, set, metrics, log), nil
 	}
 	log = log.With("redis", "REDIS_PERSECOND")
-	perSecond, pool, err := openOne(set, set.RedisConfig(&set.PerSecond, log), "per_second", metrics, servers)
+	perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
 	}
@@ -55,8 +55,12 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 }
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
-func openOne(set *config.Settings, c topology.Config, name string, metrics *stats.Metrics, servers *stats.Redis) (
-	one redis.Counters, pool *topology.Connections, err error) {
+func openOne(set *config.Settings, of *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
+	log *slog.Logger) (one redis.Counters, pool *topology.Connections, err error) {
+	c, err := set.RedisConfig(of, log)
+	if err != nil {
+		return nil, nil, err
+	}
 	c.Connections = new(topology.Connections)
 	config := redis.Config{
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },

@@ -25,7 +25,11 @@ type servedStore interface {
 // in use or damaged is an error: its process may end, and someone may move it.
 func openServedHistory(set *config.Settings, log *slog.Logger) (servedStore, error) {
 	if set.HistoryInRedis() {
-		return redishistory.Open(set.RedisHistory(log))
+		c, err := set.RedisHistory(log)
+		if err != nil {
+			return nil, err
+		}
+		return redishistory.Open(c)
 	}
 	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
 	if c.Dir == "" {

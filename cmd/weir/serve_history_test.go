@@ -103,7 +103,14 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 		t.Errorf("counters in %s, downsampling %v; want memory, and a job that is shared", set.BackendType, set.Downsamples())
 	}
 	recordSome(t, set, quiet)
-	inRedis, err := redishistory.Open(set.RedisHistory(quiet))
+	openRedis := func(set *config.Settings) (*redishistory.Store, error) {
+		c, err := set.RedisHistory(quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return redishistory.Open(c)
+	}
+	inRedis, err := openRedis(set)
 	check(inRedis, err)
 	defer inRedis.Close()
 	// The same by a file, which goes before the URL, and beside counters in a Redis whose URL is in another.
@@ -113,7 +120,7 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 	}
 	set = settingsOf(t, map[string]string{"REDIS_HISTORY_URL_FILE": url, "REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody"})
 	recordSome(t, set, quiet)
-	byFile, err := redishistory.Open(set.RedisHistory(quiet))
+	byFile, err := openRedis(set)
 	check(byFile, err)
 	defer byFile.Close()
 }

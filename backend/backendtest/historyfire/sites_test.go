@@ -56,7 +56,7 @@ func drainOnly(drain func()) { drain() }
 func tornServer(t *testing.T) (*fire, func(), func(func())) {
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "appendfsync always"))
 	proxy := redistest.Proxy(t, server.Addr)
-	f := newFire(t, site{URL: proxy.Addr})
+	f := newFire(t, site{Type: topology.Single, URL: proxy.Addr})
 	f.forgets = true
 	return f, func() {
 		for range 5 {

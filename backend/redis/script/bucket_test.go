@@ -47,8 +47,8 @@ func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
 			c := backend.Check{Key: []byte("k"), Limits: []descriptors.Limit{limit}, Hits: 1 + r.Uint64N(limit.Burst)}
 			c.Op = []backend.Op{backend.Count, backend.Count, backend.Count, backend.Look, backend.Refund}[r.IntN(5)]
 			c.Charge = descriptors.Charge(r.IntN(3))
-			s.Follow(&limit, now)
-			asked, want = append(asked, c), append(want, window.Decide([]window.Count{s}, &c, now))
+			s.SetRate(&limit, now)
+			asked, want = append(asked, c), append(want, window.Decide([]window.State{s}, &c, now))
 			replies = append(replies, asFunction.call(t.Context(), pipe, []string{key}, int64(now), &c))
 			pipe.Persist(t.Context(), key) // time is the test's alone
 		}

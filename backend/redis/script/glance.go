@@ -20,7 +20,7 @@ func Glance(field string, l *descriptors.Limit, now window.Instant) (backend.Gla
 		hits, reset := peekTokens(field, l, now)
 		return backend.Glance{Hits: hits, ResetIn: reset, Exact: true}, nil
 	case descriptors.FixedWindow:
-		c := backend.NewLimitCount(*l, fixedBuckets(field, l, now), time.UnixMicro(int64(now)))
+		c := backend.NewLimitCount(*l, fixedBuckets(field, l, now), 0, time.Time{}, time.UnixMicro(int64(now)))
 		return backend.Glance{Hits: c.Hits, ResetIn: c.ResetIn, Exact: true}, nil
 	case descriptors.SlidingLog:
 		log, err := ReadLog(field, l)

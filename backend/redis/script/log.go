@@ -103,7 +103,7 @@ func (g *Log) Count(older string, newest []string, now window.Instant) (backend.
 	for _, b := range list {
 		earlier -= b.Hits
 	}
-	return backend.NewLogCount(g.limit, list, earlier, timeOf(min(oldest, now)), timeOf(now)), nil
+	return backend.NewLimitCount(g.limit, [][]backend.Bucket{list}, earlier, timeOf(min(oldest, now)), timeOf(now)), nil
 }
 
 // addInstant lists an instant. What is later than now counts at now: the clock stepped back.

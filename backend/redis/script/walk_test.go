@@ -33,7 +33,7 @@ func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
 	client := startRedis(t)
 	limits := []descriptors.Limit{backendtest.NewLimit(t, 9, descriptors.Year, 4, descriptors.SlidingWindow, time.Hour)}
 	for hour := range part(24 * 16) {
-		counts := []window.Count{window.NewState(&limits[0])}
+		counts := []window.State{window.NewState(&limits[0])}
 		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), string(AppendKey(nil, fmt.Append(nil, hour)))
 		for i, op := range []backend.Op{backend.Count, backend.Count, backend.Refund} {
 			c := backend.Check{Limits: limits, Op: op, Hits: uint64(2 + i)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -17,13 +16,12 @@ import (
 // cluster is a Redis Cluster. go-redis keeps the map of its slots; commands go to the clients of its nodes directly, so
 // that it neither follows a redirect nor repeats anything.
 type cluster struct {
+	*options
 	client *goredis.ClusterClient
-	login  *login
-	node   func(addr string) *goredis.Client
+	like   target // each node is reached as this one
 	ctx    context.Context
 	stop   context.CancelFunc
 
-	log      *slog.Logger
 	refused  sync.Once
 	known    atomic.Bool // the map has been read once
 	learning atomic.Bool
@@ -43,12 +41,7 @@ func newCluster(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{login: o.login.of(seeds[0]), log: o.Log, nodes: make(map[string]*goredis.Client)}
-	c.node = func(addr string) *goredis.Client {
-		t := seeds[0]
-		t.addr = addr
-		return newClient(o.client(t))
-	}
+	c := &cluster{options: o, like: seeds[0], nodes: make(map[string]*goredis.Client)}
 	settings := o.cluster(seeds)
 	settings.NewClient = c.newNode
 	c.client = goredis.NewClusterClient(settings)
@@ -73,7 +66,7 @@ func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 // maxNodes is how many nodes a cluster may have. Redis' own documentation goes no further.
 const maxNodes = 1000
 
-// mapHook judges maps of slots before go-redis makes a client for each node of them.
+// mapHook validates maps of slots before go-redis makes a client for each node of them.
 type mapHook struct {
 	dialHook
 	of   *cluster
@@ -85,7 +78,7 @@ func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
 		if slots, is := cmd.(*goredis.ClusterSlotsCmd); is && err == nil {
-			if err = m.of.judge(m.from, slots.Val()); err != nil {
+			if err = m.of.validate(m.from, slots.Val()); err != nil {
 				select {
 				case <-time.After(learnPause):
 				case <-ctx.Done():
@@ -97,8 +90,8 @@ func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// judge refuses a map of too many nodes, alone or with those that have left within the minute.
-func (c *cluster) judge(from string, slots []goredis.ClusterSlot) error {
+// validate refuses a map of too many nodes, alone or with those that have left within the minute.
+func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	named := make(map[string]bool)
 	for _, s := range slots {
 		for _, n := range s.Nodes {
@@ -120,7 +113,7 @@ func (c *cluster) judge(from string, slots []goredis.ClusterSlot) error {
 	err := fmt.Errorf("%s names %d nodes, %d with those that have just left: more than the %d that a cluster may have",
 		from, len(named), held, maxNodes)
 	c.refused.Do(func() {
-		c.log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
+		c.Log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
 			"remedy", "see what listens at that address; spread the keys over a cluster of fewer nodes")
 	})
 	return err
@@ -128,8 +121,8 @@ func (c *cluster) judge(from string, slots []goredis.ClusterSlot) error {
 
 var errNoPrimary = errors.New("no node of the cluster has slots")
 
-// ErrUnknownCluster is the error of Owner until a cluster has told which of its servers owns which key.
-var ErrUnknownCluster error = noOwner("no server of the cluster has answered yet which of them owns which key")
+// ErrUnknownCluster is the error of Owner until the map of slots is known.
+var ErrUnknownCluster = fmt.Errorf("%w: no server of the cluster has answered yet which one owns which key", ErrNoOwner)
 
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
 	if !c.known.Load() {
@@ -183,7 +176,9 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	if node := c.nodes[addr]; node != nil && !Left(node) {
 		return node, nil
 	}
-	node := c.node(addr)
+	target := c.like
+	target.addr = addr
+	node := newClient(c.options.client(target))
 	c.nodes[addr] = node
 	c.extra = append(c.extra, node)
 	return node, nil
@@ -193,7 +188,7 @@ func (c *cluster) Reload() { c.client.ReloadState(context.Background()) }
 
 // describe describes a server of the cluster.
 func (c *cluster) describe(name string, client *goredis.Client) Server {
-	return Server{Name: name, Client: client, login: c.login, rights: []string{"+cluster|slots", "+asking"}}
+	return Server{Name: name, Client: client, login: c.login.of(c.like), rights: []string{"+cluster|slots", "+asking"}}
 }
 
 // Servers lists the primaries, each with a hash tag in one of its slots.

@@ -5,6 +5,7 @@ package topology
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,69 +15,50 @@ import (
 	"time"
 )
 
-// Type is how the servers belong together.
-type Type uint8
+// Type says how the servers belong together.
+type Type string
 
 const (
 	// Single is one server.
-	Single Type = iota
+	Single Type = "single"
 	// Sentinel is a primary with replicas; sentinels say which one is the primary.
-	Sentinel
+	Sentinel Type = "sentinel"
 	// Cluster is a Redis Cluster.
-	Cluster
+	Cluster Type = "cluster"
 	// Ring is a number of servers that know nothing of each other; keys are placed on them by consistent hashing.
-	Ring
+	Ring Type = "ring"
 )
-
-var typeNames = []string{"single", "sentinel", "cluster", "ring"}
 
 // UnmarshalText reads single, sentinel, cluster or ring, in any case.
 func (t *Type) UnmarshalText(name []byte) error {
-	i := slices.Index(typeNames, strings.ToLower(string(name)))
-	if i < 0 {
-		return fmt.Errorf("%q is not a type of Redis: use one of %s", name, strings.Join(typeNames, ", "))
+	*t = Type(strings.ToLower(string(name)))
+	if !slices.Contains([]Type{Single, Sentinel, Cluster, Ring}, *t) {
+		return fmt.Errorf("%q is not a type of Redis: use one of single, sentinel, cluster, ring", name)
 	}
-	*t = Type(i)
 	return nil
 }
 
 // String returns the name that UnmarshalText reads.
-func (t Type) String() string { return nameOf(typeNames, int(t)) }
+func (t Type) String() string { return string(t) }
 
-// MarshalText writes the name that UnmarshalText reads.
-func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
-// NodeLoss is what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
+// NodeLoss says what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
 // two seconds, and back when it answers one.
-type NodeLoss uint8
+type NodeLoss string
 
 const (
 	// Remap moves the keys of a lost node to the others, where they start from nothing, until it is back.
-	Remap NodeLoss = iota
+	Remap NodeLoss = "remap"
 	// Pin leaves them where they are: they cannot be counted until the node is back.
-	Pin
+	Pin NodeLoss = "pin"
 )
-
-var nodeLossNames = []string{"remap", "pin"}
 
 // UnmarshalText reads remap or pin, in any case.
 func (n *NodeLoss) UnmarshalText(name []byte) error {
-	i := slices.Index(nodeLossNames, strings.ToLower(string(name)))
-	if i < 0 {
-		return fmt.Errorf("%q is not what can happen on the loss of a node: use remap or pin", name)
+	*n = NodeLoss(strings.ToLower(string(name)))
+	if *n != Remap && *n != Pin {
+		return fmt.Errorf("%q is no way to lose a node of a ring: use remap or pin", name)
 	}
-	*n = NodeLoss(i)
 	return nil
-}
-
-// String returns the name that UnmarshalText reads.
-func (n NodeLoss) String() string { return nameOf(nodeLossNames, int(n)) }
-
-func nameOf(names []string, i int) string {
-	if i < len(names) {
-		return names[i]
-	}
-	return "unknown"
 }
 
 const (
@@ -126,8 +108,12 @@ type Config struct {
 	// SentinelAuth is password or user:password for the sentinels.
 	SentinelAuth string
 
-	// TLS is for all connections, those to sentinels included.
-	TLS TLSConfig
+	// TLS turns TLS on for all servers, sentinels included. For a server that is written as rediss:// it is on anyway.
+	TLS bool
+
+	// TLSConfig returns the configuration of the next connection with TLS. A server must have the name of its address
+	// if that names none. By default the system's authorities are trusted.
+	TLSConfig func() *tls.Config
 
 	// PoolSize bounds the connections to a server, DefaultPoolSize by default. Below 18, batches wait for each other.
 	PoolSize int
@@ -165,10 +151,6 @@ type Variables struct{ URL, URLFile, Type string }
 // withDefaults checks what can be checked without a server, and fills in the defaults.
 func (c Config) withDefaults() (Config, error) {
 	switch {
-	case c.Type > Ring:
-		return c, fmt.Errorf("redis: type %d: use one of %s", c.Type, strings.Join(typeNames, ", "))
-	case c.NodeLoss > Pin:
-		return c, fmt.Errorf("redis: node loss %d: use remap or pin", c.NodeLoss)
 	case c.SocketType != "" && c.SocketType != "tcp" && c.SocketType != "unix":
 		return c, fmt.Errorf("redis: socket type %q: use tcp or unix, or leave it to the URL", c.SocketType)
 	case c.Auth != "" && c.AuthFile != "":
@@ -190,11 +172,15 @@ func (c Config) withDefaults() (Config, error) {
 
 // filled fills in the defaults.
 func (c Config) filled() Config {
+	c.Type, c.NodeLoss = cmp.Or(c.Type, Single), cmp.Or(c.NodeLoss, Remap)
 	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
 	c.Connections = cmp.Or(c.Connections, new(Connections))
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.LongestProbePause = cmp.Or(c.LongestProbePause, DefaultLongestProbePause)
 	c.ProbePause = min(cmp.Or(c.ProbePause, DefaultProbePause), c.LongestProbePause)
+	if c.TLSConfig == nil {
+		c.TLSConfig = func() *tls.Config { return nil }
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -24,7 +24,7 @@ import (
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
 //   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
 //     (TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne).
-//   - It makes a client for every node that a map of slots names: judge of cluster (TestAMapOfTooManyNodesIsRefused). An
+//   - It makes a client for every node that a map of slots names: cluster.validate (TestAMapOfTooManyNodesIsRefused). An
 //     address that begins with a slash it takes for a path: dial (TestNoServerNamesAPath).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
 //     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: Left
@@ -35,7 +35,6 @@ import (
 // options makes the options of go-redis.
 type options struct {
 	Config
-	dialer *dialer
 	login  *login
 	losses *losses
 }
@@ -43,16 +42,11 @@ type options struct {
 // newOptions makes the options of a configuration that has its defaults.
 func newOptions(c Config, losses *losses) (*options, error) {
 	goredis.SetLogger(libraryLog{c.Log})
-	dial, err := newDialer(c.TLS, c.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	dial.opened = c.Connections
 	l, err := newLogin(c.Auth, c.AuthFile)
 	if err != nil {
 		return nil, err
 	}
-	return &options{Config: c, dialer: dial, login: l, losses: losses}, nil
+	return &options{Config: c, login: l, losses: losses}, nil
 }
 
 // disabled is how go-redis writes "no retries" and "no pause before one": its zero means several, after 8 ms and more.
@@ -62,12 +56,12 @@ const disabled = -1
 // messages on it.
 const protocol = 2
 
-// shared returns what all kinds of clients have in common, for servers that are reached as one of them is.
+// shared returns the options of all kinds of clients, for servers that are reached as this one.
 func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions {
 	return &goredis.UniversalOptions{
 		Addrs:                      addrs,
 		DB:                         like.db,
-		Dialer:                     o.dialer.dial(like),
+		Dialer:                     o.dial(like),
 		CredentialsProviderContext: o.login.of(like).credentials,
 		Protocol:                   protocol,
 
@@ -210,6 +204,6 @@ func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Cli
 	o := *like.Options()
 	o.DialTimeout = dialTimeout
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled, disabled
-	o.PoolSize, o.PipelinePoolSize = 2, disabled // of which one is used
+	o.PoolSize, o.PipelinePoolSize = 2, disabled // one of them is used
 	return newClient(&o)
 }

@@ -33,19 +33,20 @@ func newLosses() *losses {
 	return &losses{of: make(map[string]*record), missing: make(map[string]bool), at: make(map[string]string)}
 }
 
-// note notes that a server may have lost its counts. Keys of a ring's missing nodes may be on it.
+// note notes that a server may have lost its counts.
 func (l *losses) note(server string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(server, now)
 }
 
-// add is note for a caller who holds mu.
+// add adds a loss to the record of a server, and to those of a ring's missing nodes, whose keys may be on it. The
+// caller holds mu.
 func (l *losses) add(server string, now time.Time) {
-	l.recordOf(server, now).add(now)
+	l.record(server, now)
 	for missing := range l.missing {
 		if missing != server {
-			l.recordOf(missing, now).add(now)
+			l.record(missing, now)
 		}
 	}
 }
@@ -72,7 +73,7 @@ func (l *losses) joined(nodes []string, now time.Time) {
 		}
 	}
 	for _, name := range nodes {
-		l.recordOf(name, now).add(now)
+		l.record(name, now)
 	}
 }
 
@@ -86,16 +87,19 @@ func (l *losses) reached(name, addr string, now time.Time) {
 	l.at[name] = addr
 }
 
-// recordOf returns the record of a server, and forgets those of servers that have lost nothing for long. The caller
-// holds mu.
-func (l *losses) recordOf(server string, now time.Time) *record {
+// record adds a loss to the record of a server. With the first one it forgets the records of servers that have lost
+// nothing for long.
+func (l *losses) record(server string, now time.Time) {
 	r := l.of[server]
 	if r == nil {
 		maps.DeleteFunc(l.of, func(_ string, r *record) bool { return now.Sub(r.times[len(r.times)-1]) > remembered })
 		r = new(record)
 		l.of[server] = r
 	}
-	return r
+	r.total++
+	if r.times = append(r.times, now); len(r.times) > maxLosses {
+		r.times = slices.Delete(r.times, 0, 1)
+	}
 }
 
 // since returns the losses from t on of the server that had most.
@@ -106,13 +110,6 @@ func (l *losses) since(t time.Time) (most int) {
 		most = max(most, r.since(t))
 	}
 	return most
-}
-
-func (r *record) add(now time.Time) {
-	r.total++
-	if r.times = append(r.times, now); len(r.times) > maxLosses {
-		r.times = slices.Delete(r.times, 0, 1)
-	}
 }
 
 // since returns how many losses there were from t on, at most: where some of these are not remembered, all.

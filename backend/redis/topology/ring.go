@@ -1,13 +1,16 @@
 package topology
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	goredis "github.com/redis/go-redis/v9"
 )
 
@@ -89,9 +92,9 @@ func (r *ring) set(targets []target) {
 func (r *ring) newNode(t target) *node {
 	n := &node{
 		target: t,
-		hash:   nodeHash(t.name),
+		hash:   xxhash.Sum64String(t.name),
 		client: newClient(r.options.client(t)),
-		lost:   noOwner("ring node " + t.name + " does not answer, and its keys are pinned to it"),
+		lost:   fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
 	}
 	ctx, leave := context.WithCancel(r.ctx)
 	if n.leave = leave; !r.Fixed {
@@ -123,7 +126,7 @@ func (r *ring) placeKeys() {
 	r.owner.Store(&nodes)
 }
 
-const errNoNode = noOwner("no node of the ring answers")
+var errNoNode = fmt.Errorf("%w: no node of the ring answers", ErrNoOwner)
 
 func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 	n := r.nodeOf(key)
@@ -134,6 +137,28 @@ func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 		return nil, n.lost
 	}
 	return n.client, nil
+}
+
+// Rendezvous hashing (Thaler and Ravishankar, 1996): each node has a score for a key, and the highest owns it, so a
+// node that comes or goes moves only its own keys. The scores are those of go-redis's Ring, which placed keys before.
+
+// keyHash returns the hash of a Redis key: that of its hash tag, if it has one, so that keys of one tag stay together.
+func keyHash(key []byte) uint64 {
+	if _, rest, found := bytes.Cut(key, []byte("{")); found {
+		if tag, _, closed := bytes.Cut(rest, []byte("}")); closed && len(tag) > 0 {
+			key = tag
+		}
+	}
+	return xxhash.Sum64(key)
+}
+
+// score returns the score of a node for a key: the hashes of its name and of the key, mixed by xorshift64*.
+func score(node, key uint64) uint64 {
+	x := node ^ key
+	x ^= x >> 12
+	x ^= x << 25
+	x ^= x >> 27
+	return x * 2685821657736338717
 }
 
 // nodeOf returns the node that a key is placed on, nil if none lives.
@@ -147,6 +172,9 @@ func (r *ring) nodeOf(key []byte) (owner *node) {
 	return owner
 }
 
+// named returns the node of a name, whether it lives or not; nil if the ring has none.
+func (r *ring) named(name string) *node { return r.find(func(n *node) bool { return n.name == name }) }
+
 // find returns the first node that is looked for, whether it lives or not; nil if the ring has none.
 func (r *ring) find(is func(*node) bool) *node {
 	r.mu.Lock()
@@ -155,12 +183,6 @@ func (r *ring) find(is func(*node) bool) *node {
 		return r.nodes[at]
 	}
 	return nil
-}
-
-// lost reports whether a node of that name counts as lost.
-func (r *ring) lost(name string) bool {
-	n := r.find(func(n *node) bool { return n.name == name })
-	return n != nil && n.missed.Load() >= maxMissed
 }
 
 // watch finds out every heartbeat whether a node lives, until it leaves.
@@ -193,7 +215,7 @@ func (r *ring) beat(ctx context.Context, n *node) {
 	case n.missed.Add(1) != maxMissed:
 		return
 	default:
-		r.Log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.NodeLoss.String(), "error", err)
+		r.Log.Warn("ring node does not answer", "node", n.name, "on_node_loss", r.NodeLoss, "error", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,22 +27,22 @@ const maxSentinelReply = 1 << 20
 
 var errSentinel = errors.New("the sentinel's reply cannot be used")
 
-// sentinels judges what sentinels say before go-redis reads it: some of it ends the process.
+// sentinels checks the replies of sentinels before go-redis reads them: some would end the process.
 type sentinels struct {
 	log    *slog.Logger
 	remedy string
+	warned sync.Map // address and trouble
 
 	mu    sync.Mutex
 	named map[string]bool // ip and port of sentinels
-	told  map[string]bool // address and trouble
 }
 
 func newSentinels(c Config) *sentinels {
 	remedy := "see what listens at that address; name working sentinels only in " + cmp.Or(c.Variables.URL, "the URL")
-	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool), told: make(map[string]bool)}
+	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool)}
 }
 
-// watch has every connection judged. The hook of the primary's client takes that away from those to the primary.
+// watch has every connection checked. The hook of the primary's client takes that away from those to the primary.
 func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -112,14 +112,14 @@ func (c *sentinelConn) next() ([]byte, error) {
 		trouble = fmt.Sprintf("with it, sentinels name more than %d others", maxSentinels)
 		effect = "those that are known by now are asked"
 	case asked == subscribe && !isMessage(words):
-		c.of.tell(c.addr, "it sends a message that no sentinel sends",
+		c.of.warn(c.addr, "it sends a message that no sentinel sends",
 			"the message is ignored: another primary is found when the old one does not answer")
 		return nil, nil
 	}
 	if trouble == "" {
 		return raw, nil
 	}
-	c.of.tell(c.addr, trouble, effect)
+	c.of.warn(c.addr, trouble, effect)
 	return nil, cmp.Or(err, fmt.Errorf("%w: %s", errSentinel, trouble))
 }
 
@@ -195,13 +195,9 @@ func (s *sentinels) mayName(words []string) bool {
 	return true
 }
 
-// tell tells once what is wrong with a sentinel.
-func (s *sentinels) tell(addr, trouble, effect string) {
-	s.mu.Lock()
-	first := !s.told[addr+trouble]
-	s.told[addr+trouble] = true
-	s.mu.Unlock()
-	if first {
+// warn logs once what is wrong with a sentinel.
+func (s *sentinels) warn(addr, trouble, effect string) {
+	if _, again := s.warned.LoadOrStore(addr+trouble, true); !again {
 		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
 			"remedy", s.remedy)
 	}

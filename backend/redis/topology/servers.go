@@ -154,7 +154,13 @@ func (s *Servers) NodeOf(key []byte) string {
 }
 
 // NodeLost reports whether a ring has a node of that name that counts as lost.
-func (s *Servers) NodeLost(name string) bool { return s.ring != nil && s.ring.lost(name) }
+func (s *Servers) NodeLost(name string) bool {
+	if s.ring == nil {
+		return false
+	}
+	n := s.ring.named(name)
+	return n != nil && n.missed.Load() >= maxMissed
+}
 
 // At is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.
 type At struct {
@@ -168,7 +174,7 @@ func (s *Servers) Locate(at At) (*goredis.Client, error) {
 		return s.topology.Owner(at.Key)
 	}
 	if s.ring != nil {
-		if n := s.ring.find(func(n *node) bool { return n.name == at.Node }); n != nil {
+		if n := s.ring.named(at.Node); n != nil {
 			return n.client, nil
 		}
 	}

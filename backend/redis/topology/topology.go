@@ -27,14 +27,6 @@ type Topology interface {
 // ErrNoOwner is the error of Owner when no server is known to own the key.
 var ErrNoOwner = errors.New("no server owns the key")
 
-// noOwner is why no server owns a key.
-type noOwner string
-
-func (n noOwner) Error() string { return string(n) }
-
-// Is makes it an ErrNoOwner.
-func (noOwner) Is(err error) bool { return err == ErrNoOwner }
-
 // Redirecting is a topology whose servers answer MOVED and ASK: a cluster.
 type Redirecting interface {
 	// At returns the client of the server at addr, as the reply of the server behind from names it.
@@ -77,8 +69,10 @@ func newTopology(c Config, l *losses) (Topology, error) {
 		t, err = newSentinel(url, o)
 	case Cluster:
 		t, err = newCluster(url, o)
-	default:
+	case Single:
 		t, err = newSingle(url, o)
+	default:
+		err = fmt.Errorf("type %q: use one of single, sentinel, cluster, ring", string(c.Type))
 	}
 	return t, c.nameSetting(err)
 }
@@ -110,8 +104,7 @@ func newSentinel(url string, o *options) (Topology, error) {
 		sentinels = append(sentinels, t.addr)
 	}
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
-	judge := newSentinels(o.Config)
-	client := goredis.NewFailoverClient(judge.watch(o.failover(primary, sentinels, user, password)))
+	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
 	client.AddHook(dialHook{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
 	return newOne(name, client, o.login), nil
 }

@@ -73,9 +73,6 @@ func TestASingleServerIsReachedInEveryWay(t *testing.T) {
 	locked := redistest.Single(t, redistest.WithPassword(secret))
 	acl := redistest.Single(t, redistest.WithACL("ann", secret, "~weir:*", "+set"))
 	mutual := redistest.Single(t, redistest.WithTLS(), redistest.WithPassword(secret))
-	files := TLSConfig{CAFile: mutual.TLS.CA, CertFile: mutual.TLS.Cert, KeyFile: mutual.TLS.Key}
-	always := files
-	always.Enabled = true
 	tests := []struct {
 		way    string
 		server *redistest.Server
@@ -85,14 +82,14 @@ func TestASingleServerIsReachedInEveryWay(t *testing.T) {
 		{"a URL", open, Config{URL: "redis://" + open.Addr, SocketType: "tcp"}},
 		{"a unix socket", open, Config{URL: open.Socket}},
 		{"a unix socket, said twice", open, Config{URL: open.Socket, SocketType: "unix"}},
-		{"a unix socket, with TLS for others", open, Config{URL: open.Socket, TLS: TLSConfig{Enabled: true}}},
+		{"a unix socket, with TLS for others", open, Config{URL: open.Socket, TLS: true}},
 		{"a password", locked, Config{URL: locked.Addr, Auth: secret}},
 		{"a password in the URL", locked, Config{URL: "redis://:" + secret + "@" + locked.Addr, Auth: "wrong"}},
 		{"a user", acl, Config{URL: acl.Addr, Auth: "ann:" + secret}},
 		{"a user in the URL", acl, Config{URL: "redis://ann:" + secret + "@" + acl.Addr}},
 		{"a URL in a file", locked, Config{URL: "ignored:1", URLFile: writeFile(t, "url", "redis://:"+secret+"@"+locked.Addr+"\n")}},
-		{"TLS by scheme", mutual, Config{URL: "rediss://:" + secret + "@" + mutual.Addr, TLS: files}},
-		{"TLS by setting", mutual, Config{URL: mutual.Addr, Auth: secret, TLS: always}},
+		{"TLS by scheme", mutual, Config{URL: "rediss://:" + secret + "@" + mutual.Addr, TLSConfig: mutual.TLS.Client}},
+		{"TLS by setting", mutual, Config{URL: mutual.Addr, Auth: secret, TLS: true, TLSConfig: mutual.TLS.Client}},
 	}
 	for i, test := range tests {
 		on, _ := openTopology(t, test.config)

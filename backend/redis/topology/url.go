@@ -84,7 +84,7 @@ func parseCluster(url string) ([]target, error) {
 	all, err := parseList(url)
 	var nodes []target
 	for i, n := range all {
-		if slices.ContainsFunc(nodes, func(known target) bool { return known == n }) {
+		if slices.Contains(nodes, n) {
 			continue
 		}
 		nodes = append(nodes, n)

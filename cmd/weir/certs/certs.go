@@ -2,6 +2,7 @@
 package certs
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,9 +10,10 @@ import (
 	"log/slog"
 )
 
-// Files are what a TLS configuration is made of; all are PEM. They are read again for each handshake, so a connection is
-// made with what they hold then, and those that are there stay. Files that cannot be used leave the last good ones in
-// force; the log has one line when that begins and one when it ends.
+// Files are what a TLS configuration is made of; all are PEM. They are read again for each handshake, so a connection
+// is made with what they hold then, and those that are there stay. Files that cannot be used leave the last good ones
+// in force: those that are no regular files, are longer than 1 MiB, or hold an expired certificate while the one before
+// is valid. The log has one line when that begins and one when it ends.
 type Files struct {
 	// Cert and Key are this side's certificate, with those between it and its authority, and its key.
 	Cert, Key string
@@ -34,11 +36,7 @@ func Server(f Files, log *slog.Logger) (*tls.Config, error) {
 	if f.SAN != "" && f.CA == "" {
 		return nil, fmt.Errorf("clients cannot be asked for the name %q without a CA that their certificates are by", f.SAN)
 	}
-	pair, err := watchPair(f.Cert, f.Key, log)
-	if err != nil {
-		return nil, err
-	}
-	clients, err := watchAuthorities(f.CA, log)
+	pair, clients, err := f.watch(log)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +45,7 @@ func Server(f Files, log *slog.Logger) (*tls.Config, error) {
 		NextProtos: []string{h2},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{h2}, Certificates: []tls.Certificate{pair.now()}}
-			if clients != nil {
+			if f.CA != "" {
 				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, clients.now()
 				c.SessionTicketsDisabled = true // a ticket would spare a client the check, under a CA that is gone too
 			}
@@ -59,44 +57,54 @@ func Server(f Files, log *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
-// Client returns the configuration of a client. Cert and Key are optional; without a CA the system's authorities are
-// trusted, and SAN is the name that the server's certificate must have, the one that it is reached by if empty. A server
-// that is reached by its IP address needs SAN as soon as there is a CA. Its errors name the file at fault.
+// Client returns the configuration of a gRPC client, which takes it once. Cert and Key are optional; without a CA the
+// system's authorities are trusted, and SAN is the name that the server's certificate must have, the one that it is
+// reached by if empty. A server that is reached by its IP address needs SAN. Its errors name the file at fault.
 func Client(f Files, log *slog.Logger) (*tls.Config, error) {
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, errors.New("a client's certificate and its key go together: name both files or none")
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{h2}, ServerName: f.SAN}
-	if f.Cert != "" {
-		pair, err := watchPair(f.Cert, f.Key, log)
-		if err != nil {
-			return nil, err
-		}
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			now := pair.now()
-			return &now, nil
-		}
-	}
-	servers, err := watchAuthorities(f.CA, log)
+	pair, servers, err := f.watchClient(log)
 	if err != nil {
 		return nil, err
 	}
-	if servers != nil {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{h2}, ServerName: f.SAN,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			now := pair.now()
+			return &now, nil
+		},
 		// The library takes a client's authorities once, so its own check is replaced by the same with those of now.
-		c.InsecureSkipVerify = true
-		c.VerifyConnection = func(s tls.ConnectionState) error { return verify(s, f.SAN, servers.now()) }
-	}
-	return c, nil
+		InsecureSkipVerify: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			name := cmp.Or(f.SAN, s.ServerName)
+			if name == "" { // the library does not tell an IP address
+				return errors.New("a server that is reached by an IP address needs the name of its certificate: say it")
+			}
+			return verify(s, name, servers.now())
+		},
+	}, nil
 }
 
-// verify checks a server's certificate as the TLS library does.
+// Connections is Client for callers who ask for the configuration of each connection. An IP address needs no SAN then.
+// If anyName is set, and SAN is not, a server may have a certificate of any name that a trusted authority has signed.
+func Connections(f Files, anyName bool, log *slog.Logger) (next func() *tls.Config, err error) {
+	pair, servers, err := f.watchClient(log)
+	if err != nil {
+		return nil, err
+	}
+	return func() *tls.Config {
+		c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.SAN, RootCAs: servers.now()}
+		if f.Cert != "" {
+			c.Certificates = []tls.Certificate{pair.now()}
+		}
+		if anyName && f.SAN == "" {
+			c.InsecureSkipVerify = true // what is left of it is in VerifyConnection
+			c.VerifyConnection = func(s tls.ConnectionState) error { return verify(s, "", c.RootCAs) }
+		}
+		return c
+	}, nil
+}
+
+// verify checks a server's certificate as the TLS library does, but for the name if that is empty.
 func verify(s tls.ConnectionState, name string, authorities *x509.CertPool) error {
-	if name == "" {
-		name = s.ServerName
-	}
-	if name == "" { // the library does not tell an IP address
-		return errors.New("which name the server's certificate must have is not known: it is reached by an IP address, so say it")
-	}
 	between := x509.NewCertPool()
 	for _, c := range s.PeerCertificates[1:] {
 		between.AddCert(c)

@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
@@ -165,6 +168,13 @@ func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
 			}
 		}
 	}
+	nobodyWrites := func() {
+		remove("tls.crt")()
+		if err := syscall.Mkfifo(filepath.Join(dir, "..data", "tls.crt"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := append(bytes.Repeat([]byte("\n"), 1<<20), cert...)
 	for _, tc := range []struct {
 		name  string
 		spoil func()
@@ -175,6 +185,8 @@ func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
 		{"no authority in it", func() { mount(t, dir, cert, key, nil) }, files.CA},
 		{"no key", remove("tls.key"), files.Key},
 		{"no authorities", remove("ca.crt"), files.CA},
+		{"a FIFO", nobodyWrites, files.Cert + " is not a regular file"},
+		{"more than 1 MiB", func() { mount(t, dir, long, key, authority.PEM) }, files.Cert + " is longer than 1048576"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.spoil()
@@ -191,6 +203,34 @@ func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAnExpiredCertificateReplacesNoValidOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		authority, dir := certstest.New(t, "authority"), t.TempDir()
+		early, earlyKey := authority.Issue(t, "early") // for a day
+		time.Sleep(12 * time.Hour)
+		late, lateKey := authority.Issue(t, "late")
+		var log bytes.Buffer
+		files := mount(t, dir, late, lateKey, authority.PEM)
+		config, err := certs.Server(files, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wants := func(after time.Duration, name, says string) {
+			t.Helper()
+			log.Reset()
+			time.Sleep(after)
+			now, err := config.GetConfigForClient(nil)
+			got := now.Certificates[0].Leaf.Subject.CommonName
+			if err != nil || got != name || !strings.Contains(log.String(), says) {
+				t.Errorf("a connection gets %q, %v, the log %q; want %q, and %q", got, err, log.String(), name, says)
+			}
+		}
+		mount(t, dir, early, earlyKey, authority.PEM)
+		wants(13*time.Hour, "late", "it expired at 2000-01-02T00:00:00Z")
+		wants(12*time.Hour, "early", "can be used again") // both have expired
+	})
 }
 
 func TestTheFirstErrorNamesTheFile(t *testing.T) {
@@ -289,83 +329,111 @@ func TestClientsMustHaveTheName(t *testing.T) {
 }
 
 func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
-	old, next, dir, public := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir(), certstest.Public(t)
-	cert, key := old.Issue(t, "one")
-	files := mount(t, dir, cert, key, old.PEM)
-	files.SAN = "weir"
-	config, err := certs.Client(files, quiet(t))
-	if err != nil {
-		t.Fatal(err)
+	for form, client := range map[string]func(certs.Files) (func() *tls.Config, error){
+		"gRPC": func(f certs.Files) (func() *tls.Config, error) {
+			c, err := certs.Client(f, quiet(t))
+			return func() *tls.Config { return c }, err
+		},
+		"each connection": func(f certs.Files) (func() *tls.Config, error) {
+			return certs.Connections(f, false, quiet(t))
+		},
+	} {
+		t.Run(form, func(t *testing.T) {
+			old, next, dir := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir()
+			cert, key := old.Issue(t, "one")
+			files := mount(t, dir, cert, key, old.PEM)
+			files.SAN = "weir"
+			config, err := client(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := make(chan string, 100) // who the client says that it is
+			serverOf := func(by *certstest.Authority) string {
+				pair, err := tls.X509KeyPair(by.Issue(t, "weir"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return serve(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert,
+					VerifyConnection: func(s tls.ConnectionState) error {
+						shown <- s.PeerCertificates[0].Subject.CommonName
+						return nil
+					}})
+			}
+			ofOld, ofNext := serverOf(old), serverOf(next)
+			meet := func(address, stranger, show string) {
+				t.Helper()
+				mustConnect(t, address, config())
+				if got := <-shown; got != show {
+					t.Errorf("the client shows the certificate of %q, want %q", got, show)
+				}
+				if _, err := connect(t, stranger, config()); err == nil {
+					t.Error("the client trusts a server of an authority that is not in its file")
+				}
+			}
+			meet(ofOld, ofNext, "one")
+			cert, key = old.Issue(t, "two")
+			mount(t, dir, cert, key, next.PEM)
+			meet(ofNext, ofOld, "two")
+		})
 	}
-	shown := make(chan string, 100) // who the client says that it is
-	serverOf := func(by *certstest.Authority, name string) string {
-		cert, key := by.Issue(t, name)
-		c, err := tls.X509KeyPair(cert, key)
+}
+
+func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
+	ours, theirs, public := certstest.New(t, "ours"), certstest.New(t, "theirs"), certstest.Public(t)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, ours.PEM)
+	serverOf := func(by *certstest.Authority, names ...string) (port string) {
+		pair, err := tls.X509KeyPair(by.Issue(t, names...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return serve(t, &tls.Config{Certificates: []tls.Certificate{c}, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{"h2"},
-			VerifyConnection: func(s tls.ConnectionState) error {
-				shown <- s.PeerCertificates[0].Subject.CommonName
-				return nil
-			}})
+		address := serve(t, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})
+		_, port, _ = net.SplitHostPort(address)
+		return port
 	}
-	ofOld, ofNext := serverOf(old, "weir"), serverOf(next, "weir")
-	meet := func(address, show string) {
-		t.Helper()
-		mustConnect(t, address, config)
-		if got := <-shown; got != show {
-			t.Errorf("the client shows the certificate of %q, want %q", got, show)
+	right, other := serverOf(ours, "localhost", "127.0.0.1"), serverOf(ours, "redis")
+	stranger := serverOf(theirs, "localhost", "127.0.0.1")
+	anybody := serverOf(public, "localhost", "127.0.0.1", "redis")
+	for _, tc := range []struct {
+		what, ca, san string
+		anyName       bool
+		port          string
+		in            bool
+	}{
+		{"a server that is who it says", ca, "", false, right, true},
+		{"a server with another's name", ca, "", false, other, false},
+		{"a server with another's name, which is allowed", ca, "", true, other, true},
+		{"a server of a stranger", ca, "", false, stranger, false},
+		{"a server of a stranger, where any name is allowed", ca, "", true, stranger, false},
+		{"a server of an authority that the system does not know", "", "", false, right, false},
+		{"a server of one that it knows", "", "", false, anybody, true},
+		{"such a server, where a file has the authorities", ca, "", false, anybody, false},
+		{"such a server, where any name is allowed", ca, "", true, anybody, false},
+		{"such a server, where a name is asked for", ca, "redis", false, anybody, false},
+		{"a server with the name that is asked for", ca, "redis", false, other, true},
+		{"a server with that of its address alone", ca, "redis", false, right, false},
+		{"a server with that of its address alone, where any name would be allowed", ca, "redis", true, right, false},
+	} {
+		files := certs.Files{CA: tc.ca, SAN: tc.san}
+		next, err := certs.Connections(files, tc.anyName, quiet(t))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	refuse := func(address, why string) {
-		t.Helper()
-		if _, err := connect(t, address, config); err == nil {
-			t.Errorf("the client trusts a server %s", why)
+		for _, host := range []string{"localhost:", "127.0.0.1:"} {
+			if _, err := connect(t, host+tc.port, next()); (err == nil) != tc.in {
+				t.Errorf("%s, at %s: %v; in should be %t", tc.what, host, err, tc.in)
+			}
 		}
-		select {
-		case <-shown:
-		default:
+		config, err := certs.Client(files, quiet(t))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	meet(ofOld, "one")
-	refuse(ofNext, "of another authority")
-	refuse(serverOf(old, "other"), "of another name")
-	refuse(serverOf(public, "weir"), "that the system trusts, beside a file of authorities")
-	cert, key = old.Issue(t, "two")
-	mount(t, dir, cert, key, next.PEM)
-	meet(ofNext, "two")
-	refuse(ofOld, "whose authority was taken away")
-}
-
-func TestAClientWithoutANameAsksForTheAddressesName(t *testing.T) {
-	authority, dir := certstest.New(t, "authority"), t.TempDir()
-	cert, key := authority.Issue(t, "localhost", "127.0.0.1")
-	files := mount(t, dir, cert, key, authority.PEM)
-	address := server(t, certs.Files{Cert: files.Cert, Key: files.Key})
-	_, port, _ := net.SplitHostPort(address)
-	config, err := certs.Client(certs.Files{CA: files.CA}, quiet(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustConnect(t, "localhost:"+port, config)
-	if _, err := connect(t, address, config); err == nil || !strings.Contains(err.Error(), "IP address") {
-		t.Errorf("got %v; want an error that says that the name is not known: the library does not tell an address", err)
-	}
-	config, err = certs.Client(certs.Files{CA: files.CA, SAN: "127.0.0.1"}, quiet(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustConnect(t, address, config)
-	untrusting, err := certs.Client(certs.Files{}, quiet(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = certstest.Public(t).Issue(t, "localhost")
-	known := mount(t, t.TempDir(), cert, key, nil)
-	_, publicPort, _ := net.SplitHostPort(server(t, certs.Files{Cert: known.Cert, Key: known.Key}))
-	mustConnect(t, "localhost:"+publicPort, untrusting)
-	if _, err := connect(t, "localhost:"+port, untrusting); err == nil {
-		t.Error("a client without a CA trusts one that the system does not know")
+		if _, err := connect(t, "localhost:"+tc.port, config); !tc.anyName && (err == nil) != tc.in {
+			t.Errorf("%s, for gRPC: %v; in should be %t", tc.what, err, tc.in)
+		}
+		_, err = connect(t, "127.0.0.1:"+right, config)
+		if tc.san == "" && (err == nil || !strings.Contains(err.Error(), "IP address")) {
+			t.Errorf("%v; want an error that the name is not known: the library does not tell an address", err)
+		}
 	}
 }

@@ -2,38 +2,48 @@ package certs
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // watched is what files hold, or last held while they cannot be used.
 type watched[T any] struct {
 	files []string
-	parse func(contents [][]byte) (T, error) // its error names the file
+	parse func(contents [][]byte, last T) (T, error) // its error names the file
 	log   *slog.Logger
 
 	mu       sync.Mutex // protects what follows
 	contents [][]byte   // of the files that good was parsed from
 	good     T
-	told     string // the error that was logged last, "" for none
+	logged   string // the last error in the log, "" for none
 }
 
-// watch reads files for the first time.
-func watch[T any](log *slog.Logger, parse func(contents [][]byte) (T, error), files ...string) (*watched[T], error) {
+// watch reads files for the first time. Without files it returns nil.
+func watch[T any](log *slog.Logger, parse func([][]byte, T) (T, error), files ...string) (*watched[T], error) {
+	if files[0] == "" {
+		return nil, nil
+	}
 	w := &watched[T]{files: files, parse: parse, log: log}
 	_, err := w.read()
 	return w, err
 }
 
-// now reads the files and returns what they hold; while they cannot be used, what they held last. A handshake costs much
-// more than reading them. Any number of goroutines may call it.
-func (w *watched[T]) now() T {
+// now reads the files and returns what they hold; while they cannot be used, what they held last; of nil nothing. A
+// handshake costs much more than reading them. Any number of goroutines may call it.
+func (w *watched[T]) now() (none T) {
+	if w == nil {
+		return none
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changed, err := w.read()
@@ -41,11 +51,11 @@ func (w *watched[T]) now() T {
 		changed, err = w.read()
 	}
 	switch {
-	case err != nil && err.Error() != w.told:
-		w.told = err.Error()
+	case err != nil && err.Error() != w.logged:
+		w.logged = err.Error()
 		w.log.Warn("new TLS files cannot be used: new connections are made with the last good ones", "error", err)
-	case err == nil && w.told != "":
-		w.told = ""
+	case err == nil && w.logged != "":
+		w.logged = ""
 		w.log.Warn("TLS files can be used again", "files", strings.Join(w.files, " "))
 	case changed:
 		w.log.Info("TLS certificates reloaded", "files", strings.Join(w.files, " "))
@@ -57,7 +67,7 @@ func (w *watched[T]) now() T {
 func (w *watched[T]) read() (changed bool, err error) {
 	contents := make([][]byte, len(w.files))
 	for i, name := range w.files {
-		if contents[i], err = os.ReadFile(name); err != nil {
+		if contents[i], err = readFile(name); err != nil {
 			return false, err
 		}
 		changed = changed || w.contents == nil || !bytes.Equal(contents[i], w.contents[i])
@@ -65,7 +75,7 @@ func (w *watched[T]) read() (changed bool, err error) {
 	if !changed {
 		return false, nil
 	}
-	good, err := w.parse(contents)
+	good, err := w.parse(contents, w.good)
 	if err != nil {
 		return false, err
 	}
@@ -73,27 +83,59 @@ func (w *watched[T]) read() (changed bool, err error) {
 	return true, nil
 }
 
-// watchPair reads a certificate and its key, which may be in different directories.
-func watchPair(cert, key string, log *slog.Logger) (*watched[tls.Certificate], error) {
-	return watch(log, func(pem [][]byte) (tls.Certificate, error) {
-		pair, err := tls.X509KeyPair(pem[0], pem[1])
-		if err != nil {
-			return pair, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
-		}
-		return pair, nil
-	}, cert, key)
+// maxFile is how long a file may be, in bytes.
+const maxFile = 1 << 20
+
+// readFile reads a regular file. It does not wait for one who writes to a FIFO: all handshakes would.
+func readFile(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, fmt.Errorf("%s is not a regular file", name))
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("%s is longer than %d bytes", name, maxFile)
+	}
+	return content, err
 }
 
-// watchAuthorities reads a file of authorities. Without a file it returns nil.
-func watchAuthorities(file string, log *slog.Logger) (*watched[*x509.CertPool], error) {
-	if file == "" {
-		return nil, nil
+// watch reads the certificate and its key, which may be in different directories, and the authorities. What is not
+// named is nil.
+func (f Files) watch(log *slog.Logger) (
+	pair *watched[tls.Certificate], authorities *watched[*x509.CertPool], err error) {
+	pair, err = watch(log, func(pem [][]byte, last tls.Certificate) (tls.Certificate, error) {
+		pair, err := tls.X509KeyPair(pem[0], pem[1])
+		if err == nil && expired(pair) && last.Certificate != nil && !expired(last) {
+			err = fmt.Errorf("it expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+		}
+		if err != nil {
+			err = fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+		}
+		return pair, err
+	}, f.Cert, f.Key)
+	if err != nil {
+		return nil, nil, err
 	}
-	return watch(log, func(pem [][]byte) (*x509.CertPool, error) {
+	authorities, err = watch(log, func(pem [][]byte, _ *x509.CertPool) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem[0]) {
-			return nil, errors.New(file + " holds no certificate in PEM")
+			return nil, errors.New(f.CA + " holds no certificate in PEM")
 		}
 		return pool, nil
-	}, file)
+	}, f.CA)
+	return pair, authorities, err
 }
+
+// watchClient is watch for a client, which may have no certificate.
+func (f Files) watchClient(log *slog.Logger) (*watched[tls.Certificate], *watched[*x509.CertPool], error) {
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, nil, errors.New("a client's certificate and its key go together: name both files or none")
+	}
+	return f.watch(log)
+}
+
+func expired(c tls.Certificate) bool { return c.Leaf != nil && time.Now().After(c.Leaf.NotAfter) }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -68,17 +69,20 @@ func TestALimitThatIsCoveredChangesNoVerdict(t *testing.T) {
 		}
 		covered[a]++
 		limits, charge := []descriptors.Limit{by, l}, descriptors.ChargeByAlgorithm+descriptors.Charge(r.IntN(3))
-		counts := []window.Count{window.NewState(&by), window.NewState(&l)}
+		states := []window.State{window.NewState(&by), window.NewState(&l)}
+		decide := func(op backend.Op, hits uint64, limits []descriptors.Limit, now window.Instant) bool {
+			return window.Decide(states, &backend.Check{Op: op, Limits: limits, Hits: hits, Charge: charge}, now).Allowed
+		}
 		now := window.Instant(1_763_726_400_000_000 + r.Int64N(1e9))
 		for range 60 {
 			now = now.Plus(time.Duration(r.Int64N(int64(l.Window) / 2)))
 			hits := 1 + r.Uint64N(3)
 			if r.IntN(8) == 0 {
-				window.Refund(counts, limits, hits, now)
+				decide(backend.Refund, hits, limits, now)
 			}
-			alone, both := window.Look(counts[:1], limits[:1], now), window.Look(counts, limits, now)
-			fits := counts[0].Sum(now)+hits <= by.Capacity()
-			if alone.Allowed != both.Allowed || fits != window.Charge(counts, limits, hits, charge, now).Allowed {
+			alone, both := decide(backend.Look, 0, limits[:1], now), decide(backend.Look, 0, limits, now)
+			fits := states[0].Sum(now)+hits <= by.Capacity()
+			if alone != both || fits != decide(backend.Count, hits, limits, now) {
 				t.Fatalf("seed %d: %v (burst %d, precision %v) beside %v (burst %d, precision %v), both %v: it denies what that one lets pass",
 					seed, l, l.Burst, l.Precision, by, by.Burst, by.Precision, a)
 			}

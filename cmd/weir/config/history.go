@@ -59,14 +59,16 @@ func (s *Settings) HistoryInRedis() bool {
 	return s.HistoryVariable() != "" || s.BackendType == "redis" && !(s.HistoryInDataDir && s.DataDir != "")
 }
 
-// RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one.
-func (s *Settings) RedisHistory(log *slog.Logger) redishistory.Config {
-	c := redishistory.Config{Redis: s.RedisConfig(&s.Redis, log), Keep: s.History.Keep()}
+// RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one. Its
+// error is that of RedisConfig.
+func (s *Settings) RedisHistory(log *slog.Logger) (redishistory.Config, error) {
+	servers, err := s.RedisConfig(&s.Redis, log)
+	c := redishistory.Config{Redis: servers, Keep: s.History.Keep()}
 	if s.HistoryVariable() != "" {
 		c.Redis.URL, c.Redis.URLFile = s.HistoryURL, s.HistoryURLFile
 		c.Redis.Variables.URL, c.Redis.Variables.URLFile = "REDIS_HISTORY_URL", "REDIS_HISTORY_URL_FILE"
 	}
-	return c
+	return c, err
 }
 
 // Downsamples reports whether weir serve downsamples: a store that replicas share is better left to one job.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/cmd/weir/certs"
 )
 
 // namesServers reports whether a variable names the servers of Redis.
@@ -45,11 +46,17 @@ func (k *PlainKeys) Windows() incr.Keys {
 	return incr.Keys{Jitter: k.ExpireJitter, CalendarMonths: k.CalendarMonths}
 }
 
-// RedisConfig returns how one of the Redis is reached.
-func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) topology.Config {
+// RedisConfig returns how one of the Redis is reached. Its error names the variables and the file at fault; what is
+// wrong with files of TLS later is logged.
+func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, error) {
 	both, prefix := &s.BothRedis, "REDIS_"
 	if one == &s.PerSecond {
 		prefix = "REDIS_PERSECOND_"
+	}
+	files := certs.Files{Cert: both.TLSClientCert, Key: both.TLSClientKey, CA: both.TLSCacert, SAN: one.TLSServerName}
+	secure, err := certs.Connections(files, both.TLSSkipHostnameVerification, log)
+	if err != nil {
+		err = fmt.Errorf("environment variables REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT, REDIS_TLS_CLIENT_KEY: %w", err)
 	}
 	return topology.Config{
 		Type: one.Type, URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
@@ -57,10 +64,7 @@ func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) topology.Config {
 		PoolSize: one.PoolSize, Timeout: one.Timeout, NodeLoss: s.NodeLoss,
 		ProbePause: both.StartupInitialInterval, LongestProbePause: both.StartupMaxInterval,
 		GiveUp: both.StartupMaxElapsedTime,
-		TLS: topology.TLSConfig{
-			Enabled: one.TLS, CAFile: both.TLSCacert, CertFile: both.TLSClientCert, KeyFile: both.TLSClientKey,
-			ServerName: one.TLSServerName, SkipHostnameVerification: both.TLSSkipHostnameVerification,
-		},
+		TLS:    one.TLS, TLSConfig: secure,
 		Log: log, Variables: topology.Variables{URL: prefix + "URL", URLFile: prefix + "URL_FILE", Type: prefix + "TYPE"},
-	}
+	}, err
 }

@@ -43,7 +43,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
 	log := set.Logger(out.Err)
-	store, err := openRedis(ctx, set.RedisHistory(log))
+	store, err := openRedis(ctx, &set, set.History.Keep(), log)
 	if err != nil {
 		return fmt.Errorf("downsample: %w", err)
 	}

@@ -187,7 +187,7 @@ func (c *target) open(ctx context.Context) (store *redishistory.Store, port admi
 	case err != nil:
 	case set.HistoryInRedis():
 		// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
-		store, err = openRedis(ctx, set.RedisHistory(slog.New(slog.DiscardHandler)))
+		store, err = openRedis(ctx, &set, set.History.Keep(), slog.New(slog.DiscardHandler))
 	default:
 		port.Address, err = config.AdminAddress()
 	}

@@ -82,7 +82,10 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	if known.dir != nil {
 		parts.Rules, parts.Loaded = known, known.Loaded
 	}
-	config := set.RedisHistory(log)
+	config, err := set.RedisHistory(log)
+	if err != nil {
+		return err
+	}
 	config.ReadOnly = true
 	store, err := redishistory.Open(config)
 	if err != nil {

@@ -18,7 +18,12 @@ import (
 )
 
 // openRedis opens a history in Redis. Its error says why servers cannot keep one.
-func openRedis(ctx context.Context, c redishistory.Config) (*redishistory.Store, error) {
+func openRedis(ctx context.Context, set *config.Settings, keep history.Keep, log *slog.Logger) (*redishistory.Store, error) {
+	c, err := set.RedisHistory(log)
+	if err != nil {
+		return nil, err
+	}
+	c.Keep = keep
 	store, err := redishistory.Open(c)
 	if err == nil {
 		if err = store.Check(ctx); err == nil {
@@ -41,9 +46,7 @@ func openBulk(ctx context.Context, set *config.Settings) (bulkStore, error) {
 	keep := set.History.Keep()
 	keep.MaxPoints = math.MaxInt32
 	if set.HistoryInRedis() {
-		c := set.RedisHistory(slog.New(slog.DiscardHandler))
-		c.Keep = keep
-		return openRedis(ctx, c)
+		return openRedis(ctx, set, keep, slog.New(slog.DiscardHandler))
 	}
 	if set.DataDir == "" {
 		return nil, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")

@@ -1,28 +1,29 @@
-package window
+package backendtest
 
 import (
 	"cmp"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Buckets counts the hits of one limit of one key as the definition says: in a bucket on every level, read through
-// [Cover], bucket by bucket. It is slow and plain, and the oracle of every store; of all algorithms but the sliding
-// log, which has no buckets. A Buckets is not for concurrent use.
+// Buckets counts the hits of one limit of one key as the definition of a sliding or a fixed window says: in a bucket on
+// every level, of which it reads those that cover the last window. It is slow and plain, and the oracle of every store.
 type Buckets struct {
 	fixed  bool
-	window time.Duration
+	length time.Duration
 	levels []time.Duration
 	hits   []map[int64]uint64 // per level, by bucket number
-	reads  int                // how many buckets Sum has read so far
 }
 
 // NewBuckets returns the empty state of a limit.
 func NewBuckets(l *descriptors.Limit) *Buckets {
-	b := &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, window: l.Window, levels: l.Levels()}
+	b := &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, length: l.Window, levels: l.Levels()}
 	for range b.levels {
 		b.hits = append(b.hits, make(map[int64]uint64))
 	}
@@ -30,17 +31,16 @@ func NewBuckets(l *descriptors.Limit) *Buckets {
 }
 
 // Sum returns the number of hits that count at now.
-func (b *Buckets) Sum(now Instant) uint64 {
+func (b *Buckets) Sum(now window.Instant) uint64 {
 	b.advance(now)
-	runs := []Run{{Level: 0, First: now.index(micros(b.window)), Count: 1}}
+	runs := []run{{first: index(now, micros(b.length)), count: 1}}
 	if !b.fixed {
-		runs = Cover(nil, b.levels, b.window, now)
+		runs = cover(b.levels, b.length, now)
 	}
 	var sum uint64
-	for _, run := range runs {
-		for k := run.First; k < run.First+run.Count; k++ {
-			sum += b.hits[run.Level][k]
-			b.reads++
+	for _, r := range runs {
+		for k := r.first; k < r.first+r.count; k++ {
+			sum += b.hits[r.level][k]
 		}
 	}
 	return sum
@@ -48,9 +48,9 @@ func (b *Buckets) Sum(now Instant) uint64 {
 
 // advance moves what lies after now into now's buckets, and forgets the fine buckets that no longer count together
 // with their share of the coarse ones, so that a refund cannot find them.
-func (b *Buckets) advance(now Instant) {
+func (b *Buckets) advance(now window.Instant) {
 	for level, width := range b.levels {
-		live := now.index(micros(width))
+		live := index(now, micros(width))
 		for k, n := range b.hits[level] {
 			if k > live {
 				b.hits[level][live] += n
@@ -66,20 +66,20 @@ func (b *Buckets) advance(now Instant) {
 }
 
 // leaves returns the first moment at which a finest bucket no longer counts.
-func (b *Buckets) leaves(k int64) Instant {
-	end := Instant(k+1) * micros(b.levels[0])
+func (b *Buckets) leaves(k int64) window.Instant {
+	end := window.Instant(k+1) * micros(b.levels[0])
 	if b.fixed {
 		return end
 	}
-	return end + micros(b.window)
+	return end + micros(b.length)
 }
 
 // change gives the finest bucket k another count, and adds the difference on every level.
 func (b *Buckets) change(k int64, hits uint64) {
 	was := b.hits[0][k]
-	begin := Instant(k) * micros(b.levels[0])
+	begin := window.Instant(k) * micros(b.levels[0])
 	for level, width := range b.levels {
-		at := begin.index(micros(width))
+		at := index(begin, micros(width))
 		b.hits[level][at] += hits - was
 		if b.hits[level][at] == 0 {
 			delete(b.hits[level], at)
@@ -87,12 +87,13 @@ func (b *Buckets) change(k int64, hits uint64) {
 	}
 }
 
-// Add counts delta hits at now, up to MaxCount in all; a negative delta takes back the newest, at most all of them.
-func (b *Buckets) Add(now Instant, delta int64) {
+// Add counts delta hits at now, up to window.MaxCount in all; a negative delta takes back the newest, at most all of
+// them.
+func (b *Buckets) Add(now window.Instant, delta int64) {
 	sum := b.Sum(now)
 	if delta >= 0 {
-		if hits := min(uint64(delta), MaxCount-sum); hits > 0 {
-			live := now.index(micros(b.levels[0]))
+		if hits := min(uint64(delta), window.MaxCount-sum); hits > 0 {
+			live := index(now, micros(b.levels[0]))
 			b.change(live, b.hits[0][live]+hits)
 		}
 		return
@@ -106,7 +107,7 @@ func (b *Buckets) Add(now Instant, delta int64) {
 }
 
 // Until returns the first moment, now or later, at which at most keep of the hits that count now still do.
-func (b *Buckets) Until(now Instant, keep uint64) Instant {
+func (b *Buckets) Until(now window.Instant, keep uint64) window.Instant {
 	left := b.Sum(now)
 	for _, k := range slices.Sorted(maps.Keys(b.hits[0])) {
 		if left <= keep {
@@ -117,4 +118,18 @@ func (b *Buckets) Until(now Instant, keep uint64) Instant {
 		}
 	}
 	return now
+}
+
+// RandomSliding draws a sliding window with any precision that is allowed for it.
+func RandomSliding(t testing.TB, r *rand.Rand) descriptors.Limit {
+	t.Helper()
+	for {
+		u := descriptors.Unit(1 + r.IntN(7))
+		precisions := []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
+		l, err := descriptors.NewLimit(1+r.Uint64N(10), u, 1+r.Uint32N(5), descriptors.SlidingWindow,
+			precisions[r.IntN(6)])
+		if err == nil {
+			return l
+		}
+	}
 }
