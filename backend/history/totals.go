@@ -59,11 +59,11 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 }
 
 // Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
-// days that are older than the retention.
+// days that are older than the retention. It does nothing to a chunk that has gone.
 func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
-		if err == nil {
+		if err == nil && points > 0 {
 			did.Moved(c, points)
 		}
 		return err

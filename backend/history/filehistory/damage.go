@@ -30,20 +30,20 @@ func (s *Store) guard(operation func() error) (err error) {
 	return operation()
 }
 
-// update runs a transaction that writes, when it is its turn. Turns are taken in the order in which they were asked
-// for, so that a job of many transactions does not keep others out.
-func (s *Store) update(ctx context.Context, write func(*bolt.Tx) error) error {
+// inTurn does something when it is its turn. Turns are taken in the order in which they were asked for, so that a job of
+// many transactions does not keep others out.
+func (s *Store) inTurn(ctx context.Context, do func() error) error {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return s.wrap(ctx.Err())
 	}
 	defer func() { <-s.turn }()
-	return s.commit(write)
+	return do()
 }
 
-// commit runs a transaction. The caller holds the turn.
-func (s *Store) commit(write func(*bolt.Tx) error) error {
+// update runs a transaction that writes. The caller holds the turn.
+func (s *Store) update(write func(*bolt.Tx) error) error {
 	return s.guard(func() error { return s.wrap(s.db.Update(write)) })
 }
 

@@ -250,7 +250,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	s = ready(t, s, err)
 	ids := seriesOf(300)
 	bad := ids[0]
-	err = s.update(context.Background(), func(tx *bolt.Tx) error {
+	err = s.update(func(tx *bolt.Tx) error {
 		return tx.Bucket(rowsBucket).Put(seriesKey(bad.Partition(), nameOf(bad)), []byte{0x80})
 	})
 	if err != nil {
@@ -293,7 +293,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	put := func(t *testing.T, store history.Store, key, row []byte) string {
 		t.Helper()
-		err := store.(*Store).update(context.Background(), func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })
+		err := store.(*Store).update(func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })
 		if err != nil {
 			t.Fatal(err)
 		}

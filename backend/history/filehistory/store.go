@@ -3,7 +3,6 @@
 package filehistory
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -114,7 +113,7 @@ func (s *Store) open(path string, o bolt.Options) error {
 		return err
 	})
 	if err == nil {
-		err = s.update(context.Background(), begin)
+		err = s.update(begin)
 	}
 	if err != nil && opened != nil {
 		err = errors.Join(s.wrap(err), s.release(opened))
