@@ -31,8 +31,8 @@ const (
 )
 
 // begin makes the buckets of a new file.
-func begin(tx *bolt.Tx) error {
-	if err := checkFormat(tx); err != nil {
+func (s *Store) begin(tx *bolt.Tx) error {
+	if err := s.checkFormat(tx); err != nil {
 		return err
 	}
 	about, err := tx.CreateBucketIfNotExists(aboutBucket)
@@ -46,7 +46,7 @@ func begin(tx *bolt.Tx) error {
 }
 
 // checkFormat accepts this version's files, and those that are still empty.
-func checkFormat(tx *bolt.Tx) error {
+func (s *Store) checkFormat(tx *bolt.Tx) error {
 	if first, _ := tx.Cursor().First(); first == nil {
 		return nil
 	}
@@ -55,7 +55,7 @@ func checkFormat(tx *bolt.Tx) error {
 		is = about.Get(formatKey)
 	}
 	if !bytes.Equal(is, format) {
-		return fmt.Errorf("%s %w (its format is %q, this version's is %q)", tx.DB().Path(), ErrFormat, is, format)
+		return fmt.Errorf("%s %w (its format is %q, this version's is %q)", s.name, ErrFormat, is, format)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ type seriesChunks struct {
 
 func (s *seriesChunks) Cells(c history.Chunk) (history.Cells, error) {
 	key := chunkKey(s.p, c, s.name)
-	cells, err := c.Unpack(s.rows.Get(key))
+	cells, err := unpack(c, s.rows.Get(key))
 	if err != nil {
 		return nil, s.damaged(key, err)
 	}
@@ -245,7 +245,7 @@ func (s *seriesChunks) SetCells(c history.Chunk, cells history.Cells) error {
 	if len(cells) == 0 {
 		return s.rows.Delete(key)
 	}
-	return s.rows.Put(key, c.Tier.Pack(nil, cells))
+	return s.rows.Put(key, pack(c.Tier, cells))
 }
 
 func (s *seriesChunks) Fine() (found []history.Chunk, err error) {

@@ -113,7 +113,7 @@ func (s *Store) open(path string, o bolt.Options) error {
 		return err
 	})
 	if err == nil {
-		err = s.update(begin)
+		err = s.update(s.begin)
 	}
 	if err != nil && opened != nil {
 		err = errors.Join(s.wrap(err), s.release(opened))
@@ -142,19 +142,15 @@ func (s *Store) Close() error {
 	return s.wrap(s.db.Close())
 }
 
-// wrap names the file in an error.
+// wrap names the file in an error, once.
 func (s *Store) wrap(err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrFormat), errors.Is(err, ErrInUse):
+	case err == nil, strings.HasPrefix(err.Error(), s.name):
 		return err
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%s %w", s.name, ErrInUse)
 	case errors.Is(err, bolterrors.ErrIncompatibleValue), isFarAway(err):
 		return fmt.Errorf("%s %w (%w)", s.name, ErrDamaged, err)
-	case strings.HasPrefix(err.Error(), s.name): // a layer below has wrapped it
-		return err
 	}
 	return fmt.Errorf("%s: %w", s.name, err)
 }
