@@ -16,9 +16,14 @@ type Cell struct {
 // Cells are the buckets of a chunk that hold hits, by place. No place comes twice.
 type Cells []Cell
 
+// Find returns the index of a place's cell or, if there is none, of the first cell after it.
+func (c Cells) Find(place int) (i int, found bool) {
+	return slices.BinarySearchFunc(c, place, func(cell Cell, place int) int { return cmp.Compare(cell.Place, place) })
+}
+
 // at returns the cell of a place, made if there is none, and what replaces c, into which it may write.
 func (c Cells) at(place int) (Cells, *Cell) {
-	i, found := slices.BinarySearchFunc(c, place, func(cell Cell, place int) int { return cmp.Compare(cell.Place, place) })
+	i, found := c.Find(place)
 	if !found {
 		c = slices.Insert(c, i, Cell{Place: place})
 	}
@@ -32,20 +37,6 @@ func (c Cells) Sum() uint64 {
 		sum += c[i].Sum
 	}
 	return sum
-}
-
-// Expire splits cells of a chunk of days, without copying them, into those older than the retention and the rest.
-func (k *Keep) Expire(c Chunk, cells Cells, now int64) (gone, stay Cells) {
-	first, n := k.FirstKept(c, now), 0
-	for n < len(cells) && cells[n].Place < first {
-		n++
-	}
-	return cells[:n], cells[n:]
-}
-
-// FirstKept returns the place of the first day of a chunk of days that is not older than the retention.
-func (k *Keep) FirstKept(c Chunk, now int64) int {
-	return int(max(0, min(floorDiv(now-k.Due(c, c.Start()), day)+1, int64(c.Places()))))
 }
 
 // Early returns the chunk that a series with too many points moves on first: the one that the job would move first, the

@@ -72,7 +72,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	if err != nil {
 		return err
 	}
-	gone, stay := k.Expire(c, cells, now)
+	n, _ := cells.Find(int(floorDiv(now-k.Due(c, c.Start()), day) + 1)) // the first day that is not too old
+	gone, stay := cells[:n], cells[n:]
 	if len(gone) == 0 {
 		return nil
 	}

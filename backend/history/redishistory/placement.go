@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -19,14 +21,16 @@ const placementKey = Prefix + ":placement"
 // ring is which node of a ring holds which partition. It was decided once and is stored on every node: hits that lie on
 // a node that is away wait for it, and a node that is missing in the configuration is an error.
 type ring struct {
-	names []string // as configured; nil if there is no ring
+	names  []string                       // as configured; nil if there is no ring
+	asking sync.Mutex                     // held while nodes are asked, which may take long
+	known  atomic.Pointer[knownPlacement] // nil before any node has answered
+}
 
-	asking sync.Mutex // held while nodes are asked, which may take long
-
-	mu       sync.Mutex // of what follows
-	stored   string     // as on the nodes; "" until it is known
-	node     [history.Partitions]string
-	verified map[string]bool // the nodes that have shown the same
+// knownPlacement is a placement, and the nodes that have shown it. It is replaced, and never changed.
+type knownPlacement struct {
+	stored  string // as on the nodes
+	node    [history.Partitions]string
+	shownBy map[string]bool
 }
 
 // placement is what is stored.
@@ -41,45 +45,35 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	if r.names == nil {
 		return "", nil
 	}
-	if node, fine := r.find(p); fine {
-		return node, nil
+	if known := r.known.Load(); known != nil && known.shownBy[known.node[p]] {
+		return known.node[p], nil
 	}
 	r.asking.Lock()
 	defer r.asking.Unlock()
-	if node, _ := r.find(p); node == "" {
+	if r.known.Load() == nil {
 		if err := s.findPlacement(ctx); err != nil {
 			return "", err
 		}
 	}
-	node, fine := r.find(p)
-	if fine {
-		return node, nil
+	known := r.known.Load()
+	if node := known.node[p]; !known.shownBy[node] {
+		return node, s.verify(ctx, known, node)
 	}
-	return node, s.verify(ctx, node)
-}
-
-// find returns the node of a partition, "" if it is not known yet, and reports whether it has shown that it has the
-// placement.
-func (r *ring) find(p history.Partition) (node string, fine bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.node[p], r.verified[r.node[p]]
+	return known.node[p], nil
 }
 
 // findPlacement finds the placement, or makes it where none is.
 func (s *Store) findPlacement(ctx context.Context) error {
 	stored, silent, err := s.placements(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(stored) == 0 {
-		if silent != nil {
-			return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w",
-				silent)
-		}
-		if s.readOnly {
-			return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
-		}
+	case len(stored) > 0:
+	case silent != nil:
+		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w", silent)
+	case s.readOnly:
+		return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
+	default:
 		if stored, err = s.makePlacement(ctx); err != nil {
 			return err
 		}
@@ -137,7 +131,7 @@ func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
 // adopt makes what the nodes have stored the placement, if they agree with each other and with the configuration.
 func (r *ring) adopt(stored map[string]string) error {
 	var first string
-	verified := make(map[string]bool)
+	shown := knownPlacement{shownBy: make(map[string]bool)}
 	for _, name := range r.names {
 		content, has := stored[name]
 		switch {
@@ -149,7 +143,7 @@ func (r *ring) adopt(stored map[string]string) error {
 			return fmt.Errorf("the ring's nodes %s and %s have different placements of the history: they are of two rings",
 				first, name)
 		}
-		verified[name] = true
+		shown.shownBy[name] = true
 	}
 	var is placement
 	if err := json.Unmarshal([]byte(stored[first]), &is); err != nil {
@@ -164,46 +158,44 @@ func (r *ring) adopt(stored map[string]string) error {
 				"or name a ring of its own for the history", name, first)
 		}
 	}
-	var node [history.Partitions]string
 	for name, partitions := range is.Of {
 		if !slices.Contains(r.names, name) {
 			return fmt.Errorf("node %s is missing: by the placement on %s it holds %d partitions of the history: "+
 				"name it again as it was written", name, first, len(partitions))
 		}
 		for _, p := range partitions {
-			if p < 0 || p >= history.Partitions || node[p] != "" {
+			if p < 0 || p >= history.Partitions || shown.node[p] != "" {
 				return fmt.Errorf("%w: %s on %s: partition %d", ErrDamaged, placementKey, first, p)
 			}
-			node[p] = name
+			shown.node[p] = name
 		}
 	}
-	if at := slices.Index(node[:], ""); at >= 0 {
+	if at := slices.Index(shown.node[:], ""); at >= 0 {
 		return fmt.Errorf("%w: %s on %s: partition %d is nowhere", ErrDamaged, placementKey, first, at)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stored, r.node, r.verified = stored[first], node, verified
+	shown.stored = stored[first]
+	r.known.Store(&shown)
 	return nil
 }
 
 // verify checks that a node that was away before has the same placement. One that has none has lost what it held.
-func (s *Store) verify(ctx context.Context, name string) error {
+func (s *Store) verify(ctx context.Context, known *knownPlacement, name string) error {
 	content, err := s.placed(ctx, name)
-	if err == nil && content == "" && s.readOnly {
-		return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
-	}
 	if err == nil && content == "" {
+		if s.readOnly {
+			return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
+		}
 		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
-		content, err = s.placed(ctx, name, s.ring.stored)
+		content, err = s.placed(ctx, name, known.stored)
 	}
 	switch {
 	case err != nil:
 		return err
-	case content != s.ring.stored:
+	case content != known.stored:
 		return fmt.Errorf("node %s has another placement of the history than the other nodes: it is of another ring", name)
 	}
-	s.ring.mu.Lock()
-	defer s.ring.mu.Unlock()
-	s.ring.verified[name] = true
+	more := knownPlacement{known.stored, known.node, maps.Clone(known.shownBy)}
+	more.shownBy[name] = true
+	s.ring.known.Store(&more)
 	return nil
 }

@@ -79,14 +79,10 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// names returns the series of a partition that a query is about, nil for all, and what in the set of those due is no
-// name of a series, or why there is no such set.
+// names returns the series of a partition that a query is about, by the set of those due. Damage is the members of that
+// set that name no series, or the reason why it cannot be read.
 func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query) (
 	ids []history.ID, damage []error, err error) {
-	pattern := "*"
-	if q != nil {
-		pattern = glob(q)
-	}
 	seen := make(map[string]bool) // a scan may name one twice
 	err = s.scan(ctx, p, func(name, _ string) {
 		if seen[name] {
@@ -97,10 +93,10 @@ func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query
 		switch {
 		case err != nil:
 			damage = append(damage, err)
-		case q == nil || q.Matches(id):
+		case q.Matches(id):
 			ids = append(ids, id)
 		}
-	}, "zscan", dueKey(p), "match", pattern)
+	}, "zscan", dueKey(p), "match", glob(q))
 	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
 		return nil, []error{fmt.Errorf("%w: %s, the names of a partition's series: %w", ErrDamaged, dueKey(p), err)}, nil
 	}

@@ -22,15 +22,14 @@ const (
 
 // record is what a series' own hash says.
 type record struct {
-	id       history.ID
-	name     string // in the set of those due
-	key      string
-	lifetime uint64
-	expired  uint64
-	points   int // finer than a day
-	version  string
-	chunks   []history.Chunk
-	damage   error // why some of it, or of the chunks that were loaded, cannot be read: the first reason
+	history.Totals
+	id      history.ID
+	name    string // in the set of those due
+	key     string
+	version string
+	chunks  []history.Chunk
+	damage  error                   // why some of it, or of the chunks that were loaded, cannot be read: the first reason
+	first   map[history.Chunk]int64 // where the first day of a chunk of days begins, of those that the job has looked at
 }
 
 func newRecord(p history.Partition, id history.ID) record {
@@ -40,15 +39,15 @@ func newRecord(p history.Partition, id history.ID) record {
 
 // parse reads the hash of a series from a reply, as far as it can be read.
 func (r *record) parse(reply pipeline.Reply, i int) {
-	*r = record{id: r.id, name: r.name, key: r.key}
+	*r = record{id: r.id, name: r.name, key: r.key, first: r.first}
 	err := fields(reply, i, func(name, value string) (err error) {
 		switch name {
 		case "total":
-			r.lifetime, err = parseCount(value)
+			r.Lifetime, err = parseCount(value)
 		case "expired":
-			r.expired, err = parseCount(value)
+			r.Expired, err = parseCount(value)
 		case "points":
-			r.points, _ = strconv.Atoi(value) // it only decides when to roll early
+			r.Points, _ = parseCount(value) // it only decides when to roll early
 		case "version":
 			r.version = value
 		default:
@@ -183,7 +182,7 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 		}
 	}
 	r.damage = damage
-	ledger.Lifetime, ledger.Expired = r.lifetime, r.expired
+	ledger.Totals = r.Totals
 	return ledger, nil
 }
 

@@ -32,15 +32,6 @@ func (f fleet) as(t *testing.T, user string, rules ...string) fleet {
 	return f
 }
 
-func rulesFor(t *testing.T) []string {
-	t.Helper()
-	_, rules, err := newScripts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
-}
-
 // An operator copies the lines of OPERATION.md into an ACL: a right that they leave out is a history that is not kept.
 func TestOperationNamesEveryRight(t *testing.T) {
 	text, err := os.ReadFile("../../../cmd/weir/OPERATION.md")
@@ -56,7 +47,8 @@ func TestOperationNamesEveryRight(t *testing.T) {
 			t.Errorf("OPERATION.md does not name the right %s for those who only read: %s%s", rule, readers, line)
 		}
 	}
-	for _, rule := range rulesFor(t) {
+	_, rules := newScripts()
+	for _, rule := range rules {
 		if !strings.Contains(document, " "+rule+" ") {
 			t.Errorf("OPERATION.md does not name the right %s, which the history in Redis needs", rule)
 		}
@@ -106,6 +98,7 @@ func lifetimes(t *testing.T, s *Store) (map[history.ID]uint64, error) {
 
 func TestAMissingRightIsNamed(t *testing.T) {
 	f := shared(t, topology.Single)
+	_, rules := newScripts()
 	for _, c := range []struct{ promise, without string }{
 		{"all that the error asks for is enough", ""},
 		{"a command of the scripts", "+hincrby"},
@@ -115,7 +108,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			f.Flush(t)
-			granted := slices.DeleteFunc(append(rulesFor(t), "+ping", "+time"), func(rule string) bool { return rule == c.without })
+			granted := slices.DeleteFunc(slices.Concat(rules, []string{"+ping", "+time"}), func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
 			a := newAuthor(s, "ann", 2)
 			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))

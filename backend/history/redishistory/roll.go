@@ -27,7 +27,7 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 	if s.readOnly {
 		return history.RollResult{}, errReadOnly
 	}
-	r := &roller{Store: s, job: job}
+	r := &roller{Store: s, job: job, since: time.Now()}
 	row := 0
 	for i, first := 0, rand.IntN(history.Partitions); i < history.Partitions && row < givesUp && ctx.Err() == nil; i++ {
 		before := r.failures
@@ -55,9 +55,9 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 // roller is one run of the job.
 type roller struct {
 	*Store
-	job  history.Job
-	did  history.RollResult
-	rest time.Duration // that the servers are owed
+	job   history.Job
+	did   history.RollResult
+	since time.Time // when it last rested
 
 	failed   error
 	failures int
@@ -84,7 +84,7 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	switch {
 	case err != nil || !series:
 	case before != ages:
-		err = r.anew(ctx, p, now, ages)
+		err = r.all(ctx, p, now, ages)
 	case due:
 		err = r.due(ctx, p, now)
 	}
@@ -94,10 +94,19 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	return r.forget(ctx, p, now)
 }
 
-// anew visits all series of a partition, as other ages have other dates, and notes the ages.
-func (r *roller) anew(ctx context.Context, p history.Partition, now int64, ages string) error {
+// all visits all series of a partition, as other ages have other dates, and notes the ages.
+func (r *roller) all(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := r.failures
-	if err := r.all(ctx, p, now); err != nil || r.job.DryRun || failures != r.failures {
+	ids, damage, err := r.names(ctx, p, &history.Query{})
+	for _, d := range damage {
+		r.fail(d)
+	}
+	for page := range slices.Chunk(ids, pageSize) {
+		if err == nil {
+			err = r.visit(ctx, p, page, now)
+		}
+	}
+	if err != nil || r.job.DryRun || failures != r.failures {
 		return err
 	}
 	if _, err := r.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
@@ -113,21 +122,6 @@ func (s *Store) agesText() string {
 		all = append(all, strconv.FormatInt(int64(age/time.Second), 10))
 	}
 	return strings.Join(all, " ")
-}
-
-// all visits all series of a partition.
-func (r *roller) all(ctx context.Context, p history.Partition, now int64) error {
-	ids, damage, err := r.names(ctx, p, nil)
-	for _, d := range damage {
-		r.fail(d)
-	}
-	for page := range slices.Chunk(ids, pageSize) {
-		if err != nil {
-			return err
-		}
-		err = r.visit(ctx, p, page, now)
-	}
-	return err
 }
 
 // due visits the series of a partition that are due. It steps over what is no name of a series.
@@ -169,13 +163,10 @@ func (r *roller) visit(ctx context.Context, p history.Partition, ids []history.I
 	if len(ids) == 0 {
 		return nil
 	}
-	var records []record
-	err := r.paced(ctx, func() (err error) {
-		records, _, err = r.records(ctx, p, ids)
-		return err
-	})
+	r.rest(ctx)
+	records, _, err := r.records(ctx, p, ids)
 	for i := 0; i < len(records) && err == nil; i++ {
-		err = r.tolerate(r.one(ctx, p, &records[i], now))
+		err = r.tolerate(r.roll(ctx, p, &records[i], now))
 	}
 	return r.tolerate(err)
 }
@@ -189,55 +180,28 @@ func (r *roller) tolerate(err error) error {
 	return err
 }
 
-// one does what is due of a series, or counts what that would be.
-func (r *roller) one(ctx context.Context, p history.Partition, series *record, now int64) error {
+// roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old; or it counts
+// what that would be.
+func (r *roller) roll(ctx context.Context, p history.Partition, series *record, now int64) error {
 	if series.damage != nil {
 		return series.damage
 	}
-	if !r.job.DryRun {
-		return r.roll(ctx, p, series, now)
+	if r.job.DryRun {
+		ledger, err := r.load(ctx, p, series, func(history.Chunk) bool { return true })
+		if err = cmp.Or(err, series.damage); err == nil {
+			r.did.Add(ledger.Roll(&r.keep, now))
+		}
+		return err
 	}
-	ledger, err := r.load(ctx, p, series, func(history.Chunk) bool { return true })
-	if err = cmp.Or(err, series.damage); err == nil {
-		r.did.Add(ledger.Roll(&r.keep, now))
+	before := r.did
+	err := r.rollSeries(ctx, p, series, now, &r.did, func() []history.Chunk {
+		r.rest(ctx)
+		return series.next(&r.keep, now)
+	})
+	if r.did != before {
+		r.did.Series++
 	}
 	return err
-}
-
-// roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old.
-func (r *roller) roll(ctx context.Context, p history.Partition, series *record, now int64) (err error) {
-	plan, others := newVisit(series, &r.keep), r.did.Series
-	for stale := 0; stale < maxReads; {
-		var done bool
-		chunks := plan.next(now)
-		if len(chunks) > 0 {
-			from := int64(0)
-			for _, c := range chunks {
-				first := int64(0)
-				if c.Tier == history.Days {
-					first = c.At(max(r.keep.FirstKept(c, now), 1) - 1)
-				}
-				from = max(from, r.keep.Due(c, first))
-			}
-			err = r.paced(ctx, func() (err error) {
-				done, err = r.rollChunks(ctx, p, plan, chunks, from, now, &r.did)
-				return err
-			})
-			r.did.Series = min(r.did.Series, others+1) // however many of its chunks have moved
-		} else {
-			done, err = r.reschedule(ctx, p, plan)
-		}
-		if err != nil || done && len(chunks) == 0 {
-			return err
-		}
-		if !done {
-			stale++
-			if err := r.reread(ctx, p, series); err != nil {
-				return err
-			}
-		}
-	}
-	return unsteady(p, series.id)
 }
 
 // unsteady is the error of a series that was changed again and again while it was read or moved.
@@ -245,18 +209,15 @@ func unsteady(p history.Partition, id history.ID) error {
 	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", p, id)
 }
 
-// paced calls f and then rests, so that the server works for the job in no more than its part of the time.
-func (r *roller) paced(ctx context.Context, f func() error) error {
-	begin := time.Now()
-	err := f()
-	r.rest += time.Duration(float64(time.Since(begin)) * (1/r.pace - 1))
-	if r.rest < time.Millisecond {
-		return err
+// rest waits so long that the job works, and with it the servers, in no more than its part of the time.
+func (r *roller) rest(ctx context.Context) {
+	owed := time.Duration(float64(time.Since(r.since)) * (1/r.pace - 1))
+	if owed < time.Millisecond {
+		return
 	}
 	select {
-	case <-time.After(r.rest):
+	case <-time.After(owed):
 	case <-ctx.Done():
 	}
-	r.rest = 0
-	return err
+	r.since = time.Now()
 }

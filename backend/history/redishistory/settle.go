@@ -2,9 +2,7 @@ package redishistory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,17 +21,15 @@ func (s *Store) Settle(ctx context.Context) error {
 	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its history of replication
 	var last error                     // why it was not so in the round before
 	for {
-		waits := make(map[string]error)
 		err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
 			answer, err := do("info", "replication")
 			if err != nil {
 				return err
 			}
 			text, _ := answer.(string)
-			waits[name] = behind(parseInfo(text), name, targets)
-			return nil
+			return behind(parseInfo(text), name, targets)
 		})
-		if err = errors.Join(append([]error{err}, slices.Collect(maps.Values(waits))...)...); err == nil || topology.Forbidden(err) {
+		if err == nil || topology.Forbidden(err) {
 			return err
 		}
 		if ctx.Err() == nil || last == nil { // a round that was cut off tells less than the one before

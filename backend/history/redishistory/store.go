@@ -94,10 +94,7 @@ func Open(c Config) (*Store, error) {
 	if c.Step == nil {
 		c.Step = func(string) {}
 	}
-	code, rules, err := newScripts()
-	if err != nil {
-		return nil, err
-	}
+	code, rules := newScripts()
 	if c.ReadOnly {
 		rules = readingRules
 	}
