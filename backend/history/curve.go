@@ -10,7 +10,8 @@ import (
 // cut so that no stored bucket is split: only then are sums of what lies between two cuts integers. The zero value
 // has met none.
 type Met struct {
-	first, end int64        // of all buckets: where the first begins, and the last ends
+	first, end int64 // of all buckets: where the first begins, and the last ends
+	coarsest   Tier
 	until      [Tiers]int64 // where the last bucket of each tier ends, 0 if none was met
 }
 
@@ -21,19 +22,13 @@ func (m *Met) Add(points []Point) {
 			m.first = p.Start
 		}
 		m.end = max(m.end, p.End())
+		m.coarsest = max(m.coarsest, p.Tier)
 		m.until[p.Tier] = max(m.until[p.Tier], p.End())
 	}
 }
 
 // Coarsest returns the coarsest tier that was met, minutes if none was.
-func (m *Met) Coarsest() Tier {
-	for t := Days; t > Minutes; t-- {
-		if m.until[t] > 0 {
-			return t
-		}
-	}
-	return Minutes
-}
+func (m *Met) Coarsest() Tier { return m.coarsest }
 
 // Range returns the range from the first bucket met to the last, and reports whether any was met.
 func (m *Met) Range() (Range, bool) { return Range{m.first, m.end}, m.end > 0 }
@@ -70,7 +65,7 @@ var roundSteps = [...]int64{minute, 2 * minute, 5 * minute, 10 * minute, 15 * mi
 // Cut cuts a range, as Step does, into buckets of the narrowest round width of which there are at most n, which is at
 // least 1. If no width is wide enough, it is one bucket.
 func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
-	coarsest := m.Coarsest().Width()
+	coarsest := m.coarsest.Width()
 	for _, step := range roundSteps {
 		if step%coarsest != 0 || r.Length()/step > int64(n) {
 			continue
@@ -86,7 +81,7 @@ func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
 // StepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
 // that of the coarsest tier met, as no stored bucket may be split.
 func (m *Met) StepWidth(step int64) int64 {
-	coarsest := m.Coarsest().Width()
+	coarsest := m.coarsest.Width()
 	return ceilDiv(step, coarsest) * coarsest
 }
 
@@ -98,16 +93,12 @@ func (m *Met) Step(r Range, width int64, zone *time.Location) Cut {
 	if width%day == 0 {
 		return m.days(r.widen(minute), zone, width/day)
 	}
-	return even(r.widen(width), width)
-}
-
-// even cuts a range into buckets of a width, the last of which may go beyond it.
-func even(r Range, width int64) Cut {
-	borders := make([]int64, 0, r.Length()/width+2)
+	r = r.widen(width)
+	borders := make([]int64, 0, r.Length()/width+1)
 	for at := r.From; at < r.To; at += width {
 		borders = append(borders, at)
 	}
-	return Cut{Borders: append(borders, borders[len(borders)-1]+width)}
+	return Cut{Borders: append(borders, r.To)}
 }
 
 // days cuts a range into buckets of a number of days each; those of whole weeks begin on Monday.

@@ -28,7 +28,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	if err := b.Check(p); err != nil {
 		return history.ApplyResult{}, err
 	}
-	s.step("apply: before")
+	s.c.Step("apply: before")
 	own := &pendingBatch{p: p, batch: b, err: s.wrap(errInterrupted)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, own)
@@ -40,7 +40,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	if err != nil {
 		return history.ApplyResult{}, err
 	}
-	s.step("apply: after")
+	s.c.Step("apply: after")
 	return own.result, own.err
 }
 
@@ -83,7 +83,7 @@ func (s *Store) applyTogether(together []*pendingBatch) error {
 		if !changed {
 			return errNothing
 		}
-		s.step("apply: counted")
+		s.c.Step("apply: counted")
 		return nil
 	})
 	if errors.Is(err, errNothing) {
@@ -100,7 +100,7 @@ func (s *Store) count(t *table, b *history.Batch) (history.ApplyResult, error) {
 		return r, err
 	}
 	r.Refused = 0
-	now, in := s.now().Unix(), &seriesChunks{table: t}
+	now, in := s.c.Now().Unix(), &seriesChunks{table: t}
 	for i := range b.Increments {
 		if err := s.add(in, &b.Increments[i], now, &r); err != nil {
 			return r, err
@@ -121,7 +121,7 @@ func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *histor
 	if !found {
 		row.id = appendID(nil, i.ID)
 	}
-	if err := row.Apply(in, i, &s.keep, now, r, func() { s.step("apply: rolled early") }); err != nil {
+	if err := row.Apply(in, i, &s.c.Keep, now, r, func() { s.c.Step("apply: rolled early") }); err != nil {
 		return err
 	}
 	return in.rows.Put(key, row.encode())

@@ -67,7 +67,7 @@ func (m *metered) countAll(all []history.Increment) {
 
 func (m *metered) roll() history.RollResult {
 	m.tb.Helper()
-	did, err := m.Roll(context.Background(), history.Job{Now: m.now()})
+	did, err := m.Roll(context.Background(), history.Job{Now: m.c.Now()})
 	if err != nil {
 		m.tb.Fatal(err)
 	}

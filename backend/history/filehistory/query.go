@@ -108,7 +108,7 @@ func (t *table) fill(all map[name]*found, q *history.Query) error {
 				if err != nil {
 					f.damaged(t, key, err)
 				}
-				f.Put(c, cells)
+				_ = f.SetCells(c, cells) // of a ledger, it cannot fail
 			}
 		}
 	}

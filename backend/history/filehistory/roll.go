@@ -18,11 +18,11 @@ const maxMoves = 100
 // Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
 // partition is damaged it goes on with the next, and reports it at the end.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
-	now := min(job.Now.Unix(), s.now().Unix())
+	now := min(job.Now.Unix(), s.c.Now().Unix())
 	var did history.RollResult
 	var damage []error
 	for p := range history.Partitions {
-		r := roller{store: s, p: history.Partition(p), now: now, dry: job.DryRun, seen: make(map[name]bool)}
+		r := roller{Store: s, p: history.Partition(p), now: now, dry: job.DryRun, seen: make(map[name]bool)}
 		for more := true; more; {
 			some, err := r.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
@@ -43,13 +43,13 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 
 // roller runs the job in one partition.
 type roller struct {
-	store *Store
-	p     history.Partition
-	now   int64
-	dry   bool
-	tier  history.Tier  // the next whose chunks are looked through
-	due   []dueChunk    // of the tiers before, and not moved yet
-	seen  map[name]bool // series that were moved or dropped
+	*Store
+	p    history.Partition
+	now  int64
+	dry  bool
+	tier history.Tier  // the next whose chunks are looked through
+	due  []dueChunk    // of the tiers before, and not moved yet
+	seen map[name]bool // series that were moved or dropped
 
 	// Of the transaction that is under way.
 	table *table
@@ -70,10 +70,10 @@ func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
 	if r.dry {
 		r.left = math.MaxInt
 	}
-	err := r.store.inTurn(ctx, func() error { return r.store.update(r.rollSome) })
+	err := r.inTurn(ctx, func() error { return r.update(r.rollSome) })
 	switch {
 	case err == nil:
-		r.store.step("roll: after")
+		r.c.Step("roll: after")
 	case !errors.Is(err, errNothing):
 		return history.RollResult{}, err
 	}
@@ -86,7 +86,7 @@ func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
 // rollSome forgets writers, and moves what is due until nothing is, or the transaction has moved enough: the finest tier
 // first, so that each chunk is moved once.
 func (r *roller) rollSome(tx *bolt.Tx) (err error) {
-	if r.table, err = r.store.table(tx, r.p); err != nil {
+	if r.table, err = r.Store.table(tx, r.p); err != nil {
 		return err
 	}
 	if err := r.forget(); err != nil {
@@ -106,7 +106,7 @@ func (r *roller) rollSome(tx *bolt.Tx) (err error) {
 	if r.dry || r.did == (history.RollResult{}) {
 		return errNothing
 	}
-	r.store.step("roll: moved")
+	r.c.Step("roll: moved")
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (r *roller) forget() error {
 func (r *roller) findDue() (found []dueChunk, err error) {
 	chunks, err := r.table.chunks(r.tier, r.tier)
 	for _, c := range chunks {
-		if r.store.keep.Due(c, c.Start()) > r.now {
+		if r.c.Keep.Due(c, c.Start()) > r.now {
 			break
 		}
 		for key := range r.table.under(chunksKey(r.p, c)) {
@@ -161,7 +161,7 @@ func (r *roller) move(d dueChunk) error {
 		return err
 	}
 	before := r.did
-	err = row.Roll(&seriesChunks{r.table, d.name}, d.chunk, &r.store.keep, r.now, &r.did)
+	err = row.Roll(&seriesChunks{r.table, d.name}, d.chunk, &r.c.Keep, r.now, &r.did)
 	if err != nil || r.did == before {
 		return err
 	}

@@ -45,9 +45,7 @@ type Config struct {
 // Store is a [history.Store] in one file.
 type Store struct {
 	name    string // for messages
-	keep    history.Keep
-	now     func() time.Time
-	step    func(name string)
+	c       Config // with its defaults
 	db      *bolt.DB
 	turn    chan struct{} // holds a token while a transaction writes
 	damaged atomic.Pointer[error]
@@ -85,17 +83,14 @@ func InMemory(c Config) (*Store, error) {
 }
 
 func newStore(name string, c Config) (*Store, error) {
-	s := &Store{name: name, keep: c.Keep, now: c.Now, step: c.Step, turn: make(chan struct{}, 1)}
-	if s.now == nil {
-		s.now = time.Now
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if s.step == nil {
-		s.step = func(string) {}
+	if c.Step == nil {
+		c.Step = func(string) {}
 	}
-	if err := s.keep.Check(); err != nil {
-		return nil, s.wrap(err)
-	}
-	return s, nil
+	s := &Store{name: name, c: c, turn: make(chan struct{}, 1)}
+	return s, s.wrap(c.Keep.Check())
 }
 
 // open opens the database for writing. When that fails, nothing stays open.

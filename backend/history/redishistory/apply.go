@@ -22,7 +22,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	if err := b.Check(p); err != nil {
 		return history.ApplyResult{}, err
 	}
-	if s.readOnly {
+	if s.c.ReadOnly {
 		return history.ApplyResult{}, errReadOnly
 	}
 	if err := s.prepare(ctx, p); err != nil {
@@ -30,12 +30,12 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	}
 	latest := int64(math.MaxInt64)
 	for range maxHours {
-		s.step("apply")
+		s.c.Step("apply")
 		reply, err := s.send(ctx, p, &b, latest)
 		if err != nil {
 			return history.ApplyResult{}, err
 		}
-		s.step("applied")
+		s.c.Step("applied")
 		if item[string](reply, 0) == "hour" {
 			latest = item[int64](reply, 1)
 			continue
@@ -69,7 +69,7 @@ func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch,
 		names = names.text(name)
 	}
 	return s.run(ctx, p, s.scripts.apply, keys, b.Writer, b.Seq, b.After,
-		int64(s.keep.Ages[history.Minutes]/time.Second), s.keep.MaxPoints, []byte(points), []byte(names))
+		int64(s.c.Keep.Ages[history.Minutes]/time.Second), s.c.Keep.MaxPoints, []byte(points), []byte(names))
 }
 
 // parseResult reads what the script answered. Overfull are the series that now hold too many points.

@@ -125,15 +125,15 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 	}
 	var rolled history.RollResult
 	for _, c := range chunks {
-		if err := ledger.Totals.Roll(ledger, c, &s.keep, now, &rolled); err != nil {
+		if err := ledger.Totals.Roll(ledger, c, &s.c.Keep, now, &rolled); err != nil {
 			return false, err
 		}
 	}
-	s.step("roll " + chunks[0].Tier.String())
+	s.c.Step("roll " + chunks[0].Tier.String())
 	if done, err := s.save(ctx, p, r, touched, before, ledger, now); !done {
 		return false, err
 	}
-	s.step("rolled " + chunks[0].Tier.String())
+	s.c.Step("rolled " + chunks[0].Tier.String())
 	did.Add(rolled)
 	return true, nil
 }
@@ -167,7 +167,7 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 		expired = strconv.FormatUint(after.Expired, 10)
 	}
 	reply, err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
-		r.score(&s.keep), int64(after.Points)-int64(r.Points), expired,
+		r.score(&s.c.Keep), int64(after.Points)-int64(r.Points), expired,
 		[]byte(append(newPacked(2), append(texts(gone), texts(come)...)...)), []byte(append(newPacked(len(keys)), changes...)))
 	if reply == nil {
 		return false, err
@@ -205,7 +205,7 @@ func changesOf(c history.Chunk, before, after history.Cells) (all packed) {
 // reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another
 // one by now.
 func (s *Store) reschedule(ctx context.Context, p history.Partition, r *record) (bool, error) {
-	reply, err := s.change(ctx, p, s.scripts.due, []string{dueKey(p), r.key}, r.version, r.name, r.score(&s.keep))
+	reply, err := s.change(ctx, p, s.scripts.due, []string{dueKey(p), r.key}, r.version, r.name, r.score(&s.c.Keep))
 	return reply != nil, err
 }
 
@@ -220,7 +220,7 @@ func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) 
 		return r.damage
 	}
 	return s.rollSeries(ctx, p, r, now, new(history.RollResult), func() []history.Chunk {
-		if c, any := s.keep.Early(r.chunks, now); any && r.Points > uint64(s.keep.MaxPoints) {
+		if c, any := s.c.Keep.Early(r.chunks, now); any && r.Points > uint64(s.c.Keep.MaxPoints) {
 			return []history.Chunk{c}
 		}
 		return nil
@@ -244,12 +244,12 @@ func (r *roller) forget(ctx context.Context, p history.Partition, now int64) err
 		return nil
 	}
 	for writers := range slices.Chunk(old, scanned) {
-		r.step("forget")
+		r.c.Step("forget")
 		reply, err := r.run(ctx, p, r.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
 		if err != nil {
 			return err
 		}
-		r.step("forgot")
+		r.c.Step("forgot")
 		r.did.Forgotten += uint64(item[int64](reply, 1))
 	}
 	return nil

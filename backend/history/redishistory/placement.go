@@ -71,7 +71,7 @@ func (s *Store) findPlacement(ctx context.Context) error {
 	case len(stored) > 0:
 	case silent != nil:
 		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w", silent)
-	case s.readOnly:
+	case s.c.ReadOnly:
 		return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
 	default:
 		if stored, err = s.makePlacement(ctx); err != nil {
@@ -182,7 +182,7 @@ func (r *ring) adopt(stored map[string]string) error {
 func (s *Store) verify(ctx context.Context, known *knownPlacement, name string) error {
 	content, err := s.placed(ctx, name)
 	if err == nil && content == "" {
-		if s.readOnly {
+		if s.c.ReadOnly {
 			return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
 		}
 		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)

@@ -177,7 +177,7 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 			if err != nil && damage == nil {
 				damage = fmt.Errorf("%w: %s: %w", ErrDamaged, keysOf(r.key, c)[at], err)
 			}
-			ledger.Put(c, cells)
+			_ = ledger.SetCells(c, cells) // of a ledger, it cannot fail
 			rest = rest[len(own):]
 		}
 	}

@@ -3,13 +3,10 @@ package redishistory
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -162,28 +159,4 @@ func TestADamagedPlacementIsNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %v on a:1", promise, err, c.is)
 		}
 	}
-}
-
-// TestAGrowingRingIsWarnedOf: counters follow the list at once; the history must not find out at the next start.
-func TestAGrowingRingIsWarnedOf(t *testing.T) {
-	nodes := shared(t, topology.Ring).Servers[:2]
-	list := filepath.Join(t.TempDir(), "nodes")
-	write := func(addrs ...string) {
-		t.Helper()
-		if err := os.WriteFile(list, []byte(strings.Join(addrs, ",")), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(nodes[0].Addr)
-	var l process.Output
-	s := opened(t, fleet{config: topology.Config{Type: topology.Ring, URLFile: list}}, nil, logging(&l))
-	await(t, &l, "redis can keep the history") // it looks at its servers; what follows does so at once
-	write(nodes[0].Addr, nodes[1].Addr)
-	grown := s.lookAtRing(s.ring.names)
-	await(t, &l, "REDIS_HISTORY_URL before the next start")
-	write(nodes[0].Addr)
-	if again := s.lookAtRing(grown); !slices.Equal(again, s.ring.names) {
-		t.Errorf("the list is %v again, and looks like %v", s.ring.names, again)
-	}
-	await(t, &l, "the one that the history began with again")
 }

@@ -24,7 +24,7 @@ const (
 // Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet, and goes
 // on to the others where one fails, and to other series where one is damaged.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
-	if s.readOnly {
+	if s.c.ReadOnly {
 		return history.RollResult{}, errReadOnly
 	}
 	r := &roller{Store: s, job: job, since: time.Now()}
@@ -118,7 +118,7 @@ func (r *roller) all(ctx context.Context, p history.Partition, now int64, ages s
 // agesText is how long each tier is kept, in seconds: what the dates in the set of those due were made with.
 func (s *Store) agesText() string {
 	var all []string
-	for _, age := range s.keep.Ages {
+	for _, age := range s.c.Keep.Ages {
 		all = append(all, strconv.FormatInt(int64(age/time.Second), 10))
 	}
 	return strings.Join(all, " ")
@@ -189,14 +189,14 @@ func (r *roller) roll(ctx context.Context, p history.Partition, series *record, 
 	if r.job.DryRun {
 		ledger, err := r.load(ctx, p, series, func(history.Chunk) bool { return true })
 		if err = cmp.Or(err, series.damage); err == nil {
-			r.did.Add(ledger.Roll(&r.keep, now))
+			r.did.Add(ledger.Roll(&r.c.Keep, now))
 		}
 		return err
 	}
 	before := r.did
 	err := r.rollSeries(ctx, p, series, now, &r.did, func() []history.Chunk {
 		r.rest(ctx)
-		return series.next(&r.keep, now)
+		return series.next(&r.c.Keep, now)
 	})
 	if r.did != before {
 		r.did.Series++
@@ -211,7 +211,7 @@ func unsteady(p history.Partition, id history.ID) error {
 
 // rest waits so long that the job works, and with it the servers, in no more than its part of the time.
 func (r *roller) rest(ctx context.Context) {
-	owed := time.Duration(float64(time.Since(r.since)) * (1/r.pace - 1))
+	owed := time.Duration(float64(time.Since(r.since)) * (1/r.c.Pace - 1))
 	if owed < time.Millisecond {
 		return
 	}
