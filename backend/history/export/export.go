@@ -26,7 +26,6 @@ type Config struct {
 	Settle func(ctx context.Context) error
 	Log    *slog.Logger
 
-	Kept     time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
 	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
 	Timeout  time.Duration // of one call of the store; 5 s unless set
 	MaxCells int           // how many minutes of series may wait in all; 200,000 unless set
@@ -67,15 +66,14 @@ const (
 
 // New returns an exporter that does nothing before [Exporter.Run].
 func New(c Config) *Exporter {
-	c.Kept = cmp.Or(c.Kept, time.Minute)
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
-	e := &Exporter{c: c, workEnded: make(chan struct{}, 1), width: 1}
+	e := &Exporter{c: c, workEnded: make(chan struct{}, 1), width: narrow}
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
-		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keep: c.Kept}
+		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer}
 	}
 	return e
 }
@@ -276,45 +274,41 @@ func (e *Exporter) sendOne(o *outbox) bool {
 	ctx, cancel := context.WithTimeout(e.calls, e.c.Timeout)
 	result, err := e.c.Store.Apply(ctx, o.partition, b)
 	cancel()
-	goOn, log := e.answered(o, b, result, err)
-	if log != nil {
-		log()
-	}
-	return goOn
+	return e.answered(o, b, result, err)
 }
 
-// answered notes the store's answer to a batch, or its error. It reports whether to go on with the outbox, and returns
-// what is to be logged once the lock is free, nil for nothing.
-func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, err error) (goOn bool, log func()) {
+// answered notes the store's answer to a batch, or its error, and reports whether to go on with the outbox.
+func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	switch {
 	case e.closed: // all that had no answer has been given up
-		return false, nil
+		return false
 	case errors.Is(err, history.ErrBadBatch) && b.Seq > 0:
 		e.stats.Errors++
 		e.stats.Dropped[Bad] += o.dropBatch()
-		return true, func() {
-			e.c.Log.Error("a batch was dropped, as no history store will ever accept it: please report this defect of weir",
-				"error", err)
-		}
+		e.c.Log.Error("a batch was dropped, as no history store will ever accept it: please report this defect of weir",
+			"error", err)
+		return true
 	case err == nil:
 		err = o.answer(now, b, r, &e.stats)
 	}
 	if err != nil {
-		return false, e.noteFailure(o, now, err)
+		e.failed(o, now, err)
+		return false
 	}
 	e.stats.LastSuccess = now
 	e.recovered(o)
 	if e.down && e.failing == 0 {
 		e.down = false
-		log = func() { e.c.Log.Info("the history store accepts hits again") }
+		e.c.Log.Info("the history store accepts hits again")
 	}
-	return true, log
+	return true
 }
 
-func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) (log func()) {
+// failed notes that a batch of an outbox was not accepted.
+func (e *Exporter) failed(o *outbox, now time.Time, err error) {
 	e.stats.Errors++
 	o.failures++
 	backoff := min(firstBackoff<<min(o.failures-1, 10), maxBackoff)
@@ -322,11 +316,10 @@ func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) (log func())
 	if o.failures == 2 {
 		e.failing++
 	}
-	if e.failing == 0 || e.down {
-		return nil
+	if e.failing > 0 && !e.down {
+		e.down = true
+		e.c.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err)
 	}
-	e.down = true
-	return func() { e.c.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err) }
 }
 
 // recovered notes that nothing fails any more in an outbox.

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	maxSums = 1024 // batches before those kept whose sums are remembered, to report what a store has lost of them
-	maxGaps = 3    // times in a row that a store may miss what it was just sent, before it is given time
+	keptFor = time.Minute // after it was acknowledged, as a failover may forget a batch
+	maxSums = 1024        // batches before those kept whose sums are remembered, to report what a store has lost of them
+	maxGaps = 3           // times in a row that a store may miss what it was just sent, before it is given time
 )
 
 // outbox holds what an exporter has for one partition: cells that wait, then batches on their way, then those that the
@@ -20,9 +21,8 @@ const (
 type outbox struct {
 	partition history.Partition
 	writer    string
-	keep      time.Duration // that an acknowledged batch stays in sent
-	seq       uint64        // of the newest batch
-	position  uint64        // the last batch that the store is known to have
+	seq       uint64 // of the newest batch
+	position  uint64 // the last batch that the store is known to have
 	pending   map[cell]uint64
 	sent      []*sentBatch // oldest first: sent[:ahead] are acknowledged, the rest is to be sent
 	ahead     int
@@ -176,7 +176,7 @@ func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 // forget lets go of batches that the store still has so long after it acknowledged them.
 func (o *outbox) forget(now time.Time) {
 	n := 0
-	for n < o.ahead && now.Sub(o.sent[n].at) >= o.keep {
+	for n < o.ahead && now.Sub(o.sent[n].at) >= keptFor {
 		o.sums = append(o.sums, sum{o.sent[n].batch.Seq, o.sent[n].hits - o.sent[n].refused})
 		n++
 	}
