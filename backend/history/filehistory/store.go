@@ -104,27 +104,18 @@ func (s *Store) open(path string, o bolt.Options) error {
 		return opened, err
 	}
 	err := s.guard(func() (err error) {
-		s.db, err = bolt.Open(path, 0o600, &o)
+		if s.db, err = bolt.Open(path, 0o600, &o); err == nil {
+			err = s.db.Update(s.begin)
+		}
 		return err
 	})
-	if err == nil {
-		err = s.update(s.begin)
+	if err != nil && s.db != nil && s.damaged.Load() == nil {
+		_ = s.db.Close()
 	}
 	if err != nil && opened != nil {
-		err = errors.Join(s.wrap(err), s.release(opened))
+		_ = opened.Close() // and with it goes the lock, whatever state the database is in
 	}
 	return s.wrap(err)
-}
-
-// release frees the file and its lock, whatever state the database is in.
-func (s *Store) release(f *os.File) error {
-	if s.db != nil && s.damaged.Load() == nil {
-		return s.db.Close()
-	}
-	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return nil
 }
 
 // Close ends the store when the transactions that are under way have ended.

@@ -2,7 +2,6 @@ package redishistory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -40,10 +39,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 			latest = item[int64](reply, 1)
 			continue
 		}
-		r, overfull, err := parseResult(reply, &b)
-		if err != nil {
-			return r, fmt.Errorf("partition %d of the history: %w", p, err)
-		}
+		r, overfull := parseResult(reply, &b)
 		for _, id := range overfull {
 			if err := s.shrink(ctx, p, id); err != nil { // the batch is counted whatever becomes of this
 				s.log.Warn("a series with too many points could not be rolled early", "series", id, "error", err)
@@ -73,33 +69,27 @@ func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch,
 }
 
 // parseResult reads what the script answered. Overfull are the series that now hold too many points.
-func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult, overfull []history.ID, err error) {
-	hits := func(i int) (n uint64) { // more than a uint64 holds are as many as it can hold
-		n, failed := strconv.ParseUint(item[string](reply, i), 10, 64)
-		if failed != nil && !errors.Is(failed, strconv.ErrRange) {
-			err = errUnreadable
-		}
+func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult, overfull []history.ID) {
+	hits := func(i int) uint64 {
+		n, _ := strconv.ParseUint(item[string](reply, i), 10, 64) // of more than it can hold, the most
 		return n
 	}
-	r.Last, r.Refused = hits(1), hits(2)
+	r = history.ApplyResult{Last: hits(1), Refused: hits(2), Clamped: hits(3)}
 	switch item[string](reply, 0) {
 	case "duplicate":
 		r.Status = history.Duplicate
-		return r, nil, err
 	case "gap":
 		r.Status = history.Gap
-		return r, nil, err
 	}
-	r.Clamped = hits(3)
 	full := item[[]any](reply, 4)
 	for i := range full {
-		n := item[int64](full, i)
-		if n < 1 || n > int64(len(b.Increments)) {
-			return r, nil, errUnreadable
+		at := item[int64](full, i) - 1
+		if at < 0 || at >= int64(len(b.Increments)) { // the script says no such thing
+			continue
 		}
-		if id := b.Increments[n-1].ID; !slices.Contains(overfull, id) {
+		if id := b.Increments[at].ID; !slices.Contains(overfull, id) {
 			overfull = append(overfull, id)
 		}
 	}
-	return r, overfull, err
+	return r, overfull
 }

@@ -1,6 +1,7 @@
 package redishistory
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,30 +63,32 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	return known.node[p], nil
 }
 
-// findPlacement finds the placement, or makes it where none is.
+// findPlacement finds the placement, or makes it where none is: where another process was quicker on some nodes, what it
+// stored is found to be the same, or reported.
 func (s *Store) findPlacement(ctx context.Context) error {
 	stored, silent, err := s.placements(ctx)
+	if err == nil && len(stored) == 0 && silent == nil {
+		if s.c.ReadOnly {
+			return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
+		}
+		stored, silent, err = s.placements(ctx, s.newPlacement())
+		err = cmp.Or(err, silent)
+	}
 	switch {
 	case err != nil:
 		return err
-	case len(stored) > 0:
-	case silent != nil:
+	case len(stored) == 0:
 		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w", silent)
-	case s.c.ReadOnly:
-		return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
-	default:
-		if stored, err = s.makePlacement(ctx); err != nil {
-			return err
-		}
 	}
 	return s.ring.adopt(stored)
 }
 
-// placements returns what the nodes that answer have stored, by name.
-func (s *Store) placements(ctx context.Context) (stored map[string]string, silent, err error) {
+// placements returns what the nodes that answer have stored, by name, and why others do not answer. Where a node has
+// nothing it first stores content, if there is any.
+func (s *Store) placements(ctx context.Context, content ...any) (stored map[string]string, silent, err error) {
 	stored = make(map[string]string)
 	for _, name := range s.ring.names {
-		text, failed := s.placed(ctx, name)
+		text, failed := s.placed(ctx, name, content...)
 		switch {
 		case failed != nil && ctx.Err() != nil:
 			return nil, nil, failed
@@ -104,9 +107,8 @@ func (s *Store) placed(ctx context.Context, name string, content ...any) (string
 	return item[string](reply, 0), err
 }
 
-// makePlacement places all partitions as keys are placed on a ring, and stores that on all nodes. Where another process
-// was quicker on some, what it stored is found to be the same, or reported.
-func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
+// newPlacement places all partitions as keys are placed on a ring.
+func (s *Store) newPlacement() string {
 	made := placement{Format: Format, Of: make(map[string][]int)}
 	for _, name := range s.ring.names {
 		made.Of[name] = []int{} // one without any partition is a node too
@@ -115,17 +117,8 @@ func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
 		node := s.servers.NodeOf([]byte(partitionKey(history.Partition(p))))
 		made.Of[node] = append(made.Of[node], p)
 	}
-	content, err := json.Marshal(made)
-	if err != nil {
-		return nil, err
-	}
-	stored := make(map[string]string)
-	for _, name := range s.ring.names {
-		if stored[name], err = s.placed(ctx, name, string(content)); err != nil {
-			return nil, err
-		}
-	}
-	return stored, nil
+	content, _ := json.Marshal(made) // of texts and numbers, it cannot fail
+	return string(content)
 }
 
 // adopt makes what the nodes have stored the placement, if they agree with each other and with the configuration.

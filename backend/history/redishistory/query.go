@@ -126,7 +126,9 @@ func (s *Store) scan(ctx context.Context, p history.Partition, each func(name, v
 	}
 }
 
-// glob is a pattern for the names of all series that a query is about, and maybe some others.
+var escape = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `-`, `\-`, `\`, `\\`)
+
+// glob returns a pattern for the names of all series that a query is about, and maybe some others.
 func glob(q *history.Query) string {
 	var b strings.Builder
 	for _, part := range [...]*string{q.Domain, q.Path, q.Value} {
@@ -134,14 +136,7 @@ func glob(q *history.Query) string {
 			b.WriteString("*")
 			continue
 		}
-		fmt.Fprintf(&b, "%d:", len(*part))
-		for i := range len(*part) {
-			if strings.IndexByte(`*?[]^-\`, (*part)[i]) >= 0 {
-				b.WriteByte('\\')
-			}
-			b.WriteByte((*part)[i])
-		}
+		fmt.Fprintf(&b, "%d:%s", len(*part), escape.Replace(*part))
 	}
-	b.WriteString("?")
-	return b.String()
+	return b.String() + "?"
 }

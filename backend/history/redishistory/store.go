@@ -152,11 +152,10 @@ func (s *Store) at(ctx context.Context, p history.Partition) (topology.At, error
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
 	at, err := s.at(ctx, p)
-	if err != nil {
-		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	if err == nil {
+		reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
+			append([]any{Format, s.c.Now()}, args...)...)
 	}
-	reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
-		append([]any{Format, s.c.Now()}, args...)...)
 	switch {
 	case err == nil:
 		err = refusal(reply)
@@ -170,15 +169,15 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 }
 
 // do sends a command about a key of a partition.
-func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (any, error) {
+func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (answer any, err error) {
 	at, err := s.at(ctx, p)
 	if err == nil {
-		var answer any
-		if answer, err = pipeline.Do(ctx, s.servers, at, command...); err == nil {
-			return answer, nil
-		}
+		answer, err = pipeline.Do(ctx, s.servers, at, command...)
 	}
-	return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	if err != nil {
+		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	}
+	return answer, nil
 }
 
 var errUnreadable = errors.New("the reply is not the script's")
