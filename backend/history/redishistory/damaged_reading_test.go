@@ -83,26 +83,21 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
 	f := shared(t, topology.Single)
 	s := opened(t, f, fixed(start), nil)
-	a := newAuthor(s, "ann", 3)
-	if err := a.count(t.Context(), start.Unix()/60); err != nil {
-		t.Fatal(err)
-	}
+	a := newWriter(s, 3)
+	a.count(t, 0)
 	other := history.ID{Domain: "mail"}
 	for n := 0; other.Partition() == a.p; n++ {
 		other.Path = fmt.Sprint(n)
 	}
-	_, err := s.Apply(t.Context(), other.Partition(), history.Batch{Writer: "bob", Seq: 1,
+	apply(t, s, other.Partition(), history.Batch{Writer: "bob", Seq: 1,
 		Increments: []history.Increment{{ID: other, Minute: start.Unix() / 60, Hits: 5}}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	client := f.client()
 	client.Del(t.Context(), dueKey(a.p))
 	if err := client.Set(t.Context(), dueKey(a.p), "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	var found []history.Series
-	err = s.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
+	err := s.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
 		found = append(found, one)
 		return nil
 	})

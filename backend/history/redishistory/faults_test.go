@@ -1,9 +1,7 @@
 package redishistory
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,70 +14,33 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// author writes batches of some series of a partition, sends each until it is answered, and knows what was counted.
-type author struct {
-	store *Store
-	name  string
-	p     history.Partition
-	ids   []history.ID
-	sent  []history.Batch
-	hits  map[history.ID]uint64
+// writer counts batches of some series of a partition.
+type writer struct {
+	*Store
+	p   history.Partition
+	ids []history.ID
+	seq uint64
 }
 
-func (a *author) next(minute int64) history.Batch {
-	seq := uint64(len(a.sent)) + 1
-	b := history.Batch{Writer: a.name, Seq: seq, After: seq - 1}
-	for i, id := range a.ids {
-		b.Increments = append(b.Increments, history.Increment{ID: id, Minute: minute - int64(i), Hits: seq})
+func newWriter(s *Store, series int) *writer {
+	p, ids := partners(series)
+	return &writer{Store: s, p: p, ids: ids}
+}
+
+// next returns the next batch: as many hits of each series as its number says, each series a minute before the other.
+func (w *writer) next(minute int64) history.Batch {
+	w.seq++
+	b := history.Batch{Writer: "ann", Seq: w.seq, After: w.seq - 1}
+	for i, id := range w.ids {
+		b.Increments = append(b.Increments, history.Increment{ID: id, Minute: minute - int64(i), Hits: w.seq})
 	}
-	a.sent = append(a.sent, b)
 	return b
 }
 
-// count sends the next batch until it is counted.
-func (a *author) count(ctx context.Context, minute int64) error {
-	b := a.next(minute)
-	for {
-		r, err := a.store.Apply(ctx, a.p, b)
-		if err == nil && r.Status == history.Gap {
-			return fmt.Errorf("batch %d of %s met a gap: %+v", b.Seq, a.name, r)
-		}
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-	}
-	for _, i := range b.Increments {
-		a.hits[i.ID] += i.Hits
-	}
-	return nil
-}
-
-// conserved wants each series to hold what was counted.
-func (a *author) conserved(t *testing.T) {
+// count counts the next batch in a minute before the start.
+func (w *writer) count(t *testing.T, before int64) {
 	t.Helper()
-	got := historytest.All(t, a.store)
-	for id, want := range a.hits {
-		if s := got[id]; s.Lifetime != want || !s.Exact() {
-			t.Errorf("%+v is not exact, or has not %d hits: each is counted once", s, want)
-		}
-	}
-}
-
-func newAuthor(s *Store, name string, series int) *author {
-	p, ids := partners(series)
-	return &author{store: s, name: name, p: p, ids: ids, hits: make(map[history.ID]uint64)}
-}
-
-func primaryAndReplica(t *testing.T, set *redistest.SentinelSet) (primary, replica *redistest.Server) {
-	t.Helper()
-	primary, replica = set.Await(t), set.Nodes[0]
-	if replica == primary {
-		replica = set.Nodes[1]
-	}
-	return primary, replica
+	apply(t, w.Store, w.p, w.next(start.Unix()/60-before))
 }
 
 func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
@@ -129,10 +90,8 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	s := opened(t, f, fixed(start), nil)
-	a := newAuthor(s, "ann", 2)
-	if err := a.count(t.Context(), start.Unix()/60); err != nil {
-		t.Fatal(err)
-	}
+	a := newWriter(s, 2)
+	a.count(t, 0)
 	client.Set(t.Context(), formatKey(a.p), "2", 0)
 	before := dump(t, client)
 	_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
@@ -156,11 +115,9 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	client := f.client()
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
-	a := newAuthor(s, "ann", 20)
+	a := newWriter(s, 20)
 	for n := range int64(60) {
-		if err := a.count(t.Context(), start.Unix()/60-n); err != nil {
-			t.Fatal(err)
-		}
+		a.count(t, n)
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
@@ -175,5 +132,9 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 		t.Errorf("on a full server the job did %+v, %v, want it to move all that is old", did, err)
 	}
 	client.ConfigSet(t.Context(), "maxmemory", "0")
-	a.conserved(t)
+	for _, one := range historytest.All(t, s) {
+		if one.Lifetime != 60*61/2 || !one.Exact() {
+			t.Errorf("%+v is not exact, or has not the hits of 60 batches", one)
+		}
+	}
 }

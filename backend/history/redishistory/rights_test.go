@@ -67,9 +67,7 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 				t.Error("a ring on which no weir has kept anything is read: want an error that says so")
 			}
 			writer := opened(t, f, fixed(start), nil)
-			if err := newAuthor(writer, "ann", 3).count(t.Context(), start.Unix()/60); err != nil {
-				t.Fatal(err)
-			}
+			newWriter(writer, 3).count(t, 0)
 			want, err := lifetimes(t, writer)
 			if got, failed := lifetimes(t, reader); err != nil || failed != nil || !maps.Equal(got, want) || len(want) == 0 {
 				t.Errorf("the reader finds %v (%v), want %v (%v), as the writer does", got, failed, want, err)
@@ -110,7 +108,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 			f.Flush(t)
 			granted := slices.DeleteFunc(slices.Concat(rules, []string{"+ping", "+time"}), func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
-			a := newAuthor(s, "ann", 2)
+			a := newWriter(s, 2)
 			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
 			if err == nil {
 				_, err = s.Roll(t.Context(), history.Job{Now: start})
@@ -137,9 +135,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 // TestARightThatIsMissingIsNoDamage has a reader who may not read hashes: it must not be told of damaged series.
 func TestARightThatIsMissingIsNoDamage(t *testing.T) {
 	f := shared(t, topology.Single)
-	if err := newAuthor(opened(t, f, fixed(start), nil), "ann", 3).count(t.Context(), start.Unix()/60); err != nil {
-		t.Fatal(err)
-	}
+	newWriter(opened(t, f, fixed(start), nil), 3).count(t, 0)
 	poor := opened(t, f.as(t, "reader", "~*", "+@all", "-hgetall"), fixed(start), nil)
 	err := poor.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
 		t.Errorf("it is given %+v", one)
