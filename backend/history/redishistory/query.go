@@ -3,7 +3,9 @@ package redishistory
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -47,7 +49,7 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *history.Query, yield func(history.Series) error) error {
 	ids := q.IDs()
 	if ids == nil {
-		named, damage, err := s.names(ctx, p, q)
+		named, damage, err := s.names(ctx, p, q, math.Inf(1))
 		if err != nil {
 			return err
 		}
@@ -79,13 +81,13 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// names returns the series of a partition that a query is about, by the set of those due. Damage is the members of that
-// set that name no series, or the reason why it cannot be read.
-func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query) (
+// names returns the series of a partition that a query is about and that are scheduled until a moment, by the set of
+// those due. Damage is the members of that set that name no series, or the reason why it cannot be read.
+func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query, until float64) (
 	ids []history.ID, damage []error, err error) {
 	seen := make(map[string]bool) // a scan may name one twice
-	err = s.scan(ctx, p, func(name, _ string) {
-		if seen[name] {
+	err = s.scan(ctx, p, func(name, score string) {
+		if at, err := strconv.ParseFloat(score, 64); seen[name] || err == nil && at > until {
 			return
 		}
 		seen[name] = true

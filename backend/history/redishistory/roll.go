@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -81,12 +82,10 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	if series || writers {
 		err = r.prepare(ctx, p)
 	}
-	switch {
-	case err != nil || !series:
-	case before != ages:
+	if err == nil && series && before != ages {
 		err = r.all(ctx, p, now, ages)
-	case due:
-		err = r.due(ctx, p, now)
+	} else if err == nil && due {
+		err = r.visit(ctx, p, now, float64(now))
 	}
 	if err != nil || !writers {
 		return err
@@ -97,16 +96,7 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 // all visits all series of a partition, as other ages have other dates, and notes the ages.
 func (r *roller) all(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := r.failures
-	ids, damage, err := r.names(ctx, p, &history.Query{})
-	for _, d := range damage {
-		r.fail(d)
-	}
-	for page := range slices.Chunk(ids, pageSize) {
-		if err == nil {
-			err = r.visit(ctx, p, page, now)
-		}
-	}
-	if err != nil || r.job.DryRun || failures != r.failures {
+	if err := r.visit(ctx, p, now, math.Inf(1)); err != nil || r.job.DryRun || failures != r.failures {
 		return err
 	}
 	if _, err := r.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
@@ -124,51 +114,25 @@ func (s *Store) agesText() string {
 	return strings.Join(all, " ")
 }
 
-// due visits the series of a partition that are due. It steps over what is no name of a series.
-func (r *roller) due(ctx context.Context, p history.Partition, now int64) error {
-	seen := make(map[string]bool)
-	for skip := 0; ; { // over those that stay due: in a dry run all
-		answer, err := r.do(ctx, p, "zrangebyscore", dueKey(p), "-inf", now, "limit", skip, pageSize)
-		if err != nil {
-			return err
-		}
-		members, _ := answer.([]any)
-		var page []history.ID
-		for i := range members {
-			name := item[string](members, i)
-			id, err := parseName(p, name)
-			if r.job.DryRun || err != nil || seen[name] { // what comes again will come again: late hits came between
-				skip++
-			}
-			switch {
-			case seen[name]:
-			case err != nil:
-				r.fail(err)
-			default:
-				page = append(page, id)
-			}
-			seen[name] = true
-		}
-		if len(members) == 0 {
-			return nil
-		}
-		if err := r.visit(ctx, p, page, now); err != nil {
-			return err
-		}
+// visit does what is due of the series of a partition that are scheduled until a moment. One that is damaged, or a name
+// that is none, does not stop it.
+func (r *roller) visit(ctx context.Context, p history.Partition, now int64, until float64) error {
+	ids, damage, err := r.names(ctx, p, &history.Query{}, until)
+	for _, d := range damage {
+		r.fail(d)
 	}
-}
-
-// visit does what is due of some series. One that is damaged does not stop it.
-func (r *roller) visit(ctx context.Context, p history.Partition, ids []history.ID, now int64) error {
-	if len(ids) == 0 {
-		return nil
+	for page := range slices.Chunk(ids, pageSize) {
+		var records []record
+		if err == nil {
+			r.rest(ctx)
+			records, _, err = r.records(ctx, p, page)
+		}
+		for i := 0; i < len(records) && err == nil; i++ {
+			err = r.tolerate(r.roll(ctx, p, &records[i], now))
+		}
+		err = r.tolerate(err)
 	}
-	r.rest(ctx)
-	records, _, err := r.records(ctx, p, ids)
-	for i := 0; i < len(records) && err == nil; i++ {
-		err = r.tolerate(r.roll(ctx, p, &records[i], now))
-	}
-	return r.tolerate(err)
+	return err
 }
 
 // tolerate notes what is damaged. Any other error stays one.
