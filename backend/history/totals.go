@@ -26,8 +26,8 @@ type Chunks interface {
 }
 
 // Apply counts an increment, in the present minute if its own is yet to come, and rolls the series early if it then has too
-// many points: it calls moved after each chunk. It adds to r what was clamped or refused.
-func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult, moved func()) error {
+// many points. It adds to r what was clamped or refused.
+func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult) error {
 	minutes := min(i.Minute, now/minute)
 	fit, err := t.Count(in, minutes, i.Hits)
 	switch {
@@ -39,7 +39,7 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 	case minutes < i.Minute:
 		r.Clamped += i.Hits
 	}
-	return t.shrink(in, k, now, moved)
+	return t.shrink(in, k, now)
 }
 
 // Count adds hits to a minute since 1970. It reports whether they fit into MaxTotal: if not, nothing is changed.
@@ -87,8 +87,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	return in.SetCells(c, stay)
 }
 
-// shrink rolls a series early until it has no more fine points than it may have. It calls moved after each chunk.
-func (t *Totals) shrink(in Chunks, k *Keep, now int64, moved func()) error {
+// shrink rolls a series early until it has no more fine points than it may have.
+func (t *Totals) shrink(in Chunks, k *Keep, now int64) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
 	}
@@ -106,7 +106,6 @@ func (t *Totals) shrink(in Chunks, k *Keep, now int64, moved func()) error {
 			return err
 		}
 		held = append(slices.DeleteFunc(held, func(h Chunk) bool { return h == c || slices.Contains(to, h) }), to...)
-		moved()
 	}
 	return nil
 }

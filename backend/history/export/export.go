@@ -26,6 +26,7 @@ type Config struct {
 	Settle func(ctx context.Context) error
 	Log    *slog.Logger
 
+	Kept     time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
 	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
 	Timeout  time.Duration // of one call of the store; 5 s unless set
 	MaxCells int           // how many minutes of series may wait in all; 200,000 unless set
@@ -66,6 +67,7 @@ const (
 
 // New returns an exporter that does nothing before [Exporter.Run].
 func New(c Config) *Exporter {
+	c.Kept = cmp.Or(c.Kept, time.Minute)
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
@@ -73,7 +75,7 @@ func New(c Config) *Exporter {
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
-		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer}
+		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keep: c.Kept}
 	}
 	return e
 }
@@ -150,7 +152,7 @@ func (e *Exporter) Close(ctx context.Context) {
 func (e *Exporter) finish(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
-	for ctx.Err() == nil && e.working() {
+	for ctx.Err() == nil && e.some((*outbox).working) {
 		retry.Reset(e.dispatch(time.Now()))
 		select {
 		case <-ctx.Done():
@@ -164,7 +166,7 @@ func (e *Exporter) finish(ctx context.Context) {
 // has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
 // forgotten.
 func (e *Exporter) settle(ctx context.Context) error {
-	for e.c.Settle != nil && e.keeps() {
+	for e.c.Settle != nil && e.some((*outbox).keeps) {
 		if err := e.c.Settle(ctx); err != nil {
 			return err
 		}
@@ -176,13 +178,6 @@ func (e *Exporter) settle(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// keeps reports whether the store may still forget a batch that an outbox keeps.
-func (e *Exporter) keeps() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.outboxes[:], func(o *outbox) bool { return o.ahead > 0 })
 }
 
 // makeDue marks all outboxes that have something to send as due at once. With probe, the store is also asked for its
@@ -199,11 +194,11 @@ func (e *Exporter) makeDue(probe bool) {
 	}
 }
 
-// working reports whether an outbox is being sent from, or is due.
-func (e *Exporter) working() bool {
+// some reports whether an outbox is of a kind.
+func (e *Exporter) some(kind func(*outbox) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.outboxes[:], func(o *outbox) bool { return o.due || o.busy })
+	return slices.ContainsFunc(e.outboxes[:], kind)
 }
 
 // logLosses logs what the store has forgotten of what it had acknowledged, in one line for all partitions.

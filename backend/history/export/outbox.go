@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	keptFor = time.Minute // after it was acknowledged, as a failover may forget a batch
-	maxSums = 1024        // batches before those kept whose sums are remembered, to report what a store has lost of them
-	maxGaps = 3           // times in a row that a store may miss what it was just sent, before it is given time
+	maxSums = 1024 // batches before those kept whose sums are remembered, to report what a store has lost of them
+	maxGaps = 3    // times in a row that a store may miss what it was just sent, before it is given time
 )
 
 // outbox holds what an exporter has for one partition: cells that wait, then batches on their way, then those that the
@@ -21,8 +20,9 @@ const (
 type outbox struct {
 	partition history.Partition
 	writer    string
-	seq       uint64 // of the newest batch
-	position  uint64 // the last batch that the store is known to have
+	keep      time.Duration // that an acknowledged batch stays in sent
+	seq       uint64        // of the newest batch
+	position  uint64        // the last batch that the store is known to have
 	pending   map[cell]uint64
 	sent      []*sentBatch // oldest first: sent[:ahead] are acknowledged, the rest is to be sent
 	ahead     int
@@ -61,6 +61,12 @@ func (o *outbox) waiting() int {
 	}
 	return n
 }
+
+// working reports whether the outbox is being sent from, or is due.
+func (o *outbox) working() bool { return o.due || o.busy }
+
+// keeps reports whether the store may still forget a batch that the outbox keeps.
+func (o *outbox) keeps() bool { return o.ahead > 0 }
 
 // next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
 func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, any bool) {
@@ -176,7 +182,7 @@ func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 // forget lets go of batches that the store still has so long after it acknowledged them.
 func (o *outbox) forget(now time.Time) {
 	n := 0
-	for n < o.ahead && now.Sub(o.sent[n].at) >= keptFor {
+	for n < o.ahead && now.Sub(o.sent[n].at) >= o.keep {
 		o.sums = append(o.sums, sum{o.sent[n].batch.Seq, o.sent[n].hits - o.sent[n].refused})
 		n++
 	}

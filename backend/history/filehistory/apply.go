@@ -121,7 +121,7 @@ func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *histor
 	if !found {
 		row.id = appendID(nil, i.ID)
 	}
-	if err := row.Apply(in, i, &s.c.Keep, now, r, func() { s.c.Step("apply: rolled early") }); err != nil {
+	if err := row.Apply(in, i, &s.c.Keep, now, r); err != nil {
 		return err
 	}
 	return in.rows.Put(key, row.encode())

@@ -112,13 +112,17 @@ type series struct {
 
 func (r *series) encode() []byte {
 	dst := make([]byte, 0, 24+len(r.id))
-	dst = binary.AppendUvarint(dst, r.Lifetime)
-	dst = binary.AppendUvarint(dst, r.Expired)
-	dst = binary.AppendUvarint(dst, r.Points)
-	return append(dst, r.id...)
+	return append(appendNumbers(dst, r.Lifetime, r.Expired, r.Points), r.id...)
 }
 
 var errRow = errors.New("a row cannot be read")
+
+func appendNumbers(dst []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
 
 // cutNumbers reads numbers from the start of src, and returns what follows them.
 func cutNumbers(src []byte, numbers ...*uint64) (rest []byte, err error) {
@@ -165,11 +169,10 @@ type position struct {
 }
 
 func (r position) encode() []byte {
-	dst := binary.AppendUvarint(binary.AppendUvarint(nil, r.last), uint64(r.at))
-	if r.refused > 0 {
-		dst = binary.AppendUvarint(dst, r.refused)
+	if r.refused == 0 {
+		return appendNumbers(nil, r.last, uint64(r.at))
 	}
-	return dst
+	return appendNumbers(nil, r.last, uint64(r.at), r.refused)
 }
 
 func decodePosition(src []byte) (r position, err error) {
