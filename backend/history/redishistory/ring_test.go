@@ -39,8 +39,7 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 	}
 	slices.Reverse(nodes)
 	other := opened(t, ringOf(nodes...), fixed(start), nil)
-	for p := range history.Partitions {
-		p := history.Partition(p)
+	for _, p := range new(history.Query).Partitions() {
 		a, _ := s.node(t.Context(), p)
 		b, err := other.node(t.Context(), p)
 		if a != b || err != nil {
@@ -102,16 +101,13 @@ func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
 	}
 	nodes[1].Cont()
 	s := opened(t, f, fixed(start), nil)
-	for p := range history.Partitions {
-		if _, err := s.Apply(t.Context(), history.Partition(p), history.Batch{Writer: "ann", Seq: 1}); err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range new(history.Query).Partitions() {
+		apply(t, s, p, history.Batch{Writer: "ann", Seq: 1})
 	}
 	nodes[1].Kill()
 	later := opened(t, f, fixed(start), impatient)
 	away := 0
-	for p := range history.Partitions {
-		p := history.Partition(p)
+	for _, p := range new(history.Query).Partitions() {
 		node, _ := s.node(t.Context(), p)
 		if node == nodes[1].Addr {
 			if away++; away > 3 {
@@ -127,8 +123,7 @@ func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
 		}
 	}
 	nodes[1].Restart(t) // it kept nothing
-	for p := range history.Partitions {
-		p := history.Partition(p)
+	for _, p := range new(history.Query).Partitions() {
 		if node, _ := s.node(t.Context(), p); node != nodes[1].Addr {
 			continue
 		}

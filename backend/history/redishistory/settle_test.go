@@ -56,16 +56,6 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 	}
 }
 
-func TestWhereNothingCanFailOverNothingIsWaitedFor(t *testing.T) {
-	for name, f := range map[string]fleet{"single": shared(t, topology.Single), "ring": shared(t, topology.Ring)} {
-		s := opened(t, f, fixed(start), nil)
-		newWriter(s, 1).count(t, 0)
-		if err := s.Settle(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestAServerThatIsAwayIsNotSettled(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
