@@ -36,7 +36,7 @@ func newScripts() (s scripts, rules []string) {
 		probe: script("numbers", "probe"), placed: script("placed"),
 	}
 	rules = append(pipeline.RulesOf(all),
-		"+script|load", "+evalsha", "+get", "+set", "+zscan", "+zrangebyscore", "+hscan", "+info", "+bgrewriteaof")
+		"+script|load", "+evalsha", "+get", "+set", "+zscan", "+hscan", "+info", "+bgrewriteaof")
 	slices.Sort(rules)
 	return s, append([]string{"~weir:*"}, slices.Compact(rules)...)
 }
