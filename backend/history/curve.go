@@ -2,7 +2,6 @@ package history
 
 import (
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -144,13 +143,9 @@ func dayOf(at int64, zone *time.Location) int64 {
 	return floorDiv(at+int64(offset), day)
 }
 
-// midnight returns the first minute of a local date or, if the zone left it out, of the next one. It is searched for,
-// as there are zones that skip midnight when their clocks go forward.
+// midnight returns the first whole minute of a local date or, if the zone left it out, of the next one.
 func midnight(date int64, zone *time.Location) int64 {
-	first := date*day - day // zones are at most 14 hours from UTC
-	return first + minute*int64(sort.Search(2*day/minute, func(i int) bool {
-		return dayOf(first+int64(i)*minute, zone) >= date
-	}))
+	return ceilDiv(onClock(date*day, zone), minute) * minute
 }
 
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
