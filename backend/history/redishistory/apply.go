@@ -12,9 +12,9 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
-// maxHours is how often a batch is sent because the server's hour is not the one that its keys were named for. The
-// second time is right, unless an hour has ended in between.
-const maxHours = 3
+// maxSends is how often a batch is sent because its keys were named for another hour than the server's. The second time
+// is right, unless an hour has ended in between.
+const maxSends = 3
 
 // Apply implements [history.Store]. A batch whose answer was lost is sent again, as the number makes that harmless.
 func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
@@ -28,7 +28,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		return history.ApplyResult{}, err
 	}
 	latest := int64(math.MaxInt64)
-	for range maxHours {
+	for range maxSends {
 		s.c.Step("apply")
 		reply, err := s.send(ctx, p, &b, latest)
 		if err != nil {

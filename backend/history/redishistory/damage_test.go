@@ -147,7 +147,7 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 		{"a target of another type", target, []any{"set", "x"}},
 		{"a target that is no number", target, []any{"hset", to.Place(start.Unix()), "x"}},
 		{"peaks of another type", func(series string) string { return keysOf(series, to)[1] }, []any{"set", "x"}},
-		{"a set of those due of other type", func(string) string { return dueKey(p) }, []any{"set", "x"}},
+		{"a due set of other type", func(string) string { return dueKey(p) }, []any{"set", "x"}},
 	} {
 		t.Run(damage.promise, func(t *testing.T) {
 			f.Flush(t)
@@ -200,7 +200,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				clock.set(start.Add(48 * time.Hour))
 				did, err := s.Roll(t.Context(), history.Job{Now: clock.now(), DryRun: dry})
 				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) ||
-					!strings.Contains(err.Error(), fmt.Sprintf("and %d more errors", wrong-toldErrors)) {
+					!strings.Contains(err.Error(), fmt.Sprintf("and %d more errors", wrong-maxErrors)) {
 					t.Errorf("the job says %v, want each name that is none counted once, and some told", err)
 				}
 				if did.Chunks[history.Minutes] < 60 {

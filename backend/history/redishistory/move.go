@@ -38,7 +38,7 @@ func (r *record) next(k *history.Keep, now int64) (due []history.Chunk) {
 	return due
 }
 
-// score is when the first chunk is due, as the set of those due has it.
+// score is when the first chunk is due, as the due set has it.
 func (r *record) score(k *history.Keep) string {
 	if len(r.chunks) == 0 {
 		return "+inf"
@@ -243,7 +243,7 @@ func (r *roller) forget(ctx context.Context, p history.Partition, now int64) err
 		r.did.Forgotten += uint64(len(old))
 		return nil
 	}
-	for writers := range slices.Chunk(old, scanned) {
+	for writers := range slices.Chunk(old, scanCount) {
 		r.c.Step("forget")
 		reply, err := r.run(ctx, p, r.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
 		if err != nil {

@@ -1,7 +1,6 @@
 package redishistory
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,39 +65,32 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 // findPlacement finds the placement, or makes it where none is: where another process was quicker on some nodes, what it
 // stored is found to be the same, or reported.
 func (s *Store) findPlacement(ctx context.Context) error {
-	stored, silent, err := s.placements(ctx)
-	if err == nil && len(stored) == 0 && silent == nil {
+	stored, failed := s.placements(ctx)
+	if len(stored) == 0 && failed == nil {
 		if s.c.ReadOnly {
 			return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
 		}
-		stored, silent, err = s.placements(ctx, s.newPlacement())
-		err = cmp.Or(err, silent)
+		if stored, failed = s.placements(ctx, s.newPlacement()); failed != nil {
+			return failed
+		}
 	}
-	switch {
-	case err != nil:
-		return err
-	case len(stored) == 0:
-		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w", silent)
+	if len(stored) == 0 {
+		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w", failed)
 	}
 	return s.ring.adopt(stored)
 }
 
 // placements returns what the nodes that answer have stored, by name, and why others do not answer. Where a node has
 // nothing it first stores content, if there is any.
-func (s *Store) placements(ctx context.Context, content ...any) (stored map[string]string, silent, err error) {
+func (s *Store) placements(ctx context.Context, content ...any) (stored map[string]string, failed error) {
 	stored = make(map[string]string)
 	for _, name := range s.ring.names {
-		text, failed := s.placed(ctx, name, content...)
-		switch {
-		case failed != nil && ctx.Err() != nil:
-			return nil, nil, failed
-		case failed != nil:
-			silent = errors.Join(silent, failed)
-		case text != "":
+		text, err := s.placed(ctx, name, content...)
+		if failed = errors.Join(failed, err); text != "" {
 			stored[name] = text
 		}
 	}
-	return stored, silent, nil
+	return stored, failed
 }
 
 // placed returns what a node has stored, "" for nothing. Where it has nothing it first stores content, if there is any.

@@ -14,17 +14,17 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// readers is how many partitions are read at a time, and scanned how many series a server looks at with one command.
+// maxReaders is how many partitions are read at a time, and scanCount how many series a server looks at with one command.
 const (
-	readers = 8
-	scanned = 500
+	maxReaders = 8
+	scanCount  = 500
 )
 
 // Query implements [history.Store]. It holds no more than a few series at a time, but the names of those of some
 // partitions.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	reading, ctx := errgroup.WithContext(ctx)
-	reading.SetLimit(readers)
+	reading.SetLimit(maxReaders)
 	var yielding sync.Mutex
 	var ended error // of yield
 	for _, p := range q.Partitions() {
@@ -81,8 +81,8 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// names returns the series of a partition that a query is about and that are scheduled until a moment, by the set of
-// those due. Damage is the members of that set that name no series, or the reason why it cannot be read.
+// names returns the series of a partition that a query is about and that are scheduled until a moment, by the due
+// set. Damage is the members of that set that name no series, or the reason why it cannot be read.
 func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query, until float64) (
 	ids []history.ID, damage []error, err error) {
 	seen := make(map[string]bool) // a scan may name one twice
@@ -110,7 +110,7 @@ func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query
 func (s *Store) scan(ctx context.Context, p history.Partition, each func(name, value string),
 	command, key string, options ...any) error {
 	for cursor := "0"; ; {
-		answer, err := s.do(ctx, p, append([]any{command, key, cursor, "count", scanned}, options...)...)
+		answer, err := s.do(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
 		if err != nil {
 			return err
 		}

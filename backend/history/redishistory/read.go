@@ -23,7 +23,7 @@ const (
 type record struct {
 	history.Totals
 	id      history.ID
-	name    string // in the set of those due
+	name    string // in the due set
 	key     string
 	version string
 	chunks  []history.Chunk

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// givesUp is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
-	givesUp = 16
-	// toldErrors is how many errors of a run are told; the others would say the same.
-	toldErrors = 5
+	// maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
+	maxFailedInARow = 16
+	// maxErrors is how many errors of a run are told; the others would say the same.
+	maxErrors = 5
 )
 
 // Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet, and goes
@@ -29,15 +29,16 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 		return history.RollResult{}, errReadOnly
 	}
 	r := &roller{Store: s, job: job, since: time.Now()}
-	row := 0
-	for i, first := 0, rand.IntN(history.Partitions); i < history.Partitions && row < givesUp && ctx.Err() == nil; i++ {
+	failedInARow := 0
+	first := rand.IntN(history.Partitions)
+	for i := 0; i < history.Partitions && failedInARow < maxFailedInARow && ctx.Err() == nil; i++ {
 		before := r.failures
 		if err := r.partition(ctx, history.Partition(first+i)); err != nil {
 			r.fail(err)
-			row++
+			failedInARow++
 			continue
 		}
-		if row = 0; r.failures == before {
+		if failedInARow = 0; r.failures == before {
 			r.did.Partitions++
 		}
 		if job.Progress != nil {
@@ -47,8 +48,8 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 	if ctx.Err() != nil {
 		r.fail(ctx.Err())
 	}
-	if r.failures > toldErrors {
-		r.failed = errors.Join(r.failed, fmt.Errorf("and %d more errors", r.failures-toldErrors))
+	if r.failures > maxErrors {
+		r.failed = errors.Join(r.failed, fmt.Errorf("and %d more errors", r.failures-maxErrors))
 	}
 	return r.did, r.failed
 }
@@ -58,7 +59,7 @@ type roller struct {
 	*Store
 	job   history.Job
 	did   history.RollResult
-	since time.Time // when it last rested
+	since time.Time // the last pause
 
 	failed   error
 	failures int
@@ -66,7 +67,7 @@ type roller struct {
 
 // fail notes an error, and the job goes on.
 func (r *roller) fail(err error) {
-	if r.failures++; r.failures <= toldErrors {
+	if r.failures++; r.failures <= maxErrors {
 		r.failed = errors.Join(r.failed, err)
 	}
 }
@@ -83,7 +84,7 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 		err = r.prepare(ctx, p)
 	}
 	if err == nil && series && before != ages {
-		err = r.all(ctx, p, now, ages)
+		err = r.visitAll(ctx, p, now, ages)
 	} else if err == nil && due {
 		err = r.visit(ctx, p, now, float64(now))
 	}
@@ -93,8 +94,8 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	return r.forget(ctx, p, now)
 }
 
-// all visits all series of a partition, as other ages have other dates, and notes the ages.
-func (r *roller) all(ctx context.Context, p history.Partition, now int64, ages string) error {
+// visitAll visits all series of a partition, as other ages have other dates, and notes the ages.
+func (r *roller) visitAll(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := r.failures
 	if err := r.visit(ctx, p, now, math.Inf(1)); err != nil || r.job.DryRun || failures != r.failures {
 		return err
@@ -105,7 +106,7 @@ func (r *roller) all(ctx context.Context, p history.Partition, now int64, ages s
 	return nil
 }
 
-// agesText is how long each tier is kept, in seconds: what the dates in the set of those due were made with.
+// agesText is how long each tier is kept, in seconds: what the dates in the due set were made with.
 func (s *Store) agesText() string {
 	var all []string
 	for _, age := range s.c.Keep.Ages {
@@ -124,19 +125,19 @@ func (r *roller) visit(ctx context.Context, p history.Partition, now int64, unti
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
 		if err == nil {
-			r.rest(ctx)
+			r.pause(ctx)
 			records, _, err = r.records(ctx, p, page)
 		}
 		for i := 0; i < len(records) && err == nil; i++ {
-			err = r.tolerate(r.roll(ctx, p, &records[i], now))
+			err = r.noteDamage(r.roll(ctx, p, &records[i], now))
 		}
-		err = r.tolerate(err)
+		err = r.noteDamage(err)
 	}
 	return err
 }
 
-// tolerate notes what is damaged. Any other error stays one.
-func (r *roller) tolerate(err error) error {
+// noteDamage notes an error about damage. Any other error stays one.
+func (r *roller) noteDamage(err error) error {
 	if errors.Is(err, ErrDamaged) {
 		r.fail(err)
 		return nil
@@ -159,7 +160,7 @@ func (r *roller) roll(ctx context.Context, p history.Partition, series *record, 
 	}
 	before := r.did
 	err := r.rollSeries(ctx, p, series, now, &r.did, func() []history.Chunk {
-		r.rest(ctx)
+		r.pause(ctx)
 		return series.next(&r.c.Keep, now)
 	})
 	if r.did != before {
@@ -173,8 +174,8 @@ func unsteady(p history.Partition, id history.ID) error {
 	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", p, id)
 }
 
-// rest waits so long that the job works, and with it the servers, in no more than its part of the time.
-func (r *roller) rest(ctx context.Context) {
+// pause waits so long that the job works, and with it the servers, in no more than its part of the time.
+func (r *roller) pause(ctx context.Context) {
 	owed := time.Duration(float64(time.Since(r.since)) * (1/r.c.Pace - 1))
 	if owed < time.Millisecond {
 		return
