@@ -53,7 +53,8 @@ func BenchmarkApply(b *testing.B) {
 				for i := range increments {
 					increments[i].Minute = minute
 				}
-				got, err := s.Apply(b.Context(), 7, history.Batch{Writer: "ann", Seq: n + 1, After: n, Increments: increments})
+				batch := history.Batch{Writer: "ann", Seq: n + 1, After: n, Increments: increments}
+				got, err := s.Apply(b.Context(), 7, batch)
 				if err != nil || got.Status != history.Applied || got.Refused > 0 {
 					b.Fatalf("Apply: %+v, %v", got, err)
 				}

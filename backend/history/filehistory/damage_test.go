@@ -155,7 +155,8 @@ func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
 				if errors.Join(errs...) != nil {
 					noticed++
 				}
-				if after, err := os.ReadFile(filepath.Join(dir, Name)); c.leftAlone && len(errs) == 1 && !bytes.Equal(after, content) {
+				after, err := os.ReadFile(filepath.Join(dir, Name))
+				if c.leftAlone && len(errs) == 1 && !bytes.Equal(after, content) {
 					t.Errorf("file %d was changed by Open, which failed (%v)", n, err)
 				}
 			}

@@ -164,7 +164,8 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 				t.Errorf("the job says %v and did %+v, want it to tell of the damage and to move all other series", err, did)
 			}
 			for key, content := range before {
-				if ours := strings.HasPrefix(key, series) || key == at; ours && client.Dump(t.Context(), key).Val() != content {
+				ours := strings.HasPrefix(key, series) || key == at
+				if ours && client.Dump(t.Context(), key).Val() != content {
 					t.Errorf("a move that failed has changed %s", key)
 				}
 			}

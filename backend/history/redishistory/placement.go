@@ -75,7 +75,8 @@ func (s *Store) findPlacement(ctx context.Context) error {
 		}
 	}
 	if len(stored) == 0 {
-		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w", failed)
+		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w",
+			failed)
 	}
 	return s.ring.adopt(stored)
 }

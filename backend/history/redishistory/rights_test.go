@@ -106,7 +106,8 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			f.Flush(t)
-			granted := slices.DeleteFunc(slices.Concat(rules, []string{"+ping", "+time"}), func(rule string) bool { return rule == c.without })
+			granted := slices.DeleteFunc(slices.Concat(rules, []string{"+ping", "+time"}),
+				func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
 			a := newWriter(s, 2)
 			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
