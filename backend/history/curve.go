@@ -2,7 +2,6 @@ package history
 
 import (
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -10,7 +9,8 @@ import (
 // cut so that no stored bucket is split: only then are sums of what lies between two cuts integers. The zero value
 // has met none.
 type Met struct {
-	first, end int64        // of all buckets: where the first begins, and the last ends
+	first, end int64 // of all buckets: where the first begins, and the last ends
+	coarsest   Tier
 	until      [Tiers]int64 // where the last bucket of each tier ends, 0 if none was met
 }
 
@@ -21,19 +21,13 @@ func (m *Met) Add(points []Point) {
 			m.first = p.Start
 		}
 		m.end = max(m.end, p.End())
+		m.coarsest = max(m.coarsest, p.Tier)
 		m.until[p.Tier] = max(m.until[p.Tier], p.End())
 	}
 }
 
 // Coarsest returns the coarsest tier that was met, minutes if none was.
-func (m *Met) Coarsest() Tier {
-	for t := Days; t > Minutes; t-- {
-		if m.until[t] > 0 {
-			return t
-		}
-	}
-	return Minutes
-}
+func (m *Met) Coarsest() Tier { return m.coarsest }
 
 // Range returns the range from the first bucket met to the last, and reports whether any was met.
 func (m *Met) Range() (Range, bool) { return Range{m.first, m.end}, m.end > 0 }
@@ -70,7 +64,7 @@ var roundSteps = [...]int64{minute, 2 * minute, 5 * minute, 10 * minute, 15 * mi
 // Cut cuts a range, as Step does, into buckets of the narrowest round width of which there are at most n, which is at
 // least 1. If no width is wide enough, it is one bucket.
 func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
-	coarsest := m.Coarsest().Width()
+	coarsest := m.coarsest.Width()
 	for _, step := range roundSteps {
 		if step%coarsest != 0 || r.Length()/step > int64(n) {
 			continue
@@ -86,7 +80,7 @@ func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
 // StepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
 // that of the coarsest tier met, as no stored bucket may be split.
 func (m *Met) StepWidth(step int64) int64 {
-	coarsest := m.Coarsest().Width()
+	coarsest := m.coarsest.Width()
 	return ceilDiv(step, coarsest) * coarsest
 }
 
@@ -98,16 +92,12 @@ func (m *Met) Step(r Range, width int64, zone *time.Location) Cut {
 	if width%day == 0 {
 		return m.days(r.widen(minute), zone, width/day)
 	}
-	return even(r.widen(width), width)
-}
-
-// even cuts a range into buckets of a width, the last of which may go beyond it.
-func even(r Range, width int64) Cut {
-	borders := make([]int64, 0, r.Length()/width+2)
+	r = r.widen(width)
+	borders := make([]int64, 0, r.Length()/width+1)
 	for at := r.From; at < r.To; at += width {
 		borders = append(borders, at)
 	}
-	return Cut{Borders: append(borders, borders[len(borders)-1]+width)}
+	return Cut{Borders: append(borders, r.To)}
 }
 
 // days cuts a range into buckets of a number of days each; those of whole weeks begin on Monday.
@@ -153,13 +143,9 @@ func dayOf(at int64, zone *time.Location) int64 {
 	return floorDiv(at+int64(offset), day)
 }
 
-// midnight returns the first minute of a local date or, if the zone left it out, of the next one. It is searched for,
-// as there are zones that skip midnight when their clocks go forward.
+// midnight returns the first whole minute of a local date or, if the zone left it out, of the next one.
 func midnight(date int64, zone *time.Location) int64 {
-	first := date*day - day // zones are at most 14 hours from UTC
-	return first + minute*int64(sort.Search(2*day/minute, func(i int) bool {
-		return dayOf(first+int64(i)*minute, zone) >= date
-	}))
+	return ceilDiv(onClock(date*day, zone), minute) * minute
 }
 
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
@@ -205,4 +191,45 @@ func (s *Series) Stored() uint64 {
 // expired make its lifetime. One that is damaged does not, whatever could be read of it.
 func (s *Series) Exact() bool {
 	return s.Err == nil && s.Expired <= MaxTotal && s.Stored()+s.Expired == s.Lifetime
+}
+
+// Range is a half-open range of time, in Unix seconds.
+type Range struct{ From, To int64 }
+
+// Always returns the range that holds every point of every series.
+func Always() Range { return Range{0, (maxMinute + 1) * minute} }
+
+// widen moves both ends outwards to multiples of a width.
+func (r Range) widen(width int64) Range {
+	return Range{floorDiv(r.From, width) * width, ceilDiv(r.To, width) * width}
+}
+
+// Length returns the range's length in seconds.
+func (r Range) Length() int64 { return r.To - r.From }
+
+// Sample is how many hits a series had ever counted at a moment.
+type Sample struct {
+	At    int64 // Unix seconds
+	Total uint64
+}
+
+// AppendSamples appends what the series had counted where each of its points begins and ends, oldest first, no moment
+// twice: of points that touch, their border once. There the totals are exact, whatever the tiers; between them nothing
+// is known but that they do not fall. A bucket that is not over ends at now, in Unix seconds.
+//
+// The points must be all of the series from some moment on, as a query without an end returns them: the totals are what
+// it ever counted, less what is stored from there on. A series of which more is stored than it ever counted is damaged,
+// and its totals begin with 0.
+func (s *Series) AppendSamples(dst []Sample, now int64) []Sample {
+	total := s.Lifetime - min(s.Stored(), s.Lifetime)
+	last := int64(-1)
+	for _, p := range s.Points {
+		if p.Start > last {
+			dst = append(dst, Sample{p.Start, total})
+		}
+		total += p.Sum
+		last = max(min(p.End(), now), p.Start+1)
+		dst = append(dst, Sample{last, total})
+	}
+	return dst
 }

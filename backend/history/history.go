@@ -242,16 +242,15 @@ func (q *Query) IDs() []ID {
 
 // Partitions returns those that may hold a series that the query asks for.
 func (q *Query) Partitions() (all []Partition) {
-	ids, named := q.IDs(), [Partitions]bool{}
+	ids := q.IDs()
 	for _, id := range ids {
-		named[id.Partition()] = true
+		all = append(all, id.Partition())
 	}
-	for p, is := range named {
-		if is || ids == nil {
-			all = append(all, Partition(p))
-		}
+	for p := 0; p < Partitions && ids == nil; p++ {
+		all = append(all, Partition(p))
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end,

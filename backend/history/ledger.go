@@ -16,7 +16,7 @@ type Ledger struct {
 // Cells returns the cells of a chunk, none if it has no such chunk.
 func (l *Ledger) Cells(c Chunk) (Cells, error) { return l.Chunks[c], nil }
 
-// SetCells replaces the cells of a chunk. No cells remove it.
+// SetCells replaces the cells of a chunk, and leaves the totals alone. No cells remove it.
 func (l *Ledger) SetCells(c Chunk, cells Cells) error {
 	if l.Chunks == nil {
 		l.Chunks = make(map[Chunk]Cells)
@@ -37,9 +37,6 @@ func (l *Ledger) Fine() (fine []Chunk, err error) {
 	}
 	return fine, nil
 }
-
-// Put replaces the cells of a chunk, and leaves the totals alone.
-func (l *Ledger) Put(c Chunk, cells Cells) { _ = l.SetCells(c, cells) }
 
 // Roll moves all that is due at a moment, in Unix seconds, as far as it goes, and drops the days that are too old.
 func (l *Ledger) Roll(k *Keep, now int64) RollResult {

@@ -8,13 +8,14 @@ import (
 )
 
 // ParseMoment reads a moment, in Unix seconds: a time before now, such as -90m, -12h, -30d, -2w or -1y; RFC 3339; a time
-// of the zone, as [ParseLocal] or [ParseClock] reads it; or Unix seconds. Fractions of a second are dropped. A moment before 1970 or after
+// of the zone, as [ParseLocal] reads it; or Unix seconds. Fractions of a second are dropped. A moment before 1970 or after
 // the year 9999 is an error.
 func ParseMoment(text string, now time.Time, zone *time.Location) (int64, error) {
-	at, err := parseMoment(text, now, zone)
+	at, ok := parseMoment(text, now, zone)
 	switch {
-	case err != nil:
-		return 0, err
+	case !ok:
+		return 0, fmt.Errorf("%q is not a time: use how long ago, such as -90m, -12h, -30d, -2w or -1y, a day such as "+
+			"2026-11-21, 2026-11-21T12:00 with or without a zone (Z, +01:00), a time of today such as 14:03, or Unix seconds", text)
 	case at < Always().From:
 		return 0, fmt.Errorf("%q is before 1970", text)
 	case at > Always().To:
@@ -23,49 +24,25 @@ func ParseMoment(text string, now time.Time, zone *time.Location) (int64, error)
 	return at, nil
 }
 
-func parseMoment(text string, now time.Time, zone *time.Location) (int64, error) {
+func parseMoment(text string, now time.Time, zone *time.Location) (int64, bool) {
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds >= 0 && text[0] != '+' {
-		return seconds, nil
+		return seconds, true
 	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at.Unix(), nil
-	}
-	if at, ok := ParseLocal(text, zone); ok {
-		return at, nil
-	}
-	if at, ok := ParseClock(text, now, zone); ok {
-		return at, nil
+		return at.Unix(), true
 	}
 	if ago, before := strings.CutPrefix(text, "-"); before {
-		if seconds, ok := parseSpan(ago); ok {
-			return now.Unix() - seconds, nil
-		}
+		seconds, ok := parseSpan(ago)
+		return now.Unix() - seconds, ok
 	}
-	return 0, fmt.Errorf("%q is not a time: use how long ago, such as -90m, -12h, -30d, -2w or -1y, a day such as "+
-		"2026-11-21, 2026-11-21T12:00 with or without a zone (Z, +01:00), a time of today such as 14:03, or Unix seconds", text)
-}
-
-// ParseClock reads a time of the day, 14:03, in Unix seconds: the last moment, not after now, at which the clock of a zone
-// showed it. It reports whether text is one.
-func ParseClock(text string, now time.Time, zone *time.Location) (int64, bool) {
-	clock, err := time.Parse("15:04", text)
-	if err != nil {
-		return 0, false
-	}
-	shown := now.In(zone)
-	for {
-		utc := time.Date(shown.Year(), shown.Month(), shown.Day(), clock.Hour(), clock.Minute(), 0, 0, time.UTC)
-		if at := onClock(utc.Unix(), zone); at <= now.Unix() {
-			return at, true
-		}
-		shown = shown.AddDate(0, 0, -1)
-	}
+	return ParseLocal(text, now, zone)
 }
 
 // ParseLocal reads what calendar and clock of a zone show, in Unix seconds: 2026-11-21 is the beginning of that day,
-// 2026-11-21T12:00 and 2026-11-21 12:00 are that minute, and seconds may follow. Of a time that comes twice, as when
-// clocks go back, the first is meant; one that clocks skip is read by the clock before. It reports whether text is one.
-func ParseLocal(text string, zone *time.Location) (int64, bool) {
+// 2026-11-21T12:00 and 2026-11-21 12:00 are that minute, and seconds may follow; 14:03 is the last moment, not after now,
+// at which the clock showed it. Of a time that comes twice, as when clocks go back, the first is meant; one that clocks
+// skip is read by the clock before. It reports whether text is one.
+func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
 		return midnight(floorDiv(at.Unix(), day), zone), true
 	}
@@ -74,7 +51,15 @@ func ParseLocal(text string, zone *time.Location) (int64, bool) {
 			return onClock(at.Unix(), zone), true
 		}
 	}
-	return 0, false
+	clock, err := time.Parse("15:04", text)
+	if err != nil {
+		return 0, false
+	}
+	for today := dayOf(now.Unix(), zone) * day; ; today -= day {
+		if at := onClock(today+hour*int64(clock.Hour())+minute*int64(clock.Minute()), zone); at <= now.Unix() {
+			return at, true
+		}
+	}
 }
 
 // onClock returns when the clock of a zone shows what a clock of UTC shows at a moment.

@@ -1,6 +1,10 @@
 package history
 
-import "slices"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // Totals are the numbers of a series that a store keeps beside its chunks. Their methods are all the arithmetic that
 // changes a series; where the chunks are is the store's business. After an error neither totals nor chunks may be kept:
@@ -22,8 +26,8 @@ type Chunks interface {
 }
 
 // Apply counts an increment, in the present minute if its own is yet to come, and rolls the series early if it then has too
-// many points: it calls moved after each chunk. It adds to r what was clamped or refused.
-func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult, moved func()) error {
+// many points. It adds to r what was clamped or refused.
+func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult) error {
 	minutes := min(i.Minute, now/minute)
 	fit, err := t.Count(in, minutes, i.Hits)
 	switch {
@@ -35,7 +39,7 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 	case minutes < i.Minute:
 		r.Clamped += i.Hits
 	}
-	return t.shrink(in, k, now, moved)
+	return t.shrink(in, k, now)
 }
 
 // Count adds hits to a minute since 1970. It reports whether they fit into MaxTotal: if not, nothing is changed.
@@ -59,11 +63,11 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 }
 
 // Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
-// days that are older than the retention.
+// days that are older than the retention. It does nothing to a chunk that has gone.
 func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
-		if err == nil {
+		if err == nil && points > 0 {
 			did.Moved(c, points)
 		}
 		return err
@@ -72,7 +76,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	if err != nil {
 		return err
 	}
-	gone, stay := k.Expire(c, cells, now)
+	n, _ := cells.Find(int(floorDiv(now-k.Due(c, c.Start()), day) + 1)) // the first day that is not too old
+	gone, stay := cells[:n], cells[n:]
 	if len(gone) == 0 {
 		return nil
 	}
@@ -82,8 +87,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	return in.SetCells(c, stay)
 }
 
-// shrink rolls a series early until it has no more fine points than it may have. It calls moved after each chunk.
-func (t *Totals) shrink(in Chunks, k *Keep, now int64, moved func()) error {
+// shrink rolls a series early until it has no more fine points than it may have.
+func (t *Totals) shrink(in Chunks, k *Keep, now int64) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
 	}
@@ -101,7 +106,6 @@ func (t *Totals) shrink(in Chunks, k *Keep, now int64, moved func()) error {
 			return err
 		}
 		held = append(slices.DeleteFunc(held, func(h Chunk) bool { return h == c || slices.Contains(to, h) }), to...)
-		moved()
 	}
 	return nil
 }
@@ -136,4 +140,54 @@ func (t *Totals) move(in Chunks, c Chunk) (points int, to []Chunk, err error) {
 	}
 	t.Points -= min(uint64(len(cells)), t.Points)
 	return len(cells), to, in.SetCells(c, nil)
+}
+
+// Cell is a bucket of a chunk that holds hits.
+type Cell struct {
+	Place int    // in its chunk
+	Sum   uint64 // never 0
+	Peak  uint64 // the largest minute known when it was rolled; of a minute, Sum
+}
+
+// Cells are the buckets of a chunk that hold hits, by place. No place comes twice.
+type Cells []Cell
+
+// Find returns the index of a place's cell or, if there is none, of the first cell after it.
+func (c Cells) Find(place int) (i int, found bool) {
+	return slices.BinarySearchFunc(c, place, func(cell Cell, place int) int { return cmp.Compare(cell.Place, place) })
+}
+
+// at returns the cell of a place, made if there is none, and what replaces c, into which it may write.
+func (c Cells) at(place int) (Cells, *Cell) {
+	i, found := c.Find(place)
+	if !found {
+		c = slices.Insert(c, i, Cell{Place: place})
+	}
+	return c, &c[i]
+}
+
+// Sum returns all hits in the cells.
+func (c Cells) Sum() uint64 {
+	var sum uint64
+	for i := range c {
+		sum += c[i].Sum
+	}
+	return sum
+}
+
+// Early returns the chunk that a series with too many points moves on first: the one that the job would move first, the
+// finer of two, and the hour that is being written only where nothing else is left. It finds none if all are of days.
+func (k *Keep) Early(chunks []Chunk, now int64) (first Chunk, found bool) {
+	due := func(c Chunk) int64 {
+		if c == ChunkOf(Minutes, now) {
+			return math.MaxInt64
+		}
+		return k.Due(c, 0)
+	}
+	for _, c := range chunks {
+		if c.Tier < Days && (!found || cmp.Or(cmp.Compare(due(c), due(first)), cmp.Compare(c.Tier, first.Tier)) < 0) {
+			first, found = c, true
+		}
+	}
+	return first, found
 }

@@ -89,7 +89,7 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 			l.s.series[i.ID] = &history.Ledger{}
 		}
 		series := l.s.series[i.ID]
-		if err := series.Apply(series, &i, &l.o.Keep, now.Unix(), &r, func() {}); err != nil {
+		if err := series.Apply(series, &i, &l.o.Keep, now.Unix(), &r); err != nil {
 			return r, err
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Widths of cells, in minutes, that hits wait in when there is no room for narrower ones.
-const fewMinutes, manyMinutes = 5, 60
+// narrow, wide and widest are how many minutes cells hold: the next where there is no room for narrower ones.
+const narrow, wide, widest = 1, 5, 60
 
 // collect drains what was recorded in the interval that ends now, and stamps it with the minute in which it began.
 func (e *Exporter) collect(now time.Time) {
@@ -15,7 +15,7 @@ func (e *Exporter) collect(now time.Time) {
 	defer e.mu.Unlock()
 	e.cells = e.countCells()
 	if e.cells < e.c.MaxCells/2 {
-		e.width = 1
+		e.width = narrow
 	}
 	if e.begin.IsZero() { // it never ran
 		e.begin = now
@@ -43,27 +43,29 @@ func (e *Exporter) add(now time.Time, c cell, hits uint64) {
 		c.minute -= c.minute % e.width
 		_, there := o.pending[c]
 		switch {
-		case there || e.cells < e.c.MaxCells:
-			if !there {
-				e.cells++
-			}
-			e.stats.Dropped[TooLarge] += o.add(now, c, hits)
-			return
-		case e.width == manyMinutes:
+		case there:
+		case e.cells < e.c.MaxCells:
+			e.cells++
+		case e.width == widest:
 			e.stats.Dropped[Full] += hits
 			return
-		case e.width == fewMinutes:
-			e.widen(now, manyMinutes)
 		default:
-			e.widen(now, fewMinutes)
+			e.widen(now)
+			continue
 		}
+		e.stats.Dropped[TooLarge] += o.add(now, c, hits)
+		return
 	}
 }
 
-func (e *Exporter) widen(now time.Time, minutes int64) {
-	e.width = minutes
+func (e *Exporter) widen(now time.Time) {
+	if e.width == narrow {
+		e.width = wide
+	} else {
+		e.width = widest
+	}
 	for _, o := range e.outboxes {
-		e.stats.Dropped[TooLarge] += o.widen(now, minutes)
+		e.stats.Dropped[TooLarge] += o.widen(now, e.width)
 	}
 	e.cells = e.countCells()
 }

@@ -71,7 +71,7 @@ func New(c Config) *Exporter {
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
-	e := &Exporter{c: c, workEnded: make(chan struct{}, 1), width: 1}
+	e := &Exporter{c: c, workEnded: make(chan struct{}, 1), width: narrow}
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
@@ -152,7 +152,7 @@ func (e *Exporter) Close(ctx context.Context) {
 func (e *Exporter) finish(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
-	for ctx.Err() == nil && e.working() {
+	for ctx.Err() == nil && e.some((*outbox).working) {
 		retry.Reset(e.dispatch(time.Now()))
 		select {
 		case <-ctx.Done():
@@ -166,7 +166,7 @@ func (e *Exporter) finish(ctx context.Context) {
 // has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
 // forgotten.
 func (e *Exporter) settle(ctx context.Context) error {
-	for e.c.Settle != nil && e.keeps() {
+	for e.c.Settle != nil && e.some((*outbox).keeps) {
 		if err := e.c.Settle(ctx); err != nil {
 			return err
 		}
@@ -178,13 +178,6 @@ func (e *Exporter) settle(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// keeps reports whether the store may still forget a batch that an outbox keeps.
-func (e *Exporter) keeps() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.outboxes[:], func(o *outbox) bool { return o.ahead > 0 })
 }
 
 // makeDue marks all outboxes that have something to send as due at once. With probe, the store is also asked for its
@@ -201,11 +194,11 @@ func (e *Exporter) makeDue(probe bool) {
 	}
 }
 
-// working reports whether an outbox is being sent from, or is due.
-func (e *Exporter) working() bool {
+// some reports whether an outbox is of a kind.
+func (e *Exporter) some(kind func(*outbox) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.outboxes[:], func(o *outbox) bool { return o.due || o.busy })
+	return slices.ContainsFunc(e.outboxes[:], kind)
 }
 
 // logLosses logs what the store has forgotten of what it had acknowledged, in one line for all partitions.
@@ -276,45 +269,41 @@ func (e *Exporter) sendOne(o *outbox) bool {
 	ctx, cancel := context.WithTimeout(e.calls, e.c.Timeout)
 	result, err := e.c.Store.Apply(ctx, o.partition, b)
 	cancel()
-	goOn, log := e.answered(o, b, result, err)
-	if log != nil {
-		log()
-	}
-	return goOn
+	return e.answered(o, b, result, err)
 }
 
-// answered notes the store's answer to a batch, or its error. It reports whether to go on with the outbox, and returns
-// what is to be logged once the lock is free, nil for nothing.
-func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, err error) (goOn bool, log func()) {
+// answered notes the store's answer to a batch, or its error, and reports whether to go on with the outbox.
+func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	switch {
 	case e.closed: // all that had no answer has been given up
-		return false, nil
+		return false
 	case errors.Is(err, history.ErrBadBatch) && b.Seq > 0:
 		e.stats.Errors++
 		e.stats.Dropped[Bad] += o.dropBatch()
-		return true, func() {
-			e.c.Log.Error("a batch was dropped, as no history store will ever accept it: please report this defect of weir",
-				"error", err)
-		}
+		e.c.Log.Error("a batch was dropped, as no history store will ever accept it: please report this defect of weir",
+			"error", err)
+		return true
 	case err == nil:
 		err = o.answer(now, b, r, &e.stats)
 	}
 	if err != nil {
-		return false, e.noteFailure(o, now, err)
+		e.failed(o, now, err)
+		return false
 	}
 	e.stats.LastSuccess = now
 	e.recovered(o)
 	if e.down && e.failing == 0 {
 		e.down = false
-		log = func() { e.c.Log.Info("the history store accepts hits again") }
+		e.c.Log.Info("the history store accepts hits again")
 	}
-	return true, log
+	return true
 }
 
-func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) (log func()) {
+// failed notes that a batch of an outbox was not accepted.
+func (e *Exporter) failed(o *outbox, now time.Time, err error) {
 	e.stats.Errors++
 	o.failures++
 	backoff := min(firstBackoff<<min(o.failures-1, 10), maxBackoff)
@@ -322,11 +311,10 @@ func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) (log func())
 	if o.failures == 2 {
 		e.failing++
 	}
-	if e.failing == 0 || e.down {
-		return nil
+	if e.failing > 0 && !e.down {
+		e.down = true
+		e.c.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err)
 	}
-	e.down = true
-	return func() { e.c.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err) }
 }
 
 // recovered notes that nothing fails any more in an outbox.

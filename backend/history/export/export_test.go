@@ -47,13 +47,6 @@ func (r *recorder) Drain(_ time.Time, yield func(history.ID, uint64)) {
 	clear(r.waiting)
 }
 
-func (r *recorder) sum() (sum uint64) {
-	for _, hits := range r.all {
-		sum += hits
-	}
-	return sum
-}
-
 // station is an exporter at work in a bubble of fake time.
 type station struct {
 	*export.Exporter
@@ -118,22 +111,25 @@ func (s *station) total() map[history.ID]uint64 {
 	return all
 }
 
+func sum[K comparable](hits map[K]uint64) (sum uint64) {
+	for _, n := range hits {
+		sum += n
+	}
+	return sum
+}
+
 // holdP2 checks that nothing has gone that is not counted.
 func (s *station) holdP2(st export.Stats) {
 	s.t.Helper()
-	var total, dropped uint64
-	for _, hits := range s.total() {
-		total += hits
+	want := st.Recorded - st.Lost - st.Refused
+	for _, dropped := range st.Dropped {
+		want -= dropped
 	}
-	for _, hits := range st.Dropped {
-		dropped += hits
+	if all := sum(s.recorder.all); st.Recorded != all {
+		s.t.Errorf("%d hits were recorded, and the exporter says %d", all, st.Recorded)
 	}
-	if st.Recorded != s.recorder.sum() {
-		s.t.Errorf("%d hits were recorded, and the exporter says %d", s.recorder.sum(), st.Recorded)
-	}
-	if total != st.Recorded-dropped-st.Lost-st.Refused {
-		s.t.Errorf("the store has %d hits; want recorded − dropped − lost − refused, %d − %d − %d − %d = %d\n%+v", total,
-			st.Recorded, dropped, st.Lost, st.Refused, st.Recorded-dropped-st.Lost-st.Refused, st)
+	if total := sum(s.total()); total != want {
+		s.t.Errorf("the store has %d hits; want recorded − dropped − lost − refused, %d\n%+v", total, want, st)
 	}
 }
 
@@ -316,12 +312,12 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 // unseen.
 func TestARefusalWhoseReplyWasLostIsCounted(t *testing.T) {
 	atWork(t, 0, nil, func(t *testing.T, s *station) {
-		s.store.misbehave(3)
+		s.store.misbehave(rand.New(rand.NewPCG(3, 7)))
 		for n := range 100 {
 			s.recorder.record(series(0), history.MaxTotal/40+uint64(n))
 			time.Sleep(15 * time.Second)
 		}
-		s.store.behave()
+		s.store.misbehave(nil)
 		time.Sleep(time.Minute)
 		s.idle()
 		st := s.close(time.Second)
@@ -426,10 +422,7 @@ func TestAFailoverAfterTheEndForgetsNothingUncounted(t *testing.T) {
 				st := s.close(5 * time.Second)
 				s.holdP2(st)
 				s.store.Restore(replica)
-				var left uint64
-				for _, hits := range s.total() {
-					left += hits
-				}
+				left := sum(s.total())
 				if st.Recorded-left > st.Unsettled || tc.settled != (st.Unsettled == 0) {
 					t.Errorf("after a failover %d of %d hits are left, and the writer ended with %+v: want it to have told of as many "+
 						"as may be missing", left, st.Recorded, st)
@@ -493,7 +486,7 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 			c.MaxCells = 300
 		}
 	})
-	s.store.misbehave(seed)
+	s.store.misbehave(rand.New(rand.NewPCG(seed, 7)))
 	var past []snapshot
 	length := time.Duration(shortOr(40, 60)) * time.Minute
 	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(time.Duration(r.Int64N(int64(20 * time.Second)))) {
@@ -510,7 +503,7 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 			past = past[:to+1]
 		}
 	}
-	s.store.behave()
+	s.store.misbehave(nil)
 	time.Sleep(3 * time.Minute)
 	s.idle()
 	st := s.close(time.Minute)

@@ -25,16 +25,11 @@ func (t *trouble) set(first func(context.Context, history.Partition) error) {
 	t.first = first
 }
 
-func (t *trouble) misbehave(seed uint64) {
+// misbehave lets things go wrong, from now on or, with nil, no more.
+func (t *trouble) misbehave(r *rand.Rand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.random = rand.New(rand.NewPCG(seed, 7))
-}
-
-func (t *trouble) behave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.random = nil
+	t.random = r
 }
 
 // mishap returns what becomes of a call, and how long it takes.

@@ -9,18 +9,14 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// pendingBatch waits to be applied. Whoever has the turn applies all that wait, because most of what a transaction costs
-// is the wait for the disk. The last three fields belong to whoever has the turn.
+// pendingBatch is a batch that waits for the turn. Who has the turn applies all that wait in one transaction, because
+// most of what a transaction costs is the wait for the disk.
 type pendingBatch struct {
 	p      history.Partition
 	batch  history.Batch
-	done   bool
 	result history.ApplyResult
 	err    error
 }
-
-// maxPending is how many batches are applied in one transaction.
-const maxPending = 64
 
 var (
 	errInterrupted = errors.New("interrupted before the batch was written")
@@ -32,53 +28,47 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	if err := b.Check(p); err != nil {
 		return history.ApplyResult{}, err
 	}
-	s.step("apply: before")
-	own := &pendingBatch{p: p, batch: b}
+	s.c.Step("apply: before")
+	own := &pendingBatch{p: p, batch: b, err: s.wrap(errInterrupted)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, own)
 	s.mu.Unlock()
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return history.ApplyResult{}, s.wrap(ctx.Err())
+	err := s.inTurn(ctx, func() error {
+		s.applyWaiting()
+		return nil
+	})
+	if err != nil {
+		return history.ApplyResult{}, err
 	}
-	s.applyUntil(own)
-	s.step("apply: after")
+	s.c.Step("apply: after")
 	return own.result, own.err
 }
 
-// applyUntil applies what waits, in its order, until own has been, and passes the turn on.
-func (s *Store) applyUntil(own *pendingBatch) {
-	defer func() { <-s.turn }()
-	for !own.done {
-		s.mu.Lock()
-		n := min(len(s.waiting), maxPending)
-		together := s.waiting[:n:n]
-		s.waiting = s.waiting[n:]
-		s.mu.Unlock()
-		s.applyAll(together)
-	}
-}
-
-// applyAll applies batches in one transaction or, if that fails, each in its own: a damaged partition keeps no other out.
-func (s *Store) applyAll(together []*pendingBatch) {
-	for _, a := range together {
-		a.done, a.err = true, s.wrap(errInterrupted) // unless it comes to its end
+// applyWaiting applies all batches that wait, or none if one that had the turn before has done so: in one transaction
+// or, if that fails, each in its own, so that a damaged partition keeps no other out.
+func (s *Store) applyWaiting() {
+	s.mu.Lock()
+	together := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	if len(together) == 0 {
+		return
 	}
 	err := s.applyTogether(together)
-	for _, a := range together {
-		own := err
+	for i, a := range together {
 		if err != nil && len(together) > 1 {
-			own = s.applyTogether([]*pendingBatch{a})
+			a.err = s.applyTogether(together[i : i+1])
+		} else {
+			a.err = err
 		}
-		if a.err = own; own != nil {
+		if a.err != nil {
 			a.result = history.ApplyResult{}
 		}
 	}
 }
 
 func (s *Store) applyTogether(together []*pendingBatch) error {
-	err := s.commit(func(tx *bolt.Tx) error {
+	err := s.update(func(tx *bolt.Tx) error {
 		changed := false
 		for _, a := range together {
 			t, err := s.table(tx, a.p)
@@ -93,7 +83,7 @@ func (s *Store) applyTogether(together []*pendingBatch) error {
 		if !changed {
 			return errNothing
 		}
-		s.step("apply: counted")
+		s.c.Step("apply: counted")
 		return nil
 	})
 	if errors.Is(err, errNothing) {
@@ -110,7 +100,7 @@ func (s *Store) count(t *table, b *history.Batch) (history.ApplyResult, error) {
 		return r, err
 	}
 	r.Refused = 0
-	now, in := s.now().Unix(), &seriesChunks{table: t}
+	now, in := s.c.Now().Unix(), &seriesChunks{table: t}
 	for i := range b.Increments {
 		if err := s.add(in, &b.Increments[i], now, &r); err != nil {
 			return r, err
@@ -131,7 +121,7 @@ func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *histor
 	if !found {
 		row.id = appendID(nil, i.ID)
 	}
-	if err := row.Apply(in, i, &s.keep, now, r, func() { s.step("apply: rolled early") }); err != nil {
+	if err := row.Apply(in, i, &s.c.Keep, now, r); err != nil {
 		return err
 	}
 	return in.rows.Put(key, row.encode())

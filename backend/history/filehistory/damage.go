@@ -30,20 +30,20 @@ func (s *Store) guard(operation func() error) (err error) {
 	return operation()
 }
 
-// update runs a transaction that writes, when it is its turn. Turns are taken in the order in which they were asked
-// for, so that a job of many transactions does not keep others out.
-func (s *Store) update(ctx context.Context, write func(*bolt.Tx) error) error {
+// inTurn does something when it is its turn. Turns are taken in the order in which they were asked for, so that a job of
+// many transactions does not keep others out.
+func (s *Store) inTurn(ctx context.Context, do func() error) error {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return s.wrap(ctx.Err())
 	}
 	defer func() { <-s.turn }()
-	return s.commit(write)
+	return do()
 }
 
-// commit runs a transaction. The caller holds the turn.
-func (s *Store) commit(write func(*bolt.Tx) error) error {
+// update runs a transaction that writes. The caller holds the turn.
+func (s *Store) update(write func(*bolt.Tx) error) error {
 	return s.guard(func() error { return s.wrap(s.db.Update(write)) })
 }
 
@@ -54,12 +54,17 @@ func (s *Store) view(read func(*bolt.Tx) error) error {
 // inspect looks at a file before it is opened for writing: whether it is all there, and this version's. A database that
 // is opened for reading touches nothing but its first two pages.
 func (s *Store) inspect(path string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && info.Mode().IsRegular() && info.Size() == 0) {
-		return nil // a new file, or one whose process died as it began
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil // a new file
 	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a file")
+	info, err := os.Stat(path) // what a link leads to
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = errors.New("it is a symbolic link to a file that is missing")
+	case err == nil && !info.Mode().IsRegular():
+		err = fmt.Errorf("it is no regular file (its mode is %v)", info.Mode())
+	case err == nil && info.Size() == 0:
+		return nil // its process died as it began
 	}
 	if err != nil {
 		return s.wrap(err)
@@ -77,7 +82,7 @@ func (s *Store) inspect(path string) error {
 			if is, want := info.Size(), tx.Size(); is < want {
 				return fmt.Errorf("%s %w (it has %d bytes and should have %d or more)", s.name, ErrDamaged, is, want)
 			}
-			return checkFormat(tx)
+			return s.checkFormat(tx)
 		})
 		return s.wrap(errors.Join(err, db.Close()))
 	})

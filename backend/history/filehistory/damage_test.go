@@ -113,85 +113,74 @@ func instructs(t *testing.T, what string, err error, dir string) {
 	}
 }
 
-func TestATornFileIsAnErrorAndLeftAlone(t *testing.T) {
-	bytesOf := wholeFile(t)
-	r := rand.New(rand.NewPCG(3, 3))
-	opened, failed, cuts := 0, 0, third(75)
-	for n := range cuts {
-		size := r.IntN(len(bytesOf))
-		if n%3 == 0 {
-			size = size / 4096 * 4096 // as a file system would cut it
-		}
-		dir := holding(t, bytesOf[:size])
-		errs := use(dir)
-		for _, err := range errs {
-			instructs(t, fmt.Sprintf("cut to %d of %d bytes", size, len(bytesOf)), err, dir)
-		}
-		if errs[0] == nil || size == 0 {
-			opened++
+// What a disk may do to a file is an error that tells an operator what to do, or is not noticed, but it never ends the
+// process.
+func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
+	sound := wholeFile(t)
+	for _, c := range []struct {
+		kind      string
+		files     int
+		noticed   int  // so many at least give errors: else nothing that matters was damaged
+		leftAlone bool // by Open, if that fails: people may want to repair the file
+		damage    func(r *rand.Rand, n int) []byte
+	}{
+		{"cut", third(75), third(75) / 3, true, func(r *rand.Rand, n int) []byte {
+			if n%3 == 0 {
+				return sound[:r.IntN(len(sound))/4096*4096] // as a file system would cut it
+			}
+			return sound[:r.IntN(len(sound))]
+		}},
+		{"overwritten", third(*damages), third(*damages) / 4, false, func(r *rand.Rand, _ int) []byte {
+			damaged := bytes.Clone(sound)
+			for range 1 + r.IntN(4) {
+				damage(r, damaged)
+			}
+			return damaged
+		}},
+		{"free pages far behind the end, where bbolt writes next", 3, 3, false,
+			func(_ *rand.Rand, n int) []byte { return farFreePages(sound, 1<<(50+n)) }},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(4, *seed))
+			noticed := 0
+			for n := range c.files {
+				content := c.damage(r, n)
+				dir := holding(t, content)
+				errs := use(dir)
+				for _, err := range errs {
+					if c.kind != "overwritten" || !errors.Is(err, ErrFormat) {
+						instructs(t, fmt.Sprint("file ", n), err, dir)
+					}
+				}
+				if errors.Join(errs...) != nil {
+					noticed++
+				}
+				after, err := os.ReadFile(filepath.Join(dir, Name))
+				if c.leftAlone && len(errs) == 1 && !bytes.Equal(after, content) {
+					t.Errorf("file %d was changed by Open, which failed (%v)", n, err)
+				}
+			}
+			t.Logf("of %d damaged files, %d gave errors", c.files, noticed)
+			if noticed < c.noticed {
+				t.Errorf("only %d of %d damaged files gave errors, want %d", noticed, c.files, c.noticed)
+			}
+		})
+	}
+}
+
+// farFreePages returns a file whose lists of free pages name others, from a page far behind its end on.
+func farFreePages(sound []byte, far uint64) []byte {
+	const freelist, header, page = 0x10, 16, 4096
+	damaged := bytes.Clone(sound)
+	for p := 0; p+page <= len(damaged); p += page {
+		if binary.LittleEndian.Uint16(damaged[p+8:]) != freelist {
 			continue
 		}
-		failed++
-		if after, err := os.ReadFile(filepath.Join(dir, Name)); err != nil || !bytes.Equal(after, bytesOf[:size]) {
-			t.Errorf("a file cut to %d bytes was changed by Open (%v): people may want to repair it", size, err)
+		for i := range int(binary.LittleEndian.Uint16(damaged[p+10:])) {
+			binary.LittleEndian.PutUint64(damaged[p+header+8*i:], far+uint64(i))
 		}
 	}
-	t.Logf("of %d cut files of %d bytes, %d gave an error and %d were cut behind their last page",
-		cuts, len(bytesOf), failed, opened)
-	if failed < cuts/3 {
-		t.Errorf("only %d cut files gave an error: the test cuts in the wrong places", failed)
-	}
-}
-
-// What a disk may do to pages is an error or is not noticed, but it never ends the process.
-func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
-	r := rand.New(rand.NewPCG(4, *seed))
-	noticed, files := 0, third(*damages)
-	for n := range files {
-		damaged := bytes.Clone(wholeFile(t))
-		for range 1 + r.IntN(4) {
-			damage(r, damaged)
-		}
-		dir, saw := holding(t, damaged), false
-		for _, err := range use(dir) {
-			saw = saw || err != nil
-			if err != nil && !errors.Is(err, ErrFormat) {
-				instructs(t, fmt.Sprint("damage ", n), err, dir)
-			}
-		}
-		if saw {
-			noticed++
-		}
-	}
-	t.Logf("of %d damaged files, %d gave errors", files, noticed)
-	if noticed < files/4 {
-		t.Errorf("only %d of %d damaged files gave errors: the test damages nothing that matters", noticed, files)
-	}
-}
-
-// A page number in the list of free pages is where bbolt writes next, whatever it is.
-func TestAFreePageFarBehindTheEndIsDamage(t *testing.T) {
-	const freelist, header, page = 0x10, 16, 4096
-	for _, far := range []uint64{1 << 50, 1 << 51, 1 << 52} {
-		damaged, lists := bytes.Clone(wholeFile(t)), 0
-		for p := 0; p+page <= len(damaged); p += page {
-			if binary.LittleEndian.Uint16(damaged[p+8:]) != freelist {
-				continue
-			}
-			for i := range int(binary.LittleEndian.Uint16(damaged[p+10:])) {
-				binary.LittleEndian.PutUint64(damaged[p+header+8*i:], far+uint64(i))
-			}
-			lists++
-		}
-		dir := holding(t, damaged)
-		errs := use(dir)
-		for _, err := range errs {
-			instructs(t, fmt.Sprintf("free pages from %d on", far), err, dir)
-		}
-		if lists == 0 || errors.Join(errs...) == nil {
-			t.Errorf("%d lists of free pages that point at page %d gave no error: the test damages nothing", lists, far)
-		}
-	}
+	return damaged
 }
 
 func TestAFileThatMayNotGrowIsNotDamaged(t *testing.T) {
@@ -250,7 +239,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	s = ready(t, s, err)
 	ids := seriesOf(300)
 	bad := ids[0]
-	err = s.update(context.Background(), func(tx *bolt.Tx) error {
+	err = s.update(func(tx *bolt.Tx) error {
 		return tx.Bucket(rowsBucket).Put(seriesKey(bad.Partition(), nameOf(bad)), []byte{0x80})
 	})
 	if err != nil {
@@ -293,7 +282,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	put := func(t *testing.T, store history.Store, key, row []byte) string {
 		t.Helper()
-		err := store.(*Store).update(context.Background(), func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })
+		err := store.(*Store).update(func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,8 +31,8 @@ const (
 )
 
 // begin makes the buckets of a new file.
-func begin(tx *bolt.Tx) error {
-	if err := checkFormat(tx); err != nil {
+func (s *Store) begin(tx *bolt.Tx) error {
+	if err := s.checkFormat(tx); err != nil {
 		return err
 	}
 	about, err := tx.CreateBucketIfNotExists(aboutBucket)
@@ -46,7 +46,7 @@ func begin(tx *bolt.Tx) error {
 }
 
 // checkFormat accepts this version's files, and those that are still empty.
-func checkFormat(tx *bolt.Tx) error {
+func (s *Store) checkFormat(tx *bolt.Tx) error {
 	if first, _ := tx.Cursor().First(); first == nil {
 		return nil
 	}
@@ -55,7 +55,7 @@ func checkFormat(tx *bolt.Tx) error {
 		is = about.Get(formatKey)
 	}
 	if !bytes.Equal(is, format) {
-		return fmt.Errorf("%s %w (its format is %q, this version's is %q)", tx.DB().Path(), ErrFormat, is, format)
+		return fmt.Errorf("%s %w (its format is %q, this version's is %q)", s.name, ErrFormat, is, format)
 	}
 	return nil
 }
@@ -112,13 +112,17 @@ type series struct {
 
 func (r *series) encode() []byte {
 	dst := make([]byte, 0, 24+len(r.id))
-	dst = binary.AppendUvarint(dst, r.Lifetime)
-	dst = binary.AppendUvarint(dst, r.Expired)
-	dst = binary.AppendUvarint(dst, r.Points)
-	return append(dst, r.id...)
+	return append(appendNumbers(dst, r.Lifetime, r.Expired, r.Points), r.id...)
 }
 
 var errRow = errors.New("a row cannot be read")
+
+func appendNumbers(dst []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
 
 // cutNumbers reads numbers from the start of src, and returns what follows them.
 func cutNumbers(src []byte, numbers ...*uint64) (rest []byte, err error) {
@@ -165,11 +169,10 @@ type position struct {
 }
 
 func (r position) encode() []byte {
-	dst := binary.AppendUvarint(binary.AppendUvarint(nil, r.last), uint64(r.at))
-	if r.refused > 0 {
-		dst = binary.AppendUvarint(dst, r.refused)
+	if r.refused == 0 {
+		return appendNumbers(nil, r.last, uint64(r.at))
 	}
-	return dst
+	return appendNumbers(nil, r.last, uint64(r.at), r.refused)
 }
 
 func decodePosition(src []byte) (r position, err error) {
@@ -233,7 +236,7 @@ type seriesChunks struct {
 
 func (s *seriesChunks) Cells(c history.Chunk) (history.Cells, error) {
 	key := chunkKey(s.p, c, s.name)
-	cells, err := c.Unpack(s.rows.Get(key))
+	cells, err := unpack(c, s.rows.Get(key))
 	if err != nil {
 		return nil, s.damaged(key, err)
 	}
@@ -245,7 +248,7 @@ func (s *seriesChunks) SetCells(c history.Chunk, cells history.Cells) error {
 	if len(cells) == 0 {
 		return s.rows.Delete(key)
 	}
-	return s.rows.Put(key, c.Tier.Pack(nil, cells))
+	return s.rows.Put(key, pack(c.Tier, cells))
 }
 
 func (s *seriesChunks) Fine() (found []history.Chunk, err error) {
@@ -269,4 +272,53 @@ func (t *table) chunks(finest, coarsest history.Tier) (found []history.Chunk, er
 		key, _ = cursor.Seek(chunksKey(t.p, history.Chunk{Tier: c.Tier, Number: c.Number + 1}))
 	}
 	return found, nil
+}
+
+// Cells are packed as numbers of variable length, place by place from the first: a minute's sum, a coarser bucket's sum
+// and peak. Where places are empty come a 0 and how many more of them follow it. FORMAT.md has an example.
+
+// pack returns the cells of a chunk of a tier, packed.
+func pack(t history.Tier, cells history.Cells) (dst []byte) {
+	next := 0
+	for i := range cells {
+		if empty := cells[i].Place - next; empty > 0 {
+			dst = binary.AppendUvarint(append(dst, 0), uint64(empty-1))
+		}
+		dst = binary.AppendUvarint(dst, cells[i].Sum)
+		if t > history.Minutes {
+			dst = binary.AppendUvarint(dst, cells[i].Peak)
+		}
+		next = cells[i].Place + 1
+	}
+	return dst
+}
+
+// unpack reads the packed cells of a chunk. Its error names what cannot be in them.
+func unpack(c history.Chunk, src []byte) (history.Cells, error) {
+	places := c.Places()
+	cells := make(history.Cells, 0, min(len(src), places)+1) // one more, as a cell is often added
+	for place := 0; len(src) > 0; place++ {
+		var sum, second uint64 // the second is the peak or, after a 0, how many more places are empty
+		rest, err := cutNumbers(src, &sum)
+		if err == nil && (sum == 0 || c.Tier > history.Minutes) {
+			rest, err = cutNumbers(rest, &second)
+		}
+		if err != nil {
+			return nil, err
+		}
+		src = rest
+		if sum == 0 {
+			place += int(min(second, uint64(places)))
+			continue
+		}
+		cell := history.Cell{Place: place, Sum: sum, Peak: second}
+		if c.Tier == history.Minutes {
+			cell.Peak = sum
+		}
+		if place >= places || cell.Peak == 0 || cell.Peak > sum || sum > history.MaxTotal {
+			return nil, fmt.Errorf("place %d of %d has sum %d and peak %d", place, places, sum, cell.Peak)
+		}
+		cells = append(cells, cell)
+	}
+	return cells, nil
 }

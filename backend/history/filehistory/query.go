@@ -15,12 +15,22 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 		if err := ctx.Err(); err != nil {
 			return s.wrap(err)
 		}
-		found, err := s.read(p, &q)
+		var all map[name]*found
+		err := s.view(func(tx *bolt.Tx) error {
+			t, err := s.table(tx, p)
+			if err != nil {
+				return err
+			}
+			if all, err = t.find(&q); err != nil || len(all) == 0 {
+				return err
+			}
+			return t.fill(all, &q)
+		})
 		if err != nil {
 			return err
 		}
-		for _, f := range found {
-			one := f.ledger.Series(f.id, q.From, q.To)
+		for _, f := range all {
+			one := f.Series(f.id, q.From, q.To)
 			one.Err, one.Unnamed = f.damage, f.unnamed
 			if err := yield(one); err != nil {
 				return err
@@ -32,8 +42,8 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 
 // found is a series that a query asks for, or may ask for.
 type found struct {
+	history.Ledger
 	id      history.ID
-	ledger  history.Ledger
 	damage  error // why some of it cannot be read: the first reason
 	unnamed bool  // as in history.Series
 }
@@ -44,20 +54,6 @@ func (f *found) damaged(t *table, key []byte, err error) {
 	if f.damage == nil {
 		f.damage = fmt.Errorf("%s: row %x: %w", t.store, key, err)
 	}
-}
-
-func (s *Store) read(p history.Partition, q *history.Query) (all map[name]*found, err error) {
-	err = s.view(func(tx *bolt.Tx) error {
-		t, err := s.table(tx, p)
-		if err != nil {
-			return err
-		}
-		if all, err = t.find(q); err != nil || len(all) == 0 {
-			return err
-		}
-		return t.fill(all, q)
-	})
-	return all, err
 }
 
 // find returns all series of the partition that a query asks for, without their chunks. The key of one whose row cannot
@@ -75,7 +71,7 @@ func (t *table) find(q *history.Query) (map[name]*found, error) {
 		}
 		n := name(key[len(prefix):])
 		r, err := decodeSeries(row)
-		f := found{ledger: history.Ledger{Totals: history.Totals{Lifetime: r.Lifetime, Expired: r.Expired}}}
+		f := found{Ledger: history.Ledger{Totals: r.Totals}}
 		if err == nil {
 			f.id, err = readID(r.id)
 		}
@@ -108,11 +104,11 @@ func (t *table) fill(all map[name]*found, q *history.Query) error {
 				return t.damaged(key, err)
 			}
 			if f := all[n]; f != nil {
-				cells, err := c.Unpack(packed)
+				cells, err := unpack(c, packed)
 				if err != nil {
 					f.damaged(t, key, err)
 				}
-				f.ledger.Put(c, cells)
+				_ = f.SetCells(c, cells) // of a ledger, it cannot fail
 			}
 		}
 	}

@@ -18,11 +18,11 @@ const maxMoves = 100
 // Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
 // partition is damaged it goes on with the next, and reports it at the end.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
-	now := min(job.Now.Unix(), s.now().Unix())
+	now := min(job.Now.Unix(), s.c.Now().Unix())
 	var did history.RollResult
 	var damage []error
 	for p := range history.Partitions {
-		r := roller{store: s, p: history.Partition(p), now: now, dry: job.DryRun, seen: make(map[name]bool)}
+		r := roller{Store: s, p: history.Partition(p), now: now, dry: job.DryRun, seen: make(map[name]bool)}
 		for more := true; more; {
 			some, err := r.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
@@ -43,17 +43,24 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 
 // roller runs the job in one partition.
 type roller struct {
-	store *Store
-	p     history.Partition
-	now   int64
-	dry   bool
-	tier  history.Tier  // the finest that may still have something due
-	seen  map[name]bool // series that were moved or dropped
+	*Store
+	p    history.Partition
+	now  int64
+	dry  bool
+	tier history.Tier  // the next whose chunks are looked through
+	due  []dueChunk    // of the tiers before, and not moved yet
+	seen map[name]bool // series that were moved or dropped
 
 	// Of the transaction that is under way.
 	table *table
 	left  int // chunks that may still be moved
 	did   history.RollResult
+}
+
+// dueChunk is a chunk of a series that is to be moved, or that may have days to be dropped.
+type dueChunk struct {
+	name  name
+	chunk history.Chunk
 }
 
 // transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
@@ -63,32 +70,44 @@ func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
 	if r.dry {
 		r.left = math.MaxInt
 	}
-	err := r.store.update(ctx, func(tx *bolt.Tx) (err error) {
-		if r.table, err = r.store.table(tx, r.p); err != nil {
-			return err
-		}
-		if err := r.forget(); err != nil {
-			return err
-		}
-		if err := r.rollTiers(); err != nil {
-			return err
-		}
-		if r.dry || (r.left == maxMoves && r.did.Forgotten == 0) {
-			return errNothing
-		}
-		r.store.step("roll: moved")
-		return nil
-	})
-	if err != nil && !errors.Is(err, errNothing) {
+	err := r.inTurn(ctx, func() error { return r.update(r.rollSome) })
+	switch {
+	case err == nil:
+		r.c.Step("roll: after")
+	case !errors.Is(err, errNothing):
 		return history.RollResult{}, err
-	}
-	if err == nil {
-		r.store.step("roll: after")
 	}
 	if r.left > 0 {
 		r.did.Partitions = 1
 	}
 	return r.did, nil
+}
+
+// rollSome forgets writers, and moves what is due until nothing is, or the transaction has moved enough: the finest tier
+// first, so that each chunk is moved once.
+func (r *roller) rollSome(tx *bolt.Tx) (err error) {
+	if r.table, err = r.Store.table(tx, r.p); err != nil {
+		return err
+	}
+	if err := r.forget(); err != nil {
+		return err
+	}
+	for r.left > 0 && (len(r.due) > 0 || int(r.tier) < history.Tiers) {
+		if len(r.due) == 0 {
+			r.due, err = r.findDue()
+			r.tier++
+		} else {
+			err, r.due = r.move(r.due[0]), r.due[1:]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.dry || r.did == (history.RollResult{}) {
+		return errNothing
+	}
+	r.c.Step("roll: moved")
+	return nil
 }
 
 // forget removes the positions of writers that have long gone.
@@ -113,63 +132,25 @@ func (r *roller) forget() error {
 	return nil
 }
 
-// rollTiers moves what is due, the finest tier first, so that each chunk is moved once.
-func (r *roller) rollTiers() error {
-	for ; r.left > 0 && int(r.tier) < history.Tiers; r.tier++ {
-		due, err := r.due()
-		if err != nil {
-			return err
-		}
-		for _, d := range due {
-			if err := r.move(d); err != nil {
-				return err
-			}
-		}
-		if r.left == 0 {
-			return nil // the tier may have more
-		}
-	}
-	return nil
-}
-
-// dueChunk is a chunk of a series that is to be moved, or that has days to be dropped.
-type dueChunk struct {
-	name  name
-	chunk history.Chunk
-}
-
-// due returns the due chunks of the tier, oldest first, as many as may still be moved.
-func (r *roller) due() (found []dueChunk, err error) {
+// findDue returns the chunks of the tier that are due, oldest first, and those of days of which some may be too old.
+func (r *roller) findDue() (found []dueChunk, err error) {
 	chunks, err := r.table.chunks(r.tier, r.tier)
-	if err != nil {
-		return nil, err
-	}
-	keep := &r.store.keep
 	for _, c := range chunks {
-		if keep.Due(c, c.Start()) > r.now {
+		if r.c.Keep.Due(c, c.Start()) > r.now {
 			break
 		}
-		for key, packed := range r.table.under(chunksKey(r.p, c)) {
+		for key := range r.table.under(chunksKey(r.p, c)) {
 			_, n, err := readChunkKey(key)
-			var days history.Cells
-			if err == nil && r.tier == history.Days {
-				days, err = c.Unpack(packed)
-			}
 			if err != nil {
 				return nil, r.table.damaged(key, err)
 			}
-			if gone, _ := keep.Expire(c, days, r.now); r.tier == history.Days && len(gone) == 0 {
-				continue
-			}
-			if found = append(found, dueChunk{n, c}); len(found) == r.left {
-				return found, nil
-			}
+			found = append(found, dueChunk{n, c})
 		}
 	}
-	return found, nil
+	return found, err
 }
 
-// move moves a chunk, or drops days of it.
+// move moves a chunk, or drops days of it. It does nothing if it has gone, or if none of its days is too old.
 func (r *roller) move(d dueChunk) error {
 	key := seriesKey(r.p, d.name)
 	row, found, err := get(r.table, key, decodeSeries)
@@ -179,7 +160,9 @@ func (r *roller) move(d dueChunk) error {
 	if err != nil {
 		return err
 	}
-	if err := row.Roll(&seriesChunks{r.table, d.name}, d.chunk, &r.store.keep, r.now, &r.did); err != nil {
+	before := r.did
+	err = row.Roll(&seriesChunks{r.table, d.name}, d.chunk, &r.c.Keep, r.now, &r.did)
+	if err != nil || r.did == before {
 		return err
 	}
 	r.left--

@@ -3,7 +3,6 @@
 package filehistory
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -46,9 +45,7 @@ type Config struct {
 // Store is a [history.Store] in one file.
 type Store struct {
 	name    string // for messages
-	keep    history.Keep
-	now     func() time.Time
-	step    func(name string)
+	c       Config // with its defaults
 	db      *bolt.DB
 	turn    chan struct{} // holds a token while a transaction writes
 	damaged atomic.Pointer[error]
@@ -86,17 +83,14 @@ func InMemory(c Config) (*Store, error) {
 }
 
 func newStore(name string, c Config) (*Store, error) {
-	s := &Store{name: name, keep: c.Keep, now: c.Now, step: c.Step, turn: make(chan struct{}, 1)}
-	if s.now == nil {
-		s.now = time.Now
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if s.step == nil {
-		s.step = func(string) {}
+	if c.Step == nil {
+		c.Step = func(string) {}
 	}
-	if err := s.keep.Check(); err != nil {
-		return nil, s.wrap(err)
-	}
-	return s, nil
+	s := &Store{name: name, c: c, turn: make(chan struct{}, 1)}
+	return s, s.wrap(c.Keep.Check())
 }
 
 // open opens the database for writing. When that fails, nothing stays open.
@@ -110,27 +104,18 @@ func (s *Store) open(path string, o bolt.Options) error {
 		return opened, err
 	}
 	err := s.guard(func() (err error) {
-		s.db, err = bolt.Open(path, 0o600, &o)
+		if s.db, err = bolt.Open(path, 0o600, &o); err == nil {
+			err = s.db.Update(s.begin)
+		}
 		return err
 	})
-	if err == nil {
-		err = s.update(context.Background(), begin)
+	if err != nil && s.db != nil && s.damaged.Load() == nil {
+		_ = s.db.Close()
 	}
 	if err != nil && opened != nil {
-		err = errors.Join(s.wrap(err), s.release(opened))
+		_ = opened.Close() // and with it goes the lock, whatever state the database is in
 	}
 	return s.wrap(err)
-}
-
-// release frees the file and its lock, whatever state the database is in.
-func (s *Store) release(f *os.File) error {
-	if s.db != nil && s.damaged.Load() == nil {
-		return s.db.Close()
-	}
-	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return nil
 }
 
 // Close ends the store when the transactions that are under way have ended.
@@ -143,19 +128,15 @@ func (s *Store) Close() error {
 	return s.wrap(s.db.Close())
 }
 
-// wrap names the file in an error.
+// wrap names the file in an error, once.
 func (s *Store) wrap(err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrFormat), errors.Is(err, ErrInUse):
+	case err == nil, strings.HasPrefix(err.Error(), s.name):
 		return err
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%s %w", s.name, ErrInUse)
 	case errors.Is(err, bolterrors.ErrIncompatibleValue), isFarAway(err):
 		return fmt.Errorf("%s %w (%w)", s.name, ErrDamaged, err)
-	case strings.HasPrefix(err.Error(), s.name): // a layer below has wrapped it
-		return err
 	}
 	return fmt.Errorf("%s: %w", s.name, err)
 }

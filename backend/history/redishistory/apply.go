@@ -2,7 +2,6 @@ package redishistory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,37 +12,34 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
-// maxHours is how often a batch is sent because the server's hour is not the one that its keys were named for. The
-// second time is right, unless an hour has ended in between.
-const maxHours = 3
+// maxSends is how often a batch is sent because its keys were named for another hour than the server's. The second time
+// is right, unless an hour has ended in between.
+const maxSends = 3
 
 // Apply implements [history.Store]. A batch whose answer was lost is sent again, as the number makes that harmless.
 func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if err := b.Check(p); err != nil {
 		return history.ApplyResult{}, err
 	}
-	if s.readOnly {
+	if s.c.ReadOnly {
 		return history.ApplyResult{}, errReadOnly
 	}
 	if err := s.prepare(ctx, p); err != nil {
 		return history.ApplyResult{}, err
 	}
 	latest := int64(math.MaxInt64)
-	for range maxHours {
-		s.step("apply")
+	for range maxSends {
+		s.c.Step("apply")
 		reply, err := s.send(ctx, p, &b, latest)
 		if err != nil {
 			return history.ApplyResult{}, err
 		}
-		s.step("applied")
+		s.c.Step("applied")
 		if item[string](reply, 0) == "hour" {
 			latest = item[int64](reply, 1)
 			continue
 		}
-		r, overfull, err := parseResult(reply, &b)
-		if err != nil {
-			return r, fmt.Errorf("partition %d of the history: %w", p, err)
-		}
+		r, overfull := parseResult(reply, &b)
 		for _, id := range overfull {
 			if err := s.shrink(ctx, p, id); err != nil { // the batch is counted whatever becomes of this
 				s.log.Warn("a series with too many points could not be rolled early", "series", id, "error", err)
@@ -69,37 +65,31 @@ func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch,
 		names = names.text(name)
 	}
 	return s.run(ctx, p, s.scripts.apply, keys, b.Writer, b.Seq, b.After,
-		int64(s.keep.Ages[history.Minutes]/time.Second), s.keep.MaxPoints, []byte(points), []byte(names))
+		int64(s.c.Keep.Ages[history.Minutes]/time.Second), s.c.Keep.MaxPoints, []byte(points), []byte(names))
 }
 
 // parseResult reads what the script answered. Overfull are the series that now hold too many points.
-func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult, overfull []history.ID, err error) {
-	hits := func(i int) (n uint64) { // more than a uint64 holds are as many as it can hold
-		n, failed := strconv.ParseUint(item[string](reply, i), 10, 64)
-		if failed != nil && !errors.Is(failed, strconv.ErrRange) {
-			err = errUnreadable
-		}
+func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult, overfull []history.ID) {
+	hits := func(i int) uint64 {
+		n, _ := strconv.ParseUint(item[string](reply, i), 10, 64) // of more than it can hold, the most
 		return n
 	}
-	r.Last, r.Refused = hits(1), hits(2)
+	r = history.ApplyResult{Last: hits(1), Refused: hits(2), Clamped: hits(3)}
 	switch item[string](reply, 0) {
 	case "duplicate":
 		r.Status = history.Duplicate
-		return r, nil, err
 	case "gap":
 		r.Status = history.Gap
-		return r, nil, err
 	}
-	r.Clamped = hits(3)
 	full := item[[]any](reply, 4)
 	for i := range full {
-		n := item[int64](full, i)
-		if n < 1 || n > int64(len(b.Increments)) {
-			return r, nil, errUnreadable
+		at := item[int64](full, i) - 1
+		if at < 0 || at >= int64(len(b.Increments)) { // the script says no such thing
+			continue
 		}
-		if id := b.Increments[n-1].ID; !slices.Contains(overfull, id) {
+		if id := b.Increments[at].ID; !slices.Contains(overfull, id) {
 			overfull = append(overfull, id)
 		}
 	}
-	return r, overfull, err
+	return r, overfull
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,71 +128,48 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestAMoveThatMeetsDamageLosesNothing damages what a move reads or adds to.
+// TestAMoveThatMeetsDamageLosesNothing damages what a move of one of many series reads or adds to. It must lose nothing,
+// and hold up no other series.
 func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
-	p, ids := partners(1)
 	to := history.ChunkOf(history.FiveMinutes, start.Unix())
+	own := func(series string) string { return series }
 	from := func(series string) string { return chunkKey(series, history.ChunkOf(history.Minutes, start.Unix())) }
 	target := func(series string) string { return chunkKey(series, to) }
-	due := func(string) string { return dueKey(p) }
+	p, _ := partners(1)
 	for _, damage := range []broken{
+		{"a series of another type", own, []any{"set", "x"}},
+		{"a field that no series has", own, []any{"hset", "x", "y"}},
+		{"minutes of another type", from, []any{"set", "x"}},
 		{"a minute that is no number", from, []any{"hset", "7", "x"}},
 		{"a place that is no number", from, []any{"hset", "x", "7"}},
 		{"a target of another type", target, []any{"set", "x"}},
 		{"a target that is no number", target, []any{"hset", to.Place(start.Unix()), "x"}},
 		{"peaks of another type", func(series string) string { return keysOf(series, to)[1] }, []any{"set", "x"}},
-		{"a set of those due of other type", due, []any{"set", "x"}},
+		{"a due set of other type", func(string) string { return dueKey(p) }, []any{"set", "x"}},
 	} {
 		t.Run(damage.promise, func(t *testing.T) {
 			f.Flush(t)
 			clock := newClock(start)
-			s := opened(t, f, clock.now, nil)
-			apply(t, s, p, history.Batch{Writer: "ann", Seq: 1, Increments: []history.Increment{
-				{ID: ids[0], Minute: start.Unix() / 60, Hits: 5}, {ID: ids[0], Minute: start.Unix()/60 - 3, Hits: 6}}})
-			damage.do(t, client, seriesKey(p, seriesName(ids[0])))
+			w := newWriter(opened(t, f, clock.now, nil), 30)
+			w.count(t, 0)
+			w.count(t, 3)
+			series := seriesKey(p, seriesName(w.ids[0]))
+			at := damage.do(t, client, series)
 			before := dump(t, client)
-			delete(before, agesKey(p))
 			clock.set(start.Add(48 * time.Hour))
-			if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err == nil {
-				t.Error("the job says nothing of the damage")
+			did, err := w.Roll(t.Context(), history.Job{Now: clock.now()})
+			if err == nil || at != dueKey(p) && (!errors.Is(err, ErrDamaged) || did.Chunks[history.Minutes] < 29) {
+				t.Errorf("the job says %v and did %+v, want it to tell of the damage and to move all other series", err, did)
 			}
 			for key, content := range before {
-				if after := client.Dump(t.Context(), key).Val(); after != content {
+				ours := strings.HasPrefix(key, series) || key == at
+				if ours && client.Dump(t.Context(), key).Val() != content {
 					t.Errorf("a move that failed has changed %s", key)
 				}
 			}
 		})
-	}
-}
-
-// TestADamagedSeriesDoesNotHoldUpOthers has the job meet damage of all kinds in the same partition.
-func TestADamagedSeriesDoesNotHoldUpOthers(t *testing.T) {
-	f := shared(t, topology.Single)
-	client := f.client()
-	clock := newClock(start)
-	s := opened(t, f, clock.now, nil)
-	a := newAuthor(s, "ann", 60)
-	if err := a.count(t.Context(), start.Unix()/60); err != nil {
-		t.Fatal(err)
-	}
-	hour, day := history.ChunkOf(history.Minutes, start.Unix()), history.ChunkOf(history.FiveMinutes, start.Unix())
-	own := func(series string) string { return series }
-	chunk := func(c history.Chunk) func(string) string {
-		return func(series string) string { return chunkKey(series, c) }
-	}
-	for i, damage := range []broken{{"", own, []any{"set", "x"}}, {"", own, []any{"hset", "x", "y"}},
-		{"", chunk(hour), []any{"set", "x"}}, {"", chunk(hour), []any{"hset", "x", "y"}}, {"", chunk(day), []any{"set", "x"}}} {
-		damage.do(t, client, seriesKey(a.p, seriesName(a.ids[10*i])))
-	}
-	clock.set(start.Add(48 * time.Hour))
-	did, err := s.Roll(t.Context(), history.Job{Now: clock.now()})
-	if !errors.Is(err, ErrDamaged) {
-		t.Errorf("the job says %v, want it to name what is damaged", err)
-	}
-	if did.Chunks[history.Minutes] < 55 { // of 60, one an hour earlier
-		t.Errorf("the job did %+v, want it to move all chunks but the damaged ones", did)
 	}
 }
 
@@ -206,10 +184,8 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				f.Flush(t)
 				clock := newClock(start)
 				s := opened(t, f, clock.now, nil)
-				a := newAuthor(s, "ann", 60)
-				if err := a.count(t.Context(), start.Unix()/60); err != nil {
-					t.Fatal(err)
-				}
+				a := newWriter(s, 60)
+				a.count(t, 0)
 				if dated {
 					if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
 						t.Fatal(err)
@@ -225,7 +201,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				clock.set(start.Add(48 * time.Hour))
 				did, err := s.Roll(t.Context(), history.Job{Now: clock.now(), DryRun: dry})
 				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) ||
-					!strings.Contains(err.Error(), fmt.Sprintf("and %d more errors", wrong-toldErrors)) {
+					!strings.Contains(err.Error(), fmt.Sprintf("and %d more errors", wrong-maxErrors)) {
 					t.Errorf("the job says %v, want each name that is none counted once, and some told", err)
 				}
 				if did.Chunks[history.Minutes] < 60 {
@@ -233,5 +209,101 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// chunkOf is a chunk of a tier that a series has.
+func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) history.Chunk {
+	t.Helper()
+	found, _, err := s.records(t.Context(), id.Partition(), []history.ID{id})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("reading %+v: %d found, %v", id, len(found), err)
+	}
+	for _, c := range found[0].chunks {
+		if c.Tier == tier {
+			return c
+		}
+	}
+	t.Fatalf("%+v has no chunk of %v: the suite was to fill all tiers", id, tier)
+	return history.Chunk{}
+}
+
+func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
+	f := shared(t, topology.Single)
+	client := f.client()
+	// damage is a command about the key of a series, or about one of its chunk's.
+	damage := func(kind string, key func(*testing.T, *Store, history.ID) string, command ...any) historytest.Damage {
+		return historytest.Damage{Kind: kind, Do: func(t *testing.T, s history.Store, id history.ID) string {
+			at := key(t, s.(*Store), id)
+			if err := client.Do(t.Context(), append([]any{command[0], at}, command[1:]...)...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}}
+	}
+	own := func(_ *testing.T, _ *Store, id history.ID) string { return seriesKey(id.Partition(), seriesName(id)) }
+	chunk := func(tier history.Tier, part int) func(*testing.T, *Store, history.ID) string {
+		return func(t *testing.T, s *Store, id history.ID) string {
+			return keysOf(own(t, s, id), chunkOf(t, s, tier, id))[part]
+		}
+	}
+	damages := []historytest.Damage{
+		damage("a series of another type", own, "set", "x"),
+		damage("a total that is no number", own, "hset", "total", "many"),
+		damage("a total of several words", own, "hset", "total", "7 times 3"),
+		damage("an expired that is no number", own, "hset", "expired", "-1"),
+		damage("a field that no series has", own, "hset", "x", "y"),
+		damage("a chunk of no tier", own, "hset", "w7", ""),
+		damage("peaks that are no numbers", chunk(history.Days, 1), "hset", "0", "many"),
+		damage("peaks of another type", chunk(history.Hours, 1), "set", "x"),
+		{Kind: "a name that is none", Unnamed: true, Lost: true, Do: func(t *testing.T, _ history.Store, id history.ID) string {
+			key := dueKey(id.Partition())
+			client.ZRem(t.Context(), key, seriesName(id))
+			if err := client.ZAdd(t.Context(), key, goredis.Z{Score: 1, Member: "shop"}).Err(); err != nil {
+				t.Fatal(err)
+			}
+			return key + `: "shop"`
+		}},
+	}
+	for tier := range history.Tiers {
+		at := history.Tier(tier)
+		damages = append(damages, damage("a chunk of another type, of "+at.String(), chunk(at, 0), "set", "x"),
+			damage("a count that is no number, of "+at.String(), chunk(at, 0), "hset", "7", "many"),
+			damage("a count of several words, of "+at.String(), chunk(at, 0), "hset", "7", "8 9 10"),
+			damage("a place that the chunk does not have, of "+at.String(), chunk(at, 0), "hset", "999", "7"))
+	}
+	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
+		f.Flush(t)
+		return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
+	}, damages...)
+}
+
+func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
+	f := shared(t, topology.Single)
+	s := opened(t, f, fixed(start), nil)
+	a := newWriter(s, 3)
+	a.count(t, 0)
+	other := history.ID{Domain: "mail"}
+	for n := 0; other.Partition() == a.p; n++ {
+		other.Path = fmt.Sprint(n)
+	}
+	apply(t, s, other.Partition(), history.Batch{Writer: "bob", Seq: 1,
+		Increments: []history.Increment{{ID: other, Minute: start.Unix() / 60, Hits: 5}}})
+	client := f.client()
+	client.Del(t.Context(), dueKey(a.p))
+	if err := client.Set(t.Context(), dueKey(a.p), "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var found []history.Series
+	err := s.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
+		found = append(found, one)
+		return nil
+	})
+	slices.SortFunc(found, func(x, y history.Series) int { return y.ID.Compare(x.ID) })
+	if err != nil || len(found) != 2 || found[0].ID != other || !found[0].Exact() {
+		t.Fatalf("a query gives %+v, %v; want the series of the other partition, and that names are lost", found, err)
+	}
+	if lost := found[1]; !lost.Unnamed || !errors.Is(lost.Err, ErrDamaged) || !strings.Contains(lost.Err.Error(), dueKey(a.p)) {
+		t.Errorf("what is lost comes as %+v, want no name, and a reason with %s", lost, dueKey(a.p))
 	}
 }

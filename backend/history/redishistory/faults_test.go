@@ -3,7 +3,6 @@ package redishistory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,70 +15,33 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// author writes batches of some series of a partition, sends each until it is answered, and knows what was counted.
-type author struct {
-	store *Store
-	name  string
-	p     history.Partition
-	ids   []history.ID
-	sent  []history.Batch
-	hits  map[history.ID]uint64
+// writer counts batches of some series of a partition.
+type writer struct {
+	*Store
+	p   history.Partition
+	ids []history.ID
+	seq uint64
 }
 
-func (a *author) next(minute int64) history.Batch {
-	seq := uint64(len(a.sent)) + 1
-	b := history.Batch{Writer: a.name, Seq: seq, After: seq - 1}
-	for i, id := range a.ids {
-		b.Increments = append(b.Increments, history.Increment{ID: id, Minute: minute - int64(i), Hits: seq})
+func newWriter(s *Store, series int) *writer {
+	p, ids := partners(series)
+	return &writer{Store: s, p: p, ids: ids}
+}
+
+// next returns the next batch: as many hits of each series as its number says, each series a minute before the other.
+func (w *writer) next(minute int64) history.Batch {
+	w.seq++
+	b := history.Batch{Writer: "ann", Seq: w.seq, After: w.seq - 1}
+	for i, id := range w.ids {
+		b.Increments = append(b.Increments, history.Increment{ID: id, Minute: minute - int64(i), Hits: w.seq})
 	}
-	a.sent = append(a.sent, b)
 	return b
 }
 
-// count sends the next batch until it is counted.
-func (a *author) count(ctx context.Context, minute int64) error {
-	b := a.next(minute)
-	for {
-		r, err := a.store.Apply(ctx, a.p, b)
-		if err == nil && r.Status == history.Gap {
-			return fmt.Errorf("batch %d of %s met a gap: %+v", b.Seq, a.name, r)
-		}
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-	}
-	for _, i := range b.Increments {
-		a.hits[i.ID] += i.Hits
-	}
-	return nil
-}
-
-// conserved wants each series to hold what was counted.
-func (a *author) conserved(t *testing.T) {
+// count counts the next batch in a minute before the start.
+func (w *writer) count(t *testing.T, before int64) {
 	t.Helper()
-	got := historytest.All(t, a.store)
-	for id, want := range a.hits {
-		if s := got[id]; s.Lifetime != want || !s.Exact() {
-			t.Errorf("%+v is not exact, or has not %d hits: each is counted once", s, want)
-		}
-	}
-}
-
-func newAuthor(s *Store, name string, series int) *author {
-	p, ids := partners(series)
-	return &author{store: s, name: name, p: p, ids: ids, hits: make(map[history.ID]uint64)}
-}
-
-func primaryAndReplica(t *testing.T, set *redistest.SentinelSet) (primary, replica *redistest.Server) {
-	t.Helper()
-	primary, replica = set.Await(t), set.Nodes[0]
-	if replica == primary {
-		replica = set.Nodes[1]
-	}
-	return primary, replica
+	apply(t, w.Store, w.p, w.next(start.Unix()/60-before))
 }
 
 func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
@@ -129,10 +91,8 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	s := opened(t, f, fixed(start), nil)
-	a := newAuthor(s, "ann", 2)
-	if err := a.count(t.Context(), start.Unix()/60); err != nil {
-		t.Fatal(err)
-	}
+	a := newWriter(s, 2)
+	a.count(t, 0)
 	client.Set(t.Context(), formatKey(a.p), "2", 0)
 	before := dump(t, client)
 	_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
@@ -156,11 +116,9 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	client := f.client()
 	clock := newClock(start)
 	s := opened(t, f, clock.now, nil)
-	a := newAuthor(s, "ann", 20)
+	a := newWriter(s, 20)
 	for n := range int64(60) {
-		if err := a.count(t.Context(), start.Unix()/60-n); err != nil {
-			t.Fatal(err)
-		}
+		a.count(t, n)
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
@@ -175,5 +133,97 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 		t.Errorf("on a full server the job did %+v, %v, want it to move all that is old", did, err)
 	}
 	client.ConfigSet(t.Context(), "maxmemory", "0")
-	a.conserved(t)
+	for _, one := range historytest.All(t, s) {
+		if one.Lifetime != 60*61/2 || !one.Exact() {
+			t.Errorf("%+v is not exact, or has not the hits of 60 batches", one)
+		}
+	}
+}
+
+// TestSettledMeansThatTheReplicasHaveIt: a writer may end then, and any failover finds its batches.
+func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
+	f := shared(t, topology.Sentinel)
+	a := newWriter(opened(t, f, fixed(start), nil), 3)
+	primary, replica := f.Sentinel.Await(t), f.Sentinel.Nodes[0]
+	if replica == primary {
+		replica = f.Sentinel.Nodes[1]
+	}
+	has := func() string { return replica.Client().HGet(t.Context(), writersKey(a.p), "ann").Val() }
+	for n, hangs := range []bool{false, true, true} {
+		if hangs {
+			replica.Stop()
+		}
+		a.count(t, 0)
+		if n == 2 { // the primary then knows of no replica
+			if err := primary.Client().Do(t.Context(), "client", "kill", "type", "replica").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
+		defer cancel()
+		settled := make(chan error, 1)
+		go func() { settled <- a.Settle(ctx) }()
+		if hangs {
+			var err error
+			early := false
+			select {
+			case err = <-settled:
+				early = true
+			case <-time.After(10 * settlePause): // the longer, the surer is a fault seen
+			}
+			if replica.Cont(); early {
+				t.Fatalf("with a replica that hangs it has settled, %v: want it to wait", err)
+			}
+		}
+		if err := <-settled; err != nil {
+			t.Fatalf("with a replica that follows: %v", err)
+		}
+		if got := has(); !strings.HasPrefix(got, string(rune('1'+n))+" ") {
+			t.Errorf("settled, and the replica has the position %q, want batch %d", got, n+1)
+		}
+	}
+}
+
+func TestAServerThatIsAwayIsNotSettled(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	s := opened(t, singleOf(server), fixed(start), impatient)
+	server.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := s.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a server that is away: %v, want it to wait, as nobody knows what the server comes back with", err)
+	}
+}
+
+func TestWhatIsMissingAtAReplicaIsTold(t *testing.T) {
+	const primary = "role:master\r\nmaster_repl_offset:900\r\nmaster_replid:x\r\n"
+	for _, c := range []struct{ promise, info, want string }{
+		{"never a replica", primary + "repl_backlog_active:0\r\n", ""},
+		{"one that has all", primary + "slave0:ip=h,port=1,state=online,offset=700,lag=0\r\n", ""},
+		{"one that lacks something", primary + "slave0:ip=h,port=1,state=online,offset=699,lag=0\r\n",
+			"s has a replica at offset 699 of 700"},
+		{"one of two lacks something", primary + "slave0:ip=h,port=1,state=online,offset=700,lag=0\r\n" +
+			"slave1:ip=h,port=2,state=online,offset=1,lag=0\r\n", "at offset 1 of 700"},
+		{"one that does not follow yet", primary + "repl_backlog_active:1\r\nslave0:ip=h,port=1,state=wait_bgsave,offset=0,lag=0\r\n",
+			"s has lost its replicas"},
+		{"one that has gone", primary + "repl_backlog_active:1\r\n", "s has lost its replicas"},
+		{"a replica that is asked", "role:slave\r\nmaster_repl_offset:900\r\n", "s is no primary"},
+		{"nothing", "", "s is no primary"},
+	} {
+		err := behind(parseInfo(c.info), "s", map[string]uint64{"s x": 700})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.promise, err, c.want)
+		}
+	}
+}
+
+func TestAWriterWasHeardOfWhenItsPositionSaysSoWhateverWasRefused(t *testing.T) {
+	for position, want := range map[string]int64{
+		"12 1790000000": 1790000000, "12 42 1790000000": 1790000000, "12 99999999999999999999 1790000000": 1790000000, "12": 0, "": 0, "12 x": 0,
+	} {
+		if at, ok := heard(position); ok != (want > 0) || ok && at != want {
+			t.Errorf("the writer at %q was heard of at %d (%v), want %d: one that lives must not be forgotten", position, at, ok, want)
+		}
+	}
 }

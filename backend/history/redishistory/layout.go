@@ -22,7 +22,7 @@ func writersKey(p history.Partition) string { return partitionKey(p) + "writers"
 func agesKey(p history.Partition) string    { return partitionKey(p) + "ages" }
 func dueKey(p history.Partition) string     { return partitionKey(p) + "due" }
 
-// seriesName returns what a series is called in the set of those due: its parts, each with its length before it, so
+// seriesName returns what a series is called in the due set: its parts, each with its length before it, so
 // that no two series have the same name.
 func seriesName(id history.ID) string {
 	var b strings.Builder
@@ -40,7 +40,7 @@ func seriesKey(p history.Partition, name string) string {
 	return partitionKey(p) + base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// parseName reads what seriesName wrote into a partition's set of those due.
+// parseName reads what seriesName wrote into a partition's due set.
 func parseName(p history.Partition, name string) (id history.ID, err error) {
 	damaged := fmt.Errorf("%w: %s: %q is not the name of a series", ErrDamaged, dueKey(p), name)
 	rest := name

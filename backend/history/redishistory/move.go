@@ -17,49 +17,35 @@ import (
 // maxTogether is how many chunks of a series move at once: they take a server about a quarter of a millisecond.
 const maxTogether = 8
 
-// never is when a series is due of which nothing is left.
-const never = math.MaxInt64
-
-// visit is what the job knows of a series that it is working on.
-type visit struct {
-	*record
-	ages  *history.Keep
-	exact map[history.Chunk]int64 // when a chunk of days is due whose first day is known
-}
-
-func newVisit(r *record, ages *history.Keep) *visit {
-	return &visit{record: r, ages: ages, exact: make(map[history.Chunk]int64)}
-}
-
 // due is when a chunk is due, or a little earlier: of days, as if the year's first were among them.
-func (v *visit) due(c history.Chunk) int64 {
-	if at, known := v.exact[c]; known {
-		return at
+func (r *record) due(k *history.Keep, c history.Chunk) int64 {
+	if first, known := r.first[c]; known {
+		return k.Due(c, first)
 	}
-	return v.ages.Due(c, c.Start())
+	return k.Due(c, c.Start())
 }
 
-// next are the chunks that are moved or looked at next: of those due the finest and of these the oldest.
-func (v *visit) next(now int64) (due []history.Chunk) {
-	slices.SortFunc(v.chunks, func(a, b history.Chunk) int {
+// next returns the chunks that are moved or looked at next: of those due the finest and of these the oldest.
+func (r *record) next(k *history.Keep, now int64) (due []history.Chunk) {
+	slices.SortFunc(r.chunks, func(a, b history.Chunk) int {
 		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Number, b.Number))
 	})
-	for _, c := range v.chunks {
-		if v.due(c) <= now && len(due) < maxTogether && (due == nil || c.Tier == due[0].Tier) {
+	for _, c := range r.chunks {
+		if r.due(k, c) <= now && len(due) < maxTogether && (due == nil || c.Tier == due[0].Tier) {
 			due = append(due, c)
 		}
 	}
 	return due
 }
 
-// score is when the first of some chunks is due, as the set of those due has it.
-func (v *visit) score(chunks []history.Chunk) string {
-	first := int64(never)
-	for _, c := range chunks {
-		first = min(first, v.due(c))
-	}
-	if first == never {
+// score is when the first chunk is due, as the due set has it.
+func (r *record) score(k *history.Keep) string {
+	if len(r.chunks) == 0 {
 		return "+inf"
+	}
+	first := int64(math.MaxInt64)
+	for _, c := range r.chunks {
+		first = min(first, r.due(k, c))
 	}
 	return strconv.FormatInt(first, 10)
 }
@@ -67,13 +53,11 @@ func (v *visit) score(chunks []history.Chunk) string {
 // reread brings a record up to date. One that is damaged is an error.
 func (s *Store) reread(ctx context.Context, p history.Partition, r *record) error {
 	found, _, err := s.records(ctx, p, []history.ID{r.id})
-	if err != nil {
+	if err != nil || len(found) == 0 {
 		return err
 	}
-	*r = newRecord(p, r.id)
-	if len(found) > 0 {
-		*r = found[0]
-	}
+	*r = found[0]
+	r.first = make(map[history.Chunk]int64)
 	return r.damage
 }
 
@@ -94,9 +78,34 @@ func (s *Store) change(ctx context.Context, p history.Partition, script *pipelin
 	return reply, nil
 }
 
-// rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention: now in any case,
-// or only once the server's clock has come to a second. It is false if the series has changed meanwhile.
-func (s *Store) rollChunks(ctx context.Context, p history.Partition, v *visit, chunks []history.Chunk, from, now int64,
+// rollSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
+// again. It reads the series again whenever that has changed meanwhile.
+func (s *Store) rollSeries(ctx context.Context, p history.Partition, r *record, now int64, did *history.RollResult,
+	next func() []history.Chunk) error {
+	r.first = make(map[history.Chunk]int64)
+	for stale := 0; stale < maxReads; {
+		var done bool
+		var err error
+		chunks := next()
+		if len(chunks) > 0 {
+			done, err = s.rollChunks(ctx, p, r, chunks, now, did)
+		} else {
+			done, err = s.reschedule(ctx, p, r)
+		}
+		if err == nil && !done {
+			stale++
+			err = s.reread(ctx, p, r)
+		}
+		if err != nil || done && len(chunks) == 0 {
+			return err
+		}
+	}
+	return unsteady(p, r.id)
+}
+
+// rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
+// server's clock has come to now. It is false if the series has changed meanwhile.
+func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, chunks []history.Chunk, now int64,
 	did *history.RollResult) (bool, error) {
 	touched := slices.Clone(chunks)
 	for _, c := range chunks {
@@ -106,70 +115,65 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, v *visit, c
 			}
 		}
 	}
-	ledger, err := s.loadPieces(ctx, p, v.record, [][]history.Chunk{touched})
-	if err = cmp.Or(err, v.damage); err != nil || ledger == nil {
+	ledger, err := s.loadPieces(ctx, p, r, [][]history.Chunk{touched})
+	if err = cmp.Or(err, r.damage); err != nil || ledger == nil {
 		return false, err
 	}
-	ledger.Points = uint64(max(v.points, 0))
 	before := make(map[history.Chunk]history.Cells)
 	for _, t := range touched {
 		before[t] = slices.Clone(ledger.Chunks[t])
 	}
 	var rolled history.RollResult
 	for _, c := range chunks {
-		if err := ledger.Totals.Roll(ledger, c, v.ages, now, &rolled); err != nil {
+		if err := ledger.Totals.Roll(ledger, c, &s.c.Keep, now, &rolled); err != nil {
 			return false, err
 		}
 	}
-	if rolled.Chunks != [history.Tiers]uint64{} {
-		rolled.Series = 1
-	}
-	s.step("roll " + chunks[0].Tier.String())
-	if done, err := s.save(ctx, p, v, touched, before, ledger, from); !done {
+	s.c.Step("roll " + chunks[0].Tier.String())
+	if done, err := s.save(ctx, p, r, touched, before, ledger, now); !done {
 		return false, err
 	}
-	s.step("rolled " + chunks[0].Tier.String())
+	s.c.Step("rolled " + chunks[0].Tier.String())
 	did.Add(rolled)
 	return true, nil
 }
 
 // save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
-func (s *Store) save(ctx context.Context, p history.Partition, v *visit, touched []history.Chunk,
-	before map[history.Chunk]history.Cells, after *history.Ledger, from int64) (bool, error) {
-	chunks := slices.Clone(v.chunks)
+func (s *Store) save(ctx context.Context, p history.Partition, r *record, touched []history.Chunk,
+	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) (bool, error) {
 	var keys, gone, come []string
 	var changes packed
 	changed := false
 	for _, c := range touched {
 		cells, has := after.Chunks[c]
-		switch at := slices.Index(chunks, c); {
+		switch at := slices.Index(r.chunks, c); {
 		case at >= 0 && !has:
-			chunks, gone = slices.Delete(chunks, at, at+1), append(gone, chunkName(c))
+			r.chunks, gone = slices.Delete(r.chunks, at, at+1), append(gone, chunkName(c))
 		case at < 0 && has:
-			chunks, come = append(chunks, c), append(come, chunkName(c))
+			r.chunks, come = append(r.chunks, c), append(come, chunkName(c))
 		}
 		if c.Tier == history.Days && has {
-			v.exact[c] = v.ages.Due(c, c.At(cells[0].Place))
+			r.first[c] = c.At(cells[0].Place)
 		}
 		changed = changed || !has || !slices.Equal(before[c], cells)
-		keys = append(keys, keysOf(v.key, c)...)
+		keys = append(keys, keysOf(r.key, c)...)
 		changes = append(changes, changesOf(c, before[c], cells)...)
 	}
 	if !changed {
 		return true, nil
 	}
 	expired := ""
-	if after.Expired != v.expired {
+	if after.Expired != r.Expired {
 		expired = strconv.FormatUint(after.Expired, 10)
 	}
-	reply, err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), v.key}, keys...), from, v.version, v.name,
-		v.score(chunks), int64(after.Points)-int64(v.points), expired,
+	reply, err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
+		r.score(&s.c.Keep), int64(after.Points)-int64(r.Points), expired,
 		[]byte(append(newPacked(2), append(texts(gone), texts(come)...)...)), []byte(append(newPacked(len(keys)), changes...)))
 	if reply == nil {
 		return false, err
 	}
-	version, _ := strconv.ParseInt(v.version, 10, 64) // what is no number begins anew
-	v.version, v.chunks, v.points = strconv.FormatInt(version+1, 10), chunks, int(after.Points)
+	version, _ := strconv.ParseInt(r.version, 10, 64) // what is no number begins anew
+	r.version, r.Totals = strconv.FormatInt(version+1, 10), after.Totals
 	return true, nil
 }
 
@@ -181,55 +185,46 @@ func changesOf(c history.Chunk, before, after history.Cells) (all packed) {
 	if c.Tier > history.Minutes {
 		values, holds = append(values, func(cell history.Cell) uint64 { return cell.Peak }), -1
 	}
-	byPlace := func(cell history.Cell, place int) int { return cmp.Compare(cell.Place, place) }
 	for _, value := range values {
 		var going, held, set []string
 		for _, cell := range before {
-			if _, stays := slices.BinarySearchFunc(after, cell.Place, byPlace); !stays {
+			if _, stays := after.Find(cell.Place); !stays {
 				going, held = append(going, strconv.Itoa(cell.Place)), append(held, strconv.FormatUint(value(cell), 10))
 			}
 		}
 		for _, cell := range after {
-			if i, was := slices.BinarySearchFunc(before, cell.Place, byPlace); !was || value(before[i]) != value(cell) {
+			if i, was := before.Find(cell.Place); !was || value(before[i]) != value(cell) {
 				set = append(set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
 			}
 		}
-		all = append(all, append(append(append(newPacked(4).number(holds), texts(going)...), texts(held)...), texts(set)...)...)
+		all = slices.Concat(all, newPacked(4).number(holds), texts(going), texts(held), texts(set))
 	}
 	return all
 }
 
 // reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another
 // one by now.
-func (r *roller) reschedule(ctx context.Context, p history.Partition, v *visit) (bool, error) {
-	reply, err := r.change(ctx, p, r.scripts.due, []string{dueKey(p), v.key}, v.version, v.name, v.score(v.chunks))
+func (s *Store) reschedule(ctx context.Context, p history.Partition, r *record) (bool, error) {
+	reply, err := s.change(ctx, p, s.scripts.due, []string{dueKey(p), r.key}, r.version, r.name, r.score(&s.c.Keep))
 	return reply != nil, err
 }
 
 // shrink rolls a series early until it holds no more points finer than a day than it may.
 func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) error {
-	for tries := 0; tries < maxReads; {
-		found, now, err := s.records(ctx, p, []history.ID{id})
-		if err == nil && len(found) > 0 {
-			err = found[0].damage
-		}
-		if err != nil || len(found) == 0 || found[0].points <= s.keep.MaxPoints {
-			return err
-		}
-		v := newVisit(&found[0], &s.keep)
-		c, any := s.keep.Early(v.chunks, now)
-		if !any {
-			return nil
-		}
-		moved, err := s.rollChunks(ctx, p, v, []history.Chunk{c}, 0, now, new(history.RollResult))
-		if err != nil {
-			return err
-		}
-		if !moved {
-			tries++
-		}
+	found, now, err := s.records(ctx, p, []history.ID{id})
+	if err != nil || len(found) == 0 {
+		return err
 	}
-	return unsteady(p, id)
+	r := &found[0]
+	if r.damage != nil {
+		return r.damage
+	}
+	return s.rollSeries(ctx, p, r, now, new(history.RollResult), func() []history.Chunk {
+		if c, any := s.c.Keep.Early(r.chunks, now); any && r.Points > uint64(s.c.Keep.MaxPoints) {
+			return []history.Chunk{c}
+		}
+		return nil
+	})
 }
 
 // forget forgets the positions of writers that have not been heard of for long.
@@ -248,13 +243,13 @@ func (r *roller) forget(ctx context.Context, p history.Partition, now int64) err
 		r.did.Forgotten += uint64(len(old))
 		return nil
 	}
-	for writers := range slices.Chunk(old, scanned) {
-		r.step("forget")
+	for writers := range slices.Chunk(old, scanCount) {
+		r.c.Step("forget")
 		reply, err := r.run(ctx, p, r.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
 		if err != nil {
 			return err
 		}
-		r.step("forgot")
+		r.c.Step("forgot")
 		r.did.Forgotten += uint64(item[int64](reply, 1))
 	}
 	return nil
@@ -262,10 +257,7 @@ func (r *roller) forget(ctx context.Context, p history.Partition, now int64) err
 
 // heard is when a writer was heard of last, by its position: its last number.
 func heard(position string) (at int64, ok bool) {
-	_, last, _ := strings.Cut(position, " ")
-	if _, after, refused := strings.Cut(last, " "); refused {
-		last = after
-	}
-	at, err := strconv.ParseInt(last, 10, 64)
-	return at, err == nil
+	space := strings.LastIndexByte(position, ' ')
+	at, err := strconv.ParseInt(position[space+1:], 10, 64)
+	return at, space >= 0 && err == nil
 }

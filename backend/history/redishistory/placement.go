@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -19,14 +21,16 @@ const placementKey = Prefix + ":placement"
 // ring is which node of a ring holds which partition. It was decided once and is stored on every node: hits that lie on
 // a node that is away wait for it, and a node that is missing in the configuration is an error.
 type ring struct {
-	names []string // as configured; nil if there is no ring
+	names  []string                       // as configured; nil if there is no ring
+	asking sync.Mutex                     // held while nodes are asked, which may take long
+	known  atomic.Pointer[knownPlacement] // nil before any node has answered
+}
 
-	asking sync.Mutex // held while nodes are asked, which may take long
-
-	mu       sync.Mutex // of what follows
-	stored   string     // as on the nodes; "" until it is known
-	node     [history.Partitions]string
-	verified map[string]bool // the nodes that have shown the same
+// knownPlacement is a placement, and the nodes that have shown it. It is replaced, and never changed.
+type knownPlacement struct {
+	stored  string // as on the nodes
+	node    [history.Partitions]string
+	shownBy map[string]bool
 }
 
 // placement is what is stored.
@@ -41,67 +45,53 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	if r.names == nil {
 		return "", nil
 	}
-	if node, fine := r.find(p); fine {
-		return node, nil
+	if known := r.known.Load(); known != nil && known.shownBy[known.node[p]] {
+		return known.node[p], nil
 	}
 	r.asking.Lock()
 	defer r.asking.Unlock()
-	if node, _ := r.find(p); node == "" {
+	if r.known.Load() == nil {
 		if err := s.findPlacement(ctx); err != nil {
 			return "", err
 		}
 	}
-	node, fine := r.find(p)
-	if fine {
-		return node, nil
+	known := r.known.Load()
+	if node := known.node[p]; !known.shownBy[node] {
+		return node, s.verify(ctx, known, node)
 	}
-	return node, s.verify(ctx, node)
+	return known.node[p], nil
 }
 
-// find returns the node of a partition, "" if it is not known yet, and reports whether it has shown that it has the
-// placement.
-func (r *ring) find(p history.Partition) (node string, fine bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.node[p], r.verified[r.node[p]]
-}
-
-// findPlacement finds the placement, or makes it where none is.
+// findPlacement finds the placement, or makes it where none is: where another process was quicker on some nodes, what it
+// stored is found to be the same, or reported.
 func (s *Store) findPlacement(ctx context.Context) error {
-	stored, silent, err := s.placements(ctx)
-	if err != nil {
-		return err
-	}
-	if len(stored) == 0 {
-		if silent != nil {
-			return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w",
-				silent)
-		}
-		if s.readOnly {
+	stored, failed := s.placements(ctx)
+	if len(stored) == 0 && failed == nil {
+		if s.c.ReadOnly {
 			return errors.New("the ring's nodes have no placement of the history: no weir has kept one there yet")
 		}
-		if stored, err = s.makePlacement(ctx); err != nil {
-			return err
+		if stored, failed = s.placements(ctx, s.newPlacement()); failed != nil {
+			return failed
 		}
+	}
+	if len(stored) == 0 {
+		return fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w",
+			failed)
 	}
 	return s.ring.adopt(stored)
 }
 
-// placements returns what the nodes that answer have stored, by name.
-func (s *Store) placements(ctx context.Context) (stored map[string]string, silent, err error) {
+// placements returns what the nodes that answer have stored, by name, and why others do not answer. Where a node has
+// nothing it first stores content, if there is any.
+func (s *Store) placements(ctx context.Context, content ...any) (stored map[string]string, failed error) {
 	stored = make(map[string]string)
 	for _, name := range s.ring.names {
-		text, failed := s.placed(ctx, name)
-		switch {
-		case failed != nil && ctx.Err() != nil:
-			return nil, nil, failed
-		case failed != nil:
-			silent = errors.Join(silent, failed)
-		case text != "":
+		text, err := s.placed(ctx, name, content...)
+		if failed = errors.Join(failed, err); text != "" {
 			stored[name] = text
 		}
 	}
-	return stored, silent, nil
+	return stored, failed
 }
 
 // placed returns what a node has stored, "" for nothing. Where it has nothing it first stores content, if there is any.
@@ -110,9 +100,8 @@ func (s *Store) placed(ctx context.Context, name string, content ...any) (string
 	return item[string](reply, 0), err
 }
 
-// makePlacement places all partitions as keys are placed on a ring, and stores that on all nodes. Where another process
-// was quicker on some, what it stored is found to be the same, or reported.
-func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
+// newPlacement places all partitions as keys are placed on a ring.
+func (s *Store) newPlacement() string {
 	made := placement{Format: Format, Of: make(map[string][]int)}
 	for _, name := range s.ring.names {
 		made.Of[name] = []int{} // one without any partition is a node too
@@ -121,23 +110,14 @@ func (s *Store) makePlacement(ctx context.Context) (map[string]string, error) {
 		node := s.servers.NodeOf([]byte(partitionKey(history.Partition(p))))
 		made.Of[node] = append(made.Of[node], p)
 	}
-	content, err := json.Marshal(made)
-	if err != nil {
-		return nil, err
-	}
-	stored := make(map[string]string)
-	for _, name := range s.ring.names {
-		if stored[name], err = s.placed(ctx, name, string(content)); err != nil {
-			return nil, err
-		}
-	}
-	return stored, nil
+	content, _ := json.Marshal(made) // of texts and numbers, it cannot fail
+	return string(content)
 }
 
 // adopt makes what the nodes have stored the placement, if they agree with each other and with the configuration.
 func (r *ring) adopt(stored map[string]string) error {
 	var first string
-	verified := make(map[string]bool)
+	shown := knownPlacement{shownBy: make(map[string]bool)}
 	for _, name := range r.names {
 		content, has := stored[name]
 		switch {
@@ -149,7 +129,7 @@ func (r *ring) adopt(stored map[string]string) error {
 			return fmt.Errorf("the ring's nodes %s and %s have different placements of the history: they are of two rings",
 				first, name)
 		}
-		verified[name] = true
+		shown.shownBy[name] = true
 	}
 	var is placement
 	if err := json.Unmarshal([]byte(stored[first]), &is); err != nil {
@@ -164,46 +144,44 @@ func (r *ring) adopt(stored map[string]string) error {
 				"or name a ring of its own for the history", name, first)
 		}
 	}
-	var node [history.Partitions]string
 	for name, partitions := range is.Of {
 		if !slices.Contains(r.names, name) {
 			return fmt.Errorf("node %s is missing: by the placement on %s it holds %d partitions of the history: "+
 				"name it again as it was written", name, first, len(partitions))
 		}
 		for _, p := range partitions {
-			if p < 0 || p >= history.Partitions || node[p] != "" {
+			if p < 0 || p >= history.Partitions || shown.node[p] != "" {
 				return fmt.Errorf("%w: %s on %s: partition %d", ErrDamaged, placementKey, first, p)
 			}
-			node[p] = name
+			shown.node[p] = name
 		}
 	}
-	if at := slices.Index(node[:], ""); at >= 0 {
+	if at := slices.Index(shown.node[:], ""); at >= 0 {
 		return fmt.Errorf("%w: %s on %s: partition %d is nowhere", ErrDamaged, placementKey, first, at)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stored, r.node, r.verified = stored[first], node, verified
+	shown.stored = stored[first]
+	r.known.Store(&shown)
 	return nil
 }
 
 // verify checks that a node that was away before has the same placement. One that has none has lost what it held.
-func (s *Store) verify(ctx context.Context, name string) error {
+func (s *Store) verify(ctx context.Context, known *knownPlacement, name string) error {
 	content, err := s.placed(ctx, name)
-	if err == nil && content == "" && s.readOnly {
-		return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
-	}
 	if err == nil && content == "" {
+		if s.c.ReadOnly {
+			return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
+		}
 		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
-		content, err = s.placed(ctx, name, s.ring.stored)
+		content, err = s.placed(ctx, name, known.stored)
 	}
 	switch {
 	case err != nil:
 		return err
-	case content != s.ring.stored:
+	case content != known.stored:
 		return fmt.Errorf("node %s has another placement of the history than the other nodes: it is of another ring", name)
 	}
-	s.ring.mu.Lock()
-	defer s.ring.mu.Unlock()
-	s.ring.verified[name] = true
+	more := knownPlacement{known.stored, known.node, maps.Clone(known.shownBy)}
+	more.shownBy[name] = true
+	s.ring.known.Store(&more)
 	return nil
 }

@@ -3,7 +3,9 @@ package redishistory
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -12,17 +14,17 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// readers is how many partitions are read at a time, and scanned how many series a server looks at with one command.
+// maxReaders is how many partitions are read at a time, and scanCount how many series a server looks at with one command.
 const (
-	readers = 8
-	scanned = 500
+	maxReaders = 8
+	scanCount  = 500
 )
 
 // Query implements [history.Store]. It holds no more than a few series at a time, but the names of those of some
 // partitions.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	reading, ctx := errgroup.WithContext(ctx)
-	reading.SetLimit(readers)
+	reading.SetLimit(maxReaders)
 	var yielding sync.Mutex
 	var ended error // of yield
 	for _, p := range q.Partitions() {
@@ -47,7 +49,7 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *history.Query, yield func(history.Series) error) error {
 	ids := q.IDs()
 	if ids == nil {
-		named, damage, err := s.names(ctx, p, q)
+		named, damage, err := s.names(ctx, p, q, math.Inf(1))
 		if err != nil {
 			return err
 		}
@@ -79,17 +81,13 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// names returns the series of a partition that a query is about, nil for all, and what in the set of those due is no
-// name of a series, or why there is no such set.
-func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query) (
+// names returns the series of a partition that a query is about and that are scheduled until a moment, by the due
+// set. Damage is the members of that set that name no series, or the reason why it cannot be read.
+func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query, until float64) (
 	ids []history.ID, damage []error, err error) {
-	pattern := "*"
-	if q != nil {
-		pattern = glob(q)
-	}
 	seen := make(map[string]bool) // a scan may name one twice
-	err = s.scan(ctx, p, func(name, _ string) {
-		if seen[name] {
+	err = s.scan(ctx, p, func(name, score string) {
+		if at, err := strconv.ParseFloat(score, 64); seen[name] || err == nil && at > until {
 			return
 		}
 		seen[name] = true
@@ -97,10 +95,10 @@ func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query
 		switch {
 		case err != nil:
 			damage = append(damage, err)
-		case q == nil || q.Matches(id):
+		case q.Matches(id):
 			ids = append(ids, id)
 		}
-	}, "zscan", dueKey(p), "match", pattern)
+	}, "zscan", dueKey(p), "match", glob(q))
 	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
 		return nil, []error{fmt.Errorf("%w: %s, the names of a partition's series: %w", ErrDamaged, dueKey(p), err)}, nil
 	}
@@ -112,7 +110,7 @@ func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query
 func (s *Store) scan(ctx context.Context, p history.Partition, each func(name, value string),
 	command, key string, options ...any) error {
 	for cursor := "0"; ; {
-		answer, err := s.do(ctx, p, append([]any{command, key, cursor, "count", scanned}, options...)...)
+		answer, err := s.do(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
 		if err != nil {
 			return err
 		}
@@ -130,7 +128,9 @@ func (s *Store) scan(ctx context.Context, p history.Partition, each func(name, v
 	}
 }
 
-// glob is a pattern for the names of all series that a query is about, and maybe some others.
+var escape = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `-`, `\-`, `\`, `\\`)
+
+// glob returns a pattern for the names of all series that a query is about, and maybe some others.
 func glob(q *history.Query) string {
 	var b strings.Builder
 	for _, part := range [...]*string{q.Domain, q.Path, q.Value} {
@@ -138,14 +138,7 @@ func glob(q *history.Query) string {
 			b.WriteString("*")
 			continue
 		}
-		fmt.Fprintf(&b, "%d:", len(*part))
-		for i := range len(*part) {
-			if strings.IndexByte(`*?[]^-\`, (*part)[i]) >= 0 {
-				b.WriteByte('\\')
-			}
-			b.WriteByte((*part)[i])
-		}
+		fmt.Fprintf(&b, "%d:%s", len(*part), escape.Replace(*part))
 	}
-	b.WriteString("?")
-	return b.String()
+	return b.String() + "?"
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
 const (
@@ -22,33 +21,27 @@ const (
 
 // record is what a series' own hash says.
 type record struct {
-	id       history.ID
-	name     string // in the set of those due
-	key      string
-	lifetime uint64
-	expired  uint64
-	points   int // finer than a day
-	version  string
-	chunks   []history.Chunk
-	damage   error // why some of it, or of the chunks that were loaded, cannot be read: the first reason
+	history.Totals
+	id      history.ID
+	name    string // in the due set
+	key     string
+	version string
+	chunks  []history.Chunk
+	damage  error                   // why some of it, or of the chunks that were loaded, cannot be read: the first reason
+	first   map[history.Chunk]int64 // where the first day of a chunk of days begins, of those that the job has looked at
 }
 
-func newRecord(p history.Partition, id history.ID) record {
-	name := seriesName(id)
-	return record{id: id, name: name, key: seriesKey(p, name)}
-}
-
-// parse reads the hash of a series from a reply, as far as it can be read.
-func (r *record) parse(reply pipeline.Reply, i int) {
-	*r = record{id: r.id, name: r.name, key: r.key}
-	err := fields(reply, i, func(name, value string) (err error) {
+// parse reads the hash of a series, as far as it can be read.
+func (r *record) parse(hash any) {
+	*r = record{id: r.id, name: r.name, key: r.key, first: r.first, damage: r.damage}
+	r.blame(r.key, fields(hash, func(name, value string) (err error) {
 		switch name {
 		case "total":
-			r.lifetime, err = parseCount(value)
+			r.Lifetime, err = parseCount(value)
 		case "expired":
-			r.expired, err = parseCount(value)
+			r.Expired, err = parseCount(value)
 		case "points":
-			r.points, _ = strconv.Atoi(value) // it only decides when to roll early
+			r.Points, _ = parseCount(value) // it only decides when to roll early
 		case "version":
 			r.version = value
 		default:
@@ -59,9 +52,13 @@ func (r *record) parse(reply pipeline.Reply, i int) {
 			r.chunks = append(r.chunks, c)
 		}
 		return err
-	})
-	if err != nil {
-		r.damage = fmt.Errorf("%w: %s: %w", ErrDamaged, r.key, err)
+	}))
+}
+
+// blame notes why a key cannot be read, unless there is a reason already, or none.
+func (r *record) blame(key string, err error) {
+	if err != nil && r.damage == nil {
+		r.damage = fmt.Errorf("%w: %s: %w", ErrDamaged, key, err)
 	}
 }
 
@@ -77,13 +74,12 @@ func parseCount(value string) (uint64, error) {
 
 // fields calls f with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
 // returns the first.
-func fields(reply pipeline.Reply, i int, f func(name, value string) error) (first error) {
-	if i < len(reply) {
-		if failed, is := reply[i].([]any); is {
-			return errors.New(item[string](failed, 0))
-		}
+func fields(hash any, f func(name, value string) error) (first error) {
+	if failed, is := hash.([]any); is {
+		return errors.New(item[string](failed, 0))
 	}
-	count, rest, some := strings.Cut(item[string](reply, i), " ")
+	text, _ := hash.(string)
+	count, rest, some := strings.Cut(text, " ")
 	if !some {
 		return nil
 	}
@@ -101,31 +97,35 @@ func fields(reply pipeline.Reply, i int, f func(name, value string) error) (firs
 	return first
 }
 
-// records reads the hashes of series, each at a moment. Those of which nothing is stored are left out, those that are
-// damaged are not. Now is the time of the server, in Unix seconds.
-func (s *Store) records(ctx context.Context, p history.Partition, ids []history.ID) (
-	found []record, now int64, err error) {
-	list := make([]record, len(ids))
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		list[i] = newRecord(p, id)
-		keys[i] = list[i].key
-	}
+// hashes reads hashes at one moment: now, by the server, in Unix seconds.
+func (s *Store) hashes(ctx context.Context, p history.Partition, keys []string) (hashes []any, now int64, err error) {
 	reply, err := s.run(ctx, p, s.scripts.read, keys)
+	if err == nil && len(reply) != 2+len(keys) {
+		err = errUnreadable
+	}
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(reply) != 2+len(keys) {
-		return nil, 0, errUnreadable
+	return reply[2:], item[int64](reply, 1), nil
+}
+
+// records reads the hashes of series. Those of which nothing is stored are left out, those that are damaged are not.
+func (s *Store) records(ctx context.Context, p history.Partition, ids []history.ID) (
+	found []record, now int64, err error) {
+	list, keys := make([]record, len(ids)), make([]string, len(ids))
+	for i, id := range ids {
+		name := seriesName(id)
+		list[i] = record{id: id, name: name, key: seriesKey(p, name)}
+		keys[i] = list[i].key
 	}
-	for i := range list {
-		if reply[2+i] == "" {
-			continue
+	hashes, now, err := s.hashes(ctx, p, keys)
+	for i, hash := range hashes {
+		if hash != "" {
+			list[i].parse(hash)
+			found = append(found, list[i])
 		}
-		list[i].parse(reply, 2+i)
-		found = append(found, list[i])
 	}
-	return found, item[int64](reply, 1), nil
+	return found, now, err
 }
 
 // load reads those chunks of a series that are needed, all as they were at one moment, which the record then is of too.
@@ -152,38 +152,27 @@ func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs 
 // loadPieces is one attempt of load. Its ledger is nil if the series changed meanwhile; then the record is fresh.
 func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, pieces [][]history.Chunk) (
 	*history.Ledger, error) {
-	ledger, version, damage := &history.Ledger{}, r.version, r.damage
+	ledger, version := &history.Ledger{}, r.version
 	for _, piece := range pieces {
 		keys := []string{r.key}
 		for _, c := range piece {
 			keys = append(keys, keysOf(r.key, c)...)
 		}
-		reply, err := s.run(ctx, p, s.scripts.read, keys)
+		hashes, _, err := s.hashes(ctx, p, keys)
 		if err != nil {
 			return nil, err
 		}
-		if len(reply) != 2+len(keys) {
-			return nil, errUnreadable
-		}
-		if r.parse(reply, 2); r.version != version {
+		if r.parse(hashes[0]); r.version != version {
 			return nil, nil
 		}
-		if damage == nil {
-			damage = r.damage
-		}
-		rest := reply[3:]
+		at := 1
 		for _, c := range piece {
-			own := rest[:len(keysOf(r.key, c))]
-			cells, at, err := parseCells(c, own)
-			if err != nil && damage == nil {
-				damage = fmt.Errorf("%w: %s: %w", ErrDamaged, keysOf(r.key, c)[at], err)
-			}
-			ledger.Put(c, cells)
-			rest = rest[len(own):]
+			end := at + len(keysOf(r.key, c))
+			_ = ledger.SetCells(c, r.cells(c, keys[at:end], hashes[at:end])) // of a ledger, it cannot fail
+			at = end
 		}
 	}
-	r.damage = damage
-	ledger.Lifetime, ledger.Expired = r.lifetime, r.expired
+	ledger.Totals = r.Totals
 	return ledger, nil
 }
 
@@ -203,30 +192,30 @@ func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
 	return all
 }
 
-// parseCells reads the hash of a chunk, and that of its peaks, as far as they can be read. Its error is of the one or
-// the other, as at says.
-func parseCells(c history.Chunk, own pipeline.Reply) (cells history.Cells, at int, err error) {
-	top := make(map[string]uint64)
-	wrongPeaks := fields(own, 1, func(place, value string) (err error) {
-		top[place], err = parseCount(value)
-		return err
-	})
-	wrong := fields(own, 0, func(name, value string) error {
+// cells reads the hash of a chunk and, where it is coarser than a minute, that of its peaks, as far as they can be read.
+func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells history.Cells) {
+	peaks := make(map[string]uint64)
+	var noPeaks error
+	if c.Tier > history.Minutes {
+		noPeaks = fields(hashes[1], func(place, value string) (err error) {
+			peaks[place], err = parseCount(value)
+			return err
+		})
+	}
+	r.blame(keys[0], fields(hashes[0], func(name, value string) error {
 		place, err := strconv.Atoi(name)
 		sum, failed := parseCount(value)
 		if err != nil || failed != nil || place < 0 || place >= c.Places() || sum == 0 || sum > history.MaxTotal {
 			return errCount
 		}
 		cell := history.Cell{Place: place, Sum: sum, Peak: sum}
-		if peak, known := top[name]; known || wrongPeaks != nil {
+		if peak, known := peaks[name]; known || noPeaks != nil {
 			cell.Peak = peak
 		}
 		cells = append(cells, cell)
 		return nil
-	})
+	}))
+	r.blame(keys[len(keys)-1], noPeaks)
 	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Place, b.Place) })
-	if wrong == nil && wrongPeaks != nil {
-		return cells, 1, wrongPeaks
-	}
-	return cells, 0, wrong
+	return cells
 }

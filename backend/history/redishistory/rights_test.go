@@ -32,15 +32,6 @@ func (f fleet) as(t *testing.T, user string, rules ...string) fleet {
 	return f
 }
 
-func rulesFor(t *testing.T) []string {
-	t.Helper()
-	_, rules, err := newScripts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
-}
-
 // An operator copies the lines of OPERATION.md into an ACL: a right that they leave out is a history that is not kept.
 func TestOperationNamesEveryRight(t *testing.T) {
 	text, err := os.ReadFile("../../../cmd/weir/OPERATION.md")
@@ -56,7 +47,8 @@ func TestOperationNamesEveryRight(t *testing.T) {
 			t.Errorf("OPERATION.md does not name the right %s for those who only read: %s%s", rule, readers, line)
 		}
 	}
-	for _, rule := range rulesFor(t) {
+	_, rules := newScripts()
+	for _, rule := range rules {
 		if !strings.Contains(document, " "+rule+" ") {
 			t.Errorf("OPERATION.md does not name the right %s, which the history in Redis needs", rule)
 		}
@@ -75,9 +67,7 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 				t.Error("a ring on which no weir has kept anything is read: want an error that says so")
 			}
 			writer := opened(t, f, fixed(start), nil)
-			if err := newAuthor(writer, "ann", 3).count(t.Context(), start.Unix()/60); err != nil {
-				t.Fatal(err)
-			}
+			newWriter(writer, 3).count(t, 0)
 			want, err := lifetimes(t, writer)
 			if got, failed := lifetimes(t, reader); err != nil || failed != nil || !maps.Equal(got, want) || len(want) == 0 {
 				t.Errorf("the reader finds %v (%v), want %v (%v), as the writer does", got, failed, want, err)
@@ -106,6 +96,7 @@ func lifetimes(t *testing.T, s *Store) (map[history.ID]uint64, error) {
 
 func TestAMissingRightIsNamed(t *testing.T) {
 	f := shared(t, topology.Single)
+	_, rules := newScripts()
 	for _, c := range []struct{ promise, without string }{
 		{"all that the error asks for is enough", ""},
 		{"a command of the scripts", "+hincrby"},
@@ -115,9 +106,10 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			f.Flush(t)
-			granted := slices.DeleteFunc(append(rulesFor(t), "+ping", "+time"), func(rule string) bool { return rule == c.without })
+			granted := slices.DeleteFunc(slices.Concat(rules, []string{"+ping", "+time"}),
+				func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
-			a := newAuthor(s, "ann", 2)
+			a := newWriter(s, 2)
 			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
 			if err == nil {
 				_, err = s.Roll(t.Context(), history.Job{Now: start})
@@ -144,9 +136,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 // TestARightThatIsMissingIsNoDamage has a reader who may not read hashes: it must not be told of damaged series.
 func TestARightThatIsMissingIsNoDamage(t *testing.T) {
 	f := shared(t, topology.Single)
-	if err := newAuthor(opened(t, f, fixed(start), nil), "ann", 3).count(t.Context(), start.Unix()/60); err != nil {
-		t.Fatal(err)
-	}
+	newWriter(opened(t, f, fixed(start), nil), 3).count(t, 0)
 	poor := opened(t, f.as(t, "reader", "~*", "+@all", "-hgetall"), fixed(start), nil)
 	err := poor.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
 		t.Errorf("it is given %+v", one)

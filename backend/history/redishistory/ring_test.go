@@ -3,13 +3,10 @@ package redishistory
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -42,8 +39,7 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 	}
 	slices.Reverse(nodes)
 	other := opened(t, ringOf(nodes...), fixed(start), nil)
-	for p := range history.Partitions {
-		p := history.Partition(p)
+	for _, p := range new(history.Query).Partitions() {
 		a, _ := s.node(t.Context(), p)
 		b, err := other.node(t.Context(), p)
 		if a != b || err != nil {
@@ -105,16 +101,13 @@ func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
 	}
 	nodes[1].Cont()
 	s := opened(t, f, fixed(start), nil)
-	for p := range history.Partitions {
-		if _, err := s.Apply(t.Context(), history.Partition(p), history.Batch{Writer: "ann", Seq: 1}); err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range new(history.Query).Partitions() {
+		apply(t, s, p, history.Batch{Writer: "ann", Seq: 1})
 	}
 	nodes[1].Kill()
 	later := opened(t, f, fixed(start), impatient)
 	away := 0
-	for p := range history.Partitions {
-		p := history.Partition(p)
+	for _, p := range new(history.Query).Partitions() {
 		node, _ := s.node(t.Context(), p)
 		if node == nodes[1].Addr {
 			if away++; away > 3 {
@@ -130,8 +123,7 @@ func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
 		}
 	}
 	nodes[1].Restart(t) // it kept nothing
-	for p := range history.Partitions {
-		p := history.Partition(p)
+	for _, p := range new(history.Query).Partitions() {
 		if node, _ := s.node(t.Context(), p); node != nodes[1].Addr {
 			continue
 		}
@@ -162,28 +154,4 @@ func TestADamagedPlacementIsNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %v on a:1", promise, err, c.is)
 		}
 	}
-}
-
-// TestAGrowingRingIsWarnedOf: counters follow the list at once; the history must not find out at the next start.
-func TestAGrowingRingIsWarnedOf(t *testing.T) {
-	nodes := shared(t, topology.Ring).Servers[:2]
-	list := filepath.Join(t.TempDir(), "nodes")
-	write := func(addrs ...string) {
-		t.Helper()
-		if err := os.WriteFile(list, []byte(strings.Join(addrs, ",")), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(nodes[0].Addr)
-	var l process.Output
-	s := opened(t, fleet{config: topology.Config{Type: topology.Ring, URLFile: list}}, nil, logging(&l))
-	await(t, &l, "redis can keep the history") // it looks at its servers; what follows does so at once
-	write(nodes[0].Addr, nodes[1].Addr)
-	grown := s.lookAtRing(s.ring.names)
-	await(t, &l, "REDIS_HISTORY_URL before the next start")
-	write(nodes[0].Addr)
-	if again := s.lookAtRing(grown); !slices.Equal(again, s.ring.names) {
-		t.Errorf("the list is %v again, and looks like %v", s.ring.names, again)
-	}
-	await(t, &l, "the one that the history began with again")
 }

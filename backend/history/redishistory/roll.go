@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -15,28 +16,29 @@ import (
 )
 
 const (
-	// givesUp is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
-	givesUp = 16
-	// toldErrors is how many errors of a run are told; the others would say the same.
-	toldErrors = 5
+	// maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
+	maxFailedInARow = 16
+	// maxErrors is how many errors of a run are told; the others would say the same.
+	maxErrors = 5
 )
 
 // Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet, and goes
 // on to the others where one fails, and to other series where one is damaged.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
-	if s.readOnly {
+	if s.c.ReadOnly {
 		return history.RollResult{}, errReadOnly
 	}
-	r := &roller{Store: s, job: job}
-	row := 0
-	for i, first := 0, rand.IntN(history.Partitions); i < history.Partitions && row < givesUp && ctx.Err() == nil; i++ {
+	r := &roller{Store: s, job: job, since: time.Now()}
+	failedInARow := 0
+	first := rand.IntN(history.Partitions)
+	for i := 0; i < history.Partitions && failedInARow < maxFailedInARow && ctx.Err() == nil; i++ {
 		before := r.failures
 		if err := r.partition(ctx, history.Partition(first+i)); err != nil {
 			r.fail(err)
-			row++
+			failedInARow++
 			continue
 		}
-		if row = 0; r.failures == before {
+		if failedInARow = 0; r.failures == before {
 			r.did.Partitions++
 		}
 		if job.Progress != nil {
@@ -46,8 +48,8 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 	if ctx.Err() != nil {
 		r.fail(ctx.Err())
 	}
-	if r.failures > toldErrors {
-		r.failed = errors.Join(r.failed, fmt.Errorf("and %d more errors", r.failures-toldErrors))
+	if r.failures > maxErrors {
+		r.failed = errors.Join(r.failed, fmt.Errorf("and %d more errors", r.failures-maxErrors))
 	}
 	return r.did, r.failed
 }
@@ -55,9 +57,9 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 // roller is one run of the job.
 type roller struct {
 	*Store
-	job  history.Job
-	did  history.RollResult
-	rest time.Duration // that the servers are owed
+	job   history.Job
+	did   history.RollResult
+	since time.Time // the last pause
 
 	failed   error
 	failures int
@@ -65,7 +67,7 @@ type roller struct {
 
 // fail notes an error, and the job goes on.
 func (r *roller) fail(err error) {
-	if r.failures++; r.failures <= toldErrors {
+	if r.failures++; r.failures <= maxErrors {
 		r.failed = errors.Join(r.failed, err)
 	}
 }
@@ -81,12 +83,10 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	if series || writers {
 		err = r.prepare(ctx, p)
 	}
-	switch {
-	case err != nil || !series:
-	case before != ages:
-		err = r.anew(ctx, p, now, ages)
-	case due:
-		err = r.due(ctx, p, now)
+	if err == nil && series && before != ages {
+		err = r.visitAll(ctx, p, now, ages)
+	} else if err == nil && due {
+		err = r.visit(ctx, p, now, float64(now))
 	}
 	if err != nil || !writers {
 		return err
@@ -94,10 +94,10 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	return r.forget(ctx, p, now)
 }
 
-// anew visits all series of a partition, as other ages have other dates, and notes the ages.
-func (r *roller) anew(ctx context.Context, p history.Partition, now int64, ages string) error {
+// visitAll visits all series of a partition, as other ages have other dates, and notes the ages.
+func (r *roller) visitAll(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := r.failures
-	if err := r.all(ctx, p, now); err != nil || r.job.DryRun || failures != r.failures {
+	if err := r.visit(ctx, p, now, math.Inf(1)); err != nil || r.job.DryRun || failures != r.failures {
 		return err
 	}
 	if _, err := r.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
@@ -106,82 +106,38 @@ func (r *roller) anew(ctx context.Context, p history.Partition, now int64, ages 
 	return nil
 }
 
-// agesText is how long each tier is kept, in seconds: what the dates in the set of those due were made with.
+// agesText is how long each tier is kept, in seconds: what the dates in the due set were made with.
 func (s *Store) agesText() string {
 	var all []string
-	for _, age := range s.keep.Ages {
+	for _, age := range s.c.Keep.Ages {
 		all = append(all, strconv.FormatInt(int64(age/time.Second), 10))
 	}
 	return strings.Join(all, " ")
 }
 
-// all visits all series of a partition.
-func (r *roller) all(ctx context.Context, p history.Partition, now int64) error {
-	ids, damage, err := r.names(ctx, p, nil)
+// visit does what is due of the series of a partition that are scheduled until a moment. One that is damaged, or a name
+// that is none, does not stop it.
+func (r *roller) visit(ctx context.Context, p history.Partition, now int64, until float64) error {
+	ids, damage, err := r.names(ctx, p, &history.Query{}, until)
 	for _, d := range damage {
 		r.fail(d)
 	}
 	for page := range slices.Chunk(ids, pageSize) {
-		if err != nil {
-			return err
+		var records []record
+		if err == nil {
+			r.pause(ctx)
+			records, _, err = r.records(ctx, p, page)
 		}
-		err = r.visit(ctx, p, page, now)
+		for i := 0; i < len(records) && err == nil; i++ {
+			err = r.noteDamage(r.roll(ctx, p, &records[i], now))
+		}
+		err = r.noteDamage(err)
 	}
 	return err
 }
 
-// due visits the series of a partition that are due. It steps over what is no name of a series.
-func (r *roller) due(ctx context.Context, p history.Partition, now int64) error {
-	seen := make(map[string]bool)
-	for skip := 0; ; { // over those that stay due: in a dry run all
-		answer, err := r.do(ctx, p, "zrangebyscore", dueKey(p), "-inf", now, "limit", skip, pageSize)
-		if err != nil {
-			return err
-		}
-		members, _ := answer.([]any)
-		var page []history.ID
-		for i := range members {
-			name := item[string](members, i)
-			id, err := parseName(p, name)
-			if r.job.DryRun || err != nil || seen[name] { // what comes again will come again: late hits came between
-				skip++
-			}
-			switch {
-			case seen[name]:
-			case err != nil:
-				r.fail(err)
-			default:
-				page = append(page, id)
-			}
-			seen[name] = true
-		}
-		if len(members) == 0 {
-			return nil
-		}
-		if err := r.visit(ctx, p, page, now); err != nil {
-			return err
-		}
-	}
-}
-
-// visit does what is due of some series. One that is damaged does not stop it.
-func (r *roller) visit(ctx context.Context, p history.Partition, ids []history.ID, now int64) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	var records []record
-	err := r.paced(ctx, func() (err error) {
-		records, _, err = r.records(ctx, p, ids)
-		return err
-	})
-	for i := 0; i < len(records) && err == nil; i++ {
-		err = r.tolerate(r.one(ctx, p, &records[i], now))
-	}
-	return r.tolerate(err)
-}
-
-// tolerate notes what is damaged. Any other error stays one.
-func (r *roller) tolerate(err error) error {
+// noteDamage notes an error about damage. Any other error stays one.
+func (r *roller) noteDamage(err error) error {
 	if errors.Is(err, ErrDamaged) {
 		r.fail(err)
 		return nil
@@ -189,55 +145,28 @@ func (r *roller) tolerate(err error) error {
 	return err
 }
 
-// one does what is due of a series, or counts what that would be.
-func (r *roller) one(ctx context.Context, p history.Partition, series *record, now int64) error {
+// roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old; or it counts
+// what that would be.
+func (r *roller) roll(ctx context.Context, p history.Partition, series *record, now int64) error {
 	if series.damage != nil {
 		return series.damage
 	}
-	if !r.job.DryRun {
-		return r.roll(ctx, p, series, now)
+	if r.job.DryRun {
+		ledger, err := r.load(ctx, p, series, func(history.Chunk) bool { return true })
+		if err = cmp.Or(err, series.damage); err == nil {
+			r.did.Add(ledger.Roll(&r.c.Keep, now))
+		}
+		return err
 	}
-	ledger, err := r.load(ctx, p, series, func(history.Chunk) bool { return true })
-	if err = cmp.Or(err, series.damage); err == nil {
-		r.did.Add(ledger.Roll(&r.keep, now))
+	before := r.did
+	err := r.rollSeries(ctx, p, series, now, &r.did, func() []history.Chunk {
+		r.pause(ctx)
+		return series.next(&r.c.Keep, now)
+	})
+	if r.did != before {
+		r.did.Series++
 	}
 	return err
-}
-
-// roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old.
-func (r *roller) roll(ctx context.Context, p history.Partition, series *record, now int64) (err error) {
-	plan, others := newVisit(series, &r.keep), r.did.Series
-	for stale := 0; stale < maxReads; {
-		var done bool
-		chunks := plan.next(now)
-		if len(chunks) > 0 {
-			from := int64(0)
-			for _, c := range chunks {
-				first := int64(0)
-				if c.Tier == history.Days {
-					first = c.At(max(r.keep.FirstKept(c, now), 1) - 1)
-				}
-				from = max(from, r.keep.Due(c, first))
-			}
-			err = r.paced(ctx, func() (err error) {
-				done, err = r.rollChunks(ctx, p, plan, chunks, from, now, &r.did)
-				return err
-			})
-			r.did.Series = min(r.did.Series, others+1) // however many of its chunks have moved
-		} else {
-			done, err = r.reschedule(ctx, p, plan)
-		}
-		if err != nil || done && len(chunks) == 0 {
-			return err
-		}
-		if !done {
-			stale++
-			if err := r.reread(ctx, p, series); err != nil {
-				return err
-			}
-		}
-	}
-	return unsteady(p, series.id)
 }
 
 // unsteady is the error of a series that was changed again and again while it was read or moved.
@@ -245,18 +174,15 @@ func unsteady(p history.Partition, id history.ID) error {
 	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", p, id)
 }
 
-// paced calls f and then rests, so that the server works for the job in no more than its part of the time.
-func (r *roller) paced(ctx context.Context, f func() error) error {
-	begin := time.Now()
-	err := f()
-	r.rest += time.Duration(float64(time.Since(begin)) * (1/r.pace - 1))
-	if r.rest < time.Millisecond {
-		return err
+// pause waits so long that the job works, and with it the servers, in no more than its part of the time.
+func (r *roller) pause(ctx context.Context) {
+	owed := time.Duration(float64(time.Since(r.since)) * (1/r.c.Pace - 1))
+	if owed < time.Millisecond {
+		return
 	}
 	select {
-	case <-time.After(r.rest):
+	case <-time.After(owed):
 	case <-ctx.Done():
 	}
-	r.rest = 0
-	return err
+	r.since = time.Now()
 }

@@ -6,6 +6,7 @@
 package redishistory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,19 +54,15 @@ type Config struct {
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
-	servers  *topology.Servers
-	scripts  scripts
-	keep     history.Keep
-	pace     float64
-	now      func() string
-	readOnly bool
-	step     func(string)
-	log      *slog.Logger
+	c       Config // with its defaults
+	servers *topology.Servers
+	scripts scripts
+	log     *slog.Logger
 
-	ring  ring
-	fine  [history.Partitions]atomic.Bool // has been probed
-	stop  context.CancelFunc
-	watch sync.WaitGroup
+	ring   ring
+	probed [history.Partitions]atomic.Bool
+	stop   context.CancelFunc
+	watch  sync.WaitGroup
 }
 
 var _ history.Store = (*Store)(nil)
@@ -73,31 +70,19 @@ var _ history.Store = (*Store)(nil)
 // Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
 // the servers can keep a history is found out in the background and logged; Check finds it out at once.
 func Open(c Config) (*Store, error) {
-	if c.Keep == (history.Keep{}) {
-		c.Keep = history.DefaultKeep()
-	}
+	c.Keep = cmp.Or(c.Keep, history.DefaultKeep())
 	if err := c.Keep.Check(); err != nil {
 		return nil, fmt.Errorf("history in redis: %w", err)
 	}
-	if c.Pace == 0 {
-		c.Pace = DefaultPace
-	}
-	if c.Pace < 0 || c.Pace > 1 {
-		return nil, fmt.Errorf("history in redis: a pace of %v: it is above 0 and at most 1", c.Pace)
-	}
-	if c.Redis.Log == nil {
-		c.Redis.Log = slog.Default()
-	}
+	c.Pace = cmp.Or(c.Pace, DefaultPace)
+	c.Redis.Log = cmp.Or(c.Redis.Log, slog.Default())
 	if c.Now == nil {
 		c.Now = func() string { return "" }
 	}
 	if c.Step == nil {
 		c.Step = func(string) {}
 	}
-	code, rules, err := newScripts()
-	if err != nil {
-		return nil, err
-	}
+	code, rules := newScripts()
 	if c.ReadOnly {
 		rules = readingRules
 	}
@@ -106,14 +91,11 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{
-		servers: servers, scripts: code, keep: c.Keep, pace: c.Pace, now: c.Now, readOnly: c.ReadOnly, step: c.Step,
-		log: c.Redis.Log,
-	}
+	s := &Store{c: c, servers: servers, scripts: code, log: c.Redis.Log}
 	s.ring.names = servers.Nodes()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	if !s.readOnly {
+	if !s.c.ReadOnly {
 		s.watch.Go(func() { s.look(ctx) })
 	}
 	return s, nil
@@ -137,7 +119,7 @@ func (s *Store) Answers(ctx context.Context) error {
 
 // Check finds out whether all partitions can be kept: it does once in each what keeping needs.
 func (s *Store) Check(ctx context.Context) error {
-	if s.readOnly {
+	if s.c.ReadOnly {
 		return errReadOnly
 	}
 	for p := range history.Partitions {
@@ -150,13 +132,13 @@ func (s *Store) Check(ctx context.Context) error {
 
 // prepare probes a partition, once.
 func (s *Store) prepare(ctx context.Context, p history.Partition) error {
-	if s.fine[p].Load() {
+	if s.probed[p].Load() {
 		return nil
 	}
 	if _, err := s.run(ctx, p, s.scripts.probe, []string{probeKey(p)}); err != nil {
 		return err
 	}
-	s.fine[p].Store(true)
+	s.probed[p].Store(true)
 	return nil
 }
 
@@ -170,11 +152,10 @@ func (s *Store) at(ctx context.Context, p history.Partition) (topology.At, error
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
 	at, err := s.at(ctx, p)
-	if err != nil {
-		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	if err == nil {
+		reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
+			append([]any{Format, s.c.Now()}, args...)...)
 	}
-	reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
-		append([]any{Format, s.now()}, args...)...)
 	switch {
 	case err == nil:
 		err = refusal(reply)
@@ -188,15 +169,15 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 }
 
 // do sends a command about a key of a partition.
-func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (any, error) {
+func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (answer any, err error) {
 	at, err := s.at(ctx, p)
 	if err == nil {
-		var answer any
-		if answer, err = pipeline.Do(ctx, s.servers, at, command...); err == nil {
-			return answer, nil
-		}
+		answer, err = pipeline.Do(ctx, s.servers, at, command...)
 	}
-	return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	if err != nil {
+		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
+	}
+	return answer, nil
 }
 
 var errUnreadable = errors.New("the reply is not the script's")

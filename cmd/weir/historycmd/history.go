@@ -122,11 +122,7 @@ type Moment string
 
 // In returns the moment as a weir in another zone understands it: a local time in Unix seconds.
 func (m Moment) In(zone *time.Location, now time.Time) string {
-	at, local := history.ParseLocal(string(m), zone)
-	if !local {
-		at, local = history.ParseClock(string(m), now, zone)
-	}
-	if local && at >= 0 {
+	if at, local := history.ParseLocal(string(m), now, zone); local && at >= 0 {
 		return strconv.FormatInt(at, 10)
 	}
 	return string(m)

@@ -2,8 +2,8 @@
 -- together with the version of the list of chunks; minutes, to which writers add at any time, are compared.
 --
 -- KEYS: format, due, series, and the hashes that change.
--- ARGV: format, time, the second from which the change is due, the version of the series' list of chunks that was read,
--- the series' name, when it is due next after this, by how much the number of its points changes, what has expired of it
+-- ARGV: format, time, the second at which the change was worked out, the version of the series' list of chunks that was
+-- read, the series' name, when it is due next after this, by how much the number of its points changes, what has expired of it
 -- ('' if that does not change); packed the names of the chunks that go, and those of the ones that come; packed for each
 -- hash how many fields it must hold, or -1, the fields that go, what these must hold if the number is not -1, and the
 -- fields that are set with their values.

@@ -1,0 +1,99 @@
+package filehistory
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+func TestPackedCellsAreReadBack(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range 2000 {
+		c := history.ChunkOf(history.Tier(n%history.Tiers), r.Int64N(history.Always().To))
+		var cells history.Cells
+		for place := range c.Places() {
+			if r.IntN(1+n%50) > 0 {
+				continue
+			}
+			cell := history.Cell{Place: place, Sum: 1 + r.Uint64N(1<<r.IntN(59))}
+			cell.Peak = cell.Sum
+			if c.Tier > history.Minutes {
+				cell.Peak = 1 + r.Uint64N(cell.Sum)
+			}
+			cells = append(cells, cell)
+		}
+		got, err := unpack(c, pack(c.Tier, cells))
+		if err != nil || !slices.Equal(got, cells) {
+			t.Fatalf("%v of %v are read back as %v, %v", cells, c, got, err)
+		}
+	}
+}
+
+// Five thousand points, the most that a series keeps finer than a day, must stay small.
+func TestPackedCellsAreSmall(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		tier   history.Tier
+		mean   int
+		places int
+		bytes  int // at most
+	}{
+		{history.Minutes, 5, 60, 60}, {history.Minutes, 500, 60, 120},
+		{history.FiveMinutes, 500, 288, 4 * 288}, {history.Hours, 500, 168, 5 * 168}, {history.Days, 500, 366, 5 * 366},
+	} {
+		var cells history.Cells
+		for place := range c.places {
+			sum := uint64(1+c.mean/2+r.IntN(c.mean)) * uint64(c.tier.Width()/60)
+			cells = append(cells, history.Cell{Place: place, Sum: sum, Peak: uint64(c.mean)})
+		}
+		if got := len(pack(c.tier, cells)); got > c.bytes {
+			t.Errorf("%d %s of %d hits a minute take %d bytes, want at most %d", c.places, c.tier, c.mean, got, c.bytes)
+		}
+	}
+}
+
+func TestUnpackRefusesWhatWasNeverPacked(t *testing.T) {
+	hour, days := history.Chunk{Tier: history.Minutes}, history.Chunk{Tier: history.Days, Number: 2026}
+	for promise, c := range map[string]struct {
+		chunk  history.Chunk
+		packed []byte
+	}{
+		"a number that does not end":    {hour, []byte{0x80}},
+		"a gap without its length":      {hour, []byte{5, 0}},
+		"a gap beyond the chunk":        {hour, []byte{0, 59, 7}},
+		"a gap beyond all bounds":       {hour, []byte{0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 7}},
+		"more minutes than an hour has": {hour, slices.Repeat([]byte{1}, 61)},
+		"a day without its peak":        {days, []byte{5}},
+		"a peak of nothing":             {days, []byte{5, 0}},
+		"a peak above its sum":          {days, []byte{5, 6}},
+		"a day that the year lacks":     {days, slices.Repeat([]byte{1, 1}, 366)},
+		"more than a series can hold":   {hour, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}},
+	} {
+		if got, err := unpack(c.chunk, c.packed); err == nil {
+			t.Errorf("%s: % x is read as %v, want an error", promise, c.packed, got)
+		}
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	f.Add(uint8(0), int64(0), []byte{5, 0, 3, 7})
+	f.Add(uint8(3), int64(1700000000), []byte{5, 2, 0, 3, 7, 7})
+	f.Fuzz(func(t *testing.T, tier uint8, at int64, packed []byte) {
+		c := history.ChunkOf(history.Tier(tier%uint8(history.Tiers)), at%history.Always().To)
+		cells, err := unpack(c, packed)
+		if err != nil {
+			return
+		}
+		for i, cell := range cells {
+			sorted := cell.Place >= 0 && cell.Place < c.Places() && (i == 0 || cell.Place > cells[i-1].Place)
+			if !sorted || cell.Sum == 0 || cell.Peak > cell.Sum {
+				t.Fatalf("% x of %v is read as %v: place %d is wrong", packed, c, cells, i)
+			}
+		}
+		if again, err := unpack(c, pack(c.Tier, cells)); err != nil || !slices.Equal(again, cells) {
+			t.Fatalf("%v, packed and read again, is %v, %v", cells, again, err)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package redishistory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// lookPause is between two looks at the servers. firstPause is after one that failed, and doubles until it is as long.
+	lookPause, firstPause = 15 * time.Second, time.Second
+	lookTime              = 5 * time.Second
+)
+
+// look watches over the servers: whether they can keep a history, and what endangers it.
+func (s *Store) look(ctx context.Context) {
+	seen := make(map[string]string) // run ids, by server
+	trouble, checked := "", false
+	for pause := firstPause; ; pause = min(2*pause, lookPause) {
+		if !checked {
+			err := s.Check(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
+				checked = true
+				s.log.Info("redis can keep the history")
+			case err.Error() != trouble:
+				trouble = err.Error()
+				s.log.Warn("redis cannot keep the history everywhere", "error", err)
+			}
+		}
+		s.lookOnce(ctx, seen)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lookOnce asks all servers about themselves. What does not answer or must not be asked is left out.
+func (s *Store) lookOnce(ctx context.Context, seen map[string]string) {
+	const began, why = "a Redis of the history was started within the last hour, and a crash may have cut off its " +
+		"append-only file: ", ", so that its next start loses nothing"
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
+		answer, err := do("info")
+		if err != nil {
+			return err
+		}
+		content, _ := answer.(string)
+		info := parseInfo(content)
+		before, known := seen[name]
+		seen[name] = info["run_id"]
+		if policy := info["maxmemory_policy"]; !known && policy != "noeviction" && policy != "" {
+			s.log.Warn("a server of the history may remove keys when its memory is full, and hits with them: "+
+				"set maxmemory-policy to noeviction", "server", name, "maxmemory_policy", policy)
+		}
+		if !restarted(info, before, known) {
+			return nil
+		}
+		if _, err := do("bgrewriteaof"); err != nil {
+			s.log.Warn(began+"it would not write that anew; send it BGREWRITEAOF"+why, "server", name, "error", err)
+		} else {
+			s.log.Info(began+"asked it to write that anew"+why, "server", name)
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.Debug("a server of the history does not answer INFO", "error", err)
+	}
+}
+
+// restarted reports whether a server is to write its append-only file again: it has begun since it was last seen, or
+// within the hour before it was first seen, and has not done it since.
+//
+// A crash can tear the file inside a transaction. Redis before the fix of 2026 then cuts off the end and leaves the
+// beginning of the transaction open, and the restart after that treats what was written later as a part of it.
+func restarted(info map[string]string, before string, known bool) bool {
+	if info["aof_enabled"] != "1" || info["aof_last_rewrite_time_sec"] != "-1" || info["aof_rewrite_in_progress"] == "1" {
+		return false
+	}
+	if known {
+		return before != info["run_id"]
+	}
+	uptime, err := strconv.Atoi(info["uptime_in_seconds"])
+	return err == nil && uptime < 3600
+}
+
+// parseInfo reads what INFO answers.
+func parseInfo(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// settlePause is between two looks at replicas, which say once a second how far they are.
+const settlePause = 50 * time.Millisecond
+
+// Settle returns nil once the replicas of all servers have what the servers had when it began to look at them, so that a
+// failover forgets nothing of it. A server that has never had a replica has nobody to fail over to. The error names the
+// servers whose replicas were not seen to have it before ctx ended.
+func (s *Store) Settle(ctx context.Context) error {
+	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its history of replication
+	var last error                     // why it was not so in the round before
+	for {
+		err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
+			answer, err := do("info", "replication")
+			if err != nil {
+				return err
+			}
+			text, _ := answer.(string)
+			return behind(parseInfo(text), name, targets)
+		})
+		if err == nil || topology.Forbidden(err) {
+			return err
+		}
+		if ctx.Err() == nil || last == nil { // a round that was cut off tells less than the one before
+			last = err
+		}
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), last)
+		}
+	}
+}
+
+// behind returns why it is not known that a server's replicas have what it had when it was first looked at, nil if it is.
+// A replica that has gone is known by the backlog that the server keeps for it, for an hour by default.
+func behind(info map[string]string, name string, targets map[string]uint64) error {
+	now, err := strconv.ParseUint(info["master_repl_offset"], 10, 64)
+	if err != nil || info["role"] != "master" {
+		return fmt.Errorf("%s is no primary: it is %q", name, info["role"])
+	}
+	id := name + " " + info["master_replid"]
+	if _, known := targets[id]; !known {
+		targets[id] = now
+	}
+	online := 0
+	for field, value := range info {
+		replica := strings.Split(value, ",") // ip=127.0.0.1,port=6380,state=online,offset=714,lag=0
+		if !strings.HasPrefix(field, "slave") || !slices.Contains(replica, "state=online") {
+			continue
+		}
+		online++
+		for _, part := range replica {
+			text, is := strings.CutPrefix(part, "offset=")
+			if at, err := strconv.ParseUint(text, 10, 64); is && (err != nil || at < targets[id]) {
+				return fmt.Errorf("%s has a replica at offset %s of %d", name, text, targets[id])
+			}
+		}
+	}
+	if online == 0 && info["repl_backlog_active"] == "1" {
+		return fmt.Errorf("%s has lost its replicas", name)
+	}
+	return nil
+}
