@@ -51,7 +51,7 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 	c := p.calls.Get().(*call)
 	c.set(checks, p.codec, deadline)
 	p.handOver(c, now)
-	p.deadlines.add(c, now)
+	c.timer.Reset(c.deadline.Sub(now))
 	return c
 }
 
@@ -96,17 +96,17 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	var why error
 	select {
 	case <-c.done:
-		if p.deadlines.remove(c) {
-			err := p.decode(c, checks, out, nil)
-			clear(c.requests)
-			if cap(c.text) <= maxKept {
-				p.calls.Put(c)
-			}
-			return err
+		c.timer.Stop()
+		err := p.decode(c, checks, out, nil)
+		clear(c.requests)
+		if cap(c.text) <= maxKept {
+			p.calls.Put(c)
 		}
+		return err
+	case <-c.timer.C:
 		why = errLate
 	case <-ctx.Done():
-		p.deadlines.remove(c)
+		c.timer.Stop()
 		why = context.Cause(ctx)
 	}
 	c.abandoned.Store(true) // to the queues that still work on it

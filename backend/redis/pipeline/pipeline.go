@@ -40,11 +40,10 @@ type Pipeline struct {
 	calls   sync.Pool  // of *call
 	batches sync.Pool  // of *Batch
 
-	deadlines deadlines // of all callers
-	*Health             // nil if nothing probes, as in tests
-	closed    atomic.Bool
-	stopping  chan struct{}
-	running   sync.WaitGroup // all goroutines of queues
+	*Health  // nil if nothing probes, as in tests
+	closed   atomic.Bool
+	stopping chan struct{}
+	running  sync.WaitGroup // all goroutines of queues
 
 	sent, checks, dropped, unavailable atomic.Uint64
 	resends                            Resends

@@ -78,12 +78,14 @@ type call struct {
 	deadline  time.Time // when the caller leaves at the latest
 	abandoned atomic.Bool
 	waiting   atomic.Int32  // requests without an answer
-	done      chan struct{} // has a token once there are none, and one from the deadline on if the caller waits so long
-	place     int           // among the deadlines; -1: none
+	done      chan struct{} // has a token once there are none
+	timer     *time.Timer   // fires at the deadline
 }
 
 func newCall() *call {
-	return &call{done: make(chan struct{}, 2)}
+	c := &call{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	c.timer.Stop()
+	return c
 }
 
 // set keeps what is needed of the checks.
