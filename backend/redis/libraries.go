@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,73 +39,56 @@ func tidyLibraries(ctx context.Context, client *goredis.Client, key, own string)
 	if err != nil {
 		return err
 	}
-	if err := markLibraries(ctx, client, key, now, own); err != nil {
+	mark := func(name string) error {
+		return errors.Join(client.HSet(ctx, key, name, now.Unix()).Err(), client.PExpire(ctx, key, 2*idleLibrary).Err())
+	}
+	if err := mark(own); err != nil {
 		return err
 	}
 	libraries, err := client.FunctionList(ctx, goredis.FunctionListQuery{LibraryNamePattern: versions}).Result()
 	if err != nil {
 		return err
 	}
-	marks, err := marksOf(ctx, client, key)
-	if err != nil {
+	hash := wholeHash(ctx, key)
+	if err := client.Process(ctx, hash); err != nil {
 		return err
 	}
-	var found, idle []string
+	marks := fieldsOf(hash)
 	for _, library := range libraries {
-		at, err := strconv.ParseInt(marks[library.Name], 10, 64)
-		delete(marks, library.Name)
+		name := library.Name
+		at, unmarked := strconv.ParseInt(marks[name], 10, 64)
 		switch {
-		case library.Name == own:
-		case err != nil: // for the first time
-			found = append(found, library.Name)
+		case unmarked != nil: // for the first time
+			err = mark(name)
 		case now.Sub(time.Unix(at, 0)) > idleLibrary:
-			idle = append(idle, library.Name)
+			err = client.FunctionDelete(ctx, name).Err()
+			if err == nil || strings.Contains(err.Error(), "not found") { // another weir was quicker
+				err = client.HDel(ctx, key, name).Err()
+			}
 		}
-	}
-	if err := markLibraries(ctx, client, key, now, found...); err != nil {
-		return err
-	}
-	for _, name := range idle {
-		// Another weir may have been quicker.
-		if err := client.FunctionDelete(ctx, name).Err(); err != nil && !strings.Contains(err.Error(), "not found") {
+		if err != nil {
 			return fmt.Errorf("library %s: %w", name, err)
 		}
+		delete(marks, name)
 	}
 	delete(marks, own) // it may be gone, and is loaded again
-	if gone := slices.AppendSeq(idle, maps.Keys(marks)); len(gone) > 0 {
+	if gone := slices.Collect(maps.Keys(marks)); len(gone) > 0 {
 		return client.HDel(ctx, key, gone...).Err()
 	}
 	return nil
 }
 
-// markLibraries marks libraries as in use.
-func markLibraries(ctx context.Context, client *goredis.Client, key string, now time.Time, names ...string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	marks := make(map[string]any)
-	for _, name := range names {
-		marks[name] = now.Unix()
-	}
-	if err := client.HSet(ctx, key, marks).Err(); err != nil {
-		return err
-	}
-	return client.PExpire(ctx, key, 2*idleLibrary).Err()
+// wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
+func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
+	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
 }
 
-// marksOf returns all marks, by commands that counting needs, too.
-func marksOf(ctx context.Context, client *goredis.Client, key string) (map[string]string, error) {
-	names, err := client.HKeys(ctx, key).Result()
-	if err != nil || len(names) == 0 {
-		return nil, err
+// fieldsOf returns what wholeHash has read.
+func fieldsOf(hash *goredis.ScanCmd) map[string]string {
+	fields := make(map[string]string)
+	list, _ := hash.Val()
+	for i := 1; i < len(list); i += 2 {
+		fields[list[i-1]] = list[i]
 	}
-	values, err := client.HMGet(ctx, key, names...).Result()
-	if err != nil {
-		return nil, err
-	}
-	marks := make(map[string]string)
-	for i, name := range names {
-		marks[name] = fmt.Sprint(values[i])
-	}
-	return marks, nil
+	return fields
 }
