@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 func heartbeats(t *testing.T, c topology.Config, n int) (all []*heartbeat) {
 	t.Helper()
 	for range n {
-		all = append(all, &heartbeat{store: storeAt(t, c), name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}})
+		all = append(all, newHeartbeat(storeAt(t, c)))
 	}
 	return all
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/incr"
-	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/backend/window"
 )
@@ -23,7 +22,7 @@ const plainBegin = 1_777_777_740
 func plainStore(t *testing.T, on *topology.Servers) *Store {
 	t.Helper()
 	now := func() time.Time { return time.Unix(plainBegin+37, 0) }
-	s := newPlain(on, now, incr.Keys{Jitter: 300}, pipeline.Config{})
+	s := newPlain(on, Config{Now: now}, incr.Keys{Jitter: 300})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

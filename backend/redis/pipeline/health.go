@@ -34,8 +34,8 @@ var ErrSlow = errors.New("it answers later than its callers wait: raise their ti
 type Probe func(ctx context.Context, s *topology.Servers, one topology.Server) error
 
 // Health probes servers, see [backend.Health]: at the start, and, once they can count, whenever a check got no answer,
-// which alone may only mean that its caller had little time. Each change is logged once for each server. A nil Health
-// reports all servers as well.
+// which alone may only mean that its caller had little time. Each change is logged once for each server. Before Watch
+// all is well, and no server is known.
 type Health struct {
 	servers *topology.Servers
 	probe   Probe
@@ -43,6 +43,7 @@ type Health struct {
 	config  topology.Config
 	began   time.Time
 
+	ctx      context.Context // until Close
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 	news     chan struct{} // has a token if a check contradicted the last probe
@@ -57,39 +58,36 @@ type Health struct {
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
-// Watch probes servers in the background, until Close.
-func Watch(s *topology.Servers, probe Probe) *Health {
-	ctx, cancel := context.WithCancel(context.Background())
-	h := &Health{
-		servers: s, probe: probe, log: s.Log(), config: s.Config(), began: time.Now(),
-		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}),
-	}
-	h.found.Store(new(map[string]string))
+func newHealth(s *topology.Servers) *Health {
+	h := &Health{servers: s, log: s.Log(), config: s.Config(), news: make(chan struct{}, 1), decided: make(chan struct{})}
+	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.decide = sync.OnceFunc(func() { close(h.decided) })
-	h.latest.Store(&errNotProbed)
-	h.done.Go(func() { h.run(ctx) })
+	h.latest.Store(new(error))
 	return h
+}
+
+// Watch begins to probe the servers in the background, until Close.
+func (h *Health) Watch(probe Probe) {
+	h.probe, h.began = probe, time.Now()
+	h.latest.Store(&errNotProbed)
+	h.found.Store(new(map[string]string))
+	h.done.Go(func() { h.run(h.ctx) })
 }
 
 // Ready returns nil from when a server has shown that it can count.
 func (h *Health) Ready() error {
-	if h == nil || h.counted.Load() {
+	if h.counted.Load() {
 		return nil
 	}
 	return h.Answers()
 }
 
 // Answers returns nil if a server could count when they were last probed.
-func (h *Health) Answers() error {
-	if h == nil {
-		return nil
-	}
-	return *h.latest.Load()
-}
+func (h *Health) Answers() error { return *h.latest.Load() }
 
 // Await waits until a server has shown that it can count, or Config.GiveUp is over.
 func (h *Health) Await(ctx context.Context) error {
-	if h == nil {
+	if h.found.Load() == nil {
 		return nil
 	}
 	select {
@@ -105,10 +103,11 @@ func (h *Health) Await(ctx context.Context) error {
 // server that gets no checks may go unnoticed for ten minutes.
 func (h *Health) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	if h == nil {
+	last := h.found.Load()
+	if last == nil {
 		return known
 	}
-	found := *h.found.Load()
+	found := *last
 	if h.servers.Redirects() {
 		for name, trouble := range found {
 			if name != list {
@@ -133,7 +132,7 @@ func (h *Health) Servers() map[string]backend.ServerState {
 
 // Report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
 func (h *Health) Report(answered bool) {
-	if h == nil || answered != h.troubled.Load() {
+	if answered != h.troubled.Load() {
 		return
 	}
 	select {
@@ -144,10 +143,8 @@ func (h *Health) Report(answered bool) {
 
 // Close ends the probes.
 func (h *Health) Close() {
-	if h != nil {
-		h.stop()
-		h.done.Wait()
-	}
+	h.stop()
+	h.done.Wait()
 }
 
 func (h *Health) run(ctx context.Context) {

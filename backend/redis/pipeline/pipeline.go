@@ -40,7 +40,7 @@ type Pipeline struct {
 	calls   sync.Pool  // of *call
 	batches sync.Pool  // of *Batch
 
-	*Health  // nil if nothing probes, as in tests
+	*Health
 	closed   atomic.Bool
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of queues
@@ -81,14 +81,12 @@ var (
 
 // New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
 func New(servers *topology.Servers, codec Codec, script *Script, c Config) *Pipeline {
-	p := &Pipeline{servers: servers, codec: codec, script: script, config: c, stopping: make(chan struct{})}
+	p := &Pipeline{servers: servers, codec: codec, script: script, config: c, Health: newHealth(servers),
+		stopping: make(chan struct{})}
 	p.calls.New = func() any { return newCall() }
 	p.batches.New = func() any { return newBatch(p) }
 	return p
 }
-
-// Watch begins to probe the servers. It must be called before any check comes.
-func (p *Pipeline) Watch(probe Probe) { p.Health = Watch(p.servers, probe) }
 
 // Closed reports whether Close was called.
 func (p *Pipeline) Closed() bool { return p.closed.Load() }
