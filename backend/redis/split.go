@@ -143,47 +143,33 @@ func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 func (s *Split) Reset(ctx context.Context, key []byte) error {
 	switch {
 	case s.plain == nil:
-		return s.both(func(c Counters) error { return c.Reset(ctx, key) })
+		return errors.Join(s.first.Reset(ctx, key), s.name(s.second.Reset(ctx, key)))
 	case s.seconds(key, nil):
 		return s.begun().Reset(ctx, key)
 	}
 	return s.first.Reset(ctx, key)
 }
 
-// List lists both stores at the same time, of each the keys that it counts now; or once the servers that both are on.
+// List lists the keys that each store counts now, one store after the other; or once the servers that both are on.
 func (s *Split) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	if s.plain != nil { // nobody else tells whether the script has counted there
 		return s.plain.list(ctx, ask, s.scripted.keys, s.plain.keys)
 	}
-	var mu sync.Mutex // of ask's functions
-	all := backend.Listed{Complete: true}
-	err := s.both(func(c Counters) error {
-		part := backend.Listing{For: ask.For, Limits: func(key []byte) []descriptors.Limit {
-			mu.Lock()
-			defer mu.Unlock()
-			if limits := ask.Limits(key); len(limits) > 0 && s.seconds(key, limits) == (c == s.second) {
+	listOf := func(c Counters) (backend.Listed, error) {
+		part := ask
+		part.For = ask.For / 2
+		part.Limits = func(key []byte) []descriptors.Limit {
+			if limits := ask.Limits(key); s.seconds(key, limits) == (c == s.second) {
 				return limits
 			}
 			return nil
-		}, Visit: func(key []byte, limits []descriptors.Limit, holds []backend.Glance) {
-			mu.Lock()
-			defer mu.Unlock()
-			ask.Visit(key, limits, holds)
-		}}
-		listed, err := c.List(ctx, part)
-		mu.Lock()
-		defer mu.Unlock()
-		all.Add(listed)
-		return err
-	})
-	return all, err
-}
-
-// both does something with both stores at the same time.
-func (s *Split) both(f func(Counters) error) error {
-	other := make(chan error, 1)
-	go func() { other <- s.name(f(s.second)) }()
-	return errors.Join(f(s.first), <-other)
+		}
+		return c.List(ctx, part)
+	}
+	listed, err := listOf(s.first)
+	other, failed := listOf(s.second)
+	listed.Add(other)
+	return listed, errors.Join(err, s.name(failed))
 }
 
 // Close closes both stores.

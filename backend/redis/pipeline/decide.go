@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -113,45 +114,30 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	return p.decode(c, checks, out, why)
 }
 
-// decideLarge is Decide for more checks than a batch holds: they go in several calls at the same time. A key that is in
-// one call comes into the next only after that is answered, so it is charged in order.
+// decideLarge is Decide for more checks than a batch holds: they go in several calls, at the same time unless a key
+// comes again: then one after the other, so that it is charged in order.
 func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
+	keys := make(map[string]bool, len(checks))
+	for i := range checks {
+		keys[string(checks[i].Key)] = true
+	}
+	atOnce := maxBatch
+	if len(keys) == len(checks) {
+		atOnce = len(checks)
+	}
 	var failed error
-	for len(checks) > 0 {
-		sizes := sizesAtOnce(checks)
-		calls, from := make([]*call, len(sizes)), 0
-		for i, n := range sizes {
-			calls[i] = p.begin(ctx, checks[from:from+n], deadline)
-			from += n
+	for from := 0; from < len(checks); from += atOnce {
+		end := min(from+atOnce, len(checks))
+		var calls []*call
+		for part := range slices.Chunk(checks[from:end], maxBatch) {
+			calls = append(calls, p.begin(ctx, part, deadline))
 		}
-		from = 0
-		for i, n := range sizes {
-			failed = cmp.Or(failed, p.finish(ctx, calls[i], checks[from:from+n], out[from:from+n]))
-			from += n
+		for i, c := range calls {
+			at, to := from+i*maxBatch, min(from+(i+1)*maxBatch, end)
+			failed = cmp.Or(failed, p.finish(ctx, c, checks[at:to], out[at:to]))
 		}
-		checks, out = checks[from:], out[from:]
 	}
 	return failed
-}
-
-// sizesAtOnce returns how many checks, from the first one on, may go in each of several calls at the same time.
-func sizesAtOnce(checks []backend.Check) (sizes []int) {
-	in := make(map[string]int, len(checks)) // the call that a key is in
-	for i := range checks {
-		if last := len(sizes) - 1; last < 0 || sizes[last] == maxBatch {
-			sizes = append(sizes, 0)
-		}
-		last := len(sizes) - 1
-		if at, known := in[string(checks[i].Key)]; known && at != last {
-			if sizes[last] == 0 {
-				sizes = sizes[:last]
-			}
-			return sizes
-		}
-		in[string(checks[i].Key)] = last
-		sizes[last]++
-	}
-	return sizes
 }
 
 // decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.

@@ -289,23 +289,20 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 // tell logs that a server, or their list, has left or is back: both at one level, so that a filter keeps or drops both.
 func (h *Health) tell(f finding, before string) {
 	now := f.trouble()
-	switch {
-	case f.Name == list && now != "":
-		h.log.Warn("cannot list Redis servers", "error", f.err)
+	lost, back, log := "redis server cannot count", "redis server can count again", h.log.With("server", f.Name)
+	switch trouble := cmp.Or(now, before); {
 	case f.Name == list:
-		h.log.Warn("can list Redis servers again")
-	case f.LogsLoss && (now == away || now == "" && before == away):
-	case now == slow:
-		h.log.Warn("redis server answers too late", "server", f.Name, "error", f.err)
-	case now == away:
-		h.log.Warn("redis server does not answer", "server", f.Name, "error", f.err)
-	case now != "":
-		h.log.Warn("redis server cannot count", "server", f.Name, "error", f.err)
-	case before == away:
-		h.log.Warn("redis server answers again", "server", f.Name)
-	case before == slow:
-		h.log.Warn("redis server answers in time again", "server", f.Name)
-	default:
-		h.log.Warn("redis server can count again", "server", f.Name)
+		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.log
+	case trouble == away && f.LogsLoss:
+		return
+	case trouble == away:
+		lost, back = "redis server does not answer", "redis server answers again"
+	case trouble == slow:
+		lost, back = "redis server answers too late", "redis server answers in time again"
+	}
+	if now == "" {
+		log.Warn(back)
+	} else {
+		log.Warn(lost, "error", f.err)
 	}
 }

@@ -181,7 +181,7 @@ func (p *Pipeline) tidyQueues() {
 // Away reports whether a server is known not to answer.
 func (p *Pipeline) Away(client *goredis.Client) bool {
 	q, known := p.queues.Load(client)
-	return known && q.(*queue).away.Load() != nil
+	return known && q.(*queue).refusal() != nil
 }
 
 // Slow returns an error that wraps ErrSlow while a server is not asked since it answers too late, else nil.
