@@ -22,87 +22,28 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 	if err != nil {
 		return nil, err
 	}
+	counts := make([]backend.LimitCount, len(limits))
 	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
-		return s.inspectLogs(ctx, name, limits, window.At(now))
+		read := func(fields ...string) ([]string, error) { return s.fields(ctx, name, fields) }
+		for i := range limits {
+			if counts[i], err = script.CountLog(&limits[i], window.At(now), read); err != nil {
+				return nil, unreadable(name, err)
+			}
+		}
+		return counts, nil
 	}
 	fields := goredis.NewMapStringStringCmd(ctx, "hgetall", name)
 	if err := s.Ask(ctx, name, fields); err != nil {
 		return nil, err
 	}
-	counts := make([]backend.LimitCount, 0, len(limits))
 	for i := range limits {
-		counts = append(counts, script.Count(fields.Val(), &limits[i], now))
+		counts[i] = script.Count(fields.Val(), &limits[i], now)
 	}
 	return counts, nil
-}
-
-// inspectLogs reads the headers of logs, and the chunks with their newest instants.
-func (s scripted) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit, now window.Instant) (
-	[]backend.LimitCount, error) {
-	fields := make([]string, len(limits))
-	for i := range limits {
-		fields[i] = script.HeaderField(&limits[i])
-	}
-	headers, err := s.fields(ctx, name, fields)
-	if err != nil {
-		return nil, err
-	}
-	counts := make([]backend.LimitCount, len(limits))
-	for i := range limits {
-		if counts[i], err = s.inspectLog(ctx, name, &limits[i], headers[i], now); err != nil {
-			return nil, unreadable(name, err)
-		}
-	}
-	return counts, nil
-}
-
-// inspectLog counts a log of which the header has been read.
-func (s scripted) inspectLog(ctx context.Context, name string, l *descriptors.Limit, header string, now window.Instant) (
-	c backend.LimitCount, err error) {
-	log, err := script.ReadLog(header, l)
-	if err != nil {
-		return c, err
-	}
-	chunk := func(number uint64) (string, error) {
-		found, err := s.fields(ctx, name, []string{log.Chunk(number)})
-		return strings.Join(found, ""), err
-	}
-	from, to := log.Older(now)
-	for to > from { // binary search for the first chunk that has not left
-		middle := from + (to-from)/2
-		text, err := chunk(middle)
-		if err != nil {
-			return c, err
-		}
-		if log.Left(text, now) {
-			from = middle + 1
-		} else {
-			to = middle
-		}
-	}
-	first, last := log.Newest()
-	var older string
-	if from < first {
-		if older, err = chunk(from); err != nil {
-			return c, err
-		}
-	}
-	var names []string
-	for number := first; number < last; number++ {
-		names = append(names, log.Chunk(number))
-	}
-	newest, err := s.fields(ctx, name, names)
-	if err != nil {
-		return c, err
-	}
-	return log.Count(older, newest, now)
 }
 
 // fields reads fields of a hash, "" for those that are not there.
 func (s scripted) fields(ctx context.Context, name string, fields []string) ([]string, error) {
-	if len(fields) == 0 {
-		return nil, nil
-	}
 	args := []any{"hmget", name}
 	for _, field := range fields {
 		args = append(args, field)

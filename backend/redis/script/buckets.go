@@ -2,7 +2,6 @@ package script
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -36,67 +35,73 @@ func peekTokens(field string, l *descriptors.Limit, now window.Instant) (hits ui
 // Buckets lists the buckets of a limit that count at now, the finest level first, and on each the oldest bucket first.
 // A coarse bucket has those of its hits that count. A token bucket has none.
 func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
-	header := fields[HeaderField(l)]
+	header, levels := fields[HeaderField(l)], l.Levels()
 	if l.Algorithm == descriptors.FixedWindow {
 		return fixedBuckets(header, l, now)
 	}
-	levels := l.Levels()
 	out := make([][]backend.Bucket, len(levels))
 	if len(levels) == 0 || len(header) != 6*7 {
 		return out
 	}
-	total, newest := number56(header), number56(header[14:])
-	oldest := max(number56(header[7:]), int64(now.Plus(-l.Window))/levels[0].Microseconds())
-	var above []backend.Bucket
-	for level := len(levels) - 1; level >= 0 && total > 0 && oldest <= newest; level-- {
-		per := int64(levels[level] / levels[0])
-		out[level] = chunkBuckets(fields, l, level, oldest/per, newest/per, above)
-		above = out[level]
+	count := func(finest int64, hits uint64) {
+		begin := time.UnixMicro(finest * levels[0].Microseconds()).UTC()
+		for i, width := range levels {
+			out[i] = addBucket(out[i], backend.Bucket{Begin: begin.Truncate(width), Width: width, Hits: hits})
+		}
 	}
-	edges(out)
-	addLive(out, levels, number56(header[28:]), number56(header[35:]), now.Plus(-l.Window))
+	left := now.Plus(-l.Window)
+	oldest := max(number56(header[7:]), int64(left)/levels[0].Microseconds())
+	if number56(header) > 0 {
+		countChunks(fields, l, oldest, number56(header[14:]), count)
+	}
+	live, hits := number56(header[28:]), uint64(number56(header[35:])) // in no chunk yet
+	if hits > 0 && window.Instant((live+1)*levels[0].Microseconds()) > left {
+		count(live, hits)
+	}
 	return out
 }
 
-// edges counts the oldest and the newest bucket of each coarser level by what stands below them: the oldest still holds
-// what has left the window, and the newest is not written yet.
-func edges(out [][]backend.Bucket) {
-	for level := 1; level < len(out); level++ {
-		last := len(out[level]) - 1
-		for i := range out[level] {
-			if i == 0 || i == last {
-				out[level][i].Hits = within(&out[level][i], out[level-1])
+// countChunks counts the finest buckets of a limit from oldest to newest, given their numbers. Of the finer chunks only
+// those count whose bucket above does: others are left over. The newest coarse bucket always does, as it is not written
+// yet.
+func countChunks(fields map[string]string, l *descriptors.Limit, oldest, newest int64, count func(int64, uint64)) {
+	levels := l.Levels()
+	top := len(levels) - 1
+	var chunks []int64 // the number of a chunk is that of the bucket above
+	span := int64(levels[top]/levels[0]) * topFan
+	for number := oldest / span; number <= newest/span; number++ {
+		chunks = append(chunks, number)
+	}
+	prefix := append(appendName(nil, l), 0)
+	for level := top; level >= 0; level-- {
+		per, fan := int64(levels[level]/levels[0]), int64(fan(levels, level))
+		first, last := oldest/per, newest/per
+		prefix[len(prefix)-1] = '1' + byte(level)
+		var below []int64
+		for _, number := range chunks {
+			chunk := fields[string(binary.LittleEndian.AppendUint32(prefix[:len(prefix):len(prefix)], uint32(number)))]
+			size := int64(len(chunk)) / fan
+			for i := max(first, number*fan); size > 0 && i <= min(last, number*fan+fan-1); i++ {
+				at := (i - number*fan) * size
+				switch hits := uint64(little(chunk[at : at+size])); {
+				case level == 0 && hits > 0:
+					count(i, hits)
+				case hits > 0 || i == last:
+					below = append(below, i)
+				}
 			}
 		}
-		out[level] = slices.DeleteFunc(out[level], func(b backend.Bucket) bool { return b.Hits == 0 })
+		chunks = below
 	}
 }
 
-// within sums the hits of those buckets that lie in a coarser one.
-func within(coarse *backend.Bucket, buckets []backend.Bucket) (hits uint64) {
-	end := coarse.Begin.Add(coarse.Width)
-	for _, b := range buckets {
-		if !b.Begin.Before(coarse.Begin) && b.Begin.Before(end) {
-			hits += b.Hits
-		}
+// addBucket lists a bucket, or adds its hits to the last one if that begins at the same moment.
+func addBucket(list []backend.Bucket, b backend.Bucket) []backend.Bucket {
+	if last := len(list) - 1; last >= 0 && list[last].Begin.Equal(b.Begin) {
+		list[last].Hits += b.Hits
+		return list
 	}
-	return hits
-}
-
-// addLive puts the hits of the live bucket, which are in no chunk yet, where they belong on each level.
-func addLive(out [][]backend.Bucket, levels []time.Duration, at, hits int64, from window.Instant) {
-	begin := time.UnixMicro(at * levels[0].Microseconds()).UTC()
-	if end := begin.Add(levels[0]); hits == 0 || window.At(end) <= from {
-		return
-	}
-	for level, width := range levels {
-		b := backend.Bucket{Begin: begin.Truncate(width), Width: width, Hits: uint64(hits)}
-		if last := len(out[level]) - 1; last >= 0 && out[level][last].Begin.Equal(b.Begin) {
-			out[level][last].Hits += b.Hits
-			continue
-		}
-		out[level] = append(out[level], b)
-	}
+	return append(list, b)
 }
 
 func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
@@ -109,37 +114,6 @@ func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]b
 		return [][]backend.Bucket{nil}
 	}
 	return [][]backend.Bucket{{{Begin: time.UnixMicro(int64(begin)).UTC(), Width: l.Window, Hits: uint64(hits)}}}
-}
-
-// chunkBuckets returns the buckets of a level from first to last. Below the coarsest level only chunks of the buckets
-// above count. The last bucket of a coarser level is always among them, as it is not written yet.
-func chunkBuckets(fields map[string]string, l *descriptors.Limit, level int, first, last int64, above []backend.Bucket) []backend.Bucket {
-	width, fan := l.Levels()[level], int64(fan(l.Levels(), level))
-	var chunks []int64
-	if level+1 < len(l.Levels()) {
-		parent := l.Levels()[level+1]
-		for _, b := range above {
-			chunks = append(chunks, b.Begin.UnixMicro()/parent.Microseconds())
-		}
-	} else {
-		for number := first / fan; number <= last/fan; number++ {
-			chunks = append(chunks, number)
-		}
-	}
-	prefix := append(appendName(nil, l), '1'+byte(level))
-	var out []backend.Bucket
-	for _, number := range chunks {
-		chunk := fields[string(binary.LittleEndian.AppendUint32(prefix[:len(prefix):len(prefix)], uint32(number)))]
-		size := int64(len(chunk)) / fan
-		for i := max(first, number*fan); size > 0 && i <= min(last, number*fan+fan-1); i++ {
-			at := (i - number*fan) * size
-			if hits := little(chunk[at : at+size]); hits > 0 || level > 0 && i == last {
-				begin := time.UnixMicro(i * width.Microseconds()).UTC()
-				out = append(out, backend.Bucket{Begin: begin, Width: width, Hits: uint64(hits)})
-			}
-		}
-	}
-	return out
 }
 
 func number56(s string) int64 { return little(s[:7]) }
@@ -167,7 +141,7 @@ func Glance(field string, l *descriptors.Limit, now window.Instant) (backend.Gla
 		c := backend.NewLimitCount(*l, fixedBuckets(field, l, now), time.UnixMicro(int64(now)))
 		return backend.Glance{Hits: c.Hits, ResetIn: c.ResetIn, Exact: true}, nil
 	case descriptors.SlidingLog:
-		log, err := ReadLog(field, l)
+		log, err := readLog(field, l)
 		if err != nil {
 			return backend.Glance{}, err
 		}
@@ -201,7 +175,7 @@ func glanceWindow(header string, l *descriptors.Limit, now window.Instant) backe
 }
 
 // glance reads the header, and the newest instants behind it.
-func (g *Log) glance(now window.Instant) backend.Glance {
+func (g *log) glance(now window.Instant) backend.Glance {
 	if g.tail == "" {
 		return backend.Glance{Exact: true}
 	}

@@ -158,13 +158,13 @@ func TestALogExpiresWithItsLastHit(t *testing.T) {
 func TestAStrangeLogIsAnError(t *testing.T) {
 	l := backendtest.NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingLog, 0)
 	for _, header := range []string{"x", strings.Repeat("x", logHeader), strings.Repeat("x", logHeader+8)} {
-		if g, err := ReadLog(header, &l); err == nil {
+		if g, err := readLog(header, &l); err == nil {
 			t.Errorf("%q is read as %+v; want an error", header, g)
 		}
 	}
-	g := Log{limit: l, tail: string(make([]byte, 7))}
+	g := log{limit: &l, tail: string(make([]byte, 7))}
 	for _, chunk := range []string{"", "x", strings.Repeat("x", 8)} {
-		if c, err := g.Count("", []string{chunk}, window.Instant(begin)); err == nil {
+		if c, err := g.count("", []string{chunk}, window.Instant(begin)); err == nil {
 			t.Errorf("the chunk %q is shown as %+v; want an error", chunk, c)
 		}
 	}
