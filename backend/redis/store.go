@@ -116,10 +116,7 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 		codec.Now = func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) }
 	}
 	s.keys, s.heartbeat = scripted{s}, newHeartbeat(s)
-	s.Pipeline = pipeline.New(servers, codec, code, pipeline.Config{Meter: c.Meter, Closing: func() {
-		s.once.Do(func() {})
-		s.heartbeat.end()
-	}})
+	s.Pipeline = pipeline.New(servers, codec, code, c.Meter)
 	return s
 }
 
@@ -128,8 +125,15 @@ func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
 	s := &Store{servers: servers, now: c.Now}
 	p := &plain{store: s, keys: keys}
 	s.keys, s.heartbeat = p, newHeartbeat(s)
-	s.Pipeline = pipeline.New(servers, p, nil, pipeline.Config{Meter: c.Meter})
+	s.Pipeline = pipeline.New(servers, p, nil, c.Meter)
 	return s
+}
+
+// Close is that of [backend.Counter].
+func (s *Store) Close() error {
+	s.once.Do(func() {}) // nothing begins any more
+	s.heartbeat.end()
+	return s.Pipeline.Close()
 }
 
 // StatesSince is that of [backend.Losses].

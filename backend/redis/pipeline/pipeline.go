@@ -33,7 +33,7 @@ type Pipeline struct {
 	servers *topology.Servers
 	codec   Codec
 	script  *Script // nil where none is needed
-	config  Config
+	meter   func(server string) Meter
 
 	queues  sync.Map   // of *goredis.Client: *queue
 	making  sync.Mutex // of queues
@@ -47,14 +47,6 @@ type Pipeline struct {
 
 	sent, checks, dropped, unavailable atomic.Uint64
 	resends                            Resends
-}
-
-// Config holds the options of a pipeline. The zero value has none.
-type Config struct {
-	// Meter returns the meter of a server. It is called when the server is first asked, and anew after Gone.
-	Meter func(server string) Meter
-	// Closing is called by Close when no batch is out, before connections are closed.
-	Closing func()
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -80,8 +72,9 @@ var (
 )
 
 // New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
-func New(servers *topology.Servers, codec Codec, script *Script, c Config) *Pipeline {
-	p := &Pipeline{servers: servers, codec: codec, script: script, config: c, Health: newHealth(servers),
+// The meter of a server, nil for none, is asked for when the server is first asked, and anew after Gone.
+func New(servers *topology.Servers, codec Codec, script *Script, meter func(server string) Meter) *Pipeline {
+	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, Health: newHealth(servers),
 		stopping: make(chan struct{})}
 	p.calls.New = func() any { return newCall() }
 	p.batches.New = func() any { return newBatch(p) }
@@ -105,9 +98,6 @@ func (p *Pipeline) Close() error {
 		q.(*queue).close(backend.ErrClosed)
 	}
 	p.running.Wait()
-	if p.config.Closing != nil {
-		p.config.Closing()
-	}
 	p.Health.Close()
 	return p.servers.Close()
 }
