@@ -159,7 +159,11 @@ func (w *walk) turn(ctx context.Context, more bool) error {
 			return w.servers.Diagnose(w.server, c.Name(), err)
 		}
 	}
-	if err := w.show(window.At(w.clock(clock))); err != nil {
+	now := w.store.clock()
+	if timed {
+		now = clock.Val()
+	}
+	if err := w.show(window.At(now)); err != nil {
 		return err
 	}
 	w.found = w.found[:0]
@@ -183,14 +187,6 @@ func (w *walk) next(ctx context.Context, page *goredis.ScanCmd) {
 		w.whole = true
 		slices.Sort(w.tail)
 	}
-}
-
-// clock returns the time of the server if it was asked, else that of a test or of this process.
-func (w *walk) clock(server *goredis.TimeCmd) time.Time {
-	if t := server.Val(); !t.IsZero() {
-		return t
-	}
-	return w.store.clock()
 }
 
 // show shows what has been read.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -24,7 +25,11 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 	}
 	counts := make([]backend.LimitCount, len(limits))
 	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
-		read := func(fields ...string) ([]string, error) { return s.fields(ctx, name, fields) }
+		read := func(fields ...string) ([]string, error) {
+			command := readFields(ctx, name, fields)
+			err := s.Ask(ctx, name, command)
+			return textsOf(command, len(fields)), err
+		}
 		for i := range limits {
 			if counts[i], err = script.CountLog(&limits[i], window.At(now), read); err != nil {
 				return nil, unreadable(name, err)
@@ -42,21 +47,22 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 	return counts, nil
 }
 
-// fields reads fields of a hash, "" for those that are not there.
-func (s scripted) fields(ctx context.Context, name string, fields []string) ([]string, error) {
+// readFields is a command that reads fields of a hash.
+func readFields(ctx context.Context, name string, fields []string) *goredis.SliceCmd {
 	args := []any{"hmget", name}
 	for _, field := range fields {
 		args = append(args, field)
 	}
-	command := goredis.NewSliceCmd(ctx, args...)
-	if err := s.Ask(ctx, name, command); err != nil {
-		return nil, err
+	return goredis.NewSliceCmd(ctx, args...)
+}
+
+// textsOf returns n fields that readFields has read, "" for those that are not there.
+func textsOf(c *goredis.SliceCmd, n int) []string {
+	texts := make([]string, n)
+	for i, value := range c.Val()[:min(n, len(c.Val()))] {
+		texts[i], _ = value.(string)
 	}
-	values := make([]string, len(fields))
-	for i, value := range command.Val() {
-		values[i], _ = value.(string) // nil where there is none
-	}
-	return values, nil
+	return texts
 }
 
 // Reset removes a key.
@@ -79,20 +85,16 @@ func (s scripted) keyOf(name string) ([]byte, bool) {
 
 // glance reads the header of each limit.
 func (s scripted) glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader) {
-	args := append(make([]any, 0, 2+len(limits)), "hmget", name)
+	fields := make([]string, len(limits))
 	for i := range limits {
-		args = append(args, script.HeaderField(&limits[i]))
+		fields[i] = script.HeaderField(&limits[i])
 	}
-	command := goredis.NewSliceCmd(ctx, args...)
-	return command, func(now window.Instant) ([]backend.Glance, error) {
-		holds := make([]backend.Glance, len(limits))
-		for i, field := range command.Val() {
-			text, _ := field.(string) // nil where there is none
-			var err error
-			if holds[i], err = script.Glance(text, &limits[i], now); err != nil {
-				return nil, err
-			}
+	command := readFields(ctx, name, fields)
+	return command, func(now window.Instant) (holds []backend.Glance, err error) {
+		for i, field := range textsOf(command, len(fields)) {
+			one, failed := script.Glance(field, &limits[i], now)
+			holds, err = append(holds, one), cmp.Or(err, failed)
 		}
-		return holds, nil
+		return holds, err
 	}
 }

@@ -212,9 +212,9 @@ func (b *Batch) done(r *Request, err error) {
 
 // release drops what it points to.
 func (b *Batch) release() {
-	b.retry.release()
-	clear(b.requests[:cap(b.requests)])
-	clear(b.live[:cap(b.live)])
+	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.group, b.retry.scratch} {
+		clear(requests[:cap(requests)])
+	}
 	clear(b.pipe[:cap(b.pipe)])
 	for _, c := range b.pool {
 		c.release()

@@ -43,7 +43,8 @@ func (p *Pipeline) deadline(ctx context.Context) time.Time {
 	return latest
 }
 
-// begin lets checks join their queues, unless their caller has left: then there is no call.
+// begin lets checks join the queues of the servers that own their keys, unless their caller has left: then there is no
+// call.
 func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline time.Time) *call {
 	now := time.Now()
 	if ctx.Err() != nil || !now.Before(deadline) {
@@ -51,39 +52,31 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 	}
 	c := p.calls.Get().(*call)
 	c.set(checks, p.codec, deadline)
-	p.handOver(c, now)
-	c.timer.Reset(c.deadline.Sub(now))
-	return c
-}
-
-// handOver lets the requests of a call join the queues of the servers that own their keys.
-func (p *Pipeline) handOver(c *call, now time.Time) {
 	for i := range c.requests {
 		r := &c.requests[i]
 		client, err := p.servers.Owner(r.Key)
 		if err == nil {
 			r.queue, err = p.queue(client)
 		}
-		if err == nil && i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
-			c.deadline = c.deadline.Add(-minMargin)
-		}
-		r.err, r.first, r.count = err, r, 1
-		if err != nil {
+		if r.err = err; err != nil {
 			p.Report(false)
 			continue
+		}
+		if i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
+			c.deadline = c.deadline.Add(-minMargin)
 		}
 		c.link(i)
 	}
 	for i := range c.requests {
-		r := &c.requests[i]
-		switch {
-		case r.first != r: // it joins with the first one
+		switch r := &c.requests[i]; {
 		case r.err != nil:
 			r.answer(r.err)
-		default:
+		case r.first == r: // the others join with it
 			p.enqueue(r, now)
 		}
 	}
+	c.timer.Reset(c.deadline.Sub(now))
+	return c
 }
 
 // finish waits for the answers of a call, while its caller can wait.

@@ -99,7 +99,7 @@ func (c *call) set(checks []backend.Check, codec Codec, deadline time.Time) {
 	c.requests = c.requests[:len(checks)]
 	for i := range checks {
 		r := &c.requests[i]
-		r.call = c
+		r.call, r.first, r.count = c, r, 1
 		c.text = codec.Encode(c.text, &checks[i], r)
 	}
 }

@@ -75,13 +75,6 @@ func (s *retry) send(ctx context.Context, requests []*Request, until time.Time, 
 	}
 }
 
-// release lets go of the requests of the last send.
-func (s *retry) release() {
-	for _, requests := range [][]*Request{s.open, s.group, s.scratch} {
-		clear(requests[:cap(requests)])
-	}
-}
-
 // exchange sends each open request once, by its route. Those that may be sent again stay open.
 func (s *retry) exchange(ctx context.Context) {
 	todo := s.open
