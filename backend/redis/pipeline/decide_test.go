@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"testing"
@@ -11,6 +12,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // The server never greets, so nobody is answered. The clock is the test's.
@@ -44,4 +49,63 @@ func TestCallersLeaveEachInTime(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // until the last dial is over
 	})
+}
+
+// ample is how long what must be answered has for it: it only ends a test that hangs.
+const ample = time.Minute
+
+// fixed is a topology of one client.
+type fixed struct{ client *goredis.Client }
+
+func (f fixed) Owner([]byte) (*goredis.Client, error) { return f.client, nil }
+func (f fixed) Servers(context.Context) ([]topology.Server, error) {
+	return []topology.Server{{Client: f.client}}, nil
+}
+func (f fixed) Close() error { return nil }
+
+func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
+	t.Helper()
+	servers, err := topology.Connect(topology.Config{URL: addr, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}, topology.Rights{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	client, _ := servers.Owner(nil)
+	return client
+}
+
+// testPipeline is a pipeline of redistest.SumScript.
+func testPipeline(t *testing.T, client *goredis.Client, timeout time.Duration) *Pipeline {
+	t.Helper()
+	p := newSums(client, timeout)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return p
+}
+
+func newSums(client *goredis.Client, timeout time.Duration) *Pipeline {
+	servers := topology.Over(fixed{client}, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
+	codec := ScriptCodec{
+		AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
+	}
+	return New(servers, codec, NewScript(redistest.SumScript), nil)
+}
+
+// decide calls Decide for a hit on each key.
+func decide(p *Pipeline, timeout time.Duration, keys ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	out := make([]backend.Decision, len(keys))
+	if err := p.Decide(ctx, redistest.Hits(keys...), out); err != nil {
+		return err
+	}
+	for i := range out {
+		if out[i].Err != nil {
+			return out[i].Err
+		}
+	}
+	return nil
 }
