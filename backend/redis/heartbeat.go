@@ -12,9 +12,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
-	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 const (
@@ -100,11 +98,6 @@ func (h *heartbeat) quiet() bool {
 	return err != nil || h.store.Away(client)
 }
 
-// ask asks the server of the heartbeats.
-func (h *heartbeat) ask(ctx context.Context, commands ...goredis.Cmder) error {
-	return pipeline.Ask(ctx, h.store.servers, topology.At{Key: []byte(replicasKey)}, commands...)
-}
-
 // beat sends a heartbeat, unless the server is away, returns how many processes live, and removes the fields of others.
 // It uses commands that counting needs, too.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
@@ -114,7 +107,7 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	now, hash := goredis.NewTimeCmd(ctx, "time"), wholeHash(ctx, replicasKey)
-	if err := h.ask(ctx, now, hash); err != nil {
+	if err := h.store.Ask(ctx, replicasKey, now, hash); err != nil {
 		return 0, err
 	}
 	known := fieldsOf(hash)
@@ -144,7 +137,7 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	if len(gone) > 2 {
 		commands = append(commands, goredis.NewIntCmd(ctx, gone...))
 	}
-	if err := h.ask(ctx, commands...); err != nil {
+	if err := h.store.Ask(ctx, replicasKey, commands...); err != nil {
 		return 0, err
 	}
 	h.sent, h.sentAt = now.Val(), time.Now()
@@ -170,7 +163,7 @@ func (h *heartbeat) end() {
 	// A heartbeat that is too old tells the others that this one has left; a missing field would not. Without an answer
 	// they find out by themselves.
 	left := h.sent.Add(-heartbeatLife - time.Millisecond).UnixMilli()
-	_ = h.ask(ctx, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
+	_ = h.store.Ask(ctx, replicasKey, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
 }
 
 // Replicas is that of [backend.Replicas]. While Redis is away the number stays.

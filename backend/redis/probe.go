@@ -20,10 +20,16 @@ import (
 const probeTimeout = 5 * time.Second
 
 // probe does once on a server what counting needs, and leaves keys that live for seconds. Its error names what is
-// missing.
+// missing. In keys of envoyproxy/ratelimit it sends PING, and no more, as that program does.
 func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
+	if s.script == nil {
+		if err := server.Client.Ping(ctx).Err(); err != nil {
+			return on.Diagnose(server, "ping", err)
+		}
+		return s.Slow(server.Client)
+	}
 	mode, unloaded := s.script.Load(ctx, server.Client)
 	on.Need(server, rightsTo(mode)...)
 	do := func(commands ...[]any) error {

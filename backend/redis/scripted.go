@@ -19,9 +19,13 @@ type scripted struct{ *Store }
 // Inspect reads what a key holds, by the clock of its server.
 func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	name := string(script.AppendKey(nil, key))
-	now, err := s.serverClock(ctx, name)
-	if err != nil {
-		return nil, err
+	now := s.clock()
+	if s.now == nil {
+		server := goredis.NewTimeCmd(ctx, "time")
+		if err := s.Ask(ctx, name, server); err != nil {
+			return nil, err
+		}
+		now = server.Val()
 	}
 	counts := make([]backend.LimitCount, len(limits))
 	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
@@ -31,9 +35,11 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 			return textsOf(command, len(fields)), err
 		}
 		for i := range limits {
-			if counts[i], err = script.CountLog(&limits[i], window.At(now), read); err != nil {
+			count, err := script.CountLog(&limits[i], window.At(now), read)
+			if err != nil {
 				return nil, unreadable(name, err)
 			}
+			counts[i] = count
 		}
 		return counts, nil
 	}

@@ -62,7 +62,7 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 		_, plain := descriptors.PlainStem(key)
 		return !plain
 	}
-	first.Watch(first.probePlain)
+	first.Watch(first.probe)
 	return &Split{first: first, second: second, seconds: seconds, plain: first, scripted: second}, nil
 }
 

@@ -147,16 +147,6 @@ func (s *Store) clock() time.Time {
 	return time.Now()
 }
 
-// serverClock returns the time by the clock of the server that owns a Redis key, or that of a test.
-func (s *Store) serverClock(ctx context.Context, name string) (time.Time, error) {
-	if s.now != nil {
-		return s.now(), nil
-	}
-	server := goredis.NewTimeCmd(ctx, "time")
-	err := s.Ask(ctx, name, server)
-	return server.Val(), err
-}
-
 // news reports whether a text differs from the one that was logged last of something.
 func (s *Store) news(of, what string) bool {
 	before, known := s.logged.Swap(of, what)

@@ -50,8 +50,8 @@ type Health struct {
 	troubled atomic.Bool   // a server was away at the last probe
 	counted  atomic.Bool   // a server has shown once that it can count
 	latest   atomic.Pointer[error]
-	decided  chan struct{} // closed once a server can count, or GiveUp is over
-	decide   func()        // closes it
+	decided  context.Context // ends once a server can count, or GiveUp is over
+	decide   context.CancelFunc
 
 	found atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
 }
@@ -59,9 +59,9 @@ type Health struct {
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
 func newHealth(s *topology.Servers) *Health {
-	h := &Health{servers: s, log: s.Log(), config: s.Config(), news: make(chan struct{}, 1), decided: make(chan struct{})}
+	h := &Health{servers: s, log: s.Log(), config: s.Config(), news: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.decide = sync.OnceFunc(func() { close(h.decided) })
+	h.decided, h.decide = context.WithCancel(context.Background())
 	h.latest.Store(new(error))
 	return h
 }
@@ -91,7 +91,7 @@ func (h *Health) Await(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-h.decided:
+	case <-h.decided.Done():
 		return h.Ready()
 	case <-ctx.Done():
 		return context.Cause(ctx)

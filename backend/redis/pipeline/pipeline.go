@@ -135,6 +135,7 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 	if q, ok := p.queues.Load(client); ok {
 		return q.(*queue), nil
 	}
+	p.retire(time.Now())
 	p.making.Lock()
 	defer p.making.Unlock()
 	if p.closed.Load() {
@@ -143,14 +144,15 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 	if q, ok := p.queues.Load(client); ok {
 		return q.(*queue), nil
 	}
-	p.retire(time.Now())
 	q := newQueue(p, client)
 	p.queues.Store(client, q)
 	return q, nil
 }
 
-// retire closes idle queues. The caller holds making.
+// retire closes idle queues.
 func (p *Pipeline) retire(now time.Time) {
+	p.making.Lock()
+	defer p.making.Unlock()
 	for client, q := range p.queues.Range {
 		if q.(*queue).retire(now) {
 			p.queues.Delete(client)
@@ -159,13 +161,6 @@ func (p *Pipeline) retire(now time.Time) {
 			}
 		}
 	}
-}
-
-// tidyQueues is retire for a caller that does not hold making.
-func (p *Pipeline) tidyQueues() {
-	p.making.Lock()
-	defer p.making.Unlock()
-	p.retire(time.Now())
 }
 
 // Away reports whether a server is known not to answer.
@@ -218,7 +213,7 @@ func (p *Pipeline) Stats() Stats {
 		Batches: p.sent.Load(), Checks: p.checks.Load(), Redirects: p.resends.Redirected.Load(),
 		Resent: p.resends.Resent.Load(), Dropped: p.dropped.Load(), Unavailable: p.unavailable.Load(),
 	}
-	p.tidyQueues()
+	p.retire(time.Now())
 	for _, q := range p.queues.Range {
 		stats.Servers = append(stats.Servers, q.(*queue).stats())
 	}

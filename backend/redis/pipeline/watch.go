@@ -202,7 +202,7 @@ func (q *queue) ping(p *pinger, long bool) (more bool) {
 	if more {
 		q.pipeline.servers.Reload()
 		if topology.Left(q.client) {
-			q.pipeline.tidyQueues()
+			q.pipeline.retire(now)
 		}
 	}
 	return more
