@@ -26,11 +26,11 @@ var versions = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Func
 // tidy marks this weir's library on a server as in use, and removes those of other versions that were not marked for a
 // day. Marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What fails
 // is left to a later probe.
-func (s *Store) tidy(ctx context.Context, on *topology.Servers, server topology.Server, own string) {
+func (s *Store) tidy(ctx context.Context, server topology.Server, own string) {
 	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
 	if err != nil && s.news("libraries of "+server.Name, err.Error()) {
-		on.Log().Warn("redis server keeps libraries that older versions of weir have left; to have them removed: "+
-			on.ACLLine(server), "server", server.Name, "error", err)
+		s.servers.Log().Warn("redis server keeps libraries that older versions of weir have left; to have them removed: "+
+			s.servers.ACLLine(server), "server", server.Name, "error", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,32 +22,29 @@ const probeTimeout = 5 * time.Second
 
 // probe does once on a server what counting needs, and leaves keys that live for seconds. Its error names what is
 // missing. In keys of envoyproxy/ratelimit it sends PING, and no more, as that program does.
-func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology.Server) error {
+func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if s.script == nil {
-		if err := server.Client.Ping(ctx).Err(); err != nil {
-			return on.Diagnose(server, "ping", err)
-		}
-		return s.Slow(server.Client)
-	}
-	mode, unloaded := s.script.Load(ctx, server.Client)
-	on.Need(server, rightsTo(mode)...)
 	do := func(commands ...[]any) error {
 		for _, c := range commands {
 			if err := server.Client.Do(ctx, c...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
-				return on.Diagnose(server, fmt.Sprint(c[0]), err)
+				return s.servers.Diagnose(server, fmt.Sprint(c[0]), err)
 			}
 		}
 		return nil
 	}
+	if s.script == nil {
+		return cmp.Or(do([]any{"ping"}), s.Slow(server.Client))
+	}
+	mode, unloaded := s.script.Load(ctx, server.Client)
+	s.servers.Need(server, rightsTo(mode)...)
 	if err := do([]any{"ping"}, []any{"time"}); err != nil {
 		return err
 	}
 	if unloaded != nil {
-		return on.Diagnose(server, "loading the script", unloaded)
+		return s.servers.Diagnose(server, "loading the script", unloaded)
 	}
-	if err := s.probeScript(ctx, on, server, mode); err != nil {
+	if err := s.probeScript(ctx, server, mode); err != nil {
 		return err
 	}
 	// What the script needs only later, when it trims.
@@ -55,15 +53,15 @@ func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology
 		[]any{"hmget", name, "nothing"}); err != nil {
 		return err
 	}
-	s.tell(on, server, mode)
+	s.tell(server, mode)
 	if mode.Command == "fcall" {
-		s.tidy(ctx, on, server, mode.Name)
+		s.tidy(ctx, server, mode.Name)
 	}
 	return s.Slow(server.Client)
 }
 
 // probeScript counts by each algorithm.
-func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server topology.Server, mode pipeline.CallMode) error {
+func (s *Store) probeScript(ctx context.Context, server topology.Server, mode pipeline.CallMode) error {
 	checks, err := probeChecks()
 	if err != nil {
 		return err
@@ -75,33 +73,34 @@ func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server to
 	}
 	command := pipeline.NewScriptCall(mode, "", requests)
 	if err := server.Client.Process(ctx, command); err != nil {
-		return on.Diagnose(server, mode.Command, err)
+		return s.servers.Diagnose(server, mode.Command, err)
 	}
 	reply, err := command.StringSlice()
 	for i := 0; err == nil && i < min(len(reply), len(checks)); i++ {
 		_, err = script.Decode(reply[i], &checks[i])
 	}
 	if err != nil {
-		return on.Diagnose(server, "the script", pipeline.ReplyError(err.Error()))
+		return s.servers.Diagnose(server, "the script", pipeline.ReplyError(err.Error()))
 	}
 	return nil
 }
 
 // tell logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
 // error tells.
-func (s *Store) tell(on *topology.Servers, server topology.Server, mode pipeline.CallMode) {
+func (s *Store) tell(server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.news(server.Name, mode.Command) {
 		return
 	}
+	log := s.servers.Log().With("server", server.Name)
 	switch {
 	case mode.Refused == nil:
-		on.Log().Info("redis server counts by a library of functions", "server", server.Name, "library", mode.Name)
+		log.Info("redis server counts by a library of functions", "library", mode.Name)
 	case topology.Forbidden(mode.Refused):
-		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
-			"within ten minutes: "+on.ACLLine(server), "server", server.Name, "error", mode.Refused)
+		log.Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
+			"within ten minutes: "+s.servers.ACLLine(server), "error", mode.Refused)
 	default:
-		on.Log().Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 "+
-			"and Valkey have", "server", server.Name)
+		log.Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 " +
+			"and Valkey have")
 	}
 }
 

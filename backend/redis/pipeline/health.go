@@ -31,7 +31,7 @@ const (
 var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
 
 // Probe checks that a server can do its work. Its error names the remedy.
-type Probe func(ctx context.Context, s *topology.Servers, one topology.Server) error
+type Probe func(ctx context.Context, one topology.Server) error
 
 // Health probes servers, see [backend.Health]: at the start, and, once they can count, whenever a check got no answer,
 // which alone may only mean that its caller had little time. Each change is logged once for each server. Before Watch
@@ -239,7 +239,7 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	found := make([]finding, len(servers))
 	var running sync.WaitGroup
 	for i, one := range servers {
-		running.Go(func() { found[i] = finding{one, h.probe(ctx, h.servers, one)} })
+		running.Go(func() { found[i] = finding{one, h.probe(ctx, one)} })
 	}
 	running.Wait()
 	return found, nil
