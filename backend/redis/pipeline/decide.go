@@ -70,9 +70,10 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 	}
 	for i := range c.requests {
 		switch r := &c.requests[i]; {
+		case r.first != r: // it joins with the first one, and is its queue's by now
 		case r.err != nil:
 			r.answer(r.err)
-		case r.first == r: // the others join with it
+		default:
 			p.enqueue(r, now)
 		}
 	}
