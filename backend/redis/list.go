@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -159,11 +160,7 @@ func (w *walk) turn(ctx context.Context, more bool) error {
 			return w.servers.Diagnose(w.server, c.Name(), err)
 		}
 	}
-	now := w.store.clock()
-	if timed {
-		now = clock.Val()
-	}
-	if err := w.show(window.At(now)); err != nil {
+	if err := w.show(window.At(cmp.Or(clock.Val(), w.store.clock()))); err != nil {
 		return err
 	}
 	w.found = w.found[:0]

@@ -188,27 +188,26 @@ func tidyLibraries(ctx context.Context, client *goredis.Client, key, own string)
 	}
 	marks := fieldsOf(hash)
 	for _, library := range libraries {
-		name := library.Name
-		at, unmarked := strconv.ParseInt(marks[name], 10, 64)
+		at, unmarked := strconv.ParseInt(marks[library.Name], 10, 64)
 		switch {
 		case unmarked != nil: // for the first time
-			err = mark(name)
+			err = mark(library.Name)
 		case now.Sub(time.Unix(at, 0)) > idleLibrary:
-			err = client.FunctionDelete(ctx, name).Err()
+			err = client.FunctionDelete(ctx, library.Name).Err()
 			if err == nil || strings.Contains(err.Error(), "not found") { // another weir was quicker
-				err = client.HDel(ctx, key, name).Err()
+				err = client.HDel(ctx, key, library.Name).Err()
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("library %s: %w", name, err)
+			return fmt.Errorf("library %s: %w", library.Name, err)
 		}
-		delete(marks, name)
+		delete(marks, library.Name)
 	}
 	delete(marks, own) // it may be gone, and is loaded again
-	if gone := slices.Collect(maps.Keys(marks)); len(gone) > 0 {
-		return client.HDel(ctx, key, gone...).Err()
+	if len(marks) == 0 {
+		return nil
 	}
-	return nil
+	return client.HDel(ctx, key, slices.Collect(maps.Keys(marks))...).Err()
 }
 
 // wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
