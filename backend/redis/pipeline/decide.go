@@ -77,7 +77,7 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 			p.enqueue(r, now)
 		}
 	}
-	c.timer.Reset(c.deadline.Sub(now))
+	p.deadlines.add(c, now)
 	return c
 }
 
@@ -92,17 +92,17 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	var why error
 	select {
 	case <-c.done:
-		c.timer.Stop()
-		err := p.decode(c, checks, out, nil)
-		clear(c.requests)
-		if cap(c.text) <= maxKept {
-			p.calls.Put(c)
+		if p.deadlines.remove(c) {
+			err := p.decode(c, checks, out, nil)
+			clear(c.requests)
+			if cap(c.text) <= maxKept {
+				p.calls.Put(c)
+			}
+			return err
 		}
-		return err
-	case <-c.timer.C:
 		why = errLate
 	case <-ctx.Done():
-		c.timer.Stop()
+		p.deadlines.remove(c)
 		why = context.Cause(ctx)
 	}
 	c.abandoned.Store(true) // to the queues that still work on it
@@ -247,15 +247,11 @@ type call struct {
 	deadline  time.Time // when the caller leaves at the latest
 	abandoned atomic.Bool
 	waiting   atomic.Int32  // requests without an answer
-	done      chan struct{} // has a token once there are none
-	timer     *time.Timer   // fires at the deadline
+	done      chan struct{} // has a token once there are none, and one from the deadline on if the caller waits so long
+	place     int           // among the deadlines; -1: none
 }
 
-func newCall() *call {
-	c := &call{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	c.timer.Stop()
-	return c
-}
+func newCall() *call { return &call{done: make(chan struct{}, 2)} }
 
 // set keeps what is needed of the checks.
 func (c *call) set(checks []backend.Check, codec Codec, deadline time.Time) {

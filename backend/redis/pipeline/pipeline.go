@@ -40,6 +40,7 @@ type Pipeline struct {
 	calls   sync.Pool  // of *call
 	batches sync.Pool  // of *Batch
 
+	deadlines deadlines // of all callers
 	*Health
 	closed   atomic.Bool
 	stopping chan struct{}
