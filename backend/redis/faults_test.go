@@ -168,7 +168,7 @@ func TestACheckWithoutCredentialsIsToldSo(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(release))
 			servers := connect(t, topology.Config{URL: server.Addr, Timeout: ample})
-			s := newScripted(servers, nil, newScript(), pipeline.Config{})
+			s := newScripted(servers, Config{}, newScript())
 			defer s.Close()
 			err := decide(s, ample, "key")
 			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "NOAUTH") {

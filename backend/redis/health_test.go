@@ -42,26 +42,25 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	s := redistest.Single(t)
 	s.Kill()
 	store, log := told(t, topology.Config{URL: s.Addr})
-	status := store
 	is := func(state backend.ServerState) map[string]backend.ServerState {
 		return map[string]backend.ServerState{s.Addr: state}
 	}
 	awaitKnown(t, store, "a server that has not answered yet is away", is(backend.ServerAway))
 	redistest.Eventually(t, "that the server is away is known", func() error {
-		if err := status.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
+		if err := store.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
 			return fmt.Errorf("it is ready: %w", err)
 		}
 		return nil
 	})
 	s.Restart(t)
-	redistest.Eventually(t, "the server is found", status.Ready)
+	redistest.Eventually(t, "the server is found", store.Ready)
 	awaitKnown(t, store, "it has answered a probe", is(backend.ServerUp))
 	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
 		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
 	}
 	s.Kill()
-	if err := status.Ready(); err != nil {
+	if err := store.Ready(); err != nil {
 		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
 	}
 	_ = countHits(t, store, 1) // who asks shows it
@@ -75,8 +74,7 @@ func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 	node, other := redistest.Single(t), redistest.Single(t)
 	other.Kill()
 	store, log := told(t, topology.Config{Type: topology.Ring, URL: node.Addr + "," + other.Addr})
-	status := store
-	redistest.Eventually(t, "the node that is well suffices", status.Ready)
+	redistest.Eventually(t, "the node that is well suffices", store.Ready)
 	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	redistest.Eventually(t, "the ring tells of the other one", func() error {
 		return log.Contains(`msg="ring node does not answer" node=` + other.Addr)
@@ -165,19 +163,6 @@ func TestAClusterThatNeverAnsweredIsAway(t *testing.T) {
 	awaitKnown(t, s, "nobody knows its servers", map[string]backend.ServerState{"the cluster": backend.ServerAway})
 }
 
-func TestThePrimaryOfSentinelsIsOneServer(t *testing.T) {
-	t.Parallel()
-	c := on(t, topology.Sentinel)
-	s, _ := told(t, c)
-	master, sentinels, _ := strings.Cut(c.URL, ",")
-	up := map[string]backend.ServerState{fmt.Sprintf("%s (sentinels %s)", master, strings.ReplaceAll(sentinels, ",", ", ")): backend.ServerUp}
-	awaitKnown(t, s, "the primary is up", up)
-	if err := countHits(t, s, 1); err != nil {
-		t.Fatal(err)
-	}
-	awaitKnown(t, s, "it is not counted twice", up)
-}
-
 // A Redis that takes no writes cannot admit anybody, but it knows who is over the limit: these must not pass by a
 // policy that allows what has no answer.
 func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
@@ -232,5 +217,129 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 				return log.Contains(`level=WARN msg="redis server can count again" server=` + server.Addr)
 			})
 		})
+	}
+}
+
+// heartbeats are those of processes that tell nothing by themselves.
+func heartbeats(t *testing.T, c topology.Config, n int) (all []*heartbeat) {
+	t.Helper()
+	for range n {
+		all = append(all, newHeartbeat(storeAt(t, c)))
+	}
+	return all
+}
+
+// beats lets each heartbeat beat once, and wants each to know of so many replicas.
+func beats(t *testing.T, when string, all []*heartbeat, want ...int) {
+	t.Helper()
+	for i, h := range all {
+		n := 0
+		redistest.Eventually(t, "the heartbeat beats, which the product gives a second", func() (err error) {
+			n, err = h.beat(t.Context())
+			return err
+		})
+		if n != want[i] {
+			t.Errorf("%s, number %d knows of %d replicas, want %d", when, i, n, want[i])
+		}
+	}
+}
+
+func TestReplicasKnowHowManyTheyAre(t *testing.T) {
+	t.Parallel()
+	for _, kind := range typesBut(topology.Cluster) {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			all := heartbeats(t, start(t, kind), 3)
+			beats(t, "at first", all, 1, 2, 3)
+			beats(t, "then", all, 3, 3, 3)
+			all[2].alive.Store(3)
+			all[2].end()
+			for _, when := range []string{"when the third has left", "then"} {
+				beats(t, when, all[:2], 2, 2)
+			}
+		})
+	}
+}
+
+// A process that is killed tells nobody: its heartbeat grows old.
+func TestAReplicaThatIsKilledIsForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	client, ctx := server.Client(), context.Background()
+	now := client.Time(ctx).Val()
+	for name, at := range map[string]time.Time{
+		"alive": now, "of another clock": now.Add(time.Hour), "killed": now.Add(-heartbeatLife - time.Second),
+		"killed long ago": now.Add(-2*heartbeatLife - time.Second),
+	} {
+		client.HSet(ctx, replicasKey, name, at.UnixMilli())
+	}
+	client.HSet(ctx, replicasKey, "broken", "nonsense")
+	all := heartbeats(t, topology.Config{URL: server.Addr}, 1)
+	beats(t, "beside one that lives and four that do not", all, 2)
+	if n := client.HLen(ctx, replicasKey).Val(); n != 3 {
+		t.Errorf("%d heartbeats are kept, want the two of who lives, and that of who was killed just now, for the others to read", n)
+	}
+	if ttl := client.PTTL(ctx, replicasKey).Val(); ttl <= 0 || ttl > 4*heartbeatLife {
+		t.Errorf("the heartbeats live for %v, want a minute at most after the last process", ttl)
+	}
+	client.HSet(ctx, replicasKey, "alive", now.Add(-heartbeatLife-time.Second).UnixMilli())
+	beats(t, "when the last heartbeat of the other one has grown old", all, 1)
+}
+
+// Else each replica would for a moment take the whole limit for its share.
+func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	all := heartbeats(t, topology.Config{URL: server.Addr}, 2)
+	began := time.Now()
+	beats(t, "at first", all, 1, 2)
+	beats(t, "then", all, 2, 2)
+	if n := all[0].store.StatesSince(began); n != 1 {
+		t.Errorf("%d states are known of a server that lost none, want 1", n)
+	}
+	for range 3 {
+		server.Client().FlushAll(context.Background())
+		beats(t, "after the heartbeats were flushed", all, 2, 2)
+	}
+	if n := all[0].store.StatesSince(began); n != 4 {
+		t.Errorf("a key may have had %d states, want 4: the server was flushed three times, heartbeats apart", n)
+	}
+	if n := all[0].others(time.Now().Add(heartbeatLife + time.Second)); n != 0 {
+		t.Errorf("%d others are thought to live who have told nothing for long", n)
+	}
+}
+
+// Else a replica that starts with others, or hears again after an outage before they do, would take the whole limit for
+// its share until its next heartbeat.
+func TestOneHeartbeatIsNotEnoughToKnowThatOthersAreGone(t *testing.T) {
+	t.Parallel()
+	s := &Store{heartbeat: &heartbeat{}}
+	h, now := s.heartbeat, time.Now()
+	for _, step := range []struct {
+		when  string
+		after time.Duration
+		found int
+		alive int
+		all   bool
+	}{
+		{"at the first heartbeat", 0, 1, 1, false},
+		{"when another one tells", time.Second, 2, 2, false},
+		{"a moment before all have told", heartbeatPause - 1, 1, 2, false},
+		{"when all have told", heartbeatPause, 3, 3, true},
+		{"when one has left", heartbeatPause, 2, 2, true},
+	} {
+		h.learn(step.found, now.Add(step.after))
+		if alive, all := s.Replicas(); alive != step.alive || all != step.all {
+			t.Errorf("%s %d are known (all: %v), want %d (%v)", step.when, alive, all, step.alive, step.all)
+		}
+	}
+	h.since = time.Time{} // as an outage has it
+	h.learn(1, now.Add(time.Hour))
+	if alive, _ := s.Replicas(); alive != 2 {
+		t.Errorf("the first heartbeat after an outage leaves %d replicas, want the 2 from before: the other may not have told yet", alive)
+	}
+	h.learn(1, now.Add(time.Hour+heartbeatPause))
+	if alive, _ := s.Replicas(); alive != 1 {
+		t.Errorf("%d replicas are known, want one: no other has told for as long as each does", alive)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"maps"
 	mathrand "math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,9 +12,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
-	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 const (
@@ -30,8 +27,8 @@ const (
 )
 
 // heartbeat tells Redis that this process lives, and counts the others. Heartbeats are fields of one hash: a random
-// name for each process, and when it sent its last one, in milliseconds since 1970 by the server's clock. A nil
-// heartbeat knows of none.
+// name for each process, and when it sent its last one, in milliseconds since 1970 by the server's clock. One that
+// has not begun knows of none.
 type heartbeat struct {
 	store  *Store
 	name   string
@@ -49,8 +46,13 @@ type heartbeat struct {
 var replicasKey = script.KeyOf("live", "replicas")
 
 func newHeartbeat(s *Store) *heartbeat {
+	return &heartbeat{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}}
+}
+
+// begin sends heartbeats until end.
+func (h *heartbeat) begin() {
 	ctx, stop := context.WithCancel(context.Background())
-	h := &heartbeat{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: stop}
+	h.stop = stop
 	h.done.Go(func() {
 		for sent := 0; ctx.Err() == nil; {
 			wait := time.Second
@@ -66,7 +68,6 @@ func newHeartbeat(s *Store) *heartbeat {
 			pause(ctx, wait)
 		}
 	})
-	return h
 }
 
 // learn takes the number that a heartbeat found. It only grows until heartbeats have succeeded for heartbeatPause:
@@ -97,11 +98,6 @@ func (h *heartbeat) quiet() bool {
 	return err != nil || h.store.Away(client)
 }
 
-// ask asks the server of the heartbeats.
-func (h *heartbeat) ask(ctx context.Context, commands ...goredis.Cmder) error {
-	return pipeline.Ask(ctx, h.store.servers, topology.At{Key: []byte(replicasKey)}, commands...)
-}
-
 // beat sends a heartbeat, unless the server is away, returns how many processes live, and removes the fields of others.
 // It uses commands that counting needs, too.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
@@ -110,34 +106,21 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	now, names := goredis.NewTimeCmd(ctx, "time"), goredis.NewStringSliceCmd(ctx, "hkeys", replicasKey)
-	if err := h.ask(ctx, now, names); err != nil {
+	now, hash := goredis.NewTimeCmd(ctx, "time"), wholeHash(ctx, replicasKey)
+	if err := h.store.Ask(ctx, replicasKey, now, hash); err != nil {
 		return 0, err
 	}
-	get := []any{"hmget", replicasKey, h.name}
-	for _, name := range names.Val() {
-		get = append(get, name)
-	}
-	values := goredis.NewSliceCmd(ctx, get...)
-	err = h.ask(ctx, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, now.Val().UnixMilli()),
-		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4*heartbeatLife).Milliseconds()), values)
-	if err != nil {
-		return 0, err
-	}
+	known := fieldsOf(hash)
 	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is noted already.
-	if !h.sent.IsZero() && !slices.Contains(names.Val(), h.name) && h.store.StatesSince(h.sentAt) == 1 {
-		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
-			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
-		}
+	if _, kept := known[h.name]; !kept && !h.sent.IsZero() && h.store.StatesSince(h.sentAt) == 1 {
+		h.noteLoss()
 	}
-	h.sent, h.sentAt = now.Val(), time.Now()
+	delete(known, h.name)
 	gone := []any{"hdel", replicasKey}
-	for i, name := range names.Val() {
-		text, _ := values.Val()[i+1].(string)
+	for name, text := range known {
 		last, err := strconv.ParseInt(text, 10, 64)
 		age := now.Val().Sub(time.UnixMilli(last))
 		switch {
-		case name == h.name:
 		case err != nil, age < -heartbeatLife, age > 2*heartbeatLife: // ahead, after a failover between clocks
 			gone = append(gone, name)
 			delete(h.seen, name)
@@ -147,10 +130,23 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 			h.seen[name] = time.Now()
 		}
 	}
+	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, now.Val().UnixMilli()),
+		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * heartbeatLife).Milliseconds())}
 	if len(gone) > 2 {
-		err = h.ask(ctx, goredis.NewIntCmd(ctx, gone...))
+		commands = append(commands, goredis.NewIntCmd(ctx, gone...))
 	}
-	return 1 + h.others(time.Now()), err
+	if err := h.store.Ask(ctx, replicasKey, commands...); err != nil {
+		return 0, err
+	}
+	h.sent, h.sentAt = now.Val(), time.Now()
+	return 1 + h.others(time.Now()), nil
+}
+
+// noteLoss notes that the server of the heartbeats may have lost its counts.
+func (h *heartbeat) noteLoss() {
+	if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
+		h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
+	}
 }
 
 // others returns how many others live. One without a field may live: its server may have been restarted empty, or its
@@ -162,9 +158,6 @@ func (h *heartbeat) others(now time.Time) int {
 
 // end ends the heartbeats, and tells so if the server answers within a second.
 func (h *heartbeat) end() {
-	if h == nil {
-		return
-	}
 	h.stop()
 	h.done.Wait()
 	if h.alive.Load() == 0 || h.quiet() {
@@ -175,13 +168,10 @@ func (h *heartbeat) end() {
 	// A heartbeat that is too old tells the others that this one has left; a missing field would not. Without an answer
 	// they find out by themselves.
 	left := h.sent.Add(-heartbeatLife - time.Millisecond).UnixMilli()
-	_ = h.ask(ctx, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
+	_ = h.store.Ask(ctx, replicasKey, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
 }
 
 // Replicas is that of [backend.Replicas]. While Redis is away the number stays.
 func (h *heartbeat) Replicas() (alive int, all bool) {
-	if h == nil {
-		return 0, false
-	}
 	return int(h.alive.Load()), h.all.Load()
 }

@@ -187,16 +187,6 @@ func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision,
 	return incr.Decide(c, r.Number.After, r.Number.Rest), nil
 }
 
-// probePlain sends a server PING, and no more, as envoyproxy/ratelimit does.
-func (s *Store) probePlain(ctx context.Context, on *topology.Servers, server topology.Server) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	if err := server.Client.Ping(ctx).Err(); err != nil {
-		return on.Diagnose(server, "ping", err)
-	}
-	return s.Slow(server.Client)
-}
-
 // Inspect reads the count of a key's window.
 func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	stem, _ := descriptors.PlainStem(key)

@@ -1,10 +1,15 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -20,27 +25,30 @@ import (
 const probeTimeout = 5 * time.Second
 
 // probe does once on a server what counting needs, and leaves keys that live for seconds. Its error names what is
-// missing.
-func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology.Server) error {
+// missing. In keys of envoyproxy/ratelimit it sends PING, and no more, as that program does.
+func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	mode, unloaded := s.script.Load(ctx, server.Client)
-	on.Need(server, rightsTo(mode)...)
 	do := func(commands ...[]any) error {
 		for _, c := range commands {
 			if err := server.Client.Do(ctx, c...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
-				return on.Diagnose(server, fmt.Sprint(c[0]), err)
+				return s.servers.Diagnose(server, fmt.Sprint(c[0]), err)
 			}
 		}
 		return nil
 	}
+	if s.script == nil {
+		return cmp.Or(do([]any{"ping"}), s.Slow(server.Client))
+	}
+	mode, unloaded := s.script.Load(ctx, server.Client)
+	s.servers.Need(server, rightsTo(mode)...)
 	if err := do([]any{"ping"}, []any{"time"}); err != nil {
 		return err
 	}
 	if unloaded != nil {
-		return on.Diagnose(server, "loading the script", unloaded)
+		return s.servers.Diagnose(server, "loading the script", unloaded)
 	}
-	if err := s.probeScript(ctx, on, server, mode); err != nil {
+	if err := s.probeScript(ctx, server, mode); err != nil {
 		return err
 	}
 	// What the script needs only later, when it trims.
@@ -49,15 +57,15 @@ func (s *Store) probe(ctx context.Context, on *topology.Servers, server topology
 		[]any{"hmget", name, "nothing"}); err != nil {
 		return err
 	}
-	s.tell(on, server, mode)
+	s.tell(server, mode)
 	if mode.Command == "fcall" {
-		s.tidy(ctx, on, server, mode.Name)
+		s.tidy(ctx, server, mode.Name)
 	}
 	return s.Slow(server.Client)
 }
 
 // probeScript counts by each algorithm.
-func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server topology.Server, mode pipeline.CallMode) error {
+func (s *Store) probeScript(ctx context.Context, server topology.Server, mode pipeline.CallMode) error {
 	checks, err := probeChecks()
 	if err != nil {
 		return err
@@ -69,33 +77,34 @@ func (s *Store) probeScript(ctx context.Context, on *topology.Servers, server to
 	}
 	command := pipeline.NewScriptCall(mode, "", requests)
 	if err := server.Client.Process(ctx, command); err != nil {
-		return on.Diagnose(server, mode.Command, err)
+		return s.servers.Diagnose(server, mode.Command, err)
 	}
 	reply, err := command.StringSlice()
 	for i := 0; err == nil && i < min(len(reply), len(checks)); i++ {
 		_, err = script.Decode(reply[i], &checks[i])
 	}
 	if err != nil {
-		return on.Diagnose(server, "the script", pipeline.ReplyError(err.Error()))
+		return s.servers.Diagnose(server, "the script", pipeline.ReplyError(err.Error()))
 	}
 	return nil
 }
 
 // tell logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
 // error tells.
-func (s *Store) tell(on *topology.Servers, server topology.Server, mode pipeline.CallMode) {
+func (s *Store) tell(server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.news(server.Name, mode.Command) {
 		return
 	}
+	log := s.servers.Log().With("server", server.Name)
 	switch {
 	case mode.Refused == nil:
-		on.Log().Info("redis server counts by a library of functions", "server", server.Name, "library", mode.Name)
+		log.Info("redis server counts by a library of functions", "library", mode.Name)
 	case topology.Forbidden(mode.Refused):
-		on.Log().Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
-			"within ten minutes: "+on.ACLLine(server), "server", server.Name, "error", mode.Refused)
+		log.Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
+			"within ten minutes: "+s.servers.ACLLine(server), "error", mode.Refused)
 	default:
-		on.Log().Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 "+
-			"and Valkey have", "server", server.Name)
+		log.Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 " +
+			"and Valkey have")
 	}
 }
 
@@ -138,4 +147,80 @@ func rightsTo(mode pipeline.CallMode) []string {
 		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}
 	}
 	return []string{"+evalsha", "+script|load"}
+}
+
+// idleLibrary is how long a library is kept after a weir marked it as its own, which each does at its start and about
+// every ten minutes. A weir that could not loads its library again.
+const idleLibrary = 24 * time.Hour
+
+// versions matches the names that weir gives its libraries.
+var versions = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
+
+// tidy marks this weir's library on a server as in use, and removes those of other versions that were not marked for a
+// day. Marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What fails
+// is left to a later probe.
+func (s *Store) tidy(ctx context.Context, server topology.Server, own string) {
+	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
+	if err != nil && s.news("libraries of "+server.Name, err.Error()) {
+		s.servers.Log().Warn("redis server keeps libraries that older versions of weir have left; to have them removed: "+
+			s.servers.ACLLine(server), "server", server.Name, "error", err)
+	}
+}
+
+func tidyLibraries(ctx context.Context, client *goredis.Client, key, own string) error {
+	now, err := client.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	mark := func(name string) error {
+		return errors.Join(client.HSet(ctx, key, name, now.Unix()).Err(), client.PExpire(ctx, key, 2*idleLibrary).Err())
+	}
+	if err := mark(own); err != nil {
+		return err
+	}
+	libraries, err := client.FunctionList(ctx, goredis.FunctionListQuery{LibraryNamePattern: versions}).Result()
+	if err != nil {
+		return err
+	}
+	hash := wholeHash(ctx, key)
+	if err := client.Process(ctx, hash); err != nil {
+		return err
+	}
+	marks := fieldsOf(hash)
+	for _, library := range libraries {
+		at, unmarked := strconv.ParseInt(marks[library.Name], 10, 64)
+		switch {
+		case unmarked != nil: // for the first time
+			err = mark(library.Name)
+		case now.Sub(time.Unix(at, 0)) > idleLibrary:
+			err = client.FunctionDelete(ctx, library.Name).Err()
+			if err == nil || strings.Contains(err.Error(), "not found") { // another weir was quicker
+				err = client.HDel(ctx, key, library.Name).Err()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("library %s: %w", library.Name, err)
+		}
+		delete(marks, library.Name)
+	}
+	delete(marks, own) // it may be gone, and is loaded again
+	if len(marks) == 0 {
+		return nil
+	}
+	return client.HDel(ctx, key, slices.Collect(maps.Keys(marks))...).Err()
+}
+
+// wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
+func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
+	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
+}
+
+// fieldsOf returns what wholeHash has read.
+func fieldsOf(hash *goredis.ScanCmd) map[string]string {
+	fields := make(map[string]string)
+	list, _ := hash.Val()
+	for i := 1; i < len(list); i += 2 {
+		fields[list[i-1]] = list[i]
+	}
+	return fields
 }

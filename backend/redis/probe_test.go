@@ -82,7 +82,7 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 			}
 			client := ownerOf(t, on)
 			for range 3 {
-				if err := store.probe(t.Context(), store.servers, topology.Server{Name: s.Addr, Client: client}); err != nil {
+				if err := store.probe(t.Context(), topology.Server{Name: s.Addr, Client: client}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -18,104 +19,56 @@ type scripted struct{ *Store }
 // Inspect reads what a key holds, by the clock of its server.
 func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	name := string(script.AppendKey(nil, key))
-	now, err := s.serverClock(ctx, name)
-	if err != nil {
-		return nil, err
+	now := s.clock()
+	if s.now == nil {
+		server := goredis.NewTimeCmd(ctx, "time")
+		if err := s.Ask(ctx, name, server); err != nil {
+			return nil, err
+		}
+		now = server.Val()
 	}
+	counts := make([]backend.LimitCount, len(limits))
 	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
-		return s.inspectLogs(ctx, name, limits, window.At(now))
+		read := func(fields ...string) ([]string, error) {
+			command := readFields(ctx, name, fields)
+			err := s.Ask(ctx, name, command)
+			return textsOf(command, len(fields)), err
+		}
+		for i := range limits {
+			count, err := script.CountLog(&limits[i], window.At(now), read)
+			if err != nil {
+				return nil, unreadable(name, err)
+			}
+			counts[i] = count
+		}
+		return counts, nil
 	}
 	fields := goredis.NewMapStringStringCmd(ctx, "hgetall", name)
 	if err := s.Ask(ctx, name, fields); err != nil {
 		return nil, err
 	}
-	counts := make([]backend.LimitCount, 0, len(limits))
 	for i := range limits {
-		counts = append(counts, script.Count(fields.Val(), &limits[i], now))
+		counts[i] = script.Count(fields.Val(), &limits[i], now)
 	}
 	return counts, nil
 }
 
-// inspectLogs reads the headers of logs, and the chunks with their newest instants.
-func (s scripted) inspectLogs(ctx context.Context, name string, limits []descriptors.Limit, now window.Instant) (
-	[]backend.LimitCount, error) {
-	fields := make([]string, len(limits))
-	for i := range limits {
-		fields[i] = script.HeaderField(&limits[i])
-	}
-	headers, err := s.fields(ctx, name, fields)
-	if err != nil {
-		return nil, err
-	}
-	counts := make([]backend.LimitCount, len(limits))
-	for i := range limits {
-		if counts[i], err = s.inspectLog(ctx, name, &limits[i], headers[i], now); err != nil {
-			return nil, unreadable(name, err)
-		}
-	}
-	return counts, nil
-}
-
-// inspectLog counts a log of which the header has been read.
-func (s scripted) inspectLog(ctx context.Context, name string, l *descriptors.Limit, header string, now window.Instant) (
-	c backend.LimitCount, err error) {
-	log, err := script.ReadLog(header, l)
-	if err != nil {
-		return c, err
-	}
-	chunk := func(number uint64) (string, error) {
-		found, err := s.fields(ctx, name, []string{log.Chunk(number)})
-		return strings.Join(found, ""), err
-	}
-	from, to := log.Older(now)
-	for to > from { // binary search for the first chunk that has not left
-		middle := from + (to-from)/2
-		text, err := chunk(middle)
-		if err != nil {
-			return c, err
-		}
-		if log.Left(text, now) {
-			from = middle + 1
-		} else {
-			to = middle
-		}
-	}
-	first, last := log.Newest()
-	var older string
-	if from < first {
-		if older, err = chunk(from); err != nil {
-			return c, err
-		}
-	}
-	var names []string
-	for number := first; number < last; number++ {
-		names = append(names, log.Chunk(number))
-	}
-	newest, err := s.fields(ctx, name, names)
-	if err != nil {
-		return c, err
-	}
-	return log.Count(older, newest, now)
-}
-
-// fields reads fields of a hash, "" for those that are not there.
-func (s scripted) fields(ctx context.Context, name string, fields []string) ([]string, error) {
-	if len(fields) == 0 {
-		return nil, nil
-	}
+// readFields is a command that reads fields of a hash.
+func readFields(ctx context.Context, name string, fields []string) *goredis.SliceCmd {
 	args := []any{"hmget", name}
 	for _, field := range fields {
 		args = append(args, field)
 	}
-	command := goredis.NewSliceCmd(ctx, args...)
-	if err := s.Ask(ctx, name, command); err != nil {
-		return nil, err
+	return goredis.NewSliceCmd(ctx, args...)
+}
+
+// textsOf returns n fields that readFields has read, "" for those that are not there.
+func textsOf(c *goredis.SliceCmd, n int) []string {
+	texts := make([]string, n)
+	for i, value := range c.Val()[:min(n, len(c.Val()))] {
+		texts[i], _ = value.(string)
 	}
-	values := make([]string, len(fields))
-	for i, value := range command.Val() {
-		values[i], _ = value.(string) // nil where there is none
-	}
-	return values, nil
+	return texts
 }
 
 // Reset removes a key.
@@ -138,20 +91,16 @@ func (s scripted) keyOf(name string) ([]byte, bool) {
 
 // glance reads the header of each limit.
 func (s scripted) glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader) {
-	args := append(make([]any, 0, 2+len(limits)), "hmget", name)
+	fields := make([]string, len(limits))
 	for i := range limits {
-		args = append(args, script.HeaderField(&limits[i]))
+		fields[i] = script.HeaderField(&limits[i])
 	}
-	command := goredis.NewSliceCmd(ctx, args...)
-	return command, func(now window.Instant) ([]backend.Glance, error) {
-		holds := make([]backend.Glance, len(limits))
-		for i, field := range command.Val() {
-			text, _ := field.(string) // nil where there is none
-			var err error
-			if holds[i], err = script.Glance(text, &limits[i], now); err != nil {
-				return nil, err
-			}
+	command := readFields(ctx, name, fields)
+	return command, func(now window.Instant) (holds []backend.Glance, err error) {
+		for i, field := range textsOf(command, len(fields)) {
+			one, failed := script.Glance(field, &limits[i], now)
+			holds, err = append(holds, one), cmp.Or(err, failed)
 		}
-		return holds, nil
+		return holds, err
 	}
 }

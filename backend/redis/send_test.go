@@ -60,8 +60,8 @@ func testStore(t *testing.T, on topology.Topology, timeout time.Duration) *Store
 
 // storeOf is a store of a script that is asked by a codec, without probes.
 func storeOf(on *topology.Servers, code *pipeline.Script, codec pipeline.ScriptCodec) *Store {
-	s := &Store{servers: on, script: code}
-	s.Pipeline = pipeline.New(on, codec, code, pipeline.Config{})
+	s := &Store{servers: on, script: code, heartbeat: &heartbeat{stop: func() {}}}
+	s.Pipeline = pipeline.New(on, codec, code, nil)
 	return s
 }
 

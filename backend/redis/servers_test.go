@@ -185,7 +185,7 @@ func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) *Split {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	redistest.Eventually(t, "the servers can be used", m.inUse()[0].Ready)
+	redistest.Eventually(t, "the servers can be used", m.Ready)
 	return m
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -25,13 +24,11 @@ type Split struct {
 	// seconds reports whether the second store counts a key under limits.
 	seconds func(key []byte, limits []descriptors.Limit) bool
 	label   string // of the second store in errors, "" for none
-	// plain and scripted are the stores if both are on the same servers, and the key alone chooses one.
+	// plain and scripted are the stores if both are on the same servers, and the key alone chooses one. The second one
+	// begins when a check first needs it.
 	plain, scripted *Store
 
-	start func()      // begins the second store
-	once  sync.Once   // of start
-	used  atomic.Bool // it has begun
-	parts sync.Pool   // of *parts
+	parts sync.Pool // of *parts
 }
 
 var _ Counters = (*Split)(nil)
@@ -45,17 +42,10 @@ type parts struct {
 // PerSecond counts checks whose limits are all per second in one Redis, all others in another. A check with limits of
 // several units is not split, since it counts under all of them or under none.
 func PerSecond(main, perSecond Counters) *Split {
-	s := &Split{first: main, second: perSecond, label: "limits per second"}
-	s.seconds = func(_ []byte, limits []descriptors.Limit) bool {
-		for i := range limits {
-			if limits[i].Unit != descriptors.Second {
-				return false
-			}
-		}
-		return true
+	seconds := func(_ []byte, limits []descriptors.Limit) bool {
+		return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })
 	}
-	s.used.Store(true)
-	return s
+	return &Split{first: main, second: perSecond, seconds: seconds, label: "limits per second"}
 }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with the rights that that program
@@ -67,34 +57,21 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 		return nil, err
 	}
 	log := servers.Log().With(slog.String("keys", descriptors.KeysOfWeir.String()))
-	first := newPlain(servers, c.Now, keys, pipeline.Config{Meter: c.Meter})
-	second := newScripted(servers.For(rightsBeside(), log), c.Now, newScript(), pipeline.Config{Meter: c.Meter})
-	s := &Split{first: first, second: second, plain: first, scripted: second, start: second.watch}
-	s.seconds = func(key []byte, _ []descriptors.Limit) bool {
+	first, second := newPlain(servers, c, keys), newScripted(servers.For(rightsBeside(), log), c, newScript())
+	seconds := func(key []byte, _ []descriptors.Limit) bool {
 		_, plain := descriptors.PlainStem(key)
 		return !plain
 	}
-	first.Watch(first.probePlain)
-	return s, nil
+	first.Watch(first.probe)
+	return &Split{first: first, second: second, seconds: seconds, plain: first, scripted: second}, nil
 }
 
-// begun returns the second store, and starts it if need be.
+// begun returns the second store, which it begins if need be.
 func (s *Split) begun() Counters {
-	s.once.Do(func() {
-		if s.start != nil {
-			s.start()
-		}
-		s.used.Store(true)
-	})
-	return s.second
-}
-
-// inUse returns the stores that count now.
-func (s *Split) inUse() []Counters {
-	if s.used.Load() {
-		return []Counters{s.first, s.second}
+	if s.scripted != nil {
+		s.scripted.begin()
 	}
-	return []Counters{s.first}
+	return s.second
 }
 
 // Decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
@@ -166,88 +143,57 @@ func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 func (s *Split) Reset(ctx context.Context, key []byte) error {
 	switch {
 	case s.plain == nil:
-		return s.both(func(c Counters) error { return c.Reset(ctx, key) })
+		return errors.Join(s.first.Reset(ctx, key), s.name(s.second.Reset(ctx, key)))
 	case s.seconds(key, nil):
 		return s.begun().Reset(ctx, key)
 	}
 	return s.first.Reset(ctx, key)
 }
 
-// List lists both stores at the same time, of each the keys that it counts now; or once the servers that both are on.
+// List lists the keys that each store counts now, one store after the other; or once the servers that both are on.
 func (s *Split) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
 	if s.plain != nil { // nobody else tells whether the script has counted there
-		commands := s.plain.keys.listing()
-		if s.used.Load() {
-			commands = append(commands, s.scripted.keys.listing()...)
-		}
-		return s.plain.list(ctx, ask, commands, s.scripted.keys, s.plain.keys)
+		return s.plain.list(ctx, ask, s.scripted.keys, s.plain.keys)
 	}
-	var mu sync.Mutex // of ask's functions
-	all := backend.Listed{Complete: true}
-	err := s.both(func(c Counters) error {
-		part := backend.Listing{For: ask.For, Limits: func(key []byte) []descriptors.Limit {
-			mu.Lock()
-			defer mu.Unlock()
-			if limits := ask.Limits(key); len(limits) > 0 && s.seconds(key, limits) == (c == s.second) {
+	listOf := func(c Counters) (backend.Listed, error) {
+		part := ask
+		part.For = ask.For / 2
+		part.Limits = func(key []byte) []descriptors.Limit {
+			if limits := ask.Limits(key); s.seconds(key, limits) == (c == s.second) {
 				return limits
 			}
 			return nil
-		}, Visit: func(key []byte, limits []descriptors.Limit, holds []backend.Glance) {
-			mu.Lock()
-			defer mu.Unlock()
-			ask.Visit(key, limits, holds)
-		}}
-		listed, err := c.List(ctx, part)
-		mu.Lock()
-		defer mu.Unlock()
-		all.Add(listed)
-		return err
-	})
-	return all, err
-}
-
-// both does something with both stores at the same time.
-func (s *Split) both(f func(Counters) error) error {
-	other := make(chan error, 1)
-	go func() { other <- s.name(f(s.second)) }()
-	return errors.Join(f(s.first), <-other)
+		}
+		return c.List(ctx, part)
+	}
+	listed, err := listOf(s.first)
+	other, failed := listOf(s.second)
+	listed.Add(other)
+	return listed, errors.Join(err, s.name(failed))
 }
 
 // Close closes both stores.
 func (s *Split) Close() error {
-	s.once.Do(func() {}) // nothing begins any more
 	return errors.Join(s.name(s.second.Close()), s.first.Close())
 }
 
-// each asks the stores in use, and returns the first error.
-func (s *Split) each(f func(Counters) error) error {
-	for _, c := range s.inUse() {
-		if err := f(c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Ready returns nil once both stores are ready.
-func (s *Split) Ready() error { return s.each(Counters.Ready) }
+func (s *Split) Ready() error { return cmp.Or(s.first.Ready(), s.second.Ready()) }
 
 // Answers returns nil if both stores could count when they were last probed.
-func (s *Split) Answers() error { return s.each(Counters.Answers) }
+func (s *Split) Answers() error { return cmp.Or(s.first.Answers(), s.second.Answers()) }
 
 // Await waits until both stores are ready.
 func (s *Split) Await(ctx context.Context) error {
-	return s.each(func(c Counters) error { return c.Await(ctx) })
+	return cmp.Or(s.first.Await(ctx), s.second.Await(ctx))
 }
 
 // Servers returns the state of each server, the worse one if the stores differ.
 func (s *Split) Servers() map[string]backend.ServerState {
-	known := make(map[string]backend.ServerState)
-	for _, c := range s.inUse() {
-		for name, state := range c.Servers() {
-			if before, there := known[name]; !there || before == backend.ServerUp || state == backend.ServerAway {
-				known[name] = state
-			}
+	known := s.first.Servers()
+	for name, state := range s.second.Servers() {
+		if before, there := known[name]; !there || before == backend.ServerUp || state == backend.ServerAway {
+			known[name] = state
 		}
 	}
 	return known
@@ -255,26 +201,20 @@ func (s *Split) Servers() map[string]backend.ServerState {
 
 // Replicas returns how many processes live by the store that knows of most.
 func (s *Split) Replicas() (alive int, all bool) {
-	for _, c := range s.inUse() {
-		n, known := c.Replicas()
-		alive, all = max(alive, n), all || known
-	}
-	return alive, all
+	alive, all = s.first.Replicas()
+	other, known := s.second.Replicas()
+	return max(alive, other), all || known
 }
 
 // StatesSince returns the states of the store that had most.
-func (s *Split) StatesSince(t time.Time) (states int) {
-	for _, c := range s.inUse() {
-		states = max(states, c.StatesSince(t))
-	}
-	return states
+func (s *Split) StatesSince(t time.Time) int {
+	return max(s.first.StatesSince(t), s.second.StatesSince(t))
 }
 
 // Stats returns the sums of both stores.
-func (s *Split) Stats() (sum pipeline.Stats) {
-	for _, c := range s.inUse() {
-		sum.Add(c.Stats())
-	}
+func (s *Split) Stats() pipeline.Stats {
+	sum := s.first.Stats()
+	sum.Add(s.second.Stats())
 	return sum
 }
 

@@ -46,8 +46,9 @@ type Store struct {
 	script  *pipeline.Script // nil where none is needed
 	now     func() time.Time // nil but in tests
 
-	logged sync.Map // what was logged last of a server: its call mode, what keeps libraries there
-	places sync.Map // of names of servers: the cursor at which the last listing ended there
+	logged sync.Map  // what was logged last of a server: its call mode, what keeps libraries there
+	places sync.Map  // of names of servers: the cursor at which the last listing ended there
+	once   sync.Once // of begin
 	*heartbeat
 }
 
@@ -88,43 +89,51 @@ func open(c Config, code *pipeline.Script) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newScripted(servers, c.Now, code, pipeline.Config{Meter: c.Meter})
-	s.watch()
+	s := newScripted(servers, c, code)
+	s.begin()
 	return s, nil
 }
 
-// watch starts the probes and the heartbeat.
-func (s *Store) watch() {
-	s.Watch(s.probe)
-	s.heartbeat = newHeartbeat(s)
+// begin starts the probes and the heartbeat, once and not after Close.
+func (s *Store) begin() {
+	s.once.Do(func() {
+		s.Watch(s.probe)
+		s.heartbeat.begin()
+	})
 }
 
 func newScript() *pipeline.Script {
 	return pipeline.NewScript(script.Source()).WithLibrary(script.Library(), script.Function())
 }
 
-// newScripted makes a store by a script on servers, which it closes in the end.
-func newScripted(servers *topology.Servers, now func() time.Time, code *pipeline.Script, c pipeline.Config) *Store {
-	s := &Store{servers: servers, now: now}
+// newScripted makes a store by a script on servers, which it closes in the end. It asks none before begin.
+func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *Store {
+	s := &Store{servers: servers, now: c.Now, script: code}
 	codec := pipeline.ScriptCodec{
 		AppendKey: script.AppendKey, AppendArg: script.AppendArg, DecodeReply: script.Decode,
 	}
-	if now != nil {
-		codec.Now = func() string { return strconv.FormatInt(now().UnixMicro(), 10) }
+	if s.now != nil {
+		codec.Now = func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) }
 	}
-	c.Closing = func() { s.heartbeat.end() }
-	s.script, s.keys = code, scripted{s}
-	s.Pipeline = pipeline.New(servers, codec, code, c)
+	s.keys, s.heartbeat = scripted{s}, newHeartbeat(s)
+	s.Pipeline = pipeline.New(servers, codec, code, c.Meter)
 	return s
 }
 
-// newPlain makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end.
-func newPlain(servers *topology.Servers, now func() time.Time, keys incr.Keys, c pipeline.Config) *Store {
-	s := &Store{servers: servers, now: now}
+// newPlain makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end. It has no heartbeat.
+func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
+	s := &Store{servers: servers, now: c.Now}
 	p := &plain{store: s, keys: keys}
-	s.keys = p
-	s.Pipeline = pipeline.New(servers, p, nil, c)
+	s.keys, s.heartbeat = p, newHeartbeat(s)
+	s.Pipeline = pipeline.New(servers, p, nil, c.Meter)
 	return s
+}
+
+// Close is that of [backend.Counter].
+func (s *Store) Close() error {
+	s.once.Do(func() {}) // nothing begins any more
+	s.heartbeat.end()
+	return s.Pipeline.Close()
 }
 
 // StatesSince is that of [backend.Losses].
@@ -136,16 +145,6 @@ func (s *Store) clock() time.Time {
 		return s.now()
 	}
 	return time.Now()
-}
-
-// serverClock returns the time by the clock of the server that owns a Redis key, or that of a test.
-func (s *Store) serverClock(ctx context.Context, name string) (time.Time, error) {
-	if s.now != nil {
-		return s.now(), nil
-	}
-	server := goredis.NewTimeCmd(ctx, "time")
-	err := s.Ask(ctx, name, server)
-	return server.Val(), err
 }
 
 // news reports whether a text differs from the one that was logged last of something.

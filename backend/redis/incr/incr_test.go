@@ -2,6 +2,7 @@ package incr
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,10 @@ func limit(t *testing.T, n uint64, u descriptors.Unit) descriptors.Limit {
 
 // The names are those of envoyproxy/ratelimit's own tests, with what its program was seen to write beside them.
 func TestKeysAreThoseOfRatelimit(t *testing.T) {
+	l := limit(t, 10, descriptors.Minute)
+	if w := (Keys{}).Window(&l, time.Unix(119, 250_000_000)); w.Begin != 60 || w.Rest != 750*time.Millisecond {
+		t.Errorf("at 119.25 s the minute begins at %d and ends in %v; want 60, and 750 ms", w.Begin, w.Rest)
+	}
 	for _, tc := range []struct {
 		stem string
 		unit descriptors.Unit
@@ -51,14 +56,6 @@ func TestKeysAreThoseOfRatelimit(t *testing.T) {
 		if ttl := (Keys{}).TTL(w); ttl != tc.life || w.Rest != tc.rest {
 			t.Errorf("at %d a limit per %v lasts for %d s and resets in %v; want %d s, and %v", tc.now, tc.unit, ttl, w.Rest, tc.life, tc.rest)
 		}
-	}
-}
-
-func TestAWindowIsExactWithinASecond(t *testing.T) {
-	l := limit(t, 10, descriptors.Minute)
-	w := Keys{}.Window(&l, time.Unix(119, 250_000_000))
-	if w.Begin != 60 || w.Rest != 750*time.Millisecond {
-		t.Errorf("at 119.25 s the minute begins at %d and ends in %v; want 60, and 750 ms", w.Begin, w.Rest)
 	}
 }
 
@@ -188,11 +185,7 @@ func TestAResetKnowsAllWindows(t *testing.T) {
 	for _, u := range descriptors.Units() {
 		l := limit(t, 1, u)
 		for _, k := range []Keys{{}, {CalendarMonths: true}} {
-			found := false
-			for _, begin := range got {
-				found = found || begin == k.Window(&l, now).Begin
-			}
-			if !found {
+			if !slices.Contains(got, k.Window(&l, now).Begin) {
 				t.Errorf("the window of a limit per %v is not among %v: its counter would stay", u, got)
 			}
 		}

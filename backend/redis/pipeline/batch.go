@@ -77,12 +77,13 @@ func (b *Batch) send() {
 // none to a server that is away.
 func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
-	if err != nil {
-		giveUp(group, err)
-		return
+	if err == nil {
+		err = q.refusal()
 	}
-	if away := q.away.Load(); away != nil {
-		giveUp(group, away)
+	if err != nil {
+		for _, r := range group {
+			r.class, r.err = Class{}, err
+		}
 		return
 	}
 	start := time.Now()
@@ -109,13 +110,6 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	}
 	q.exchanged(shown, start, b.waiting.Sub(start), cmp.Or(why, errLate))
 	b.endRetries(ctx, q)
-}
-
-// giveUp ends requests of a group, for a reason.
-func giveUp(group []*Request, why error) {
-	for _, r := range group {
-		r.class, r.err = Class{}, why
-	}
 }
 
 // keep drops the requests of a group whose callers have left, unless they are counted and not finished.
@@ -174,7 +168,7 @@ func (b *Batch) read(unsent error) (shown outcome, why error) {
 
 // endRetries ends requests that would be sent again to a server that is away, or after their time.
 func (b *Batch) endRetries(ctx context.Context, q *queue) {
-	away, replica := q.away.Load(), false
+	away, replica := q.refusal(), false
 	for _, r := range b.live {
 		replica = replica || r.class.kind == classReadOnly
 		switch written := r.written(); {
@@ -218,9 +212,9 @@ func (b *Batch) done(r *Request, err error) {
 
 // release drops what it points to.
 func (b *Batch) release() {
-	b.retry.release()
-	clear(b.requests[:cap(b.requests)])
-	clear(b.live[:cap(b.live)])
+	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.group, b.retry.scratch} {
+		clear(requests[:cap(requests)])
+	}
 	clear(b.pipe[:cap(b.pipe)])
 	for _, c := range b.pool {
 		c.release()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -42,7 +44,8 @@ func (p *Pipeline) deadline(ctx context.Context) time.Time {
 	return latest
 }
 
-// begin lets checks join their queues, unless their caller has left: then there is no call.
+// begin lets checks join the queues of the servers that own their keys, unless their caller has left: then there is no
+// call.
 func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline time.Time) *call {
 	now := time.Now()
 	if ctx.Err() != nil || !now.Before(deadline) {
@@ -50,39 +53,32 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 	}
 	c := p.calls.Get().(*call)
 	c.set(checks, p.codec, deadline)
-	p.handOver(c, now)
-	p.deadlines.add(c, now)
-	return c
-}
-
-// handOver lets the requests of a call join the queues of the servers that own their keys.
-func (p *Pipeline) handOver(c *call, now time.Time) {
 	for i := range c.requests {
 		r := &c.requests[i]
 		client, err := p.servers.Owner(r.Key)
 		if err == nil {
 			r.queue, err = p.queue(client)
 		}
-		if err == nil && i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
-			c.deadline = c.deadline.Add(-minMargin)
-		}
-		r.err, r.first, r.count = err, r, 1
-		if err != nil {
+		if r.err = err; err != nil {
 			p.Report(false)
 			continue
+		}
+		if i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
+			c.deadline = c.deadline.Add(-minMargin)
 		}
 		c.link(i)
 	}
 	for i := range c.requests {
-		r := &c.requests[i]
-		switch {
-		case r.first != r: // it joins with the first one
+		switch r := &c.requests[i]; {
+		case r.first != r: // it joins with the first one, and is its queue's by now
 		case r.err != nil:
 			r.answer(r.err)
 		default:
 			p.enqueue(r, now)
 		}
 	}
+	p.deadlines.add(c, now)
+	return c
 }
 
 // finish waits for the answers of a call, while its caller can wait.
@@ -113,45 +109,30 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	return p.decode(c, checks, out, why)
 }
 
-// decideLarge is Decide for more checks than a batch holds: they go in several calls at the same time. A key that is in
-// one call comes into the next only after that is answered, so it is charged in order.
+// decideLarge is Decide for more checks than a batch holds: they go in several calls, at the same time unless a key
+// comes again: then one after the other, so that it is charged in order.
 func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
+	keys := make(map[string]bool, len(checks))
+	for i := range checks {
+		keys[string(checks[i].Key)] = true
+	}
+	atOnce := maxBatch
+	if len(keys) == len(checks) {
+		atOnce = len(checks)
+	}
 	var failed error
-	for len(checks) > 0 {
-		sizes := sizesAtOnce(checks)
-		calls, from := make([]*call, len(sizes)), 0
-		for i, n := range sizes {
-			calls[i] = p.begin(ctx, checks[from:from+n], deadline)
-			from += n
+	for from := 0; from < len(checks); from += atOnce {
+		end := min(from+atOnce, len(checks))
+		var calls []*call
+		for part := range slices.Chunk(checks[from:end], maxBatch) {
+			calls = append(calls, p.begin(ctx, part, deadline))
 		}
-		from = 0
-		for i, n := range sizes {
-			failed = cmp.Or(failed, p.finish(ctx, calls[i], checks[from:from+n], out[from:from+n]))
-			from += n
+		for i, c := range calls {
+			at, to := from+i*maxBatch, min(from+(i+1)*maxBatch, end)
+			failed = cmp.Or(failed, p.finish(ctx, c, checks[at:to], out[at:to]))
 		}
-		checks, out = checks[from:], out[from:]
 	}
 	return failed
-}
-
-// sizesAtOnce returns how many checks, from the first one on, may go in each of several calls at the same time.
-func sizesAtOnce(checks []backend.Check) (sizes []int) {
-	in := make(map[string]int, len(checks)) // the call that a key is in
-	for i := range checks {
-		if last := len(sizes) - 1; last < 0 || sizes[last] == maxBatch {
-			sizes = append(sizes, 0)
-		}
-		last := len(sizes) - 1
-		if at, known := in[string(checks[i].Key)]; known && at != last {
-			if sizes[last] == 0 {
-				sizes = sizes[:last]
-			}
-			return sizes
-		}
-		in[string(checks[i].Key)] = last
-		sizes[last]++
-	}
-	return sizes
 }
 
 // decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.
@@ -196,4 +177,109 @@ func reasonOf(why error) backend.Reason {
 		return backend.Refused
 	}
 	return backend.Late
+}
+
+// Request is a question to the server that owns a key, mostly a check, and its state.
+type Request struct {
+	topology.At
+	Route Route
+	class Class
+	err   error // why there is no answer
+
+	// Of a check; while it is in a queue it is the queue's.
+	call   *call
+	queue  *queue
+	first  *Request  // the call's first one in the same queue
+	next   *Request  // the call's next one there
+	count  int       // how many they are; only the first one's counts, as does
+	joined time.Time // when they joined the queue
+	ready  atomic.Bool
+
+	// For its Codec:
+
+	Payload Blob     // what is asked about the key
+	Command *Command // what carries the request now; nil if nothing was sent
+	Item    int      // its place among the requests of the command
+	Reply   string
+	Number  Number
+}
+
+// Number is the state of a check with a key of envoyproxy/ratelimit.
+type Number struct {
+	TTL      Blob
+	Add      int64         // what the check adds
+	Rest     time.Duration // of the window
+	Look     bool
+	Counted  bool     // it is counted, or was looked at: it has its answer, and is finished though its caller has left
+	After    int64    // what the key held then
+	Back     int64    // what is still to be added, since that went too far
+	Expiring bool     // the key has its TTL, or none is to be had
+	Expire   *Command // what sets it
+}
+
+// written reports whether the server may have seen the request.
+func (r *Request) written() bool {
+	return r.Number.Counted || r.Command != nil && r.Command.Written
+}
+
+// answer gives the caller the reply, or why there is none. From then on the request is not the queue's.
+func (r *Request) answer(err error) {
+	r.err = err
+	r.ready.Store(true)
+	if c := r.call; c.waiting.Add(-1) == 0 {
+		c.done <- struct{}{}
+	}
+}
+
+// refuse answers the requests of a call, from first on, with an error.
+func refuse(first *Request, err error) {
+	for r := first; r != nil; {
+		next := r.next
+		r.answer(err)
+		r = next
+	}
+}
+
+// call is one call of Decide, with all that queues need of it: the caller may leave before they are done.
+type call struct {
+	requests  []Request
+	text      []byte    // the keys and payloads of requests
+	deadline  time.Time // when the caller leaves at the latest
+	abandoned atomic.Bool
+	waiting   atomic.Int32  // requests without an answer
+	done      chan struct{} // has a token once there are none, and one from the deadline on if the caller waits so long
+	place     int           // among the deadlines; -1: none
+}
+
+func newCall() *call { return &call{done: make(chan struct{}, 2)} }
+
+// set keeps what is needed of the checks.
+func (c *call) set(checks []backend.Check, codec Codec, deadline time.Time) {
+	c.deadline = deadline
+	c.waiting.Store(int32(len(checks)))
+	c.text = c.text[:0]
+	if cap(c.requests) < len(checks) {
+		c.requests = make([]Request, len(checks))
+	}
+	c.requests = c.requests[:len(checks)]
+	for i := range checks {
+		r := &c.requests[i]
+		r.call, r.first, r.count = c, r, 1
+		c.text = codec.Encode(c.text, &checks[i], r)
+	}
+}
+
+// expired reports whether the caller does not wait any more.
+func (c *call) expired(now time.Time) bool { return c.abandoned.Load() || !now.Before(c.deadline) }
+
+// link ties a request to the one before it in the same queue, if there is one.
+func (c *call) link(i int) {
+	r := &c.requests[i]
+	for j := i - 1; j >= 0; j-- {
+		if before := &c.requests[j]; before.queue == r.queue {
+			before.next, r.first = r, before.first
+			r.first.count++
+			return
+		}
+	}
 }

@@ -31,11 +31,11 @@ const (
 var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
 
 // Probe checks that a server can do its work. Its error names the remedy.
-type Probe func(ctx context.Context, s *topology.Servers, one topology.Server) error
+type Probe func(ctx context.Context, one topology.Server) error
 
 // Health probes servers, see [backend.Health]: at the start, and, once they can count, whenever a check got no answer,
-// which alone may only mean that its caller had little time. Each change is logged once for each server. A nil Health
-// reports all servers as well.
+// which alone may only mean that its caller had little time. Each change is logged once for each server. Before Watch
+// all is well, and no server is known.
 type Health struct {
 	servers *topology.Servers
 	probe   Probe
@@ -43,57 +43,55 @@ type Health struct {
 	config  topology.Config
 	began   time.Time
 
+	ctx      context.Context // until Close
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 	news     chan struct{} // has a token if a check contradicted the last probe
 	troubled atomic.Bool   // a server was away at the last probe
 	counted  atomic.Bool   // a server has shown once that it can count
 	latest   atomic.Pointer[error]
-	decided  chan struct{} // closed once a server can count, or GiveUp is over
-	decide   func()        // closes it
+	decided  context.Context // ends once a server can count, or GiveUp is over
+	decide   context.CancelFunc
 
 	found atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
-// Watch probes servers in the background, until Close.
-func Watch(s *topology.Servers, probe Probe) *Health {
-	ctx, cancel := context.WithCancel(context.Background())
-	h := &Health{
-		servers: s, probe: probe, log: s.Log(), config: s.Config(), began: time.Now(),
-		stop: cancel, news: make(chan struct{}, 1), decided: make(chan struct{}),
-	}
-	h.found.Store(new(map[string]string))
-	h.decide = sync.OnceFunc(func() { close(h.decided) })
-	h.latest.Store(&errNotProbed)
-	h.done.Go(func() { h.run(ctx) })
+func newHealth(s *topology.Servers) *Health {
+	h := &Health{servers: s, log: s.Log(), config: s.Config(), news: make(chan struct{}, 1)}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.decided, h.decide = context.WithCancel(context.Background())
+	h.latest.Store(new(error))
 	return h
+}
+
+// Watch begins to probe the servers in the background, until Close.
+func (h *Health) Watch(probe Probe) {
+	h.probe, h.began = probe, time.Now()
+	h.latest.Store(&errNotProbed)
+	h.found.Store(new(map[string]string))
+	h.done.Go(func() { h.run(h.ctx) })
 }
 
 // Ready returns nil from when a server has shown that it can count.
 func (h *Health) Ready() error {
-	if h == nil || h.counted.Load() {
+	if h.counted.Load() {
 		return nil
 	}
 	return h.Answers()
 }
 
 // Answers returns nil if a server could count when they were last probed.
-func (h *Health) Answers() error {
-	if h == nil {
-		return nil
-	}
-	return *h.latest.Load()
-}
+func (h *Health) Answers() error { return *h.latest.Load() }
 
 // Await waits until a server has shown that it can count, or Config.GiveUp is over.
 func (h *Health) Await(ctx context.Context) error {
-	if h == nil {
+	if h.found.Load() == nil {
 		return nil
 	}
 	select {
-	case <-h.decided:
+	case <-h.decided.Done():
 		return h.Ready()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -105,10 +103,11 @@ func (h *Health) Await(ctx context.Context) error {
 // server that gets no checks may go unnoticed for ten minutes.
 func (h *Health) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	if h == nil {
+	last := h.found.Load()
+	if last == nil {
 		return known
 	}
-	found := *h.found.Load()
+	found := *last
 	if h.servers.Redirects() {
 		for name, trouble := range found {
 			if name != list {
@@ -133,7 +132,7 @@ func (h *Health) Servers() map[string]backend.ServerState {
 
 // Report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
 func (h *Health) Report(answered bool) {
-	if h == nil || answered != h.troubled.Load() {
+	if answered != h.troubled.Load() {
 		return
 	}
 	select {
@@ -144,10 +143,8 @@ func (h *Health) Report(answered bool) {
 
 // Close ends the probes.
 func (h *Health) Close() {
-	if h != nil {
-		h.stop()
-		h.done.Wait()
-	}
+	h.stop()
+	h.done.Wait()
 }
 
 func (h *Health) run(ctx context.Context) {
@@ -242,7 +239,7 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	found := make([]finding, len(servers))
 	var running sync.WaitGroup
 	for i, one := range servers {
-		running.Go(func() { found[i] = finding{one, h.probe(ctx, h.servers, one)} })
+		running.Go(func() { found[i] = finding{one, h.probe(ctx, one)} })
 	}
 	running.Wait()
 	return found, nil
@@ -292,23 +289,20 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 // tell logs that a server, or their list, has left or is back: both at one level, so that a filter keeps or drops both.
 func (h *Health) tell(f finding, before string) {
 	now := f.trouble()
-	switch {
-	case f.Name == list && now != "":
-		h.log.Warn("cannot list Redis servers", "error", f.err)
+	lost, back, log := "redis server cannot count", "redis server can count again", h.log.With("server", f.Name)
+	switch trouble := cmp.Or(now, before); {
 	case f.Name == list:
-		h.log.Warn("can list Redis servers again")
-	case f.LogsLoss && (now == away || now == "" && before == away):
-	case now == slow:
-		h.log.Warn("redis server answers too late", "server", f.Name, "error", f.err)
-	case now == away:
-		h.log.Warn("redis server does not answer", "server", f.Name, "error", f.err)
-	case now != "":
-		h.log.Warn("redis server cannot count", "server", f.Name, "error", f.err)
-	case before == away:
-		h.log.Warn("redis server answers again", "server", f.Name)
-	case before == slow:
-		h.log.Warn("redis server answers in time again", "server", f.Name)
-	default:
-		h.log.Warn("redis server can count again", "server", f.Name)
+		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.log
+	case trouble == away && f.LogsLoss:
+		return
+	case trouble == away:
+		lost, back = "redis server does not answer", "redis server answers again"
+	case trouble == slow:
+		lost, back = "redis server answers too late", "redis server answers in time again"
+	}
+	if now == "" {
+		log.Warn(back)
+	} else {
+		log.Warn(lost, "error", f.err)
 	}
 }

@@ -39,7 +39,8 @@ func watched(t *testing.T, on *listed, c topology.Config, probe func(name string
 	t.Helper()
 	log := new(redistest.Log)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
-	h := Watch(topology.Over(on, c), func(_ context.Context, _ *topology.Servers, one topology.Server) error { return probe(one.Name) })
+	h := newHealth(topology.Over(on, c))
+	h.Watch(func(_ context.Context, one topology.Server) error { return probe(one.Name) })
 	t.Cleanup(h.Close)
 	return h, log
 }

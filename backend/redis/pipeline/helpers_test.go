@@ -53,7 +53,7 @@ func newSums(client *goredis.Client, timeout time.Duration) *Pipeline {
 	codec := ScriptCodec{
 		AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
 	}
-	return New(servers, codec, NewScript(redistest.SumScript), Config{})
+	return New(servers, codec, NewScript(redistest.SumScript), nil)
 }
 
 // decide calls Decide for a hit on each key.

@@ -33,7 +33,7 @@ type Pipeline struct {
 	servers *topology.Servers
 	codec   Codec
 	script  *Script // nil where none is needed
-	config  Config
+	meter   func(server string) Meter
 
 	queues  sync.Map   // of *goredis.Client: *queue
 	making  sync.Mutex // of queues
@@ -41,21 +41,13 @@ type Pipeline struct {
 	batches sync.Pool  // of *Batch
 
 	deadlines deadlines // of all callers
-	*Health             // nil if nothing probes, as in tests
-	closed    atomic.Bool
-	stopping  chan struct{}
-	running   sync.WaitGroup // all goroutines of queues
+	*Health
+	closed   atomic.Bool
+	stopping chan struct{}
+	running  sync.WaitGroup // all goroutines of queues
 
 	sent, checks, dropped, unavailable atomic.Uint64
 	resends                            Resends
-}
-
-// Config holds the options of a pipeline. The zero value has none.
-type Config struct {
-	// Meter returns the meter of a server. It is called when the server is first asked, and anew after Gone.
-	Meter func(server string) Meter
-	// Closing is called by Close when no batch is out, before connections are closed.
-	Closing func()
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -81,15 +73,14 @@ var (
 )
 
 // New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
-func New(servers *topology.Servers, codec Codec, script *Script, c Config) *Pipeline {
-	p := &Pipeline{servers: servers, codec: codec, script: script, config: c, stopping: make(chan struct{})}
+// The meter of a server, nil for none, is asked for when the server is first asked, and anew after Gone.
+func New(servers *topology.Servers, codec Codec, script *Script, meter func(server string) Meter) *Pipeline {
+	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, Health: newHealth(servers),
+		stopping: make(chan struct{})}
 	p.calls.New = func() any { return newCall() }
 	p.batches.New = func() any { return newBatch(p) }
 	return p
 }
-
-// Watch begins to probe the servers. It must be called before any check comes.
-func (p *Pipeline) Watch(probe Probe) { p.Health = Watch(p.servers, probe) }
 
 // Closed reports whether Close was called.
 func (p *Pipeline) Closed() bool { return p.closed.Load() }
@@ -108,9 +99,6 @@ func (p *Pipeline) Close() error {
 		q.(*queue).close(backend.ErrClosed)
 	}
 	p.running.Wait()
-	if p.config.Closing != nil {
-		p.config.Closing()
-	}
 	p.Health.Close()
 	return p.servers.Close()
 }
@@ -148,6 +136,7 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 	if q, ok := p.queues.Load(client); ok {
 		return q.(*queue), nil
 	}
+	p.retire(time.Now())
 	p.making.Lock()
 	defer p.making.Unlock()
 	if p.closed.Load() {
@@ -156,14 +145,15 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 	if q, ok := p.queues.Load(client); ok {
 		return q.(*queue), nil
 	}
-	p.retire(time.Now())
 	q := newQueue(p, client)
 	p.queues.Store(client, q)
 	return q, nil
 }
 
-// retire closes idle queues. The caller holds making.
+// retire closes idle queues.
 func (p *Pipeline) retire(now time.Time) {
+	p.making.Lock()
+	defer p.making.Unlock()
 	for client, q := range p.queues.Range {
 		if q.(*queue).retire(now) {
 			p.queues.Delete(client)
@@ -174,17 +164,10 @@ func (p *Pipeline) retire(now time.Time) {
 	}
 }
 
-// tidyQueues is retire for a caller that does not hold making.
-func (p *Pipeline) tidyQueues() {
-	p.making.Lock()
-	defer p.making.Unlock()
-	p.retire(time.Now())
-}
-
 // Away reports whether a server is known not to answer.
 func (p *Pipeline) Away(client *goredis.Client) bool {
 	q, known := p.queues.Load(client)
-	return known && q.(*queue).away.Load() != nil
+	return known && q.(*queue).refusal() != nil
 }
 
 // Slow returns an error that wraps ErrSlow while a server is not asked since it answers too late, else nil.
@@ -231,7 +214,7 @@ func (p *Pipeline) Stats() Stats {
 		Batches: p.sent.Load(), Checks: p.checks.Load(), Redirects: p.resends.Redirected.Load(),
 		Resent: p.resends.Resent.Load(), Dropped: p.dropped.Load(), Unavailable: p.unavailable.Load(),
 	}
-	p.tidyQueues()
+	p.retire(time.Now())
 	for _, q := range p.queues.Range {
 		stats.Servers = append(stats.Servers, q.(*queue).stats())
 	}

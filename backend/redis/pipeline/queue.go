@@ -67,8 +67,8 @@ func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	q.life, q.end = context.WithCancel(context.Background())
 	q.connect, q.stopConnecting = context.WithCancel(q.life)
 	q.calm.Store(true)
-	if p.config.Meter != nil {
-		q.meter = p.config.Meter(q.name)
+	if p.meter != nil {
+		q.meter = p.meter(q.name)
 	}
 	q.overdue = time.AfterFunc(0, q.missed)
 	return q

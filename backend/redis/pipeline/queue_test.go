@@ -274,38 +274,13 @@ func TestALargeCallGoesAllAtOnce(t *testing.T) {
 	wantBatches(t, server.got(), 5*maxBatch+1)
 }
 
-func TestHowLargeCallsAreDivided(t *testing.T) {
-	t.Parallel()
-	key := func(i int) string { return fmt.Sprint("key ", i) }
-	for name, c := range map[string]struct {
-		n    int
-		key  func(i int) string
-		want []int
-	}{
-		"keys of their own":                 {130, key, []int{64, 64, 2}},
-		"one key":                           {130, func(int) string { return "a" }, []int{64}},
-		"a key that comes again":            {130, func(i int) string { return key(i % 100) }, []int{64, 36}},
-		"one that does so in the same call": {100, func(i int) string { return key(i - i%2) }, []int{64, 36}},
-	} {
-		keys := make([]string, c.n)
-		for i := range keys {
-			keys[i] = c.key(i)
-		}
-		if got := sizesAtOnce(redistest.Hits(keys...)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %d checks go in calls of %v at the same time, want %v", name, c.n, got, c.want)
-		}
-	}
-}
-
 func TestLanesOfServersThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
 	server.release()
 	s := server.store
 	queues := func(after time.Duration) int {
-		s.making.Lock()
 		s.retire(time.Now().Add(after))
-		s.making.Unlock()
 		return len(s.Stats().Servers)
 	}
 	for range 2 {

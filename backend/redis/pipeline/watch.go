@@ -2,10 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -122,11 +125,9 @@ func (q *queue) update(now time.Time, err error, change func()) {
 		q.away.Store(nil)
 		q.schedule(now)
 	}
-	away := q.away.Load()
+	away := q.refusal()
 	q.mu.Unlock()
-	if away != nil {
-		waiting.refuse(away)
-	}
+	waiting.refuse(away)
 }
 
 // opened ends all waiting for the server. It returns what waited in the queue.
@@ -201,7 +202,7 @@ func (q *queue) ping(p *pinger, long bool) (more bool) {
 	if more {
 		q.pipeline.servers.Reload()
 		if topology.Left(q.client) {
-			q.pipeline.tidyQueues()
+			q.pipeline.retire(now)
 		}
 	}
 	return more
@@ -225,6 +226,14 @@ func (q *queue) admits(deadline, now time.Time) bool {
 	return true
 }
 
+// refusal is what a server that is away answers to all, nil while it is not.
+func (q *queue) refusal() error {
+	if away := q.away.Load(); away != nil {
+		return away
+	}
+	return nil
+}
+
 // slow returns an error that wraps ErrSlow while the breaker is open because replies come too late, else nil.
 func (q *queue) slow() error {
 	q.mu.Lock()
@@ -233,4 +242,51 @@ func (q *queue) slow() error {
 		return nil
 	}
 	return fmt.Errorf("%s: %s: %w", q.name, q.late, ErrSlow)
+}
+
+// pinger asks a server whether it lives, on a connection of its own, which is made anew after a loss. It is for one
+// goroutine.
+type pinger struct {
+	server *goredis.Client
+	client *goredis.Client // nil without a connection
+}
+
+// ping returns how long the server took to answer PING, at most timeout. A connection that is not there is made first,
+// in dialTimeout at most. An error is that of the connection, or the server's word that it is not ready to count; other
+// answers are as good as PONG.
+func (p *pinger) ping(ctx context.Context, dialTimeout, timeout time.Duration) (took time.Duration, err error) {
+	if p.client == nil {
+		p.client = topology.NewPingClient(p.server, dialTimeout)
+		if err := p.send(ctx, dialTimeout); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	err = p.send(ctx, timeout)
+	return time.Since(start), err
+}
+
+func (p *pinger) send(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	client := p.client
+	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // which ends what go-redis reads
+	err := client.Ping(ctx).Err()
+	var reply goredis.Error
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &reply), topology.NoPrimary(err):
+		p.close()
+	case !ClassifyText(reply.Error()).Loading():
+		return nil
+	}
+	return err
+}
+
+func (p *pinger) close() {
+	if p.client != nil {
+		_ = p.client.Close() // it was for this only
+		p.client = nil
+	}
 }

@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"flag"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,17 +123,106 @@ func TestConformance(t *testing.T) {
 // logOf reads a log out of the fields of its key.
 func logOf(t *testing.T, fields map[string]string, l *descriptors.Limit, now window.Instant) backend.LimitCount {
 	t.Helper()
-	g, err := ReadLog(fields[HeaderField(l)], l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var newest []string
-	for number := g.first; number < g.last; number++ {
-		newest = append(newest, fields[g.Chunk(number)])
-	}
-	c, err := g.Count("", newest, now)
+	c, err := CountLog(l, now, func(names ...string) (values []string, err error) {
+		for _, name := range names {
+			values = append(values, fields[name])
+		}
+		return values, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// way is how a call goes to a server.
+type way struct {
+	name string
+	call func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd
+}
+
+var (
+	sha      = redis.NewScript(Source()).Hash()
+	function = Function() // it is made of the whole source, which would keep a call waiting
+	// asScript makes all functions at each call.
+	asScript = way{"EVALSHA", func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd {
+		return c.EvalSha(ctx, sha, keys, arguments(now, checks)...)
+	}}
+	// asFunction keeps them, and what they have read of earlier checks.
+	asFunction = way{"FCALL", func(ctx context.Context, c redis.Cmdable, keys []string, now any, checks ...*backend.Check) *redis.Cmd {
+		return c.FCall(ctx, function, keys, arguments(now, checks)...)
+	}}
+)
+
+// ask makes one check of a key.
+func (w way) ask(t testing.TB, c redis.Cmdable, key string, now int64, check backend.Check) backend.Decision {
+	t.Helper()
+	reply, err := w.call(t.Context(), c, []string{key}, now, &check).StringSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Decode(reply[0], &check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// ends makes a check of a key that somebody has damaged. It is to end, with a decision or an error of its own.
+func (w way) ends(t testing.TB, c redis.Cmdable, key string, now int64, check backend.Check) {
+	t.Helper()
+	if err := w.call(t.Context(), c, []string{key}, now, &check).Err(); err != nil {
+		t.Fatalf("%+v failed as a whole, or did not end: %v", check, err)
+	}
+}
+
+// arguments lists each question once.
+func arguments(now any, checks []*backend.Check) []any {
+	var asked []byte
+	args, places := []any{now, nil}, make(map[string]byte)
+	for _, c := range checks {
+		question := string(AppendArg(nil, c))
+		if places[question] == 0 {
+			args = append(args, question)
+			places[question] = byte(len(places) + 1)
+		}
+		asked = append(asked, places[question])
+	}
+	args[1] = asked
+	return args
+}
+
+// Between now and what was counted lie more than a million chunks of a fine precision, and hardly any of them is there.
+func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
+	client, key := startRedis(t), string(AppendKey(nil, []byte("key")))
+	limit := backendtest.NewLimit(t, 0, descriptors.Minute, 2, descriptors.SlidingWindow, 50*time.Millisecond)
+	check := backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1, Charge: descriptors.ChargeAlways}
+	now := time.UnixMicro(1838965268050974)
+	for i, step := range []struct {
+		move   time.Duration
+		before uint64
+	}{{0, 0}, {13 * time.Second, 1}, {7 * time.Second, 2}, {6068 * time.Hour, 0}, {-4912 * time.Hour, 1}, {time.Second, 2}} {
+		now = now.Add(step.move)
+		if d := asFunction.ask(t, client, key, now.UnixMicro(), check); d.Before != step.before {
+			t.Fatalf("step %d, %v later: %+v; want %d hits before", i, step.move, d, step.before)
+		}
+	}
+}
+
+// A clock that stands at its beginning, as one without a battery does, is a clock: buckets may be number 0.
+func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
+	client := startRedis(t)
+	limits := []descriptors.Limit{backendtest.NewLimit(t, 9, descriptors.Year, 4, descriptors.SlidingWindow, time.Hour)}
+	for hour := range part(24 * 16) {
+		counts := []window.State{window.NewState(&limits[0])}
+		now, key := window.Instant(time.Duration(hour)*time.Hour/time.Microsecond), string(AppendKey(nil, fmt.Append(nil, hour)))
+		for i, op := range []backend.Op{backend.Count, backend.Count, backend.Refund} {
+			c := backend.Check{Limits: limits, Op: op, Hits: uint64(2 + i)}
+			want := window.Decide(counts, &c, now)
+			if d := asFunction.ask(t, client, key, int64(now), c); d.Before != want.Before || d.Remaining != want.Remaining {
+				t.Fatalf("begun in hour %d, check %d: %+v; want %+v", hour, i+1, d, want)
+			}
+			now = now.Plus(4000 * time.Hour)
+		}
+	}
 }
