@@ -7,7 +7,6 @@ package file
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -40,17 +39,16 @@ type Dir struct {
 	// was loaded. Set it before Run.
 	MayBeEmpty bool
 
-	path     string
-	log      *slog.Logger
-	asked    chan struct{}  // has a token if Reload was called
-	loaded   bool           // Run has put a configuration in force
-	lastGood *yaml.LastGood // what that was made of
-	whole    bool           // it is all that was last read: nothing was wrong with that
+	path   string
+	log    *slog.Logger
+	asked  chan struct{} // has a token if Reload was called
+	loader yaml.Loader
+	whole  bool // what is in force is all that was last read: nothing was wrong with that
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
 func New(path string, o yaml.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), lastGood: yaml.NewLastGood(o)}
+	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), loader: yaml.Loader{LastGood: yaml.NewLastGood(o)}}
 }
 
 // Reload has Run read all files at once, also those that seem to be unchanged, and log what came of it. It does not
@@ -77,6 +75,7 @@ func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, erro
 // logged, once and one line a problem, and breaks no more than [yaml.LastGood.Update] says. A directory that is
 // missing or empty is waited for, and leaves the last good configuration in force.
 func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
+	d.loader.OnError = d.OnError
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var tried snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
@@ -115,41 +114,22 @@ func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited in
 	if !whole {
 		return false
 	}
-	update := d.update(*s, files, problems)
-	config, err := update.Config, d.tell(update.Problems)
+	update, log := d.update(*s, files, problems), d.log.With("dir", d.path)
 	if d.isEmpty(*s) {
-		d.log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
-	} else if s.err != nil {
-		err = s.err
+		log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
 	}
-	if asked && config != nil && d.whole && update.LastGood.Same(d.lastGood) {
-		d.log.Info("configuration unchanged", "dir", d.path, "files", len(s.files), "hash", config.Hash())
+	if asked && update.Config != nil && d.whole && update.LastGood.Same(d.loader.LastGood) {
+		log.Info("configuration unchanged", "files", len(s.files), "hash", update.Config.Hash())
 		return true
 	}
-	if config != nil {
-		if refused := apply(config); refused != nil {
-			config, err = nil, errors.Join(refused, err)
-		}
-	}
-	if config != nil {
-		d.loaded, d.lastGood = true, update.LastGood
-		d.log.Info("configuration loaded", "dir", d.path, "files", len(s.files), "domains", config.Domains(),
-			"rules", len(config.Rules()), "hash", config.Hash())
-	}
-	d.whole = config != nil && err == nil
-	if err != nil {
-		update.LogErrors(d.log.With("dir", d.path), err, config != nil, d.loaded)
-		if d.OnError != nil {
-			d.OnError(err)
-		}
-	}
+	d.whole = len(d.loader.Apply(update, apply, log, "files", len(s.files))) == 0
 	return true
 }
 
 // update parses what was read of s, beside the last good forms.
 func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml.Update {
 	if s.err != nil && !d.isEmpty(s) {
-		return yaml.Update{LastGood: d.lastGood}
+		return yaml.Update{LastGood: d.loader.LastGood, Err: s.err}
 	}
 	var unreadable []string
 	for _, p := range problems {
@@ -157,7 +137,7 @@ func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml
 			unreadable = append(unreadable, p.File)
 		}
 	}
-	update := d.lastGood.Update(files, unreadable)
+	update := d.loader.LastGood.Update(files, unreadable)
 	update.Problems = append(problems, update.Problems...)
 	return update
 }
@@ -165,19 +145,5 @@ func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml
 // isEmpty reports whether s is a configuration without domains. A directory that goes missing is more likely a mistake, or
 // about to be replaced.
 func (d *Dir) isEmpty(s snapshot) bool {
-	return d.MayBeEmpty && (s.empty || s.missing && !d.loaded)
-}
-
-// tell logs each problem. The error that it returns counts those that are not warnings and repeats the first.
-func (d *Dir) tell(problems yaml.Problems) error {
-	var wrong []error
-	for _, p := range problems {
-		if p.Warning {
-			d.log.Warn("configuration problem", "problem", p)
-		} else {
-			d.log.Error("configuration problem", "problem", p)
-			wrong = append(wrong, p)
-		}
-	}
-	return yaml.First(wrong)
+	return d.MayBeEmpty && (s.empty || s.missing && !d.loader.Loaded)
 }

@@ -62,15 +62,13 @@ func Parse(files []File, o Options) (*descriptors.Config, Problems) {
 	return r.Config, r.Problems
 }
 
-// readFile is a file that was read, and what became of it. It is not changed once all files are read.
+// readFile is a file that was read, and what became of it.
 type readFile struct {
 	File
 	domain       string // "" if that is not known
 	bad          bool   // it has errors
 	expanded     int    // its part of what was read, in the measure of maxExpanded
 	replacements []replacement
-	problems     Problems // that were found while it was read
-	truncated    bool     // there were more
 }
 
 // parser holds what has been read so far, and where it stands.
@@ -94,24 +92,13 @@ func newParser(o Options) *parser {
 
 func (p *parser) readFile(f File) {
 	p.file = &readFile{File: f}
-	errors, warnings, problems, expanded := p.errors, p.warnings, len(p.problems), p.expanded
+	errors, expanded := p.errors, p.expanded
 	p.readData(f.Data)
 	if p.expanded > maxExpanded {
 		p.expanded = expanded // the next file need not pay for this one
 	}
 	p.file.bad, p.file.expanded = p.errors > errors, p.expanded-expanded
-	p.file.problems = slices.Clone(p.problems[problems:])
-	p.file.truncated = p.errors-errors+p.warnings-warnings > len(p.file.problems)
 	p.read = append(p.read, *p.file)
-}
-
-// reuse adds a file without errors as it was read before, and reports its warnings again.
-func (p *parser) reuse(f readFile) {
-	p.expanded += f.expanded
-	told := min(len(f.problems), max(0, maxProblems-p.warnings))
-	p.warnings += len(f.problems)
-	p.problems = append(p.problems, f.problems[:told]...)
-	p.read = append(p.read, f)
 }
 
 // end is called once all files are read.

@@ -284,14 +284,11 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 func (p *parser) warnOfNothingReplaced() {
 	for i := range p.read {
 		p.file = &p.read[i]
-		var idle []replacement
 		for _, r := range p.file.replacements {
 			if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
-				idle = append(idle, r)
 				p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
 					"or leave it out", descriptors.Shown(r.name))
 			}
 		}
-		p.file.replacements = idle // the others keep their limits until the domain is read again
 	}
 }
