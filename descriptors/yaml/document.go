@@ -238,7 +238,11 @@ func (p *parser) text(m mapping, name, path string) string {
 	if n == nil || isNull(n) {
 		return ""
 	}
-	switch limit := m.in.term(name).most; {
+	limit := maxName
+	if name == "message" {
+		limit = maxMessage
+	}
+	switch {
 	case n.Kind != yaml.ScalarNode:
 		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
 	case len(n.Value) > limit:
@@ -317,13 +321,12 @@ func unquoted(n *yaml.Node) string {
 	return ", without quotes"
 }
 
-// whole returns a field that is a whole number of 32 bits; 0 if it is missing.
-func (p *parser) whole(m mapping, name, path string) uint32 {
+// whole returns a field that is a whole number of 32 bits, from least; 0 if it is missing.
+func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	n := m.get(name)
 	if n == nil {
 		return 0
 	}
-	least := m.in.term(name).least
 	if isNull(n) && least == 0 {
 		return 0
 	}

@@ -126,7 +126,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool 
 		switch {
 		case n == nil || name == "name" || name == "replaces":
 		case name == "requests_per_unit":
-			p.whole(m, name, path)
+			p.whole(m, name, path, 0)
 			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
 		case name == "unit" && !isUnit(n):
 			p.warnf(m.at(name), path, "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
@@ -193,12 +193,12 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	if m.get("unit") == nil {
 		p.errorf(m.node, path, "unit is missing: use one of %s", descriptors.UnitNames)
 	}
-	requests := p.whole(m, "requests_per_unit", path)
+	requests := p.whole(m, "requests_per_unit", path, 0)
 	unit := word(p, m, "unit", path, descriptors.ParseUnit)
-	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path), 1)
+	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path, 1), 1)
 	algorithm := word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
 	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
-	burst := p.whole(m, "burst", path)
+	burst := p.whole(m, "burst", path, 1)
 	name := p.limitName(m, p.text(m, "name", path), path)
 	if p.errors > before {
 		return descriptors.Limit{}, false
