@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -55,17 +56,8 @@ func (c *Config) ReadKey(key []byte) (Counted, error) {
 	for i := range read.Descriptor {
 		read.Descriptor[i] = Entry{Key: parts[1+2*i].text, Value: parts[2+2*i].text}
 	}
-	if hashed {
-		read.Rule, err = c.ruleOf(read.Domain, parts[1:])
-		return read, err
-	}
-	if m := c.Match(read.Domain, read.Descriptor); m.Rule != nil {
-		var room [2 * maxLiteral]byte
-		if bytes.Equal(m.AppendKey(room[:0], read.Domain, read.Descriptor), key) {
-			read.Rule = m.Rule
-		}
-	}
-	return read, nil
+	read.Rule, err = c.ruleOf(read.Domain, parts[1:])
+	return read, err
 }
 
 // KeyFilter tells keys of one domain from most others without reading them.
@@ -159,16 +151,19 @@ func (c *Config) domainOf(p part) string {
 	return p.text
 }
 
-// ruleOf returns the rule that counts under a key with hashed parts, those of the domain's entries, nil if none does. Its
-// error is ErrUntold.
+// ruleOf returns the rule that counts under a key with these parts of its entries, nil if none does. Its error is ErrUntold.
 func (c *Config) ruleOf(domain string, parts []part) (*Rule, error) {
 	configured := c.domains[domain]
 	if configured == nil {
 		return nil, nil
 	}
-	n, known := &configured.Root, true
+	known := true
+	n := &configured.Root
 	for i := 0; i < len(parts) && n != nil; i += 2 {
-		if n, known = n.stepHashed(parts[i], parts[i+1]); !known {
+		key, value := parts[i], parts[i+1]
+		if !key.hashed && !value.hashed {
+			n = n.step(&Entry{Key: key.text, Value: value.text})
+		} else if n, known = n.stepHashed(key, value); !known {
 			return nil, ErrUntold
 		}
 	}
@@ -193,10 +188,7 @@ func (n *Node) stepHashed(key, value part) (next *Node, known bool) {
 	}
 	for _, p := range n.patterns.all {
 		keyFits, keyKnown := key.fits(p.Key)
-		valueFits, valueKnown := p.Value == "", true
-		if p.Value != "" {
-			valueFits, valueKnown = value.fits(p.Value)
-		}
+		valueFits, valueKnown := value.fits(cmp.Or(p.Value, "*")) // without one, any value fits
 		switch {
 		case keyKnown && !keyFits, valueKnown && !valueFits:
 		case keyKnown && valueKnown:

@@ -71,7 +71,7 @@ func (s snapshot) maxWait(last snapshot) int {
 // same reports whether a file of that name seems to be unchanged.
 func (f found) same(g found) bool {
 	return f.name == g.name && f.info.Size() == g.info.Size() && f.info.ModTime().Equal(g.info.ModTime()) &&
-		changed(f.info) == changed(g.info) && os.SameFile(f.info, g.info)
+		os.SameFile(f.info, g.info)
 }
 
 // scan lists the files below the directory. A snapshot without an error holds at least one file or problem.

@@ -2,7 +2,8 @@ package xds
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
+	"strconv"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -22,20 +23,14 @@ func text(c *ratelimit.RateLimitConfig) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ascii strings.Builder // for YAML, some of what may stand in a text of JSON breaks a line
-	ascii.Grow(len(written))
-	for _, r := range string(written) {
-		switch {
-		case r < 0x7f:
-			ascii.WriteRune(r)
-		case r <= 0xffff:
-			fmt.Fprintf(&ascii, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&ascii, `\U%08x`, r)
-		}
-	}
-	return []byte(ascii.String()), nil
+	return notASCII.ReplaceAllFunc(written, func(text []byte) []byte {
+		quoted := strconv.AppendQuoteToASCII(nil, string(text))
+		return quoted[1 : len(quoted)-1]
+	}), nil
 }
+
+// notASCII is what JSON may have in a text, and YAML only escaped.
+var notASCII = regexp.MustCompile(`[^ -~]+`)
 
 // prepare makes descriptors those of a file.
 func prepare(all []*ratelimit.RateLimitDescriptor) {

@@ -44,16 +44,15 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	return wrong
 }
 
-// sumOf returns a hash of a response's version and resources.
-func sumOf(r *discovery.DiscoveryResponse) (sum [sha256.Size]byte) {
-	hash := sha256.New() // whose writes never fail
-	_, _ = fmt.Fprintf(hash, "%q", r.GetVersionInfo())
+// sumOf returns a hash of a response's version and resources, in whatever order they are.
+func sumOf(r *discovery.DiscoveryResponse) [sha256.Size]byte {
+	var sums []string
 	for _, resource := range r.GetResources() {
-		_, _ = fmt.Fprintf(hash, "%q %d ", resource.GetTypeUrl(), len(resource.GetValue()))
-		_, _ = hash.Write(resource.GetValue())
+		sum := sha256.Sum256(resource.GetValue())
+		sums = append(sums, string(sum[:])+resource.GetTypeUrl())
 	}
-	hash.Sum(sum[:0])
-	return sum
+	slices.Sort(sums)
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q", r.GetVersionInfo(), sums))
 }
 
 // listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.

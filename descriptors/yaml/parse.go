@@ -65,10 +65,9 @@ func Parse(files []File, o Options) (*descriptors.Config, Problems) {
 // readFile is a file that was read, and what became of it.
 type readFile struct {
 	File
-	domain       string // "" if that is not known
-	bad          bool   // it has errors
-	expanded     int    // its part of what was read, in the measure of maxExpanded
-	replacements []replacement
+	domain   string // "" if that is not known
+	bad      bool   // it has errors
+	expanded int    // its part of what was read, in the measure of maxExpanded
 }
 
 // parser holds what has been read so far, and where it stands.
@@ -77,9 +76,10 @@ type parser struct {
 	domains  map[string]*descriptors.Domain
 	expanded int // what has been read, aliases followed, in the measure of maxExpanded
 
-	read  []readFile
-	file  *readFile                      // that is being read
-	names map[descriptors.Entry]position // where each name of a limit stands, by domain and name
+	read         []readFile
+	file         *readFile // that is being read
+	replacements []replacement
+	names        map[descriptors.Entry]position // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not

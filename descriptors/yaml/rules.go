@@ -251,6 +251,7 @@ func (p *parser) warnOfDefault(m mapping, key string, of descriptors.Algorithm, 
 
 // replacement is a name that a limit stands in for, and where in its file it says so.
 type replacement struct {
+	file       *readFile
 	path, name string
 	line       int
 }
@@ -275,20 +276,18 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 			p.errorf(item, path, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
 		}
 		names = append(names, name)
-		p.file.replacements = append(p.file.replacements, replacement{path, name, item.Line})
+		p.replacements = append(p.replacements, replacement{p.file, path, name, item.Line})
 	}
 	return names
 }
 
 // warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.
 func (p *parser) warnOfNothingReplaced() {
-	for i := range p.read {
-		p.file = &p.read[i]
-		for _, r := range p.file.replacements {
-			if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
-				p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
-					"or leave it out", descriptors.Shown(r.name))
-			}
+	for _, r := range p.replacements {
+		p.file = r.file
+		if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
+			p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
+				"or leave it out", descriptors.Shown(r.name))
 		}
 	}
 }

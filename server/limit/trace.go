@@ -44,7 +44,7 @@ func (c *Call) appendRule(dst []byte, i int) []byte {
 	if s.Rule == nil {
 		return c.appendMiss(dst, entries)
 	}
-	dst = descriptors.AppendReadablePath(append(dst, "rule "...), s.Rule.Path)
+	dst = append(append(dst, "rule "...), descriptors.ReadablePath(s.Rule.Path)...)
 	dst = append(append(append(dst, " ("...), s.Rule.Where...), ')')
 	if s.Unlimited {
 		dst = append(dst, ", unlimited"...)
@@ -58,7 +58,7 @@ func (c *Call) appendMiss(dst []byte, entries descriptors.Descriptor) []byte {
 	fitting := c.rules.config.Fitting(c.Domain, entries)
 	switch {
 	case m.Rule != nil:
-		dst = descriptors.AppendReadablePath(append(dst, "no rule: "...), m.Rule.Path)
+		dst = append(append(dst, "no rule: "...), descriptors.ReadablePath(m.Rule.Path)...)
 		return append(dst, " steps aside for a rule that replaces it"...)
 	case len(entries) == 0:
 		return append(dst, "no rule: it has no entries"...)
