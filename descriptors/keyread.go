@@ -60,27 +60,6 @@ func (c *Config) ReadKey(key []byte) (Counted, error) {
 	return read, err
 }
 
-// KeyFilter tells keys of one domain from most others without reading them.
-type KeyFilter struct{ start, plain, plainHash []byte }
-
-// KeyFilter returns the filter for a domain, configured or not.
-func (c *Config) KeyFilter(domain string) KeyFilter {
-	m := Match{keys: c.keys}
-	f := KeyFilter{start: m.AppendKey(nil, domain, nil)}
-	if c.keys.Format == KeysOfRatelimit {
-		f.plain = m.appendPlain(nil, domain, nil)
-		f.plainHash = append(PlainKey([]byte(c.keys.Prefix)), "##"...)
-	}
-	return f
-}
-
-// MayBe reports whether a key may be of the domain: false only if [Config.ReadKey] would find another domain or
-// ErrOtherKey. It allocates nothing.
-func (f *KeyFilter) MayBe(key []byte) bool {
-	return bytes.HasPrefix(key, f.start) || bytes.HasPrefix(key, []byte("##")) ||
-		f.plain != nil && (bytes.HasPrefix(key, f.plain) || bytes.HasPrefix(key, f.plainHash))
-}
-
 // part is a part of a key.
 type part struct {
 	text   string // if it is hashed, # and the hash

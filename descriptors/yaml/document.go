@@ -17,8 +17,10 @@ import (
 const (
 	// maxNodes bounds the YAML nodes of a file, and so the memory that reading it takes.
 	maxNodes = 1_000_000
-	// maxName is the length of keys, values and names, in bytes; maxMessage that of a message.
+	// maxName is the length of keys, values and names, in bytes; maxPath that of a rule's path, by which statistics call it,
+	// in packets of up to 64 KiB; maxMessage that of a message.
 	maxName    = 4096
+	maxPath    = 16 << 10
 	maxMessage = 64 << 10
 )
 
@@ -331,20 +333,11 @@ func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 		return 0
 	}
 	var v uint32
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !decodeWhole(n, &v) || v < least {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
 		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
 		return 0
 	}
 	return v
-}
-
-// decodeWhole reads a number as YAML has it. Most are plain digits, and need no decoder of their own.
-func decodeWhole(n *yaml.Node, v *uint32) bool {
-	if plain, err := strconv.ParseUint(n.Value, 10, 32); err == nil && n.Value[0] != '0' {
-		*v = uint32(plain)
-		return true
-	}
-	return n.Decode(v) == nil
 }
 
 // follow returns what an alias stands for, or n itself.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -79,7 +78,8 @@ func (p *parser) checkKeys(m *mapping, path string) {
 	}
 	for _, a := range m.duplicates {
 		remedy := cmp.Or(limitKeys[a[0].Value], "keep one, or put back the - of a list item")
-		p.lostLimitf(a[0], path, "%s is given twice, and that of line %s is ignored: %s", a[0].Value, lineOf{p, a[1]}, remedy)
+		_, _, first := p.place(a[1].Line)
+		p.lostLimitf(a[0], path, "%s is given twice, and that of line %d is ignored: %s", a[0].Value, first, remedy)
 	}
 }
 
@@ -105,16 +105,4 @@ func (m misplaced) String() string {
 		allowed += " (did you mean " + meant + "?)"
 	}
 	return fmt.Sprintf("unknown key %s in %s: use one of %s", descriptors.Quoted(m.key), m.in.name, allowed)
-}
-
-// lineOf is the line of a node, as people are told. Its text, too, is made only if it is told.
-type lineOf struct {
-	p *parser
-	n *yaml.Node
-}
-
-// String returns the line.
-func (l lineOf) String() string {
-	_, _, line := l.p.place(l.n.Line)
-	return strconv.Itoa(line)
 }

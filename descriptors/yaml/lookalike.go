@@ -11,11 +11,16 @@ import (
 // warnOfLookalike warns of a value that was meant to match more than its text. Files without lines come from a program,
 // which means what it writes.
 func (p *parser) warnOfLookalike(m mapping, key, value, path string) {
-	if p.options.NoLines || value == "" || value == key || slices.Contains(literalKeys, key) || len(value) > maxComparedBytes {
+	if p.options.NoLines || value == key || slices.Contains(literalKeys, key) {
 		return
 	}
-	if text := lookalike(key, value); text != "" {
-		p.warnf(m.at("value"), path, "value %s %s", descriptors.Shown(value), text)
+	if _, err := netip.ParsePrefix(value); err == nil && !namesRange.MatchString(key) {
+		p.warnf(m.at("value"), path, "value %s matches only that text, not the addresses in it: have Envoy send the range that an "+
+			"address is in, by its action masked_remote_address with v4_prefix_mask_len or v6_prefix_mask_len, and use the key "+
+			"masked_remote_address", descriptors.Shown(value))
+	} else if expression.MatchString(value) {
+		p.warnf(m.at("value"), path, "value %s looks like a regular expression, but matches as it is written: only * has a "+
+			"meaning, which is any characters or none", descriptors.Shown(value))
 	}
 }
 
@@ -29,19 +34,3 @@ var (
 	// Keys whose values are names of ranges, rather than addresses.
 	namesRange = regexp.MustCompile(`(?i)cidr|net|range|block|zone`)
 )
-
-// lookalike returns what a value is taken for, and what would be right; "" if it means what it says.
-func lookalike(key, value string) string {
-	if prefix, err := netip.ParsePrefix(value); err == nil && !namesRange.MatchString(key) {
-		mask := "v4_prefix_mask_len"
-		if prefix.Addr().Is6() {
-			mask = "v6_prefix_mask_len"
-		}
-		return "matches only that text, not the addresses in it: have Envoy send the range that an address is in, by its action " +
-			"masked_remote_address with " + mask + ", and use the key masked_remote_address"
-	}
-	if expression.MatchString(value) {
-		return "looks like a regular expression, but matches as it is written: only * has a meaning, which is any characters or none"
-	}
-	return ""
-}

@@ -186,6 +186,10 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 		path = in.path + "/" + path
 	}
 	p.checkKeys(&m, path)
+	if len(path) > maxPath {
+		p.errorf(n, path, "the path is %d bytes long: at most %d are allowed, shorten its keys and values", len(path), maxPath)
+		return
+	}
 	if !p.spend(n, len(path)) {
 		return
 	}

@@ -38,6 +38,7 @@ func compile(t testing.TB, text []byte) *jsonschema.Schema {
 // onlyTheParser are the faults that no schema can say, by what messages of them hold.
 var onlyTheParser = map[string]string{
 	"already configured":       "it takes the whole tree, or other files",
+	"the path is":              "it takes the whole tree",
 	"would share one count":    "it takes a comparison of items",
 	"sliding_log or none":      "it takes a comparison of items",
 	"name of same descriptor":  "it takes a comparison of texts",

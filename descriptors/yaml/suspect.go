@@ -8,12 +8,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const (
-	// maxCompared is how many patterns of a level, from the first, are compared with those after them.
-	maxCompared = 100
-	// maxComparedBytes and maxComparedStars bound a pattern's key and value together: comparing takes longer with both.
-	maxComparedBytes, maxComparedStars = 256, 8
-)
+// maxCompared is how many patterns of a level, from the first, are compared with those after them.
+const maxCompared = 100
 
 // child hangs a child below parent, and complains of one that is there already, or that others hide.
 func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
@@ -23,8 +19,8 @@ func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path,
 			descriptors.Printable(child.Where))
 		return &descriptors.Node{}
 	}
-	if own := (descriptors.Entry{Key: key, Value: value}); strings.Contains(key+value, "*") && isPlain(own) {
-		p.warnOfHidden(n, parent, own, path)
+	if strings.Contains(key+value, "*") {
+		p.warnOfHidden(n, parent, descriptors.Entry{Key: key, Value: value}, path)
 	}
 	return child
 }
@@ -37,17 +33,12 @@ func (p *parser) warnOfHidden(n *yaml.Node, parent *descriptors.Node, own descri
 			return
 		}
 		// A star in own's text is fitted by a star only, which fits whatever it stands for.
-		if isPlain(first) && first.Fits(own) && (first.Value == "" || own.Value != "") {
+		if first.Fits(own) && (first.Value == "" || own.Value != "") {
 			p.warnf(n, path, "this never applies: the pattern at %s stands before it and fits all that this one fits",
 				descriptors.Printable(child.Where))
 			return
 		}
 	}
-}
-
-// isPlain reports whether a pattern is compared with others, as any that people write.
-func isPlain(e descriptors.Entry) bool {
-	return len(e.Key+e.Value) <= maxComparedBytes && strings.Count(e.Key+e.Value, "*") <= maxComparedStars
 }
 
 // warnOfValue warns of a value that is there, but lets any value match.
