@@ -104,11 +104,8 @@ type object struct {
 	Data       goyaml.Node
 	BinaryData goyaml.Node `yaml:"binaryData"`
 	Spec       struct {
-		Pod         pod `yaml:",inline"`
-		Template    struct{ Spec pod }
-		JobTemplate struct {
-			Spec struct{ Template struct{ Spec pod } }
-		} `yaml:"jobTemplate"`
+		Pod      pod `yaml:",inline"`
+		Template struct{ Spec pod }
 	}
 }
 
@@ -153,7 +150,7 @@ func (r *reader) object(n *goyaml.Node) {
 	case kind == "ConfigMap":
 		r.maps = append(r.maps, configMap{o.Metadata.Name, n.Line, follow(&o.Data), follow(&o.BinaryData)})
 	}
-	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec, o.Spec.JobTemplate.Spec.Template.Spec} {
+	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec} {
 		for _, c := range slices.Concat(p.Containers, p.InitContainers) {
 			program, environment := c.serves()
 			if program == "" {

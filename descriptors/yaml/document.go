@@ -79,15 +79,8 @@ var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list 
 // countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
 func countNodes(data []byte) int {
 	n := 0
-	for i, c := range data {
-		switch c {
-		case '\n', '\r', ',', '[', '{':
-			n++
-		case '-', '?':
-			if i+1 < len(data) && (data[i+1] == ' ' || data[i+1] == '\t') {
-				n++
-			}
-		}
+	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "?\t"} {
+		n += bytes.Count(data, []byte(sign))
 	}
 	return n
 }
