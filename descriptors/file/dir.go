@@ -21,8 +21,6 @@ const (
 	// After so many polls a directory that keeps changing is loaded, so that a change is in force within two seconds even
 	// if others follow it. While a file is being written, and so is only partly there, it takes more polls.
 	maxChanging, maxWriting = 2, 20
-	// attempts is how often such a directory is read in one poll, until nothing changes meanwhile.
-	attempts = 5
 )
 
 var _ descriptors.Source = (*Dir)(nil)
@@ -80,7 +78,7 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	defer ticker.Stop()
 	var tried snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
 	last, waited := d.scan(), 0
-	if d.load(&last, apply, maxChanging, false) {
+	if d.load(last, apply, 0, false) {
 		tried = last
 	}
 	for asked := false; ; {
@@ -93,11 +91,11 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 		}
 		now := d.scan()
 		switch {
-		case asked && d.load(&now, apply, maxChanging, asked):
+		case asked && d.load(now, apply, 0, asked):
 			tried, waited, asked = now, 0, false
 		case now.same(tried):
 			waited = 0
-		case (now.same(last) || waited >= now.maxWait(last)) && d.load(&now, apply, waited, false):
+		case (now.same(last) || waited >= now.maxWait(last)) && d.load(now, apply, waited, false):
 			tried, waited = now, 0
 		default:
 			waited++
@@ -107,15 +105,15 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 }
 
 // load reads the files of s, after the directory has changed during so many polls, and puts them in force. It reports
-// false, and has done nothing, if the directory changed while it was read; where it reads again, s becomes the snapshot
-// that it has read. If asked is set and nothing has changed, it only logs that.
-func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
+// false, and has done nothing, if the directory changed while it was read. If asked is set and nothing has changed, it only
+// logs that.
+func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
 	files, problems, whole := d.readWhole(s, waited)
 	if !whole {
 		return false
 	}
-	update, log := d.update(*s, files, problems), d.log.With("dir", d.path)
-	if d.isEmpty(*s) {
+	update, log := d.update(s, files, problems), d.log.With("dir", d.path)
+	if d.isEmpty(s) {
 		log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
 	}
 	if asked && update.Config != nil && d.whole && update.LastGood.Same(d.loader.LastGood) {
