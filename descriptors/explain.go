@@ -206,8 +206,6 @@ func (c *Child) compare(e Entry, chosen *Child) {
 		c.Why, c.far = "another value", 1
 	case strings.EqualFold(c.Key, e.Key):
 		c.Why, c.far = "another key: upper and lower case differ", 1
-	case Nearest(e.Key, []string{strings.ToLower(c.Key)}) != "":
-		c.Why, c.far = "another key, spelled nearly so", 1
 	default:
 		c.Why, c.far = "another key", 2
 	}

@@ -9,9 +9,6 @@ import (
 	"slices"
 )
 
-// hashShown is how many bytes of a configuration's hash are shown: enough that two never have the same by chance.
-const hashShown = 8
-
 // hashOf returns the hash of a configuration; see [Config.Hash].
 func hashOf(domains map[string]*Domain, broken []string) string {
 	sums := make(map[string][sha256.Size]byte, len(domains))
@@ -19,7 +16,7 @@ func hashOf(domains map[string]*Domain, broken []string) string {
 		sums[name] = d.contentSum()
 	}
 	sum := sumOf(func(e *json.Encoder) { _ = e.Encode([]any{sums, broken}) })
-	return hex.EncodeToString(sum[:hashShown])
+	return hex.EncodeToString(sum[:8]) // enough that two never have the same by chance
 }
 
 // contentSum returns the hash of the rules, and of all else that decides a request in the domain or stands in its answer.

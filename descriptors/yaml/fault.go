@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -29,16 +28,13 @@ func findFault(data []byte, err error) fault {
 			"its name, and keep all others elsewhere"}
 	}
 	lines := strings.SplitAfter(string(data), "\n")
-	first, last := faultyLines(lines, told)
+	first := faultyLine(lines, told)
 	for _, h := range hints {
 		for _, at := range []int{first, contentBefore(lines, first)} {
 			if h.said == nesting && at != first {
 				continue // nearly all lines look so
 			}
 			if text := h.text(lines, at, said); text != "" {
-				if strings.HasSuffix(text, "stands in them") && last > at {
-					text += " (seen at line " + strconv.Itoa(last) + ")"
-				}
 				return fault{at, text}
 			}
 		}
@@ -46,10 +42,10 @@ func findFault(data []byte, err error) fault {
 	return fault{first, "not valid YAML: " + said}
 }
 
-// faultyLines returns the line behind the longest part of a file that is right by itself, and the one at which the library
-// gives up. The library itself often tells the line on which the block around a fault begins, or the one before: that is
-// returned where finding out takes too much reading.
-func faultyLines(lines []string, told int) (first, last int) {
+// faultyLine returns the line behind the longest part of a file that is right by itself. The library itself often tells
+// the line on which the block around a fault begins, or the one before: that is returned where finding out takes too much
+// reading.
+func faultyLine(lines []string, told int) int {
 	r := &lineReader{lines: lines}
 	_ = decode(r)
 	size := 0
@@ -57,16 +53,17 @@ func faultyLines(lines []string, told int) (first, last int) {
 		size += len(line)
 	}
 	budget := minReread + maxRereads*size
-	for first = r.begun; first > 0; first-- {
+	first := r.begun
+	for ; first > 0; first-- {
 		if budget -= size; budget < 0 {
-			return told, r.begun
+			return told
 		}
 		size -= len(lines[first-1])
 		if decode(strings.NewReader(strings.Join(lines[:first-1], ""))) == nil {
 			break
 		}
 	}
-	return max(first, told), r.begun
+	return max(first, told)
 }
 
 // minReread and maxRereads bound how much text is read again to find a fault: so many bytes, and the file so many times.

@@ -169,22 +169,14 @@ func within(file string, names []string) bool {
 	})
 }
 
-// A key domain with what stands behind it: on a line of its own, as YAML's plain form has it at the top of a file, or
-// within braces, as JSON has it.
-var (
-	domainOnALine = regexp.MustCompile(`(?m)^["']?domain["']?[ \t]*:([ \t].*)?$`)
-	domainInside  = regexp.MustCompile(`^\s*\{(?s:.*?)["']?\bdomain["']?\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,{}\[\]\n#]+)`)
-)
+// domainKey is a key domain on a line of its own, as YAML's plain form has it at the top of a file, with what stands behind it.
+var domainKey = regexp.MustCompile(`(?m)^["']?domain["']?[ \t]*:([ \t].*)?$`)
 
-// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:, or of
-// the first such key in braces. It is "" if there is none.
+// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:. It is ""
+// if there is none.
 func domainLine(data []byte) string {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var value []byte
-	if found := domainInside.FindSubmatch(data[:min(len(data), maxSearched)]); found != nil {
-		value = found[1]
-	}
-	for _, found := range domainOnALine.FindAllSubmatch(data, -1) {
+	for _, found := range domainKey.FindAllSubmatch(bytes.TrimPrefix(data, []byte("\ufeff")), -1) {
 		value = found[1]
 	}
 	var n yaml.Node
@@ -194,6 +186,3 @@ func domainLine(data []byte) string {
 	}
 	return n.Content[0].Value
 }
-
-// maxSearched is how far into a file in braces its domain is looked for, in bytes.
-const maxSearched = 64 << 10

@@ -113,22 +113,19 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 
 func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 	for text, want := range map[string]string{
-		"domain: a\n  - ]":                                "a",
-		"domain : a\n  - ]":                               "a",
-		"\"domain\": a\n  - ]":                            "a",
-		"domain: \"a b\" # why\n- ]":                      "a b",
-		"domain: a\r\n  - ]":                              "a",
-		"domain: a\ndomain: b\n  - ]":                     "b",
-		"{\"domain\": \"a\", \"descriptors\": [":          "a",
-		"{domain: a, descriptors: [":                      "a",
-		"{\n  \"descriptors\": [],\n  \"domain\": \"a\",": "a",
-		"  domain: a\n  - ]":                              "",
-		"descriptors:\n- {domain: a\n":                    "",
-		"domain: >-\n a\n]":                               "",
-		"domain: [a]\n]":                                  "",
-		"domains: a\n]":                                   "",
-		"domain:a\n- ]":                                   "",
-		"":                                                "",
+		"domain: a\n  - ]":             "a",
+		"domain : a\n  - ]":            "a",
+		"\"domain\": a\n  - ]":         "a",
+		"domain: \"a b\" # why\n- ]":   "a b",
+		"domain: a\r\n  - ]":           "a",
+		"domain: a\ndomain: b\n  - ]":  "b",
+		"  domain: a\n  - ]":           "",
+		"descriptors:\n- {domain: a\n": "",
+		"domain: >-\n a\n]":            "",
+		"domain: [a]\n]":               "",
+		"domains: a\n]":                "",
+		"domain:a\n- ]":                "",
+		"":                             "",
 	} {
 		if got := domainLine([]byte(text)); got != want {
 			t.Errorf("%q seems to be of domain %q, want %q: its requests pass if nobody knows", text, got, want)
