@@ -43,7 +43,7 @@ func checkKey(t *testing.T, domain string, d Descriptor) {
 	for _, e := range d {
 		want = append(want, e.Key, e.Value)
 	}
-	got, _, err := parseParts(nil, string(Match{}.AppendKey(nil, domain, d)))
+	got, _, err := parseParts(string(Match{}.AppendKey(nil, domain, d)))
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("the key of %.200q does not read back: %+v, %v", want, got, err)
 	}

@@ -38,8 +38,7 @@ func (c *Config) ReadKey(key []byte) (Counted, error) {
 	if stem, plain := PlainStem(key); plain {
 		return c.readPlain(key, string(stem))
 	}
-	var room [8]part
-	parts, hashed, err := parseParts(room[:0], string(key))
+	parts, hashed, err := parseParts(string(key))
 	if err == nil && c.keys.Prefix != "" {
 		if !parts[0].is(c.keys.Prefix) {
 			return Counted{}, ErrOtherKey
@@ -69,8 +68,8 @@ type part struct {
 // hashSize is the length of a hashed part.
 var hashSize = 1 + base64.RawURLEncoding.EncodedLen(sha256.Size)
 
-// parseParts appends a key's parts, at least one, to an empty slice, and reports whether one of them is hashed.
-func parseParts(parts []part, key string) (_ []part, hashed bool, err error) {
+// parseParts returns a key's parts, at least one, and reports whether one of them is hashed.
+func parseParts(key string) (parts []part, hashed bool, err error) {
 	if strings.HasPrefix(key, "##") && len(key) == hashSize+1 {
 		return nil, true, ErrUntold
 	}
@@ -136,8 +135,7 @@ func (c *Config) ruleOf(domain string, parts []part) (*Rule, error) {
 	if configured == nil {
 		return nil, nil
 	}
-	known := true
-	n := &configured.Root
+	n, known := &configured.Root, true
 	for i := 0; i < len(parts) && n != nil; i += 2 {
 		key, value := parts[i], parts[i+1]
 		if !key.hashed && !value.hashed {

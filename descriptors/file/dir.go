@@ -23,8 +23,6 @@ const (
 	maxChanging, maxWriting = 2, 20
 )
 
-var _ descriptors.Source = (*Dir)(nil)
-
 // Dir is a directory of configuration files.
 type Dir struct {
 	// OnError, if set, is called by Run for each change that was not put in force, or only in part, with the reason and

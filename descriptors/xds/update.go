@@ -25,7 +25,7 @@ type answered struct {
 // like the last one, which servers send on each new stream and after each rejection, changes nothing and is not logged.
 func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
 	sum := sumOf(r)
-	if s.last != nil && s.last.sum == sum {
+	if s.last.sum == sum {
 		return s.last.wrong
 	}
 	files, unreadable, problems := read(r.GetResources())
@@ -39,7 +39,7 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 		wrong = listed(errs)
 	}
 	if u.Config == nil || s.loader.LastGood == u.LastGood { // else apply refused it, and may take it the next time
-		s.last = &answered{sum, wrong}
+		s.last = answered{sum, wrong}
 	}
 	return wrong
 }

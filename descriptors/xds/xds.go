@@ -47,15 +47,13 @@ type Config struct {
 	OnError func(error)
 }
 
-var _ descriptors.Source = (*Source)(nil)
-
 // Source is a configuration server. One [Source.Run] at a time may use it.
 type Source struct {
 	config Config
 	node   *core.Node
 
 	loader          yaml.Loader
-	last            *answered // nil before the first response
+	last            answered
 	responses, away pacer
 }
 
@@ -63,13 +61,11 @@ type Source struct {
 func New(c Config) *Source {
 	c.Rules.NoLines = true
 	c.MaxMessage = cmp.Or(max(c.MaxMessage, 0), DefaultMaxMessage)
-	node := &core.Node{Id: c.Node, UserAgentName: "weir"}
-	if len(c.Metadata) > 0 {
-		node.Metadata = &structpb.Struct{Fields: make(map[string]*structpb.Value)}
-	}
+	about := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
 	for key, value := range c.Metadata {
-		node.Metadata.Fields[key] = structpb.NewStringValue(value)
+		about.Fields[key] = structpb.NewStringValue(value)
 	}
+	node := &core.Node{Id: c.Node, UserAgentName: "weir", Metadata: about}
 	return &Source{config: c, node: node, loader: yaml.Loader{LastGood: yaml.NewLastGood(c.Rules), OnError: c.OnError}}
 }
 

@@ -36,22 +36,22 @@ func (p *parser) document(data []byte) *yaml.Node {
 		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
 		return nil
 	case len(roots) == 0:
-		found := findFault(data, err)
-		p.errorf(&yaml.Node{Line: found.line}, "", "%s", found.text)
+		line, text := findFault(data, err)
+		p.errorf(&yaml.Node{Line: line}, "", "%s", text)
 		return nil
 	}
-	var second yaml.Node
+	second := 0 // the line of the second document
 	if len(roots) > 1 {
-		second = *roots[1]
-		if len(second.Content) > 0 {
-			second.Line = second.Content[0].Line // that of the root may be the line before
+		second = roots[1].Line
+		if of := roots[1].Content; len(of) > 0 {
+			second = of[0].Line // that of the root may be the line before
 		}
 	} else if err != nil {
-		line, _ := syntaxError(err)
-		second.Line = line + 1 // the library counts from 0 behind the first document
+		second, _ = syntaxError(err)
+		second++ // the library counts from 0 behind the first document
 	}
-	if second.Line > 0 {
-		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+	if second > 0 {
+		p.lostLimitf(&yaml.Node{Line: second}, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
 			"keys alike")
 	}
 	return roots[0]
@@ -161,7 +161,7 @@ func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
 
 // unchecked is mapping without the complaints, for a mapping that has to be read before its path is known.
 func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
-	n = follow(n)
+	n = Follow(n)
 	if n.Kind != yaml.MappingNode {
 		is, remedy := describe(n), ""
 		if in == inFile && n.Kind == yaml.ScalarNode {
@@ -180,7 +180,7 @@ func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) 
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
 func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
-		key, value := follow(n.Content[i]), follow(n.Content[i+1])
+		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
 			for _, source := range p.merged(value, path, depth+1) {
@@ -206,7 +206,7 @@ func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.N
 		named = p.list(n, "<<", path)
 	}
 	for _, source := range slices.Backward(named) {
-		if source = follow(source); source.Kind != yaml.MappingNode {
+		if source = Follow(source); source.Kind != yaml.MappingNode {
 			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
 			continue
 		}
@@ -333,8 +333,8 @@ func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	return v
 }
 
-// follow returns what an alias stands for, or n itself.
-func follow(n *yaml.Node) *yaml.Node {
+// Follow returns what an alias stands for, or n itself.
+func Follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
 	}

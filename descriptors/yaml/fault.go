@@ -11,21 +11,16 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// fault is where a file goes wrong, and what would be right.
-type fault struct {
-	line int // from 1; 0 if it is not known
-	text string
-}
-
 // ours is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
 var ours = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
-// findFault returns the fault of a file for which the library has this error.
-func findFault(data []byte, err error) fault {
+// findFault returns where a file goes wrong for which the library has this error, from 1, 0 if it is not known, and what
+// would be right.
+func findFault(data []byte, err error) (line int, text string) {
 	told, said := syntaxError(err)
 	if !ours.Match(data) {
-		return fault{told, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and " +
-			"its name, and keep all others elsewhere"}
+		return told, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +
+			"keep all others elsewhere"
 	}
 	lines := strings.SplitAfter(string(data), "\n")
 	first := faultyLine(lines, told)
@@ -35,11 +30,11 @@ func findFault(data []byte, err error) fault {
 				continue // nearly all lines look so
 			}
 			if text := h.text(lines, at, said); text != "" {
-				return fault{at, text}
+				return at, text
 			}
 		}
 	}
-	return fault{first, "not valid YAML: " + said}
+	return first, "not valid YAML: " + said
 }
 
 // faultyLine returns the line behind the longest part of a file that is right by itself. The library itself often tells

@@ -57,7 +57,7 @@ const (
 func Parse(files []File, o Options) (*descriptors.Config, Problems) {
 	r := NewLastGood(o).Update(files, nil)
 	if r.Problems.Err() != nil {
-		return nil, r.Problems
+		r.Config = nil
 	}
 	return r.Config, r.Problems
 }

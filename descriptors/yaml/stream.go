@@ -29,7 +29,7 @@ func ManifestKind(root *yaml.Node) string {
 	}
 	texts := make(map[string]string)
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		if value := follow(root.Content[i+1]); value.Kind == yaml.ScalarNode {
+		if value := Follow(root.Content[i+1]); value.Kind == yaml.ScalarNode {
 			texts[root.Content[i].Value] = value.Value
 		}
 	}
