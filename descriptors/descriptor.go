@@ -23,7 +23,11 @@ func (d Descriptor) String() string {
 	return strings.Join(parts, ",")
 }
 
-var entryEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+var (
+	entryEscaper   = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+	entryUnescaper = strings.NewReplacer(`\\`, `\`, `\,`, `,`)
+	escapedEntry   = regexp.MustCompile(`(?:\\[\\,]|[^,])*`)
+)
 
 // ParseDescriptor reads a descriptor as [Descriptor.String] writes it: entries key=value, separated by
 // commas. The first = of an entry separates, \, is a comma and \\ a backslash; any other backslash stands for itself.
@@ -32,7 +36,7 @@ func ParseDescriptor(text string) (Descriptor, error) {
 		return nil, errors.New("it is empty: write key=value,key=value")
 	}
 	var d Descriptor
-	for _, entry := range splitEntries(text) {
+	for _, entry := range escapedEntry.FindAllString(text, -1) {
 		key, value, found := strings.Cut(entry, "=")
 		if !found {
 			return nil, fmt.Errorf(`%q in %q has no "=": write key=value, and a comma inside a value as \,`, entry, text)
@@ -52,23 +56,3 @@ func SplitRequest(text string) []string {
 }
 
 var between = regexp.MustCompile(` \+ ([^,= ]+=)`)
-
-var entryUnescaper = strings.NewReplacer(`\\`, `\`, `\,`, `,`)
-
-// splitEntries cuts text at its commas, but not at escaped ones. The parts are still escaped.
-func splitEntries(text string) []string {
-	var parts []string
-	start := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			if i+1 < len(text) && (text[i+1] == '\\' || text[i+1] == ',') {
-				i++
-			}
-		case ',':
-			parts = append(parts, text[start:i])
-			start = i + 1
-		}
-	}
-	return append(parts, text[start:])
-}

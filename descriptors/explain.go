@@ -58,7 +58,7 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 		return x
 	}
 	x.DomainWhere = configured.Where
-	x.Reason = x.walk(&configured.Root) + c.withoutQuery(domain, d, x.Match.Rule)
+	x.Reason = x.walk(&configured.Root)
 	return x
 }
 
@@ -75,27 +75,6 @@ func (x *Explanation) walk(n *Node) string {
 	return x.ended(n)
 }
 
-// withoutQuery returns a sentence if a rule that a descriptor does not get would apply if its values had no query strings,
-// as Envoy's :path has.
-func (c *Config) withoutQuery(domain string, d Descriptor, found *Rule) string {
-	cut := slices.Clone(d)
-	var had []string
-	for i, e := range d {
-		if path, _, has := strings.Cut(e.Value, "?"); has {
-			had, cut[i].Value = append(had, e.String()), path
-		}
-	}
-	if len(had) == 0 {
-		return ""
-	}
-	r := c.Match(domain, cut).Rule
-	if r == nil || r == found {
-		return ""
-	}
-	return fmt.Sprintf(" Without the query string of %s, rule %s (%s) would apply: have Envoy send paths without it, as "+
-		`"Paths and query strings" in FORMAT.md says.`, Listed(had), Shown(ReadablePath(r.Path)), Printable(r.Where))
-}
-
 func (c *Config) unknownDomain(domain string) string {
 	names, shown := c.DomainNames(), Shown(domain)
 	meant := Nearest(domain, slices.Concat(names, c.broken))
@@ -108,6 +87,31 @@ func (c *Config) unknownDomain(domain string) string {
 		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", shown, Shown(meant))
 	}
 	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Listed(names))
+}
+
+// MissingPath returns a sentence that no rule has a path, in a domain or, if that is "", in any. It names the rules whose
+// paths contain the text: people know /pay, and not user/path=/pay.
+func (c *Config) MissingPath(domain, path string) string {
+	var near []string
+	for _, r := range c.rules {
+		readable := ReadablePath(r.Path)
+		if (domain == "" || r.Domain == domain) && (Holds(readable, path) || Holds(r.Path, path)) {
+			near = append(near, readable)
+		}
+	}
+	missing, hint := "No rule", "weir check DIR lists the rules"
+	if domain != "" {
+		missing += " of domain " + Shown(domain)
+	}
+	if len(near) > 0 {
+		hint = "these hold it: " + Listed(near)
+	}
+	return fmt.Sprintf("%s has the path %s; %s.", missing, Shown(path), hint)
+}
+
+// Holds reports whether a name holds a text, whatever the case of its letters.
+func Holds(name, text string) bool {
+	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
 }
 
 // noChild returns why entry e cannot go on from n.
@@ -129,11 +133,6 @@ func (x *Explanation) noChild(n *Node, e Entry) string {
 		if len(s.Others) > 0 && s.Others[0].Fits {
 			reason += " " + s.Others[0].at() + " was passed over before, and matching does not go back."
 			break
-		}
-	}
-	for _, later := range x.Descriptor[len(x.Steps):] {
-		if n.step(&later) != nil {
-			return reason + " " + Shown(later.String()) + " would fit there, but comes later: the order of entries counts."
 		}
 	}
 	return reason
@@ -207,8 +206,6 @@ func (c *Child) compare(e Entry, chosen *Child) {
 		c.Why, c.far = "another value", 1
 	case strings.EqualFold(c.Key, e.Key):
 		c.Why, c.far = "another key: upper and lower case differ", 1
-	case Nearest(e.Key, []string{strings.ToLower(c.Key)}) != "":
-		c.Why, c.far = "another key, spelled nearly so", 1
 	default:
 		c.Why, c.far = "another key", 2
 	}

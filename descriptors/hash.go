@@ -9,40 +9,34 @@ import (
 	"slices"
 )
 
-// hashShown is how many bytes of a configuration's hash are shown: enough that two never have the same by chance.
-const hashShown = 8
-
 // hashOf returns the hash of a configuration; see [Config.Hash].
 func hashOf(domains map[string]*Domain, broken []string) string {
 	sums := make(map[string][sha256.Size]byte, len(domains))
 	for name, d := range domains {
 		sums[name] = d.contentSum()
 	}
-	sum := sumOf(func(e *json.Encoder) error { return e.Encode([]any{sums, broken}) })
-	return hex.EncodeToString(sum[:hashShown])
+	sum := sumOf(func(e *json.Encoder) { _ = e.Encode([]any{sums, broken}) })
+	return hex.EncodeToString(sum[:8]) // enough that two never have the same by chance
 }
 
 // contentSum returns the hash of the rules, and of all else that decides a request in the domain or stands in its answer.
 // It is computed once, as configurations share domains.
 func (d *Domain) contentSum() [sha256.Size]byte {
 	d.sumOnce.Do(func() {
-		d.sum = sumOf(func(e *json.Encoder) error {
-			if err := e.Encode(d.Refunds); err != nil {
-				return err
-			}
-			return d.Root.encode(e)
+		d.sum = sumOf(func(e *json.Encoder) {
+			_ = e.Encode(d.Refunds)
+			d.Root.encode(e)
 		})
 	})
 	return d.sum
 }
 
-// sumOf returns the hash of what write encodes, or of its error.
-func sumOf(write func(*json.Encoder) error) (sum [sha256.Size]byte) {
+// sumOf returns the hash of what write encodes. Encoding never fails: JSON has all that a rule has, and a hash takes every
+// write.
+func sumOf(write func(*json.Encoder)) (sum [sha256.Size]byte) {
 	hash := sha256.New()
-	buffered := bufio.NewWriter(hash) // whose writes never fail, as those of a hash
-	if err := write(json.NewEncoder(buffered)); err != nil {
-		_, _ = buffered.WriteString(err.Error())
-	}
+	buffered := bufio.NewWriter(hash)
+	write(json.NewEncoder(buffered))
 	_ = buffered.Flush()
 	hash.Sum(sum[:0])
 	return sum
@@ -50,33 +44,23 @@ func sumOf(write func(*json.Encoder) error) (sum [sha256.Size]byte) {
 
 // encode writes n's rule, without what its place gives it, and what may follow n: patterns in their order, since the first
 // that fits applies, all others by their names.
-func (n *Node) encode(e *json.Encoder) error {
+func (n *Node) encode(e *json.Encoder) {
 	var rule *Rule
 	if n.Rule != nil {
 		r := *n.Rule
 		r.Domain, r.Path, r.Where, r.Number = "", "", "", 0
 		rule = &r
 	}
-	var patterns, others []Entry
+	var entries []Entry
 	children := make(map[Entry]*Node, n.children())
 	for entry, child := range n.Children() {
-		if children[entry] = child; entry.isPattern() {
-			patterns = append(patterns, entry)
-		} else {
-			others = append(others, entry)
-		}
+		entries, children[entry] = append(entries, entry), child
 	}
-	slices.SortFunc(others, func(a, b Entry) int {
+	slices.SortFunc(entries[len(n.patterns.all):], func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
 	})
-	entries := append(patterns, others...)
-	if err := e.Encode([]any{rule, entries}); err != nil {
-		return err
-	}
+	_ = e.Encode([]any{rule, entries})
 	for _, entry := range entries {
-		if err := children[entry].encode(e); err != nil {
-			return err
-		}
+		children[entry].encode(e)
 	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -20,21 +21,17 @@ const (
 
 // UnmarshalText reads the name of a format.
 func (f *KeyFormat) UnmarshalText(name []byte) error {
-	switch string(name) {
-	case "weir":
-		*f = KeysOfWeir
-	case "ratelimit":
-		*f = KeysOfRatelimit
-	default:
-		return fmt.Errorf("%s is not a format of keys: use weir or ratelimit", Quoted(string(name)))
+	if i := slices.Index(keyFormats, string(name)); i >= 0 {
+		*f = KeyFormat(i)
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s is not a format of keys: use weir or ratelimit", Quoted(string(name)))
 }
 
 // String returns the format's name.
-func (f KeyFormat) String() string {
-	return [...]string{"weir", "ratelimit"}[f]
-}
+func (f KeyFormat) String() string { return keyFormats[f] }
+
+var keyFormats = []string{"weir", "ratelimit"}
 
 // Keys is how a configuration writes keys. The prefix tells its keys from those of others in the same store; "" is a
 // prefix too.

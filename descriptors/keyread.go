@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -37,8 +38,7 @@ func (c *Config) ReadKey(key []byte) (Counted, error) {
 	if stem, plain := PlainStem(key); plain {
 		return c.readPlain(key, string(stem))
 	}
-	var room [8]part
-	parts, hashed, err := parseParts(room[:0], string(key))
+	parts, hashed, err := parseParts(string(key))
 	if err == nil && c.keys.Prefix != "" {
 		if !parts[0].is(c.keys.Prefix) {
 			return Counted{}, ErrOtherKey
@@ -55,38 +55,8 @@ func (c *Config) ReadKey(key []byte) (Counted, error) {
 	for i := range read.Descriptor {
 		read.Descriptor[i] = Entry{Key: parts[1+2*i].text, Value: parts[2+2*i].text}
 	}
-	if hashed {
-		read.Rule, err = c.ruleOf(read.Domain, parts[1:])
-		return read, err
-	}
-	if m := c.Match(read.Domain, read.Descriptor); m.Rule != nil {
-		var room [2 * maxLiteral]byte
-		if bytes.Equal(m.AppendKey(room[:0], read.Domain, read.Descriptor), key) {
-			read.Rule = m.Rule
-		}
-	}
-	return read, nil
-}
-
-// KeyFilter tells keys of one domain from most others without reading them.
-type KeyFilter struct{ start, plain, plainHash []byte }
-
-// KeyFilter returns the filter for a domain, configured or not.
-func (c *Config) KeyFilter(domain string) KeyFilter {
-	m := Match{keys: c.keys}
-	f := KeyFilter{start: m.AppendKey(nil, domain, nil)}
-	if c.keys.Format == KeysOfRatelimit {
-		f.plain = m.appendPlain(nil, domain, nil)
-		f.plainHash = append(PlainKey([]byte(c.keys.Prefix)), "##"...)
-	}
-	return f
-}
-
-// MayBe reports whether a key may be of the domain: false only if [Config.ReadKey] would find another domain or
-// ErrOtherKey. It allocates nothing.
-func (f *KeyFilter) MayBe(key []byte) bool {
-	return bytes.HasPrefix(key, f.start) || bytes.HasPrefix(key, []byte("##")) ||
-		f.plain != nil && (bytes.HasPrefix(key, f.plain) || bytes.HasPrefix(key, f.plainHash))
+	read.Rule, err = c.ruleOf(read.Domain, parts[1:])
+	return read, err
 }
 
 // part is a part of a key.
@@ -98,8 +68,8 @@ type part struct {
 // hashSize is the length of a hashed part.
 var hashSize = 1 + base64.RawURLEncoding.EncodedLen(sha256.Size)
 
-// parseParts appends a key's parts, at least one, to an empty slice, and reports whether one of them is hashed.
-func parseParts(parts []part, key string) (_ []part, hashed bool, err error) {
+// parseParts returns a key's parts, at least one, and reports whether one of them is hashed.
+func parseParts(key string) (parts []part, hashed bool, err error) {
 	if strings.HasPrefix(key, "##") && len(key) == hashSize+1 {
 		return nil, true, ErrUntold
 	}
@@ -159,8 +129,7 @@ func (c *Config) domainOf(p part) string {
 	return p.text
 }
 
-// ruleOf returns the rule that counts under a key with hashed parts, those of the domain's entries, nil if none does. Its
-// error is ErrUntold.
+// ruleOf returns the rule that counts under a key with these parts of its entries, nil if none does. Its error is ErrUntold.
 func (c *Config) ruleOf(domain string, parts []part) (*Rule, error) {
 	configured := c.domains[domain]
 	if configured == nil {
@@ -168,7 +137,10 @@ func (c *Config) ruleOf(domain string, parts []part) (*Rule, error) {
 	}
 	n, known := &configured.Root, true
 	for i := 0; i < len(parts) && n != nil; i += 2 {
-		if n, known = n.stepHashed(parts[i], parts[i+1]); !known {
+		key, value := parts[i], parts[i+1]
+		if !key.hashed && !value.hashed {
+			n = n.step(&Entry{Key: key.text, Value: value.text})
+		} else if n, known = n.stepHashed(key, value); !known {
 			return nil, ErrUntold
 		}
 	}
@@ -193,10 +165,7 @@ func (n *Node) stepHashed(key, value part) (next *Node, known bool) {
 	}
 	for _, p := range n.patterns.all {
 		keyFits, keyKnown := key.fits(p.Key)
-		valueFits, valueKnown := p.Value == "", true
-		if p.Value != "" {
-			valueFits, valueKnown = value.fits(p.Value)
-		}
+		valueFits, valueKnown := value.fits(cmp.Or(p.Value, "*")) // without one, any value fits
 		switch {
 		case keyKnown && !keyFits, valueKnown && !valueFits:
 		case keyKnown && valueKnown:

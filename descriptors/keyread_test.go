@@ -192,34 +192,3 @@ func FuzzReadKey(f *testing.F) {
 		}
 	})
 }
-
-// The oracle is what is read: a key that the filter leaves out is none of the domain's, nor one that does not tell.
-func TestAKeyFilterLeavesOutOnlyKeysOfOthers(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6))
-	names := []string{"shop", "shop_b", "unknown", "", longText}
-	for _, keys := range []Keys{{}, {Prefix: "p"}, {Prefix: longText}, {Format: KeysOfRatelimit}, {Format: KeysOfRatelimit, Prefix: "p_"}} {
-		c, leftOut := readable(t, keys), 0
-		filters := make(map[string]KeyFilter)
-		for _, name := range names {
-			filters[name] = c.KeyFilter(name)
-		}
-		for range rounds() {
-			domain, d := names[random.IntN(len(names))], randomDescriptor(random)
-			key := c.Match(domain, d).AppendKey(nil, domain, d)
-			read, err := c.ReadKey(key)
-			for _, name := range names {
-				f := filters[name]
-				if f.MayBe(key) {
-					continue
-				}
-				leftOut++
-				if name == domain || err == nil && read.Domain == name {
-					t.Fatalf("the filter of domain %.20q leaves out %.200q, which is read as %+v, %v", name, key, read, err)
-				}
-			}
-		}
-		if leftOut < rounds() {
-			t.Errorf("keys %+v: of %d pairs of a key and a domain the filters leave out %d; they spare nothing", keys, 5*rounds(), leftOut)
-		}
-	}
-}

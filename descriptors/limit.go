@@ -265,12 +265,9 @@ func (l *Limit) Covers(m *Limit) bool {
 
 // Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log.
 func Mixed(limits []Limit) bool {
-	for i := range limits {
-		if (limits[i].Algorithm == SlidingLog) != (limits[0].Algorithm == SlidingLog) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(limits, func(l Limit) bool {
+		return (l.Algorithm == SlidingLog) != (limits[0].Algorithm == SlidingLog)
+	})
 }
 
 // String writes the limit as files and tools do: 10/minute, or 10/5minute with a multiplier.

@@ -74,13 +74,8 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 		}
 		return Match{Found: UnknownDomain, keys: c.keys}
 	}
-	n := &configured.Root
-	for i := range d {
-		if n = n.step(&d[i]); n == nil {
-			return Match{Found: NoRule, keys: c.keys}
-		}
-	}
-	if n.Rule == nil {
+	n, _ := configured.Root.walk(d)
+	if n == nil || n.Rule == nil {
 		return Match{Found: NoRule, keys: c.keys}
 	}
 	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
@@ -93,13 +88,8 @@ func (c *Config) Fitting(domain string, d Descriptor) int {
 	if configured == nil {
 		return 0
 	}
-	n := &configured.Root
-	for i := range d {
-		if n = n.step(&d[i]); n == nil {
-			return i
-		}
-	}
-	return len(d)
+	_, fitting := configured.Root.walk(d)
+	return fitting
 }
 
 // Domains returns the number of domains that have rules or may have them: all but the broken ones.

@@ -1,9 +1,6 @@
 package descriptors
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Policy is what becomes of hits while no store can decide about them.
 type Policy uint8
@@ -26,7 +23,7 @@ const (
 // PolicyNames lists what [ParsePolicy] accepts, in the order of the policies, for error messages.
 const PolicyNames = "allow, deny, local, error"
 
-var policyNames = strings.Split(PolicyNames, ", ")
+var policyNames = append([]string{"default"}, strings.Split(PolicyNames, ", ")...)
 
 // ParsePolicy reads the name that files and the ON_BACKEND_FAILURE variable use.
 func ParsePolicy(name string) (Policy, error) {
@@ -47,12 +44,4 @@ func (p Policy) Effect() string {
 }
 
 // String returns the policy's name in files; the zero value has "default".
-func (p Policy) String() string {
-	switch {
-	case p == PolicyDefault:
-		return "default"
-	case int(p) >= Policies:
-		return fmt.Sprintf("policy(%d)", uint8(p))
-	}
-	return policyNames[p-PolicyAllow]
-}
+func (p Policy) String() string { return policyNames[p] }

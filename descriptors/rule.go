@@ -123,31 +123,11 @@ func appendEscaped(dst []byte, s string) []byte {
 // SamePath reports whether asked is a rule's path, as it is stored or as it is shown.
 func SamePath(path, asked string) bool { return path == asked || ReadablePath(path) == asked }
 
-// ReadablePath returns a rule's path, or a value of its history, unescaped, as people are shown it.
-func ReadablePath(path string) string { return string(AppendReadablePath(nil, path)) }
+// ReadablePath returns a rule's path, or a value of its history, unescaped, as people are shown it. It allocates only where
+// something is escaped.
+func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
 
-// AppendReadablePath appends what [ReadablePath] returns. It allocates only to grow dst.
-func AppendReadablePath(dst []byte, path string) []byte {
-	if strings.IndexByte(path, '%') < 0 {
-		return append(dst, path...)
-	}
-	for i := 0; i < len(path); i++ {
-		c := path[i]
-		if c == '%' && i+2 < len(path) {
-			switch path[i+1 : i+3] {
-			case "25":
-				i += 2
-			case "2F":
-				c, i = '/', i+2
-			case "3D":
-				c, i = '=', i+2
-			case "2C":
-				c, i = ',', i+2
-			}
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-var pathEscaper = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")
+var (
+	pathEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")
+	pathUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%3D", "=", "%2C", ",")
+)

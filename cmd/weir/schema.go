@@ -1,8 +1,10 @@
 package main
 
 import (
+	"io"
+
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 type schemaCommand struct{}
@@ -10,7 +12,7 @@ type schemaCommand struct{}
 func (schemaCommand) Help() string {
 	return `Editors that speak to a YAML language server check a descriptor file as it is written if it has the line
 
-    # yaml-language-server: $schema=` + yaml.SchemaURL + `
+    # yaml-language-server: $schema=` + descriptors.SchemaURL + `
 
 or the path of a file in place of that address:
 
@@ -18,6 +20,6 @@ or the path of a file in place of that address:
 }
 
 func (schemaCommand) Run(out terminal.Output) error {
-	_, err := out.Out.Write(yaml.Schema())
+	_, err := io.WriteString(out.Out, descriptors.Schema)
 	return err
 }

@@ -7,7 +7,6 @@ package file
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -22,11 +21,7 @@ const (
 	// After so many polls a directory that keeps changing is loaded, so that a change is in force within two seconds even
 	// if others follow it. While a file is being written, and so is only partly there, it takes more polls.
 	maxChanging, maxWriting = 2, 20
-	// attempts is how often such a directory is read in one poll, until nothing changes meanwhile.
-	attempts = 5
 )
-
-var _ descriptors.Source = (*Dir)(nil)
 
 // Dir is a directory of configuration files.
 type Dir struct {
@@ -40,17 +35,16 @@ type Dir struct {
 	// was loaded. Set it before Run.
 	MayBeEmpty bool
 
-	path     string
-	log      *slog.Logger
-	asked    chan struct{}  // has a token if Reload was called
-	loaded   bool           // Run has put a configuration in force
-	lastGood *yaml.LastGood // what that was made of
-	whole    bool           // it is all that was last read: nothing was wrong with that
+	path   string
+	log    *slog.Logger
+	asked  chan struct{} // has a token if Reload was called
+	loader yaml.Loader
+	whole  bool // what is in force is all that was last read: nothing was wrong with that
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
 func New(path string, o yaml.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), lastGood: yaml.NewLastGood(o)}
+	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), loader: yaml.Loader{LastGood: yaml.NewLastGood(o)}}
 }
 
 // Reload has Run read all files at once, also those that seem to be unchanged, and log what came of it. It does not
@@ -77,11 +71,12 @@ func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, erro
 // logged, once and one line a problem, and breaks no more than [yaml.LastGood.Update] says. A directory that is
 // missing or empty is waited for, and leaves the last good configuration in force.
 func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
+	d.loader.OnError = d.OnError
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var tried snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
 	last, waited := d.scan(), 0
-	if d.load(&last, apply, maxChanging, false) {
+	if d.load(last, apply, 0, false) {
 		tried = last
 	}
 	for asked := false; ; {
@@ -94,11 +89,11 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 		}
 		now := d.scan()
 		switch {
-		case asked && d.load(&now, apply, maxChanging, asked):
+		case asked && d.load(now, apply, 0, asked):
 			tried, waited, asked = now, 0, false
 		case now.same(tried):
 			waited = 0
-		case (now.same(last) || waited >= now.maxWait(last)) && d.load(&now, apply, waited, false):
+		case (now.same(last) || waited >= now.maxWait(last)) && d.load(now, apply, waited, false):
 			tried, waited = now, 0
 		default:
 			waited++
@@ -108,48 +103,29 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 }
 
 // load reads the files of s, after the directory has changed during so many polls, and puts them in force. It reports
-// false, and has done nothing, if the directory changed while it was read; where it reads again, s becomes the snapshot
-// that it has read. If asked is set and nothing has changed, it only logs that.
-func (d *Dir) load(s *snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
+// false, and has done nothing, if the directory changed while it was read. If asked is set and nothing has changed, it only
+// logs that.
+func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
 	files, problems, whole := d.readWhole(s, waited)
 	if !whole {
 		return false
 	}
-	update := d.update(*s, files, problems)
-	config, err := update.Config, d.tell(update.Problems)
-	if d.isEmpty(*s) {
-		d.log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
-	} else if s.err != nil {
-		err = s.err
+	update, log := d.update(s, files, problems), d.log.With("dir", d.path)
+	if d.isEmpty(s) {
+		log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
 	}
-	if asked && config != nil && d.whole && update.LastGood.Same(d.lastGood) {
-		d.log.Info("configuration unchanged", "dir", d.path, "files", len(s.files), "hash", config.Hash())
+	if asked && update.Config != nil && d.whole && update.LastGood.Same(d.loader.LastGood) {
+		log.Info("configuration unchanged", "files", len(s.files), "hash", update.Config.Hash())
 		return true
 	}
-	if config != nil {
-		if refused := apply(config); refused != nil {
-			config, err = nil, errors.Join(refused, err)
-		}
-	}
-	if config != nil {
-		d.loaded, d.lastGood = true, update.LastGood
-		d.log.Info("configuration loaded", "dir", d.path, "files", len(s.files), "domains", config.Domains(),
-			"rules", len(config.Rules()), "hash", config.Hash())
-	}
-	d.whole = config != nil && err == nil
-	if err != nil {
-		update.LogErrors(d.log.With("dir", d.path), err, config != nil, d.loaded)
-		if d.OnError != nil {
-			d.OnError(err)
-		}
-	}
+	d.whole = len(d.loader.Apply(update, apply, log, "files", len(s.files))) == 0
 	return true
 }
 
 // update parses what was read of s, beside the last good forms.
 func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml.Update {
 	if s.err != nil && !d.isEmpty(s) {
-		return yaml.Update{LastGood: d.lastGood}
+		return yaml.Update{LastGood: d.loader.LastGood, Err: s.err}
 	}
 	var unreadable []string
 	for _, p := range problems {
@@ -157,7 +133,7 @@ func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml
 			unreadable = append(unreadable, p.File)
 		}
 	}
-	update := d.lastGood.Update(files, unreadable)
+	update := d.loader.LastGood.Update(files, unreadable)
 	update.Problems = append(problems, update.Problems...)
 	return update
 }
@@ -165,19 +141,5 @@ func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml
 // isEmpty reports whether s is a configuration without domains. A directory that goes missing is more likely a mistake, or
 // about to be replaced.
 func (d *Dir) isEmpty(s snapshot) bool {
-	return d.MayBeEmpty && (s.empty || s.missing && !d.loaded)
-}
-
-// tell logs each problem. The error that it returns counts those that are not warnings and repeats the first.
-func (d *Dir) tell(problems yaml.Problems) error {
-	var wrong []error
-	for _, p := range problems {
-		if p.Warning {
-			d.log.Warn("configuration problem", "problem", p)
-		} else {
-			d.log.Error("configuration problem", "problem", p)
-			wrong = append(wrong, p)
-		}
-	}
-	return yaml.First(wrong)
+	return d.MayBeEmpty && (s.empty || s.missing && !d.loader.Loaded)
 }

@@ -71,7 +71,7 @@ func (s snapshot) maxWait(last snapshot) int {
 // same reports whether a file of that name seems to be unchanged.
 func (f found) same(g found) bool {
 	return f.name == g.name && f.info.Size() == g.info.Size() && f.info.ModTime().Equal(g.info.ModTime()) &&
-		changed(f.info) == changed(g.info) && os.SameFile(f.info, g.info)
+		os.SameFile(f.info, g.info)
 }
 
 // scan lists the files below the directory. A snapshot without an error holds at least one file or problem.
@@ -153,9 +153,10 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 		return
 	}
 	info, err := w.root.Stat(name)
-	switch what := leftover(filepath.Base(name)); {
-	case isFile && what != "" && (err != nil || !info.IsDir()):
-		w.leaveOut(name, "its name is that of "+what+": remove it, or give it another name if it holds limits")
+	switch {
+	case isFile && isLeftover(filepath.Base(name)) && (err != nil || !info.IsDir()):
+		w.leaveOut(name, "its name is that of a backup, a document or an editor's file: remove it, or give it another name if it "+
+			"holds limits")
 		err = nil
 	case err != nil:
 	case !isFile && !info.IsDir():
@@ -187,24 +188,14 @@ func (w *walk) leaveOut(name, why string) {
 	w.problems = append(w.problems, yaml.Problem{File: filepath.ToSlash(name), Warning: true, Text: "left out, as " + why})
 }
 
-// leftovers are the endings of names of files that are no configuration, and what such files are.
-var leftovers = []struct{ ending, what string }{
-	{"~", "an editor's backup"}, {".bak", "a backup"}, {".orig", "a backup"}, {".rej", "a rejected patch"},
-	{".swp", "an editor's swap file"}, {".swo", "an editor's swap file"}, {".tmp", "a temporary file"}, {".md", "a document"},
-}
+// leftovers are the endings of names of files that are no configuration: backups, rejected patches, and what editors keep.
+var leftovers = []string{"~", ".bak", ".orig", ".rej", ".swp", ".swo", ".tmp", ".md"}
 
-// leftover returns what a file of that name is if it is no configuration, but what editors and people leave beside it.
-// It is "" for all others: a file may have any name.
-func leftover(name string) string {
-	if strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") {
-		return "an editor's unsaved copy"
-	}
-	for _, l := range leftovers {
-		if strings.HasSuffix(strings.ToLower(name), l.ending) {
-			return l.what
-		}
-	}
-	return ""
+// isLeftover reports whether a file of that name is no configuration, but what editors and people leave beside it. A file
+// may have any other name.
+func isLeftover(name string) bool {
+	return strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") ||
+		slices.ContainsFunc(leftovers, func(ending string) bool { return strings.HasSuffix(strings.ToLower(name), ending) })
 }
 
 // escapes is the error of [os.Root] for a link that leads out of it, or is absolute, which has no name.
@@ -230,23 +221,12 @@ func problem(name string, err error) yaml.Problem {
 	return yaml.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
 }
 
-// readWhole reads what s lists, and reports whether that is what was there at one moment: nothing changed meanwhile. If
-// the directory has been waited for during maxChanging polls, it reads again what s then becomes; after maxWriting polls a
-// file may change meanwhile, but still nothing may be swapped.
-func (d *Dir) readWhole(s *snapshot, waited int) (files []yaml.File, problems yaml.Problems, whole bool) {
-	n := 1
-	if waited >= maxChanging {
-		n = attempts
-	}
-	for ; n > 0 && !whole; n-- {
-		files, problems = s.read(d.path)
-		now := d.scan()
-		whole = now.same(*s) || waited >= maxWriting && !now.swapped(*s)
-		if !whole {
-			*s = now
-		}
-	}
-	return files, problems, whole
+// readWhole reads what s lists, and reports whether that is what was there at one moment: nothing changed meanwhile. After
+// maxWriting polls a file may change meanwhile, but still nothing may be swapped.
+func (d *Dir) readWhole(s snapshot, waited int) (files []yaml.File, problems yaml.Problems, whole bool) {
+	files, problems = s.read(d.path)
+	now := d.scan()
+	return files, problems, now.same(s) || waited >= maxWriting && !now.swapped(s)
 }
 
 // read reads what s lists below path. There is a problem for each file and directory that cannot be read.

@@ -158,7 +158,7 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 		}
 		must(t, os.RemoveAll(filepath.Join(dir, "a.yaml")))
 	}
-	if d.load(&s, nil, 0, false) {
+	if d.load(s, nil, 0, false) {
 		t.Error("a directory that has changed while it was read must be left alone until it rests")
 	}
 }

@@ -104,11 +104,8 @@ type object struct {
 	Data       goyaml.Node
 	BinaryData goyaml.Node `yaml:"binaryData"`
 	Spec       struct {
-		Pod         pod `yaml:",inline"`
-		Template    struct{ Spec pod }
-		JobTemplate struct {
-			Spec struct{ Template struct{ Spec pod } }
-		} `yaml:"jobTemplate"`
+		Pod      pod `yaml:",inline"`
+		Template struct{ Spec pod }
 	}
 }
 
@@ -148,12 +145,12 @@ func (r *reader) object(n *goyaml.Node) {
 		r.problem(n.Line, "", "this document is no Kubernetes manifest, which has apiVersion and kind: check it by itself")
 	case strings.HasSuffix(kind, "List") && o.Items.Kind == goyaml.SequenceNode:
 		for _, item := range o.Items.Content {
-			r.object(follow(item))
+			r.object(yaml.Follow(item))
 		}
 	case kind == "ConfigMap":
-		r.maps = append(r.maps, configMap{o.Metadata.Name, n.Line, follow(&o.Data), follow(&o.BinaryData)})
+		r.maps = append(r.maps, configMap{o.Metadata.Name, n.Line, yaml.Follow(&o.Data), yaml.Follow(&o.BinaryData)})
 	}
-	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec, o.Spec.JobTemplate.Spec.Template.Spec} {
+	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec} {
 		for _, c := range slices.Concat(p.Containers, p.InitContainers) {
 			program, environment := c.serves()
 			if program == "" {
@@ -193,12 +190,9 @@ func (c *container) serves() (program string, environment map[string]string) {
 }
 
 func (c *configMap) namesDomain() bool {
-	for i := 1; i < len(c.data.Content); i += 2 {
-		if yaml.NamesDomain([]byte(follow(c.data.Content[i]).Value)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.data.Content, func(n *goyaml.Node) bool {
+		return yaml.NamesDomain([]byte(yaml.Follow(n).Value))
+	})
 }
 
 // entries adds the files of a ConfigMap.
@@ -208,7 +202,7 @@ func (r *reader) entries(c *configMap) {
 		r.problem(key.Line, c.name+"/"+key.Value, "an entry of binaryData is not checked: put the file into data, as text")
 	}
 	for i := 0; i+1 < len(c.data.Content); i += 2 {
-		key, value := c.data.Content[i], follow(c.data.Content[i+1])
+		key, value := c.data.Content[i], yaml.Follow(c.data.Content[i+1])
 		part := c.name + "/" + key.Value
 		switch {
 		case strings.HasPrefix(key.Value, "."):
@@ -234,11 +228,4 @@ func lines(key, value *goyaml.Node) func(int) int {
 		return func(line int) int { return value.Line + line }
 	}
 	return func(int) int { return key.Line }
-}
-
-func follow(n *goyaml.Node) *goyaml.Node {
-	if n.Kind == goyaml.AliasNode {
-		return n.Alias
-	}
-	return n
 }

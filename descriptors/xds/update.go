@@ -1,81 +1,59 @@
 package xds
 
 import (
-	"context"
+	"crypto/sha256"
 	"errors"
-	"log/slog"
+	"fmt"
 	"slices"
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 // maxRefusal bounds the error message of a rejection, in bytes: the server may log it once a second.
 const maxRefusal = 4 << 10
 
-// refusal is a response that was refused, and why.
-type refusal struct{ version, why string }
+// answered is the last response, and what was wrong with it.
+type answered struct {
+	sum   [sha256.Size]byte
+	wrong string
+}
 
-// update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none.
+// update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none. A response
+// like the last one, which servers send on each new stream and after each rejection, changes nothing and is not logged.
 func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
-	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
+	sum := sumOf(r)
+	if s.last.sum == sum {
+		return s.last.wrong
+	}
 	files, unreadable, problems := read(r.GetResources())
-	update := s.lastGood.Update(files, unreadable)
-	problems = append(problems, update.Problems...)
-	errs := s.tell(problems, log)
-	config := update.Config
-	if config != nil {
-		if err := apply(config); err != nil {
-			config, errs = nil, append([]error{err}, errs...)
-		}
+	u := s.loader.LastGood.Update(files, unreadable)
+	u.Problems = append(problems, u.Problems...)
+	if i := slices.Index(u.Unknown, everything); i >= 0 {
+		u.Unknown[i] = nameless
 	}
-	if config != nil {
-		s.loaded, s.lastGood = true, update.LastGood
-		log.Info("configuration loaded", "resources", len(files), "domains", config.Domains(), "rules", len(config.Rules()),
-			"hash", config.Hash())
+	log := s.responses.logger(s.config.Log, maxLogged)
+	log = log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
+	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {
+		wrong = listed(errs)
 	}
-	if len(errs) == 0 {
-		s.refused = refusal{}
-		return ""
+	if u.Config == nil || s.loader.LastGood == u.LastGood { // else apply refused it, and may take it the next time
+		s.last = answered{sum, wrong}
 	}
-	if now := (refusal{r.GetVersionInfo(), listed(errs)}); now != s.refused || config != nil {
-		s.refused = now
-		s.complain(errs, config != nil, &update, log)
-	}
-	return s.refused.why
+	return wrong
 }
 
-// complain logs that a response was not put in force, or only in part.
-func (s *Source) complain(errs []error, inPart bool, update *yaml.Update, log *slog.Logger) {
-	if i := slices.Index(update.Unknown, everything); i >= 0 {
-		update.Unknown[i] = nameless
+// sumOf returns a hash of a response's version and resources, in whatever order they are.
+func sumOf(r *discovery.DiscoveryResponse) [sha256.Size]byte {
+	var sums []string
+	for _, resource := range r.GetResources() {
+		sum := sha256.Sum256(resource.GetValue())
+		sums = append(sums, string(sum[:])+resource.GetTypeUrl())
 	}
-	err := yaml.First(errs)
-	update.LogErrors(log, err, inPart, s.loaded)
-	if s.config.OnError != nil {
-		s.config.OnError(err)
-	}
-}
-
-// tell logs each problem that the last response did not have. It returns those that are not warnings.
-func (s *Source) tell(problems yaml.Problems, log *slog.Logger) (errs []error) {
-	now := make(map[string]bool)
-	for _, p := range problems {
-		text := p.Error()
-		level := slog.LevelWarn
-		if !p.Warning {
-			errs, level = append(errs, p), slog.LevelError
-		}
-		if !s.told[text] && !now[text] {
-			log.Log(context.Background(), level, "configuration problem", "problem", text)
-		}
-		now[text] = true
-	}
-	s.told = now
-	return errs
+	slices.Sort(sums)
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q", r.GetVersionInfo(), sums))
 }
 
 // listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.

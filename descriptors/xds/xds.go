@@ -43,38 +43,33 @@ type Config struct {
 	Rules      yaml.Options
 	Log        *slog.Logger
 	// OnError, if set, is called by Run for each response that was not put in force, or only in part, with the reason
-	// and after apply. A server that sends the same again and again is told of once.
+	// and after apply; once for one that the server sends again and again.
 	OnError func(error)
 }
-
-var _ descriptors.Source = (*Source)(nil)
 
 // Source is a configuration server. One [Source.Run] at a time may use it.
 type Source struct {
 	config Config
 	node   *core.Node
 
-	loaded   bool            // a configuration is in force
-	lastGood *yaml.LastGood  // what that was made of
-	told     map[string]bool // the problems of the last response
-	refused  refusal         // the last response, if it was refused
+	loader          yaml.Loader
+	last            answered
+	responses, away pacer
 }
 
 // New makes a source of a server. It connects to nothing yet.
 func New(c Config) *Source {
 	c.Rules.NoLines = true
 	c.MaxMessage = cmp.Or(max(c.MaxMessage, 0), DefaultMaxMessage)
-	node := &core.Node{Id: c.Node, UserAgentName: "weir"}
-	if len(c.Metadata) > 0 {
-		node.Metadata = &structpb.Struct{Fields: make(map[string]*structpb.Value)}
-	}
+	about := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
 	for key, value := range c.Metadata {
-		node.Metadata.Fields[key] = structpb.NewStringValue(value)
+		about.Fields[key] = structpb.NewStringValue(value)
 	}
-	return &Source{config: c, node: node, lastGood: yaml.NewLastGood(c.Rules)}
+	node := &core.Node{Id: c.Node, UserAgentName: "weir", Metadata: about}
+	return &Source{config: c, node: node, loader: yaml.Loader{LastGood: yaml.NewLastGood(c.Rules), OnError: c.OnError}}
 }
 
-// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged, one line before each wait.
+// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged, once a minute.
 func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
 	waits := s.config.Backoff.start()
 	for {
@@ -87,10 +82,10 @@ func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error)
 		}
 		wait := waits.next()
 		inForce := "none yet"
-		if s.loaded {
+		if s.loader.Loaded {
 			inForce = "the last one"
 		}
-		s.config.Log.Warn("configuration server is away", "server", s.config.Server, "error", err,
+		s.away.logger(s.config.Log, 1).Warn("configuration server is away", "server", s.config.Server, "error", err,
 			"configuration", inForce, "next_attempt_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():

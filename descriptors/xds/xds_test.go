@@ -2,8 +2,11 @@ package xds
 
 import (
 	"errors"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -106,24 +109,46 @@ func TestAServerMayBeNamedAsGRPCNamesIt(t *testing.T) {
 	follow(t, server.address, nil).expect("b=1", "by an IPv6 address")
 }
 
-func TestAnAbsentServerIsTriedWithPauses(t *testing.T) {
-	server := listen(t, socket(t), nil)
-	server.stop()
-	c := follow(t, server.address, func(c *Config) {
-		c.Backoff = Backoff{Retry: 100 * time.Millisecond, Initial: 200 * time.Millisecond, Max: 300 * time.Millisecond}
-	})
-	c.await("four attempts", func() bool { return c.logged("next_attempt_in=") >= 4 })
-	for pause, times := range map[string]int{"100ms": 1, "200ms": 1} {
-		if got := c.logged("next_attempt_in=" + pause); got != times {
-			t.Errorf("a pause of %s was told %d times, want %d: each is longer than the one before, up to the longest", pause, got, times)
-		}
+// A server that flaps must not fill the log.
+func TestAServerThatFlapsIsToldOfOnceAMinute(t *testing.T) {
+	address := socket(t)
+	listener, err := net.Listen("unix", strings.TrimPrefix(address, "unix://"))
+	must(t, err)
+	c := follow(t, address, nil)
+	for range 3 { // attempts
+		conn, err := listener.Accept()
+		must(t, err)
+		must(t, conn.Close())
 	}
-	if got := c.limits(); got != "nothing" || c.logged("next_attempt_in=300ms") < 2 {
-		t.Errorf("in force is %s without any server, which is tried after each longest pause", got)
+	must(t, listener.Close())
+	if got := c.logged("configuration server is away"); got != 1 || c.limits() != "nothing" {
+		t.Errorf("three attempts are told %d times, want once; in force is %s", got, c.limits())
 	}
-	next := listen(t, server.address, nil)
+	next := listen(t, address, nil)
 	next.set("1", limited("a", 1))
 	c.expect("a=1", "the server has come")
+}
+
+func TestAtMostTenResponsesAMinuteAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{t: t}
+		s := New(Config{Log: slog.New(slog.NewTextHandler(c, nil))})
+		take := func(n int) {
+			s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: pack(t, limited("a", uint32(n)), unitless("b"))}, c.apply)
+		}
+		for n := range 1000 {
+			take(n)
+			take(n)
+		}
+		if got := c.logged("loaded only in part"); got != maxLogged || c.limits() != "a=999 b=broken" {
+			t.Errorf("1,000 responses, each sent twice, are told %d times; want %d. In force is %s", got, maxLogged, c.limits())
+		}
+		time.Sleep(time.Minute)
+		take(1)
+		if c.logged("not_logged_before=990") == 0 || c.logged("loaded only in part") != maxLogged+1 {
+			t.Errorf("a minute later the log does not tell how many it does not have:\n%s", &c.log)
+		}
+	})
 }
 
 func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {

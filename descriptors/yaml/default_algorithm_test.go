@@ -29,7 +29,7 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 				c, problems := Parse([]File{{"f", []byte(under("rate_limit: {" + fields + "}"))}}, Options{Algorithm: a})
 				want := ""
 				if a != test.of {
-					want = "f:5: domain d, k: " + replaceAlgorithm(test.want, a)
+					want = "f:5: domain d, k: " + strings.ReplaceAll(test.want, "%", a.String())
 				}
 				if got := warning(problems); c == nil || got != want {
 					t.Fatalf("got %v, want a configuration and the warning %q", problems, want)
@@ -48,10 +48,6 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 			})
 		}
 	}
-}
-
-func replaceAlgorithm(text string, a descriptors.Algorithm) string {
-	return strings.ReplaceAll(text, "%", a.String())
 }
 
 // warning returns the only problem there is, if it is a warning.

@@ -17,8 +17,10 @@ import (
 const (
 	// maxNodes bounds the YAML nodes of a file, and so the memory that reading it takes.
 	maxNodes = 1_000_000
-	// maxName is the length of keys, values and names, in bytes; maxMessage that of a message.
+	// maxName is the length of keys, values and names, in bytes; maxPath that of a rule's path, by which statistics call it,
+	// in packets of up to 64 KiB; maxMessage that of a message.
 	maxName    = 4096
+	maxPath    = 16 << 10
 	maxMessage = 64 << 10
 )
 
@@ -34,22 +36,22 @@ func (p *parser) document(data []byte) *yaml.Node {
 		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
 		return nil
 	case len(roots) == 0:
-		found := findFault(data, err)
-		p.errorf(&yaml.Node{Line: found.line}, "", "%s", found.text)
+		line, text := findFault(data, err)
+		p.errorf(&yaml.Node{Line: line}, "", "%s", text)
 		return nil
 	}
-	var second yaml.Node
+	second := 0 // the line of the second document
 	if len(roots) > 1 {
-		second = *roots[1]
-		if len(second.Content) > 0 {
-			second.Line = second.Content[0].Line // that of the root may be the line before
+		second = roots[1].Line
+		if of := roots[1].Content; len(of) > 0 {
+			second = of[0].Line // that of the root may be the line before
 		}
 	} else if err != nil {
-		line, _ := syntaxError(err)
-		second.Line = line + 1 // the library counts from 0 behind the first document
+		second, _ = syntaxError(err)
+		second++ // the library counts from 0 behind the first document
 	}
-	if second.Line > 0 {
-		p.lostLimitf(&second, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+	if second > 0 {
+		p.lostLimitf(&yaml.Node{Line: second}, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
 			"keys alike")
 	}
 	return roots[0]
@@ -77,15 +79,8 @@ var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list 
 // countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
 func countNodes(data []byte) int {
 	n := 0
-	for i, c := range data {
-		switch c {
-		case '\n', '\r', ',', '[', '{':
-			n++
-		case '-', '?':
-			if i+1 < len(data) && (data[i+1] == ' ' || data[i+1] == '\t') {
-				n++
-			}
-		}
+	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "?\t"} {
+		n += bytes.Count(data, []byte(sign))
 	}
 	return n
 }
@@ -166,7 +161,7 @@ func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
 
 // unchecked is mapping without the complaints, for a mapping that has to be read before its path is known.
 func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
-	n = follow(n)
+	n = Follow(n)
 	if n.Kind != yaml.MappingNode {
 		is, remedy := describe(n), ""
 		if in == inFile && n.Kind == yaml.ScalarNode {
@@ -185,7 +180,7 @@ func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) 
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
 func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
-		key, value := follow(n.Content[i]), follow(n.Content[i+1])
+		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
 			for _, source := range p.merged(value, path, depth+1) {
@@ -211,7 +206,7 @@ func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.N
 		named = p.list(n, "<<", path)
 	}
 	for _, source := range slices.Backward(named) {
-		if source = follow(source); source.Kind != yaml.MappingNode {
+		if source = Follow(source); source.Kind != yaml.MappingNode {
 			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
 			continue
 		}
@@ -238,7 +233,11 @@ func (p *parser) text(m mapping, name, path string) string {
 	if n == nil || isNull(n) {
 		return ""
 	}
-	switch limit := m.in.term(name).most; {
+	limit := maxName
+	if name == "message" {
+		limit = maxMessage
+	}
+	switch {
 	case n.Kind != yaml.ScalarNode:
 		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
 	case len(n.Value) > limit:
@@ -317,35 +316,25 @@ func unquoted(n *yaml.Node) string {
 	return ", without quotes"
 }
 
-// whole returns a field that is a whole number of 32 bits; 0 if it is missing.
-func (p *parser) whole(m mapping, name, path string) uint32 {
+// whole returns a field that is a whole number of 32 bits, from least; 0 if it is missing.
+func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
 	n := m.get(name)
 	if n == nil {
 		return 0
 	}
-	least := m.in.term(name).least
 	if isNull(n) && least == 0 {
 		return 0
 	}
 	var v uint32
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !decodeWhole(n, &v) || v < least {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
 		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
 		return 0
 	}
 	return v
 }
 
-// decodeWhole reads a number as YAML has it. Most are plain digits, and need no decoder of their own.
-func decodeWhole(n *yaml.Node, v *uint32) bool {
-	if plain, err := strconv.ParseUint(n.Value, 10, 32); err == nil && n.Value[0] != '0' {
-		*v = uint32(plain)
-		return true
-	}
-	return n.Decode(v) == nil
-}
-
-// follow returns what an alias stands for, or n itself.
-func follow(n *yaml.Node) *yaml.Node {
+// Follow returns what an alias stands for, or n itself.
+func Follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
 	}

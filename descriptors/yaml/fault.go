@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,44 +11,36 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// fault is where a file goes wrong, and what would be right.
-type fault struct {
-	line int // from 1; 0 if it is not known
-	text string
-}
-
 // ours is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
 var ours = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
-// findFault returns the fault of a file for which the library has this error.
-func findFault(data []byte, err error) fault {
+// findFault returns where a file goes wrong for which the library has this error, from 1, 0 if it is not known, and what
+// would be right.
+func findFault(data []byte, err error) (line int, text string) {
 	told, said := syntaxError(err)
 	if !ours.Match(data) {
-		return fault{told, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and " +
-			"its name, and keep all others elsewhere"}
+		return told, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +
+			"keep all others elsewhere"
 	}
 	lines := strings.SplitAfter(string(data), "\n")
-	first, last := faultyLines(lines, told)
+	first := faultyLine(lines, told)
 	for _, h := range hints {
 		for _, at := range []int{first, contentBefore(lines, first)} {
 			if h.said == nesting && at != first {
 				continue // nearly all lines look so
 			}
 			if text := h.text(lines, at, said); text != "" {
-				if strings.HasSuffix(text, "stands in them") && last > at {
-					text += " (seen at line " + strconv.Itoa(last) + ")"
-				}
-				return fault{at, text}
+				return at, text
 			}
 		}
 	}
-	return fault{first, "not valid YAML: " + said}
+	return first, "not valid YAML: " + said
 }
 
-// faultyLines returns the line behind the longest part of a file that is right by itself, and the one at which the library
-// gives up. The library itself often tells the line on which the block around a fault begins, or the one before: that is
-// returned where finding out takes too much reading.
-func faultyLines(lines []string, told int) (first, last int) {
+// faultyLine returns the line behind the longest part of a file that is right by itself. The library itself often tells
+// the line on which the block around a fault begins, or the one before: that is returned where finding out takes too much
+// reading.
+func faultyLine(lines []string, told int) int {
 	r := &lineReader{lines: lines}
 	_ = decode(r)
 	size := 0
@@ -57,16 +48,17 @@ func faultyLines(lines []string, told int) (first, last int) {
 		size += len(line)
 	}
 	budget := minReread + maxRereads*size
-	for first = r.begun; first > 0; first-- {
+	first := r.begun
+	for ; first > 0; first-- {
 		if budget -= size; budget < 0 {
-			return told, r.begun
+			return told
 		}
 		size -= len(lines[first-1])
 		if decode(strings.NewReader(strings.Join(lines[:first-1], ""))) == nil {
 			break
 		}
 	}
-	return max(first, told), r.begun
+	return max(first, told)
 }
 
 // minReread and maxRereads bound how much text is read again to find a fault: so many bytes, and the file so many times.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,27 +11,27 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// kind is a kind of mapping in a file: what messages call it, and the keys that it may have.
+// kind is a kind of mapping in a file: what messages call it, and the keys that it may have. descriptors/schema.json tells
+// editors of each key.
 type kind struct {
-	name  string
-	terms []term
-	keys  []string // the names of the terms
+	name string
+	keys []string
 }
 
-func newKind(name string, terms ...term) *kind {
-	in := &kind{name: name, terms: terms}
-	for _, t := range terms {
-		in.keys = append(in.keys, t.name)
-	}
-	return in
-}
+var (
+	inFile       = &kind{"the file", []string{"domain", "descriptors", "refund_on_deny"}}
+	inDescriptor = &kind{"a descriptor", []string{"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode",
+		"quota_mode", "charge", "on_backend_failure", "message", "metadata", "detailed_metric", "value_to_metric",
+		"share_threshold"}}
+	inListItem = &kind{"an item of rate_limits", []string{"requests_per_unit", "unit", "unit_multiplier", "algorithm",
+		"precision", "burst", "name", "replaces"}}
+	inRateLimit = &kind{"rate_limit", append(slices.Clip(inListItem.keys), "unlimited")}
+	inReplaces  = &kind{"an item of replaces", []string{"name"}}
+)
 
 func (in *kind) has(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
 }
-
-// term returns the key of that name, which the kind has.
-func (in *kind) term(name string) *term { return &in.terms[slices.Index(in.keys, name)] }
 
 // belongs says where a key goes that is in a mapping of the wrong kind. A key of several kinds has the first.
 var belongs = []struct {
@@ -79,7 +78,8 @@ func (p *parser) checkKeys(m *mapping, path string) {
 	}
 	for _, a := range m.duplicates {
 		remedy := cmp.Or(limitKeys[a[0].Value], "keep one, or put back the - of a list item")
-		p.lostLimitf(a[0], path, "%s is given twice, and that of line %s is ignored: %s", a[0].Value, lineOf{p, a[1]}, remedy)
+		_, _, first := p.place(a[1].Line)
+		p.lostLimitf(a[0], path, "%s is given twice, and that of line %d is ignored: %s", a[0].Value, first, remedy)
 	}
 }
 
@@ -105,16 +105,4 @@ func (m misplaced) String() string {
 		allowed += " (did you mean " + meant + "?)"
 	}
 	return fmt.Sprintf("unknown key %s in %s: use one of %s", descriptors.Quoted(m.key), m.in.name, allowed)
-}
-
-// lineOf is the line of a node, as people are told. Its text, too, is made only if it is told.
-type lineOf struct {
-	p *parser
-	n *yaml.Node
-}
-
-// String returns the line.
-func (l lineOf) String() string {
-	_, _, line := l.p.place(l.n.Line)
-	return strconv.Itoa(line)
 }

@@ -23,12 +23,10 @@ func TestAValueThatMatchesLessThanItsAuthorMeantIsWarnedOf(t *testing.T) {
 	const (
 		isRegular = " looks like a regular expression, but matches as it is written: only * has a meaning, which is any characters or none"
 		isRange   = " matches only that text, not the addresses in it: have Envoy send the range that an address is in, by its action " +
-			"masked_remote_address with %s, and use the key masked_remote_address"
+			"masked_remote_address with v4_prefix_mask_len or v6_prefix_mask_len, and use the key masked_remote_address"
 	)
-	v4, v6 := fmt.Sprintf(isRange, "v4_prefix_mask_len"), fmt.Sprintf(isRange, "v6_prefix_mask_len")
 	for _, test := range []struct{ key, value, want string }{
-		{"remote_address", "10.0.0.0/8", v4}, {"ip", "192.0.2.7/32", v4}, {"k", "10.0.0.0/8", v4},
-		{"remote_address", "2001:db8::/32", v6},
+		{"remote_address", "10.0.0.0/8", isRange}, {"ip", "192.0.2.7/32", isRange}, {"k", "2001:db8::/32", isRange},
 		{"path", "^/b/.*$", isRegular}, {"path", ".*", isRegular}, {"user", "[a-z]+", isRegular}, {"path", "/api/.*", isRegular},
 		{"path", `/v\d+/x`, isRegular}, {"host", `example\.com`, isRegular}, {"method", "(GET|POST)", isRegular},
 	} {
@@ -46,25 +44,17 @@ func TestAValueThatMatchesLessThanItsAuthorMeantIsWarnedOf(t *testing.T) {
 func TestValuesThatAreMeantAsTheyAreWrittenAreNotWarnedOf(t *testing.T) {
 	for _, e := range [][2]string{
 		// What Envoy Gateway and its AI gateway send.
-		{"masked_remote_address", "10.0.0.0/8"}, {"masked_remote_address", "0.0.0.0/0"}, {"masked_remote_address", "2001:db8::/32"},
-		{"masked_remote_address", "invert:10.0.0.0/8"}, {"rule-0-match-0", "rule-0-match-0"}, {"rule-0-path", "rule-0-path"},
-		{"httproute/ns/name/rule/0/match/0/*", "httproute/ns/name/rule/0/match/0/*"},
+		{"masked_remote_address", "10.0.0.0/8"}, {"masked_remote_address", "invert:10.0.0.0/8"}, {"rule-0-match-0", "rule-0-match-0"},
 		{"httproute/ns/n/rule/0/match/0/*_example_com", "httproute/ns/n/rule/0/match/0/*_example_com"},
-		{"ns/policy/rule/0", "ns/policy/rule/0"}, {"backend_name", "ns/backend"}, {"model_name_override", "meta/llama-3.1:8b"},
-		{"rule-0-x-model|^gpt-.*$-match-0", "rule-0-x-model|^gpt-.*$-match-0"},
+		{"rule-0-x-model|^gpt-.*$-match-0", "rule-0-x-model|^gpt-.*$-match-0"}, {"model_name_override", "meta/llama-3.1:8b"},
 		// What Envoy's own actions send from its configuration.
-		{"generic_key", "10.0.0.0/8"}, {"header_match", "^/b/.*$"}, {"query_match", ".*"},
-		{"http.route", "/users/:id"}, {"office_network", "10.0.0.0/8"},
-		{"cidr", "10.0.0.0/8"}, {"grpc_method", "/shop.Cart/Add"},
+		{"generic_key", "10.0.0.0/8"}, {"header_match", "^/b/.*$"}, {"query_match", ".*"}, {"office_network", "10.0.0.0/8"},
 		// What people write.
-		{"path", "/a/*"}, {"path", "/a/**"}, {"path", "*/export"}, {"path", "/"}, {"path", "*.css"}, {"path", "/.well-known/*"},
-		{"path", "/.*"}, {"path", "/index.php?action=login"}, {"path", "/search?q=*"}, {"path", "/a:b"}, {"path", "/v1/things:batch"},
-		{"path", "/a;v=1"}, {"path", "/a(b)"}, {"path", "/a+b"}, {"path", "/~ann"}, {"path", "/$metadata"}, {"path", "/a$"},
-		{"host", "example.*"}, {"host", "*.example.com"}, {"host", "[::1]:8080"}, {"host", "localhost:8080"},
-		{"remote_address", "10.0.0.1"}, {"remote_address", "10.0.*"}, {"remote_address", "2001:db8::1"},
-		{"user", `CORP\dave`}, {"user", "ann+shop@example.com"}, {"user", "auth0|5f7c"}, {"user", "{}"}, {"user", "a|b"},
-		{"user", "(anonymous)"}, {"agent", "Mozilla/5.0 (X11; Linux*"}, {"agent", "curl/*"}, {"version", "1.*"}, {"price", "US$"},
-		{"day", "2026/11"}, {"ratio", "1/8"}, {"path", "/a/{id}"},
+		{"path", "/a/*"}, {"path", "*/export"}, {"path", "*.css"}, {"path", "/.well-known/*"}, {"path", "/.*"}, {"path", "/users/:id"},
+		{"path", "/index.php?action=login"}, {"path", "/search?q=*"}, {"path", "/a(b)"}, {"path", "/a+b"}, {"path", "/$metadata"},
+		{"path", "/a$"}, {"path", "/a/{id}"}, {"host", "*.example.com"}, {"host", "[::1]:8080"}, {"remote_address", "10.0.*"},
+		{"remote_address", "2001:db8::1"}, {"user", `CORP\dave`}, {"user", "ann+shop@example.com"}, {"user", "auth0|5f7c"},
+		{"user", "(anonymous)"}, {"agent", "Mozilla/5.0 (X11; Linux*"}, {"version", "1.*"}, {"day", "2026/11"}, {"ratio", "1/8"},
 	} {
 		if got := suspicion(t, e[0], e[1], Options{}); got != "" {
 			t.Errorf("%s=%s: got the warning %q, want none", e[0], e[1], got)

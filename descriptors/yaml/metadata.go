@@ -25,7 +25,7 @@ func (p *parser) metadata(m mapping, path string) map[string]any {
 func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]any {
 	all, own := make(map[string]any), make(map[string]bool)
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
-		key, value := follow(n.Content[i]), follow(n.Content[i+1])
+		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
 			for _, source := range p.merged(value, path, depth+1) {
@@ -55,7 +55,7 @@ func (p *parser) free(n *yaml.Node, path string, depth int) any {
 	case yaml.SequenceNode:
 		all := make([]any, 0, len(n.Content))
 		for _, item := range p.list(n, "metadata", path) {
-			all = append(all, p.free(follow(item), path, depth+1))
+			all = append(all, p.free(Follow(item), path, depth+1))
 		}
 		return all
 	}

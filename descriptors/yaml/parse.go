@@ -57,20 +57,17 @@ const (
 func Parse(files []File, o Options) (*descriptors.Config, Problems) {
 	r := NewLastGood(o).Update(files, nil)
 	if r.Problems.Err() != nil {
-		return nil, r.Problems
+		r.Config = nil
 	}
 	return r.Config, r.Problems
 }
 
-// readFile is a file that was read, and what became of it. It is not changed once all files are read.
+// readFile is a file that was read, and what became of it.
 type readFile struct {
 	File
-	domain       string // "" if that is not known
-	bad          bool   // it has errors
-	expanded     int    // its part of what was read, in the measure of maxExpanded
-	replacements []replacement
-	problems     Problems // that were found while it was read
-	truncated    bool     // there were more
+	domain   string // "" if that is not known
+	bad      bool   // it has errors
+	expanded int    // its part of what was read, in the measure of maxExpanded
 }
 
 // parser holds what has been read so far, and where it stands.
@@ -79,9 +76,10 @@ type parser struct {
 	domains  map[string]*descriptors.Domain
 	expanded int // what has been read, aliases followed, in the measure of maxExpanded
 
-	read  []readFile
-	file  *readFile                      // that is being read
-	names map[descriptors.Entry]position // where each name of a limit stands, by domain and name
+	read         []readFile
+	file         *readFile // that is being read
+	replacements []replacement
+	names        map[descriptors.Entry]position // where each name of a limit stands, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -94,24 +92,13 @@ func newParser(o Options) *parser {
 
 func (p *parser) readFile(f File) {
 	p.file = &readFile{File: f}
-	errors, warnings, problems, expanded := p.errors, p.warnings, len(p.problems), p.expanded
+	errors, expanded := p.errors, p.expanded
 	p.readData(f.Data)
 	if p.expanded > maxExpanded {
 		p.expanded = expanded // the next file need not pay for this one
 	}
 	p.file.bad, p.file.expanded = p.errors > errors, p.expanded-expanded
-	p.file.problems = slices.Clone(p.problems[problems:])
-	p.file.truncated = p.errors-errors+p.warnings-warnings > len(p.file.problems)
 	p.read = append(p.read, *p.file)
-}
-
-// reuse adds a file without errors as it was read before, and reports its warnings again.
-func (p *parser) reuse(f readFile) {
-	p.expanded += f.expanded
-	told := min(len(f.problems), max(0, maxProblems-p.warnings))
-	p.warnings += len(f.problems)
-	p.problems = append(p.problems, f.problems[:told]...)
-	p.read = append(p.read, f)
 }
 
 // end is called once all files are read.
@@ -199,6 +186,10 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 		path = in.path + "/" + path
 	}
 	p.checkKeys(&m, path)
+	if len(path) > maxPath {
+		p.errorf(n, path, "the path is %d bytes long: at most %d are allowed, shorten its keys and values", len(path), maxPath)
+		return
+	}
 	if !p.spend(n, len(path)) {
 		return
 	}

@@ -237,3 +237,90 @@ func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
 		t.Errorf("the path must be readable and cut short; got %q", got)
 	}
 }
+
+func TestPlacesHaveNoLinesIfNobodySeesThem(t *testing.T) {
+	text := "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unit: day, requests_per_unit: 1, name: n}\n" +
+		"- key: l\n  rate_limit: {unit: day, requests_per_unit: 1, name: n}\n- key: l\n"
+	r := NewLastGood(Options{NoLines: true}).Update([]File{{"resource d", []byte(text)}, {"resource e", []byte(limited("e", 1))}}, nil)
+	want := []string{
+		"resource d: domain d, l: the name n is already that of the limit at resource d",
+		"resource d: domain d, l: the same key and value are already configured at resource d: keep one, and write rate_limits: for both",
+	}
+	if len(r.Problems) != len(want) {
+		t.Fatalf("got %v, want %q", r.Problems, want)
+	}
+	for i, p := range r.Problems {
+		if p.Error() != want[i] {
+			t.Errorf("got %q, want %q", p, want[i])
+		}
+	}
+	if rules := r.Config.Rules(); len(rules) != 1 || rules[0].Where != "resource e" {
+		t.Errorf("the rules are %+v, want one at resource e", rules)
+	}
+}
+
+func TestMetadataIsReadAsJSONHasIt(t *testing.T) {
+	c := parse(t, `
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 1, unit: day}
+    metadata:
+      <<: [{tier: silver, from: first}, {from: second, also: merged}]
+      tier: gold
+      unit: x
+      7: number
+      list: [1, 2.5, true, null, "true", 2026-11-21, {deep: 1_000}]
+      empty: {}
+      words: [yes, Off, n, 'yes', !!str on, !!bool 'on', 1:30, 010, 0o10, .5]
+      also: mine
+      <<: {also: theirs}
+  - key: path
+    rate_limit: {requests_per_unit: 1, unit: day}
+    metadata:
+`)
+	want := map[string]any{
+		"tier": "gold", "from": "first", "also": "theirs", "unit": "x", "7": "number",
+		"list":  []any{1.0, 2.5, true, nil, "true", "2026-11-21", map[string]any{"deep": 1000.0}},
+		"empty": map[string]any{},
+		"words": []any{true, false, false, "yes", "on", true, "1:30", 8.0, 8.0, 0.5},
+	}
+	if got := c.Rules()[0].Metadata; !reflect.DeepEqual(got, want) {
+		t.Errorf("read %v\nwant %v", got, want)
+	}
+	if got := c.Rules()[1].Metadata; got != nil {
+		t.Errorf("an empty metadata gives %v; want none", got)
+	}
+}
+
+// Who shares a Redis with envoyproxy/ratelimit has to hear which limits are counted apart from it.
+func TestRulesThatRatelimitCannotCountAreNamed(t *testing.T) {
+	const files = `domain: shop
+descriptors:
+  - {key: plain, rate_limit: {unit: minute, requests_per_unit: 10}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: double, rate_limit: {unit: minute, unit_multiplier: 2, requests_per_unit: 10}}
+  - {key: rolling, rate_limit: {unit: minute, requests_per_unit: 10, algorithm: sliding_window}}
+  - {key: spared, charge: admitted, rate_limit: {unit: minute, requests_per_unit: 10}}
+  - key: both
+    rate_limits: [{unit: minute, requests_per_unit: 10}, {unit: hour, requests_per_unit: 50}]
+`
+	o := Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}}
+	c, problems := Parse([]File{{"shop.yaml", []byte(files)}}, o)
+	if c == nil {
+		t.Fatal(problems)
+	}
+	want := []string{"double", "rolling", "spared", "both"}
+	for i, p := range problems {
+		if !p.Warning || i >= len(want) || p.Path != want[i] || !strings.Contains(p.Text, "weir's own keys") {
+			t.Errorf("problem %d is %v; want warnings that %q have weir's own keys", i, p, want)
+		}
+	}
+	if len(problems) != len(want) {
+		t.Errorf("%d problems: %v; want one for each of %q", len(problems), problems, want)
+	}
+	o.Keys.Format = descriptors.KeysOfWeir
+	if _, problems := Parse([]File{{"shop.yaml", []byte(files)}}, o); len(problems) > 0 {
+		t.Errorf("with weir's keys it has problems: %v; want none", problems)
+	}
+}

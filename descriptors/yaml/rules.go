@@ -126,7 +126,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool 
 		switch {
 		case n == nil || name == "name" || name == "replaces":
 		case name == "requests_per_unit":
-			p.whole(m, name, path)
+			p.whole(m, name, path, 0)
 			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
 		case name == "unit" && !isUnit(n):
 			p.warnf(m.at(name), path, "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
@@ -193,12 +193,12 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	if m.get("unit") == nil {
 		p.errorf(m.node, path, "unit is missing: use one of %s", descriptors.UnitNames)
 	}
-	requests := p.whole(m, "requests_per_unit", path)
+	requests := p.whole(m, "requests_per_unit", path, 0)
 	unit := word(p, m, "unit", path, descriptors.ParseUnit)
-	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path), 1)
+	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path, 1), 1)
 	algorithm := word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
 	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
-	burst := p.whole(m, "burst", path)
+	burst := p.whole(m, "burst", path, 1)
 	name := p.limitName(m, p.text(m, "name", path), path)
 	if p.errors > before {
 		return descriptors.Limit{}, false
@@ -251,6 +251,7 @@ func (p *parser) warnOfDefault(m mapping, key string, of descriptors.Algorithm, 
 
 // replacement is a name that a limit stands in for, and where in its file it says so.
 type replacement struct {
+	file       *readFile
 	path, name string
 	line       int
 }
@@ -275,23 +276,18 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 			p.errorf(item, path, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
 		}
 		names = append(names, name)
-		p.file.replacements = append(p.file.replacements, replacement{path, name, item.Line})
+		p.replacements = append(p.replacements, replacement{p.file, path, name, item.Line})
 	}
 	return names
 }
 
 // warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.
 func (p *parser) warnOfNothingReplaced() {
-	for i := range p.read {
-		p.file = &p.read[i]
-		var idle []replacement
-		for _, r := range p.file.replacements {
-			if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
-				idle = append(idle, r)
-				p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
-					"or leave it out", descriptors.Shown(r.name))
-			}
+	for _, r := range p.replacements {
+		p.file = r.file
+		if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
+			p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
+				"or leave it out", descriptors.Shown(r.name))
 		}
-		p.file.replacements = idle // the others keep their limits until the domain is read again
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // compile compiles a schema as editors and Helm do.
@@ -35,6 +38,7 @@ func compile(t testing.TB, text []byte) *jsonschema.Schema {
 // onlyTheParser are the faults that no schema can say, by what messages of them hold.
 var onlyTheParser = map[string]string{
 	"already configured":       "it takes the whole tree, or other files",
+	"the path is":              "it takes the whole tree",
 	"would share one count":    "it takes a comparison of items",
 	"sliding_log or none":      "it takes a comparison of items",
 	"name of same descriptor":  "it takes a comparison of texts",
@@ -87,9 +91,46 @@ func schemaFiles(t *testing.T) (all []File) {
 	return all
 }
 
+// An editor must offer every key and every word that the parser knows, and no other.
+func TestTheSchemaHasEveryKey(t *testing.T) {
+	type mapping struct {
+		Properties map[string]struct {
+			Description string
+			Enum        []string
+			AnyOf       []struct{ Enum []string }
+		}
+	}
+	var schema struct {
+		mapping
+		Definitions map[string]mapping
+	}
+	if err := json.Unmarshal([]byte(descriptors.Schema), &schema); err != nil {
+		t.Fatal(err)
+	}
+	words := map[string]string{"charge": descriptors.ChargeNames, "on_backend_failure": descriptors.PolicyNames,
+		"unit": descriptors.UnitNames, "algorithm": descriptors.AlgorithmNames, "precision": descriptors.PrecisionNames}
+	of := schema.Definitions
+	for in, got := range map[*kind]mapping{inFile: schema.mapping, inDescriptor: of["descriptor"], inListItem: of["limit"],
+		inRateLimit: of["rate_limit"], inReplaces: of["replaced"]} {
+		if keys := slices.Sorted(maps.Keys(got.Properties)); !slices.Equal(keys, slices.Sorted(slices.Values(in.keys))) {
+			t.Errorf("%s has the keys %v in the schema, and %v for the parser", in.name, keys, in.keys)
+		}
+		for key, property := range got.Properties {
+			offered := property.Enum
+			for _, choice := range property.AnyOf {
+				offered = append(offered, choice.Enum...)
+			}
+			if property.Description == "" || strings.Join(offered, ", ") != words[key] {
+				t.Errorf("%s in %s is described as %q, with the words %v; want words for people, and %q", key, in.name,
+					property.Description, offered, words[key])
+			}
+		}
+	}
+}
+
 // An editor must not underline what weir takes, and should underline what weir refuses.
 func TestTheSchemaAgreesWithTheParser(t *testing.T) {
-	schema, used := compile(t, Schema()), make(map[string]bool)
+	schema, used := compile(t, []byte(descriptors.Schema)), make(map[string]bool)
 	for _, f := range schemaFiles(t) {
 		t.Run(f.Name, func(t *testing.T) {
 			_, problems := Parse([]File{f}, Options{})

@@ -29,7 +29,7 @@ func ManifestKind(root *yaml.Node) string {
 	}
 	texts := make(map[string]string)
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		if value := follow(root.Content[i+1]); value.Kind == yaml.ScalarNode {
+		if value := Follow(root.Content[i+1]); value.Kind == yaml.ScalarNode {
 			texts[root.Content[i].Value] = value.Value
 		}
 	}
@@ -41,11 +41,8 @@ func ManifestKind(root *yaml.Node) string {
 
 // describeManifest returns what a message says of a manifest in the place of a descriptor file.
 func describeManifest(kind string) string {
-	const about = "this is a Kubernetes manifest, not a descriptor file: "
-	if kind == "ConfigMap" {
-		return about + "weir reads the files that a ConfigMap holds once it is mounted; weir check FILE checks them in the manifest itself"
-	}
-	return about + "keep its " + descriptors.Shown(kind) + " out of the directory that weir reads"
+	return "this is a Kubernetes manifest, not a descriptor file: keep its " + descriptors.Shown(kind) + " out of the directory " +
+		"that weir reads. weir check FILE checks the files that a ConfigMap holds"
 }
 
 // NamesDomain reports whether data seem to be a descriptor file, right or wrong: they name a domain at the top.

@@ -1,6 +1,9 @@
 package yaml
 
 import (
+	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -8,12 +11,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const (
-	// maxCompared is how many patterns of a level, from the first, are compared with those after them.
-	maxCompared = 100
-	// maxComparedBytes and maxComparedStars bound a pattern's key and value together: comparing takes longer with both.
-	maxComparedBytes, maxComparedStars = 256, 8
-)
+// maxCompared is how many patterns of a level, from the first, are compared with those after them.
+const maxCompared = 100
 
 // child hangs a child below parent, and complains of one that is there already, or that others hide.
 func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
@@ -23,8 +22,8 @@ func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path,
 			descriptors.Printable(child.Where))
 		return &descriptors.Node{}
 	}
-	if own := (descriptors.Entry{Key: key, Value: value}); strings.Contains(key+value, "*") && isPlain(own) {
-		p.warnOfHidden(n, parent, own, path)
+	if strings.Contains(key+value, "*") {
+		p.warnOfHidden(n, parent, descriptors.Entry{Key: key, Value: value}, path)
 	}
 	return child
 }
@@ -37,17 +36,12 @@ func (p *parser) warnOfHidden(n *yaml.Node, parent *descriptors.Node, own descri
 			return
 		}
 		// A star in own's text is fitted by a star only, which fits whatever it stands for.
-		if isPlain(first) && first.Fits(own) && (first.Value == "" || own.Value != "") {
+		if first.Fits(own) && (first.Value == "" || own.Value != "") {
 			p.warnf(n, path, "this never applies: the pattern at %s stands before it and fits all that this one fits",
 				descriptors.Printable(child.Where))
 			return
 		}
 	}
-}
-
-// isPlain reports whether a pattern is compared with others, as any that people write.
-func isPlain(e descriptors.Entry) bool {
-	return len(e.Key+e.Value) <= maxComparedBytes && strings.Count(e.Key+e.Value, "*") <= maxComparedStars
 }
 
 // warnOfValue warns of a value that is there, but lets any value match.
@@ -83,3 +77,30 @@ func (p *parser) warnOfName(m mapping, name, path string) {
 			descriptors.Printable(other.where))
 	}
 }
+
+// warnOfLookalike warns of a value that was meant to match more than its text. Files without lines come from a program,
+// which means what it writes.
+func (p *parser) warnOfLookalike(m mapping, key, value, path string) {
+	if p.options.NoLines || value == key || slices.Contains(literalKeys, key) {
+		return
+	}
+	if _, err := netip.ParsePrefix(value); err == nil && !namesRange.MatchString(key) {
+		p.warnf(m.at("value"), path, "value %s matches only that text, not the addresses in it: have Envoy send the range that an "+
+			"address is in, by its action masked_remote_address with v4_prefix_mask_len or v6_prefix_mask_len, and use the key "+
+			"masked_remote_address", descriptors.Shown(value))
+	} else if expression.MatchString(value) {
+		p.warnf(m.at("value"), path, "value %s looks like a regular expression, but matches as it is written: only * has a "+
+			"meaning, which is any characters or none", descriptors.Shown(value))
+	}
+}
+
+// literalKeys are those for which Envoy's own configuration holds the value, so that it may be any text: the default ones
+// of its actions generic_key, header_value_match and query_parameter_value_match, and the range that an address is in.
+var literalKeys = []string{"generic_key", "header_match", "query_match", "masked_remote_address"}
+
+var (
+	// A regular expression: anchored, all there is, below a path, a class or an escape that is repeated, or a choice.
+	expression = regexp.MustCompile(`^\^|^\.[*+]$|^/.+/\.[*+]|\[[^\]]+\][*+{]|\\[dwsDWS][*+{]|\\\.|\([^()]*\|[^()]*\)`)
+	// Keys whose values are names of ranges, rather than addresses.
+	namesRange = regexp.MustCompile(`(?i)cidr|net|range|block|zone`)
+)

@@ -46,6 +46,8 @@ var errorVerdicts = []verdict{
 	{"infinity as value", under("value: .inf", aDay), 4, "value is the number .inf"},
 	{"huge number as value", under("value: 18446744073709551615", aDay), 4, "value is the number 1844"},
 	{"long value", under("value: " + strings.Repeat("v", 4097)), 4, "value is 4097 bytes long: at most 4096 are allowed"},
+	{"long path", "domain: d\ndescriptors:\n- " + strings.Repeat("{key: "+strings.Repeat("k", 4095)+", descriptors: [", 5) +
+		strings.Repeat("]}", 5), 3, "the path is 20479 bytes long: at most 16384 are allowed, shorten its keys and values"},
 	{"unknown key", under("ratelimit: {}"), 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
 			"shadow_mode, quota_mode, charge, on_backend_failure, message, metadata, detailed_metric, value_to_metric, " +

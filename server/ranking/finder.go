@@ -14,9 +14,8 @@ type finder struct {
 	config       *descriptors.Config
 	store        Store
 	domain, path string
-	filter       descriptors.KeyFilter // of the domain
-	top          *board                // keys that are known for certain
-	pending      *board                // keys that are known by a bound
+	top          *board // keys that are known for certain
+	pending      *board // keys that are known by a bound
 	unread       []*candidate
 
 	counted, over, noRule, untold uint64
@@ -24,9 +23,6 @@ type finder struct {
 
 // limits returns the limits of a key that is asked for.
 func (f *finder) limits(key []byte) []descriptors.Limit {
-	if !f.filter.MayBe(key) {
-		return nil
-	}
 	read, err := f.config.ReadKey(key)
 	switch {
 	case errors.Is(err, descriptors.ErrUntold) && (read.Domain == "" || read.Domain == f.domain):

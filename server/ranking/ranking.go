@@ -91,8 +91,7 @@ func Find(ctx context.Context, config *descriptors.Config, store Store, q Questi
 	if err != nil {
 		return Answer{}, err
 	}
-	f := &finder{config: config, store: store, domain: q.Domain, path: path, filter: config.KeyFilter(q.Domain),
-		top: newBoard(q.Rows), pending: newBoard(maxPending)}
+	f := &finder{config: config, store: store, domain: q.Domain, path: path, top: newBoard(q.Rows), pending: newBoard(maxPending)}
 	reserve := q.For / 4 // for reading what a glance does not tell
 	listed, err := store.List(ctx, backend.Listing{For: q.For - reserve, Limits: f.limits, Visit: f.visit})
 	if ctx.Err() != nil {

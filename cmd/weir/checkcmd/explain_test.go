@@ -78,10 +78,6 @@ history   gift, all values together
 			t.Errorf("%s: exit code %d, %s\n%s\nwant this at the end:%s", d, code, errs, out, want)
 		}
 	}
-	_, out, _ := check(t, wholeLanguage, func(c *Command) { c.Explain = []string{"trsted=yes"} })
-	if !strings.Contains(out, "another key, spelled nearly so") {
-		t.Errorf("nothing says that trsted looks like trusted:\n%s", out)
-	}
 }
 
 func TestARequestIsExplainedAsAWhole(t *testing.T) {

@@ -1,0 +1,79 @@
+package yaml
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Loader puts updates in force and logs what comes of them. One goroutine uses it.
+type Loader struct {
+	LastGood *LastGood   // what the configuration in force was made of; to be set
+	Loaded   bool        // a configuration is in force
+	OnError  func(error) // if set, is called for each update with errors, after apply
+}
+
+// Apply puts an update in force, and logs each of its problems and, with these details, what is in force then. It returns
+// the errors: that of apply first, then the problems that are no warnings.
+func (l *Loader) Apply(u Update, apply func(*descriptors.Config) error, log *slog.Logger, details ...any) (errs []error) {
+	if u.Err != nil {
+		errs = append(errs, u.Err)
+	}
+	for _, p := range u.Problems {
+		level := slog.LevelWarn
+		if !p.Warning {
+			errs, level = append(errs, p), slog.LevelError
+		}
+		log.Log(context.Background(), level, "configuration problem", "problem", p)
+	}
+	config := u.Config
+	if config != nil {
+		if err := apply(config); err != nil {
+			config, errs = nil, append([]error{err}, errs...)
+		}
+	}
+	if config != nil {
+		l.Loaded, l.LastGood = true, u.LastGood
+		log.With(details...).Info("configuration loaded", "domains", config.Domains(), "rules", len(config.Rules()),
+			"hash", config.Hash())
+	}
+	if len(errs) > 0 {
+		l.complain(First(errs), &u, config != nil, log)
+	}
+	return errs
+}
+
+// complain logs that an error kept all or part of an update from being put in force, and what is in force instead.
+func (l *Loader) complain(err error, u *Update, inPart bool, log *slog.Logger) {
+	message, inForce := "configuration not loaded", "none yet"
+	switch {
+	case inPart:
+		message, inForce = "configuration loaded only in part", "what has no errors"
+	case l.Loaded:
+		inForce = "the last good one"
+	}
+	told := []any{"error", err, "in_force", inForce}
+	if domains := u.told(); domains != "" {
+		told = append(told, "domains", domains)
+	}
+	log.Error(message, told...)
+	if l.OnError != nil {
+		l.OnError(err)
+	}
+}
+
+// told returns what an update with errors means for requests, as one line for a log; "" if it means nothing.
+func (u *Update) told() string {
+	var parts []string
+	add := func(what string, names []string) {
+		if len(names) > 0 {
+			parts = append(parts, what+": "+descriptors.Listed(names))
+		}
+	}
+	add("keep their last good form", u.Kept)
+	add("never had a good form, so that requests cannot be decided", u.LastGood.broken)
+	add("unknown, and let pass unless another file has it, is that of", u.Unknown)
+	return strings.Join(parts, "; ")
+}
