@@ -21,9 +21,9 @@ var completions = []struct {
 	{"weir counters get --", "--admin --descriptor --domain --json --timeout --token-file --help --version", "--hits --strict"},
 	{"weir counters get --domain shop --des", "--descriptor", ""},
 	{"weir counters get --domain check --js", "--json", "--strict"}, // the value of a flag is no command
-	{"weir check --format ", "github json text", ""},
-	{"weir check --format=gi", "github", ""},
-	{"weir check --strict --fo", "--format", ""},
+	{"weir history export --format ", "csv openmetrics", ""},
+	{"weir history export --format=op", "openmetrics", ""},
+	{"weir check --strict --ex", "--explain", ""},
 	{"weir check ", "limits/ shop.yaml two words.yaml", "serve"},
 	{"weir check sh", "shop.yaml", ""},
 	{"weir serve --config ", "limits/", "shop.yaml"},

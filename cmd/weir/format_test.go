@@ -45,11 +45,6 @@ func formatExamples(text string) (all []formatExample) {
 			continue
 		}
 		begin := i + 1
-		if strings.HasPrefix(lines[begin], "# .git") { // a pipeline's file: TestThePipelinesOfTheDocumentRun
-			for i++; lines[i] != "```"; i++ {
-			}
-			continue
-		}
 		for i++; lines[i] != "```"; i++ {
 		}
 		block := strings.Join(lines[begin:i], "\n") + "\n"

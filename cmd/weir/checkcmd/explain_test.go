@@ -42,7 +42,7 @@ share     all values of user that fit "bot-*" have one count
 replaces  "any-minute", "gifts", where a request matches them as well
 shadow    counted, never denied
 quota     denied only when all quotas of a request are over
-failure   ON_BACKEND_FAILURE is not set, which means allow (started as ratelimit, error): while Redis gives no answer, hits pass, uncounted
+failure   allow, by ON_BACKEND_FAILURE: while Redis gives no answer, hits pass, uncounted
 message   "Slow down.\n"
 metadata  {"more":[1,true],"tier":"<low>"}
 history   user=bot-*, each value apart: user=bot-*
@@ -53,7 +53,7 @@ limit     5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
 charge    admitted hits, and all that a descriptor brings as its own hits_addend
 key       "4:shop3:any5:thing"
 replaced  "any-minute", where a request matches user=bot-* (shop.yaml:3) as well
-failure   ON_BACKEND_FAILURE is not set, which means allow (started as ratelimit, error): while Redis gives no answer, hits pass, uncounted
+failure   allow, by ON_BACKEND_FAILURE: while Redis gives no answer, hits pass, uncounted
 history   any, all values together
 `,
 		"any=thing,tenant=a/b": `
@@ -61,7 +61,7 @@ rule     any/tenant (shop.yaml:18)
 limit    1/second  sliding_window of 1s, buckets of 50ms, 1s
 charge   admitted hits, and all that a descriptor brings as its own hits_addend
 key      "4:shop3:any5:thing6:tenant3:a/b"
-failure  ON_BACKEND_FAILURE is not set, which means allow (started as ratelimit, error): while Redis gives no answer, hits pass, uncounted
+failure  allow, by ON_BACKEND_FAILURE: while Redis gives no answer, hits pass, uncounted
 history  any/tenant, each value apart: tenant=a/b
 `,
 		"gift=1": `
@@ -134,9 +134,8 @@ verdict: OK: nothing here denies
 		}
 		code, out, errs = check(t, file, func(c *Command) { c.Explain, c.JSON = tc.asked, true })
 		var d document
-		if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || strings.Join(d.Request, "\n") != strings.TrimSpace(tc.want) ||
-			len(d.Explanations) != len(d.Request)-2 || d.Explanation == nil || d.Explanation.Descriptor[0] != d.Explanations[0].Descriptor[0] {
-			t.Errorf("%q as JSON: %v, exit code %d, %s\n%s\nwant the same sentences, and an explanation of each", tc.asked, err, code, errs, out)
+		if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || !strings.HasSuffix(strings.Join(d.Explanation, "\n")+"\n", tc.want) {
+			t.Errorf("%q as JSON: %v, exit code %d, %s\n%s\nwant the same lines", tc.asked, err, code, errs, out)
 		}
 	}
 	_, out, _ := check(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), func(c *Command) { c.Explain = []string{"user=ann + team=red"} })

@@ -76,7 +76,6 @@ func (s *Settings) Answers() rls.Options {
 // ReadFiles reads only these variables, for a tool that does nothing else.
 func ReadFiles(e Environment) (f Files, err error) {
 	err = e.fill(&f)
-	f.FailureAsked = e["ON_BACKEND_FAILURE"] != ""
 	return f, err
 }
 

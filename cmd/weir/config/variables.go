@@ -91,8 +91,7 @@ type Files struct {
 	MergeDomains bool                  `env:"MERGE_DOMAIN_CONFIG,default=false"`
 	OnFailure    descriptors.Policy    `env:"ON_BACKEND_FAILURE,default=allow"`
 
-	FailureAsked bool // ON_BACKEND_FAILURE is set
-	Lenient      bool // no variable: see yaml.Options
+	Lenient bool // no variable: see yaml.Options
 }
 
 // Redis are the variables that say how one Redis is reached: they begin with REDIS_ or REDIS_PERSECOND_.
