@@ -70,7 +70,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 	}
 	ports := set.Server()
 	ports.TLS = secure
-	set.WarnOfIneffective(config.Process(), log)
+	config.Process().WarnOfIneffective(log)
 	keepHeadroom(set.GOGC)
 	metrics := stats.New(buildVersion())
 	source, err := openSource(c.Config, set, metrics, log)

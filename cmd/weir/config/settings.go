@@ -89,7 +89,7 @@ func (e Environment) fill(into any) error {
 			use = inner.Error()
 		}
 	}
-	if isLinkValue(e[name]) {
+	if protocol, _, link := strings.Cut(e[name], "://"); link && slices.Contains([]string{"tcp", "udp", "sctp"}, protocol) {
 		use += "; Kubernetes sets this one for a service of that name: set it in the pod, or enableServiceLinks: false"
 	}
 	wrong := require(false, name, e[name], use).(*WrongValue)
