@@ -82,7 +82,6 @@ compdef() { : }
 compset() { words[CURRENT]=${words[CURRENT]#*=} }
 offer() { local w; for w in "$@"; do [[ $w == ${words[CURRENT]}* ]] && print -r -- $w; done; true }
 compadd() { shift; offer "$@" }
-_describe() { local w; for w in ${(P)2}; do offer ${w%%:*}; done; true }
 _files() { if [[ $1 == -/ ]]; then offer *(/N); else offer *(N); fi }
 source "$1"; shift; words=("$@"); CURRENT=$#; _weir`, "zsh", script}, strings.Split(line, " ")...)
 	},
