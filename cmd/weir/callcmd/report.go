@@ -20,11 +20,10 @@ type report struct {
 	summary
 	latencies histogram
 
-	out      io.Writer
-	json     bool
-	terminal bool // the progress line is rewritten in place
-	paint    terminal.Paint
-	request  *request
+	out     io.Writer
+	json    bool
+	paint   terminal.Paint
+	request *request
 
 	last     *outcome // the last answer; nil before the first
 	over     bool     // and its verdict
@@ -65,7 +64,7 @@ type failure struct {
 
 func newReport(c *Command, r *request, w io.Writer) *report {
 	return &report{summary: summary{Errors: make(map[string]*failure)}, request: r, out: w, json: c.JSON,
-		terminal: !c.JSON && terminal.Is(w), paint: terminal.PaintFor(w)}
+		paint: terminal.PaintFor(w)}
 }
 
 func (r *report) begin(c *Command) {
@@ -156,15 +155,7 @@ func (r *report) change(at time.Duration) {
 	if r.over {
 		word = r.paint.Red("over")
 	}
-	r.line(fmt.Sprintf("%5.1fs  %s: %s", at.Seconds(), word, r.request.answer(r.last).phrase()))
-}
-
-// line prints a line that stays. On a terminal it replaces the progress line, which comes again with the next second.
-func (r *report) line(text string) {
-	if r.terminal {
-		terminal.Clear(r.out)
-	}
-	fmt.Fprintln(r.out, text)
+	fmt.Fprintf(r.out, "%5.1fs  %s: %s\n", at.Seconds(), word, r.request.answer(r.last).phrase())
 }
 
 func (r *report) progress(at time.Duration) {
@@ -180,11 +171,7 @@ func (r *report) progress(at time.Duration) {
 		text += fmt.Sprintf(" (%d more changes)", hidden)
 	}
 	r.events, r.sentThen, r.then = 0, r.Sent, at
-	if r.terminal {
-		terminal.Rewrite(r.out, text)
-	} else {
-		fmt.Fprintln(r.out, text)
-	}
+	fmt.Fprintln(r.out, text)
 }
 
 // counts tells the outcomes, coloured where there are any.
@@ -209,8 +196,7 @@ func (r *report) end(took time.Duration) error {
 			h.max.Microseconds()}
 		return terminal.WriteJSON(r.out, r.summary)
 	}
-	r.line("")
-	fmt.Fprintf(r.out, "%d sent in %.1fs (%.1f/s): %s\n", r.Sent, r.Seconds, r.Rate, r.counts())
+	fmt.Fprintf(r.out, "\n%d sent in %.1fs (%.1f/s): %s\n", r.Sent, r.Seconds, r.Rate, r.counts())
 	if r.Unsent > 0 {
 		fmt.Fprintf(r.out, "%d more were due, but --concurrency was used up: raise it, or lower --rate\n", r.Unsent)
 	}
