@@ -15,7 +15,7 @@ var completions = []struct {
 	want string
 	but  string // what must not be offered
 }{
-	{"weir ", "call check completion counters downsample help history serve version", ""},
+	{"weir ", "call check completion counters downsample history serve version", ""},
 	{"weir co", "completion counters", ""},
 	{"weir counters ", "get grant reset", "check"},
 	{"weir counters get --", "--admin --descriptor --domain --json --timeout --token-file --help --version", "--hits --strict"},
@@ -30,8 +30,6 @@ var completions = []struct {
 	{"weir call --ca sh", "shop.yaml", ""},
 	{"weir call --domain ", "", "shop.yaml call"},
 	{"weir history top -n ", "", "shop.yaml show"},
-	{"weir help hist", "history", ""},
-	{"weir help counters ", "get grant reset", ""},
 	{"weir completion ", "bash fish zsh", ""},
 	{"weir --ver", "--version", ""},
 }

@@ -33,11 +33,8 @@ counted that could be given back or forgotten; 2 for an error.
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
     weir counters top   --domain shop --path user/path=/pay -n 50
 
---json prints what the port answers: domain, descriptor, path, key, limits [{limit, algorithm, hits, remaining,
-reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.
-A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; "earlier" counts the hits before them.
-A token_bucket has no levels; its limit has "burst", and reset_seconds is until the next hit leaks. A change adds
-asked, hits_before, given_back and, if nothing was counted, nearest: other descriptors of the rule that have hits.`
+--json prints what the port answers (server/admin/API.md): of each limit its levels, finest first, with their buckets,
+oldest first. A sliding_log has one level, 1µs: the instants of its newest 10,000 hits. A token_bucket has none.`
 }
 
 // countersTarget is what get, reset and grant have in common.

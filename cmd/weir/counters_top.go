@@ -33,8 +33,7 @@ the same weir goes on where it ended, and --for 20s sees ten times as many. Exit
     weir counters top --domain shop
     weir counters top --domain shop --path user/path=/pay -n 50 --for 20s --json
 
---json prints what the port answers: domain, path, complete, seen, held, counted, over, unsure, no_rule, untold, seconds,
-warnings, top [{descriptor, path, limit, algorithm, hits, remaining, share, reset_seconds}], the fullest first.`
+--json prints what the port answers (server/admin/API.md), the fullest first.`
 }
 
 // Run asks and prints.

@@ -41,9 +41,7 @@ and descriptor, who decided, and since when all denials are kept. Exit code: 0, 
     weir denials --descriptor user=ann --from 02:30 --to 02:50 --tz Europe/Berlin
     weir denials --admin 10.0.0.7:6070 --json
 
---json prints what the port answers: since, now, denials [{at, domain, path, limit, name, algorithm, hits, count,
-retry_seconds, decided_by, shadow, quota, override, denied_requests, denied_hits, descriptor}], more; of late from, to,
-kept_since, recent [{first, at, …}].`
+--json prints what the port answers (server/admin/API.md).`
 }
 
 // Run asks the port and prints a table, or the port's JSON.

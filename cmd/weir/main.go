@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -38,7 +37,6 @@ type commands struct {
 	Completion completion.Command    `cmd:"" help:"Print a script that completes weir's command line in bash, zsh or fish."`
 	Complete   completion.Complete   `cmd:"" hidden:""`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
-	Help       helpCommand           `cmd:"" help:"Tell what a command does, as its --help does."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
@@ -78,13 +76,11 @@ func runCommand(args []string, out terminal.Output) error {
 		kong.Vars{"version": "weir " + buildVersion(), "grpc": config.GRPCAddress()},
 		kong.Bind(out, historycmd.Version(buildVersion())),
 	)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(args) == 0: // a container without a command must not look as if it had done its work
+	}
+	if len(args) == 0 { // a container without a command must not look as if it had done its work
 		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.Failed)) }
-	case args[0] == "help":
-		args = append(slices.Clone(args[1:]), "--help")
 	}
 	k, err := parser.Parse(args)
 	if err == nil {
@@ -121,11 +117,6 @@ func tell(err error) int {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 	}
 	return code
-}
-
-// helpCommand is in the list of commands for people to find; run makes it the flag --help.
-type helpCommand struct {
-	Command []string `arg:"" optional:"" help:"The command, such as counters get."`
 }
 
 type versionCommand struct{}

@@ -115,8 +115,6 @@ func (c *Command) write(out terminal.Output, x *checked) error {
 	return nil
 }
 
-var errNoInput = errors.New("there is no standard input to read")
-
 // name returns what a path is called in messages.
 func name(path string) string {
 	if path == "-" {
@@ -127,9 +125,6 @@ func name(path string) string {
 
 // readAll reads no more than weir takes of a file.
 func readAll(r io.Reader) ([]byte, error) {
-	if r == nil {
-		return nil, errNoInput
-	}
 	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
 	if err == nil && len(data) > maxInput {
 		err = fmt.Errorf("it is larger than %d MiB: split it", maxInput>>20)

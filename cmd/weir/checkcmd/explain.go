@@ -12,8 +12,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const maxReplacers = 10 // rules are named that replace limits of the one that is explained
-
 // explain prints how each descriptor is matched, and all that its rule says; then what a request with all of them gets.
 func (c *Command) explain(out io.Writer, x *checked) error {
 	if x.config == nil {
@@ -184,20 +182,13 @@ func describeCharge(r *descriptors.Rule) string {
 
 // replacers names the rules beside which limits of r step aside.
 func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
-	names, more := r.Names(), 0
+	names := r.Names()
 	for _, other := range config.Rules() {
 		replaced := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(other.Replaces, name) })
-		switch {
-		case other.Domain != r.Domain || len(replaced) == 0:
-		case len(all) == maxReplacers:
-			more++
-		default:
+		if other.Domain == r.Domain && len(replaced) > 0 {
 			all = append(all, fmt.Sprintf("%s, where a request matches %s (%s) as well", quotedList(replaced),
 				readable(other.Path), terminal.Printable(other.Where)))
 		}
-	}
-	if more > 0 {
-		all = append(all, fmt.Sprintf("and by %d more", more))
 	}
 	return all
 }

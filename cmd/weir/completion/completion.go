@@ -134,8 +134,8 @@ func candidates(root *kong.Node, words []string) (all []string) {
 }
 
 // walk returns the command that words lead to, and the flag whose value comes after them, nil for none.
-func walk(root *kong.Node, words []string) (node *kong.Node, flag *kong.Flag) {
-	node = root
+func walk(node *kong.Node, words []string) (*kong.Node, *kong.Flag) {
+	var flag *kong.Flag
 	for _, word := range words {
 		child := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
 		switch {
@@ -144,7 +144,7 @@ func walk(root *kong.Node, words []string) (node *kong.Node, flag *kong.Flag) {
 			flag = nil
 		case strings.HasPrefix(word, "-"):
 			flag = flagOf(node, word)
-		case child >= 0 && (node != root || word != "help"): // weir help takes the commands that weir takes
+		case child >= 0:
 			node = node.Children[child]
 		}
 	}

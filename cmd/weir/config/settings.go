@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sethvargo/go-envconfig"
 
@@ -119,7 +117,7 @@ func (s *Settings) check() error {
 	return cmp.Or(
 		s.checkBackend(),
 		s.checkSource(),
-		require(s.ExpireJitter >= 0, "EXPIRATION_JITTER_MAX_SECONDS", s.ExpireJitter, "it cannot be negative; 0 is none"),
+		notNegative("EXPIRATION_JITTER_MAX_SECONDS", s.ExpireJitter),
 		s.Guard(nil).Check(),
 		s.checkTLS(),
 		s.History.check(),
@@ -131,14 +129,15 @@ func (s *Settings) check() error {
 		checkHeader("LIMIT_RESET_HEADER", s.ResetHeader),
 		s.RequestHeaders.check(),
 		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
-		require(s.LocalCacheSize >= 0, "LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize, "it cannot be negative"),
+		notNegative("LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize),
 		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
 		require(s.MaxConnections >= 0, "GRPC_MAX_CONNECTIONS", s.MaxConnections, "use 0 for no bound, or a number of connections"),
 		require(isLogFormat(s.LogFormat), "LOG_FORMAT", s.LogFormat, "use text or json"),
 		checkAge("GRPC_MAX_CONNECTION_AGE", s.MaxConnectionAge),
 		checkAge("GRPC_MAX_CONNECTION_AGE_GRACE", s.MaxConnectionAgeGrace),
-		notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
-			"DATA_SAVE_INTERVAL": s.DataSaveInterval}),
+		notNegative("DRAIN_DELAY", s.DrainDelay),
+		notNegative("DRAIN_TIMEOUT", s.DrainTimeout),
+		notNegative("DATA_SAVE_INTERVAL", s.DataSaveInterval),
 	)
 }
 
@@ -166,15 +165,7 @@ type WrongValue struct {
 // Error names the variable, its value and what to use.
 func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
 
-// durations are values by their variables.
-type durations map[string]time.Duration
-
-// notNegative refuses the first duration, in the order of names, that is below 0. The names begin with prefix.
-func notNegative(prefix string, all durations) error {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := require(all[name] >= 0, prefix+name, all[name], "it cannot be negative"); err != nil {
-			return err
-		}
-	}
-	return nil
+// notNegative refuses a number or a duration below 0.
+func notNegative[N ~int | ~int64](variable string, value N) error {
+	return require(value >= 0, variable, value, "it cannot be negative")
 }
