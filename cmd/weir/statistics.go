@@ -159,10 +159,8 @@ func (s *statistics) run() {
 	}
 }
 
-// close sends a last time, and closes the port. It comes when nothing is counted any more.
+// close sends a last time, and closes the port. It comes after run, when nothing is counted any more.
 func (s *statistics) close() {
-	if s.stop != nil {
-		s.stop()
-	}
+	s.stop()
 	s.running.Wait()
 }

@@ -205,17 +205,7 @@ func code(p terminal.Paint, code string) string {
 	return p.Yellow(code)
 }
 
-// milliseconds writes a latency with three digits or so: 0.42 ms, 12.3 ms, 250 ms.
-func milliseconds(d time.Duration) string {
-	ms := float64(d) / float64(time.Millisecond)
-	switch {
-	case ms < 10:
-		return fmt.Sprintf("%.2f ms", ms)
-	case ms < 100:
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return fmt.Sprintf("%.0f ms", ms)
-}
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.2f ms", 1000*d.Seconds()) }
 
 // print shows a line for each descriptor, in columns, then all that the answer carries besides.
 func (a *answer) print(w io.Writer, p terminal.Paint) {

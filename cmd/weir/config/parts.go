@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"log/slog"
 	"math"
 	"net"
@@ -118,15 +117,6 @@ func checkAge(variable string, age time.Duration) error {
 	return require(age == 0 || age >= shortestAge, variable, age, "use 0 for no bound, or at least 1ms")
 }
 
-// check refuses names that are none.
-func (s *RequestHeaders) check() error {
-	return cmp.Or(
-		checkHeader("LIMIT_REQUEST_LIMIT_HEADER", s.RequestLimitHeader),
-		checkHeader("LIMIT_REQUEST_REMAINING_HEADER", s.RequestRemainingHeader),
-		checkHeader("LIMIT_REQUEST_RESET_HEADER", s.RequestResetHeader),
-	)
-}
-
 // checkHeader refuses the name of a header that no HTTP message can hold.
 func checkHeader(variable, name string) error {
 	const signs = "-_.!#$%&'*+^`|~"
@@ -135,11 +125,6 @@ func checkHeader(variable, name string) error {
 		return !letter && (c < '0' || c > '9') && !strings.ContainsRune(signs, c)
 	})
 	return require(!wrong, variable, name, "the name of a header has letters, digits and "+signs+" only")
-}
-
-func (s *Denials) check() error {
-	return require(s.DenialLogEvery == 0 || s.DenialLogEvery >= time.Second, "DENIAL_LOG_INTERVAL", s.DenialLogEvery,
-		"use at least 1s, or 0 to log no denials")
 }
 
 // DenialLog returns the logger of denials.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sethvargo/go-envconfig"
 
@@ -122,12 +123,15 @@ func (s *Settings) check() error {
 		s.checkTLS(),
 		s.History.check(),
 		s.Statistics.check(),
-		s.Denials.check(),
+		require(s.DenialLogEvery == 0 || s.DenialLogEvery >= time.Second, "DENIAL_LOG_INTERVAL", s.DenialLogEvery,
+			"use at least 1s, or 0 to log no denials"),
 		require(s.NearRatio >= 0 && s.NearRatio <= 1, "NEAR_LIMIT_RATIO", s.NearRatio, "use a number from 0 to 1"),
 		checkHeader("LIMIT_LIMIT_HEADER", s.LimitHeader),
 		checkHeader("LIMIT_REMAINING_HEADER", s.RemainingHeader),
 		checkHeader("LIMIT_RESET_HEADER", s.ResetHeader),
-		s.RequestHeaders.check(),
+		checkHeader("LIMIT_REQUEST_LIMIT_HEADER", s.RequestLimitHeader),
+		checkHeader("LIMIT_REQUEST_REMAINING_HEADER", s.RequestRemainingHeader),
+		checkHeader("LIMIT_REQUEST_RESET_HEADER", s.RequestResetHeader),
 		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
 		notNegative("LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize),
 		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
