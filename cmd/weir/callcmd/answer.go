@@ -17,12 +17,13 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func (c *Command) callOnce(ctx context.Context, r *request, target *client, w io.Writer) error {
-	called := target.callOnce(ctx, r)
+// printOnce calls once and prints the answer.
+func (c *client) printOnce(ctx context.Context, w io.Writer) error {
+	called := c.callOnce(ctx)
 	if called.err != nil {
-		return target.describe(called.err)
+		return c.describe(called.err)
 	}
-	a := r.answer(&called)
+	a := c.answer(&called)
 	if c.JSON {
 		if err := terminal.WriteJSON(w, a); err != nil {
 			return err
@@ -90,7 +91,7 @@ type header struct {
 }
 
 // answer returns the service's answer beside the descriptors of the request.
-func (r *request) answer(o *outcome) *answer {
+func (c *client) answer(o *outcome) *answer {
 	a := &answer{
 		Overall:         o.resp.GetOverallCode().String(),
 		LatencyUS:       o.latency.Microseconds(),
@@ -102,10 +103,10 @@ func (r *request) answer(o *outcome) *answer {
 		UnknownDomain:   o.metadata(unknownDomain).GetBoolValue(),
 	}
 	for i, from := range o.resp.GetStatuses() {
-		s := r.status(from)
+		s := c.status(from)
 		s.unknown = a.UnknownDomain
-		if i < len(r.descriptors) {
-			s.Descriptor = r.descriptors[i].String()
+		if i < len(c.descriptors) {
+			s.Descriptor = c.descriptors[i].String()
 		}
 		a.Statuses = append(a.Statuses, s)
 	}
@@ -118,13 +119,13 @@ func (r *request) answer(o *outcome) *answer {
 	return a
 }
 
-func (r *request) status(from *rls.RateLimitResponse_DescriptorStatus) *descriptorStatus {
+func (c *client) status(from *rls.RateLimitResponse_DescriptorStatus) *descriptorStatus {
 	reset := from.GetDurationUntilReset().AsDuration()
 	s := &descriptorStatus{
 		Code: from.GetCode().String(), Remaining: from.GetLimitRemaining(), ResetSeconds: int64(math.Ceil(reset.Seconds())),
 	}
-	if !r.refund {
-		s.hits = r.hits
+	if !c.Refund {
+		s.hits = c.Hits
 	}
 	if l := from.GetCurrentLimit(); l != nil {
 		shown := descriptors.Limit{Requests: uint64(l.GetRequestsPerUnit()), Unit: descriptors.Unit(l.GetUnit()),

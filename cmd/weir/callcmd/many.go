@@ -12,12 +12,12 @@ import (
 )
 
 // callMany calls at a steady rate, or as fast as the service answers, until ctx ends at the latest, and reports.
-func (c *Command) callMany(ctx context.Context, r *request, target *client, w io.Writer) error {
-	target.connect(ctx)
-	report := newReport(c, r, w)
-	report.begin(c)
+func (c *client) callMany(ctx context.Context, w io.Writer) error {
+	c.connect(ctx)
+	report := newReport(c, w)
+	report.begin()
 	s := schedule{rate: c.Rate, length: c.For, workers: c.Concurrency, start: time.Now()}
-	s.call = func(ctx context.Context, n uint64) outcome { return target.call(ctx, r.message(n)) }
+	s.call = func(ctx context.Context, n uint64) outcome { return c.call(ctx, c.message(n)) }
 	report.follow(s.start, s.run(ctx))
 	if ctx.Err() == nil {
 		report.Unsent = s.planned() - min(report.Sent, s.planned())
