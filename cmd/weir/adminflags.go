@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,12 +35,7 @@ func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, 
 			query.Del(name)
 		}
 	}
-	if f.Admin == "" {
-		var err error
-		if f.Admin, err = config.AdminAddress(); err != nil {
-			return nil, err
-		}
-	}
+	f.Admin = cmp.Or(f.Admin, config.AdminAddress())
 	port := adminport.Port{Address: f.Admin, Timeout: f.Timeout, Token: f.Token}
 	body, err := port.Ask(ctx, method, path, query)
 	if err != nil {

@@ -16,11 +16,8 @@ import (
 )
 
 const (
-	// outageLook is how often the states of all Redis servers are read. Two readings in a row in which one does not
-	// count begin an outage.
-	outageLook = 250 * time.Millisecond
-	// outageCalm is how long all must count until the outage is over, so that a flapping server fills no log.
-	outageCalm = 5 * time.Second
+	outageLook = 250 * time.Millisecond // between two readings of all servers' states; two in a row begin an outage
+	outageCalm = 5 * time.Second        // that all must count before it is over, so that a flapping server fills no log
 )
 
 // outages logs two lines for each time in which servers of Redis do not count: what becomes of requests, and what became.

@@ -49,8 +49,7 @@ func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	})
 }
 
-// serveLogged serves with settings, unless there is an error with them. Where logs are JSON, so is the line about what ends
-// it.
+// serveLogged serves, unless the settings are wrong. Where logs are JSON, so is the line about its error.
 func serveLogged(set *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
 	log := set.Logger(out.Err)
 	if err == nil {

@@ -26,8 +26,7 @@ const (
 	downsampleInterval = 5 * time.Minute // minutes become due by the hour
 )
 
-// historyPipeline records hits, brings them to a store, and answers from there; without a history it records for
-// /metrics.
+// historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
 type historyPipeline struct {
 	recorder   *hits.Recorder
 	store      *reopeningStore  // nil without a history

@@ -22,8 +22,7 @@ type configSource struct {
 	reload func() // has it read again at once, as SIGHUP asks
 }
 
-// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads nothing yet but
-// the certificates for a server.
+// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads certificates.
 func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {

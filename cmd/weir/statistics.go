@@ -95,8 +95,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	return nil
 }
 
-// ofStore adds the statistics of the store: of connections to Redis and, where there is a local cache, of the denials that
-// are kept.
+// ofStore adds the statistics of connections to Redis and, where there is a local cache, of the denials in it.
 func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {

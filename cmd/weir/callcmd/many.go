@@ -36,8 +36,7 @@ func (c *client) callMany(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// schedule calls at its rate. It is fixed in advance (call n is due n/rate after the start), so a slow answer delays
-// no other call while a worker is free.
+// schedule calls at its rate: call n is due n/rate after the start, whatever earlier calls took, while a worker is free.
 type schedule struct {
 	rate    float64       // calls a second; 0 calls as soon as a worker is free
 	length  time.Duration // 0 goes on until the context ends

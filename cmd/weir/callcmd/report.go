@@ -14,8 +14,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// report counts many calls and shows how they go: a line for each change and for each second (not with --json), and a
-// summary at the end.
+// report counts many calls, prints a line for each change and each second (not with --json), and sums up at the end.
 type report struct {
 	summary
 	latencies histogram

@@ -38,11 +38,8 @@ unless it is set, error for a server that is started as ratelimit.
 Of manifests, variables of the container that runs weir hold, where this environment sets none. Files are explained as
 far as they are right.
 
---json prints one document: ok, errors, warnings, problems [{file, line, part, domain, path, rule, severity, text}],
-left_out, domains [{domain, rules [{path, readable, file, line, limits [{limit, requests, unit, multiplier, algorithm,
-window_seconds, precision_seconds, burst, name, charge}], …}], passes}], and with --explain the lines of the explanation.
-"path" is as it is stored (user/path=%2Fpay), "rule" and "readable" are as people read it. descriptors/FORMAT.md has all
-fields.`
+--json prints one document, whose fields descriptors/FORMAT.md names: problems, domains with their rules and, with
+--explain, the lines of the explanation.`
 }
 
 // Run judges the files. Its error is a terminal.Exit: No if they are wrong, Failed if the question is.

@@ -108,13 +108,9 @@ func (s *Settings) Limits() limit.Options {
 	}
 }
 
-// shortestAge is the least age of a connection. The gRPC library adds a tenth of jitter, and panics where that rounds to
-// zero nanoseconds.
-const shortestAge = time.Millisecond
-
-// checkAge refuses shorter ages of connections.
+// checkAge refuses ages of connections so short that the gRPC library panics, as a tenth of them rounds to 0.
 func checkAge(variable string, age time.Duration) error {
-	return require(age == 0 || age >= shortestAge, variable, age, "use 0 for no bound, or at least 1ms")
+	return require(age == 0 || age >= time.Millisecond, variable, age, "use 0 for no bound, or at least 1ms")
 }
 
 // checkHeader refuses the name of a header that no HTTP message can hold.

@@ -27,8 +27,7 @@ type Settings struct {
 	mogrifiers []statsd.Mogrifier
 }
 
-// Compatibility is what weir does otherwise in the place of another program, and no variable says. Its zero value is weir's
-// own.
+// Compatibility says what weir does otherwise in the place of another program. The zero value is weir itself.
 type Compatibility struct {
 	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
 	Ports            server.Config                                // settings that no variable has

@@ -16,8 +16,7 @@ var ineffective = []struct{ names, why string }{
 		"checks are batched without waiting, and all servers asked at the same time"},
 }
 
-// WarnOfIneffective logs, in one line, which variables are set that weir does not read, and why. It shows no value: some
-// are secrets.
+// WarnOfIneffective logs which of them are set, and why weir does not read them. It shows no value: some are secrets.
 func (e Environment) WarnOfIneffective(log *slog.Logger) {
 	var all []string
 	for _, group := range ineffective {

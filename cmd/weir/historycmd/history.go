@@ -170,8 +170,7 @@ func (c *target) open(ctx context.Context) (store *redishistory.Store, address s
 		return nil, "", err
 	}
 	if !set.HistoryInRedis() {
-		address, err = config.AdminAddress()
-		return nil, address, err
+		return nil, config.AdminAddress(), nil
 	}
 	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
 	store, err = openRedis(ctx, &set, slog.New(slog.DiscardHandler))
