@@ -12,26 +12,8 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// check runs weir check on a directory with one file, and returns its exit code and what it prints.
-func check(t *testing.T, file string, change func(*Command)) (int, string, string) {
-	t.Helper()
-	c := Command{Path: "limits"}
-	if change == nil {
-		change = func(*Command) {}
-	}
-	inDirectory(t, file)
-	change(&c)
-	return c.outcome("")
-}
-
 // runOn runs the command in a directory that holds limits/shop.yaml, and returns its exit code and what it prints.
 func runOn(t *testing.T, file string, c Command, stdin string) (int, string, string) {
-	t.Helper()
-	inDirectory(t, file)
-	return c.outcome(stdin)
-}
-
-func inDirectory(t *testing.T, file string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("limits", 0o755); err != nil {
@@ -40,9 +22,6 @@ func inDirectory(t *testing.T, file string) {
 	if err := os.WriteFile(filepath.Join("limits", "shop.yaml"), []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (c *Command) outcome(stdin string) (int, string, string) {
 	var stdout, stderr bytes.Buffer
 	err := c.Run(terminal.Output{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
 	code, told := terminal.ExitCode(err)
