@@ -108,14 +108,14 @@ type countersView struct {
 func (v *countersView) String() string {
 	var b strings.Builder
 	changed := v.answer.Changed
-	b.WriteString(toldOf(changed))
+	b.WriteString(describeChange(changed))
 	fmt.Fprintf(&b, "%s %s   %s\n", terminal.Printable(v.answer.Domain), terminal.Printable(v.answer.Descriptor),
 		v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(v.answer.Path))))
 	for _, l := range v.answer.Limits {
 		if changed == nil {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.standing(&l))
+		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.usage(&l))
 		if changed == nil {
 			if l.Earlier > 0 {
 				fmt.Fprintf(&b, "        … %s before those that --json lists\n", terminal.Count(int(l.Earlier), "hit"))
@@ -128,8 +128,8 @@ func (v *countersView) String() string {
 	return b.String()
 }
 
-// toldOf tells what a change did, nil for none.
-func toldOf(c *admin.Changed) string {
+// describeChange describes a change, nil for none.
+func describeChange(c *admin.Changed) string {
 	switch {
 	case c == nil:
 		return ""
@@ -146,8 +146,8 @@ func toldOf(c *admin.Changed) string {
 	return text
 }
 
-// standing tells how full a limit is.
-func (v *countersView) standing(l *admin.LimitAnswer) string {
+// usage describes how full a limit is.
+func (v *countersView) usage(l *admin.LimitAnswer) string {
 	room, _, _ := strings.Cut(l.Limit, "/")
 	ends := "resets in "
 	if l.Burst > 0 {

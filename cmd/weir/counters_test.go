@@ -167,7 +167,7 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), c.want) || tell(err) != 2 {
+			if err == nil || !strings.Contains(err.Error(), c.want) || finish(err) != 2 {
 				t.Errorf("got %v, want an error with %q and exit code 2", err, c.want)
 			}
 		})

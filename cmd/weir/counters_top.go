@@ -72,7 +72,7 @@ func (v *topView) String() string {
 	if a.Path != "" {
 		title += " " + terminal.Printable(descriptors.ReadablePath(a.Path))
 	}
-	fmt.Fprintf(&b, "%s   %s\n\n", title, v.standing())
+	fmt.Fprintf(&b, "%s   %s\n\n", title, v.summary())
 	for _, warning := range a.Warnings {
 		b.WriteString(v.paint.Yellow("warning: "+terminal.Printable(warning)) + "\n\n")
 	}
@@ -80,15 +80,15 @@ func (v *topView) String() string {
 		v.table(&b)
 		b.WriteByte('\n')
 	} else {
-		b.WriteString(v.nothing())
+		b.WriteString(v.empty())
 	}
-	b.WriteString(v.seen())
+	b.WriteString(v.coverage())
 	v.notes(&b)
 	return b.String()
 }
 
-// standing says how many keys count, and how many are over.
-func (v *topView) standing() string {
+// summary counts the keys that have hits, and those that are over.
+func (v *topView) summary() string {
 	if v.answer.Counted == 0 {
 		return "no key has hits"
 	}
@@ -131,7 +131,7 @@ func (v *topView) table(b *strings.Builder) {
 	_ = table.Flush() // a builder takes everything
 }
 
-// limitName returns a limit with what tells it from one of the same number.
+// limitName returns a limit, with its burst if it has one.
 func limitName(r *ranking.Row) string {
 	if r.Burst > 0 {
 		return fmt.Sprintf("%s burst %d", r.Limit, r.Burst)
@@ -139,8 +139,8 @@ func limitName(r *ranking.Row) string {
 	return r.Limit
 }
 
-// nothing says what it means that no key is listed.
-func (v *topView) nothing() string {
+// empty stands in place of the table if no key has hits.
+func (v *topView) empty() string {
 	text := "Nothing counts now"
 	if !v.answer.Complete {
 		text = "Nothing counts now among the keys that were seen"
@@ -149,8 +149,8 @@ func (v *topView) nothing() string {
 		"weir history top --domain NAME --by over tells who was over before.\n\n"
 }
 
-// seen says what share of the store was looked at.
-func (v *topView) seen() string {
+// coverage describes the share of the store that was looked at.
+func (v *topView) coverage() string {
 	a := v.answer
 	took := time.Duration(a.Seconds * float64(time.Second))
 	if took = took.Round(time.Millisecond); took > time.Second {
@@ -164,7 +164,7 @@ func (v *topView) seen() string {
 		terminal.Thousands(a.Seen), plural(a.Held, "key", "keys"), math.Floor(share), took)
 }
 
-// notes says what is not in the table.
+// notes counts the keys that are not in the table.
 func (v *topView) notes(b *strings.Builder) {
 	a := v.answer
 	for _, n := range []struct {

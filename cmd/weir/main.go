@@ -52,13 +52,13 @@ func run(program string, args []string) int {
 	case ratelimit.Client:
 		ctx, stop := untilSignal(false)
 		defer stop()
-		return tell(tools.Client(ctx, args, out))
+		return finish(tools.Client(ctx, args, out))
 	case ratelimit.Check:
-		return tell(tools.Check(args, out))
+		return finish(tools.Check(args, out))
 	case ratelimit.Server:
-		return tell(serveAsRatelimit(args, out))
+		return finish(serveAsRatelimit(args, out))
 	}
-	return tell(runCommand(args, out))
+	return finish(runCommand(args, out))
 }
 
 const about = `Limits requests for Envoy, and measures them.
@@ -110,8 +110,8 @@ func givenTwice(k *kong.Context) error {
 	return nil
 }
 
-// tell prints an error that has not been told yet, and returns the exit code for it.
-func tell(err error) int {
+// finish prints an error, unless the user has been told, and returns the exit code for it.
+func finish(err error) int {
 	code, told := terminal.ExitCode(err)
 	if !told {
 		fmt.Fprintln(os.Stderr, "weir:", err)

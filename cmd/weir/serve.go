@@ -161,7 +161,7 @@ func (s *service) run(ctx, kill context.Context, hangups hangup.Signals) error {
 	})
 	running.Go(func() { s.store.follow(ctx, s.health, s.set.BothRedis.HealthCheckActiveConnection) })
 	running.Go(func() {
-		s.store.followOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, log: s.log})
+		s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, log: s.log})
 	})
 	running.Go(func() { s.history.run(ctx) })
 	running.Go(func() { s.set.DenialLog(s.denials, s.log).Run(ctx) })

@@ -58,7 +58,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	return p, nil
 }
 
-// api answers /api/v1/history; nil says that there is none.
+// api answers /api/v1/history; it is nil without a history.
 func (p *historyPipeline) api() *query.History {
 	if p.store == nil {
 		return nil
@@ -66,7 +66,7 @@ func (p *historyPipeline) api() *query.History {
 	return query.New(p.store, time.Now)
 }
 
-// queries answers Prometheus's API; nil says that nothing does.
+// queries answers Prometheus's API; it is nil where HISTORY_QUERY is off, or without a history.
 func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
 	if p.store == nil || !set.History.Query {
 		return nil

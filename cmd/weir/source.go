@@ -52,7 +52,7 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 	err := s.Run(ctx, func(config *descriptors.Config) error {
 		before := l.Config()
 		l.Apply(config)
-		tellChanges(log, before, config)
+		logChanges(log, before, config)
 		h.Configured(config.Domains())
 		m.ConfigApplied(time.Now())
 		return nil
@@ -65,8 +65,8 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 // mostChanges is how many changes of one reload the log lists.
 const mostChanges = 10
 
-// tellChanges logs how a configuration differs from the one before; nothing if that is nil.
-func tellChanges(log *slog.Logger, before, now *descriptors.Config) {
+// logChanges logs how a configuration differs from the one before; nothing if that is nil.
+func logChanges(log *slog.Logger, before, now *descriptors.Config) {
 	if before == nil {
 		return
 	}

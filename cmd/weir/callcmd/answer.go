@@ -40,7 +40,7 @@ func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// unknownDomain names the field of the dynamic metadata that says that nothing configures the domain.
+// unknownDomain is true in the dynamic metadata of an answer if nothing configures the domain.
 const unknownDomain = "unknown_domain"
 
 func (c *Command) unknownDomain() error {

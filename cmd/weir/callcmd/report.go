@@ -103,7 +103,7 @@ func (r *report) follow(start time.Time, results <-chan outcome) {
 	}
 }
 
-// maxEvents is how many changes are told between two progress lines: more would drown the rest.
+// maxEvents is how many changes are printed between two progress lines: more would drown the rest.
 const maxEvents = 10
 
 // add counts an outcome that came at an offset from the start.
@@ -171,7 +171,7 @@ func (r *report) progress(at time.Duration) {
 	fmt.Fprintln(r.out, text)
 }
 
-// counts tells the outcomes, coloured where there are any.
+// counts lists the outcomes, coloured where there are any.
 func (r *report) counts() string {
 	shade := func(n uint64, word string, colour func(string) string) string {
 		text := fmt.Sprintf("%d %s", n, word)

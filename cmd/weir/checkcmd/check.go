@@ -69,7 +69,7 @@ type checked struct {
 	leftOut  []string
 	files    config.Files
 	below    string // the directory that the names of files are relative to; "" if they are paths already
-	unread   bool   // there was nothing to check: the only problem says why
+	unread   bool   // nothing could be checked: the only problem is the reason
 	right    bool   // the configuration can be used
 }
 

@@ -26,7 +26,7 @@ func (c *Command) explain(out io.Writer, x *checked) error {
 	for i := range all {
 		e := &all[i]
 		if i > 0 {
-			e.DomainWhere = "" // it is told once
+			e.DomainWhere = "" // it is printed once
 			fmt.Fprintln(t)
 		}
 		fmt.Fprint(t, e)
@@ -169,7 +169,7 @@ func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 	return out
 }
 
-// describeCharge tells which hits of a rule are counted.
+// describeCharge names the hits of a rule that are counted.
 func describeCharge(r *descriptors.Rule) string {
 	switch {
 	case r.Charge == descriptors.ChargeAdmitted:

@@ -33,7 +33,7 @@ type Compatibility struct {
 	Ports            server.Config                                // settings that no variable has
 	HealthRules      server.HealthRules                           // likewise
 	RenameLogs       func(groups []string, a slog.Attr) slog.Attr // for slog; nil keeps its names
-	FilesByPrefix    bool                                         // the files of [Settings.ConfigFiles] are told by their names
+	FilesByPrefix    bool                                         // [Settings.ConfigFiles] are those whose names have a prefix
 	EmptyConfig      bool                                         // no files at all are a configuration, under which every request is OK
 	HistoryInDataDir bool                                         // where DATA_DIR is set, rather than in the Redis of the counters
 	CountAsRatelimit bool                                         // also where no sink reads that program's counters

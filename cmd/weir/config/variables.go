@@ -147,7 +147,7 @@ type Queries struct {
 	Timeout     time.Duration `env:"QUERY_TIMEOUT,default=1m"`
 }
 
-// Denials are the variables that say who is told why a request was denied.
+// Denials are the variables about what the log and answers say of denials.
 type Denials struct {
 	DenialLogEvery  time.Duration `env:"DENIAL_LOG_INTERVAL,default=1m"`
 	DenialLogValues bool          `env:"DENIAL_LOG_VALUES,default=false"`

@@ -23,7 +23,7 @@ func (e Environment) WarnOfIneffective(log *slog.Logger) {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(e)) {
 			begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-			if e.asks(name) && slices.ContainsFunc(strings.Fields(group.names), begins) {
+			if e.isOn(name) && slices.ContainsFunc(strings.Fields(group.names), begins) {
 				names = append(names, name)
 			}
 		}
@@ -36,7 +36,7 @@ func (e Environment) WarnOfIneffective(log *slog.Logger) {
 	}
 }
 
-// asks reports whether a variable asks for anything.
-func (e Environment) asks(name string) bool {
+// isOn reports whether a variable is set, and not to false or 0.
+func (e Environment) isOn(name string) bool {
 	return !slices.Contains([]string{"", "0", "0s", "false"}, strings.ToLower(e[name]))
 }
