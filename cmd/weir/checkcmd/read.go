@@ -76,10 +76,8 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if !manifests {
 		m = &manifest.Manifests{Files: []yaml.File{{Name: name, Data: data}}}
 	}
-	environment, read := config.Environment(maps.Clone(m.Environment)), config.ReadFiles
-	if environment == nil {
-		environment = make(config.Environment)
-	}
+	environment, read := make(config.Environment), config.ReadFiles
+	maps.Copy(environment, m.Environment)
 	maps.Copy(environment, config.Process()) // variables of this process go before those of the manifest
 	if m.Program == ratelimit.Server {
 		read = ratelimit.ReadFiles
