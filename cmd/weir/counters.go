@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -110,7 +110,7 @@ func (v *countersView) String() string {
 	changed := v.answer.Changed
 	b.WriteString(describeChange(changed))
 	fmt.Fprintf(&b, "%s %s   %s\n", terminal.Printable(v.answer.Domain), terminal.Printable(v.answer.Descriptor),
-		v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(v.answer.Path))))
+		v.paint.Dim("rule "+readable(v.answer.Path)))
 	for _, l := range v.answer.Limits {
 		if changed == nil {
 			b.WriteByte('\n')
@@ -186,7 +186,7 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	for _, bucket := range buckets {
 		most = max(most, bucket.Hits)
 	}
-	digits, layout := len(fmt.Sprint(most)), layoutOf(l.Width)
+	digits, layout := len(fmt.Sprint(most)), cmp.Or(layouts[l.Width], "2006-01-02 15:04")
 	for _, bucket := range buckets {
 		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
 		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)
@@ -199,15 +199,5 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	}
 }
 
-// layoutOf returns how the begin of a bucket is written. Buckets of a second or less seldom outlive the day.
-func layoutOf(width string) string {
-	switch width {
-	case instant:
-		return "2006-01-02 15:04:05.000000"
-	case "50ms":
-		return "15:04:05.00"
-	case "1s":
-		return "15:04:05"
-	}
-	return "2006-01-02 15:04"
-}
+// layouts are how the begin of a bucket is written, by its width. Those of a second or less seldom outlive the day.
+var layouts = map[string]string{instant: "2006-01-02 15:04:05.000000", "50ms": "15:04:05.00", "1s": "15:04:05"}

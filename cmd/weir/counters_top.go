@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/ranking"
 )
 
@@ -70,7 +69,7 @@ func (v *topView) String() string {
 	a := v.answer
 	title := terminal.Printable(a.Domain)
 	if a.Path != "" {
-		title += " " + terminal.Printable(descriptors.ReadablePath(a.Path))
+		title += " " + readable(a.Path)
 	}
 	fmt.Fprintf(&b, "%s   %s\n\n", title, v.summary())
 	for _, warning := range a.Warnings {
@@ -124,19 +123,15 @@ func (v *topView) table(b *strings.Builder) {
 		if r.Ambiguous {
 			name += " (or another)"
 		}
+		limit := r.Limit
+		if r.Burst > 0 {
+			limit += fmt.Sprintf(" burst %d", r.Burst)
+		}
 		fmt.Fprintf(table, "%.0f%%\t%s\t%s\t%s\t%s\t  %s   %s\n", math.Floor(100*r.Share), bar, terminal.Thousands(r.Hits),
-			terminal.Printable(limitName(r)), terminal.Span(r.ResetSeconds), name,
-			v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(r.Path))))
+			terminal.Printable(limit), terminal.Span(r.ResetSeconds), name,
+			v.paint.Dim("rule "+readable(r.Path)))
 	}
 	_ = table.Flush() // a builder takes everything
-}
-
-// limitName returns a limit, with its burst if it has one.
-func limitName(r *ranking.Row) string {
-	if r.Burst > 0 {
-		return fmt.Sprintf("%s burst %d", r.Limit, r.Burst)
-	}
-	return r.Limit
 }
 
 // empty stands in place of the table if no key has hits.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -96,8 +95,9 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 				when += " to " + timeOf(d.At).In(zone).Format(time.TimeOnly)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain),
-			terminal.Printable(descriptors.ReadablePath(d.Path)), limitText(d), deniedText(d), last, remarks(d))
+		limit := strings.TrimSpace(d.Limit + " " + d.Name)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain), readable(d.Path),
+			terminal.Printable(limit), deniedText(d), last, remarks(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	var text strings.Builder
@@ -141,14 +141,6 @@ var deciders = map[string]string{
 }
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
-
-// limitText writes the limit, and its name if it has one.
-func limitText(d *admin.DenialAnswer) string {
-	if d.Name != "" {
-		return terminal.Printable(d.Limit + " " + d.Name)
-	}
-	return terminal.Printable(d.Limit)
-}
 
 // deniedText counts the hits that were denied; where requests count none, or many, the requests too.
 func deniedText(d *admin.DenialAnswer) string {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,29 +23,14 @@ func TestTheDocumentNamesAllFieldsOfTheJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	var collect func(v reflect.Value)
-	collect = func(v reflect.Value) {
-		switch v.Kind() {
-		case reflect.Interface:
-			collect(v.Elem())
-		case reflect.Map:
-			for _, key := range v.MapKeys() {
-				names = append(names, key.String())
-				collect(v.MapIndex(key))
-			}
-		case reflect.Slice:
-			for i := range v.Len() {
-				collect(v.Index(i))
-			}
-		}
-	}
 	for _, args := range [][]string{{"check", dir, "--json"}, {"check", "../../k8s/base/config", "--json", "--explain", "user=ann,path=/pay"}} {
 		out, _ := weirCommand(args...).Output()
-		var document any
-		if err := json.Unmarshal(out, &document); err != nil {
-			t.Fatalf("%v: %s", err, out)
+		if !json.Valid(out) {
+			t.Fatalf("no JSON: %s", out)
 		}
-		collect(reflect.ValueOf(document))
+		for _, found := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(string(out), -1) {
+			names = append(names, found[1])
+		}
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

@@ -135,7 +135,7 @@ func (s *Settings) check() error {
 		notNegative("LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize),
 		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
 		require(s.MaxConnections >= 0, "GRPC_MAX_CONNECTIONS", s.MaxConnections, "use 0 for no bound, or a number of connections"),
-		require(isLogFormat(s.LogFormat), "LOG_FORMAT", s.LogFormat, "use text or json"),
+		require(s.LogsJSON() || strings.EqualFold(s.LogFormat, "text"), "LOG_FORMAT", s.LogFormat, "use text or json"),
 		checkAge("GRPC_MAX_CONNECTION_AGE", s.MaxConnectionAge),
 		checkAge("GRPC_MAX_CONNECTION_AGE_GRACE", s.MaxConnectionAgeGrace),
 		notNegative("DRAIN_DELAY", s.DrainDelay),
