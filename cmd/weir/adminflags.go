@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,7 +34,12 @@ func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, 
 			query.Del(name)
 		}
 	}
-	f.Admin = cmp.Or(f.Admin, config.AdminAddress())
+	if f.Admin == "" {
+		var err error
+		if f.Admin, err = config.AdminAddress(); err != nil {
+			return nil, err
+		}
+	}
 	port := adminport.Port{Address: f.Admin, Timeout: f.Timeout, Token: f.Token}
 	body, err := port.Ask(ctx, method, path, query)
 	if err != nil {

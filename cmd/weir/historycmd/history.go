@@ -170,7 +170,8 @@ func (c *target) open(ctx context.Context) (store *redishistory.Store, address s
 		return nil, "", err
 	}
 	if !set.HistoryInRedis() {
-		return nil, config.AdminAddress(), nil
+		address, err = config.AdminAddress()
+		return nil, address, err
 	}
 	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
 	store, err = openRedis(ctx, &set, slog.New(slog.DiscardHandler))
