@@ -75,3 +75,6 @@ func checkDescriptor(text string) error {
 	}
 	return nil
 }
+
+// readable returns a path as people read it, for a terminal.
+func readable(path string) string { return terminal.Printable(descriptors.ReadablePath(path)) }

@@ -15,23 +15,21 @@ var completions = []struct {
 	want string
 	but  string // what must not be offered
 }{
-	{"weir ", "call check completion counters downsample help history serve version", ""},
+	{"weir ", "call check completion counters downsample history serve version", ""},
 	{"weir co", "completion counters", ""},
 	{"weir counters ", "get grant reset", "check"},
 	{"weir counters get --", "--admin --descriptor --domain --json --timeout --token-file --help --version", "--hits --strict"},
 	{"weir counters get --domain shop --des", "--descriptor", ""},
 	{"weir counters get --domain check --js", "--json", "--strict"}, // the value of a flag is no command
-	{"weir check --format ", "github json text", ""},
-	{"weir check --format=gi", "github", ""},
-	{"weir check --strict --fo", "--format", ""},
+	{"weir history export --format ", "csv openmetrics", ""},
+	{"weir history export --format=op", "openmetrics", ""},
+	{"weir check --strict --ex", "--explain", ""},
 	{"weir check ", "limits/ shop.yaml two words.yaml", "serve"},
 	{"weir check sh", "shop.yaml", ""},
 	{"weir serve --config ", "limits/", "shop.yaml"},
 	{"weir call --ca sh", "shop.yaml", ""},
 	{"weir call --domain ", "", "shop.yaml call"},
 	{"weir history top -n ", "", "shop.yaml show"},
-	{"weir help hist", "history", ""},
-	{"weir help counters ", "get grant reset", ""},
 	{"weir completion ", "bash fish zsh", ""},
 	{"weir --ver", "--version", ""},
 }
@@ -82,7 +80,6 @@ compdef() { : }
 compset() { words[CURRENT]=${words[CURRENT]#*=} }
 offer() { local w; for w in "$@"; do [[ $w == ${words[CURRENT]}* ]] && print -r -- $w; done; true }
 compadd() { shift; offer "$@" }
-_describe() { local w; for w in ${(P)2}; do offer ${w%%:*}; done; true }
 _files() { if [[ $1 == -/ ]]; then offer *(/N); else offer *(N); fi }
 source "$1"; shift; words=("$@"); CURRENT=$#; _weir`, "zsh", script}, strings.Split(line, " ")...)
 	},

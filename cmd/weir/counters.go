@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -33,11 +33,8 @@ counted that could be given back or forgotten; 2 for an error.
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
     weir counters top   --domain shop --path user/path=/pay -n 50
 
---json prints what the port answers: domain, descriptor, path, key, limits [{limit, algorithm, hits, remaining,
-reset_seconds, levels [{width, buckets [{start (Unix seconds), hits}]}]}], the finest level and the oldest bucket first.
-A sliding_log has one level, 1µs: the instants of its hits, the newest 10,000; "earlier" counts the hits before them.
-A token_bucket has no levels; its limit has "burst", and reset_seconds is until the next hit leaks. A change adds
-asked, hits_before, given_back and, if nothing was counted, nearest: other descriptors of the rule that have hits.`
+--json prints what the port answers (server/admin/API.md): of each limit its levels, finest first, with their buckets,
+oldest first. A sliding_log has one level, 1µs: the instants of its newest 10,000 hits. A token_bucket has none.`
 }
 
 // countersTarget is what get, reset and grant have in common.
@@ -111,14 +108,14 @@ type countersView struct {
 func (v *countersView) String() string {
 	var b strings.Builder
 	changed := v.answer.Changed
-	b.WriteString(toldOf(changed))
+	b.WriteString(describeChange(changed))
 	fmt.Fprintf(&b, "%s %s   %s\n", terminal.Printable(v.answer.Domain), terminal.Printable(v.answer.Descriptor),
-		v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(v.answer.Path))))
+		v.paint.Dim("rule "+readable(v.answer.Path)))
 	for _, l := range v.answer.Limits {
 		if changed == nil {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.standing(&l))
+		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.usage(&l))
 		if changed == nil {
 			if l.Earlier > 0 {
 				fmt.Fprintf(&b, "        … %s before those that --json lists\n", terminal.Count(int(l.Earlier), "hit"))
@@ -131,8 +128,8 @@ func (v *countersView) String() string {
 	return b.String()
 }
 
-// toldOf tells what a change did, nil for none.
-func toldOf(c *admin.Changed) string {
+// describeChange describes a change, nil for none.
+func describeChange(c *admin.Changed) string {
 	switch {
 	case c == nil:
 		return ""
@@ -149,8 +146,8 @@ func toldOf(c *admin.Changed) string {
 	return text
 }
 
-// standing tells how full a limit is.
-func (v *countersView) standing(l *admin.LimitAnswer) string {
+// usage describes how full a limit is.
+func (v *countersView) usage(l *admin.LimitAnswer) string {
 	room, _, _ := strings.Cut(l.Limit, "/")
 	ends := "resets in "
 	if l.Burst > 0 {
@@ -189,7 +186,7 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	for _, bucket := range buckets {
 		most = max(most, bucket.Hits)
 	}
-	digits, layout := len(fmt.Sprint(most)), layoutOf(l.Width)
+	digits, layout := len(fmt.Sprint(most)), cmp.Or(layouts[l.Width], "2006-01-02 15:04")
 	for _, bucket := range buckets {
 		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
 		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)
@@ -202,15 +199,5 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	}
 }
 
-// layoutOf returns how the begin of a bucket is written. Buckets of a second or less seldom outlive the day.
-func layoutOf(width string) string {
-	switch width {
-	case instant:
-		return "2006-01-02 15:04:05.000000"
-	case "50ms":
-		return "15:04:05.00"
-	case "1s":
-		return "15:04:05"
-	}
-	return "2006-01-02 15:04"
-}
+// layouts are how the begin of a bucket is written, by its width. Those of a second or less seldom outlive the day.
+var layouts = map[string]string{instant: "2006-01-02 15:04:05.000000", "50ms": "15:04:05.00", "1s": "15:04:05"}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/ranking"
 )
 
@@ -33,8 +32,7 @@ the same weir goes on where it ended, and --for 20s sees ten times as many. Exit
     weir counters top --domain shop
     weir counters top --domain shop --path user/path=/pay -n 50 --for 20s --json
 
---json prints what the port answers: domain, path, complete, seen, held, counted, over, unsure, no_rule, untold, seconds,
-warnings, top [{descriptor, path, limit, algorithm, hits, remaining, share, reset_seconds}], the fullest first.`
+--json prints what the port answers (server/admin/API.md), the fullest first.`
 }
 
 // Run asks and prints.
@@ -71,9 +69,9 @@ func (v *topView) String() string {
 	a := v.answer
 	title := terminal.Printable(a.Domain)
 	if a.Path != "" {
-		title += " " + terminal.Printable(descriptors.ReadablePath(a.Path))
+		title += " " + readable(a.Path)
 	}
-	fmt.Fprintf(&b, "%s   %s\n\n", title, v.standing())
+	fmt.Fprintf(&b, "%s   %s\n\n", title, v.summary())
 	for _, warning := range a.Warnings {
 		b.WriteString(v.paint.Yellow("warning: "+terminal.Printable(warning)) + "\n\n")
 	}
@@ -81,15 +79,15 @@ func (v *topView) String() string {
 		v.table(&b)
 		b.WriteByte('\n')
 	} else {
-		b.WriteString(v.nothing())
+		b.WriteString(v.empty())
 	}
-	b.WriteString(v.seen())
+	b.WriteString(v.coverage())
 	v.notes(&b)
 	return b.String()
 }
 
-// standing says how many keys count, and how many are over.
-func (v *topView) standing() string {
+// summary counts the keys that have hits, and those that are over.
+func (v *topView) summary() string {
 	if v.answer.Counted == 0 {
 		return "no key has hits"
 	}
@@ -125,23 +123,19 @@ func (v *topView) table(b *strings.Builder) {
 		if r.Ambiguous {
 			name += " (or another)"
 		}
+		limit := r.Limit
+		if r.Burst > 0 {
+			limit += fmt.Sprintf(" burst %d", r.Burst)
+		}
 		fmt.Fprintf(table, "%.0f%%\t%s\t%s\t%s\t%s\t  %s   %s\n", math.Floor(100*r.Share), bar, terminal.Thousands(r.Hits),
-			terminal.Printable(limitName(r)), terminal.Span(r.ResetSeconds), name,
-			v.paint.Dim("rule "+terminal.Printable(descriptors.ReadablePath(r.Path))))
+			terminal.Printable(limit), terminal.Span(r.ResetSeconds), name,
+			v.paint.Dim("rule "+readable(r.Path)))
 	}
 	_ = table.Flush() // a builder takes everything
 }
 
-// limitName returns a limit with what tells it from one of the same number.
-func limitName(r *ranking.Row) string {
-	if r.Burst > 0 {
-		return fmt.Sprintf("%s burst %d", r.Limit, r.Burst)
-	}
-	return r.Limit
-}
-
-// nothing says what it means that no key is listed.
-func (v *topView) nothing() string {
+// empty stands in place of the table if no key has hits.
+func (v *topView) empty() string {
 	text := "Nothing counts now"
 	if !v.answer.Complete {
 		text = "Nothing counts now among the keys that were seen"
@@ -150,8 +144,8 @@ func (v *topView) nothing() string {
 		"weir history top --domain NAME --by over tells who was over before.\n\n"
 }
 
-// seen says what share of the store was looked at.
-func (v *topView) seen() string {
+// coverage describes the share of the store that was looked at.
+func (v *topView) coverage() string {
 	a := v.answer
 	took := time.Duration(a.Seconds * float64(time.Second))
 	if took = took.Round(time.Millisecond); took > time.Second {
@@ -165,7 +159,7 @@ func (v *topView) seen() string {
 		terminal.Thousands(a.Seen), plural(a.Held, "key", "keys"), math.Floor(share), took)
 }
 
-// notes says what is not in the table.
+// notes counts the keys that are not in the table.
 func (v *topView) notes(b *strings.Builder) {
 	a := v.answer
 	for _, n := range []struct {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -41,9 +40,7 @@ and descriptor, who decided, and since when all denials are kept. Exit code: 0, 
     weir denials --descriptor user=ann --from 02:30 --to 02:50 --tz Europe/Berlin
     weir denials --admin 10.0.0.7:6070 --json
 
---json prints what the port answers: since, now, denials [{at, domain, path, limit, name, algorithm, hits, count,
-retry_seconds, decided_by, shadow, quota, override, denied_requests, denied_hits, descriptor}], more; of late from, to,
-kept_since, recent [{first, at, …}].`
+--json prints what the port answers (server/admin/API.md).`
 }
 
 // Run asks the port and prints a table, or the port's JSON.
@@ -92,14 +89,15 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 	fmt.Fprintf(table, "when\tdomain\trule\tlimit\tdenied\t%s\t\n", title)
 	for i := range rows {
 		d := &rows[i]
-		when, last := span(a.Now-d.At)+" ago", stillOf(d)
+		when, last := span(a.Now-d.At)+" ago", retryText(d)
 		if a.RecentAnswer != nil {
 			if when, last = show(d.First), deciders[d.DecidedBy]; show(d.At) != when {
 				when += " to " + timeOf(d.At).In(zone).Format(time.TimeOnly)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain),
-			terminal.Printable(descriptors.ReadablePath(d.Path)), limitOf(d), deniedOf(d), last, remarksOf(d))
+		limit := strings.TrimSpace(d.Limit + " " + d.Name)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain), readable(d.Path),
+			terminal.Printable(limit), deniedText(d), last, remarks(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	var text strings.Builder
@@ -116,7 +114,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 	return text.String() + since + "; each replica keeps its own.\n"
 }
 
-// describeNothing tells when nothing was denied, and never of a time that nothing is known of.
+// describeNothing names the time in which nothing was denied, as far as denials are kept.
 func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float64) string) string {
 	what := "Nothing was denied"
 	if c.Domain+c.Path != "" || c.Descriptor != nil {
@@ -144,16 +142,8 @@ var deciders = map[string]string{
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
-// limitOf writes the limit, and its name if it has one.
-func limitOf(d *admin.DenialAnswer) string {
-	if d.Name != "" {
-		return terminal.Printable(d.Limit + " " + d.Name)
-	}
-	return terminal.Printable(d.Limit)
-}
-
-// deniedOf counts the hits that were denied; where requests count none, or many, the requests too.
-func deniedOf(d *admin.DenialAnswer) string {
+// deniedText counts the hits that were denied; where requests count none, or many, the requests too.
+func deniedText(d *admin.DenialAnswer) string {
 	hits := terminal.Thousands(d.DeniedHits)
 	if d.DeniedHits == d.DeniedRequests {
 		return hits
@@ -161,8 +151,8 @@ func deniedOf(d *admin.DenialAnswer) string {
 	return hits + " in " + terminal.Count(int(d.DeniedRequests), "request")
 }
 
-// stillOf tells how long a request like the last would still be denied.
-func stillOf(d *admin.DenialAnswer) string {
+// retryText returns how long a request like the last would still be denied.
+func retryText(d *admin.DenialAnswer) string {
 	switch {
 	case d.RetrySeconds == nil:
 		return "always"
@@ -172,8 +162,8 @@ func stillOf(d *admin.DenialAnswer) string {
 	return terminal.Span(*d.RetrySeconds)
 }
 
-// remarksOf tells what is unusual about the last denial.
-func remarksOf(d *admin.DenialAnswer) string {
+// remarks names what is unusual about the last denial.
+func remarks(d *admin.DenialAnswer) string {
 	var all []string
 	remark := func(is bool, text string) {
 		if is {

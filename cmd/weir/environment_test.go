@@ -131,17 +131,11 @@ func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
 }
 
 func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
-	for _, as := range []string{"weir", "ratelimit"} {
-		set, err := settingsAs(as, config.Environment{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, verdict := range differences(t) {
-			var log strings.Builder
-			set.WarnOfIneffective(config.Environment{name: "1"}, slog.New(slog.NewTextHandler(&log, nil)))
-			if told := strings.Contains(log.String(), name+" ("); verdict == "not carried" && !told {
-				t.Errorf("started as %s, weir does not tell that %s has no effect", as, name)
-			}
+	for name, verdict := range differences(t) {
+		var log strings.Builder
+		config.Environment{name: "1"}.WarnOfIneffective(slog.New(slog.NewTextHandler(&log, nil)))
+		if told := strings.Contains(log.String(), name+" ("); verdict == "not carried" && !told {
+			t.Errorf("weir does not tell that %s has no effect", name)
 		}
 	}
 }

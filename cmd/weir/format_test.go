@@ -45,11 +45,6 @@ func formatExamples(text string) (all []formatExample) {
 			continue
 		}
 		begin := i + 1
-		if strings.HasPrefix(lines[begin], "# .git") { // a pipeline's file: TestThePipelinesOfTheDocumentRun
-			for i++; lines[i] != "```"; i++ {
-			}
-			continue
-		}
 		for i++; lines[i] != "```"; i++ {
 		}
 		block := strings.Join(lines[begin:i], "\n") + "\n"
@@ -97,15 +92,13 @@ func (e *formatExample) made(t *testing.T, questions []string) string {
 			t.Fatal(err)
 		}
 	}
-	first := slices.IndexFunc(questions, func(q string) bool { return strings.HasPrefix(q, "$ ") })
-	if first < 0 {
-		first = len(questions)
-	}
+	isCommand := func(q string) bool { return strings.HasPrefix(q, "$ ") }
+	requests := slices.DeleteFunc(slices.Clone(questions), isCommand)
 	var out strings.Builder
-	if first > 0 {
-		out.WriteString(e.answers(t, questions[:first]))
+	if len(requests) > 0 {
+		out.WriteString(e.answers(t, requests))
 	}
-	for _, command := range questions[first:] {
+	for _, command := range questions[len(requests):] {
 		out.WriteString(command + "\n")
 		command, word, piped := strings.Cut(strings.TrimPrefix(command, "$ "), " | grep ")
 		for line := range strings.Lines(checked(t, command)) {
@@ -233,7 +226,8 @@ func verdictLine(c *limit.Call) string {
 			text += ", over"
 		}
 		if s.Metadata != nil && !s.Over {
-			text += " " + metadataText(s.Metadata)
+			metadata, _ := json.Marshal(s.Metadata) // it came from YAML, so that it can be marshalled
+			text += " " + string(metadata)
 		}
 		parts = append(parts, text)
 	}
@@ -266,13 +260,4 @@ func TestFormatsExamplesAreReal(t *testing.T) {
 			}
 		})
 	}
-}
-
-// metadataText returns metadata on one line, its keys in order.
-func metadataText(metadata map[string]any) string {
-	text, err := json.Marshal(metadata)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
 }

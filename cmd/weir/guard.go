@@ -20,8 +20,13 @@ const maxLocalKeys = 100_000
 // guarded puts a guard before a store that may be away.
 func guarded(store redis.Counters, pools map[string]*topology.Connections, set *config.Settings, metrics *stats.Metrics,
 	log *slog.Logger) *counters {
-	c := &counters{Lister: store, remote: store, pools: pools}
-	replicas := func() int { return c.replicas(set.Replicas) }
+	replicas := func() int { // by their heartbeats or, until all had the time to send one, at least as many as are configured
+		alive, all := store.Replicas()
+		if all {
+			return alive
+		}
+		return max(alive, set.Replicas)
+	}
 	g := guard.New(store, guard.Config{
 		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,
 		Local: func() (backend.Counter, error) {
@@ -39,32 +44,15 @@ func guarded(store redis.Counters, pools map[string]*topology.Connections, set *
 			"ends now, as its count may have been lost, or kept by replicas, whose shares are one hit at least; what the policy "+
 			"allow let pass is not part of it.",
 			map[string]string{"window": unit.String()},
-			func() float64 { return float64(c.bound(unit.Duration(), g.Stats().LastLocal, time.Now())) })
+			func() float64 { return float64(bound(store, unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
-	c.Counter, c.Inspector = g, g
-	return c
-}
-
-// replicas returns how many processes share the counters: by their heartbeats or, until all had the time to send one, as
-// many as are configured at least.
-func (c *counters) replicas(configured int) int {
-	alive, all := 0, false
-	if c.remote != nil {
-		alive, all = c.remote.Replicas()
-	}
-	if !all {
-		return max(alive, configured)
-	}
-	return alive
+	return &counters{Counter: g, Inspector: g, Lister: store, remote: store, pools: pools}
 }
 
 // bound returns how many times its limit a key may have been admitted in a window up to now, by all replicas: once for
 // each state that it may have had in Redis, and once more where they counted by themselves, each its share.
-func (c *counters) bound(window time.Duration, lastLocal, now time.Time) int {
-	states := 1
-	if c.remote != nil {
-		states = c.remote.StatesSince(now.Add(-window))
-	}
+func bound(store backend.Losses, window time.Duration, lastLocal, now time.Time) int {
+	states := store.StatesSince(now.Add(-window))
 	if !lastLocal.IsZero() && now.Sub(lastLocal) < window {
 		states++
 	}

@@ -15,13 +15,24 @@ import (
 // repository is all that is below the root.
 var repository = os.DirFS("../..")
 
+var (
+	code        = regexp.MustCompile("(?m)^```(?s:.*?)^```$|^\n(?:    .*\n)+") // fenced, or indented after an empty line
+	link        = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading     = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// prose returns a document without its blocks of code, of which the line ends remain.
+func prose(text string) string {
+	return code.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+}
+
 // TestDocumentsLeadSomewhere follows every relative link of every document, to the file and to the heading in it.
 func TestDocumentsLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	documents := readDocuments(t)
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
-		for _, l := range proseOf(documents[name]) {
-			for _, found := range link.FindAllStringSubmatch(l.text, -1) {
+		for i, line := range strings.Split(prose(documents[name]), "\n") {
+			for _, found := range link.FindAllStringSubmatch(line, -1) {
 				if strings.Contains(found[1], "://") {
 					continue
 				}
@@ -31,9 +42,9 @@ func TestDocumentsLeadSomewhere(t *testing.T) {
 					target = path.Join(path.Dir(name), file)
 				}
 				if _, err := fs.Stat(repository, target); err != nil {
-					t.Errorf("%s:%d links to %s, which is not there: %v", name, l.number, found[1], err)
+					t.Errorf("%s:%d links to %s, which is not there: %v", name, i+1, found[1], err)
 				} else if anchor != "" && !slices.Contains(anchorsOf(documents[target]), anchor) {
-					t.Errorf("%s:%d links to %s, but the headings of %s are %q", name, l.number, found[1], target,
+					t.Errorf("%s:%d links to %s, but the headings of %s are %q", name, i+1, found[1], target,
 						anchorsOf(documents[target]))
 				}
 			}
@@ -41,43 +52,11 @@ func TestDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// proseLine is a line of a document that is not code.
-type proseLine struct {
-	number int // from 1
-	text   string
-}
-
-// proseOf returns the lines of a document outside its blocks of code, which are fenced, or follow an empty line and are
-// indented.
-func proseOf(text string) (prose []proseLine) {
-	fenced, mayIndent := false, true
-	for i, line := range strings.Split(text, "\n") {
-		switch {
-		case strings.HasPrefix(line, "```"):
-			fenced = !fenced
-		case fenced, mayIndent && strings.HasPrefix(line, "    "):
-		default:
-			prose = append(prose, proseLine{i + 1, line})
-			mayIndent = line == ""
-		}
-	}
-	return prose
-}
-
-var (
-	headingMarks = regexp.MustCompile(`^#+ +`)
-	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
-)
-
 // anchorsOf returns the anchors that GitHub gives to the headings of a document.
 func anchorsOf(text string) (anchors []string) {
 	seen := make(map[string]int)
-	for _, l := range proseOf(text) {
-		if !headingMarks.MatchString(l.text) {
-			continue
-		}
-		heading := strings.ToLower(headingMarks.ReplaceAllString(l.text, ""))
-		anchor := strings.ReplaceAll(notInAnchor.ReplaceAllString(heading, ""), " ", "-")
+	for _, found := range heading.FindAllStringSubmatch(prose(text), -1) {
+		anchor := strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(found[1]), ""), " ", "-")
 		n := seen[anchor]
 		if seen[anchor]++; n > 0 {
 			anchor = fmt.Sprintf("%s-%d", anchor, n)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -38,7 +37,6 @@ type commands struct {
 	Completion completion.Command    `cmd:"" help:"Print a script that completes weir's command line in bash, zsh or fish."`
 	Complete   completion.Complete   `cmd:"" hidden:""`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
-	Help       helpCommand           `cmd:"" help:"Tell what a command does, as its --help does."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
@@ -54,35 +52,42 @@ func run(program string, args []string) int {
 	case ratelimit.Client:
 		ctx, stop := untilSignal(false)
 		defer stop()
-		return tell(tools.Client(ctx, args, out))
+		return finish(tools.Client(ctx, args, out))
 	case ratelimit.Check:
-		return tell(tools.Check(args, out))
+		return finish(tools.Check(args, out))
 	case ratelimit.Server:
-		return tell(serveAsRatelimit(args, out))
+		return finish(serveAsRatelimit(args, out))
 	}
-	if len(args) > 0 && args[0] == "help" {
-		args = append(slices.Clone(args[1:]), "--help")
-	}
+	return finish(runCommand(args, out))
+}
+
+const about = `Limits requests for Envoy, and measures them.
+
+To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR says whether they are right,
+and weir call --domain D --descriptor key=value asks as Envoy does. weir COMMAND --help tells more.`
+
+// runCommand runs one of weir's own commands.
+func runCommand(args []string, out terminal.Output) error {
 	var c commands
 	parser, err := kong.New(&c,
 		kong.Name("weir"),
-		kong.Description("Limits requests for Envoy, and measures them."),
+		kong.Description(about),
 		kong.UsageOnError(),
 		kong.Vars{"version": "weir " + buildVersion(), "grpc": config.GRPCAddress()},
 		kong.Bind(out, historycmd.Version(buildVersion())),
 	)
 	if err != nil {
-		return tell(err)
+		return err
 	}
-	if len(args) == 0 {
-		return tell(begin(parser))
+	if len(args) == 0 { // a container without a command must not look as if it had done its work
+		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.Failed)) }
 	}
 	k, err := parser.Parse(args)
 	if err == nil {
 		err = givenTwice(k)
 	}
 	if err != nil {
-		return tell(fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err))
+		return fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err)
 	}
 	ctx, stop := commandContext(k.Command())
 	defer stop()
@@ -90,7 +95,7 @@ func run(program string, args []string) int {
 	if k.Command() == "call" {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
-	return tell(k.Run(parser))
+	return k.Run(parser)
 }
 
 // givenTwice returns an error for a flag that is given twice and takes one value: else the last would hold.
@@ -105,36 +110,13 @@ func givenTwice(k *kong.Context) error {
 	return nil
 }
 
-// tell prints an error that has not been told yet, and returns the exit code for it.
-func tell(err error) int {
+// finish prints an error, unless the user has been told, and returns the exit code for it.
+func finish(err error) int {
 	code, told := terminal.ExitCode(err)
 	if !told {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 	}
 	return code
-}
-
-// begin lists the commands where none is given. Its error is not nil: a container without a command must not look as if it
-// had done its work.
-func begin(parser *kong.Kong) error {
-	parser.Stdout = parser.Stderr
-	k, err := kong.Trace(parser, nil)
-	if err == nil {
-		err = k.PrintUsage(false)
-	}
-	if err != nil {
-		return fmt.Errorf("printing the commands: %w", err)
-	}
-	fmt.Fprint(parser.Stderr, `
-To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR says whether they are right,
-and weir call --domain D --descriptor key=value asks as Envoy does. weir COMMAND --help tells more.
-`)
-	return terminal.Failed
-}
-
-// helpCommand is in the list of commands for people to find; run makes it the flag --help.
-type helpCommand struct {
-	Command []string `arg:"" optional:"" help:"The command, such as counters get."`
 }
 
 type versionCommand struct{}

@@ -34,17 +34,14 @@ func TestTheCommandLineTellsWhatItHas(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		"":                   {2, "", "To begin: weir serve --config DIR answers Envoy"},
-		"--version":          {0, "weir v1.2.3\n", ""},
-		"version":            {0, "weir v1.2.3\n", ""},
-		"-h":                 {0, "Limits requests for Envoy, and measures them.", ""},
-		"help":               {0, "Limits requests for Envoy, and measures them.", ""},
-		"help check":         {0, "Validate descriptor files", ""},
-		"help counters get":  {0, "Usage: weir counters get ", ""},
-		"counters get -h":    {0, "Usage: weir counters get ", ""},
-		"help chekc":         {2, "", "weir --help lists the commands"},
-		"check --format xml": {2, "", "--format"},
-		"completion tcsh":    {2, "", "must be one of"},
+		"":                {2, "", "To begin: weir serve --config DIR answers Envoy"},
+		"--version":       {0, "weir v1.2.3\n", ""},
+		"version":         {0, "weir v1.2.3\n", ""},
+		"-h":              {0, "Limits requests for Envoy, and measures them.", ""},
+		"check --help":    {0, "Validate descriptor files", ""},
+		"counters get -h": {0, "Usage: weir counters get ", ""},
+		"chekc":           {2, "", "weir --help lists the commands"},
+		"completion tcsh": {2, "", "must be one of"},
 
 		"check . --domain a --domain b":                             {2, "", "--domain is given twice: give it once"},
 		"check . --strict --strict":                                 {2, "", "--strict is given twice: give it once"},

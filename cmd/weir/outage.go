@@ -16,26 +16,23 @@ import (
 )
 
 const (
-	// outageLook is how often the states of all Redis servers are read. Two readings in a row in which one does not
-	// count begin an outage.
-	outageLook = 250 * time.Millisecond
-	// outageCalm is how long all must count until the outage is over, so that a flapping server fills no log.
-	outageCalm = 5 * time.Second
+	outageLook = 250 * time.Millisecond // between two readings of all servers' states; two in a row begin an outage
+	outageCalm = 5 * time.Second        // that all must count before it is over, so that a flapping server fills no log
 )
 
-// outages logs two lines for each time in which servers of Redis do not count: what becomes of requests, and what became.
+// outages logs the begin of each outage of Redis servers, with what policies do to requests, and its end, with what they did.
 type outages struct {
 	limiter *limit.Limiter
 	policy  descriptors.Policy // of rules that have none of their own
 	log     *slog.Logger
 
 	began, seen time.Time                    // the first and the last look that found one; zero outside of an outage
-	told        bool                         // its first line is written
+	logged      bool                         // its begin
 	before      [descriptors.Policies]uint64 // decisions by policies when all servers counted last
 }
 
-// followOutages tells of outages until ctx ends. Counters in memory have none.
-func (c *counters) followOutages(ctx context.Context, o outages) {
+// logOutages logs outages until ctx ends. Counters in memory have none.
+func (c *counters) logOutages(ctx context.Context, o outages) {
 	for c.remote != nil && wait.For(ctx, outageLook) {
 		o.look(time.Now(), c.uncounting())
 	}
@@ -60,30 +57,30 @@ func (o *outages) look(now time.Time, servers []string) {
 	case len(servers) > 0 && o.began.IsZero():
 		o.began, o.seen = now, now
 	case len(servers) > 0:
-		if o.seen = now; !o.told {
-			o.told = true
-			o.tell(servers)
+		if o.seen = now; !o.logged {
+			o.logged = true
+			o.logBegin(servers)
 		}
-	case !o.told || now.Sub(o.seen) >= outageCalm:
+	case !o.logged || now.Sub(o.seen) >= outageCalm:
 		o.end("all servers of Redis count again; so many descriptors were decided by each policy meanwhile")
 	}
 }
 
-// end ends an outage, if there is one that was told.
+// end ends an outage. It logs the end of one whose begin is in the log.
 func (o *outages) end(message string) {
 	decided := o.limiter.DegradedByPolicy()
-	if o.told {
+	if o.logged {
 		about := []any{"after", (o.seen.Sub(o.began) + outageLook).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
 			about = append(about, p.String(), decided[p]-o.before[p])
 		}
 		o.log.Warn(message, about...)
 	}
-	o.began, o.told, o.before = time.Time{}, false, decided
+	o.began, o.logged, o.before = time.Time{}, false, decided
 }
 
-// tell says what happens to requests.
-func (o *outages) tell(servers []string) {
+// logBegin logs the policies that decide about requests now.
+func (o *outages) logBegin(servers []string) {
 	about := []any{"servers", descriptors.Listed(servers)}
 	var rules [descriptors.Policies]int
 	if config := o.limiter.Config(); config != nil {

@@ -78,31 +78,23 @@ func openOne(set *config.Settings, of *config.Redis, name string, metrics *stats
 			yield(s.Name, s.Away)
 		}
 	})
-	measure(one, name, metrics)
+	showTotals(metrics, map[string]string{"redis": name}, one.Stats, pipelineTotals)
+	countServers(one, name, metrics)
 	return one, c.Connections, nil
 }
 
-// measure shows what becomes of the checks for one of the Redis.
-func measure(one redis.Counters, name string, metrics *stats.Metrics) {
-	for _, m := range []struct {
-		name, help string
-		total      func(pipeline.Stats) uint64
-	}{
-		{"batches", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
-		{"checks", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},
-		{"redirects", "Redirects of a Redis Cluster that a check followed.",
-			func(s pipeline.Stats) uint64 { return s.Redirects }},
-		{"resent", "Checks sent again, as it was proven that they had not run.",
-			func(s pipeline.Stats) uint64 { return s.Resent }},
-		{"dropped", "Checks that were not sent because their callers had left.",
-			func(s pipeline.Stats) uint64 { return s.Dropped }},
-		{"unavailable", "Checks that Redis gave no answer to.", func(s pipeline.Stats) uint64 { return s.Unavailable }},
-	} {
-		metrics.Counter("weir_redis_"+m.name+"_total", m.help, map[string]string{"redis": name}, func() float64 {
-			return float64(m.total(one.Stats()))
-		})
-	}
-	countServers(one, name, metrics)
+// pipelineTotals are about the checks for one of the Redis.
+var pipelineTotals = []total[pipeline.Stats]{
+	{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
+	{"weir_redis_checks_total", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},
+	{"weir_redis_redirects_total", "Redirects of a Redis Cluster that a check followed.",
+		func(s pipeline.Stats) uint64 { return s.Redirects }},
+	{"weir_redis_resent_total", "Checks sent again, as it was proven that they had not run.",
+		func(s pipeline.Stats) uint64 { return s.Resent }},
+	{"weir_redis_dropped_total", "Checks that were not sent because their callers had left.",
+		func(s pipeline.Stats) uint64 { return s.Dropped }},
+	{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
+		func(s pipeline.Stats) uint64 { return s.Unavailable }},
 }
 
 // countServers shows how many servers one of the Redis has, by state.

@@ -49,8 +49,7 @@ func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	})
 }
 
-// serveLogged serves with settings, unless there is an error with them. Where logs are JSON, so is the line about what ends
-// it.
+// serveLogged serves, unless the settings are wrong. Where logs are JSON, so is the line about its error.
 func serveLogged(set *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
 	log := set.Logger(out.Err)
 	if err == nil {
@@ -64,81 +63,123 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 }
 
 func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups hangup.Signals, log *slog.Logger) error {
-	secure, err := set.GRPCTLS(log)
-	if err != nil {
-		return err
-	}
-	ports := set.Server()
-	ports.TLS = secure
-	set.WarnOfIneffective(config.Process(), log)
+	config.Process().WarnOfIneffective(log)
 	keepHeadroom(set.GOGC)
-	metrics := stats.New(buildVersion())
-	source, err := openSource(c.Config, set, metrics, log)
-	if err != nil {
-		return err
+	s := &service{set: set, log: log, metrics: stats.New(buildVersion()), denials: denials.New()}
+	kill := secondSignal(ctx, hangups != nil)
+	err := s.open(c.Config)
+	if err == nil {
+		log.Log(ctx, set.StartLevel, "weir starts", "version", buildVersion(), "backend", set.BackendType,
+			"algorithm", set.Algorithm.String(), "config", s.source.name)
+		err = s.run(ctx, kill, hangups)
 	}
-	store, err := openStore(set, metrics, log)
-	if err != nil {
-		return err
+	if err = errors.Join(err, s.close(kill)); err == nil {
+		log.Info("weir ends")
 	}
-	pipeline, err := newHistoryPipeline(set, metrics, log)
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	st, err := openStatistics(set, metrics, pipeline.recorder, store, log)
-	if err != nil {
-		return errors.Join(err, pipeline.close(ctx), store.Close())
-	}
-	began, refused := time.Now(), denials.New()
-	limits, answers := set.Limits(), set.Answers()
-	limits.Log, limits.Denials, answers.Log = log, refused, log
-	limiter := limit.New(store.Counter, limits, pipeline.recorder)
-	metrics.Limiter(limiter)
-	health := server.NewHealth(set.Health())
-	srv, err := server.Listen(ports, server.Parts{
-		Service: rls.New(limiter, answers, st.observer()), Health: health, Panicked: metrics.Panicked, Log: log,
-		Admin: admin.Parts{
-			Metrics: metrics.Handler(), Stats: st.text(), Rules: limiter, Loaded: metrics.ConfigLoaded,
-			Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: log, LogValues: set.DenialLogValues},
-			Denials:  &admin.Denials{Recorder: refused, Rules: limiter, Since: began, Now: time.Now},
-			History:  pipeline.api(), Query: pipeline.queries(set, limiter, metrics, log), Guard: adminGuard(set, metrics, log),
-		},
-	})
-	if err != nil {
-		return errors.Join(err, pipeline.close(ctx), store.Close())
-	}
-	metrics.Doors(srv.Doors())
-	log.Log(ctx, set.StartLevel, "weir starts", "version", buildVersion(), "backend", set.BackendType,
-		"algorithm", set.Algorithm.String(), "config", source.name)
+	return err
+}
 
+// service is weir with all its parts.
+type service struct {
+	set     *config.Settings
+	log     *slog.Logger
+	metrics *stats.Metrics
+
+	source     configSource
+	store      *counters
+	history    *historyPipeline
+	statistics *statistics
+	limiter    *limit.Limiter
+	denials    *denials.Recorder
+	health     *server.Health
+	server     *server.Server
+}
+
+// open opens the parts, each with those that it needs, and last the ports.
+func (s *service) open(flag string) (err error) {
+	ports := s.set.Server()
+	if ports.TLS, err = s.set.GRPCTLS(s.log); err != nil {
+		return err
+	}
+	if s.source, err = openSource(flag, s.set, s.metrics, s.log); err != nil {
+		return err
+	}
+	if s.store, err = openStore(s.set, s.metrics, s.log); err != nil {
+		return err
+	}
+	if s.history, err = newHistoryPipeline(s.set, s.metrics, s.log); err != nil {
+		return err
+	}
+	if s.statistics, err = openStatistics(s.set, s.metrics, s.history.recorder, s.store, s.log); err != nil {
+		return err
+	}
+	limits := s.set.Limits()
+	limits.Log, limits.Denials = s.log, s.denials
+	s.limiter = limit.New(s.store.Counter, limits, s.history.recorder)
+	s.metrics.Limiter(s.limiter)
+	s.health = server.NewHealth(s.set.Health())
+	if s.server, err = server.Listen(ports, s.parts()); err != nil {
+		return err
+	}
+	s.metrics.Doors(s.server.Doors())
+	return nil
+}
+
+// parts returns what answers on the ports.
+func (s *service) parts() server.Parts {
+	answers, guard := s.set.Answers(), s.set.Guard(s.log)
+	answers.Log = s.log
+	s.metrics.RefusedTokens(guard.Refused)
+	return server.Parts{
+		Service: rls.New(s.limiter, answers, s.statistics.observer()), Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
+		Admin: admin.Parts{
+			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
+			Counters: &admin.Counters{
+				Rules: s.limiter, Counter: s.store, Store: s.store, Log: s.log, LogValues: s.set.DenialLogValues},
+			Denials: &admin.Denials{Recorder: s.denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
+			History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.metrics, s.log), Guard: guard,
+		},
+	}
+}
+
+// run serves until ctx ends, and then drains; the end of kill cuts that short.
+func (s *service) run(ctx, kill context.Context, hangups hangup.Signals) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { source.follow(ctx, limiter, health, metrics, log) })
-	running.Go(func() { hangups.Follow(ctx, source.reload) })
+	running.Go(func() { s.source.follow(ctx, s.limiter, s.health, s.metrics, s.log) })
+	running.Go(func() { hangups.Follow(ctx, s.source.reload) })
 	running.Go(func() {
-		if err := store.await(ctx); err != nil {
-			log.Error("weir gives up", "error", err)
+		if err := s.store.await(ctx); err != nil {
+			s.log.Error("weir gives up", "error", err)
 			cancel(terminal.No)
 			return
 		}
-		health.Answered()
+		s.health.Answered()
 	})
-	running.Go(func() { store.follow(ctx, health, set.BothRedis.HealthCheckActiveConnection) })
-	running.Go(func() { store.followOutages(ctx, outages{limiter: limiter, policy: set.OnFailure, log: log}) })
-	running.Go(func() { pipeline.run(ctx) })
-	running.Go(func() { set.DenialLog(refused, log).Run(ctx) })
-	st.run() // to the end of the drain
-	kill := secondSignal(ctx, hangups != nil)
-	err = srv.Run(ctx, kill)
+	running.Go(func() { s.store.follow(ctx, s.health, s.set.BothRedis.HealthCheckActiveConnection) })
+	running.Go(func() {
+		s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, log: s.log})
+	})
+	running.Go(func() { s.history.run(ctx) })
+	running.Go(func() { s.set.DenialLog(s.denials, s.log).Run(ctx) })
+	s.statistics.run() // to the end of the drain
+	err := s.server.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == terminal.No {
 		err = terminal.No // it was logged why
 	}
 	cancel(nil)
 	running.Wait()
-	st.close()
-	err = errors.Join(err, pipeline.close(kill), store.Close())
-	if err == nil {
-		log.Info("weir ends")
+	s.statistics.close()
+	return err
+}
+
+// close stores the last hits, and closes what is open.
+func (s *service) close(kill context.Context) (err error) {
+	if s.history != nil {
+		err = s.history.close(kill)
+	}
+	if s.store != nil {
+		err = errors.Join(err, s.store.Close())
 	}
 	return err
 }
@@ -160,11 +201,4 @@ func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
 	return &counters{Counter: store, Inspector: store, Lister: store}, nil
-}
-
-// adminGuard decides who may ask the admin port what, and shows in /metrics which tokens it has refused.
-func adminGuard(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) *admin.Guard {
-	g := set.Guard(log)
-	metrics.RefusedTokens(g.Refused)
-	return g
 }

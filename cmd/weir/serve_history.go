@@ -26,8 +26,7 @@ const (
 	downsampleInterval = 5 * time.Minute // minutes become due by the hour
 )
 
-// historyPipeline records hits, brings them to a store, and answers from there; without a history it records for
-// /metrics.
+// historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
 type historyPipeline struct {
 	recorder   *hits.Recorder
 	store      *reopeningStore  // nil without a history
@@ -59,7 +58,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	return p, nil
 }
 
-// api answers /api/v1/history; nil says that there is none.
+// api answers /api/v1/history; it is nil without a history.
 func (p *historyPipeline) api() *query.History {
 	if p.store == nil {
 		return nil
@@ -67,7 +66,7 @@ func (p *historyPipeline) api() *query.History {
 	return query.New(p.store, time.Now)
 }
 
-// queries answers Prometheus's API; nil says that nothing does.
+// queries answers Prometheus's API; it is nil where HISTORY_QUERY is off, or without a history.
 func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
 	if p.store == nil || !set.History.Query {
 		return nil
@@ -117,30 +116,30 @@ func (p *historyPipeline) close(kill context.Context) error {
 	return p.store.close()
 }
 
-// show shows in /metrics what becomes of hits on their way to the history.
+// exportTotals are about hits on their way to the history.
+var exportTotals = []total[export.Stats]{
+	{"weir_history_recorded_hits_total", "Hits for the history, of all series: a hit that is near its limit counts in two.",
+		func(s export.Stats) uint64 { return s.Recorded }},
+	{"weir_history_landed_hits_total", "Of these, acknowledged by the store.",
+		func(s export.Stats) uint64 { return s.Applied }},
+	{"weir_history_clamped_hits_total", "Of these, counted in an earlier minute than their own, as the store's clock is behind.",
+		func(s export.Stats) uint64 { return s.Clamped }},
+	{"weir_history_refused_hits_total", "Hits that the store did not count, as their series is full.",
+		func(s export.Stats) uint64 { return s.Refused }},
+	{"weir_history_lost_hits_total", "Hits that the store acknowledged and forgot, when it was too late to send them again, " +
+		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
+	{"weir_history_batches_total", "Batches that the store acknowledged.",
+		func(s export.Stats) uint64 { return s.Batches }},
+	{"weir_history_resent_batches_total", "Batches sent again, as the store had acknowledged and forgotten them.",
+		func(s export.Stats) uint64 { return s.Resent }},
+	{"weir_history_batch_errors_total", "Batches that the store gave no answer to; they are sent again.",
+		func(s export.Stats) uint64 { return s.Errors }},
+}
+
+// show shows the way of hits to the history in /metrics.
 func (p *historyPipeline) show(metrics *stats.Metrics) {
 	st := p.exporter.Stats
-	for _, c := range []struct {
-		name, help string
-		total      func(export.Stats) uint64
-	}{
-		{"recorded_hits", "Hits for the history, of all series: a hit that is near its limit counts in two.",
-			func(s export.Stats) uint64 { return s.Recorded }},
-		{"landed_hits", "Of these, acknowledged by the store.", func(s export.Stats) uint64 { return s.Applied }},
-		{"clamped_hits", "Of these, counted in an earlier minute than their own, as the store's clock is behind.",
-			func(s export.Stats) uint64 { return s.Clamped }},
-		{"refused_hits", "Hits that the store did not count, as their series is full.",
-			func(s export.Stats) uint64 { return s.Refused }},
-		{"lost_hits", "Hits that the store acknowledged and forgot, when it was too late to send them again, or that it never answered.",
-			func(s export.Stats) uint64 { return s.Lost }},
-		{"batches", "Batches that the store acknowledged.", func(s export.Stats) uint64 { return s.Batches }},
-		{"resent_batches", "Batches sent again, as the store had acknowledged and forgotten them.",
-			func(s export.Stats) uint64 { return s.Resent }},
-		{"batch_errors", "Batches that the store gave no answer to; they are sent again.",
-			func(s export.Stats) uint64 { return s.Errors }},
-	} {
-		metrics.Counter("weir_history_"+c.name+"_total", c.help, nil, func() float64 { return float64(c.total(st())) })
-	}
+	showTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
 		reason := export.DropReason(r)
 		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",

@@ -22,38 +22,29 @@ type configSource struct {
 	reload func() // has it read again at once, as SIGHUP asks
 }
 
-// ofDir returns the source that a directory is.
-func ofDir(d *file.Dir, path string, log *slog.Logger) configSource {
-	return configSource{d, path, func() {
-		log.Info("the configuration is read again, as SIGHUP asks", "dir", path)
-		d.Reload()
-	}}
-}
-
-// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads nothing yet but
-// the certificates for a server.
+// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads certificates.
 func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {
-	case flag != "" && set.FromServer():
-		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", flag)
-		fallthrough
-	case flag != "":
-		d := file.New(flag, set.Rules(), log)
-		d.OnError, d.MayBeEmpty = failed, set.EmptyConfig
-		return ofDir(d, flag, log), nil
-	case set.FromServer():
+	case set.FromServer() && flag == "":
 		server, err := set.ConfigServer(log)
 		server.OnError = failed
-		nothing := func() {
+		return configSource{xds.New(server), server.Server, func() {
 			log.Info("SIGHUP changes nothing: the configuration server sends each change by itself", "server", server.Server)
-		}
-		return configSource{xds.New(server), server.Server, nothing}, err
+		}}, err
+	case set.FromServer():
+		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", flag)
 	}
-	dir, prefix := set.ConfigFiles()
+	dir, prefix := flag, ""
+	if flag == "" {
+		dir, prefix = set.ConfigFiles()
+	}
 	d := file.New(dir, set.Rules(), log)
 	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, set.EmptyConfig
-	return ofDir(d, dir, log), nil
+	return configSource{d, dir, func() {
+		log.Info("the configuration is read again, as SIGHUP asks", "dir", dir)
+		d.Reload()
+	}}, nil
 }
 
 // follow puts configurations in force as they come, until ctx ends.
@@ -61,7 +52,7 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 	err := s.Run(ctx, func(config *descriptors.Config) error {
 		before := l.Config()
 		l.Apply(config)
-		tellChanges(log, before, config)
+		logChanges(log, before, config)
 		h.Configured(config.Domains())
 		m.ConfigApplied(time.Now())
 		return nil
@@ -74,8 +65,8 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 // mostChanges is how many changes of one reload the log lists.
 const mostChanges = 10
 
-// tellChanges logs how a configuration differs from the one before; nothing if that is nil.
-func tellChanges(log *slog.Logger, before, now *descriptors.Config) {
+// logChanges logs how a configuration differs from the one before; nothing if that is nil.
+func logChanges(log *slog.Logger, before, now *descriptors.Config) {
 	if before == nil {
 		return
 	}

@@ -79,7 +79,7 @@ func TestAReloadIsToldInSomeLines(t *testing.T) {
 		{load(0), 40, 11, `change="and 30 more"`},
 	} {
 		var log strings.Builder
-		tellChanges(slog.New(slog.NewTextHandler(&log, nil)), tc.before, load(tc.now))
+		logChanges(slog.New(slog.NewTextHandler(&log, nil)), tc.before, load(tc.now))
 		if got := log.String(); strings.Count(got, "level=INFO msg=\"configuration changed\"") != tc.lines || !strings.HasSuffix(strings.TrimSpace(got), tc.last) {
 			t.Errorf("a reload to %d domains is told as %q, want %d lines, the last with %s", tc.now, got, tc.lines, tc.last)
 		}

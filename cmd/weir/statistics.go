@@ -30,7 +30,7 @@ type statistics struct {
 	counted bool                        // hits are counted by that program's arithmetic, too
 	metrics *stats.Metrics              // weir's own
 	port    *server.Port                // nil unless Prometheus reads them
-	took    []func(time.Duration)       // of sinks that are told how long each request took
+	timers  []func(time.Duration)       // of sinks, which get the time of each request
 	sinks   []func(ctx context.Context) // what runs until close
 	log     *slog.Logger
 
@@ -50,7 +50,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.all, log
 		sender := statsd.New(c)
-		s.took, s.sinks = append(s.took, sender.Took), append(s.sinks, sender.Run)
+		s.timers, s.sinks = append(s.timers, sender.Took), append(s.sinks, sender.Run)
 	}
 	if set.DisableStats || !set.UsePrometheus {
 		return s, nil
@@ -86,7 +86,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	if s.port, err = server.OpenPort("Prometheus", set.PrometheusAddress, s.log, mux); err != nil {
 		return fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
 	}
-	s.took, s.sinks = append(s.took, shown.Took), append(s.sinks, func(ctx context.Context) {
+	s.timers, s.sinks = append(s.timers, shown.Took), append(s.sinks, func(ctx context.Context) {
 		s.log.Info("listening for Prometheus", "address", s.port.Address())
 		if err := s.port.Run(ctx, lastScrape); err != nil {
 			s.log.Error("Prometheus cannot read the statistics any more", "error", err)
@@ -95,8 +95,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	return nil
 }
 
-// ofStore adds the statistics of the store: of connections to Redis and, where there is a local cache, of the denials that
-// are kept.
+// ofStore adds the statistics of connections to Redis and, where there is a local cache, of the denials in it.
 func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
@@ -119,24 +118,24 @@ func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
 	}
 }
 
-// observer is told of each request.
+// observer observes each request.
 func (s *statistics) observer() rls.Observer {
-	if len(s.took) == 0 {
+	if len(s.timers) == 0 {
 		return s.metrics
 	}
-	return timed{s.metrics, s.took}
+	return timed{s.metrics, s.timers}
 }
 
 // timed is an observer of requests that times them for sinks as well.
 type timed struct {
 	*stats.Metrics
-	took []func(time.Duration)
+	timers []func(time.Duration)
 }
 
 func (t timed) Observe(r limit.Result, took time.Duration) {
 	t.Metrics.Observe(r, took)
-	for _, note := range t.took {
-		note(took)
+	for _, timer := range t.timers {
+		timer(took)
 	}
 }
 
@@ -159,10 +158,8 @@ func (s *statistics) run() {
 	}
 }
 
-// close sends a last time, and closes the port. It comes when nothing is counted any more.
+// close sends a last time, and closes the port. It comes after run, when nothing is counted any more.
 func (s *statistics) close() {
-	if s.stop != nil {
-		s.stop()
-	}
+	s.stop()
 	s.running.Wait()
 }

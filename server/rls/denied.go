@@ -101,7 +101,7 @@ func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
 	var room [128]byte // on the stack
 	dst = appendField(dst, "domain", domain)
 	dst = appendField(dst, "path", s.Path())
-	dst = appendField(dst, "rule", descriptors.AppendReadablePath(room[:0], s.Path()))
+	dst = appendField(dst, "rule", descriptors.ReadablePath(s.Path()))
 	dst = appendField(dst, "limit", s.Limit.Append(room[:0]))
 	if s.Limit.Name != "" {
 		dst = appendField(dst, "name", s.Limit.Name)

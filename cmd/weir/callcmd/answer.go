@@ -17,12 +17,13 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func (c *Command) callOnce(ctx context.Context, r *request, target *client, w io.Writer) error {
-	called := target.callOnce(ctx, r)
+// printOnce calls once and prints the answer.
+func (c *client) printOnce(ctx context.Context, w io.Writer) error {
+	called := c.callOnce(ctx)
 	if called.err != nil {
-		return target.describe(called.err)
+		return c.describe(called.err)
 	}
-	a := r.answer(&called)
+	a := c.answer(&called)
 	if c.JSON {
 		if err := terminal.WriteJSON(w, a); err != nil {
 			return err
@@ -39,7 +40,7 @@ func (c *Command) callOnce(ctx context.Context, r *request, target *client, w io
 	return nil
 }
 
-// unknownDomain names the field of the dynamic metadata that says that nothing configures the domain.
+// unknownDomain is true in the dynamic metadata of an answer if nothing configures the domain.
 const unknownDomain = "unknown_domain"
 
 func (c *Command) unknownDomain() error {
@@ -90,7 +91,7 @@ type header struct {
 }
 
 // answer returns the service's answer beside the descriptors of the request.
-func (r *request) answer(o *outcome) *answer {
+func (c *client) answer(o *outcome) *answer {
 	a := &answer{
 		Overall:         o.resp.GetOverallCode().String(),
 		LatencyUS:       o.latency.Microseconds(),
@@ -102,10 +103,10 @@ func (r *request) answer(o *outcome) *answer {
 		UnknownDomain:   o.metadata(unknownDomain).GetBoolValue(),
 	}
 	for i, from := range o.resp.GetStatuses() {
-		s := r.status(from)
+		s := c.status(from)
 		s.unknown = a.UnknownDomain
-		if i < len(r.descriptors) {
-			s.Descriptor = r.descriptors[i].String()
+		if i < len(c.descriptors) {
+			s.Descriptor = c.descriptors[i].String()
 		}
 		a.Statuses = append(a.Statuses, s)
 	}
@@ -118,13 +119,13 @@ func (r *request) answer(o *outcome) *answer {
 	return a
 }
 
-func (r *request) status(from *rls.RateLimitResponse_DescriptorStatus) *descriptorStatus {
+func (c *client) status(from *rls.RateLimitResponse_DescriptorStatus) *descriptorStatus {
 	reset := from.GetDurationUntilReset().AsDuration()
 	s := &descriptorStatus{
 		Code: from.GetCode().String(), Remaining: from.GetLimitRemaining(), ResetSeconds: int64(math.Ceil(reset.Seconds())),
 	}
-	if !r.refund {
-		s.hits = r.hits
+	if !c.Refund {
+		s.hits = c.Hits
 	}
 	if l := from.GetCurrentLimit(); l != nil {
 		shown := descriptors.Limit{Requests: uint64(l.GetRequestsPerUnit()), Unit: descriptors.Unit(l.GetUnit()),
@@ -205,17 +206,7 @@ func code(p terminal.Paint, code string) string {
 	return p.Yellow(code)
 }
 
-// milliseconds writes a latency with three digits or so: 0.42 ms, 12.3 ms, 250 ms.
-func milliseconds(d time.Duration) string {
-	ms := float64(d) / float64(time.Millisecond)
-	switch {
-	case ms < 10:
-		return fmt.Sprintf("%.2f ms", ms)
-	case ms < 100:
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return fmt.Sprintf("%.0f ms", ms)
-}
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.2f ms", 1000*d.Seconds()) }
 
 // print shows a line for each descriptor, in columns, then all that the answer carries besides.
 func (a *answer) print(w io.Writer, p terminal.Paint) {

@@ -82,26 +82,25 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 }
 
 func (c *Command) run(ctx context.Context, out io.Writer) error {
-	r, err := c.request()
+	asked, err := c.client()
 	if err != nil {
 		return err
 	}
 	if err := c.checkFlags(); err != nil {
 		return err
 	}
-	target, err := c.dial()
-	if err != nil {
+	if asked.ClientConn, err = c.dial(); err != nil {
 		return err
 	}
-	defer target.Close()
+	defer asked.Close()
 	if c.Rate > 0 || c.For > 0 {
-		return c.callMany(ctx, r, target, out)
+		return asked.callMany(ctx, out)
 	}
-	return c.callOnce(ctx, r, target, out)
+	return asked.printOnce(ctx, out)
 }
 
-// request reads the flags that say what to ask. Its errors name the flag and what it wants.
-func (c *Command) request() (*request, error) {
+// client reads the flags that say what to ask. Its errors name the flag and what it wants. It is not connected yet.
+func (c *Command) client() (*client, error) {
 	switch {
 	case c.Domain == "":
 		return nil, errors.New("--domain is missing: name the domain that the rules stand in")
@@ -110,13 +109,13 @@ func (c *Command) request() (*request, error) {
 	case c.Refund && c.Hits == 0:
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
 	}
-	r := &request{domain: c.Domain, hits: c.Hits, refund: c.Refund, keys: c.Keys}
+	asked := &client{Command: c}
 	for _, text := range descriptors.SplitRequest(strings.Join(c.Descriptor, " + ")) {
 		d, err := descriptors.ParseDescriptor(text)
 		if err = cmp.Or(err, terminal.CheckUTF8(text)); err != nil {
 			return nil, fmt.Errorf("--descriptor: %w", err)
 		}
-		r.descriptors = append(r.descriptors, d)
+		asked.descriptors = append(asked.descriptors, d)
 	}
 	if err := terminal.CheckUTF8(c.Domain); err != nil {
 		return nil, fmt.Errorf("--domain: %w", err)
@@ -126,9 +125,9 @@ func (c *Command) request() (*request, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--limit: %w", err)
 		}
-		r.limit = &l
+		asked.limit = &l
 	}
-	return r, nil
+	return asked, nil
 }
 
 // The bounds of many calls: below the least rate a year holds too few of them to mean anything.

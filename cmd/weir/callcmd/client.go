@@ -27,36 +27,34 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// request is what each call asks, from the flags.
-type request struct {
-	domain      string
+// client asks the service as the flags of a command say. It may be used by any number of goroutines.
+type client struct {
+	*Command
+	*grpc.ClientConn
 	descriptors []descriptors.Descriptor
 	limit       *descriptors.Limit // nil: the configured ones
-	hits        uint32             // 0 looks
-	refund      bool
-	keys        uint64 // more than 1: calls use them in turn
 }
 
 // message returns the n-th call's message. Hits stand at the request where they can, so that the rule decides what it
 // charges, as for a plain request of Envoy's; hits of 0 and a refund have a place only at the descriptor.
-func (r *request) message(n uint64) *rls.RateLimitRequest {
-	message := &rls.RateLimitRequest{Domain: r.domain}
-	atDescriptor := r.hits == 0 || r.refund
+func (c *client) message(n uint64) *rls.RateLimitRequest {
+	message := &rls.RateLimitRequest{Domain: c.Domain}
+	atDescriptor := c.Hits == 0 || c.Refund
 	if !atDescriptor {
-		message.HitsAddend = r.hits
+		message.HitsAddend = c.Hits
 	}
-	for _, d := range r.descriptors {
-		wire := &ratelimit.RateLimitDescriptor{IsNegativeHits: r.refund}
+	for _, d := range c.descriptors {
+		wire := &ratelimit.RateLimitDescriptor{IsNegativeHits: c.Refund}
 		for _, e := range d {
 			wire.Entries = append(wire.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
 		}
-		if r.keys > 1 {
-			wire.Entries[len(d)-1].Value += "-" + strconv.FormatUint(n%r.keys, 10)
+		if c.Keys > 1 {
+			wire.Entries[len(d)-1].Value += "-" + strconv.FormatUint(n%c.Keys, 10)
 		}
 		if atDescriptor {
-			wire.HitsAddend = wrapperspb.UInt64(uint64(r.hits))
+			wire.HitsAddend = wrapperspb.UInt64(uint64(c.Hits))
 		}
-		if l := r.limit; l != nil {
+		if l := c.limit; l != nil {
 			wire.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{
 				RequestsPerUnit: uint32(l.Requests), Unit: typev3.RateLimitUnit(l.Unit)}
 			if l.Multiplier > 1 {
@@ -68,15 +66,8 @@ func (r *request) message(n uint64) *rls.RateLimitRequest {
 	return message
 }
 
-// client is a connection to the service. It may be used by any number of goroutines.
-type client struct {
-	*grpc.ClientConn
-	addr    string
-	timeout time.Duration // of each call
-}
-
 // dial prepares a connection without a proxy, as Envoy's; it is there again about a second after the service is.
-func (c *Command) dial() (*client, error) {
+func (c *Command) dial() (*grpc.ClientConn, error) {
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
@@ -88,7 +79,7 @@ func (c *Command) dial() (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--addr %s: %w", c.Addr, err)
 	}
-	return &client{ClientConn: conn, addr: c.Addr, timeout: c.Timeout}, nil
+	return conn, nil
 }
 
 // transport returns the credentials of a connection: plaintext, or TLS as the flags say.
@@ -107,7 +98,7 @@ func (c *Command) transport() (credentials.TransportCredentials, error) {
 
 // connect waits until the connection stands or has failed, so that no call's latency holds its setup.
 func (c *client) connect(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	c.Connect()
 	state := c.GetState()
@@ -133,7 +124,7 @@ func (o *outcome) metadata(name string) *structpb.Value {
 
 // call sends one request and waits for the answer, at most until its timeout.
 func (c *client) call(ctx context.Context, message *rls.RateLimitRequest) outcome {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	start := time.Now()
 	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, message)
@@ -142,22 +133,22 @@ func (c *client) call(ctx context.Context, message *rls.RateLimitRequest) outcom
 
 // Ask calls once about these descriptors and returns the answer, whatever its verdict.
 func (c *Command) Ask(ctx context.Context, all []descriptors.Descriptor) (*rls.RateLimitResponse, error) {
-	target, err := c.dial()
+	conn, err := c.dial()
 	if err != nil {
 		return nil, err
 	}
-	defer target.Close()
-	r := request{domain: c.Domain, descriptors: all, hits: 1}
-	answered := target.callOnce(ctx, &r)
+	defer conn.Close()
+	once := client{Command: c, ClientConn: conn, descriptors: all}
+	answered := once.callOnce(ctx)
 	return answered.resp, answered.err
 }
 
 // callOnce connects and calls, within one timeout.
-func (c *client) callOnce(ctx context.Context, r *request) outcome {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+func (c *client) callOnce(ctx context.Context) outcome {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	c.connect(ctx)
-	return c.call(ctx, r.message(0))
+	return c.call(ctx, c.message(0))
 }
 
 // describe returns the error of a failed call in a sentence that names the address.
@@ -165,13 +156,13 @@ func (c *client) describe(err error) error {
 	s := status.Convert(err)
 	switch refused, isDial := dialFailure(s.Message()); {
 	case s.Code() == codes.Unavailable && isDial:
-		return fmt.Errorf("cannot reach %s: %s; is weir serving there?", c.addr, refused)
+		return fmt.Errorf("cannot reach %s: %s; is weir serving there?", c.Addr, refused)
 	case s.Code() == codes.DeadlineExceeded:
-		return fmt.Errorf("%s did not answer within %v", c.addr, c.timeout)
+		return fmt.Errorf("%s did not answer within %v", c.Addr, c.Timeout)
 	case s.Code() == codes.Canceled:
-		return fmt.Errorf("interrupted before %s answered", c.addr)
+		return fmt.Errorf("interrupted before %s answered", c.Addr)
 	}
-	return fmt.Errorf("%s answered %s: %s", c.addr, s.Code(), s.Message())
+	return fmt.Errorf("%s answered %s: %s", c.Addr, s.Code(), s.Message())
 }
 
 // dialFailure cuts grpc's wrapping off the reason why there is no connection. It reports whether the message is one.

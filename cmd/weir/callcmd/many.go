@@ -12,12 +12,12 @@ import (
 )
 
 // callMany calls at a steady rate, or as fast as the service answers, until ctx ends at the latest, and reports.
-func (c *Command) callMany(ctx context.Context, r *request, target *client, w io.Writer) error {
-	target.connect(ctx)
-	report := newReport(c, r, w)
-	report.begin(c)
+func (c *client) callMany(ctx context.Context, w io.Writer) error {
+	c.connect(ctx)
+	report := newReport(c, w)
+	report.begin()
 	s := schedule{rate: c.Rate, length: c.For, workers: c.Concurrency, start: time.Now()}
-	s.call = func(ctx context.Context, n uint64) outcome { return target.call(ctx, r.message(n)) }
+	s.call = func(ctx context.Context, n uint64) outcome { return c.call(ctx, c.message(n)) }
 	report.follow(s.start, s.run(ctx))
 	if ctx.Err() == nil {
 		report.Unsent = s.planned() - min(report.Sent, s.planned())
@@ -36,8 +36,7 @@ func (c *Command) callMany(ctx context.Context, r *request, target *client, w io
 	return nil
 }
 
-// schedule calls at its rate. It is fixed in advance (call n is due n/rate after the start), so a slow answer delays
-// no other call while a worker is free.
+// schedule calls at its rate: call n is due n/rate after the start, whatever earlier calls took, while a worker is free.
 type schedule struct {
 	rate    float64       // calls a second; 0 calls as soon as a worker is free
 	length  time.Duration // 0 goes on until the context ends

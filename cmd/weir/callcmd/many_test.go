@@ -57,12 +57,13 @@ func runMany(t *testing.T, takes time.Duration, answer answerer, change func(ctx
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		r, err := c.request()
+		asked, err := c.client()
 		if err = errors.Join(err, c.checkFlags()); err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		err = c.callMany(ctx, r, &client{ClientConn: conn, addr: c.Addr, timeout: c.Timeout}, &out)
+		asked.ClientConn = conn
+		err = asked.callMany(ctx, &out)
 		got.code, _ = terminal.ExitCode(err)
 		got.text, got.asked = out.String(), fake.requests()
 	})

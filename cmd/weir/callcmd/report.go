@@ -14,17 +14,14 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// report counts many calls and shows how they go: a line for each change and for each second (not with --json), and a
-// summary at the end.
+// report counts many calls, prints a line for each change and each second (not with --json), and sums up at the end.
 type report struct {
 	summary
 	latencies histogram
 
-	out      io.Writer
-	json     bool
-	terminal bool // the progress line is rewritten in place
-	paint    terminal.Paint
-	request  *request
+	*client
+	out   io.Writer
+	paint terminal.Paint
 
 	last     *outcome // the last answer; nil before the first
 	over     bool     // and its verdict
@@ -63,31 +60,30 @@ type failure struct {
 	Message string `json:"message"` // the first one
 }
 
-func newReport(c *Command, r *request, w io.Writer) *report {
-	return &report{summary: summary{Errors: make(map[string]*failure)}, request: r, out: w, json: c.JSON,
-		terminal: !c.JSON && terminal.Is(w), paint: terminal.PaintFor(w)}
+func newReport(c *client, w io.Writer) *report {
+	return &report{summary: summary{Errors: make(map[string]*failure)}, client: c, out: w, paint: terminal.PaintFor(w)}
 }
 
-func (r *report) begin(c *Command) {
-	if r.json {
+func (r *report) begin() {
+	if r.JSON {
 		return
 	}
 	pace, length, keys := "as fast as it answers", "until Ctrl-C", ""
-	if c.Rate > 0 {
-		pace = fmt.Sprintf("%v a second", c.Rate)
+	if r.client.Rate > 0 {
+		pace = fmt.Sprintf("%v a second", r.client.Rate)
 	}
-	if c.For > 0 {
-		length = "for " + c.For.String()
+	if r.For > 0 {
+		length = "for " + r.For.String()
 	}
-	if c.Keys > 1 {
-		keys = fmt.Sprintf(", %d keys in turn", c.Keys)
+	if r.Keys > 1 {
+		keys = fmt.Sprintf(", %d keys in turn", r.Keys)
 	}
 	var what []string
-	for _, d := range r.request.descriptors {
+	for _, d := range r.descriptors {
 		what = append(what, terminal.Printable(d.String()))
 	}
 	fmt.Fprintf(r.out, "asking %s about %s %s, %s %s%s\n",
-		c.Addr, terminal.Printable(c.Domain), strings.Join(what, " and "), pace, length, keys)
+		r.Addr, terminal.Printable(r.Domain), strings.Join(what, " and "), pace, length, keys)
 }
 
 // follow counts outcomes until the channel closes, printing as it goes.
@@ -107,7 +103,7 @@ func (r *report) follow(start time.Time, results <-chan outcome) {
 	}
 }
 
-// maxEvents is how many changes are told between two progress lines: more would drown the rest.
+// maxEvents is how many changes are printed between two progress lines: more would drown the rest.
 const maxEvents = 10
 
 // add counts an outcome that came at an offset from the start.
@@ -129,7 +125,7 @@ func (r *report) add(at time.Duration, o *outcome) {
 	if o.metadata("shadow_denied") != nil {
 		r.Shadowed++
 	}
-	changed := o.over() != r.over && r.request.keys == 1
+	changed := o.over() != r.over && r.Keys == 1
 	r.over, r.last = o.over(), o
 	if changed {
 		r.change(at)
@@ -149,45 +145,33 @@ func (r *report) addError(err error) {
 
 func (r *report) change(at time.Duration) {
 	r.Changes++
-	if r.events++; r.json || r.events > maxEvents {
+	if r.events++; r.JSON || r.events > maxEvents {
 		return
 	}
 	word := r.paint.Green("OK again")
 	if r.over {
 		word = r.paint.Red("over")
 	}
-	r.line(fmt.Sprintf("%5.1fs  %s: %s", at.Seconds(), word, r.request.answer(r.last).phrase()))
-}
-
-// line prints a line that stays. On a terminal it replaces the progress line, which comes again with the next second.
-func (r *report) line(text string) {
-	if r.terminal {
-		terminal.Clear(r.out)
-	}
-	fmt.Fprintln(r.out, text)
+	fmt.Fprintf(r.out, "%5.1fs  %s: %s\n", at.Seconds(), word, r.answer(r.last).phrase())
 }
 
 func (r *report) progress(at time.Duration) {
-	if r.json {
+	if r.JSON {
 		return
 	}
 	rate := float64(r.Sent-r.sentThen) / (at - r.then).Seconds()
 	text := fmt.Sprintf("%5.0fs  %d sent (%.0f/s), %s", at.Seconds(), r.Sent, rate, r.counts())
 	if r.last != nil {
-		text += "; last: " + r.request.answer(r.last).phrase()
+		text += "; last: " + r.answer(r.last).phrase()
 	}
 	if hidden := r.events - maxEvents; hidden > 0 {
 		text += fmt.Sprintf(" (%d more changes)", hidden)
 	}
 	r.events, r.sentThen, r.then = 0, r.Sent, at
-	if r.terminal {
-		terminal.Rewrite(r.out, text)
-	} else {
-		fmt.Fprintln(r.out, text)
-	}
+	fmt.Fprintln(r.out, text)
 }
 
-// counts tells the outcomes, coloured where there are any.
+// counts lists the outcomes, coloured where there are any.
 func (r *report) counts() string {
 	shade := func(n uint64, word string, colour func(string) string) string {
 		text := fmt.Sprintf("%d %s", n, word)
@@ -204,13 +188,12 @@ func (r *report) counts() string {
 func (r *report) end(took time.Duration) error {
 	r.Seconds, r.Rate = took.Seconds(), float64(r.Sent)/took.Seconds()
 	h := &r.latencies
-	if r.json {
+	if r.JSON {
 		r.Latency = percentiles{h.quantile(0.5).Microseconds(), h.quantile(0.9).Microseconds(), h.quantile(0.99).Microseconds(),
 			h.max.Microseconds()}
 		return terminal.WriteJSON(r.out, r.summary)
 	}
-	r.line("")
-	fmt.Fprintf(r.out, "%d sent in %.1fs (%.1f/s): %s\n", r.Sent, r.Seconds, r.Rate, r.counts())
+	fmt.Fprintf(r.out, "\n%d sent in %.1fs (%.1f/s): %s\n", r.Sent, r.Seconds, r.Rate, r.counts())
 	if r.Unsent > 0 {
 		fmt.Fprintf(r.out, "%d more were due, but --concurrency was used up: raise it, or lower --rate\n", r.Unsent)
 	}

@@ -1,14 +1,11 @@
 package callcmd
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
 func TestPercentilesAreAtMostOnePercentTooHigh(t *testing.T) {
@@ -30,21 +27,5 @@ func TestPercentilesAreAtMostOnePercentTooHigh(t *testing.T) {
 	}
 	if h.quantile(1) != h.max || h.max != all[len(all)-1] {
 		t.Errorf("the largest of all is %v, want exactly %v", h.max, all[len(all)-1])
-	}
-}
-
-func TestTerminalProgressIsRewrittenInPlace(t *testing.T) {
-	var out bytes.Buffer
-	r := report{out: &out, request: &request{keys: 1}, terminal: true, paint: terminal.Paint{On: true}}
-	open := outcome{resp: answered(perMinute(10, 9, time.Minute))}
-	shut := outcome{resp: answered(perMinute(10, 0, time.Minute))}
-	r.add(100*time.Millisecond, &open)
-	r.progress(time.Second)
-	r.add(1500*time.Millisecond, &shut)
-	want := "\r\x1b[?7l    1s  1 sent (1/s), \x1b[32m1 OK\x1b[0m, 0 over, 0 errors" +
-		"; last: 10/minute, 9 left, resets in 1m\x1b[K\x1b[?7h" +
-		"\r\x1b[K  1.5s  \x1b[31mover\x1b[0m: 10/minute, again in 1m\n"
-	if out.String() != want {
-		t.Errorf("the terminal gets\n%q\nwant\n%q", out.String(), want)
 	}
 }

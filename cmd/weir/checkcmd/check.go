@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -17,8 +16,7 @@ import (
 type Command struct {
 	Path    string   `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
 	Strict  bool     `help:"Treat warnings as errors."`
-	Format  string   `enum:"text,json,github" default:"text" help:"How to print: text, json or github (annotations of GitHub Actions)."`
-	JSON    bool     `name:"json" help:"The same as --format json."`
+	JSON    bool     `name:"json" help:"Print one JSON document."`
 	Explain []string `sep:"none" placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule. Several times, or with \" + \" between them: what becomes of one request that has these descriptors."`
 	Domain  string   `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
 }
@@ -35,25 +33,17 @@ are right, 1 they are not, 2 the question is wrong.
     weir check k8s/base/config --explain 'user=ann + plan=gold' --domain shop     # one request with two descriptors
 
 ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
-MERGE_DOMAIN_CONFIG=true lets several files configure one domain. ON_BACKEND_FAILURE holds for rules that name no policy.
+MERGE_DOMAIN_CONFIG=true lets several files configure one domain. ON_BACKEND_FAILURE holds for rules that name no policy: allow
+unless it is set, error for a server that is started as ratelimit.
 Of manifests, variables of the container that runs weir hold, where this environment sets none. Files are explained as
 far as they are right.
 
---json prints one document: ok, errors, warnings, problems [{file, line, part, domain, path, rule, severity, text}],
-left_out, domains [{domain, rules [{path, readable, file, line, limits [{limit, requests, unit, multiplier, algorithm,
-window_seconds, precision_seconds, burst, name, charge}], …}], passes}], and with --explain an explanation, of several
-descriptors explanations and what they do for the request. "path" is as it is stored (user/path=%2Fpay), "rule" and
-"readable" are as people read it. descriptors/FORMAT.md has all fields.`
+--json prints one document, whose fields descriptors/FORMAT.md names: problems, domains with their rules and, with
+--explain, the lines of the explanation.`
 }
 
 // Run judges the files. Its error is a terminal.Exit: No if they are wrong, Failed if the question is.
 func (c *Command) Run(out terminal.Output) error {
-	if c.JSON {
-		c.Format = "json"
-	}
-	if len(c.Explain) > 0 && c.Format == "github" {
-		return errors.New("--explain answers as text or --json: --format github is for what is wrong in files")
-	}
 	if c.Path == "" {
 		return errors.New("check: name a directory of descriptor files, a file, or - for standard input")
 	}
@@ -61,12 +51,9 @@ func (c *Command) Run(out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	switch c.Format {
-	case "json":
+	if c.JSON {
 		err = c.writeJSON(out.Out, x)
-	case "github":
-		err = c.annotate(out.Out, x)
-	default:
+	} else {
 		err = c.write(out, x)
 	}
 	if err == nil && !x.right {
@@ -82,7 +69,7 @@ type checked struct {
 	leftOut  []string
 	files    config.Files
 	below    string // the directory that the names of files are relative to; "" if they are paths already
-	unread   bool   // there was nothing to check: the only problem says why
+	unread   bool   // nothing could be checked: the only problem is the reason
 	right    bool   // the configuration can be used
 }
 
@@ -117,9 +104,6 @@ func (c *Command) write(out terminal.Output, x *checked) error {
 	}
 	Report(out.Err, name(c.Path), x.problems, c.Strict)
 	switch {
-	case len(c.Explain) > 0 && x.config == nil:
-		_, err := fmt.Fprintln(out.Out, nothingRight)
-		return err
 	case len(c.Explain) > 0:
 		return c.explain(out.Out, x)
 	case x.right:
@@ -127,26 +111,6 @@ func (c *Command) write(out terminal.Output, x *checked) error {
 	}
 	return nil
 }
-
-const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
-
-// explained returns the explanations that are asked for: at least one, of descriptors of one request.
-func (c *Command) explained(config *descriptors.Config) (all []descriptors.Explanation, err error) {
-	domain, err := c.explainedDomain(config)
-	if err != nil {
-		return nil, err
-	}
-	for _, text := range descriptors.SplitRequest(strings.Join(c.Explain, " + ")) {
-		d, err := descriptors.ParseDescriptor(text)
-		if err != nil {
-			return nil, fmt.Errorf("--explain: %w", err)
-		}
-		all = append(all, config.Explain(domain, d))
-	}
-	return all, nil
-}
-
-var errNoInput = errors.New("there is no standard input to read")
 
 // name returns what a path is called in messages.
 func name(path string) string {
@@ -158,9 +122,6 @@ func name(path string) string {
 
 // readAll reads no more than weir takes of a file.
 func readAll(r io.Reader) ([]byte, error) {
-	if r == nil {
-		return nil, errNoInput
-	}
 	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
 	if err == nil && len(data) > maxInput {
 		err = fmt.Errorf("it is larger than %d MiB: split it", maxInput>>20)

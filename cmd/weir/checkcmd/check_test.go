@@ -75,7 +75,7 @@ spec: {template: {spec: {
 		{"weir does not read manifests", inConfigMap(goodShop) + other, dir, "", 1, "",
 			"error: shop.yaml:3: this is a Kubernetes manifest, not a descriptor file: "},
 		{"a container's algorithm holds", inConfigMap(goodShop) + weir, explained, "", 0, "10/minute  token_bucket", ""},
-		{"its failure policy holds", inConfigMap(goodShop) + weir, explained, "", 0, "failure  ON_BACKEND_FAILURE is deny: ", ""},
+		{"its failure policy holds", inConfigMap(goodShop) + weir, explained, "", 0, "failure  deny, by ON_BACKEND_FAILURE: ", ""},
 		{"its variables are judged", inConfigMap(goodShop) + strings.Replace(weir, "value: deny", "value: dney", 1), file, "", 2, "", "ON_BACKEND_FAILURE"},
 	} {
 		code, out, errs := runOn(t, tc.file, tc.c, tc.stdin)

@@ -12,36 +12,55 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const maxReplacers = 10 // rules are named that replace limits of the one that is explained
-
-// explain prints how each descriptor is matched, and all that its rule says; then what becomes of the request.
-func (c *Command) explain(out io.Writer, checked *checked) error {
-	all, err := c.explained(checked.config)
+// explain prints how each descriptor is matched, and all that its rule says; then what a request with all of them gets.
+func (c *Command) explain(out io.Writer, x *checked) error {
+	if x.config == nil {
+		_, err := fmt.Fprintln(out, "The files of all domains have errors: every request is answered UNAVAILABLE.")
+		return err
+	}
+	all, err := c.explained(x.config)
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
 	for i := range all {
-		x := &all[i]
+		e := &all[i]
 		if i > 0 {
-			x.DomainWhere = "" // it is told once
-			fmt.Fprintln(w)
+			e.DomainWhere = "" // it is printed once
+			fmt.Fprintln(t)
 		}
-		fmt.Fprint(w, x)
+		fmt.Fprint(t, e)
 		switch {
-		case x.Match.Found == descriptors.UnknownDomain:
-			return cmp.Or(w.Flush(), error(terminal.Failed))
-		case x.Match.Found == descriptors.BrokenDomain: // which says all of the request
-			return w.Flush()
-		case x.Match.Rule != nil:
-			fmt.Fprintln(w)
-			checked.explainRule(w, x)
+		case e.Match.Found == descriptors.UnknownDomain:
+			return cmp.Or(t.Flush(), error(terminal.Failed))
+		case e.Match.Found == descriptors.BrokenDomain: // its descriptors all get the same answer
+			return t.Flush()
+		case e.Match.Rule != nil:
+			fmt.Fprintln(t)
+			x.explainCounting(t, e)
+			x.explainEffects(t, e)
 		}
 	}
 	if len(all) > 1 {
-		fmt.Fprint(w, "\n", strings.Join(checked.request(all), "\n"), "\n")
+		fmt.Fprint(t, "\n", strings.Join(x.request(all), "\n"), "\n")
 	}
-	return w.Flush()
+	return t.Flush()
+}
+
+// explained returns the explanations that are asked for: at least one, of descriptors of one request.
+func (c *Command) explained(config *descriptors.Config) (all []descriptors.Explanation, err error) {
+	domain, err := c.explainedDomain(config)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range descriptors.SplitRequest(strings.Join(c.Explain, " + ")) {
+		d, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			return nil, fmt.Errorf("--explain: %w", err)
+		}
+		all = append(all, config.Explain(domain, d))
+	}
+	return all, nil
 }
 
 // explainedDomain returns the domain asked for, or the only one there is.
@@ -56,73 +75,79 @@ func (c *Command) explainedDomain(config *descriptors.Config) (string, error) {
 	return "", fmt.Errorf("--explain needs --domain, one of %s", strings.Join(names, ", "))
 }
 
-// explainRule prints all that the rule of an explanation says about its descriptor, a line each.
-func (c *checked) explainRule(w io.Writer, x *descriptors.Explanation) {
-	add := func(about, format string, args ...any) {
-		text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\t", " ") // a tab would end the column
-		fmt.Fprintf(w, "%s\t%s\n", about, text)
-	}
-	r := x.Match.Rule
-	path := terminal.Printable(descriptors.ReadablePath(r.Path))
-	add("rule", "%s (%s)", path, terminal.Printable(r.Where))
+// table prints two columns.
+type table struct{ *tabwriter.Writer }
+
+func (t table) add(about, format string, args ...any) {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\t", " ") // a tab would end the column
+	fmt.Fprintf(t, "%s\t%s\n", about, text)
+}
+
+// explainCounting prints what the rule of an explanation counts, and under which key.
+func (x *checked) explainCounting(t table, e *descriptors.Explanation) {
+	r := e.Match.Rule
+	t.add("rule", "%s (%s)", readable(r.Path), terminal.Printable(r.Where))
 	for i := range r.Limits {
-		add("limit", "%s", describeLimit(r, &r.Limits[i]))
+		t.add("limit", "%s", describeLimit(r, &r.Limits[i]))
 	}
 	if r.Unlimited {
-		add("limit", "none: unlimited")
+		t.add("limit", "none: unlimited")
 	} else {
-		add("charge", "%s", describeCharge(r))
-		if key, plain := keyOf(x); plain {
-			add("key", "%q and the beginning of the window", key)
+		t.add("charge", "%s", describeCharge(r))
+		key := e.Match.AppendKey(nil, e.Domain, e.Descriptor)
+		if stem, plain := descriptors.PlainStem(key); plain {
+			t.add("key", "%q and the beginning of the window", stem)
 		} else {
-			add("key", "%q", key)
+			t.add("key", "%q", key)
 		}
 	}
-	for i, e := range x.Descriptor {
+	for i, entry := range e.Descriptor {
 		if pattern := r.Shared(i); pattern != "" {
-			add("share", "all values of %s that fit %q have one count", terminal.Printable(e.Key), pattern)
+			t.add("share", "all values of %s that fit %q have one count", terminal.Printable(entry.Key), pattern)
 		}
-	}
-	if len(r.Replaces) > 0 {
-		add("replaces", "%s, where a request matches them as well", quotedList(r.Replaces))
-	}
-	for _, text := range replacers(c.config, r) {
-		add("replaced", "%s", text)
-	}
-	if r.Shadow {
-		add("shadow", "counted, never denied")
-	}
-	if r.Quota {
-		add("quota", "denied only when all quotas of a request are over")
-	}
-	if !r.Unlimited {
-		add("failure", "%s: while Redis gives no answer, hits %s", c.failure(r), cmp.Or(r.OnFailure, c.files.OnFailure).Effect())
-	}
-	if c.config.RefundsOnDeny(x.Domain) {
-		add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
-	}
-	if r.Message != "" {
-		add("message", "%q", r.Message)
-	}
-	if r.Metadata != nil {
-		add("metadata", "%s", asJSON(r.Metadata))
-	}
-	if r.Values == nil {
-		add("history", "%s, all values together", path)
-	} else {
-		value := string(r.AppendValue(nil, x.Descriptor))
-		add("history", "%s, each value apart: %s", path, terminal.Printable(descriptors.ReadablePath(value)))
 	}
 }
 
-// keyOf returns the key that a descriptor is counted under, or reports true and returns what it begins with.
-func keyOf(x *descriptors.Explanation) (key string, stem bool) {
-	all := x.Match.AppendKey(nil, x.Domain, x.Descriptor)
-	if begin, plain := descriptors.PlainStem(all); plain {
-		return string(begin), true
+// explainEffects prints how the rule of an explanation answers and records, and which limits it replaces.
+func (x *checked) explainEffects(t table, e *descriptors.Explanation) {
+	r := e.Match.Rule
+	if len(r.Replaces) > 0 {
+		t.add("replaces", "%s, where a request matches them as well", quotedList(r.Replaces))
 	}
-	return string(all), false
+	for _, text := range replacers(x.config, r) {
+		t.add("replaced", "%s", text)
+	}
+	if r.Shadow {
+		t.add("shadow", "counted, never denied")
+	}
+	if r.Quota {
+		t.add("quota", "denied only when all quotas of a request are over")
+	}
+	if policy := cmp.Or(r.OnFailure, x.files.OnFailure); !r.Unlimited {
+		by := "on_backend_failure"
+		if r.OnFailure == descriptors.PolicyDefault {
+			by = "ON_BACKEND_FAILURE"
+		}
+		t.add("failure", "%s, by %s: while Redis gives no answer, hits %s", policy, by, policy.Effect())
+	}
+	if x.config.RefundsOnDeny(e.Domain) {
+		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
+	}
+	if r.Message != "" {
+		t.add("message", "%q", r.Message)
+	}
+	if r.Metadata != nil {
+		t.add("metadata", "%s", asJSON(r.Metadata))
+	}
+	if r.Values == nil {
+		t.add("history", "%s, all values together", readable(r.Path))
+	} else {
+		t.add("history", "%s, each value apart: %s", readable(r.Path), readable(string(r.AppendValue(nil, e.Descriptor))))
+	}
 }
+
+// readable returns a path as people read it, for a terminal.
+func readable(path string) string { return terminal.Printable(descriptors.ReadablePath(path)) }
 
 // describeLimit returns a limit with all that decides how it counts.
 func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
@@ -144,7 +169,7 @@ func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 	return out
 }
 
-// describeCharge tells which hits of a rule are counted.
+// describeCharge names the hits of a rule that are counted.
 func describeCharge(r *descriptors.Rule) string {
 	switch {
 	case r.Charge == descriptors.ChargeAdmitted:
@@ -155,36 +180,15 @@ func describeCharge(r *descriptors.Rule) string {
 	return "admitted hits, and all that a descriptor brings as its own hits_addend"
 }
 
-// failure tells where the failure policy of a rule comes from.
-func (c *checked) failure(r *descriptors.Rule) string {
-	switch policy := c.files.OnFailure; {
-	case r.OnFailure != descriptors.PolicyDefault:
-		return fmt.Sprintf("on_backend_failure is %s", r.OnFailure)
-	case c.files.FailureAsked:
-		return fmt.Sprintf("ON_BACKEND_FAILURE is %s", policy)
-	case policy == descriptors.PolicyError:
-		return "ON_BACKEND_FAILURE is not set, which means error (started as weir, allow)"
-	default:
-		return fmt.Sprintf("ON_BACKEND_FAILURE is not set, which means %s (started as ratelimit, error)", policy)
-	}
-}
-
 // replacers names the rules beside which limits of r step aside.
 func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
-	names, more := r.Names(), 0
+	names := r.Names()
 	for _, other := range config.Rules() {
 		replaced := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(other.Replaces, name) })
-		switch {
-		case other.Domain != r.Domain || len(replaced) == 0:
-		case len(all) == maxReplacers:
-			more++
-		default:
+		if other.Domain == r.Domain && len(replaced) > 0 {
 			all = append(all, fmt.Sprintf("%s, where a request matches %s (%s) as well", quotedList(replaced),
-				terminal.Printable(descriptors.ReadablePath(other.Path)), terminal.Printable(other.Where)))
+				readable(other.Path), terminal.Printable(other.Where)))
 		}
-	}
-	if more > 0 {
-		all = append(all, fmt.Sprintf("and by %d more", more))
 	}
 	return all
 }

@@ -5,32 +5,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// check runs weir check on a directory with one file, and returns its exit code and what it prints.
-func check(t *testing.T, file string, change func(*Command)) (int, string, string) {
-	t.Helper()
-	c := Command{Path: "limits"}
-	if change == nil {
-		change = func(*Command) {}
-	}
-	inDirectory(t, file)
-	change(&c)
-	return c.outcome("")
-}
-
 // runOn runs the command in a directory that holds limits/shop.yaml, and returns its exit code and what it prints.
 func runOn(t *testing.T, file string, c Command, stdin string) (int, string, string) {
-	t.Helper()
-	inDirectory(t, file)
-	return c.outcome(stdin)
-}
-
-func inDirectory(t *testing.T, file string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("limits", 0o755); err != nil {
@@ -39,9 +22,6 @@ func inDirectory(t *testing.T, file string) {
 	if err := os.WriteFile(filepath.Join("limits", "shop.yaml"), []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (c *Command) outcome(stdin string) (int, string, string) {
 	var stdout, stderr bytes.Buffer
 	err := c.Run(terminal.Output{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
 	code, told := terminal.ExitCode(err)
@@ -51,33 +31,12 @@ func (c *Command) outcome(stdin string) (int, string, string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// twiceWrong has an error and a warning, and characters that annotations escape.
+// twiceWrong has an error and a warning.
 const twiceWrong = `domain: "100%, a:b"
 descriptors:
   - {key: user, value: "/pay", rate_limit: {unit: minuet, requests_per_unit: 1}}
   - {key: user, rate_limit: {unit: minute}}
 `
-
-func TestGitHubAnnotationsStandAtTheirLine(t *testing.T) {
-	code, out, errs := runOn(t, twiceWrong, Command{Path: "limits", Format: "github"}, "")
-	const want = `::error file=limits/shop.yaml,line=3,title=domain 100%25%2C a%3Ab%2C user=/pay::unit: "minuet" is not a unit: use one of second, minute, hour, day, week, month, year
-::warning file=limits/shop.yaml,line=4,title=domain 100%25%2C a%3Ab%2C user::requests_per_unit is missing: 0 blocks every request
-limits: 1 error, 1 warning
-`
-	if code != 1 || out != want || errs != "" {
-		t.Errorf("exit code %d, %s\n%s\nwant 1 and, as GitHub's runner reads it,\n%s", code, errs, out, want)
-	}
-	if _, out, _ := runOn(t, twiceWrong, Command{Path: "limits/shop.yaml", Format: "github", Strict: true}, ""); strings.Count(out, "::error file=limits/shop.yaml,line=") != 2 {
-		t.Errorf("of one file, with --strict:\n%s\nwant two errors, at the path that was given", out)
-	}
-	// What came from standard input is in no repository: an annotation with a file of it would be lost.
-	if _, out, _ := runOn(t, "", Command{Path: "-", Format: "github"}, twiceWrong); !strings.HasPrefix(out, "::error title=domain 100%25%2C a%3Ab%2C user=/pay::<stdin>:3: unit") {
-		t.Errorf("of standard input:\n%s\nwant no file, and the line in the text", out)
-	}
-	if code, out, _ := runOn(t, "domain: shop\n", Command{Path: "nowhere", Format: "github"}, ""); code != 1 || !strings.HasPrefix(out, "::error title=weir check::nowhere does not exist") {
-		t.Errorf("exit code %d: %s; want 1, and an annotation without a file", code, out)
-	}
-}
 
 func TestJSONIsOneDocument(t *testing.T) {
 	code, out, errs := runOn(t, twiceWrong+"  - {key: path, value: /pay, rate_limit: {unit: day, requests_per_unit: 1, unti: 1}}\n", Command{Path: "limits", JSON: true}, "")
@@ -106,32 +65,20 @@ func TestJSONIsOneDocument(t *testing.T) {
 }
 
 func TestJSONExplains(t *testing.T) {
-	explain := func(file, descriptor, domain string) (int, explanationDocument) {
-		t.Helper()
-		code, out, errs := runOn(t, file, Command{Path: "limits", JSON: true, Explain: []string{descriptor}, Domain: domain}, "")
+	for _, tc := range []struct {
+		file, descriptor, domain string
+		code                     int
+		want                     string
+	}{
+		{goodShop, "user=ann,path=/pay", "", 0, `key      "4:shop4:user3:ann4:path4:/pay"`},
+		{goodShop, "path=/", "shop", 0, "No rule applies: nothing in domain shop fits path=/."},
+		{goodShop, "path=/", "shpo", 2, "No file configures domain shpo. Did you mean shop?"},
+		{"domain: shop\nx: y\n", "path=/", "", 1, "The files of all domains have errors: every request is answered UNAVAILABLE."},
+	} {
+		code, out, errs := runOn(t, tc.file, Command{Path: "limits", JSON: true, Explain: []string{tc.descriptor}, Domain: tc.domain}, "")
 		var d document
-		if err := json.Unmarshal([]byte(out), &d); err != nil || errs != "" || d.Explanation == nil {
-			t.Fatalf("exit code %d, %s, %v\n%s", code, errs, err, out)
+		if err := json.Unmarshal([]byte(out), &d); err != nil || errs != "" || code != tc.code || !slices.Contains(d.Explanation, tc.want) {
+			t.Errorf("%s: exit code %d, %s, %v\n%s\nwant %d and the line %s", tc.descriptor, code, errs, err, out, tc.code, tc.want)
 		}
-		return code, *d.Explanation
-	}
-	code, x := explain(goodShop, "user=ann,path=/pay", "")
-	if code != 0 || x.Domain != "shop" || len(x.Steps) != 2 || x.Steps[1].Chosen == nil || x.Steps[1].Chosen.Line != 8 || x.Rule == nil ||
-		x.Rule.Path != "user/path=%2Fpay" || x.Rule.Limits[0].Limit != "5/minute" || x.Key != "4:shop4:user3:ann4:path4:/pay" {
-		t.Errorf("exit code %d, %+v; want 0, the steps, the rule and the key", code, x)
-	}
-	if code, x := explain(goodShop, "path=/", "shop"); code != 0 || x.Rule != nil || len(x.Steps) != 1 || x.Steps[0].Chosen != nil ||
-		len(x.Steps[0].Others) != 1 || !strings.Contains(x.Reason, "nothing in domain shop fits path=/") {
-		t.Errorf("exit code %d, %+v; want 0, no rule, and why", code, x)
-	}
-	if code, x := explain(goodShop, "path=/", "shpo"); code != 2 || !strings.Contains(x.Reason, "Did you mean shop?") {
-		t.Errorf("exit code %d, %+v; want 2, as the domain is unknown", code, x)
-	}
-	if code, x := explain("domain: shop\nx: y\n", "path=/", ""); code != 1 || x.Reason != nothingRight {
-		t.Errorf("exit code %d, %+v; want 1, and what weir would answer", code, x)
-	}
-	if code, out, errs := runOn(t, goodShop, Command{Path: "limits", Format: "github", Explain: []string{"user=ann"}}, ""); code != 2 || out != "" ||
-		!strings.Contains(errs, "--explain answers as text or --json") {
-		t.Errorf("--format github: exit code %d, %s%s; want 2 and a sentence", code, out, errs)
 	}
 }

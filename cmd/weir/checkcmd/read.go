@@ -54,7 +54,7 @@ func readDir(dir string) (*checked, error) {
 	if err != nil {
 		return unread("%v", err), nil
 	}
-	return &checked{config: config, problems: append(problems, ineffective(config)...), files: files, below: dir}, nil
+	return &checked{config: config, problems: problems, files: files, below: dir}, nil
 }
 
 func openFile(path string) (*checked, error) {
@@ -76,10 +76,8 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if !manifests {
 		m = &manifest.Manifests{Files: []yaml.File{{Name: name, Data: data}}}
 	}
-	environment, read := config.Environment(maps.Clone(m.Environment)), config.ReadFiles
-	if environment == nil {
-		environment = make(config.Environment)
-	}
+	environment, read := make(config.Environment), config.ReadFiles
+	maps.Copy(environment, m.Environment)
 	maps.Copy(environment, config.Process()) // variables of this process go before those of the manifest
 	if m.Program == ratelimit.Server {
 		read = ratelimit.ReadFiles
@@ -91,13 +89,13 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	options := files.Options()
 	options.Parts = m.Parts
 	update := yaml.NewLastGood(options).Update(m.Files, nil)
-	problems := slices.Concat(m.Problems, update.Problems, ineffective(update.Config))
+	problems := slices.Concat(m.Problems, update.Problems)
 	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return x, nil
 }
 
-// path returns the path of a file from the directory that the command runs in, as annotations need it.
+// path returns the path of a file from the directory that the command runs in.
 func (x *checked) path(file string) string {
 	if x.below == "" || file == "" {
 		return file

@@ -30,12 +30,12 @@ func List(out io.Writer, config *descriptors.Config) error {
 		fmt.Fprintln(w, terminal.Printable(domain))
 		for _, r := range config.Rules() {
 			if r.Domain == domain {
-				fmt.Fprintf(w, "  %s\t%s\n", terminal.Printable(descriptors.ReadablePath(r.Path)), r.Describe())
+				fmt.Fprintf(w, "  %s\t%s\n", readable(r.Path), r.Describe())
 			}
 		}
 		for _, p := range config.Passes() {
 			if p.Domain == domain {
-				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", terminal.Printable(descriptors.ReadablePath(p.Path)))
+				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", readable(p.Path))
 			}
 		}
 	}

@@ -41,7 +41,7 @@ var scripts = map[string]string{
 _weir() {
   local IFS=$'\n' word=${COMP_WORDS[COMP_CWORD]}
   [[ $word != '=' ]] || word=
-  COMPREPLY=($("${COMP_WORDS[0]}" complete bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  COMPREPLY=($("${COMP_WORDS[0]}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
   case ${COMPREPLY[0]} in
     ` + files + `) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) ;;
     ` + folders + `) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -d -- "$word")) ;;
@@ -52,12 +52,12 @@ complete -F _weir weir
 	"zsh": `#compdef weir
 # Completes weir in zsh: source <(weir completion zsh)
 _weir() {
-  local -a choices=("${(@f)$(${words[1]} complete zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  local -a choices=("${(@f)$(${words[1]} complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
   if [[ ${words[CURRENT]} == --*=* ]]; then compset -P '*='; fi
   case ${choices[1]} in
     ` + files + `) _files ;;
     ` + folders + `) _files -/ ;;
-    ?*) _describe weir choices ;;
+    ?*) compadd -- $choices ;;
   esac
 }
 if [[ $funcstack[1] == _weir ]]; then _weir; else compdef _weir weir; fi
@@ -65,14 +65,15 @@ if [[ $funcstack[1] == _weir ]]; then _weir; else compdef _weir weir; fi
 	"fish": `# Completes weir in fish: weir completion fish | source
 function __weir_complete
   set -l words (commandline -opc)
-  set -l choices ($words[1] complete fish -- $words[2..-1] (commandline -ct) 2>/dev/null)
+  set -l choices ($words[1] complete -- $words[2..-1] (commandline -ct) 2>/dev/null)
   switch "$choices[1]"
     case ` + files + `
       __fish_complete_path (commandline -ct)
     case ` + folders + `
       __fish_complete_directories (commandline -ct)
     case '*'
-      printf '%s\n' $choices
+      set -l flag (string match -r -- '^--[^=]+=' (commandline -ct); or echo)
+      printf '%s\n' $flag$choices
   end
 end
 complete -c weir -e
@@ -80,6 +81,7 @@ complete -c weir -f -a '(__weir_complete)'
 `,
 }
 
+// What stands for all files, or all folders. No other candidate begins with a colon.
 const (
 	files   = ":files"
 	folders = ":folders"
@@ -87,45 +89,54 @@ const (
 
 // Complete is the command that the scripts ask; it is hidden from people.
 type Complete struct {
-	Shell string   `arg:""`
 	Words []string `arg:"" optional:""`
 }
 
 // Run prints what the last of the words, which is being typed, can become.
 func (c *Complete) Run(k *kong.Kong, out terminal.Output) error {
-	begin, lines := "", candidates(k.Model.Node, c.Words)
-	if last := len(c.Words) - 1; c.Shell == "fish" && last >= 0 && strings.HasPrefix(c.Words[last], "--") {
-		if flag, _, has := strings.Cut(c.Words[last], "="); has {
-			begin = flag + "="
-		}
+	if len(c.Words) == 0 {
+		return nil
 	}
-	for _, l := range lines {
-		text := begin + l.text
-		switch {
-		case l.help == "" || c.Shell == "bash":
-		case c.Shell == "zsh":
-			text = strings.ReplaceAll(text, ":", `\:`) + ":" + l.help
-		default:
-			text += "\t" + l.help
-		}
-		if _, err := fmt.Fprintln(out.Out, text); err != nil {
+	for _, candidate := range candidates(k.Model.Node, c.Words) {
+		if _, err := fmt.Fprintln(out.Out, candidate); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// candidate is what a word can become, and what it means.
-type candidate struct{ text, help string }
-
 // candidates returns what the last of the words can become, or files or folders alone.
-func candidates(node *kong.Node, words []string) (all []candidate) {
-	if len(words) == 0 {
-		return nil
+func candidates(root *kong.Node, words []string) (all []string) {
+	last := words[len(words)-1]
+	node, flag := walk(root, words[:len(words)-1])
+	if name, value, has := strings.Cut(last, "="); has && strings.HasPrefix(name, "--") {
+		flag, last = flagOf(node, name), value
 	}
-	root, last := node, words[len(words)-1]
-	var flag *kong.Flag // whose value comes next
-	for _, word := range words[:len(words)-1] {
+	last = strings.TrimPrefix(last, "=")
+	switch {
+	case flag != nil:
+		all = values(flag.Value, flag.PlaceHolder)
+	case strings.HasPrefix(last, "-"):
+		for _, f := range slices.Concat(node.AllFlags(true)...) {
+			all = append(all, "--"+f.Name)
+		}
+	case len(node.Positional) > 0:
+		p := node.Positional[len(node.Positional)-1]
+		all = values(p, p.Tag.PlaceHolder)
+	default:
+		for _, child := range node.Children {
+			if !child.Hidden {
+				all = append(all, child.Name)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(text string) bool { return !strings.HasPrefix(text, last) && text[0] != ':' })
+}
+
+// walk returns the command that words lead to, and the flag whose value comes after them, nil for none.
+func walk(node *kong.Node, words []string) (*kong.Node, *kong.Flag) {
+	var flag *kong.Flag
+	for _, word := range words {
 		child := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
 		switch {
 		case word == "=": // bash parts --flag=value into three words
@@ -133,67 +144,32 @@ func candidates(node *kong.Node, words []string) (all []candidate) {
 			flag = nil
 		case strings.HasPrefix(word, "-"):
 			flag = flagOf(node, word)
-		case child >= 0 && (node != root || word != "help"): // weir help takes the commands that weir takes
+		case child >= 0:
 			node = node.Children[child]
 		}
 	}
-	if name, value, has := strings.Cut(last, "="); has && strings.HasPrefix(name, "--") {
-		flag, last = flagOf(node, name), value
-	}
-	last = strings.TrimPrefix(last, "=")
-	switch {
-	case flag != nil:
-		return values(flag.Value, flag.PlaceHolder, last)
-	case strings.HasPrefix(last, "-"):
-		for _, group := range node.AllFlags(true) {
-			for _, f := range group {
-				all = append(all, candidate{"--" + f.Name, sentence(f.Help)})
-			}
-		}
-	case len(node.Positional) > 0:
-		p := node.Positional[len(node.Positional)-1]
-		return values(p, p.Tag.PlaceHolder, last)
-	default:
-		for _, child := range node.Children {
-			if !child.Hidden {
-				all = append(all, candidate{child.Name, sentence(child.Help)})
-			}
-		}
-	}
-	return slices.DeleteFunc(all, func(c candidate) bool { return !strings.HasPrefix(c.text, last) })
+	return node, flag
 }
 
 // flagOf returns the flag of a name with its hyphens, if it takes a value.
 func flagOf(node *kong.Node, name string) *kong.Flag {
-	for _, group := range node.AllFlags(true) {
-		for _, f := range group {
-			if (name == "--"+f.Name || name == "-"+string(f.Short)) && !f.IsBool() {
-				return f
-			}
+	for _, f := range slices.Concat(node.AllFlags(true)...) {
+		if (name == "--"+f.Name || name == "-"+string(f.Short)) && !f.IsBool() {
+			return f
 		}
 	}
 	return nil
 }
 
 // values returns what a value can be: files where its placeholder says FILE, folders where it says DIR.
-func values(v *kong.Value, placeholder, begin string) (all []candidate) {
+func values(v *kong.Value, placeholder string) []string {
 	switch {
 	case v.Enum != "":
-		for _, text := range v.EnumSlice() {
-			if text != "" && strings.HasPrefix(text, begin) {
-				all = append(all, candidate{text: text})
-			}
-		}
+		return slices.DeleteFunc(v.EnumSlice(), func(text string) bool { return text == "" })
 	case strings.Contains(placeholder, "FILE"):
-		return []candidate{{text: files}}
+		return []string{files}
 	case strings.Contains(placeholder, "DIR"):
-		return []candidate{{text: folders}}
+		return []string{folders}
 	}
-	return all
-}
-
-// sentence returns the first sentence of a help text, without its end.
-func sentence(help string) string {
-	help, _, _ = strings.Cut(help, ". ")
-	return strings.TrimSuffix(help, ".")
+	return nil
 }

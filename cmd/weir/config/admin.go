@@ -2,45 +2,37 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"os"
 	"strings"
 )
 
 // AdminAddress returns HOST:PORT where this machine reaches the admin port of a weir serve that has the same environment:
-// 127.0.0.1:6070 unless DEBUG_HOST or DEBUG_PORT say otherwise. A weir that listens everywhere is asked on the loopback
-// address. Other variables are not looked at.
+// 127.0.0.1:6070 unless DEBUG_HOST or DEBUG_PORT say otherwise. Where it listens everywhere, that is the loopback address.
+// Its error says that the port cannot be known.
 func AdminAddress() (string, error) {
-	var at struct {
-		Host string `env:"DEBUG_HOST,default=127.0.0.1"`
-		Port uint16 `env:"DEBUG_PORT,default=6070"`
-	}
-	if err := Process().fill(&at); err != nil {
-		return "", fmt.Errorf("%w (--admin names a port in any case)", err)
-	}
-	if err := require(at.Port > 0, "DEBUG_PORT", at.Port, "weir serve chose a free port: --admin says which"); err != nil {
-		return "", err
-	}
-	return address(reachable(at.Host), at.Port), nil
+	port := os.Getenv("DEBUG_PORT")
+	return reachable("DEBUG_HOST", "DEBUG_PORT", "6070"),
+		require(port != "0", "DEBUG_PORT", 0, "weir serve chose a free port: --admin says which")
 }
 
 // GRPCAddress returns where this machine reaches the gRPC port likewise: 127.0.0.1:8081 unless GRPC_HOST or GRPC_PORT say
-// otherwise, or unix: and the path of GRPC_UDS. It is not checked.
+// otherwise, or unix: and the path of GRPC_UDS.
 func GRPCAddress() string {
 	if path := os.Getenv("GRPC_UDS"); path != "" {
 		return "unix:" + path
 	}
-	return net.JoinHostPort(reachable(os.Getenv("GRPC_HOST")), cmp.Or(os.Getenv("GRPC_PORT"), "8081"))
+	return reachable("GRPC_HOST", "GRPC_PORT", "8081")
 }
 
-// reachable returns a host by which a server that listens on one is reached.
-func reachable(host string) string {
-	switch host = strings.Trim(host, "[]"); host {
+// reachable returns the address that two variables name, on the loopback address where they name all. It is not checked.
+func reachable(hostVariable, portVariable, usualPort string) string {
+	host := strings.Trim(os.Getenv(hostVariable), "[]")
+	switch host {
 	case "", "0.0.0.0":
-		return "127.0.0.1"
+		host = "127.0.0.1"
 	case "::":
-		return "::1"
+		host = "::1"
 	}
-	return host
+	return net.JoinHostPort(host, cmp.Or(os.Getenv(portVariable), usualPort))
 }

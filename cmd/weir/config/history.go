@@ -10,15 +10,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/redishistory"
 )
 
-// check returns an error that names the variable at fault.
-func (q *Queries) check() error {
-	return cmp.Or(
-		require(q.Concurrency >= 0 && q.Concurrency <= 100, "HISTORY_QUERY_CONCURRENCY", q.Concurrency, "use 0 to 100"),
-		require(q.MaxSamples >= 1, "HISTORY_QUERY_MAX_SAMPLES", q.MaxSamples, "at least 1 is needed"),
-		require(q.Timeout >= time.Second && q.Timeout <= time.Hour, "HISTORY_QUERY_TIMEOUT", q.Timeout, "use 1s to 1h"),
-	)
-}
-
 // check returns an error that names the variable at fault. A flush interval of more than a minute would blur minutes.
 func (s *History) check() error {
 	keep := s.Keep()
@@ -27,11 +18,13 @@ func (s *History) check() error {
 		err = fmt.Errorf("environment variables HISTORY_KEEP_MINUTES, HISTORY_KEEP_5_MINUTES, HISTORY_KEEP_HOURS, "+
 			"HISTORY_RETENTION: %w", err)
 	}
-	interval := s.FlushInterval
+	interval, q := s.FlushInterval, &s.Queries
 	return cmp.Or(
 		require(interval >= time.Second && interval <= time.Minute, "HISTORY_FLUSH_INTERVAL", interval, "use 1s to 1m"),
 		require(s.MaxPoints >= 1, "HISTORY_MAX_POINTS", s.MaxPoints, "at least 1 is needed"),
-		s.Queries.check(),
+		require(q.Concurrency >= 0 && q.Concurrency <= 100, "HISTORY_QUERY_CONCURRENCY", q.Concurrency, "use 0 to 100"),
+		require(q.MaxSamples >= 1, "HISTORY_QUERY_MAX_SAMPLES", q.MaxSamples, "at least 1 is needed"),
+		require(q.Timeout >= time.Second && q.Timeout <= time.Hour, "HISTORY_QUERY_TIMEOUT", q.Timeout, "use 1s to 1h"),
 		err)
 }
 

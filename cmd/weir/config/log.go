@@ -19,10 +19,6 @@ func (s *Settings) Logger(to io.Writer) *slog.Logger {
 // LogsJSON reports whether each line of the log is an object in JSON. It is right after an error of Read as well.
 func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
 
-func isLogFormat(name string) bool {
-	return strings.EqualFold(name, "text") || strings.EqualFold(name, "json")
-}
-
 type logLevel slog.Level
 
 // EnvDecode reads a level by the names that envoyproxy/ratelimit has for it, in any case.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"log/slog"
 	"math"
 	"net"
@@ -76,7 +75,6 @@ func (s *Settings) Answers() rls.Options {
 // ReadFiles reads only these variables, for a tool that does nothing else.
 func ReadFiles(e Environment) (f Files, err error) {
 	err = e.fill(&f)
-	f.FailureAsked = e["ON_BACKEND_FAILURE"] != ""
 	return f, err
 }
 
@@ -110,22 +108,9 @@ func (s *Settings) Limits() limit.Options {
 	}
 }
 
-// shortestAge is the least age of a connection. The gRPC library adds a tenth of jitter, and panics where that rounds to
-// zero nanoseconds.
-const shortestAge = time.Millisecond
-
-// checkAge refuses shorter ages of connections.
+// checkAge refuses ages of connections so short that the gRPC library panics, as a tenth of them rounds to 0.
 func checkAge(variable string, age time.Duration) error {
-	return require(age == 0 || age >= shortestAge, variable, age, "use 0 for no bound, or at least 1ms")
-}
-
-// check refuses names that are none.
-func (s *RequestHeaders) check() error {
-	return cmp.Or(
-		checkHeader("LIMIT_REQUEST_LIMIT_HEADER", s.RequestLimitHeader),
-		checkHeader("LIMIT_REQUEST_REMAINING_HEADER", s.RequestRemainingHeader),
-		checkHeader("LIMIT_REQUEST_RESET_HEADER", s.RequestResetHeader),
-	)
+	return require(age == 0 || age >= time.Millisecond, variable, age, "use 0 for no bound, or at least 1ms")
 }
 
 // checkHeader refuses the name of a header that no HTTP message can hold.
@@ -136,11 +121,6 @@ func checkHeader(variable, name string) error {
 		return !letter && (c < '0' || c > '9') && !strings.ContainsRune(signs, c)
 	})
 	return require(!wrong, variable, name, "the name of a header has letters, digits and "+signs+" only")
-}
-
-func (s *Denials) check() error {
-	return require(s.DenialLogEvery == 0 || s.DenialLogEvery >= time.Second, "DENIAL_LOG_INTERVAL", s.DenialLogEvery,
-		"use at least 1s, or 0 to log no denials")
 }
 
 // DenialLog returns the logger of denials.

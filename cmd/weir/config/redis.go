@@ -15,13 +15,10 @@ func (s *Redis) namesServers() bool { return s.URL != "" || s.URLFile != "" }
 
 // check checks what the store does not check. The variables begin with prefix.
 func (s *Redis) check(prefix string) error {
-	switch {
-	case !s.namesServers():
+	if !s.namesServers() {
 		return fmt.Errorf("environment variable %s_URL or %[1]s_URL_FILE must say where Redis is", prefix)
-	case s.PoolSize < 0:
-		return require(false, prefix+"_POOL_SIZE", s.PoolSize, "it cannot be negative")
 	}
-	return notNegative(prefix+"_", durations{"TIMEOUT": s.Timeout})
+	return cmp.Or(notNegative(prefix+"_POOL_SIZE", s.PoolSize), notNegative(prefix+"_TIMEOUT", s.Timeout))
 }
 
 // checkBackend decides where to count, and checks the variables of Redis if it is there.
@@ -33,12 +30,16 @@ func (s *Settings) checkBackend() error {
 	if s.BackendType != "redis" {
 		return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory or redis")
 	}
-	err := notNegative("REDIS_STARTUP_", durations{"INITIAL_INTERVAL": s.BothRedis.StartupInitialInterval,
-		"MAX_INTERVAL": s.BothRedis.StartupMaxInterval, "MAX_ELAPSED_TIME": s.BothRedis.StartupMaxElapsedTime})
-	if err = cmp.Or(err, s.Redis.check("REDIS")); err != nil || !s.BothRedis.Persecond {
-		return err
+	err := cmp.Or(
+		notNegative("REDIS_STARTUP_INITIAL_INTERVAL", s.BothRedis.StartupInitialInterval),
+		notNegative("REDIS_STARTUP_MAX_INTERVAL", s.BothRedis.StartupMaxInterval),
+		notNegative("REDIS_STARTUP_MAX_ELAPSED_TIME", s.BothRedis.StartupMaxElapsedTime),
+		s.Redis.check("REDIS"),
+	)
+	if err == nil && s.BothRedis.Persecond {
+		err = s.PerSecond.check("REDIS_PERSECOND")
 	}
-	return s.PerSecond.check("REDIS_PERSECOND")
+	return err
 }
 
 // Windows returns how long keys of envoyproxy/ratelimit last, and what a month is.

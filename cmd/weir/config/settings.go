@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -28,14 +27,13 @@ type Settings struct {
 	mogrifiers []statsd.Mogrifier
 }
 
-// Compatibility is what weir does otherwise in the place of another program, and no variable says. Its zero value is weir's
-// own.
+// Compatibility says what weir does otherwise in the place of another program. The zero value is weir itself.
 type Compatibility struct {
 	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
 	Ports            server.Config                                // settings that no variable has
 	HealthRules      server.HealthRules                           // likewise
 	RenameLogs       func(groups []string, a slog.Attr) slog.Attr // for slog; nil keeps its names
-	FilesByPrefix    bool                                         // the files of [Settings.ConfigFiles] are told by their names
+	FilesByPrefix    bool                                         // [Settings.ConfigFiles] are those whose names have a prefix
 	EmptyConfig      bool                                         // no files at all are a configuration, under which every request is OK
 	HistoryInDataDir bool                                         // where DATA_DIR is set, rather than in the Redis of the counters
 	CountAsRatelimit bool                                         // also where no sink reads that program's counters
@@ -89,7 +87,7 @@ func (e Environment) fill(into any) error {
 			use = inner.Error()
 		}
 	}
-	if isLinkValue(e[name]) {
+	if protocol, _, link := strings.Cut(e[name], "://"); link && slices.Contains([]string{"tcp", "udp", "sctp"}, protocol) {
 		use += "; Kubernetes sets this one for a service of that name: set it in the pod, or enableServiceLinks: false"
 	}
 	wrong := require(false, name, e[name], use).(*WrongValue)
@@ -119,26 +117,30 @@ func (s *Settings) check() error {
 	return cmp.Or(
 		s.checkBackend(),
 		s.checkSource(),
-		require(s.ExpireJitter >= 0, "EXPIRATION_JITTER_MAX_SECONDS", s.ExpireJitter, "it cannot be negative; 0 is none"),
+		notNegative("EXPIRATION_JITTER_MAX_SECONDS", s.ExpireJitter),
 		s.Guard(nil).Check(),
 		s.checkTLS(),
 		s.History.check(),
 		s.Statistics.check(),
-		s.Denials.check(),
+		require(s.DenialLogEvery == 0 || s.DenialLogEvery >= time.Second, "DENIAL_LOG_INTERVAL", s.DenialLogEvery,
+			"use at least 1s, or 0 to log no denials"),
 		require(s.NearRatio >= 0 && s.NearRatio <= 1, "NEAR_LIMIT_RATIO", s.NearRatio, "use a number from 0 to 1"),
 		checkHeader("LIMIT_LIMIT_HEADER", s.LimitHeader),
 		checkHeader("LIMIT_REMAINING_HEADER", s.RemainingHeader),
 		checkHeader("LIMIT_RESET_HEADER", s.ResetHeader),
-		s.RequestHeaders.check(),
+		checkHeader("LIMIT_REQUEST_LIMIT_HEADER", s.RequestLimitHeader),
+		checkHeader("LIMIT_REQUEST_REMAINING_HEADER", s.RequestRemainingHeader),
+		checkHeader("LIMIT_REQUEST_RESET_HEADER", s.RequestResetHeader),
 		require(s.MemoryMaxKeys >= 1, "MEMORY_MAX_KEYS", s.MemoryMaxKeys, "at least 1 is needed"),
-		require(s.LocalCacheSize >= 0, "LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize, "it cannot be negative"),
+		notNegative("LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize),
 		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
 		require(s.MaxConnections >= 0, "GRPC_MAX_CONNECTIONS", s.MaxConnections, "use 0 for no bound, or a number of connections"),
-		require(isLogFormat(s.LogFormat), "LOG_FORMAT", s.LogFormat, "use text or json"),
+		require(s.LogsJSON() || strings.EqualFold(s.LogFormat, "text"), "LOG_FORMAT", s.LogFormat, "use text or json"),
 		checkAge("GRPC_MAX_CONNECTION_AGE", s.MaxConnectionAge),
 		checkAge("GRPC_MAX_CONNECTION_AGE_GRACE", s.MaxConnectionAgeGrace),
-		notNegative("", durations{"DRAIN_DELAY": s.DrainDelay, "DRAIN_TIMEOUT": s.DrainTimeout,
-			"DATA_SAVE_INTERVAL": s.DataSaveInterval}),
+		notNegative("DRAIN_DELAY", s.DrainDelay),
+		notNegative("DRAIN_TIMEOUT", s.DrainTimeout),
+		notNegative("DATA_SAVE_INTERVAL", s.DataSaveInterval),
 	)
 }
 
@@ -166,15 +168,7 @@ type WrongValue struct {
 // Error names the variable, its value and what to use.
 func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
 
-// durations are values by their variables.
-type durations map[string]time.Duration
-
-// notNegative refuses the first duration, in the order of names, that is below 0. The names begin with prefix.
-func notNegative(prefix string, all durations) error {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := require(all[name] >= 0, prefix+name, all[name], "it cannot be negative"); err != nil {
-			return err
-		}
-	}
-	return nil
+// notNegative refuses a number or a duration below 0.
+func notNegative[N ~int | ~int64](variable string, value N) error {
+	return require(value >= 0, variable, value, "it cannot be negative")
 }

@@ -21,8 +21,8 @@ func (s *Settings) checkTLS() error {
 	)
 }
 
-// GRPCTLS returns the TLS of the gRPC port, nil for none. Its error names the variables and the file at fault; what is
-// wrong with files later is logged.
+// GRPCTLS returns the TLS of the gRPC port, nil for none. Its error names the variables and the file at fault. Log hears
+// of files that are wrong later.
 func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
 	if !s.ServerTLS {
 		return nil, nil

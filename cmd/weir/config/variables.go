@@ -91,8 +91,7 @@ type Files struct {
 	MergeDomains bool                  `env:"MERGE_DOMAIN_CONFIG,default=false"`
 	OnFailure    descriptors.Policy    `env:"ON_BACKEND_FAILURE,default=allow"`
 
-	FailureAsked bool // ON_BACKEND_FAILURE is set
-	Lenient      bool // no variable: see yaml.Options
+	Lenient bool // no variable: see yaml.Options
 }
 
 // Redis are the variables that say how one Redis is reached: they begin with REDIS_ or REDIS_PERSECOND_.
@@ -148,7 +147,7 @@ type Queries struct {
 	Timeout     time.Duration `env:"QUERY_TIMEOUT,default=1m"`
 }
 
-// Denials are the variables that say who is told why a request was denied.
+// Denials are the variables about what the log and answers say of denials.
 type Denials struct {
 	DenialLogEvery  time.Duration `env:"DENIAL_LOG_INTERVAL,default=1m"`
 	DenialLogValues bool          `env:"DENIAL_LOG_VALUES,default=false"`

@@ -26,9 +26,10 @@ func (s *Settings) checkSource() error {
 	return cmp.Or(
 		require(s.FromServer() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, configFile), "CONFIG_TYPE", s.ConfigType,
 			"use "+configFile+" or "+configServer),
-		notNegative("", durations{"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": s.XDSRetry,
-			"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": s.XDSInitialBackoff, "XDS_CLIENT_BACKOFF_MAX_INTERVAL": s.XDSMaxBackoff}),
-		require(s.XDSMaxMessage >= 0, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", s.XDSMaxMessage, "use a number of bytes, or 0 for the default"),
+		notNegative("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", s.XDSRetry),
+		notNegative("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", s.XDSInitialBackoff),
+		notNegative("XDS_CLIENT_BACKOFF_MAX_INTERVAL", s.XDSMaxBackoff),
+		notNegative("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", s.XDSMaxMessage),
 	)
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,20 +28,27 @@ type houseRule func([]*houseFile) []string
 
 var houseRules = map[string]houseRule{
 	"rooms reach only what they may":      checkReach,
-	"libraries stay in their rooms":       each(checkLibraries),
-	"only cmd/weir reads the environment": each(checkEnvironment),
+	"libraries stay in their rooms":       each(product, checkLibraries),
+	"only cmd/weir reads the environment": each(product, checkEnvironment),
 	"each package is introduced once":     checkIntroductions,
-	"exported names are explained":        each(checkExported),
-	"files and functions are short":       each(checkSizes),
-	"a panic has its reason on its line":  each(checkPanics),
-	"no test is skipped":                  each(checkSkips),
+	"exported names are explained":        each(product, checkExported),
+	"files and functions are short":       each(all, checkSizes),
+	"a panic has its reason on its line":  each(product, checkPanics),
+	"no test is skipped":                  each(tests, checkSkips),
 }
 
-// each returns a rule that holds for each file by itself.
-func each(check func(*houseFile) []string) houseRule {
+// Which files a rule holds for.
+func all(*houseFile) bool       { return true }
+func tests(f *houseFile) bool   { return strings.HasSuffix(f.name, "_test.go") }
+func product(f *houseFile) bool { return !tests(f) }
+
+// each returns a rule that holds for each of some files by itself.
+func each(of func(*houseFile) bool, check func(*houseFile) []string) houseRule {
 	return func(files []*houseFile) (broken []string) {
 		for _, f := range files {
-			broken = append(broken, check(f)...)
+			if of(f) {
+				broken = append(broken, check(f)...)
+			}
 		}
 		return broken
 	}
@@ -118,11 +126,32 @@ func parseHouse(name, src string) (*houseFile, error) {
 	}, nil
 }
 
-func (f *houseFile) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
-
 func (f *houseFile) line(p token.Pos) int { return f.set.Position(p).Line }
 
 // broken writes one finding as file:line: what, so that editors can jump to it.
 func (f *houseFile) broken(p token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", f.name, f.line(p), fmt.Sprintf(format, args...))
+}
+
+// find returns what a complaint about each node of the file's tree is, but for "".
+func (f *houseFile) find(complain func(ast.Node) string) (broken []string) {
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		if n != nil {
+			if text := complain(n); text != "" {
+				broken = append(broken, f.broken(n.Pos(), "%s", text))
+			}
+		}
+		return true
+	})
+	return broken
+}
+
+// selects reports whether a node is of.NAME, with one of these names.
+func selects(n ast.Node, of string, names ...string) bool {
+	s, ok := n.(*ast.SelectorExpr)
+	if !ok || !slices.Contains(names, s.Sel.Name) {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == of
 }

@@ -132,11 +132,7 @@ var houseLibraries = []struct {
 		"it repeats commands in ways that count twice; the code that knows how to stop it is in one place"},
 }
 
-func checkLibraries(f *houseFile) []string {
-	if f.isTest() {
-		return nil
-	}
-	var broken []string
+func checkLibraries(f *houseFile) (broken []string) {
 	for _, spec := range f.tree.Imports {
 		for _, l := range houseLibraries {
 			if coversAny(l.paths, importPath(spec)) && !coversAny(l.rooms, f.room) {
@@ -148,35 +144,26 @@ func checkLibraries(f *houseFile) []string {
 	return broken
 }
 
-// environmentReaders are the functions through which a setting could slip past cmd/weir.
-var environmentReaders = map[string][]string{
-	"os":      {"Getenv", "LookupEnv", "Environ", "ExpandEnv"},
-	"syscall": {"Getenv", "Environ"},
-}
-
-func checkEnvironment(f *houseFile) []string {
-	if f.isTest() || coversAny([]string{"cmd/weir/...", "backend/backendtest/..."}, f.room) {
+// checkEnvironment finds the functions through which a setting could slip past cmd/weir.
+func checkEnvironment(f *houseFile) (broken []string) {
+	if coversAny([]string{"cmd/weir/...", "backend/backendtest/..."}, f.room) {
 		return nil
 	}
-	readers := make(map[string][]string) // by the name that the package has in this file
 	for _, spec := range f.tree.Imports {
 		name := importPath(spec)
-		functions := environmentReaders[name]
+		if name != "os" && name != "syscall" {
+			continue
+		}
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
-		readers[name] = functions
-	}
-	var broken []string
-	ast.Inspect(f.tree, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok {
-			if p, ok := s.X.(*ast.Ident); ok && slices.Contains(readers[p.Name], s.Sel.Name) {
-				broken = append(broken, f.broken(s.Pos(), "%s.%s reads the environment, which only cmd/weir does: "+
-					"a setting read elsewhere is in no table and cannot be tested", p.Name, s.Sel.Name))
+		broken = append(broken, f.find(func(n ast.Node) string {
+			if !selects(n, name, "Getenv", "LookupEnv", "Environ", "ExpandEnv") {
+				return ""
 			}
-		}
-		return true
-	})
+			return "it reads the environment, which only cmd/weir does: a setting read elsewhere is in no table and cannot be tested"
+		})...)
+	}
 	return broken
 }
 

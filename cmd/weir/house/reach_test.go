@@ -1,77 +1,46 @@
 package house_test
 
 import (
-	"go/token"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-// houseImport is where a room imports something first.
-type houseImport struct {
-	file *houseFile
-	pos  token.Pos
-}
-
-// houseGraph is what each room's files import, without tests. Rooms are named as they are imported.
-type houseGraph map[string]map[string]houseImport
-
-func graphOf(files []*houseFile) houseGraph {
-	graph := make(houseGraph)
-	for _, f := range files {
-		if f.isTest() {
-			continue
-		}
-		imports := graph[houseModule+f.room]
-		if imports == nil {
-			imports = make(map[string]houseImport)
-			graph[houseModule+f.room] = imports
-		}
-		for _, spec := range f.tree.Imports {
-			if _, known := imports[importPath(spec)]; !known {
-				imports[importPath(spec)] = houseImport{f, spec.Pos()}
-			}
-		}
-	}
-	return graph
-}
-
-// checkReach holds each room to what it may reach.
+// checkReach holds each package to what it may reach. It walks to the nearest first, so that each complaint names the
+// shortest way.
 func checkReach(files []*houseFile) (broken []string) {
-	graph, checked := graphOf(files), make(map[string]bool)
-	for _, f := range files {
-		if f.isTest() || checked[f.room] {
-			continue
+	imports := make(map[string][]string) // of each package, by its import path
+	for _, f := range slices.DeleteFunc(slices.Clone(files), tests) {
+		of := imports[houseModule+f.room]
+		for _, spec := range f.tree.Imports {
+			of = append(of, importPath(spec))
 		}
-		checked[f.room] = true
-		at := slices.IndexFunc(houseRooms, func(r houseRoom) bool { return covers(r.packages, f.room) })
-		if at < 0 {
-			broken = append(broken, f.broken(f.tree.Package, "package %s is in no room that the table of rooms knows: say there "+
-				"what it may import, and why, so that the parts stay apart", f.room))
-			continue
-		}
-		broken = append(broken, graph.check(houseModule+f.room, &houseRooms[at])...)
+		imports[houseModule+f.room] = of
 	}
-	return broken
-}
-
-// check walks through all that a room reaches, the nearest first, so that each complaint names the shortest way.
-func (g houseGraph) check(room string, r *houseRoom) (broken []string) {
-	through := map[string][]string{room: nil} // the rooms on the way to each package
-	for next := []string{room}; len(next) > 0; next = next[1:] {
-		way := through[next[0]]
-		if next[0] != room {
-			way = append(slices.Clone(way), next[0])
+	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
+		room := strings.TrimPrefix(pkg, houseModule)
+		at := slices.IndexFunc(houseRooms, func(r houseRoom) bool { return covers(r.packages, room) })
+		if at < 0 {
+			broken = append(broken, fmt.Sprintf("package %s is in no room that the table of rooms knows: say there what it may "+
+				"import, and why, so that the parts stay apart", room))
+			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(g[next[0]])) {
-			if _, met := through[name]; met || isStandard(name) {
-				continue
-			}
-			through[name] = way
-			next = append(next, name)
-			if complaint := r.judge(name); complaint != "" {
-				first := append(slices.Clone(way), name)[0]
-				broken = append(broken, g[room][first].complain(room, name, way, complaint))
+		reachedFrom := map[string]string{pkg: ""}
+		for next := []string{pkg}; len(next) > 0; next = next[1:] {
+			for _, name := range imports[next[0]] {
+				if _, met := reachedFrom[name]; met || isStandard(name) {
+					continue
+				}
+				reachedFrom[name] = next[0]
+				next = append(next, name)
+				if complaint := houseRooms[at].judge(name); complaint != "" {
+					way := name
+					for by := reachedFrom[name]; by != ""; by = reachedFrom[by] {
+						way = by + " imports " + way
+					}
+					broken = append(broken, strings.ReplaceAll(way, houseModule, "")+", "+complaint)
+				}
 			}
 		}
 	}
@@ -88,13 +57,4 @@ func (r *houseRoom) judge(name string) string {
 		return "but of libraries it may reach only the standard one and " + enumerate(r.libraries) + ": " + r.why
 	}
 	return ""
-}
-
-// complain names the way by which a room reaches what it may not.
-func (i houseImport) complain(room, name string, way []string, why string) string {
-	does, by := " imports ", ""
-	if len(way) > 0 {
-		does, by = " reaches ", " by way of "+strings.Join(way, " and ")
-	}
-	return i.file.broken(i.pos, "%s, %s", strings.ReplaceAll(room+does+name+by, houseModule, ""), why)
 }

@@ -18,10 +18,7 @@ const (
 func checkIntroductions(files []*houseFile) []string {
 	introduced := make(map[string][]string) // the files with a package comment, by room
 	var broken []string
-	for _, f := range files {
-		if f.isTest() {
-			continue
-		}
+	for _, f := range slices.DeleteFunc(slices.Clone(files), tests) {
 		introductions := introduced[f.room]
 		if text := f.tree.Doc.Text(); text != "" {
 			introductions = append(introductions, f.name)
@@ -43,11 +40,7 @@ func checkIntroductions(files []*houseFile) []string {
 
 // checkExported wants a comment on each exported name that other packages can reach. One comment on a group of
 // constants or variables is enough for all of them.
-func checkExported(f *houseFile) []string {
-	if f.isTest() {
-		return nil
-	}
-	var broken []string
+func checkExported(f *houseFile) (broken []string) {
 	want := func(name *ast.Ident, comments ...*ast.CommentGroup) {
 		explained := slices.ContainsFunc(comments, func(c *ast.CommentGroup) bool { return c.Text() != "" })
 		if name.IsExported() && !explained {
@@ -96,75 +89,53 @@ func receiverName(d *ast.FuncDecl) string {
 	}
 }
 
-func checkSizes(f *houseFile) []string {
+func checkSizes(f *houseFile) (broken []string) {
 	if ast.IsGenerated(f.tree) {
 		return nil
 	}
-	var broken []string
 	if f.lines > maxFileLines {
 		broken = append(broken, fmt.Sprintf("%s:%d: the file has %d lines, at most %d are allowed: a file is about one thing",
 			f.name, maxFileLines+1, f.lines, maxFileLines))
 	}
-	ast.Inspect(f.tree, func(n ast.Node) bool {
-		var name string
-		switch d := n.(type) {
-		case *ast.FuncDecl:
-			name = d.Name.Name
-		case *ast.FuncLit:
-			name = "the function"
-		default:
-			return true
+	return append(broken, f.find(func(n ast.Node) string {
+		switch n.(type) {
+		case *ast.FuncDecl, *ast.FuncLit:
+			if lines := f.line(n.End()) - f.line(n.Pos()) + 1; lines > maxFunctionLines {
+				return fmt.Sprintf("the function has %d lines, at most %d are allowed: what does not fit on a page is not seen "+
+					"at once", lines, maxFunctionLines)
+			}
 		}
-		if lines := f.line(n.End()) - f.line(n.Pos()) + 1; lines > maxFunctionLines {
-			broken = append(broken, f.broken(n.Pos(), "%s has %d lines, at most %d are allowed: what does not fit on a page "+
-				"is not seen at once", name, lines, maxFunctionLines))
-		}
-		return true
-	})
-	return broken
+		return ""
+	})...)
 }
 
 func checkPanics(f *houseFile) []string {
-	if f.isTest() {
-		return nil
-	}
 	commented := make(map[int]bool)
 	for _, group := range f.tree.Comments {
 		for _, c := range group.List {
 			commented[f.line(c.Pos())] = true
 		}
 	}
-	var broken []string
-	ast.Inspect(f.tree, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
+	return f.find(func(n ast.Node) string {
+		call, is := n.(*ast.CallExpr)
+		if !is || commented[f.line(call.Pos())] || commented[f.line(call.End())] {
+			return ""
 		}
-		if callee, ok := call.Fun.(*ast.Ident); ok && callee.Name == "panic" &&
-			!commented[f.line(call.Pos())] && !commented[f.line(call.End())] {
-			broken = append(broken, f.broken(call.Pos(), "panic without a reason on its line: a limiter that dies takes its "+
-				"whole mesh with it, so return an error, or say on that line why this cannot happen"))
+		if callee, is := call.Fun.(*ast.Ident); !is || callee.Name != "panic" {
+			return ""
 		}
-		return true
+		return "panic without a reason on its line: a limiter that dies takes its whole mesh with it, so return an error, or say " +
+			"on that line why this cannot happen"
 	})
-	return broken
 }
 
 func checkSkips(f *houseFile) []string {
-	if !f.isTest() {
-		return nil
-	}
-	var broken []string
-	ast.Inspect(f.tree, func(n ast.Node) bool {
-		s, ok := n.(*ast.SelectorExpr)
-		if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, s.Sel.Name) {
-			return true
+	return f.find(func(n ast.Node) string {
+		for _, runner := range []string{"t", "b", "f", "tb"} {
+			if selects(n, runner, "Skip", "Skipf", "SkipNow") {
+				return "a test that skips itself looks like one that passed; fail with a sentence that says what is missing"
+			}
 		}
-		if x, ok := s.X.(*ast.Ident); ok && slices.Contains([]string{"t", "b", "f", "tb"}, x.Name) {
-			broken = append(broken, f.broken(s.Pos(), "%s.%s: a test that skips itself looks like one that passed; "+
-				"fail with a sentence that says what is missing", x.Name, s.Sel.Name))
-		}
-		return true
+		return ""
 	})
-	return broken
 }

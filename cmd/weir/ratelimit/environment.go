@@ -73,7 +73,7 @@ func Read(given config.Environment) (s Settings, err error) {
 // ReadFiles is Read for a tool that reads files and does nothing else.
 func ReadFiles(given config.Environment) (config.Files, error) {
 	files, err := config.ReadFiles(translate(given))
-	files.Lenient, files.FailureAsked = true, given["ON_BACKEND_FAILURE"] != ""
+	files.Lenient = true
 	return files, err
 }
 

@@ -43,7 +43,7 @@ func TestTheNameDecidesTheDefaults(t *testing.T) {
 	}
 	for given, want := range map[string]descriptors.Algorithm{"": descriptors.FixedWindow, "ALGORITHM=token_bucket": descriptors.TokenBucket} {
 		files, err := ReadFiles(env(given))
-		if err != nil || files.Algorithm != want || files.FailureAsked || files.OnFailure != descriptors.PolicyError || !files.Lenient {
+		if err != nil || files.Algorithm != want || files.OnFailure != descriptors.PolicyError || !files.Lenient {
 			t.Errorf("%s: files are read by %+v (%v)", given, files, err)
 		}
 	}

@@ -33,17 +33,13 @@ func Started(line []string) (program string, arguments []string) {
 	return "", line[min(len(line), 1):]
 }
 
-// longestFlagInLogs is how many characters of an argument a log shows.
-const longestFlagInLogs = 60
-
-// Warn logs what differs from envoyproxy/ratelimit. Arguments have no effect; it shows the names of flags alone, as their
-// values may be secrets.
+// Warn logs what differs from envoyproxy/ratelimit. It shows the names of ignored flags: their values may be secrets.
 func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	if len(arguments) > 0 {
 		var flags []string
 		for _, argument := range arguments {
 			if name, _, _ := strings.Cut(argument, "="); strings.HasPrefix(name, "-") {
-				flags = append(flags, name[:min(len(name), longestFlagInLogs)])
+				flags = append(flags, name)
 			}
 		}
 		log.Warn("arguments have no effect on a program of the name ratelimit: /bin/weir has commands and flags",
@@ -71,8 +67,7 @@ func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	s.decideHistory(log)
 }
 
-// decideHistory turns the history off if HISTORY is not set and DATA_DIR cannot be written. It logs where the history is
-// kept, or how to turn it on.
+// decideHistory keeps no history if nobody asked for one and DATA_DIR cannot be written. It logs what it decided.
 func (s *Settings) decideHistory(log *slog.Logger) {
 	const how = "REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"
 	if s.KeepHistory && !s.asked && !s.HistoryInRedis() {

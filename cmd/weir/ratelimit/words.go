@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// shownInfo is a level that shows as info, and where warnings show: envoyproxy/ratelimit tells there where it listens.
+// shownInfo is printed as info wherever warnings are printed, as envoyproxy/ratelimit does where it listens.
 const shownInfo = slog.LevelWarn + 1
 
 // renameKeys gives a line's own attributes the keys that they have in envoyproxy/ratelimit's JSON.

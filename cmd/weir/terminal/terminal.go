@@ -72,12 +72,6 @@ func (p Paint) wrap(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// Rewrite writes a line over the last one that it wrote. One that is too long is cut, not wrapped.
-func Rewrite(w io.Writer, text string) { fmt.Fprintf(w, "\r\x1b[?7l%s\x1b[K\x1b[?7h", text) }
-
-// Clear clears the line that Rewrite wrote.
-func Clear(w io.Writer) { fmt.Fprint(w, "\r\x1b[K") }
-
 // WriteJSON writes a value as a line of JSON, with <, > and & as they are, and [EscapeInvisible].
 func WriteJSON(w io.Writer, value any) error {
 	var line bytes.Buffer

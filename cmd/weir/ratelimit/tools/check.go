@@ -16,8 +16,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// Check is ratelimit_config_check: weir check, with that program's flags. Its error is a terminal.Exit: No if the files
-// are wrong, Failed if a flag is.
+// Check is ratelimit_config_check. Its error is a terminal.Exit: No if the files are wrong, Failed if a flag is.
 func Check(arguments []string, out terminal.Output) error {
 	flags := flag.NewFlagSet("ratelimit_config_check", flag.ContinueOnError)
 	dir := flags.String("config_dir", "", "`DIRECTORY` of descriptor files")

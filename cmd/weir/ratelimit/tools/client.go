@@ -20,7 +20,7 @@ const clientTimeout = time.Minute
 // Client is ratelimit_client: it calls once, with that program's flags, and prints the answer. Its error is a
 // terminal.Exit: No without an answer, Failed for a wrong flag.
 func Client(ctx context.Context, arguments []string, out terminal.Output) error {
-	c := callcmd.Command{Timeout: clientTimeout}
+	c := callcmd.Command{Hits: 1, Timeout: clientTimeout}
 	var all descriptorList
 	flags := flag.NewFlagSet("ratelimit_client", flag.ContinueOnError)
 	flags.StringVar(&c.Addr, "dial_string", "localhost:8081", "`HOST:PORT` of the server")
