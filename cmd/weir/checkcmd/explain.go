@@ -12,10 +12,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
+const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
+
 // explain prints how each descriptor is matched, and all that its rule says; then what a request with all of them gets.
 func (c *Command) explain(out io.Writer, x *checked) error {
 	if x.config == nil {
-		_, err := fmt.Fprintln(out, "The files of all domains have errors: every request is answered UNAVAILABLE.")
+		_, err := fmt.Fprintln(out, nothingRight)
 		return err
 	}
 	all, err := c.explained(x.config)
