@@ -194,7 +194,7 @@ func describeRate(rate float64) string {
 	}{{"min", 60}, {"h", 3600}, {"day", 86400}} {
 		hits := rate * unit.seconds
 		switch {
-		case hits < 1 && unit.name != "day":
+		case rate > 0 && hits < 1 && unit.name != "day":
 		case hits < 9.95 && math.Abs(hits-math.Round(hits)) >= 0.05:
 			return fmt.Sprintf("%.1f/%s", hits, unit.name)
 		case hits < 99_999.5:

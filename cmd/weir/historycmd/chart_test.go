@@ -121,7 +121,7 @@ func TestRatesAreSaidInUnitsThatPeopleRead(t *testing.T) {
 		perSecond float64
 		want      string
 	}{
-		{2, "120/min"}, {0.1, "6/min"}, {0.07, "4.2/min"}, {9.99 / 60, "10/min"}, {1234567. / 60, "1.23M/min"},
+		{0, "0/min"}, {2, "120/min"}, {0.1, "6/min"}, {0.07, "4.2/min"}, {9.99 / 60, "10/min"}, {1234567. / 60, "1.23M/min"},
 		{99999. / 60, "99,999/min"}, {99999.6 / 60, "100k/min"}, {999_499. / 60, "999k/min"}, {999_501. / 60, "1M/min"}, {1. / 120, "30/h"}, {1. / 7200, "12/day"}, {1. / 864000, "0.1/day"},
 	} {
 		if got := describeRate(c.perSecond); got != c.want {
