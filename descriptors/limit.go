@@ -31,6 +31,15 @@ const AlgorithmNames = "sliding_window, fixed_window, sliding_log, token_bucket"
 
 var algorithmNames = strings.Split(AlgorithmNames, ", ")
 
+// Algorithms returns all algorithms, in their order.
+func Algorithms() []Algorithm {
+	all := make([]Algorithm, len(algorithmNames))
+	for i := range all {
+		all[i] = SlidingWindow + Algorithm(i)
+	}
+	return all
+}
+
 // ParseAlgorithm reads the name that files and the ALGORITHM variable use.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	return parseName[Algorithm](name, "an algorithm", AlgorithmNames)
@@ -52,7 +61,7 @@ func (a *Algorithm) UnmarshalText(name []byte) (err error) {
 
 // String returns the algorithm's name in files.
 func (a Algorithm) String() string {
-	if a < SlidingWindow || a > TokenBucket {
+	if a < SlidingWindow || int(a) > len(algorithmNames) {
 		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
 	return algorithmNames[a-SlidingWindow]
@@ -296,6 +305,20 @@ func (l *Limit) Levels() []time.Duration {
 	finest := slices.Index(ladder[:], l.Precision)
 	_, coarsest := defaultLevels(l.Window)
 	return ladder[finest : max(finest, coarsest)+1]
+}
+
+// Describe returns the limit with all that decides what fits, for people: 5/minute  token_bucket of 1m, burst 10.
+func (l *Limit) Describe() string {
+	text := fmt.Sprintf("%s  %s of %s", l, l.Algorithm, l.WindowName())
+	switch l.Algorithm {
+	case SlidingWindow:
+		text += ", buckets of " + strings.Join(l.LevelNames(), ", ")
+	case SlidingLog:
+		text += ", exact to the microsecond"
+	case TokenBucket:
+		text += fmt.Sprintf(", burst %d", l.Burst)
+	}
+	return text
 }
 
 // WindowName returns the window as people write it: 1m, 7d.

@@ -113,17 +113,15 @@ func (s *Store) tell(server topology.Server, mode pipeline.CallMode) {
 func probeChecks() ([]backend.Check, error) {
 	var checks []backend.Check
 	var counts []descriptors.Limit
-	for _, a := range []descriptors.Algorithm{
-		descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.TokenBucket, descriptors.SlidingLog,
-	} {
+	for _, a := range descriptors.Algorithms() {
 		limit, err := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0)
 		if err != nil {
 			return nil, fmt.Errorf("the limit of a probe: %w", err)
 		}
 		alone := []descriptors.Limit{limit}
 		checks = append(checks, backend.Check{Limits: alone, Hits: 1}, backend.Check{Limits: alone, Hits: 1, Op: backend.Refund})
-		if a != descriptors.SlidingLog {
-			counts = append(counts, limit)
+		if with := append(counts, limit); !descriptors.Mixed(with) {
+			counts = with
 		}
 	}
 	return append(checks,

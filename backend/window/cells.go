@@ -1,6 +1,7 @@
 package window
 
 import (
+	"encoding/binary"
 	"iter"
 	"math"
 	"time"
@@ -212,4 +213,36 @@ func (s *Cells) Peek(_ *descriptors.Limit, now Instant) (uint64, time.Duration) 
 		return hits, now.until(s.leaves(oldest))
 	}
 	return 0, 0
+}
+
+// Append writes the identity, then the cells as differences of bucket and count.
+func (s *Cells) Append(dst []byte) []byte {
+	algorithm, precision := s.bucket.identity()
+	dst = appendIdentity(dst, algorithm, s.window, precision)
+	dst = binary.AppendUvarint(dst, uint64(s.Len()))
+	var last int64
+	for _, c := range s.cells[s.head:] {
+		dst = binary.AppendVarint(dst, c.bucket-last)
+		dst = binary.AppendUvarint(dst, c.hits)
+		last = c.bucket
+	}
+	return dst
+}
+
+// cells reads the cells of an empty s, false if they break a rule.
+func (r *reader) cells(s *Cells) (*Cells, bool) {
+	n := r.uvarint()
+	if r.torn || n > uint64(len(r.src)) {
+		return nil, false
+	}
+	s.cells = make([]cell, n)
+	var last int64
+	for i := range s.cells {
+		c := cell{bucket: last + r.varint(), hits: r.uvarint()}
+		if r.torn || c.hits == 0 || c.hits > MaxCount-s.sum || (i > 0 && c.bucket <= last) {
+			return nil, false
+		}
+		s.cells[i], s.sum, last = c, s.sum+c.hits, c.bucket
+	}
+	return s, true
 }

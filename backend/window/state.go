@@ -1,10 +1,15 @@
 package window
 
 import (
+	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
 )
+
+// errTorn is given for bytes that Append did not write.
+var errTorn = errors.New("window: torn state")
 
 // State is the count of one limit of one key as a store keeps it: [Cells], or [Tokens] of a token bucket. It is not for
 // concurrent use. Make one with [NewState] or [ReadState]. Calls may step back in time; what then lies in the future
@@ -50,4 +55,58 @@ func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
 			precision > 0 && precision/time.Millisecond < time.Duration(microseconds)
 	}
 	return false
+}
+
+func appendIdentity(dst []byte, a descriptors.Algorithm, window, precision time.Duration) []byte {
+	dst = append(dst, byte(a))
+	dst = binary.AppendUvarint(dst, uint64(window))
+	return binary.AppendUvarint(dst, uint64(precision))
+}
+
+// ReadState reads a state from the front of src and returns what follows it. Bytes that are no state give an error,
+// never a state that breaks a rule.
+func ReadState(src []byte) (State, []byte, error) {
+	if len(src) == 0 {
+		return nil, nil, errTorn
+	}
+	r := reader{src: src[1:]}
+	algorithm := descriptors.Algorithm(src[0])
+	window, precision := time.Duration(r.uvarint()), time.Duration(r.uvarint())
+	if r.torn || !sound(algorithm, window, precision) {
+		return nil, nil, errTorn
+	}
+	var s State
+	var ok bool
+	if algorithm == descriptors.TokenBucket {
+		s, ok = RestoreTokens(window, r.uvarint(), Instant(r.uvarint()), Instant(r.uvarint()), r.uvarint())
+	} else {
+		s, ok = r.cells(&Cells{window: window, bucket: resolutionOf(algorithm, precision)})
+	}
+	if !ok || r.torn {
+		return nil, nil, errTorn
+	}
+	return s, r.src, nil
+}
+
+type reader struct {
+	src  []byte
+	torn bool
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.src)
+	r.skip(n)
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.src)
+	r.skip(n)
+	return v
+}
+
+// skip steps over the n bytes of a number; n ≤ 0 means that they held none.
+func (r *reader) skip(n int) {
+	r.torn = r.torn || n <= 0
+	r.src = r.src[max(n, 0):]
 }

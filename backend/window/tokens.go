@@ -1,6 +1,7 @@
 package window
 
 import (
+	"encoding/binary"
 	"math"
 	"time"
 
@@ -167,4 +168,13 @@ func (t *Tokens) Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration)
 		return 0, 0
 	}
 	return hits, now.until(at.Until(now, hits-1))
+}
+
+// Append writes the identity, then the numbers.
+func (t *Tokens) Append(dst []byte) []byte {
+	dst = appendIdentity(dst, descriptors.TokenBucket, time.Duration(t.window)*time.Microsecond, 0)
+	for _, v := range []uint64{t.requests, uint64(t.last), uint64(t.age), t.hits} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
 }

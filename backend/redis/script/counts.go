@@ -12,16 +12,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Count returns what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
-func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
-	if l.Algorithm != descriptors.TokenBucket {
-		return backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), 0, time.Time{}, now)
-	}
-	c := backend.LimitCount{Limit: *l}
-	c.Hits, c.ResetIn = peekTokens(fields[HeaderField(l)], l, window.At(now))
-	return c
-}
-
 // peekTokens returns what the field of a token bucket says at now.
 func peekTokens(field string, l *descriptors.Limit, now window.Instant) (hits uint64, reset time.Duration) {
 	if len(field) != 4*7 {
@@ -132,26 +122,6 @@ func little(s string) (v int64) {
 // HeaderField returns the name of the one field that a glance at a limit needs: the header of a sliding window or log,
 // and all of a fixed window or token bucket.
 func HeaderField(l *descriptors.Limit) string { return string(appendName(nil, l)) }
-
-// Glance returns what that field, "" if there is none, tells of a limit at now. What has left a sliding window or log
-// since its last check stands in its chunks: it is exact if nothing has. Its error tells of a header that is none.
-func Glance(field string, l *descriptors.Limit, now window.Instant) (backend.Glance, error) {
-	switch l.Algorithm {
-	case descriptors.TokenBucket:
-		hits, reset := peekTokens(field, l, now)
-		return backend.Glance{Hits: hits, ResetIn: reset, Exact: true}, nil
-	case descriptors.FixedWindow:
-		c := backend.NewLimitCount(*l, fixedBuckets(field, l, now), 0, time.Time{}, time.UnixMicro(int64(now)))
-		return backend.Glance{Hits: c.Hits, ResetIn: c.ResetIn, Exact: true}, nil
-	case descriptors.SlidingLog:
-		log, err := readLog(field, l)
-		if err != nil {
-			return backend.Glance{}, err
-		}
-		return log.glance(now), nil
-	}
-	return glanceWindow(field, l, now), nil
-}
 
 // glanceWindow reads the header of a sliding window.
 func glanceWindow(header string, l *descriptors.Limit, now window.Instant) backend.Glance {

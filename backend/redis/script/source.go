@@ -15,7 +15,6 @@ var files embed.FS
 // with each local around it that it uses.
 var (
 	constants      = []string{"constants"}
-	algorithms     = []string{"key", "fixed_window", "token_bucket", "sliding_log"}
 	slidingWindows = []string{"chunk", "wide_window", "sliding_window"}
 	decisions      = []string{"limits", "trim", "rulings", "call"}
 )

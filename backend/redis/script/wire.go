@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,15 +54,11 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 	dst = append(dst, byte(l.Algorithm), always)
 	dst = append56(dst, min(l.Capacity(), window.MaxCount))
 	dst = append56(dst, micros(l.Window))
-	levels := l.Levels()
-	if l.Algorithm == descriptors.TokenBucket {
-		dst = append56(dst, max(1, l.Requests)) // see window.NewTokens
-	} else {
-		dst = append56(dst, micros(levels[0]))
-	}
+	dst = append56(dst, step(l))
 	at := len(dst)
 	dst = appendName(append(dst, 0), l)
 	dst[at] = byte(len(dst) - at - 1)
+	levels := l.Levels()
 	dst = append(dst, byte(len(levels)))
 	for level := range levels {
 		dst = append(dst, fan(levels, level))
@@ -80,23 +75,6 @@ func fan(levels []time.Duration, level int) byte {
 		return topFan
 	}
 	return byte(levels[level+1] / levels[level])
-}
-
-// appendName appends the name of a limit's field. State belongs to (algorithm,
-// window, precision), so the name holds these, with the seconds of the window in base 36: f1o is a fixed window of a
-// minute, t1o a token bucket, s2s0m a sliding window of an hour with buckets of a minute, l1o a log of a minute.
-func appendName(dst []byte, l *descriptors.Limit) []byte {
-	seconds := int64(l.Window / time.Second)
-	switch l.Algorithm {
-	case descriptors.FixedWindow:
-		return strconv.AppendInt(append(dst, 'f'), seconds, 36)
-	case descriptors.TokenBucket:
-		return strconv.AppendInt(append(dst, 't'), seconds, 36)
-	case descriptors.SlidingLog:
-		return strconv.AppendInt(append(dst, 'l'), seconds, 36)
-	}
-	dst = strconv.AppendInt(append(dst, 's'), seconds, 36)
-	return append(dst, precisionNames[l.Precision]...)
 }
 
 // precisionNames end a field's name; no digit, as the number of a level follows.

@@ -32,7 +32,7 @@ are right, 1 they are not, 2 the question is wrong.
     weir check k8s/base/config --explain user=ann,path=/pay --domain shop
     weir check k8s/base/config --explain 'user=ann + plan=gold' --domain shop     # one request with two descriptors
 
-ALGORITHM is that of limits that name none: sliding_window (the default), fixed_window, sliding_log or token_bucket.
+ALGORITHM is that of limits that name none: ` + descriptors.AlgorithmNames + `.
 MERGE_DOMAIN_CONFIG=true lets several files configure one domain. ON_BACKEND_FAILURE holds for rules that name no policy: allow
 unless it is set, error for a server that is started as ratelimit.
 Of manifests, variables of the container that runs weir hold, where this environment sets none. Files are explained as

@@ -153,15 +153,7 @@ func readable(path string) string { return terminal.Printable(descriptors.Readab
 
 // describeLimit returns a limit with all that decides how it counts.
 func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
-	out := fmt.Sprintf("%s  %s of %s", l, l.Algorithm, l.WindowName())
-	switch l.Algorithm {
-	case descriptors.SlidingWindow:
-		out += ", buckets of " + strings.Join(l.LevelNames(), ", ")
-	case descriptors.SlidingLog:
-		out += ", exact to the microsecond"
-	case descriptors.TokenBucket:
-		out += fmt.Sprintf(", burst %d", l.Burst)
-	}
+	out := l.Describe()
 	if r.Charge.Always(l) {
 		out += ", denied hits count too"
 	}

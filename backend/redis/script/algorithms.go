@@ -1,0 +1,72 @@
+package script
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// What follows is all that this package knows of single algorithms, but for their parts of the script: a new one has a
+// line in each.
+
+// algorithms are the parts of the script that all checks need, in their order.
+var algorithms = []string{"key", "fixed_window", "token_bucket", "sliding_log"}
+
+// step returns what the script counts a limit by: the width of its finest bucket in microseconds, or, of a token bucket,
+// the hits that leak in a window.
+func step(l *descriptors.Limit) uint64 {
+	if l.Algorithm == descriptors.TokenBucket {
+		return max(1, l.Requests) // see window.NewTokens
+	}
+	return micros(l.Levels()[0])
+}
+
+// appendName appends the name of a limit's field. State belongs to (algorithm,
+// window, precision), so the name holds these, with the seconds of the window in base 36: f1o is a fixed window of a
+// minute, t1o a token bucket, s2s0m a sliding window of an hour with buckets of a minute, l1o a log of a minute.
+func appendName(dst []byte, l *descriptors.Limit) []byte {
+	seconds := int64(l.Window / time.Second)
+	switch l.Algorithm {
+	case descriptors.FixedWindow:
+		return strconv.AppendInt(append(dst, 'f'), seconds, 36)
+	case descriptors.TokenBucket:
+		return strconv.AppendInt(append(dst, 't'), seconds, 36)
+	case descriptors.SlidingLog:
+		return strconv.AppendInt(append(dst, 'l'), seconds, 36)
+	}
+	dst = strconv.AppendInt(append(dst, 's'), seconds, 36)
+	return append(dst, precisionNames[l.Precision]...)
+}
+
+// Count returns what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
+func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
+	if l.Algorithm != descriptors.TokenBucket {
+		return backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), 0, time.Time{}, now)
+	}
+	c := backend.LimitCount{Limit: *l}
+	c.Hits, c.ResetIn = peekTokens(fields[HeaderField(l)], l, window.At(now))
+	return c
+}
+
+// Glance returns what that field, "" if there is none, tells of a limit at now. What has left a sliding window or log
+// since its last check stands in its chunks: it is exact if nothing has. Its error tells of a header that is none.
+func Glance(field string, l *descriptors.Limit, now window.Instant) (backend.Glance, error) {
+	switch l.Algorithm {
+	case descriptors.TokenBucket:
+		hits, reset := peekTokens(field, l, now)
+		return backend.Glance{Hits: hits, ResetIn: reset, Exact: true}, nil
+	case descriptors.FixedWindow:
+		c := backend.NewLimitCount(*l, fixedBuckets(field, l, now), 0, time.Time{}, time.UnixMicro(int64(now)))
+		return backend.Glance{Hits: c.Hits, ResetIn: c.ResetIn, Exact: true}, nil
+	case descriptors.SlidingLog:
+		log, err := readLog(field, l)
+		if err != nil {
+			return backend.Glance{}, err
+		}
+		return log.glance(now), nil
+	}
+	return glanceWindow(field, l, now), nil
+}
