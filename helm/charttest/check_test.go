@@ -1,7 +1,9 @@
 package charttest
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,4 +71,42 @@ func TestRenderedDescriptorsAreRight(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The Job that runs before an upgrade reads what the release would give weir, and tells the line at fault.
+func TestAFaultyFileEndsAnUpgradeBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	const wrong = "descriptors: {shop.yaml: 'domain: shop\n\ndescriptors: [{key: user, rate_limit: {unti: minute}}]'}\n"
+	for _, tc := range []struct {
+		values, want string
+		code         int
+	}{
+		{"", "OK: 1 domain", 0},
+		{wrong, "shop.yaml:2: domain shop, user: unknown key \"unti\"", 1},
+		{"program: ratelimit\nredis: {addresses: ['redis:6379']}\n" + wrong, "unti", 1},
+	} {
+		objects := render(t, "weir", valuesOf(t, "check: {enabled: true}\n"+tc.values)).Objects
+		job := podOf(decode(t, ofKind(objects, "Job")[0])).Spec
+		maps := ofKind(objects, "ConfigMap")
+		files := maps[slices.IndexFunc(maps, func(o Object) bool {
+			return o.At("metadata", "name") == job.Volumes[0].Projected.Sources[0].ConfigMap.Name
+		})]
+		dir := t.TempDir()
+		for name, text := range files.At("data").(map[string]any) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text.(string)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := exec.Command(weirBinary)
+		check.Args = append([]string{}, job.Containers[0].Command...)
+		for i, arg := range check.Args {
+			if arg == job.Containers[0].VolumeMounts[0].MountPath {
+				check.Args[i] = dir
+			}
+		}
+		out, _ := check.CombinedOutput() // its code says it
+		if code := check.ProcessState.ExitCode(); code != tc.code || !strings.Contains(string(out), tc.want) {
+			t.Errorf("with %q %v ends with %d and prints %s; want %d and %q", tc.values, check.Args, code, out, tc.code, tc.want)
+		}
+	}
 }

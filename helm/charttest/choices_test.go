@@ -80,6 +80,7 @@ var premises = []struct{ of, values string }{
 	{"redis.perSecond.tls.enabled=true", "redis: {perSecond: {addresses: [TLS]}, addresses: [TLS], tls: {enabled: true, existingSecret: redis-tls}}"},
 	{"redis.perSecond.enabled=false", "redis: {perSecond: {addresses: []}}"},
 	{"grpc.tls.enabled=true", "grpc: {tls: {existingSecret: grpc-tls}}"},
+	{"grpc.tls.certificate", "grpc: {tls: {enabled: true, existingSecret: grpc-tls, certificate: {issuer: {name: limits}}}}"},
 	{"statistics.prometheus", "statistics: {prometheus: {enabled: true}}"},
 	{"statistics.statsd", "statistics: {statsd: {enabled: true, host: 127.0.0.1}}"},
 	{"historyServer", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},

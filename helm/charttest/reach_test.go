@@ -18,8 +18,12 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		labels = redis + "commonLabels: {team: common, sidecar.istio.io/inject: common}\npodLabels: &own {team: own, sidecar.istio.io/inject: own}\n" +
 			"service: {labels: *own}\nhistory: {downsample: {podLabels: *own}}\n" +
 			"monitoring: {labels: *own, serviceMonitor: {enabled: true}, rules: {enabled: true}}\n"
-		inMesh  = "networkPolicy: {enabled: true}\nistio: {destinationRule: {enabled: true}, peerAuthentication: {enabled: true}}\n"
-		outside = "networkPolicy: {enabled: true}\nistio: {destinationRule: {enabled: true}, peerAuthentication: {enabled: false}}\n"
+		noted = redis + "commonAnnotations: {team: common}\nservice: {annotations: &own {team: own}}\ndeploymentAnnotations: *own\n" +
+			"historyServer: {enabled: true}\ntolerations: [{key: edge, operator: Exists}]\ndnsConfig: {options: [{name: ndots, value: '2'}]}\n" +
+			"history: {downsample: {suspend: true, tolerations: [{key: batch, operator: Exists}]}}\n"
+		certified = "grpc: {tls: {enabled: true, certificate: {enabled: true, issuer: {name: limits}}}}\n"
+		inMesh    = "networkPolicy: {enabled: true}\nistio: {destinationRule: {enabled: true}, peerAuthentication: {enabled: true}}\n"
+		outside   = "networkPolicy: {enabled: true}\nistio: {destinationRule: {enabled: true}, peerAuthentication: {enabled: false}}\n"
 		// Only ca is mounted by weir; a sidecar's pods may have volumes that the chart does not know of.
 		volumes = redis + "mode: sidecar\nextraVolumes: [{name: ca, configMap: {name: authorities}}, {name: other, emptyDir: {}}]\n" +
 			"extraVolumeMounts: [{name: ca, mountPath: /etc/ca}, {name: of-the-workload, mountPath: /w}]\n"
@@ -51,6 +55,16 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"a label of rules does", labels, "PrometheusRule/weir metadata labels team", `"own"`, ""},
 		{"a label of pods is none of their Deployment", labels, "Deployment/weir metadata labels team", `"common"`, ""},
 		{"a label of pods goes before the common one", labels, pod + "metadata labels team", `"own"`, ""},
+		{"an annotation of Services goes before the common one", noted, "Service/weir metadata annotations team", `"own"`, ""},
+		{"an annotation of Deployments does", noted, "Deployment/weir-history metadata annotations team", `"own"`, ""},
+		{"all else has the common one", noted, "CronJob/weir-downsample metadata annotations team", `"common"`, ""},
+		{"a job has tolerations of its own", noted, job + "spec tolerations", "batch", "edge"},
+		{"without any it has those of all pods", noted, history + "tolerations", "edge", "batch"},
+		{"a job that is suspended", noted, "CronJob/weir-downsample spec suspend", "true", ""},
+		{"all pods have dnsConfig", noted, job + "spec dnsConfig", "ndots", ""},
+		{"a certificate is in the chart's Secret", certified, "Certificate/weir-grpc spec secretName", `"weir-grpc-tls"`, ""},
+		{"which weir reads", certified, pod + "spec volumes weir-grpc-tls", `"weir-grpc-tls"`, ""},
+		{"it has the Service's name", certified, "Certificate/weir-grpc spec dnsNames", "weir.limits.svc.cluster.local", ""},
 		{"a label of a job's pods does", labels, job + "metadata labels team", `"own"`, ""},
 
 		// mTLS with a weir outside the mesh fails; a proxy is not ready before it has spoken with istiod.

@@ -58,6 +58,7 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 		{"the same by IPv6", "mode: sidecar\nadmin: {host: '::1'}", "leave admin.host empty"},
 		{"a port that no Envoy reaches", "grpc: {host: 127.0.0.1}", "leave grpc.host empty"},
 		{"keys that memory has not", "keyFormat: ratelimit", "weir would count in memory: leave them out"},
+		{"a certificate of nobody", "grpc: {tls: {enabled: true, certificate: {enabled: true}}}", "set grpc.tls.certificate.issuer.name"},
 		{"TLS without a certificate", "grpc: {tls: {enabled: true}}", "name its Secret in grpc.tls.existingSecret"},
 		{"a certificate of gRPC without TLS", "grpc: {tls: {existingSecret: s}}", "set grpc.tls.enabled"},
 		{"a client's name that nobody checks", "grpc: {tls: {enabled: true, existingSecret: s, clientName: envoy}}", "set grpc.tls.clientCAKey"},

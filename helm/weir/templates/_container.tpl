@@ -134,34 +134,41 @@ counters, and before SIGTERM the hook's sleep, which Kubernetes takes off the sa
 {{- add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 5 (dig "preStop" "sleep" "seconds" 0 (.Values.lifecycle | default dict)) -}}
 {{- end -}}
 
-{{/* What all pods of the chart share. */}}
+{{/*
+What all pods of the chart share: dict "root" . "serviceAccount" another one "tolerations" in place of those of all pods,
+unless they are null.
+*/}}
 {{- define "weir.podSpec" -}}
-serviceAccountName: {{ include "weir.serviceAccountName" . }}
+serviceAccountName: {{ .serviceAccount | default (include "weir.serviceAccountName" .root) }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if not (kindIs "invalid" .Values.hostUsers) }}
-hostUsers: {{ .Values.hostUsers }}
+{{- if not (kindIs "invalid" .root.Values.hostUsers) }}
+hostUsers: {{ .root.Values.hostUsers }}
 {{- end }}
 securityContext:
-  {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- with .Values.priorityClassName }}
+  {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
+{{- with .root.Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.runtimeClassName }}
+{{- with .root.Values.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
-{{- with .Values.schedulerName }}
+{{- with .root.Values.schedulerName }}
 schedulerName: {{ . }}
 {{- end }}
-{{- with .Values.nodeSelector }}
+{{- with .root.Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with kindIs "invalid" .tolerations | ternary .root.Values.tolerations .tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -83,8 +83,7 @@ apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata:
   {{- include "weir.placed" (dict "root" . "namespace" .Values.istio.gateway.namespace "suffix" "-gateway") | nindent 2 }}
-  labels:
-    {{- include "weir.labels" (dict "root" . "component" "mesh") | nindent 4 }}
+  {{- include "weir.metadata" (dict "root" . "component" "mesh") | nindent 2 }}
 spec:
   {{- with .Values.istio.gateway.selector }}
   workloadSelector:

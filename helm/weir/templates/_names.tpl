@@ -55,6 +55,21 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- end }}
 {{- end -}}
 
+{{/* The labels and annotations of an object: those of weir.labels, and "annotations" of its own, which go before commonAnnotations. */}}
+{{- define "weir.metadata" -}}
+labels:
+  {{- include "weir.labels" . | nindent 2 }}
+{{- with merge dict (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The Secret with the certificate of the gRPC port. */}}
+{{- define "weir.grpcSecret" -}}
+{{- default (printf "%s-grpc-tls" (include "weir.fullname" .)) .Values.grpc.tls.existingSecret -}}
+{{- end -}}
+
 {{/* Labels of the pods that weir stands in. */}}
 {{- define "weir.podSelector" -}}
 {{- if eq .Values.mode "sidecar" -}}

@@ -69,12 +69,16 @@
 
 {{- define "weir.validateTLS" -}}
 {{- $tls := .Values.grpc.tls -}}
-{{- if and (not $tls.enabled) (or $tls.existingSecret $tls.clientCAKey $tls.clientName) -}}
+{{- $certificate := $tls.certificate | default dict -}}
+{{- if and (not $tls.enabled) (or $tls.existingSecret $certificate.enabled $tls.clientCAKey $tls.clientName) -}}
 {{- fail "grpc.tls says with which files gRPC is served by TLS, but TLS is off: set grpc.tls.enabled, or leave them out." -}}
 {{- end -}}
 {{- if $tls.enabled -}}
-{{- if not $tls.existingSecret -}}
-{{- fail "TLS on the gRPC port needs a certificate: name its Secret in grpc.tls.existingSecret." -}}
+{{- if not (or $tls.existingSecret $certificate.enabled) -}}
+{{- fail "TLS on the gRPC port needs a certificate: name its Secret in grpc.tls.existingSecret, or set grpc.tls.certificate.enabled, so that cert-manager makes one." -}}
+{{- end -}}
+{{- if and $certificate.enabled (not $certificate.issuer.name) -}}
+{{- fail "grpc.tls.certificate asks cert-manager for a certificate, which must know whose: set grpc.tls.certificate.issuer.name." -}}
 {{- end -}}
 {{- if and $tls.clientName (not $tls.clientCAKey) -}}
 {{- fail "grpc.tls.clientName is checked in certificates of clients, and none are asked for: set grpc.tls.clientCAKey." -}}

@@ -18,19 +18,31 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The descriptor files of the chart's own ConfigMap. */}}
+{{- define "weir.descriptors" -}}
+{{- range $name, $rules := .Values.descriptors }}
+{{ $name | quote }}: |2
+  {{- kindIs "string" $rules | ternary $rules (toYaml $rules) | nindent 2 }}
+{{- else -}}
+shop.yaml: |
+  {{- .Files.Get "files/shop.yaml" | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/*
 The volume of the descriptor files, if there are any: a folder, never single files, which Kubernetes would not renew.
+dict "root" . "own" the chart's own ConfigMap.
 */}}
 {{- define "weir.descriptorVolume" -}}
-{{- if not .Values.xds.server }}
+{{- if not .root.Values.xds.server }}
 - name: weir-descriptors
   projected:
     sources:
-      {{- if include "weir.ownDescriptors" . }}
+      {{- if include "weir.ownDescriptors" .root }}
       - configMap:
-          name: {{ include "weir.fullname" . }}-descriptors
+          name: {{ default (printf "%s-descriptors" (include "weir.fullname" .root)) .own }}
       {{- end }}
-      {{- range .Values.existingConfigMaps }}
+      {{- range .root.Values.existingConfigMaps }}
       - configMap:
           name: {{ . }}
       {{- end }}
@@ -49,11 +61,11 @@ The volume of the descriptor files, if there are any: a folder, never single fil
   secret:
     secretName: {{ .Values.xds.tls.existingSecret }}
 {{- end }}
-{{- include "weir.descriptorVolume" . }}
+{{- include "weir.descriptorVolume" (dict "root" .) }}
 {{- if .Values.grpc.tls.enabled }}
 - name: weir-grpc-tls
   secret:
-    secretName: {{ .Values.grpc.tls.existingSecret }}
+    secretName: {{ include "weir.grpcSecret" . }}
 {{- end }}
 {{- if and .Values.statistics.prometheus.enabled .Values.statistics.prometheus.mapper.existingConfigMap }}
 - name: weir-mapper
