@@ -4,7 +4,7 @@
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
 .PHONY: help build install run tools test test-all quick mutants test-chart test-page test-apiserver soak lint lint-vet \
-	staticcheck lint-modules lines fuzz bench image chart-docs clean print-flavour FORCE
+	staticcheck lint-modules lines fuzz bench image release chart-docs clean print-flavour FORCE
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -119,12 +119,16 @@ bench: ## server and Redis CPU per request beside a floor server, calls while 10
 	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
 
 ARCHES ?= amd64 arm64
+IMAGE  ?= weir
 
 image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the Dockerfile adds; needs no container engine
 	@for arch in $(ARCHES); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" \
 			-o bin/linux-$$arch/weir ./cmd/weir || exit 1; done
-	cd k8s/image && $(GO) run . -version $(VERSION) -bin ../../bin -out ../../dist/weir-image.tar -roots ../../dist $(ARCHES)
+	cd k8s/image && $(GO) run . -version $(VERSION) -name $(IMAGE) -bin ../../bin -out ../../dist/weir-image.tar -roots ../../dist $(ARCHES)
+
+release: ## dist/VERSION: image, chart, binaries, bills of materials, checksums and notes of VERSION, as in VERSION=0.1.0
+	@GO=$(GO) .ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
 
 chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for a descriptor file, from weir schema
 	$(GO) run ./cmd/weir schema | $(GO) -C helm/charttest run ./docs
