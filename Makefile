@@ -128,7 +128,7 @@ image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the 
 	cd k8s/image && $(GO) run . -version $(VERSION) -name $(IMAGE) -bin ../../bin -out ../../dist/weir-image.tar -roots ../../dist $(ARCHES)
 
 release: ## dist/VERSION: image, chart, binaries, bills of materials, checksums and notes of VERSION, as in VERSION=0.1.0
-	@GO=$(GO) .ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
+	@GO=$(GO) ARCHES="$(ARCHES)" .ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
 
 chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for a descriptor file, from weir schema
 	$(GO) run ./cmd/weir schema | $(GO) -C helm/charttest run ./docs
