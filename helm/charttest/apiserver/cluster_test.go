@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -108,7 +109,8 @@ func (c cluster) in(t *testing.T, namespace string) {
 	c.run(t, "", "kubectl", "config", "set-context", "test", "--namespace", namespace)
 }
 
-// define makes the definitions of Istio, of the Prometheus operator and of Envoy Gateway, as their own modules have them.
+// define makes the definitions of Istio, of the Prometheus operator, of cert-manager and of Envoy Gateway, as their own
+// modules have them.
 func (c cluster) define(t *testing.T) {
 	t.Helper()
 	module := func(field, name string) string {
@@ -116,10 +118,18 @@ func (c cluster) define(t *testing.T) {
 	}
 	const operator = "github.com/prometheus-operator/prometheus-operator"
 	whole := operator + "@" + module("Version", operator+"/pkg/apis/monitoring") // nothing imports it
-	c.run(t, "", "go", "mod", "download", whole)
-	monitoring := filepath.Join(module("Dir", whole), "example", "prometheus-operator-crd", "monitoring.coreos.com_")
+	download := func(module string) (dir string) {
+		var found struct{ Dir string }
+		text := c.run(t, "", "go", "mod", "download", "-json", module)
+		if err := json.Unmarshal([]byte(text), &found); err != nil {
+			t.Fatal(err)
+		}
+		return found.Dir
+	}
+	monitoring := filepath.Join(download(whole), "example", "prometheus-operator-crd", "monitoring.coreos.com_")
 	c.apply(t, "", "-f", filepath.Join(module("Dir", "istio.io/api"), "kubernetes", "customresourcedefinitions.gen.yaml"),
-		"-f", monitoring+"servicemonitors.yaml", "-f", monitoring+"podmonitors.yaml", "-f", monitoring+"prometheusrules.yaml")
+		"-f", monitoring+"servicemonitors.yaml", "-f", monitoring+"podmonitors.yaml", "-f", monitoring+"prometheusrules.yaml",
+		"-f", filepath.Join(download("github.com/cert-manager/cert-manager@v1.21.2"), "deploy", "crds", "cert-manager.io_certificates.yaml"))
 	gateway := filepath.Join(module("Dir", "github.com/envoyproxy/gateway"), "charts", "gateway-crds-helm")
 	c.apply(t, c.run(t, "", "helm", "template", "crds", gateway, "--set", "crds.envoyGateway.enabled=true"), "-f", "-")
 	c.run(t, "", "kubectl", "wait", "--for=condition=Established", "crd", "--all", "--timeout", process.Hang.String())
