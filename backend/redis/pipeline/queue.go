@@ -84,15 +84,10 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 	}
 	q.lastUsed = now
 	deadline := first.call.deadline
-	if away := q.away.Load(); away != nil && !q.admits(deadline, now) {
+	if away := q.away.Load(); away != nil {
 		q.mu.Unlock()
 		q.pipeline.Report(false)
 		refuse(first, away)
-		return true
-	}
-	if len(q.out) > 0 && !now.Add(q.latency.fastest(now)).Before(deadline) { // one batch goes all the same, to measure
-		q.mu.Unlock()
-		refuse(first, ErrTooSlow)
 		return true
 	}
 	first.joined = now
@@ -230,7 +225,6 @@ func (q *queue) next(b *Batch) bool {
 		q.out = append(q.out, b)
 		q.last = now
 		q.expect(b.until, now)
-		q.breaker.sends(b.until.Sub(now), now)
 		b.connect = q.connect
 		if q.breaker.state == stateHalfOpen {
 			q.trial = b

@@ -85,7 +85,7 @@ func (r *ring) set(targets []target) {
 	}
 	r.placeKeys()
 	if before != nil {
-		r.losses.joined(namesOf(targets), time.Now())
+		r.losses.note("", time.Now())
 	}
 }
 
@@ -224,7 +224,7 @@ func (r *ring) beat(ctx context.Context, n *node) {
 	}
 	r.placeKeys()
 	if r.NodeLoss == Remap {
-		r.losses.moved(n.name, err != nil, time.Now())
+		r.losses.note(n.name, time.Now())
 	}
 }
 

@@ -122,7 +122,7 @@ func TestNoServerNamesAPath(t *testing.T) {
 	}
 	defer listener.Close()
 	c, _ := Config{URL: "redis:1"}.withDefaults()
-	o, err := newOptions(c, newLosses())
+	o, err := newOptions(c, newLosses(Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

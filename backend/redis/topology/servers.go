@@ -35,7 +35,7 @@ func Connect(c Config, r Rights) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLosses()
+	l := newLosses(c)
 	t, err := newTopology(c, l)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func Connect(c Config, r Rights) (*Servers, error) {
 }
 
 // Over makes servers of a topology, which they close in the end, for tests.
-func Over(t Topology, c Config) *Servers { return over(t, c.filled(), Rights{}, newLosses()) }
+func Over(t Topology, c Config) *Servers { return over(t, c.filled(), Rights{}, newLosses(c)) }
 
 func over(t Topology, c Config, r Rights, l *losses) *Servers {
 	s := &Servers{topology: t, config: c, rights: r, losses: l}
@@ -128,19 +128,6 @@ func (s *Servers) Nodes() []string {
 		return nil
 	}
 	return s.ring.names()
-}
-
-// NodesNow returns the names of a ring's nodes, in order, by its list as it is now; nil where there is no ring.
-func (s *Servers) NodesNow() ([]string, error) {
-	if s.ring == nil {
-		return nil, nil
-	}
-	list, err := s.config.readURL()
-	if err != nil {
-		return nil, err
-	}
-	targets, err := parseNodes(list)
-	return namesOf(targets), s.config.nameSetting(err)
 }
 
 // NodeOf returns the name of the ring's node that a key is placed on, "" where there is no ring or no node lives.

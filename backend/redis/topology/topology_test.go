@@ -26,7 +26,7 @@ func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on, err := newTopology(c, newLosses())
+	on, err := newTopology(c, newLosses(Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}
