@@ -7,7 +7,12 @@ import (
 
 // Short returns what String returns, cut as [Cut] cuts it. It reads little more of d than it returns.
 func (d Descriptor) Short(most int) string {
+	size := 0
+	for i := range d {
+		size += len(d[i].Key) + len(d[i].Value) + len("=,")
+	}
 	var b strings.Builder
+	b.Grow(min(size, most+1))
 	for i := 0; i < len(d) && b.Len() <= most; i++ {
 		if i > 0 {
 			b.WriteByte(',')
