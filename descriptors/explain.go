@@ -22,7 +22,7 @@ type Explanation struct {
 type Step struct {
 	Entry  Entry
 	Chosen *Child  // nil if no child fits
-	Others []Child // those that fit but were passed over, then those that come nearest
+	Others []Child // those that fit but were passed over, then those that do not fit
 	More   int     // children that are not listed
 }
 
@@ -31,8 +31,6 @@ type Child struct {
 	Entry        // the value is "" if the descriptor has none
 	Where string // file:line
 	Fits  bool
-	Why   string // why it was chosen, or why not
-	far   int    // 0 if it fits, 1 if its key does or nearly so, else 2
 }
 
 // String returns the entry as people write it: user=ann.
@@ -77,14 +75,11 @@ func (x *Explanation) walk(n *Node) string {
 
 func (c *Config) unknownDomain(domain string) string {
 	names, shown := c.DomainNames(), Shown(domain)
-	meant := Nearest(domain, slices.Concat(names, c.broken))
 	switch {
 	case c.Broken(domain):
 		return "The files of domain " + shown + " have errors and never were good: its requests are answered UNAVAILABLE."
 	case len(names) == 0:
 		return "No domain is configured at all."
-	case meant != "":
-		return fmt.Sprintf("No file configures domain %s. Did you mean %s?", shown, Shown(meant))
 	}
 	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Listed(names))
 }
@@ -158,57 +153,26 @@ func (n *Node) explain(e Entry, next *Node) Step {
 	s := Step{Entry: e}
 	others := make([]Child, 0, n.children())
 	for id, child := range n.Children() {
-		c := Child{Entry: id, Where: child.Where}
+		c := Child{Entry: id, Where: child.Where, Fits: id.Fits(e)}
 		if child == next {
-			c.Fits, c.Why = true, how(c, e)
 			s.Chosen = &c
 		} else {
 			others = append(others, c)
 		}
 	}
-	for i := range others {
-		others[i].compare(e, s.Chosen)
+	rank := func(c *Child) int {
+		if c.Fits {
+			return 0
+		}
+		return 1
 	}
 	slices.SortFunc(others, func(a, b Child) int {
-		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
+		return cmp.Or(rank(&a)-rank(&b), cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
 			cmp.Compare(a.Where, b.Where), cmp.Compare(a.String(), b.String()))
 	})
 	s.Others = others[:min(len(others), maxListed)]
 	s.More = len(others) - len(s.Others)
 	return s
-}
-
-// how returns by which step of the order entry e was led to child c.
-func how(c Child, e Entry) string {
-	switch {
-	case c.Entry == e && (c.Value != "" || c.isPattern()):
-		return "exact"
-	case c.isPattern():
-		return "pattern"
-	}
-	return "any value"
-}
-
-// compare sets whether and how nearly c fits e, and why it was not chosen.
-func (c *Child) compare(e Entry, chosen *Child) {
-	keyFits := glob(c.Key, e.Key)
-	c.Fits = c.Entry.Fits(e)
-	switch {
-	case c.Fits && chosen.Entry == e:
-		c.Why = "fits too, but the exact value goes first"
-	case c.Fits && c.isPattern():
-		c.Why = "fits too, but comes later"
-	case c.Fits:
-		c.Why = "fits too, but a pattern goes before a key alone"
-	case keyFits && strings.EqualFold(c.Value, e.Value):
-		c.Why, c.far = "another value: upper and lower case differ", 1
-	case keyFits:
-		c.Why, c.far = "another value", 1
-	case strings.EqualFold(c.Key, e.Key):
-		c.Why, c.far = "another key: upper and lower case differ", 1
-	default:
-		c.Why, c.far = "another key", 2
-	}
 }
 
 // String returns the account as a terminal shows it, over several lines.
@@ -228,14 +192,18 @@ func (x Explanation) String() string {
 func (s *Step) write(b *strings.Builder) {
 	fmt.Fprintf(b, "  %s\n", Shown(s.Entry.String()))
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	row := func(mark string, c *Child) {
-		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), c.Why)
+	row := func(mark string, c *Child, why string) {
+		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), why)
 	}
 	if s.Chosen != nil {
-		row("→", s.Chosen)
+		row("→", s.Chosen, "applies")
 	}
 	for i := range s.Others {
-		row("·", &s.Others[i])
+		why := "does not fit"
+		if s.Others[i].Fits {
+			why = "fits too, but comes after: first exact values, then patterns in their order, then keys alone"
+		}
+		row("·", &s.Others[i], why)
 	}
 	if s.More > 0 {
 		fmt.Fprintf(table, "    ·\tand %d more\n", s.More)

@@ -28,29 +28,29 @@ func TestExplainIsGoodToRead(t *testing.T) {
 		{"a rule", "shop", descriptors.Descriptor{{"user", "ann"}, {"path", "/pay"}}, `
 domain shop (shop.yaml:1)
   user=ann
-    →  user          shop.yaml:3   any value
-    ·  user=monitor  shop.yaml:12  another value
-    ·  user=bot-*    shop.yaml:14  another value
-    ·  route         shop.yaml:18  another key
+    →  user          shop.yaml:3   applies
+    ·  user=monitor  shop.yaml:12  does not fit
+    ·  user=bot-*    shop.yaml:14  does not fit
+    ·  route         shop.yaml:18  does not fit
   path=/pay
-    →  path=/pay       shop.yaml:6  exact
-    ·  path=/static/*  shop.yaml:9  another value
+    →  path=/pay       shop.yaml:6  applies
+    ·  path=/static/*  shop.yaml:9  does not fit
 Rule user/path=/pay (shop.yaml:6) applies.
 `},
 		{"no way back", "shop", descriptors.Descriptor{{"user", "bot-1"}, {"host", "a"}}, `
 domain shop (shop.yaml:1)
   user=bot-1
-    →  user=bot-*    shop.yaml:14  pattern
-    ·  user          shop.yaml:3   fits too, but a pattern goes before a key alone
-    ·  user=monitor  shop.yaml:12  another value
-    ·  route         shop.yaml:18  another key
+    →  user=bot-*    shop.yaml:14  applies
+    ·  user          shop.yaml:3   fits too, but comes after: first exact values, then patterns in their order, then keys alone
+    ·  user=monitor  shop.yaml:12  does not fit
+    ·  route         shop.yaml:18  does not fit
   host=a
-    ·  path  shop.yaml:17  another key
+    ·  path  shop.yaml:17  does not fit
 No rule applies: below user=bot-* (shop.yaml:14) nothing fits host=a. user (shop.yaml:3) was passed over before, ` +
 			`and matching does not go back.
 `},
 		{"unknown domain", "shpo", descriptors.Descriptor{{"user", "ann"}}, `
-No file configures domain shpo. Did you mean shop?
+No file configures domain shpo. The configured ones are shop.
 `},
 	}
 	c := parse(t, explained(t))

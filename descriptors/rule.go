@@ -40,6 +40,33 @@ func (r *Rule) Shared(entry int) string {
 	return ""
 }
 
+// Describe returns a rule's limits, and in brackets what else decides about its requests, for people.
+func (r *Rule) Describe() string {
+	out := DescribeLimits(r.Limits...)
+	if r.Unlimited {
+		out = strings.TrimSpace("unlimited " + Printable(r.Name))
+	}
+	if r.OnFailure != PolicyDefault {
+		out += " (on_backend_failure: " + r.OnFailure.String() + ")"
+	}
+	if r.Shadow {
+		out += " (shadow: never denies)"
+	}
+	if r.Quota {
+		out += " (quota: denies when all quotas of a request are over)"
+	}
+	return out
+}
+
+// DescribeLimits returns limits as N/UNIT, each with its name.
+func DescribeLimits(limits ...Limit) string {
+	texts := make([]string, len(limits))
+	for i := range limits {
+		texts[i] = strings.TrimSpace(limits[i].String() + " " + Printable(limits[i].Name))
+	}
+	return strings.Join(texts, ", ")
+}
+
 // FailurePolicy returns what becomes of the rule's hits while no store decides; no rule has none of its own.
 func (r *Rule) FailurePolicy() Policy {
 	if r == nil {

@@ -139,11 +139,7 @@ func describeChange(c *admin.Changed) string {
 	case c.HitsBefore > 0:
 		return fmt.Sprintf("Forgot %s.\n", plural(c.GivenBack, "hit", "hits"))
 	}
-	text := "Nothing was counted under this key.\n"
-	if len(c.Nearest) > 0 {
-		text += "The nearest keys of the rule that have hits: " + terminal.Printable(strings.Join(c.Nearest, "; ")) + "\n"
-	}
-	return text
+	return "Nothing was counted under this key.\n"
 }
 
 // usage describes how full a limit is.

@@ -79,7 +79,7 @@ type parser struct {
 	read         []readFile
 	file         *readFile // that is being read
 	replacements []replacement
-	names        map[descriptors.Entry]position // where each name of a limit stands, by domain and name
+	names        map[descriptors.Entry]bool // of limits, by domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -87,7 +87,7 @@ type parser struct {
 
 func newParser(o Options) *parser {
 	o.Algorithm = cmp.Or(o.Algorithm, descriptors.SlidingWindow)
-	return &parser{options: o, domains: make(map[string]*descriptors.Domain), names: make(map[descriptors.Entry]position)}
+	return &parser{options: o, domains: make(map[string]*descriptors.Domain), names: make(map[descriptors.Entry]bool)}
 }
 
 func (p *parser) readFile(f File) {
@@ -194,7 +194,6 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 		return
 	}
 	p.warnOfValue(m, path)
-	p.warnOfLookalike(m, key, value, path)
 	where := p.where(n)
 	below := level{domain: in.domain, node: p.child(n, in.node, key, value, path, where), path: path, depth: in.depth + 1,
 		values: p.values(m, in, path), patterns: p.patterns(m, in, key, value, path)}
@@ -204,6 +203,29 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	}
 	if p.descriptors(m, below) == 0 && rule == nil {
 		in.domain.AddPass(path, where)
+	}
+}
+
+// child hangs a child below parent, and complains of one that is there already.
+func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
+	child, fresh := parent.Add(key, value, where)
+	if !fresh {
+		p.errorf(n, path, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
+			descriptors.Printable(child.Where))
+		return &descriptors.Node{}
+	}
+	return child
+}
+
+// warnOfValue warns of a value that is there, but lets any value match.
+func (p *parser) warnOfValue(m mapping, path string) {
+	switch v := m.get("value"); {
+	case v == nil || v.Kind != yaml.ScalarNode:
+	case isNull(v) && v.Value != "":
+		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text",
+			descriptors.Shown(v.Value))
+	case v.Value == "":
+		p.warnf(v, path, "value is empty, so any value matches: leave it out")
 	}
 }
 

@@ -205,7 +205,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 			`MERGE_DOMAIN_CONFIG=true`,
 		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
 		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
-			`unit_multiplier, algorithm, precision, burst, name, replaces, unlimited (did you mean unit?)`,
+			`unit_multiplier, algorithm, precision, burst, name, replaces, unlimited`,
 		`b.yaml:6: domain shop, user: requests_per_unit must be a whole number from 0 to 4294967295, not "-1"`,
 		`c.yaml: no domain: the file is empty`,
 	}
@@ -243,7 +243,6 @@ func TestPlacesHaveNoLinesIfNobodySeesThem(t *testing.T) {
 		"- key: l\n  rate_limit: {unit: day, requests_per_unit: 1, name: n}\n- key: l\n"
 	r := NewLastGood(Options{NoLines: true}).Update([]File{{"resource d", []byte(text)}, {"resource e", []byte(limited("e", 1))}}, nil)
 	want := []string{
-		"resource d: domain d, l: the name n is already that of the limit at resource d",
 		"resource d: domain d, l: the same key and value are already configured at resource d: keep one, and write rate_limits: for both",
 	}
 	if len(r.Problems) != len(want) {

@@ -135,7 +135,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool 
 		}
 	}
 	r.Name = name
-	p.warnOfName(m, name, path)
+	p.named(name)
 	return true
 }
 
@@ -223,7 +223,7 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 		return descriptors.Limit{}, false
 	}
 	l.Name = name
-	p.warnOfName(m, name, path)
+	p.named(name)
 	return l, true
 }
 
@@ -281,11 +281,16 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 	return names
 }
 
+// named notes the name of a limit, which others may replace.
+func (p *parser) named(name string) {
+	p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = true
+}
+
 // warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.
 func (p *parser) warnOfNothingReplaced() {
 	for _, r := range p.replacements {
 		p.file = r.file
-		if _, there := p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}]; !there {
+		if !p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}] {
 			p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
 				"or leave it out", descriptors.Shown(r.name))
 		}

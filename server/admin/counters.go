@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -15,11 +14,7 @@ import (
 	"github.com/weirproxy/weir/server/ranking"
 )
 
-const (
-	maxGrant    = 1<<53 - 1              // hits that are given back at once
-	maxNearest  = 100                    // bytes of a descriptor that is compared with others
-	nearestTime = 500 * time.Millisecond // to look through the store for them
-)
+const maxGrant = 1<<53 - 1 // hits that are given back at once
 
 // Counters serves /api/v1/counters: GET shows the counts of a descriptor's limits, DELETE forgets them, POST to /grant
 // gives hits back, and GET of /top shows the keys closest to their limits, or over them. All fields are needed.
@@ -70,11 +65,7 @@ func (c *Counters) handler(g *Guard, what string, change func(context.Context, *
 		if err != nil {
 			return nil, err
 		}
-		a, err := c.answer(r.Context(), q)
-		if err == nil && a.Changed != nil && a.HitsBefore == 0 && g.mayRead(r) == nil {
-			a.Nearest = c.nearest(r.Context(), q)
-		}
-		return a, err
+		return c.answer(r.Context(), q)
 	})
 }
 
@@ -113,21 +104,6 @@ func (c *Counters) grant(ctx context.Context, q *question) error {
 		q.before[out[0].Strictest].Hits = out[0].Before
 	}
 	return err
-}
-
-// nearest returns a few descriptors of the same rule that have hits: of the fullest, those written most like the one
-// that was asked about.
-func (c *Counters) nearest(ctx context.Context, q *question) (names []string) {
-	asked := q.descriptor.String()
-	found, _ := ranking.Find(ctx, c.Rules.Config(), c.Store, ranking.Question{ // without an answer there is no hint
-		Domain: q.domain, Path: q.rule.Path, Rows: ranking.MaxRows, For: nearestTime})
-	for _, row := range found.Top {
-		if !row.Hashed && max(len(asked), len(row.Descriptor)) <= maxNearest {
-			names = append(names, row.Descriptor)
-		}
-	}
-	slices.SortStableFunc(names, func(a, b string) int { return descriptors.Distance(asked, a) - descriptors.Distance(asked, b) })
-	return names[:min(len(names), 3)]
 }
 
 func (c *Counters) read(r *http.Request, names []string) (*question, error) {
@@ -182,10 +158,9 @@ type CountersAnswer struct {
 
 // Changed is what a change of counters did. Each limit has its own count; these are of the one that held the most hits.
 type Changed struct {
-	Asked      uint64   `json:"asked,omitempty"`   // hits of a grant
-	HitsBefore uint64   `json:"hits_before"`       // that counted just before
-	GivenBack  uint64   `json:"given_back"`        // and were taken off the count
-	Nearest    []string `json:"nearest,omitempty"` // if none counted: other descriptors of the rule whose hits do
+	Asked      uint64 `json:"asked,omitempty"` // hits of a grant
+	HitsBefore uint64 `json:"hits_before"`     // that counted just before
+	GivenBack  uint64 `json:"given_back"`      // and were taken off the count
 }
 
 // LimitAnswer is one of its limits.

@@ -53,7 +53,7 @@ func TestAWrongQuestionAboutTheFullestKeysSaysWhatIsRight(t *testing.T) {
 		"?domain=shop&for=2":          "400 for must be a time from 100ms to 1m0s, such as 10s",
 		"?domain=shop&for=2m":         "400 for must be",
 		"?domain=shop&descriptor=x":   `400 Parameter "descriptor" is unknown`,
-		"?domain=shpo":                "404 No file configures domain shpo. Did you mean shop?",
+		"?domain=shpo":                "404 No file configures domain shpo. The configured ones are shop",
 		"?domain=shop&path=friend":    "404 Rule friend of domain shop is unlimited",
 		"?domain=shop&path=user/path": "404 No rule of domain shop has the path user/path",
 	} {

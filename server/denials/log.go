@@ -26,8 +26,6 @@ type Log struct {
 	Every    time.Duration // of each rule; 0 tells nothing
 	Values   bool          // show the last denied descriptor, which may be personal
 	To       *slog.Logger
-
-	leftOut time.Time // of the last line about those that there was no line for
 }
 
 // told is what the log has told of a rule.
@@ -73,26 +71,12 @@ func (l *Log) tell(ctx context.Context, now time.Time) {
 			all = append(all, due{s, requests - s.told.requests, hits - min(hits, s.told.hits)})
 		}
 	}
-	room := maxLines
-	if len(all) > maxLines {
-		slices.SortFunc(all, func(a, b due) int {
-			return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.slot.rule.Path, b.slot.rule.Path))
-		})
-		room-- // for the line about the others
-	}
-	for _, d := range all[:min(room, len(all))] {
+	slices.SortFunc(all, func(a, b due) int {
+		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.slot.rule.Path, b.slot.rule.Path))
+	})
+	for _, d := range all[:min(maxLines, len(all))] {
 		l.line(ctx, now, &d)
 	}
-	if len(all) <= maxLines || !l.leftOut.IsZero() && now.Sub(l.leftOut) < l.Every {
-		return
-	}
-	l.leftOut = now
-	var requests uint64
-	for _, d := range all[room:] {
-		requests += d.requests
-	}
-	l.To.InfoContext(ctx, "more rules deny requests than there are lines for; weir denials lists them",
-		"rules", len(all)-room, "denied_requests", requests)
 }
 
 // line tells of one rule.

@@ -119,9 +119,6 @@ func TestThousandRulesWriteTenLinesASecondAndLoseNoDenial(t *testing.T) {
 				t.Errorf("%s has %d lines in %d seconds; want one a minute at most", rule, n, seconds+120)
 			}
 		}
-		if !strings.Contains(strings.Join(lines, "\n"), "more rules deny requests than there are lines for; weir denials lists them") {
-			t.Error("nothing says that rules were left out")
-		}
 	})
 }
 

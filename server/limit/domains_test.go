@@ -161,10 +161,9 @@ func TestAnUnknownDomainIsLoggedOnceWithTheRemedy(t *testing.T) {
 		has     []string
 		without string
 	}{
-		{"a misspelt domain", nil, "shpo", 1, []string{"level=WARN", "domain=shpo", "Did you mean shop?"}, "\x1b"},
+		{"a misspelt domain", nil, "shpo", 1, []string{"level=WARN", "domain=shpo", "The configured ones are bank, shop."}, "\x1b"},
 		{"the same again", nil, "shpo", 0, nil, "shpo"},
 		{"one that is known", nil, "shop", 0, nil, "shop"},
-		{"one that is like no other", nil, "elsewhere", 1, []string{"domain=elsewhere", "The configured ones are bank, shop."}, "Did you mean"},
 		{"a name that is no name", nil, "a\x1b[31m\nb" + strings.Repeat("x", 5000), 1, nil, "\x1b"},
 		{"a reload that changes nothing about it", []string{"shop", "bank"}, "shpo", 0, nil, "shpo"},
 		{"one that has become known", []string{"shop", "shpo"}, "shpo", 0, nil, "shpo"},

@@ -217,7 +217,7 @@ func TestAStoreThatIsPartlyAwayIsRankedAsFarAsItIsThere(t *testing.T) {
 func TestWhatNobodyCountsIsNotRanked(t *testing.T) {
 	config, store := shopOn(t)
 	for q, want := range map[ranking.Question]string{
-		{Domain: "shpo"}:                       "Did you mean shop?",
+		{Domain: "shpo"}:                       "No file configures domain shpo.",
 		{Domain: "free"}:                       "No rule of domain free has a limit",
 		{Domain: "shop", Path: "friend"}:       "Rule friend of domain shop is unlimited",
 		{Domain: "shop", Path: "user/path=/x"}: "No rule of domain shop has the path user/path=/x",

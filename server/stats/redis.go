@@ -11,10 +11,10 @@ import (
 // goroutines.
 type Redis struct {
 	answer, wait *prometheus.HistogramVec
+	registry     *prometheus.Registry
 
 	mu       sync.Mutex
-	measured map[[2]string]int                                     // how many measure the server of that Redis and name
-	watched  map[string]func(yield func(server string, away bool)) // by the name of the Redis
+	measured map[[2]string]int // how many measure the server of that Redis and name
 }
 
 // redisSeconds are the buckets of both histograms: from a server at hand to the longest that anybody waits.
@@ -34,25 +34,17 @@ func (m *Metrics) Redis() *Redis {
 	r := &Redis{
 		answer:   seconds("weir_redis_answer_seconds", "Time that a server took to answer a batch."),
 		wait:     seconds("weir_redis_wait_seconds", "Time that a call waited until its batch left for the server."),
-		measured: make(map[[2]string]int), watched: make(map[string]func(func(string, bool))),
+		registry: m.registry,
+		measured: make(map[[2]string]int),
 	}
-	m.registry.MustRegister(r.answer, r.wait, collector(r.collect))
+	m.registry.MustRegister(r.answer, r.wait)
 	return r
 }
 
-// Watch shows which servers of a Redis are away; each is asked for at each scrape.
+// Watch shows which servers of a Redis are away; each is asked for at each scrape. Servers of one name are one.
 func (r *Redis) Watch(redis string, servers func(yield func(server string, away bool))) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watched[redis] = servers
-}
-
-// collect sends which servers are away.
-func (r *Redis) collect(to chan<- prometheus.Metric) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for redis, servers := range r.watched {
-		open := make(map[string]float64) // two clients may lead to servers of the same name
+	r.registry.MustRegister(collector(func(to chan<- prometheus.Metric) {
+		open := make(map[string]float64)
 		servers(func(server string, away bool) {
 			open[server] += 0
 			if away {
@@ -62,7 +54,7 @@ func (r *Redis) collect(to chan<- prometheus.Metric) {
 		for server, value := range open {
 			send(to, breakerOpen, prometheus.GaugeValue, value, redis, server)
 		}
-	}
+	}))
 }
 
 // Server returns what measures a server, for as long as it is asked.

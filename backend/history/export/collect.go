@@ -6,17 +6,11 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// narrow, wide and widest are how many minutes cells hold: the next where there is no room for narrower ones.
-const narrow, wide, widest = 1, 5, 60
-
 // collect drains what was recorded in the interval that ends now, and stamps it with the minute in which it began.
 func (e *Exporter) collect(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cells = e.countCells()
-	if e.cells < e.c.MaxCells/2 {
-		e.width = narrow
-	}
 	if e.begin.IsZero() { // it never ran
 		e.begin = now
 	}
@@ -35,37 +29,18 @@ func (e *Exporter) countCells() (cells int) {
 	return cells
 }
 
-// add lets hits wait. If there are too many cells, those that have not been sent are merged to 5 minutes, then to
-// hours; after that, hits that need another cell are dropped.
+// add lets hits wait: where half of all cells are taken, in cells of an hour, and where all are, not at all.
 func (e *Exporter) add(now time.Time, c cell, hits uint64) {
 	o := e.outboxes[c.id.Partition()]
-	for {
-		c.minute -= c.minute % e.width
-		_, there := o.pending[c]
-		switch {
-		case there:
-		case e.cells < e.c.MaxCells:
-			e.cells++
-		case e.width == widest:
+	if e.cells >= e.c.MaxCells/2 {
+		c.minute -= c.minute % 60
+	}
+	if _, there := o.pending[c]; !there {
+		if e.cells >= e.c.MaxCells {
 			e.stats.Dropped[Full] += hits
 			return
-		default:
-			e.widen(now)
-			continue
 		}
-		e.stats.Dropped[TooLarge] += o.add(now, c, hits)
-		return
+		e.cells++
 	}
-}
-
-func (e *Exporter) widen(now time.Time) {
-	if e.width == narrow {
-		e.width = wide
-	} else {
-		e.width = widest
-	}
-	for _, o := range e.outboxes {
-		e.stats.Dropped[TooLarge] += o.widen(now, e.width)
-	}
-	e.cells = e.countCells()
+	e.stats.Dropped[TooLarge] += o.add(now, c, hits)
 }

@@ -33,8 +33,8 @@ type Config struct {
 }
 
 // Exporter brings hits to a store, exactly once: in batches that are numbered by partition, immutable once sent, and
-// sent again until the store has answered. While the store is away hits wait, in wider and wider cells if they become
-// too many, and are dropped and counted last of all.
+// sent again until the store has answered. While the store is away hits wait, by hours once they are many, and are dropped
+// and counted once they are too many.
 //
 // Once nothing waits, the hits of all series in the store, of what this exporter recorded, are Recorded less Dropped,
 // Lost and Refused. The clock is the process's: hits belong to the minute in which the interval between two flushes
@@ -48,7 +48,6 @@ type Exporter struct {
 	mu       sync.Mutex
 	outboxes [history.Partitions]*outbox
 	begin    time.Time // of the present interval
-	width    int64     // minutes that one cell holds
 	cells    int       // that wait, as far as is known during a collection
 	stats    Stats
 	logged   Stats // as of when losses were last logged
@@ -71,7 +70,7 @@ func New(c Config) *Exporter {
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
-	e := &Exporter{c: c, workEnded: make(chan struct{}, 1), width: narrow}
+	e := &Exporter{c: c, workEnded: make(chan struct{}, 1)}
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {

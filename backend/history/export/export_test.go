@@ -250,7 +250,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
+func TestManyHitsWaitByHoursAndTooManyAreDropped(t *testing.T) {
 	atWork(t, 6*time.Hour, func(c *export.Config) { c.MaxCells, c.Interval = 100, time.Minute }, func(t *testing.T, s *station) {
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
 		record := func(minutes int) {
@@ -266,10 +266,9 @@ func TestTooManyCellsGrowWiderAndAreDroppedLast(t *testing.T) {
 			dropped bool
 			why     string
 		}{
-			{9, false, "100 cells hold 10 series for 10 minutes"},
-			{30, false, "in cells of 5 minutes they hold them for 50"},
-			{7 * 60, false, "in cells of an hour, for 10 hours"},
-			{5 * 60, true, "then they are full"},
+			{5, false, "50 cells hold 10 series for 5 minutes"},
+			{4 * 60, false, "50 others hold them for 5 hours"},
+			{2 * 60, true, "then they are full"},
 		} {
 			record(phase.minutes)
 			st := s.Stats()

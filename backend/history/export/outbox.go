@@ -35,7 +35,7 @@ type outbox struct {
 	retryAt          time.Time
 }
 
-// cell names hits of a series that wait, by the first minute that they may belong to.
+// cell names hits of a series that wait, by their minute or the first of their hour.
 type cell struct {
 	id     history.ID
 	minute int64
@@ -222,17 +222,6 @@ func (o *outbox) add(now time.Time, c cell, hits uint64) (beyond uint64) {
 	room := history.MaxTotal - o.pending[c]
 	o.pending[c] += min(hits, room)
 	return hits - min(hits, room)
-}
-
-// widen merges the cells that have not been sent to wider ones, and returns the hits that these cannot hold.
-func (o *outbox) widen(now time.Time, minutes int64) (beyond uint64) {
-	old := o.pending
-	o.pending = make(map[cell]uint64, len(old))
-	for c, hits := range old {
-		c.minute -= c.minute % minutes
-		beyond += o.add(now, c, hits)
-	}
-	return beyond
 }
 
 // giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have been counted, and

@@ -27,15 +27,14 @@ func (n names) add(name string) {
 }
 
 // list writes the first names, in order, and how many more there are. Of more names than can be listed, those that hold
-// a text go first, and the one that is nearest to it.
+// a text go first.
 func (n names) list(asked string) string {
 	all := slices.Sorted(maps.Keys(n))
 	if len(all) <= maxHints {
 		return strings.Join(all, ", ")
 	}
-	nearest := descriptors.Nearest(asked, all)
 	rank := func(name string) int {
-		if name == nearest || descriptors.Holds(name, asked) {
+		if descriptors.Holds(name, asked) {
 			return 0
 		}
 		return 1
@@ -44,7 +43,7 @@ func (n names) list(asked string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:maxHints], ", "), len(all)-maxHints)
 }
 
-// Hints returns a sentence that says which name of a question that finds nothing is unknown, and which are near.
+// Hints returns a sentence that says which name of a question that finds nothing is unknown, and which there are.
 func (h *History) Hints(ctx context.Context, q *Question) ([]string, error) {
 	if q.Domain == nil && q.Path == nil && q.Value == nil {
 		return nil, nil

@@ -102,11 +102,8 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	if q.meter != nil && shown >= outcomeLoading {
 		q.meter.Answered(took)
 	}
-	if shown == outcomeAnswered {
-		q.latency.note(took, start.Add(took))
-		if start.Add(took).After(b.waiting) {
-			shown = outcomeLost // for those who asked
-		}
+	if shown == outcomeAnswered && start.Add(took).After(b.waiting) {
+		shown = outcomeLost // for those who asked
 	}
 	q.exchanged(shown, start, b.waiting.Sub(start), cmp.Or(why, errLate))
 	b.endRetries(ctx, q)

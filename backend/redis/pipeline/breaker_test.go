@@ -18,7 +18,6 @@ const patient = 18 * time.Millisecond // what is left of Envoy's 20 ms
 // ends is an exchange that began so long ago.
 func ends(o outcome, took time.Duration) func(*breaker, time.Time) {
 	return func(b *breaker, now time.Time) {
-		b.sends(patient, now.Add(-took))
 		b.exchanged(o, now.Add(-took), patient, now)
 	}
 }
@@ -73,53 +72,36 @@ func TestTheBreaker(t *testing.T) {
 	}
 }
 
-// Callers in a hurry shall not keep others from a server that is quick enough for them. One that was quick enough for
-// all of them and is silent now is none.
-func TestHurriedCallersDoNotOpenTheBreakerForOthers(t *testing.T) {
+// A server that answers only those who wait longer than the callers that it lost is as good as away for them.
+func TestPONGMayTakeAsLongAsThePatientestOfTheLostCallersWaits(t *testing.T) {
 	t.Parallel()
-	b, now := &breaker{slow: true}, time.Unix(1_000_000, 0)
+	b, now := new(breaker), time.Unix(1_000_000, 0)
 	if b.pongTimeout() != minPongTimeout {
-		t.Errorf("PONG may take %v before anybody called, want %v", b.pongTimeout(), minPongTimeout)
+		t.Errorf("PONG may take %v before a caller was lost, want %v", b.pongTimeout(), minPongTimeout)
 	}
-	b.sends(100*time.Millisecond, now)
-	for range 10 {
-		now = now.Add(20 * time.Millisecond)
-		b.sends(patient, now)
-		b.exchanged(outcomeLost, now.Add(-patient), patient, now)
+	lose := func(budgets ...time.Duration) {
+		for _, budget := range budgets {
+			now = now.Add(budget)
+			b.exchanged(outcomeLost, now.Add(-budget), budget, now)
+		}
 	}
-	if b.state != stateClosed {
-		t.Error("exchanges of callers who wait 18 ms opened it, while others wait 100 ms")
+	lose(patient, time.Second, patient)
+	if b.state != stateOpen || b.pongTimeout() != time.Second {
+		t.Errorf("after three losses it is in state %d, and PONG may take %v; want it to be open and a second", b.state, b.pongTimeout())
 	}
-	if b.pongTimeout() != 100*time.Millisecond {
-		t.Errorf("PONG may take %v, want as long as the most patient caller waits", b.pongTimeout())
-	}
-	prompt := *b
-	prompt.slow = false
-	for i := range tripAfter {
-		prompt.exchanged(outcomeLost, now.Add(time.Duration(i)*patient), patient, now.Add(time.Duration(i+1)*patient))
-	}
-	if prompt.state != stateOpen {
-		t.Error("a server that was prompt has lost three exchanges in a row, and answered nobody; want it to be open")
-	}
-	now = now.Add(3 * budgetSpan) // in which those others do not come
-	for range 3 {
-		now = now.Add(20 * time.Millisecond)
-		b.sends(patient, now.Add(-patient))
-		b.exchanged(outcomeLost, now.Add(-patient), patient, now)
-	}
-	if b.state != stateOpen {
-		t.Error("three exchanges in a row were lost, and nobody waits longer; want it to be open")
+	b.become(stateClosed, now)
+	if lose(patient); b.pongTimeout() != patient {
+		t.Errorf("in another row of losses PONG may take %v, want %v: that caller does not wait any more", b.pongTimeout(), patient)
 	}
 }
 
-// A hurried caller's loss alone leaves the breaker calm, so that answers are not looked at. The PING that it leads to
-// may fail while patient callers are answered: a server that takes no new connections, and serves those that it has.
+// The PING that a loss leads to may fail while callers are answered: a server may take no new connections, and serve
+// those that it has.
 func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	q := queueToNobody(t)
 	now := time.Now()
 	q.update(now, errLate, func() {
-		q.breaker.sends(time.Hour, now)
 		q.breaker.exchanged(outcomeLost, now, patient, now)
 		q.probing = true // as probe does
 	})
@@ -129,7 +111,7 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 		q.probing = false
 	})
 	if q.breaker.state != stateClosed {
-		t.Error("a PING that failed has opened the breaker, although patient callers were answered meanwhile")
+		t.Error("a PING that failed has opened the breaker, although callers were answered meanwhile")
 	}
 }
 
@@ -142,7 +124,6 @@ func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 	trial := &Batch{sent: now.Add(-2*minDialTimeout - patient), until: now.Add(-2 * minDialTimeout)}
 	q.mu.Lock()
 	q.breaker.become(stateHalfOpen, trial.sent)
-	q.breaker.sends(patient, trial.sent)
 	q.trial, q.out = trial, []*Batch{trial}
 	q.mu.Unlock()
 	q.missed()
@@ -153,24 +134,19 @@ func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 }
 
 // The first exchange that a frozen server loses costs the connection that there was, and it greets no new one: whoever
-// waits for that is lost, too, in a batch or before it. Where the server was prompt, others' patience changes nothing.
+// waits for that is lost, too, in a batch or before it.
 func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name   string
-		queued bool
-		others time.Duration
-	}{{"in batches", false, patient}, {"in the queue", true, patient}, {"beside a patient caller", false, time.Second}} {
+	for name, queued := range map[string]bool{"in batches": false, "in the queue": true} {
 		q := queueToNobody(t)
 		q.mu.Lock()
 		q.probing = true // no PING finds out before
-		q.breaker.sends(tc.others, time.Now())
 		q.mu.Unlock()
 		left := time.Now().Add(-time.Second)
 		for n := 1; n <= tripAfter; n++ {
 			until := left.Add(patient)
 			q.mu.Lock()
-			if q.out = []*Batch{{sent: left, until: until}}; tc.queued {
+			if q.out = []*Batch{{sent: left, until: until}}; queued {
 				waits := &call{deadline: until, done: make(chan struct{}, 2)}
 				q.waiting = firsts{{call: waits, joined: left, count: 1}}
 				q.out = nil
@@ -179,7 +155,7 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 			q.mu.Unlock()
 			if q.missed(); (q.away.Load() != nil) != (n == tripAfter) {
 				t.Errorf("%s: after %d callers, one after the other, who left without a connection the server counts as away: %v; want it "+
-					"from the third on", tc.name, n, q.away.Load() != nil)
+					"from the third on", name, n, q.away.Load() != nil)
 			}
 			left = until
 		}
@@ -195,30 +171,4 @@ func queueToNobody(t *testing.T) *queue {
 		t.Fatal(err)
 	}
 	return q
-}
-
-func TestAServerIsSlowAfterSomeSlowAnswersUntilAPromptOneOrNone(t *testing.T) {
-	t.Parallel()
-	var l latency
-	now := time.Now()
-	for i := range minSlowReplies {
-		if got := l.fastest(now); got != 0 {
-			t.Fatalf("after %d slow answers the server is taken to need %v; want nothing known before %d", i, got, minSlowReplies)
-		}
-		l.note(30*time.Millisecond+time.Duration(i), now)
-	}
-	if got := l.fastest(now); got != 30*time.Millisecond {
-		t.Errorf("the fastest of the last answers is %v, want 30ms", got)
-	}
-	l.note(40*time.Millisecond, now)
-	if got := l.fastest(now); got != 30*time.Millisecond+1 {
-		t.Errorf("once the first of them is old, the fastest is %v, want 30.000001ms", got)
-	}
-	if got := l.fastest(now.Add(slowFor + 1)); got != 0 {
-		t.Errorf("without an answer for a second the server is still taken to need %v", got)
-	}
-	l.note(time.Millisecond, now)
-	if got := l.fastest(now); got != 0 {
-		t.Errorf("after a prompt answer the server is still taken to need %v: a machine that stood still has made it slow", got)
-	}
 }

@@ -60,9 +60,6 @@ type Meter interface {
 	Gone()
 }
 
-// ErrTooSlow is wrapped by a decision's Err when other callers, with more time, are answered.
-var ErrTooSlow = errors.New("the server answers later than this caller can wait")
-
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer: its server is away, too slow, or refuses
 // to count. The check was counted at most once.
 var ErrUnavailable = errors.New("redis is unavailable")

@@ -84,15 +84,10 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 	}
 	q.lastUsed = now
 	deadline := first.call.deadline
-	if away := q.away.Load(); away != nil && !q.admits(deadline, now) {
+	if away := q.away.Load(); away != nil {
 		q.mu.Unlock()
 		q.pipeline.Report(false)
 		refuse(first, away)
-		return true
-	}
-	if len(q.out) > 0 && !now.Add(q.latency.fastest(now)).Before(deadline) { // one batch goes all the same, to measure
-		q.mu.Unlock()
-		refuse(first, ErrTooSlow)
 		return true
 	}
 	first.joined = now
@@ -230,7 +225,6 @@ func (q *queue) next(b *Batch) bool {
 		q.out = append(q.out, b)
 		q.last = now
 		q.expect(b.until, now)
-		q.breaker.sends(b.until.Sub(now), now)
 		b.connect = q.connect
 		if q.breaker.state == stateHalfOpen {
 			q.trial = b
@@ -304,15 +298,13 @@ func (q *queue) stop() {
 	q.end()
 }
 
-// retire closes a queue that was idle for idleTime. The queue of a server that is away stays until the server is back
-// or has left for good.
+// retire closes a queue without work whose server has left for good, or that was idle for idleTime while its server
+// answered.
 func (q *queue) retire(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	unused := len(q.out) == 0 && len(q.waiting) == 0 && now.Sub(q.lastUsed) >= idleTime
-	if unused && q.breaker.state == stateOpen {
-		unused = topology.Left(q.client)
-	}
+	idle := q.breaker.state != stateOpen && now.Sub(q.lastUsed) >= idleTime
+	unused := len(q.out) == 0 && len(q.waiting) == 0 && (idle || topology.Left(q.client))
 	if unused {
 		q.stop()
 	}

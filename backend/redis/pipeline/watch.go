@@ -25,23 +25,18 @@ const (
 	longPingEvery = 4
 )
 
-// dialTimeout returns how long connecting for a PING may take: five times as long as callers wait, for the round trips
-// of TLS.
-func dialTimeout(pongTimeout time.Duration) time.Duration {
-	return min(max(5*pongTimeout, minDialTimeout), max(2*pongTimeout, pingTimeout))
-}
+// dialTimeout returns how long connecting for a PING may take: TLS takes round trips.
+func dialTimeout(pongTimeout time.Duration) time.Duration { return max(2*pongTimeout, minDialTimeout) }
 
 // watch is what a queue knows of its server, and how it finds out more. All but the atomics is under the queue's mu.
 type watch struct {
 	breaker breaker
 	calm    atomic.Bool                  // breaker.calm
-	silent  atomic.Bool                  // a server that answered promptly has lost its last exchange
+	silent  atomic.Bool                  // the server has lost its last exchange, and is asked on
 	away    atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
 	trial   *Batch                       // the one that is out while the breaker is half open
 	probing bool                         // a goroutine sends PING
 	probed  time.Time                    // when it did last
-	latency latency                      // how fast the server replies lately
-	needs   time.Duration                // how long it takes to reply while it does so too late, else 0
 	late    string                       // how the server replies too late, "" if it is not known to
 
 	life           context.Context // until the queue is closed
@@ -61,7 +56,7 @@ func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err e
 		tried := q.breaker.state == stateHalfOpen
 		q.breaker.exchanged(o, sent, budget, now)
 		if tried && o == outcomeLost && q.breaker.state == stateOpen {
-			q.late, q.needs = "it answers PING, and no batch in time", 2*budget
+			q.late = "it answers PING, and no batch in time"
 		}
 		if o == outcomeLost && q.breaker.state == stateClosed && now.Sub(q.probed) >= probePause {
 			q.probe(0)
@@ -109,10 +104,9 @@ func (q *queue) update(now time.Time, err error, change func()) {
 	var waiting firsts
 	q.mu.Lock()
 	before := q.breaker.state
-	q.breaker.slow = q.latency.some.Load()
 	change()
 	after := q.breaker.state
-	q.silent.Store(after == stateClosed && q.breaker.lostInRow > 0 && !q.breaker.slow)
+	q.silent.Store(after == stateClosed && q.breaker.lostInRow > 0)
 	q.calm.Store(q.breaker.calm() && !q.probing) // an answer outweighs a PING that is on its way
 	switch {
 	case after == before:
@@ -120,7 +114,7 @@ func (q *queue) update(now time.Time, err error, change func()) {
 		waiting = q.opened(before, now, err)
 	default:
 		if after == stateClosed {
-			q.late, q.needs = "", 0
+			q.late = ""
 		}
 		q.away.Store(nil)
 		q.schedule(now)
@@ -191,9 +185,8 @@ func (q *queue) ping(p *pinger, long bool) (more bool) {
 		q.breaker.pinged(err, took, sent, now)
 		switch {
 		case err != nil:
-			q.late, q.needs = "", 0
+			q.late = ""
 		case took > inTime:
-			q.needs = took
 			q.late = fmt.Sprintf("it answers PING after %v, and its callers wait %v", took.Round(time.Millisecond), inTime)
 		}
 		q.probing = q.breaker.state == stateOpen
@@ -213,17 +206,6 @@ func (q *queue) disconnect() {
 	ctx, cancel := context.WithTimeout(q.life, pingTimeout)
 	defer cancel()
 	topology.Disconnect(ctx, q.client)
-}
-
-// admits half-opens the breaker for a caller that can wait long enough for a server that is too slow for others. The
-// caller holds mu.
-func (q *queue) admits(deadline, now time.Time) bool {
-	if q.needs == 0 || !now.Add(q.needs+q.needs/4).Before(deadline) {
-		return false
-	}
-	q.breaker.become(stateHalfOpen, now)
-	q.away.Store(nil)
-	return true
 }
 
 // refusal is what a server that is away answers to all, nil while it is not.
@@ -276,7 +258,7 @@ func (p *pinger) send(ctx context.Context, timeout time.Duration) error {
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &reply), topology.NoPrimary(err):
+	case !errors.As(err, &reply):
 		p.close()
 	case !ClassifyText(reply.Error()).Loading():
 		return nil

@@ -17,10 +17,10 @@ const (
 // losses notes when servers may have lost their counts, or keys went to another server without them. What a server that
 // was away still holds is unknown, so each absence is a loss.
 type losses struct {
-	mu      sync.Mutex
-	of      map[string]*record
-	missing map[string]bool   // nodes of a ring whose keys are on others
-	at      map[string]string // where the primary was reached last, by the name of its sentinels
+	together bool // keys go from server to server, as on a ring: each loss may be one of any key
+
+	mu sync.Mutex
+	of map[string]*record
 }
 
 // record is the losses of one server.
@@ -29,67 +29,18 @@ type record struct {
 	total int
 }
 
-func newLosses() *losses {
-	return &losses{of: make(map[string]*record), missing: make(map[string]bool), at: make(map[string]string)}
+func newLosses(c Config) *losses {
+	return &losses{together: c.Type == Ring, of: make(map[string]*record)}
 }
 
-// note notes that a server may have lost its counts.
+// note notes that a server may have lost its counts. With its first loss it forgets servers that have lost nothing for
+// long.
 func (l *losses) note(server string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(server, now)
-}
-
-// add adds a loss to the record of a server, and to those of a ring's missing nodes, whose keys may be on it. The
-// caller holds mu.
-func (l *losses) add(server string, now time.Time) {
-	l.record(server, now)
-	for missing := range l.missing {
-		if missing != server {
-			l.record(missing, now)
-		}
+	if l.together {
+		server = ""
 	}
-}
-
-// moved notes that the keys of a ring's node went to others, or came back.
-func (l *losses) moved(node string, away bool, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.add(node, now)
-	if away {
-		l.missing[node] = true
-	} else {
-		delete(l.missing, node)
-	}
-}
-
-// joined notes that a ring has other nodes now: each may have got keys of any other.
-func (l *losses) joined(nodes []string, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name := range l.missing {
-		if !slices.Contains(nodes, name) {
-			delete(l.missing, name)
-		}
-	}
-	for _, name := range nodes {
-		l.record(name, now)
-	}
-}
-
-// reached notes the address of the primary that sentinels name. Another one is a loss: replicas lack what came last.
-func (l *losses) reached(name, addr string, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if before := l.at[name]; before != "" && before != addr {
-		l.add(name, now)
-	}
-	l.at[name] = addr
-}
-
-// record adds a loss to the record of a server. With the first one it forgets the records of servers that have lost
-// nothing for long.
-func (l *losses) record(server string, now time.Time) {
 	r := l.of[server]
 	if r == nil {
 		maps.DeleteFunc(l.of, func(_ string, r *record) bool { return now.Sub(r.times[len(r.times)-1]) > remembered })
@@ -102,21 +53,17 @@ func (l *losses) record(server string, now time.Time) {
 	}
 }
 
-// since returns the losses from t on of the server that had most.
+// since returns the losses from t on of the server that had most: where some of these are not remembered, all.
 func (l *losses) since(t time.Time) (most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.of {
-		most = max(most, r.since(t))
+		first, _ := slices.BinarySearchFunc(r.times, t, time.Time.Compare)
+		n := len(r.times) - first
+		if first == 0 {
+			n = r.total
+		}
+		most = max(most, n)
 	}
 	return most
-}
-
-// since returns how many losses there were from t on, at most: where some of these are not remembered, all.
-func (r *record) since(t time.Time) int {
-	first, _ := slices.BinarySearchFunc(r.times, t, time.Time.Compare)
-	if first == 0 {
-		return r.total
-	}
-	return len(r.times) - first
 }

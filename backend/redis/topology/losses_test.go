@@ -14,27 +14,14 @@ func TestAKeyHadAStateForEachLossOfItsServer(t *testing.T) {
 		since   int
 		want    int
 	}{
-		"nothing":                     {func(*losses) {}, 0, 0},
-		"a loss":                      {func(l *losses) { l.note("a", at(1)) }, 0, 1},
-		"a loss before":               {func(l *losses) { l.note("a", at(1)) }, 2, 0},
-		"a loss then":                 {func(l *losses) { l.note("a", at(1)) }, 1, 1},
-		"the server that lost most":   {func(l *losses) { l.note("a", at(1)); l.note("b", at(1)); l.note("b", at(2)) }, 0, 2},
-		"keys that went and returned": {func(l *losses) { l.moved("a", true, at(1)); l.moved("a", false, at(2)) }, 0, 2},
-		"keys that went on to a third node": {func(l *losses) {
-			l.moved("a", true, at(1))
-			l.moved("b", true, at(2)) // those of a may have been there
-		}, 0, 2},
-		"where they were lost again": {func(l *losses) {
-			l.moved("a", true, at(1))
-			l.note("b", at(2))
-			l.moved("a", false, at(3))
-			l.note("b", at(4)) // which does not concern a any more
-		}, 0, 3},
-		"another list of nodes":   {func(l *losses) { l.joined([]string{"a", "b"}, at(1)) }, 0, 1},
-		"the same primary":        {func(l *losses) { l.reached("p", "1", at(1)); l.reached("p", "1", at(2)) }, 0, 0},
-		"another primary":         {func(l *losses) { l.reached("p", "1", at(1)); l.reached("p", "2", at(2)) }, 0, 1},
-		"more than is remembered": {func(l *losses) { many(l, "a", 2*maxLosses, at) }, 0, 2 * maxLosses},
-		"the last of them":        {func(l *losses) { many(l, "a", 2*maxLosses, at) }, 2*maxLosses - 5, 5},
+		"nothing":                   {func(*losses) {}, 0, 0},
+		"a loss":                    {func(l *losses) { l.note("a", at(1)) }, 0, 1},
+		"a loss before":             {func(l *losses) { l.note("a", at(1)) }, 2, 0},
+		"a loss then":               {func(l *losses) { l.note("a", at(1)) }, 1, 1},
+		"the server that lost most": {func(l *losses) { l.note("a", at(1)); l.note("b", at(1)); l.note("b", at(2)) }, 0, 2},
+		"any server of a ring":      {func(l *losses) { l.together = true; l.note("a", at(1)); l.note("b", at(2)) }, 0, 2},
+		"more than is remembered":   {func(l *losses) { many(l, "a", 2*maxLosses, at) }, 0, 2 * maxLosses},
+		"the last of them":          {func(l *losses) { many(l, "a", 2*maxLosses, at) }, 2*maxLosses - 5, 5},
 		"a server that left long ago": {func(l *losses) {
 			l.note("a", start)
 			l.note("a", start)
@@ -43,7 +30,7 @@ func TestAKeyHadAStateForEachLossOfItsServer(t *testing.T) {
 		}, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLosses()
+			l := newLosses(Config{})
 			c.happens(l)
 			if got := l.since(at(c.since)); got != c.want {
 				t.Errorf("%d losses, want %d: a key may have been admitted up to its limit once for each, and once more", got, c.want)
@@ -59,7 +46,7 @@ func many(l *losses, server string, n int, at func(int) time.Time) {
 }
 
 func TestWhatIsRememberedOfLossesIsBounded(t *testing.T) {
-	l := newLosses()
+	l := newLosses(Config{})
 	for i := range 1000 { // servers that come and go, a day each
 		many(l, fmt.Sprint("server ", i), 2, func(n int) time.Time { return time.Unix(int64(i)*86400+int64(n), 0) })
 	}

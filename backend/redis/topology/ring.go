@@ -85,7 +85,7 @@ func (r *ring) set(targets []target) {
 	}
 	r.placeKeys()
 	if before != nil {
-		r.losses.joined(namesOf(targets), time.Now())
+		r.losses.note("", time.Now())
 	}
 }
 
@@ -93,7 +93,7 @@ func (r *ring) newNode(t target) *node {
 	n := &node{
 		target: t,
 		hash:   xxhash.Sum64String(t.name),
-		client: newClient(r.options.client(t)),
+		client: goredis.NewClient(r.options.client(t)),
 		lost:   fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
 	}
 	ctx, leave := context.WithCancel(r.ctx)
@@ -224,7 +224,7 @@ func (r *ring) beat(ctx context.Context, n *node) {
 	}
 	r.placeKeys()
 	if r.NodeLoss == Remap {
-		r.losses.moved(n.name, err != nil, time.Now())
+		r.losses.note(n.name, time.Now())
 	}
 }
 

@@ -55,20 +55,11 @@ func (r *ring) apply(list string) error {
 }
 
 // names returns the names of the nodes, in order.
-func (r *ring) names() []string {
+func (r *ring) names() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	targets := make([]target, len(r.nodes))
-	for i, n := range r.nodes {
-		targets[i] = n.target
-	}
-	return namesOf(targets)
-}
-
-// namesOf returns the names of targets, in order.
-func namesOf(targets []target) (names []string) {
-	for _, t := range targets {
-		names = append(names, t.name)
+	for _, n := range r.nodes {
+		names = append(names, n.name)
 	}
 	slices.Sort(names)
 	return names

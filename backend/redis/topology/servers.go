@@ -29,13 +29,13 @@ type Rights struct {
 	Note  string // what to know of them, in brackets before the ACL line; "" for nothing
 }
 
-// Connect checks a configuration and makes its servers. It contacts none of them.
+// Connect checks a configuration and makes its servers. It waits for none of them.
 func Connect(c Config, r Rights) (*Servers, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	l := newLosses()
+	l := newLosses(c)
 	t, err := newTopology(c, l)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func Connect(c Config, r Rights) (*Servers, error) {
 }
 
 // Over makes servers of a topology, which they close in the end, for tests.
-func Over(t Topology, c Config) *Servers { return over(t, c.filled(), Rights{}, newLosses()) }
+func Over(t Topology, c Config) *Servers { return over(t, c.filled(), Rights{}, newLosses(c)) }
 
 func over(t Topology, c Config, r Rights, l *losses) *Servers {
 	s := &Servers{topology: t, config: c, rights: r, losses: l}
@@ -89,16 +89,16 @@ func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology
 // NameOf returns the name of the server behind a client, for people.
 func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
 
-// Lost notes that a server was away, and may have lost its counts. A cluster is asked who takes its place.
+// Lost notes that a server was away, and may have lost its counts. Others are asked who takes its place.
 func (s *Servers) Lost(name string, now time.Time) {
 	s.losses.note(name, now)
 	s.Reload()
 }
 
-// Reload is that of [Redirecting], if the servers are one.
+// Reload asks in the background who owns which key, where servers or sentinels say it.
 func (s *Servers) Reload() {
-	if s.redirects != nil {
-		s.redirects.Reload()
+	if t, is := s.topology.(interface{ Reload() }); is {
+		t.Reload()
 	}
 }
 
@@ -128,19 +128,6 @@ func (s *Servers) Nodes() []string {
 		return nil
 	}
 	return s.ring.names()
-}
-
-// NodesNow returns the names of a ring's nodes, in order, by its list as it is now; nil where there is no ring.
-func (s *Servers) NodesNow() ([]string, error) {
-	if s.ring == nil {
-		return nil, nil
-	}
-	list, err := s.config.readURL()
-	if err != nil {
-		return nil, err
-	}
-	targets, err := parseNodes(list)
-	return namesOf(targets), s.config.nameSetting(err)
 }
 
 // NodeOf returns the name of the ring's node that a key is placed on, "" where there is no ring or no node lives.

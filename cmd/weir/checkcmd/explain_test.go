@@ -140,7 +140,7 @@ verdict: OK: nothing here denies
 		t.Errorf("%s\nwant to be told of refund_on_deny", out)
 	}
 	code, out, _ := runOn(t, file, Command{Path: "limits", Explain: []string{"user=ann + team=red"}, Domain: "shpo"}, "")
-	if code != 2 || strings.Count(out, "Did you mean shop?") != 1 || strings.Contains(out, "verdict") {
+	if code != 2 || strings.Count(out, "The configured ones are shop.") != 1 || strings.Contains(out, "verdict") {
 		t.Errorf("exit code %d\n%s\nwant 2, as the domain is unknown, told once", code, out)
 	}
 }
@@ -158,7 +158,7 @@ func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
 		{[]string{"user=ann", "path=/"}, "bar", 1,
 			"The files of domain bar have errors and never were good: its requests are answered UNAVAILABLE.\n", "error: bar.yaml:2: "},
 		{ann, "", 2, "", "--explain needs --domain, one of shop, bar"},
-		{ann, "baz", 2, "No file configures domain baz. Did you mean bar?", "error: bar.yaml:2: "},
+		{ann, "baz", 2, "No file configures domain baz. The configured ones are shop.", "error: bar.yaml:2: "},
 	} {
 		dir := t.TempDir()
 		for name, text := range map[string]string{"shop.yaml": goodShop, "bar.yaml": "domain: bar\ndescriptors: 1\n"} {

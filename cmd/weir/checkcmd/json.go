@@ -102,7 +102,6 @@ type childDocument struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`
 	Fits  bool   `json:"fits"`
-	Why   string `json:"why"`
 }
 
 // writeJSON prints all that is known of the files, and the explanation that is asked for.
@@ -228,5 +227,5 @@ func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
 
 func (x *checked) child(c *descriptors.Child) childDocument {
 	file, line := place(c.Where)
-	return childDocument{Entry: c.String(), File: x.path(file), Line: line, Fits: c.Fits, Why: c.Why}
+	return childDocument{Entry: c.String(), File: x.path(file), Line: line, Fits: c.Fits}
 }
