@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -49,12 +50,31 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 // follow puts configurations in force as they come, until ctx ends.
 func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
 	err := s.Run(ctx, func(config *descriptors.Config) error {
+		before := l.Config()
 		l.Apply(config)
+		logChanges(log, before, config)
 		h.Configured(config.Domains())
 		m.ConfigApplied(time.Now())
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
 		log.Error("the configuration is no longer watched: changes have no effect until weir is restarted", "error", err)
+	}
+}
+
+// mostChanges is how many changes of one reload the log lists.
+const mostChanges = 10
+
+// logChanges logs how a configuration differs from the one before; nothing if that is nil.
+func logChanges(log *slog.Logger, before, now *descriptors.Config) {
+	if before == nil {
+		return
+	}
+	changes := now.Changes(before)
+	for i, change := range changes[:min(len(changes), mostChanges+1)] {
+		if i == mostChanges {
+			change = fmt.Sprintf("and %d more", len(changes)-i)
+		}
+		log.Info("configuration changed", "change", change)
 	}
 }

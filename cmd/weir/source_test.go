@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/xds"
 	"github.com/weirproxy/weir/server/stats"
@@ -54,5 +56,32 @@ func TestWhereTheConfigurationComesFrom(t *testing.T) {
 					"server sends each change", log.String())
 			}
 		})
+	}
+}
+
+func TestAReloadIsToldInSomeLines(t *testing.T) {
+	load := func(domains int) *descriptors.Config {
+		var all []*descriptors.Domain
+		for i := range domains {
+			all = append(all, &descriptors.Domain{Name: fmt.Sprint("d", i)})
+		}
+		return descriptors.NewConfig(descriptors.Keys{}, all, nil)
+	}
+	for _, tc := range []struct {
+		before *descriptors.Config
+		now    int
+		lines  int
+		last   string
+	}{
+		{nil, 40, 0, ""}, // the first is no reload
+		{load(0), 0, 0, ""},
+		{load(0), 10, 10, `change="d9: a new domain, rules: 0"`},
+		{load(0), 40, 11, `change="and 30 more"`},
+	} {
+		var log strings.Builder
+		logChanges(slog.New(slog.NewTextHandler(&log, nil)), tc.before, load(tc.now))
+		if got := log.String(); strings.Count(got, "level=INFO msg=\"configuration changed\"") != tc.lines || !strings.HasSuffix(strings.TrimSpace(got), tc.last) {
+			t.Errorf("a reload to %d domains is told as %q, want %d lines, the last with %s", tc.now, got, tc.lines, tc.last)
+		}
 	}
 }

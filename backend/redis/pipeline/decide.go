@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,12 +29,7 @@ func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []bac
 	if len(checks) <= maxBatch {
 		return p.finish(ctx, p.begin(ctx, checks, deadline), checks, out)
 	}
-	var closed error
-	for from := 0; from < len(checks); from += maxBatch { // in order, as a key may come again
-		part := checks[from:min(from+maxBatch, len(checks))]
-		closed = cmp.Or(closed, p.finish(ctx, p.begin(ctx, part, deadline), part, out[from:from+len(part)]))
-	}
-	return closed
+	return p.decideLarge(ctx, checks, out, deadline)
 }
 
 // deadline returns when a caller who comes now leaves at the latest.
@@ -111,6 +107,32 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	}
 	c.abandoned.Store(true) // to the queues that still work on it
 	return p.decode(c, checks, out, why)
+}
+
+// decideLarge is Decide for more checks than a batch holds: they go in several calls, at the same time unless a key
+// comes again: then one after the other, so that it is charged in order.
+func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
+	keys := make(map[string]bool, len(checks))
+	for i := range checks {
+		keys[string(checks[i].Key)] = true
+	}
+	atOnce := maxBatch
+	if len(keys) == len(checks) {
+		atOnce = len(checks)
+	}
+	var failed error
+	for from := 0; from < len(checks); from += atOnce {
+		end := min(from+atOnce, len(checks))
+		var calls []*call
+		for part := range slices.Chunk(checks[from:end], maxBatch) {
+			calls = append(calls, p.begin(ctx, part, deadline))
+		}
+		for i, c := range calls {
+			at, to := from+i*maxBatch, min(from+(i+1)*maxBatch, end)
+			failed = cmp.Or(failed, p.finish(ctx, c, checks[at:to], out[at:to]))
+		}
+	}
+	return failed
 }
 
 // decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.

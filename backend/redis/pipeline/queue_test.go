@@ -264,6 +264,16 @@ func TestChecksOfOneCallStayInOrder(t *testing.T) {
 	}
 }
 
+// While the first batch of a large call is out, so are the others.
+func TestALargeCallGoesAllAtOnce(t *testing.T) {
+	t.Parallel()
+	server := hold(t)
+	server.ask(t, numbered(5*maxBatch+1)...)
+	redistest.Until(t, "all batches are there before one is answered", func() bool { return len(server.got()) == 6 })
+	server.finish()
+	wantBatches(t, server.got(), 5*maxBatch+1)
+}
+
 func TestQueuesOfServersThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := hold(t)

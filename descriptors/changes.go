@@ -1,0 +1,64 @@
+package descriptors
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Changes says for people in what the configuration differs from the one before it, a line for each rule, or for a whole
+// domain: shop user: 10/minute → 20/minute. Domains are in order, rules in that of files, and those that are gone last.
+func (c *Config) Changes(before *Config) []string {
+	var all []string
+	names := slices.Sorted(slices.Values(append(before.DomainNames(), c.DomainNames()...)))
+	for _, name := range slices.Compact(names) {
+		switch was, is := before.domains[name], c.domains[name]; {
+		case was == nil:
+			all = append(all, fmt.Sprintf("%s: a new domain, rules: %d", Shown(name), len(is.rules)))
+		case is == nil:
+			all = append(all, fmt.Sprintf("%s: the domain is gone, rules: %d", Shown(name), len(was.rules)))
+		case was != is && was.contentSum() != is.contentSum():
+			all = append(all, is.changes(was)...)
+		}
+	}
+	return all
+}
+
+// changes returns the lines of a domain that is not as it was.
+func (d *Domain) changes(was *Domain) []string {
+	var all []string
+	add := func(r *Rule, change string) {
+		all = append(all, Shown(d.Name)+" "+Shown(ReadablePath(r.Path))+": "+change)
+	}
+	gone := make(map[string]*Rule, len(was.rules))
+	for _, r := range was.rules {
+		gone[r.Path] = r
+	}
+	for _, r := range d.rules {
+		if old := gone[r.Path]; old == nil {
+			add(r, "new, "+r.Describe())
+		} else if change := r.change(*old); change != "" {
+			add(r, change)
+		}
+		delete(gone, r.Path)
+	}
+	for _, path := range slices.Sorted(maps.Keys(gone)) {
+		add(gone[path], "gone, was "+gone[path].Describe())
+	}
+	if len(all) == 0 {
+		all = append(all, Shown(d.Name)+": other than its rules: what passes, the order of patterns, or refund_on_deny")
+	}
+	return all
+}
+
+// change says what differs from a former rule of the same path; "" if nothing does.
+func (r *Rule) change(was Rule) string {
+	if from, to := was.Describe(), r.Describe(); from != to {
+		return from + " → " + to
+	}
+	if was.Where, was.Number = r.Where, r.Number; reflect.DeepEqual(was, *r) {
+		return ""
+	}
+	return r.Describe() + " as before, other keys changed"
+}
