@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -250,38 +251,22 @@ func (a *answer) print(w io.Writer, p terminal.Paint) {
 	fmt.Fprintf(w, "%s  overall, %s\n", code(p, a.Overall), latency)
 }
 
-// tightest returns the status that is over for longest, else the one with the least left; nil if no limit applies.
-func (a *answer) tightest() (best *descriptorStatus) {
-	for _, s := range a.Statuses {
-		if s.limited() && (best == nil || s.tighterThan(best)) {
-			best = s
-		}
-	}
-	return best
-}
-
-func (s *descriptorStatus) tighterThan(t *descriptorStatus) bool {
-	if over := s.Code == codeOver; over != (t.Code == codeOver) {
-		return over
-	} else if over {
-		return s.ResetSeconds > t.ResetSeconds
-	}
-	return s.Remaining < t.Remaining
-}
-
-// phrase describes the tightest limit: 10/minute, again in 57s. With several descriptors it names the one.
+// phrase describes the first status that is over, else the first: 10/minute, again in 57s. With several descriptors it
+// names the one.
 func (a *answer) phrase() string {
-	s := a.tightest()
-	if s == nil && len(a.Statuses) > 0 {
-		return a.Statuses[0].limit()
-	} else if s == nil {
+	if len(a.Statuses) == 0 {
 		return "no limit applies"
 	}
-	text := s.limit() + ", "
-	if s.Code != codeOver {
-		text += s.remaining() + ", "
+	s := a.Statuses[max(0, slices.IndexFunc(a.Statuses, func(s *descriptorStatus) bool { return s.Code == codeOver }))]
+	parts := []string{s.limit()}
+	if s.limited() && s.Code != codeOver {
+		parts = append(parts, s.remaining())
 	}
-	if text += s.when(); len(a.Statuses) > 1 {
+	if when := s.when(); when != "" {
+		parts = append(parts, when)
+	}
+	text := strings.Join(parts, ", ")
+	if len(a.Statuses) > 1 {
 		text = terminal.Printable(s.Descriptor) + ": " + text
 	}
 	return text

@@ -128,7 +128,7 @@ func TestCallTellsTheSameInEachForm(t *testing.T) {
 			2, "weir call: no file configures the domain \"shop\""},
 		{"what shadow mode let pass", saying(map[string]any{"shadow_denied": denied}, shadow),
 			"resets in 41s\n      shadow mode: rule user, 10/minute, would have refused it, again in 41s\n",
-			`"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`, " of the answers would be refusals but for shadow mode\n", 0, ""},
+			`"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`, "last: 10/minute, 0 left, resets in 41s\n", 0, ""},
 		{"that a rule is unlimited", answered(unlimited), "OK    user=ann  unlimited\n", `"limit":"unlimited"`, "; last: unlimited\n", 0, ""},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
@@ -222,7 +222,6 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 			"cannot reach " + nobody + ": dial tcp " + nobody + ": connect: connection refused; is weir serving"},
 		{"the service is not ready", ask(unready), unready + " answered Unavailable: no configuration yet"},
 		{"no answer in time", ask(slow, "--timeout", "50ms"), slow + " did not answer within 50ms"},
-		{"no descriptor", []string{"--domain", "shop"}, "--descriptor is missing"},
 		{"a wrong descriptor", ask(nobody, "--descriptor", "user=ann,path"),
 			`--descriptor: "path" in "user=ann,path" has no "="`},
 		{"a descriptor that gRPC cannot carry", []string{"--domain", "shop", "--descriptor", "user=\xff"}, "is not UTF-8"},
@@ -230,9 +229,9 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		{"an address without a port", ask("localhost"), `--addr "localhost" is not HOST:PORT`},
 		{"no socket", ask("unix:/nowhere/weir.sock"), "cannot reach unix:/nowhere/weir.sock: dial unix /nowhere/weir.sock: connect: no such file"},
 		{"no time to answer", ask(nobody, "--timeout", "0s"), "--timeout 0s must be above 0"},
-		{"a rate that is none", ask(nobody, "--rate", "NaN"), "--rate NaN must lie between 0.001 and 1000000"},
+		{"a rate that is none", ask(nobody, "--rate", "NaN"), "--rate NaN must lie between 0.001 and 1000"},
 		{"a time below zero", ask(nobody, "--for=-1s"), "--for -1s must be above 0"},
-		{"many keys for one call", ask(nobody, "--keys", "2"), "add --for, --rate or both"},
+		{"a time for one call", ask(nobody, "--for", "2s"), "--for is for many calls: add --rate"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			t.Parallel()
