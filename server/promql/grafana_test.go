@@ -86,15 +86,6 @@ func curve(t testing.TB, a answer) map[int64]float64 {
 	return points
 }
 
-func TestABarThatCutsADaySaysSo(t *testing.T) {
-	w := serve(t, keeping(t, someHours(61*24)))
-	a := w.post("api/v1/query", "query", `increase(weir_hits_total{domain="shop",path="user/path=%2Fpay"}[1d])`,
-		"time", formatted(floored(someday.Unix()-60*day, day, 5*hour+30*minute)))
-	if a.Code != 200 || len(a.Infos) == 0 {
-		t.Errorf("%+v, want an info that the ends cut a bucket: what is shown may be off", a)
-	}
-}
-
 // The variables of dashboards, and the builder of queries.
 func TestGrafanasVariablesAreFilled(t *testing.T) {
 	w := serve(t, keeping(t, someHours(3)))

@@ -51,8 +51,7 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
 A time is -90m, -12h, -30d, -2w or -1y before now; 14:03, the last that was; 2026-11-15, which is the beginning of that
 day, or '2026-11-15 12:00', in --tz or else in the time zone of this process; RFC 3339 (2026-11-21T12:00:00Z); or Unix
 seconds. --path takes a path as it is shown here (user/path=/pay), or as --json and /metrics have it
-(user/path=%2Fpay); a part of one is answered with the paths that hold it. Older hits are kept in wider buckets, and a
-range is widened to whole ones, so all sums are exact. In a curve, a column is as high as its mean, and a · above it is
+(user/path=%2Fpay). Older hits are kept in wider buckets, and a range is widened to whole ones, so all sums are exact. In a curve, a column is as high as its mean, and a · above it is
 its largest minute. --json prints what GET /api/v1/history answers. A series some of which cannot be read is left out
 and named in a warning, with the key at fault; the others are shown. Exit code: 0, 2 for an error, and 1 if a series
 that was asked for cannot be read or, for verify, is not exact.`
@@ -206,12 +205,8 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// nothing returns the error of a question that no series fits; the answer's warnings say what was perhaps meant.
-func nothing(q query.Parameters, warnings []string) error {
-	if len(warnings) > 0 {
-		text := strings.TrimSuffix(strings.Join(warnings, " "), ".") // sentences of weir's own, which begin with a letter
-		return fmt.Errorf("history: %s", terminal.Printable(strings.ToLower(text[:1])+text[1:]))
-	}
+// nothing returns the error of a question that no series fits.
+func nothing(q query.Parameters) error {
 	about := ""
 	for _, name := range []string{"domain", "path", "outcome", "value"} {
 		if asked := q.Get(name); asked != "" {

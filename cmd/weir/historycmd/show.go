@@ -31,8 +31,8 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	a, err := ask(ctx, &c.shown, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
-		if len(a.Series) == 0 && a.Unreadable == 0 {
-			return "", nothing(q, a.Warnings)
+		if len(a.Series) == 0 && len(a.Warnings) == 0 {
+			return "", nothing(q)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil
