@@ -25,7 +25,7 @@ type Command struct {
 	Refund     bool          `help:"Give the hits back instead of counting them."`
 	Limit      string        `placeholder:"10/minute" help:"Ask for this limit, not the configured one."`
 	Timeout    time.Duration `default:"1s" help:"How long to wait for an answer."`
-	JSON       bool          `name:"json" help:"Print one JSON object."`
+	JSON       bool          `name:"json" help:"Print each answer as JSON."`
 
 	TLS        bool   `name:"tls" group:"TLS" help:"Use TLS; without it, plaintext."`
 	CA         string `name:"ca" group:"TLS" placeholder:"FILE" help:"Authorities to trust, in PEM, beside those of the system."`
@@ -55,12 +55,7 @@ default (as ratelimit it is off); of others no limit applies to either.
 With --rate it calls many times, to watch a limit: a line each second, one for each change between OK and over, and how
 long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
 
---json prints a line for each call:
-
-    overall, latency_us, statuses, and if sent: message (the body of the 429), response_headers, request_headers,
-    shadow_denied {rule, limit, retry_after, …}, unknown_domain
-    each status: descriptor, code, limit, requests_per_unit, unit, unit_multiplier, name, remaining, reset_seconds
-    (limit is "unlimited" if the rule says so, "" where no limit applies; unit is then "", too)`
+--json prints a line for each call: the answer in protobuf's JSON, as POST /json has it.`
 }
 
 // Run asks, prints the answer and returns a terminal.Exit unless all was OK.

@@ -112,7 +112,10 @@ type outcome struct {
 }
 
 // over reports whether Envoy would deny the request.
-func (o *outcome) over() bool { return o.resp.GetOverallCode() == rls.RateLimitResponse_OVER_LIMIT }
+func (o *outcome) over() bool { return o.resp.GetOverallCode() == over }
+
+// unknownDomain reports whether the service says that nothing configures the domain.
+func (o *outcome) unknownDomain() bool { return o.metadata("unknown_domain").GetBoolValue() }
 
 // metadata returns a field of the answer's dynamic metadata, nil if there is none.
 func (o *outcome) metadata(name string) *structpb.Value {

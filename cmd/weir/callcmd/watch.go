@@ -21,7 +21,7 @@ type watch struct {
 
 	ok, over, failed int
 	latencies        []time.Duration // of the calls that were answered
-	last             *answer         // nil before the first
+	last             *outcome        // that was answered; nil before the first
 	failure          error           // the first
 
 	told     time.Duration // when the last line about progress was written, after begin
@@ -66,21 +66,21 @@ func (w *watch) call(ctx context.Context) error {
 		return nil
 	}
 	before := w.last
-	w.latencies, w.last = append(w.latencies, o.latency), w.answer(&o)
+	w.latencies, w.last = append(w.latencies, o.latency), &o
 	if o.over() {
 		w.over++
 	} else {
 		w.ok++
 	}
 	if w.JSON {
-		return terminal.WriteJSON(w.out, w.last)
+		return w.print(w.out, w.last)
 	}
-	if before != nil && before.Overall != w.last.Overall || before == nil && o.over() {
+	if o.over() != (before != nil && before.over()) {
 		word := w.paint.Green("OK again")
 		if o.over() {
 			word = w.paint.Red("over")
 		}
-		fmt.Fprintf(w.out, "%5.1fs  %s: %s\n", time.Since(w.begin).Seconds(), word, w.last.phrase())
+		fmt.Fprintf(w.out, "%5.1fs  %s: %s\n", time.Since(w.begin).Seconds(), word, w.phrase(w.last))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (w *watch) printProgress(now time.Duration) {
 	rate := float64(w.sent()-w.toldSent) / (now - w.told).Seconds()
 	fmt.Fprintf(w.out, "%5.0fs  %d sent (%.0f/s), %s", now.Seconds(), w.sent(), rate, w.counts())
 	if w.last != nil {
-		fmt.Fprintf(w.out, "; last: %s", w.last.phrase())
+		fmt.Fprintf(w.out, "; last: %s", w.phrase(w.last))
 	}
 	fmt.Fprintln(w.out)
 	w.told, w.toldSent = now, w.sent()
@@ -132,7 +132,7 @@ func (w *watch) end() error {
 	switch {
 	case w.failure != nil:
 		return fmt.Errorf("%d of %d calls failed, the first so: %w", w.failed, w.sent(), w.failure)
-	case w.last.UnknownDomain:
+	case w.last.unknownDomain():
 		return w.unknownDomain()
 	case w.over > 0:
 		return terminal.No

@@ -3,7 +3,6 @@ package callcmd
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // watched is what many calls left behind.
@@ -116,8 +116,8 @@ func TestManyCallsThatAreInterruptedPrintEachAnswer(t *testing.T) {
 		t.Errorf("interrupted in its fifth call, weir call printed %q and ended with %v, want 5 answers: a call under way is not cut short", lines, got.err)
 	}
 	for _, line := range lines {
-		var a answer
-		if err := json.Unmarshal([]byte(line), &a); err != nil || a.Overall != "OK" || len(a.Statuses) != 1 {
+		var a rls.RateLimitResponse
+		if err := protojson.Unmarshal([]byte(line), &a); err != nil || a.GetOverallCode() != rls.RateLimitResponse_OK || len(a.GetStatuses()) != 1 {
 			t.Errorf("%s: %v, want an answer as of one call", line, err)
 		}
 	}
