@@ -37,8 +37,7 @@ var tookTime = regexp.MustCompile(`in [0-9.]+(ms|s|m)+;`)
 // rollOnce runs the job as the command does, where nobody looks, and returns what it prints and logs.
 func rollOnce(ctx context.Context, store history.Store, c Downsample) (printed, logged string, err error) {
 	var out, log bytes.Buffer
-	show := progress(slog.New(slog.NewTextHandler(&log, nil)))
-	err = c.roll(ctx, store, &out, show)
+	err = c.roll(ctx, store, &out, slog.New(slog.NewTextHandler(&log, nil)))
 	return tookTime.ReplaceAllString(out.String(), "in 1s;"), log.String(), err
 }
 
