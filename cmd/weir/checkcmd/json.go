@@ -54,24 +54,13 @@ type ruleDocument struct {
 	Unlimited bool            `json:"unlimited"`
 	Shadow    bool            `json:"shadow"`
 	Quota     bool            `json:"quota"`
-	Name      string          `json:"name,omitempty"` // of an unlimited rule
 	OnFailure string          `json:"on_backend_failure"`
-	Message   string          `json:"message,omitempty"`
-	Metadata  map[string]any  `json:"metadata,omitempty"`
-	Replaces  []string        `json:"replaces,omitempty"`
 }
 
 type limitDocument struct {
-	Limit      string  `json:"limit"`
-	Requests   uint64  `json:"requests"`
-	Unit       string  `json:"unit"`
-	Multiplier uint32  `json:"multiplier"`
-	Algorithm  string  `json:"algorithm"`
-	Window     float64 `json:"window_seconds"`
-	Precision  float64 `json:"precision_seconds,omitempty"`
-	Burst      uint64  `json:"burst,omitempty"`
-	Name       string  `json:"name,omitempty"`
-	Charge     string  `json:"charge"`
+	Limit     string `json:"limit"`
+	Algorithm string `json:"algorithm"`
+	Name      string `json:"name,omitempty"`
 }
 
 // writeJSON prints all that is known of the files, and the explanation that is asked for.
@@ -135,17 +124,10 @@ func place(where string) (file string, line int) {
 
 func (x *checked) rule(r *descriptors.Rule) ruleDocument {
 	d := ruleDocument{placed: x.placed(r.Path, r.Where), Limits: []limitDocument{}, Unlimited: r.Unlimited, Shadow: r.Shadow,
-		Quota: r.Quota, Name: r.Name, OnFailure: cmp.Or(r.OnFailure, x.files.OnFailure).String(), Message: r.Message,
-		Metadata: r.Metadata, Replaces: r.Replaces}
+		Quota: r.Quota, OnFailure: cmp.Or(r.OnFailure, x.files.OnFailure).String()}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		charge := "admitted"
-		if r.Charge.Always(l) {
-			charge = "always"
-		}
-		d.Limits = append(d.Limits, limitDocument{Limit: l.String(), Requests: l.Requests, Unit: strings.ToLower(l.Unit.String()),
-			Multiplier: l.Multiplier, Algorithm: l.Algorithm.String(), Window: l.Window.Seconds(), Precision: l.Precision.Seconds(),
-			Burst: l.Burst, Name: l.Name, Charge: charge})
+		d.Limits = append(d.Limits, limitDocument{Limit: l.String(), Algorithm: l.Algorithm.String(), Name: l.Name})
 	}
 	return d
 }
