@@ -224,11 +224,14 @@ func readable(domain, path, value string) string {
 	return terminal.Printable(query.ReadableName(domain, path, value))
 }
 
-// storedRange says where there are hits, of what was asked for.
-func storedRange(since, until int64, zone *time.Location) string {
-	const layout = "2006-01-02 15:04"
-	return fmt.Sprintf("The first that are stored are of %s, the last of %s: --from and --to choose a range.",
-		time.Unix(since, 0).In(zone).Format(layout), time.Unix(until-1, 0).In(zone).Format(layout))
+// noHits says that a range has no hits of what was asked for, and where there are some.
+func noHits(a *query.About, zone *time.Location) string {
+	text := "No such hits in this range"
+	if a.Until > 0 {
+		const layout = "2006-01-02 15:04"
+		text += fmt.Sprintf("; there are hits from %s to %s", time.Unix(a.Since, 0).In(zone).Format(layout), time.Unix(a.Until, 0).In(zone).Format(layout))
+	}
+	return text + ".\n"
 }
 
 // describeRange returns a range in words: 2026-11-21 11:00 to 12:01 UTC (1h 1m).

@@ -166,7 +166,6 @@ func TestHistoryTopRanksRules(t *testing.T) {
 
   over    hits
    465  13,857  ████████████████████  shop user/path=/pay
-Who it was, too, is kept of rules with value_to_metric: true or detailed_metric: true.
 `},
 		{[]string{"--from", "-41d", "-n", "1", "--by", "within"}, `
 2026-10-11 12:00 to 2026-11-21 12:01 UTC (41d), by within
@@ -178,7 +177,7 @@ and 1 more with 492; -n lists more
 		{[]string{"--from", "2025-10-01", "--to", "2025-10-08"}, `
 2025-10-01 00:00 to 2025-10-08 00:00 UTC (7d), by hits
 
-No hits in this range. The first that are stored are of 2026-10-12 00:00, the last of 2026-11-21 12:00: --from and --to choose a range.
+No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 12:01.
 `},
 	} {
 		got, err := runHistory(t, append([]string{"top", "--admin", port}, c.args...)...)
@@ -291,8 +290,8 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 		want     []string
 		unwanted string
 	}{
-		{"show gives the others", []string{"show"}, 1, []string{warning, other + "  within", "total 12"}, "No other"},
-		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo other hits in this range.\n"}, other},
+		{"show gives the others", []string{"show"}, 1, []string{warning, other + "  within", "total 12"}, "No such"},
+		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo such hits in this range.\n"}, other},
 		{"a program is told too", append([]string{"show", "--json"}, victim...), 1,
 			[]string{`"warnings":["` + warning, `"unreadable":1,"series":[]`}, other},
 		{"who asks for another", []string{"show", "--domain", "mail"}, 0, []string{other}, "read"},

@@ -81,23 +81,11 @@ func (v *showView) String() string {
 			hidden)
 	}
 	if len(drawn) == 0 {
-		v.nothing(&b)
+		fmt.Fprint(&b, "\n", noHits(&a.About, v.zone))
 	} else if empty > 0 {
 		fmt.Fprintf(&b, "\n%d more series without hits in this range.\n", empty)
 	}
 	return b.String()
-}
-
-// nothing appends that no series has hits, and where there are some.
-func (v *showView) nothing(b *strings.Builder) {
-	what := "hits"
-	if v.answer.Unreadable > 0 {
-		what = "other hits"
-	}
-	fmt.Fprintf(b, "\nNo %s in this range.\n", what)
-	if v.answer.Until > 0 {
-		fmt.Fprintln(b, storedRange(v.answer.Since, v.answer.Until, v.zone))
-	}
 }
 
 func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
