@@ -1,7 +1,6 @@
 package promql_test
 
 import (
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,12 +14,6 @@ import (
 
 // formatted is a moment as Grafana writes it.
 func formatted(at int64) string { return strconv.FormatFloat(float64(at), 'f', -1, 64) }
-
-// floored is how Grafana moves the ends of a range: to the step before, as clocks show it that are offset seconds ahead
-// of UTC.
-func floored(at, step, offset int64) int64 {
-	return int64(math.Floor(float64(at+offset)/float64(step)))*step - offset
-}
 
 func TestGrafanaFindsItsDataSourceHealthy(t *testing.T) {
 	w := serve(t, keeping(t, nil))
