@@ -91,8 +91,8 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	case err != nil:
 		return HistoryAnswer{}, err
 	case holds > maxHeld:
-		return HistoryAnswer{}, refuse("The answer of %d series would have more than %d points: ask for a domain, a path or an outcome, "+
-			"for a shorter time, or for fewer points.", series, maxHeld)
+		return HistoryAnswer{}, refuse("The answer of %d series would have more than %d points: ask for a domain, a path "+
+			"or an outcome, for a shorter time, or for fewer points.", series, maxHeld)
 	}
 	a := HistoryAnswer{Series: []SeriesAnswer{}}
 	for _, id := range slices.SortedFunc(maps.Keys(all), history.ID.Compare) {

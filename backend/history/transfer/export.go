@@ -32,9 +32,9 @@ type Exported struct {
 	Found    bool     `json:"found"`              // a series was found, if only with hits at other times
 }
 
-// Export writes what is stored of the series that a question asks for as CSV, one series at a time: the buckets that begin in
-// its range, so that what is written of two ranges that touch has no bucket twice. Without from it begins with the first
-// hit. It begins to write once nothing is wrong with the question. After an error, what was written is not whole.
+// Export writes what is stored of the series that a question asks for as CSV, one series at a time: the buckets that
+// begin in its range, so that two ranges that touch have no bucket in common. Without from it begins with the first hit.
+// It begins to write once nothing is wrong with the question. After an error, what was written is not whole.
 func Export(ctx context.Context, h *query.History, p query.Parameters, w io.Writer) (done Exported, err error) {
 	asked := maps.Clone(p)
 	if p.Get("from") == "" {

@@ -38,7 +38,7 @@ func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// print shows an answer as JSON, as protobuf has it, or to people: a line for each descriptor, in columns, then all that the
+// print shows an answer as protobuf's JSON, or to people: a line for each descriptor, in columns, then all that the
 // answer carries besides.
 func (c *client) print(w io.Writer, a *outcome) error {
 	if c.JSON {

@@ -97,8 +97,8 @@ func (w *watch) printTitle() {
 	for _, d := range w.descriptors {
 		what = append(what, terminal.Printable(d.String()))
 	}
-	fmt.Fprintf(w.out, "asking %s about %s %s, %v a second %s\n", w.Addr, terminal.Printable(w.Domain), strings.Join(what, " and "),
-		w.Rate, length)
+	fmt.Fprintf(w.out, "asking %s about %s %s, %v a second %s\n", w.Addr, terminal.Printable(w.Domain),
+		strings.Join(what, " and "), w.Rate, length)
 }
 
 func (w *watch) printProgress(now time.Duration) {
@@ -126,7 +126,8 @@ func (w *watch) end() error {
 		fmt.Fprintf(w.out, "\n%d sent in %.1fs (%.1f/s): %s\n", w.sent(), took, float64(w.sent())/took, w.counts())
 		if slices.Sort(w.latencies); len(w.latencies) > 0 {
 			quantile := func(q float64) string { return milliseconds(w.latencies[int(q*float64(len(w.latencies)-1))]) }
-			fmt.Fprintf(w.out, "latency  p50 %s   p90 %s   p99 %s   max %s\n", quantile(0.5), quantile(0.9), quantile(0.99), quantile(1))
+			fmt.Fprintf(w.out, "latency  p50 %s   p90 %s   p99 %s   max %s\n",
+				quantile(0.5), quantile(0.9), quantile(0.99), quantile(1))
 		}
 	}
 	switch {

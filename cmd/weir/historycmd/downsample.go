@@ -60,7 +60,8 @@ func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Write
 	done, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: func(done history.RollResult) {
 		if time.Since(logged) >= progressInterval {
 			chunks, points := done.Sum()
-			log.Info("downsampling the history", "partitions", done.Partitions, "of", history.Partitions, "chunks", chunks, "points", points)
+			log.Info("downsampling the history", "partitions", done.Partitions, "of", history.Partitions,
+				"chunks", chunks, "points", points)
 			logged = time.Now()
 		}
 	}})
