@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,6 +254,22 @@ var withoutZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 // SameState reports whether l and m would count in the same state under one key.
 func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
+}
+
+// Covers reports whether m, in the same rule, can never deny what l admits: no less counts against l at any moment, and
+// no more fits. It is false where that is not certain, as for two algorithms.
+func (l *Limit) Covers(m *Limit) bool {
+	switch {
+	case l.Algorithm != m.Algorithm || l.Capacity() > m.Capacity():
+		return false
+	case l.Algorithm == FixedWindow:
+		return l.Window%m.Window == 0 // else l can begin again while m goes on
+	case l.Algorithm == TokenBucket: // which must not leak faster
+		ownHigh, own := bits.Mul64(l.Requests, uint64(m.Window))
+		high, low := bits.Mul64(m.Requests, uint64(l.Window))
+		return ownHigh < high || ownHigh == high && own <= low
+	}
+	return l.Window >= m.Window && (l.Precision >= m.Precision || l.Window >= m.Window+m.Precision)
 }
 
 // Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log.

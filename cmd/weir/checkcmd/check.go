@@ -14,11 +14,11 @@ import (
 
 // Command judges descriptor files.
 type Command struct {
-	Path    string `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
-	Strict  bool   `help:"Treat warnings as errors."`
-	JSON    bool   `name:"json" help:"Print one JSON document."`
-	Explain string `placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule."`
-	Domain  string `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
+	Path    string   `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
+	Strict  bool     `help:"Treat warnings as errors."`
+	JSON    bool     `name:"json" help:"Print one JSON document."`
+	Explain []string `sep:"none" placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule. Several times, or with \" + \" between them: what becomes of one request that has these descriptors."`
+	Domain  string   `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
 }
 
 // Help returns what weir check --help shows below the first sentence.
@@ -30,6 +30,7 @@ are right, 1 they are not, 2 the question is wrong.
     weir check shop.yaml                                          # one file
     helm template weir helm/weir | weir check -                   # what weir would read of a chart, by its line there
     weir check k8s/base/config --explain user=ann,path=/pay --domain shop
+    weir check k8s/base/config --explain 'user=ann + plan=gold' --domain shop     # one request with two descriptors
 
 ALGORITHM is that of limits that name none: ` + descriptors.AlgorithmNames + `.
 MERGE_DOMAIN_CONFIG=true lets several files configure one domain. ON_BACKEND_FAILURE holds for rules that name no policy: allow
@@ -103,7 +104,7 @@ func (c *Command) write(out terminal.Output, x *checked) error {
 	}
 	Report(out.Err, name(c.Path), x.problems, c.Strict)
 	switch {
-	case c.Explain != "":
+	case len(c.Explain) > 0:
 		return c.explain(out.Out, x)
 	case x.right:
 		return List(out.Out, x.config)

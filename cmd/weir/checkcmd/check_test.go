@@ -45,7 +45,7 @@ spec: {template: {spec: {
   volumes: [{name: c, configMap: {name: limits}}]}}}
 `
 	)
-	dir, file, stdin, ann := Command{Path: "limits"}, Command{Path: "limits/shop.yaml"}, Command{Path: "-"}, "user=ann"
+	dir, file, stdin, ann := Command{Path: "limits"}, Command{Path: "limits/shop.yaml"}, Command{Path: "-"}, []string{"user=ann"}
 	strict, explained := dir, file
 	strict.Strict, explained.Explain = true, ann
 	wrong, unit := strings.Replace(goodShop, "10,", "-1,", 1), strings.Replace(goodShop, "5, unit", "5, unti", 1)

@@ -14,36 +14,55 @@ import (
 
 const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
 
-// explain prints how a descriptor is matched, and all that its rule says.
+// explain prints how each descriptor is matched, and all that its rule says; then what a request with all of them gets.
 func (c *Command) explain(out io.Writer, x *checked) error {
 	if x.config == nil {
 		_, err := fmt.Fprintln(out, nothingRight)
 		return err
 	}
-	if all := descriptors.SplitRequest(c.Explain); len(all) > 1 {
-		return fmt.Errorf("--explain: %q has %d descriptors, joined by +: ask for one of them", c.Explain, len(all))
-	}
-	d, err := descriptors.ParseDescriptor(c.Explain)
-	if err != nil {
-		return fmt.Errorf("--explain: %w", err)
-	}
-	domain, err := c.explainedDomain(x.config)
+	all, err := c.explained(x.config)
 	if err != nil {
 		return err
 	}
-	e := x.config.Explain(domain, d)
 	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
-	fmt.Fprint(t, &e)
-	if e.Match.Rule != nil {
-		fmt.Fprintln(t)
-		x.explainCounting(t, &e)
-		x.explainEffects(t, &e)
+	for i := range all {
+		e := &all[i]
+		if i > 0 {
+			e.DomainWhere = "" // it is printed once
+			fmt.Fprintln(t)
+		}
+		fmt.Fprint(t, e)
+		switch {
+		case e.Match.Found == descriptors.UnknownDomain:
+			return cmp.Or(t.Flush(), error(terminal.Failed))
+		case e.Match.Found == descriptors.BrokenDomain: // its descriptors all get the same answer
+			return t.Flush()
+		case e.Match.Rule != nil:
+			fmt.Fprintln(t)
+			x.explainCounting(t, e)
+			x.explainEffects(t, e)
+		}
 	}
-	err = t.Flush()
-	if e.Match.Found == descriptors.UnknownDomain {
-		err = cmp.Or(err, error(terminal.Failed))
+	if len(all) > 1 {
+		fmt.Fprint(t, "\n", strings.Join(x.request(all), "\n"), "\n")
 	}
-	return err
+	return t.Flush()
+}
+
+// explained returns the explanations that are asked for: at least one, of descriptors of one request.
+func (c *Command) explained(config *descriptors.Config) (all []descriptors.Explanation, err error) {
+	domain, err := c.explainedDomain(config)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range descriptors.SplitRequest(strings.Join(c.Explain, " + ")) {
+		d, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			return nil, fmt.Errorf("--explain: %w", err)
+		}
+		all = append(all, config.Explain(domain, d))
+	}
+	return all, nil
 }
 
 // explainedDomain returns the domain asked for, or the only one there is.

@@ -72,27 +72,85 @@ history   gift, all values together
 		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
 		"triste=yes":  "\nNo rule applies: nothing in domain shop fits triste=yes.\n",
 	} {
-		code, out, errs := runOn(t, wholeLanguage, Command{Path: "limits", Explain: d}, "")
+		code, out, errs := runOn(t, wholeLanguage, Command{Path: "limits", Explain: []string{d}}, "")
 		if code != 0 || !strings.HasSuffix("\n"+out, want) {
 			t.Errorf("%s: exit code %d, %s\n%s\nwant this at the end:%s", d, code, errs, out, want)
 		}
 	}
 }
 
+func TestARequestIsExplainedAsAWhole(t *testing.T) {
+	const file = `domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {requests_per_unit: 2, unit: minute, name: user-minute}
+      - {requests_per_unit: 500, unit: hour, name: user-hour}
+  - {key: team, quota_mode: true, rate_limit: {requests_per_unit: 9, unit: minute}}
+  - {key: trial, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: minute}}
+  - {key: path, rate_limit: {unlimited: true}}
+  - {key: vip, rate_limit: {requests_per_unit: 7, unit: minute, replaces: [{name: user-minute}]}}
+  - {key: gold, rate_limit: {requests_per_unit: 8, unit: minute, replaces: [{name: user-minute}, {name: user-hour}]}}
+`
+	for _, tc := range []struct {
+		asked []string
+		want  string
+	}{
+		{[]string{"user=ann", "path=/x"}, `
+user=ann: denies when it is over: 2/minute user-minute, 500/hour user-hour
+path=/x: never denies: unlimited; limits of others hold
+charged: user=ann, each by itself, also where another denies or is unlimited
+verdict: denied if over: user=ann; else OK. Envoy shows the limit with the least left
+`},
+		{[]string{"user=ann + vip=1", "team=red"}, `
+user=ann: denies when it is over: 500/hour user-hour
+vip=1: denies when it is over: 7/minute
+team=red: denies when all quotas of the request are over: 9/minute
+charged: user=ann, vip=1, team=red, each by itself, also where another denies or is unlimited
+verdict: denied if over: user=ann, or vip=1, or all of team=red; else OK. Envoy shows the limit with the least left
+`},
+		{[]string{"user=a + b + gold=1 + trial=x"}, `
+user=a + b: passes, uncounted: another descriptor replaces it
+gold=1: denies when it is over: 8/minute
+trial=x: never denies, in shadow mode: 1/minute
+charged: gold=1, trial=x, each by itself, also where another denies or is unlimited
+verdict: denied if over: gold=1; else OK. Envoy shows the limit with the least left
+`},
+		{[]string{"nobody=1 + path=/"}, `
+nobody=1: passes, uncounted: no rule applies
+path=/: never denies: unlimited; limits of others hold
+charged: nothing
+verdict: OK: nothing here denies
+`},
+	} {
+		code, out, errs := runOn(t, file, Command{Path: "limits", Explain: tc.asked}, "")
+		if code != 0 || !strings.HasSuffix(out, tc.want) || strings.Count(out, "domain shop (") != 1 {
+			t.Errorf("%q: exit code %d, %s\n%s\nwant the domain once, and at the end%s", tc.asked, code, errs, out, tc.want)
+		}
+	}
+	_, out, _ := runOn(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), Command{Path: "limits", Explain: []string{"user=ann + team=red"}}, "")
+	if !strings.Contains(out, "; refund_on_deny gives back what a denied request has charged elsewhere") {
+		t.Errorf("%s\nwant to be told of refund_on_deny", out)
+	}
+	code, out, _ := runOn(t, file, Command{Path: "limits", Explain: []string{"user=ann + team=red"}, Domain: "shpo"}, "")
+	if code != 2 || strings.Count(out, "Did you mean shop?") != 1 || strings.Contains(out, "verdict") {
+		t.Errorf("exit code %d\n%s\nwant 2, as the domain is unknown, told once", code, out)
+	}
+}
+
 // What weir would serve can be explained while other files are wrong: that is when it is asked.
 func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
-	const ann = "user=ann"
+	ann := []string{"user=ann"}
 	for _, tc := range []struct {
-		asked     string
+		asked     []string
 		domain    string
 		code      int
 		out, errs string
 	}{
 		{ann, "shop", 1, "limit    10/minute", "error: bar.yaml:2: domain bar: descriptors must be a list"},
-		{ann, "bar", 1,
+		{[]string{"user=ann", "path=/"}, "bar", 1,
 			"The files of domain bar have errors and never were good: its requests are answered UNAVAILABLE.\n", "error: bar.yaml:2: "},
 		{ann, "", 2, "", "--explain needs --domain, one of shop, bar"},
-		{"user=ann + team=red", "shop", 2, "", "has 2 descriptors, joined by +"},
 		{ann, "baz", 2, "No file configures domain baz. Did you mean bar?", "error: bar.yaml:2: "},
 	} {
 		dir := t.TempDir()

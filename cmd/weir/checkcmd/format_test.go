@@ -74,7 +74,7 @@ func TestJSONHasTheLinesOfTheExplanation(t *testing.T) {
 		{"of a domain that is unknown", goodShop, "path=/", "shpo", "No file configures domain shpo. Did you mean shop?", 2},
 		{"of files that are all wrong", "domain: shop\nx: y\n", "path=/", "", nothingRight, 1},
 	} {
-		code, out, errs := runOn(t, tc.file, Command{Path: "limits", JSON: true, Explain: tc.descriptor, Domain: tc.domain}, "")
+		code, out, errs := runOn(t, tc.file, Command{Path: "limits", JSON: true, Explain: []string{tc.descriptor}, Domain: tc.domain}, "")
 		var d document
 		if err := json.Unmarshal([]byte(out), &d); err != nil || errs != "" || code != tc.code || !slices.Contains(d.Explanation, tc.line) {
 			t.Errorf("%s: %v, exit code %d, %s\n%s\nwant %d, and the line %q", tc.promise, err, code, errs, out, tc.code, tc.line)

@@ -76,7 +76,7 @@ func (c *Command) writeJSON(out io.Writer, x *checked) error {
 		}
 	}
 	var explained error
-	if c.Explain != "" && !x.unread {
+	if len(c.Explain) > 0 && !x.unread {
 		var lines strings.Builder
 		explained = c.explain(&lines, x)
 		if _, told := terminal.ExitCode(explained); !told {

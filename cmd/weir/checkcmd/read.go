@@ -54,7 +54,7 @@ func readDir(dir string) (*checked, error) {
 	if err != nil {
 		return unread("%v", err), nil
 	}
-	return &checked{config: config, problems: problems, files: files, below: dir}, nil
+	return &checked{config: config, problems: append(problems, ineffective(config)...), files: files, below: dir}, nil
 }
 
 func openFile(path string) (*checked, error) {
@@ -89,7 +89,7 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	options := files.Options()
 	options.Parts = m.Parts
 	update := yaml.NewLastGood(options).Update(m.Files, nil)
-	problems := slices.Concat(m.Problems, update.Problems)
+	problems := slices.Concat(m.Problems, update.Problems, ineffective(update.Config))
 	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return x, nil
