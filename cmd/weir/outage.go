@@ -20,14 +20,15 @@ const (
 	outageCalm = 5 * time.Second        // that all must count before it is over, so that a flapping server fills no log
 )
 
-// outages logs the begin of each outage of Redis servers, with what policies do to requests, and its end.
+// outages logs the begin of each outage of Redis servers, with what policies do to requests, and its end, with what they did.
 type outages struct {
 	limiter *limit.Limiter
 	policy  descriptors.Policy // of rules that have none of their own
 	log     *slog.Logger
 
-	began, seen time.Time // the first and the last look that found one; zero outside of an outage
-	logged      bool      // its begin
+	began, seen time.Time                    // the first and the last look that found one; zero outside of an outage
+	logged      bool                         // its begin
+	before      [descriptors.Policies]uint64 // decisions by policies when all servers counted last
 }
 
 // logOutages logs outages until ctx ends. Counters in memory have none.
@@ -35,7 +36,7 @@ func (c *counters) logOutages(ctx context.Context, o outages) {
 	for c.remote != nil && wait.For(ctx, outageLook) {
 		o.look(time.Now(), c.uncounting())
 	}
-	o.end("weir ends while servers of Redis do not count")
+	o.end("weir ends while servers of Redis do not count; so many descriptors were decided by each policy meanwhile")
 }
 
 // uncounting names the servers that do not count now, and their states.
@@ -61,16 +62,21 @@ func (o *outages) look(now time.Time, servers []string) {
 			o.logBegin(servers)
 		}
 	case !o.logged || now.Sub(o.seen) >= outageCalm:
-		o.end("all servers of Redis count again; weir_degraded_decisions_total has what policies decided meanwhile")
+		o.end("all servers of Redis count again; so many descriptors were decided by each policy meanwhile")
 	}
 }
 
 // end ends an outage. It logs the end of one whose begin is in the log.
 func (o *outages) end(message string) {
+	decided := o.limiter.DegradedByPolicy()
 	if o.logged {
-		o.log.Warn(message, "after", (o.seen.Sub(o.began) + outageLook).Round(100*time.Millisecond).String())
+		about := []any{"after", (o.seen.Sub(o.began) + outageLook).Round(100 * time.Millisecond).String()}
+		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
+			about = append(about, p.String(), decided[p]-o.before[p])
+		}
+		o.log.Warn(message, about...)
 	}
-	o.began, o.logged = time.Time{}, false
+	o.began, o.logged, o.before = time.Time{}, false, decided
 }
 
 // logBegin logs the policies that decide about requests now.

@@ -1,18 +1,21 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// One when requests begin to be decided by policies, which says what these do, and one when all servers count again.
+// TestAnOutageIsTwoLinesOfTheLog: one when requests begin to be decided by policies, which says what these do, and one
+// with exact numbers when all servers count again.
 func TestAnOutageIsTwoLinesOfTheLog(t *testing.T) {
 	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(`
 domain: shop
@@ -27,8 +30,16 @@ descriptors:
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	o := outages{limiter: limit.New(nil, limit.Options{}, hits.New(0)), policy: descriptors.PolicyAllow, log: slog.New(slog.NewTextHandler(&log, nil))}
+	store := new(byPolicy)
+	o := outages{limiter: limit.New(store, limit.Options{}, hits.New(0)), policy: descriptors.PolicyAllow, log: slog.New(slog.NewTextHandler(&log, nil))}
 	o.limiter.Apply(config)
+	decide := func(p descriptors.Policy, n int) {
+		for range n {
+			*store = byPolicy(p)
+			_ = o.limiter.Decide(t.Context(), &limit.Call{Request: limit.Request{Domain: "shop",
+				Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "a"}}}}}})
+		}
+	}
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	looks := func(servers string, n int) (told string) {
 		log.Reset()
@@ -49,15 +60,36 @@ descriptors:
 			t.Errorf("%s: the log has %q, want nothing", promise, got)
 		}
 	}
+	decide(descriptors.PolicyAllow, 100)
 	wants("all is well", looks("", 3))
 	wants("a pause of a look", looks("h:1", 1)+looks("", 40))
+	decide(descriptors.PolicyAllow, 3)
+	decide(descriptors.PolicyDeny, 2)
 	wants("an outage", looks("h:1 h:2", 20), "level=WARN", `servers="h:1, h:2"`, `allow="requests of 3 rules pass, uncounted"`,
 		`deny="requests of 1 rule are refused" remedy=`)
+	decide(descriptors.PolicyLocal, 4)
 	wants("one that comes and goes is the same", looks("", 16)+looks("h:2", 3)+looks("", 16))
-	wants("its end", looks("", 20), "level=WARN", "after=9.8s")
+	decide(descriptors.PolicyError, 1)
+	wants("its end", looks("", 20), "level=WARN", "after=9.8s allow=3 deny=2 local=4 error=1")
 	wants("after it", looks("", 40))
+	wants("the next begins at zero", looks("h:1", 2), "level=WARN")
+	decide(descriptors.PolicyAllow, 1)
+	wants("and ends with its own", looks("", 40), "allow=1 deny=0 local=0 error=0")
 	_ = looks("h:1", 2)
+	decide(descriptors.PolicyAllow, 7)
 	log.Reset()
 	o.end("weir ends")
-	wants("the end of weir ends it", log.String(), `msg="weir ends" after=500ms`)
+	wants("the end of weir ends it", log.String(), `msg="weir ends" after=500ms allow=7`)
 }
+
+// byPolicy is a store that is away, and what a policy decides in its place.
+type byPolicy descriptors.Policy
+
+func (p *byPolicy) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
+	for i := range checks {
+		out[i] = backend.Decision{Source: backend.FromPolicy, Reason: backend.Down, Policy: descriptors.Policy(*p)}
+	}
+	return nil
+}
+
+func (*byPolicy) Close() error { return nil }

@@ -87,3 +87,13 @@ func (l *Limiter) Degraded() (all []Degraded) {
 func (l *Limiter) DegradedTotal(r backend.Reason, p descriptors.Policy) uint64 {
 	return l.degraded[r][p].Load()
 }
+
+// DegradedByPolicy returns how many decisions each policy has made since the start, for all reasons together.
+func (l *Limiter) DegradedByPolicy() (sums [descriptors.Policies]uint64) {
+	for reason := range l.degraded {
+		for policy := range sums {
+			sums[policy] += l.degraded[reason][policy].Load()
+		}
+	}
+	return sums
+}

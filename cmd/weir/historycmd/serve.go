@@ -16,6 +16,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/hangup"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/server"
@@ -45,8 +46,9 @@ with exit code 0.`
 }
 
 const (
-	readyTime = 5 * time.Second  // for the store to answer whether it does
-	lastReads = 10 * time.Second // for queries that are being answered when the end comes
+	readyTime     = 5 * time.Second // for the store to answer whether it does
+	watchInterval = 10 * time.Second
+	lastReads     = 10 * time.Second // for queries that are being answered when the end comes
 
 	queriesAtATime = 2 // as nothing else is done here
 )
@@ -89,7 +91,8 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	if err != nil {
 		return fmt.Errorf("opening the history: %w", err)
 	}
-	parts.Readiness, parts.History = readiness{store}, query.New(store, time.Now)
+	ready := readiness{store}
+	parts.Readiness, parts.History = ready, query.New(store, time.Now)
 	bounds := set.History.Queries
 	queries := promql.NewHandler(promql.Config{
 		Config:  engine.Config{Store: store, Rules: known.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
@@ -102,18 +105,19 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
 	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
-	if err = errors.Join(run(ctx, port, known, hangups), store.Close()); err == nil {
+	if err = errors.Join(run(ctx, port, known, ready, hangups, log), store.Close()); err == nil {
 		log.Info("weir ends")
 	}
 	return err
 }
 
-// run serves until ctx ends, and meanwhile follows the rules.
-func run(ctx context.Context, port *server.Port, known *fleetRules, hangups hangup.Signals) error {
+// run serves until ctx ends, and meanwhile follows the rules and whether the history can be read.
+func run(ctx context.Context, port *server.Port, known *fleetRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { known.follow(following) })
 	running.Go(func() { hangups.Follow(following, known.reload) })
+	running.Go(func() { watch(following, ready, log) })
 	err := port.Run(ctx, lastReads)
 	end()
 	running.Wait()
@@ -187,6 +191,25 @@ func (r *fleetRules) Rules() []*descriptors.Rule {
 		return config.Rules()
 	}
 	return nil
+}
+
+// watch logs when the history cannot be read, and when it can again.
+func watch(ctx context.Context, r readiness, log *slog.Logger) {
+	away := false
+	for {
+		err := r.Ready()
+		switch {
+		case err != nil && !away:
+			log.Warn("the history cannot be read: see to the Redis of REDIS_HISTORY_URL, or else REDIS_URL; queries fail until then",
+				"error", err)
+		case err == nil && away:
+			log.Info("the history can be read again")
+		}
+		away = err != nil
+		if !wait.For(ctx, watchInterval) {
+			return
+		}
+	}
 }
 
 // readiness is whether the history can be read.
