@@ -84,6 +84,7 @@ func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, p
 
 const (
 	maxBucketRows = 60    // of a level, the newest
+	barWidth      = 30    // of the longest, in columns
 	instant       = "1µs" // the width of what a sliding log lists
 )
 
@@ -92,9 +93,9 @@ const (
 //	shop user=ann   rule user
 //
 //	10/minute   7 of 10, 3 remaining, resets in 29s
-//	  1s    12:00:12  3
-//	        12:00:33  4
-//	  1m    2026-11-21 12:00  7
+//	  1s    12:00:12  3  ███████
+//	        12:00:33  4  ██████████
+//	  1m    2026-11-21 12:00  7  ██████████
 //
 // A sliding log lists the instants of its hits, a token bucket nothing. What a change did comes first, and the buckets,
 // which were not asked for, are left out.
@@ -170,16 +171,30 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	label := terminal.Printable(l.Width)
 	buckets := l.Buckets
 	if hidden := len(buckets) - maxBucketRows; hidden > 0 {
-		fmt.Fprintf(b, "  %-4s  … %d earlier ones (--json lists them)\n", label, hidden)
+		var hits uint64
+		for _, bucket := range buckets[:hidden] {
+			hits += bucket.Hits
+		}
+		what := "buckets"
+		if l.Width == instant {
+			what = "instants"
+		}
+		fmt.Fprintf(b, "  %-4s  … %d earlier %s hold %s (--json lists them)\n", label, hidden, what, terminal.Count(int(hits), "hit"))
 		label, buckets = "", buckets[hidden:]
 	}
-	digits, layout := 1, cmp.Or(layouts[l.Width], "2006-01-02 15:04")
+	most := uint64(1)
 	for _, bucket := range buckets {
-		digits = max(digits, len(fmt.Sprint(bucket.Hits)))
+		most = max(most, bucket.Hits)
 	}
+	digits, layout := len(fmt.Sprint(most)), cmp.Or(layouts[l.Width], "2006-01-02 15:04")
 	for _, bucket := range buckets {
 		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
-		fmt.Fprintf(b, "  %-4s  %s  %*d\n", label, begin, digits, bucket.Hits)
+		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)
+		if l.Width != instant { // instants hold a hit or two
+			bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(most)-1)/float64(most)))
+			b.WriteString("  " + v.paint.Dim(bar))
+		}
+		b.WriteByte('\n')
 		label = ""
 	}
 }

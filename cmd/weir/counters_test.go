@@ -101,13 +101,13 @@ shop user=anne   rule user
 		{"buckets are shown by level", &countersGet{ann}, 0, `shop user=ann   rule user
 
 10/minute   9 of 10, 1 remaining, resets in 40s
-  1s    12:00:12  3
-        12:00:33  6
-  1m    2026-11-21 12:00  9
+  1s    12:00:12  3  ███████████████
+        12:00:33  6  ██████████████████████████████
+  1m    2026-11-21 12:00  9  ██████████████████████████████
 
 500/2hour   9 of 500, 491 remaining, resets in 2h
-  1m    2026-11-21 12:00  9
-  1h    2026-11-21 12:00  9
+  1m    2026-11-21 12:00  9  ██████████████████████████████
+  1h    2026-11-21 12:00  9  ██████████████████████████████
 `},
 		{"a grant of nothing", &countersGrant{anne, 50}, 1, nothing},
 		{"a reset of nothing", &countersReset{anne}, 1, nothing},
@@ -191,7 +191,7 @@ func TestCountersShowTheNewestInstantsOfALog(t *testing.T) {
 	for i, want := range []string{
 		"5000/hour   107 of 5000, 4893 remaining, resets in 29s",
 		"        … 7 hits before those that --json lists",
-		"  1µs   … 40 earlier ones (--json lists them)",
+		"  1µs   … 40 earlier instants hold 40 hits (--json lists them)",
 		"        2026-11-21 12:00:00.040250  1",
 		"        2026-11-21 12:00:00.041250  1",
 	} {

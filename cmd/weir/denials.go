@@ -91,7 +91,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 		d := &rows[i]
 		when, last := span(a.Now-d.At)+" ago", retryText(d)
 		if a.RecentAnswer != nil {
-			if when, last = show(d.First), terminal.Printable(d.DecidedBy); show(d.At) != when {
+			if when, last = show(d.First), deciders[d.DecidedBy]; show(d.At) != when {
 				when += " to " + timeOf(d.At).In(zone).Format(time.TimeOnly)
 			}
 		}
@@ -114,16 +114,30 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 	return text.String() + since + "; each replica keeps its own.\n"
 }
 
-// describeNothing says since when nothing was denied.
+// describeNothing names the time in which nothing was denied, as far as denials are kept.
 func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float64) string) string {
-	what := "was denied"
+	what := "Nothing was denied"
 	if c.Domain+c.Path != "" || c.Descriptor != nil {
-		what = "like that was denied"
+		what = "Nothing like that was denied"
 	}
-	if a.RecentAnswer != nil {
-		return fmt.Sprintf("Nothing %s then, as far as is known: all denials are kept since %s.", what, show(a.KeptSince))
+	switch {
+	case a.RecentAnswer == nil:
+		return fmt.Sprintf("%s since this weir started, at %s (%s ago).", what, show(a.Since), span(a.Now-a.Since))
+	case a.To <= a.KeptSince:
+		return fmt.Sprintf("Unknown: all denials are kept since %s only, and nothing like that is left from before.", show(a.KeptSince))
+	case a.From < a.KeptSince:
+		return fmt.Sprintf("%s here from %s to %s; what was denied before is not all kept.", what, show(a.KeptSince), show(a.To))
 	}
-	return fmt.Sprintf("Nothing %s since this weir started, at %s (%s ago).", what, show(a.Since), span(a.Now-a.Since))
+	return fmt.Sprintf("%s here from %s to %s.", what, show(a.From), show(a.To))
+}
+
+// deciders are who decided, in plain words.
+var deciders = map[string]string{
+	"store":      "the store's count",
+	"deny_cache": "this weir knew from the store's last answer that the key is over",
+	"look":       "the store's count, by a look that adds nothing",
+	"local":      "this weir's own count",
+	"policy":     "nobody's count",
 }
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
@@ -151,21 +165,17 @@ func retryText(d *admin.DenialAnswer) string {
 // remarks names what is unusual about the last denial.
 func remarks(d *admin.DenialAnswer) string {
 	var all []string
-	for _, remark := range []struct {
-		holds bool
-		text  string
-	}{
-		{d.Shadow, "let through by shadow mode"},
-		{d.Quota, "quota"},
-		{d.Override, "the request's own limit"},
-		{d.DecidedBy == "local", "store away: counted locally"},
-		{d.DecidedBy == "policy", "store away: failure policy deny"},
-		{d.RetrySeconds == nil && d.Hits > 1, fmt.Sprintf("%d hits at once", d.Hits)},
-	} {
-		if remark.holds {
-			all = append(all, remark.text)
+	remark := func(is bool, text string) {
+		if is {
+			all = append(all, text)
 		}
 	}
+	remark(d.Shadow, "let through by shadow mode")
+	remark(d.Quota, "quota")
+	remark(d.Override, "the request's own limit")
+	remark(d.DecidedBy == "local", "store away: counted locally")
+	remark(d.DecidedBy == "policy", "store away: failure policy deny")
+	remark(d.RetrySeconds == nil && d.Hits > 1, fmt.Sprintf("%d hits at once", d.Hits))
 	return strings.Join(all, ", ")
 }
 

@@ -119,18 +119,22 @@ func TestRecentDenialsSayWhenAndWhoDecidedAndSinceWhenAllAreKept(t *testing.T) {
 		want    string
 	}{
 		{"all of a descriptor, with what it has besides", denialsCommand{Descriptor: &ann, N: 20}, `when                             domain  rule            limit            denied  decided by
-2026-11-22 11:50:00 to 11:50:29  shop    user/path=/pay  5/minute         31      deny_cache
-2026-11-22 11:40:00              shop    user            1000/hour users  1       policy      store away: failure policy deny
+2026-11-22 11:50:00 to 11:50:29  shop    user/path=/pay  5/minute         31      this weir knew from the store's last answer that the key is over
+2026-11-22 11:40:00              shop    user            1000/hour users  1       nobody's count                                                    store away: failure policy deny
 All are kept since 2026-11-22 11:13:00; each replica keeps its own.
 `},
 		{"a time in another zone", denialsCommand{From: "2026-11-22 12:55", TZ: "Europe/Berlin", Values: true, N: 20}, `when                 domain  rule   limit        denied              decided by
-2026-11-22 12:55:00  shop    bytes  4096/second  8,192 in 1 request  store       let through by shadow mode, 8192 hits at once
+2026-11-22 12:55:00  shop    bytes  4096/second  8,192 in 1 request  the store's count  let through by shadow mode, 8192 hits at once
     bytes=a\,b
 All are kept since 2026-11-22 12:13:00; each replica keeps its own.
 `},
 		{"more than was asked for", denialsCommand{Descriptor: &ann, N: 1}, "… and 1 line more (-n lists them)\nAll are kept since 2026-11-22 11:13:00; "},
-		{"nothing", denialsCommand{Descriptor: &ann, From: "2026-11-22T11:41:00", To: "2026-11-22T11:42:00"},
-			"Nothing like that was denied then, as far as is known: all denials are kept since 2026-11-22 11:13:00. Each replica"},
+		{"nothing, in a time of which all is kept", denialsCommand{Descriptor: &ann, From: "2026-11-22T11:41:00", To: "2026-11-22T11:42:00"},
+			"Nothing like that was denied here from 2026-11-22 11:41:00 to 2026-11-22 11:42:00. Each replica"},
+		{"nothing, in a time of which not all is kept", denialsCommand{Descriptor: &ann, From: "2026-11-22T11:00:00", To: "2026-11-22T11:30:00"},
+			"Nothing like that was denied here from 2026-11-22 11:13:00 to 2026-11-22 11:30:00; what was denied before is not all kept. Each replica"},
+		{"a time of which nothing is known", denialsCommand{From: "2026-11-22T11:00:00", To: "2026-11-22T11:13:00"},
+			"Unknown: all denials are kept since 2026-11-22 11:13:00 only, and nothing like that is left from before. Each replica"},
 		{"a descriptor that is none", denialsCommand{Descriptor: new("ann")}, `error: denials: `},
 		{"a time that is none", denialsCommand{From: "yesterday"}, `answers 400: from: "yesterday" is not a time`},
 		{"a zone that is none", denialsCommand{From: "-1h", TZ: "Berlin"}, `error: denials: --tz "Berlin" is not a time zone`},
