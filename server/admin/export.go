@@ -30,6 +30,12 @@ func registerExport(mux *http.ServeMux, h *query.History) {
 		if err == nil && h == nil {
 			err = errNoHistory
 		}
+		format := transfer.CSV
+		if text := values.Get("format"); err == nil && text != "" {
+			if format, err = transfer.ParseFormat(text); err != nil {
+				err = refuse(http.StatusBadRequest, "format: %v.", err)
+			}
+		}
 		if err == nil && !turns.Take(r.Context(), maxWaitingTime) {
 			err = errExporting
 		}
@@ -39,20 +45,20 @@ func registerExport(mux *http.ServeMux, h *query.History) {
 			return
 		}
 		defer turns.GiveBack()
-		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		w.Header().Set("Content-Type", format.MediaType())
 		w.Header().Set("Trailer", ExportTrailer)
-		writeExport(w, r, h, values)
+		writeExport(w, r, h, values, format)
 	})
 }
 
 // writeExport writes an export for as long as its reader reads. One that fails once something has been sent is cut off,
 // so that nobody takes it for whole.
-func writeExport(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters) {
+func writeExport(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters, format transfer.Format) {
 	// The server's own bound began with the request. A server that cannot be told keeps it.
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(maxQuestionTime))
 	out := &deadlineWriter{w: w, control: control}
-	done, err := transfer.Export(r.Context(), h, values, out)
+	done, err := transfer.Export(r.Context(), h, values, format, out)
 	switch {
 	case err == nil:
 		text, _ := json.Marshal(done) // of numbers and strings

@@ -95,7 +95,7 @@ func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 		t.Run(c.promise, func(t *testing.T) {
 			h := personalPort(t, c.guard)
 			for path, code := range map[string]int{"denials?values=true": 403, search: 403, "counters/top": 403, "history": 200,
-				"history?value=ann": 200, "history/top": 200, "history/export": 200, "../../prometheus/api/v1/query?query=weir_hits_total": 200,
+				"history?value=ann": 200, "history/top": 200, "history/export?format=csv": 200, "../../prometheus/api/v1/query?query=weir_hits_total": 200,
 				"../../prometheus/api/v1/label/value/values": 200, "denials": 200} {
 				r := httptest.NewRequest("GET", "/", nil)
 				r.URL, _ = r.URL.Parse("/api/v1/" + path)

@@ -173,7 +173,7 @@ func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
 		{"an outcome where all are ranked", "/top?outcome=over", "\\\"outcome\\\" is unknown"},
 		{"values added up in buckets of any width", "?values=false", "give points or step"},
 		{"values in other words", "?values=no&step=1h", "values must be true or false"},
-		{"an export in another format", "/export?format=xml", `Parameter \"format\" is unknown`},
+		{"an unknown format", "/export?format=xml", `format: \"xml\" is not a format: use one of csv, openmetrics.`},
 		{"an export from no time", "/export?from=soon", "is not a time"},
 		{"an export in points", "/export?points=3", `Parameter \"points\" is unknown`},
 		{"an export of an unknown outcome", "/export?outcome=refused", "is not an outcome"},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +20,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -114,28 +112,25 @@ func all(t testing.TB, store history.Store) (found []history.Series) {
 	return found
 }
 
-// write exports a store, its rows in order.
-func write(t testing.TB, store history.Store) string {
+// write exports a store.
+func write(t testing.TB, store history.Store, f transfer.Format) string {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := transfer.Export(t.Context(), query.New(store, clock), query.Parameters{}, &out); err != nil {
+	w := transfer.NewWriter(&out, f, history.Always(), now.Unix())
+	for _, s := range all(t, store) {
+		if _, err := w.Series(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := csv.NewReader(&out).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.SortFunc(rows[1:], slices.Compare)
-	var text bytes.Buffer
-	if err := csv.NewWriter(&text).WriteAll(rows); err != nil {
-		t.Fatal(err)
-	}
-	return text.String()
+	return out.String()
 }
 
 func read(t testing.TB, text string, store transfer.Store) transfer.Loaded {
 	t.Helper()
-	did, err := transfer.Import(t.Context(), strings.NewReader(text), transfer.Target{Store: store, Concurrency: 8, Now: clock})
+	did, err := transfer.Import(t.Context(), strings.NewReader(text), transfer.Target{Store: store, Concurrency: 8, Now: clock}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +149,9 @@ func TestWhatIsReadBackIsWhatWasWritten(t *testing.T) {
 			for seed := range seeds {
 				from := random(t, rand.New(rand.NewPCG(seed, 16)))
 				to := open(t)
-				text := write(t, from)
+				text := write(t, from, transfer.CSV)
 				did := read(t, text, to)
-				if again := write(t, to); again != text {
+				if again := write(t, to, transfer.CSV); again != text {
 					t.Fatalf("seed %d: CSV that was read back and written again differs at %s", seed, firstDifference(text, again))
 				}
 				if did.Known+did.Refused != 0 {
@@ -166,7 +161,7 @@ func TestWhatIsReadBackIsWhatWasWritten(t *testing.T) {
 					t.Errorf("seed %d: a second reading knew %d of %d hits and counted %d batches, want all and none", seed, did.Known,
 						did.Hits, did.New)
 				}
-				if again := write(t, to); again != text {
+				if again := write(t, to, transfer.CSV); again != text {
 					t.Errorf("seed %d: a second reading changed what is stored: %s", seed, firstDifference(text, again))
 				}
 			}
@@ -226,7 +221,7 @@ func TestAReadingThatDiesAndIsRunAgainCountsEachHitOnce(t *testing.T) {
 			t.Fatal("it never comes to its end")
 		}
 		target := transfer.Target{Store: &mortal{Store: store, left: left}, Concurrency: 8, Now: clock}
-		did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), target)
+		did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), target, nil)
 		if err == nil {
 			if died == 0 {
 				t.Fatal("it never died")
@@ -281,7 +276,7 @@ func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {
 		fmt.Fprintf(&text, "shop,user,within,,%d,86400,1440,\n", (now.Unix()/86400-10-day)*86400)
 	}
 	store := &unmovable{}
-	did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), transfer.Target{Store: store, Concurrency: 8, Now: clock})
+	did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), transfer.Target{Store: store, Concurrency: 8, Now: clock}, nil)
 	if store.jobs != 2 {
 		t.Fatalf("%d jobs ran, want one on the way and one in the end", store.jobs)
 	}
@@ -303,7 +298,7 @@ func TestRowsOlderThanTheRetentionAreToldOfBeforeTheyAreLost(t *testing.T) {
 			oldest+daySeconds, oldest-int64(days)*daySeconds)
 		store := openFile(t)
 		target := transfer.Target{Store: store, Concurrency: 1, Now: clock, Retention: keeps}
-		_, err := transfer.Import(t.Context(), strings.NewReader(text), target)
+		_, err := transfer.Import(t.Context(), strings.NewReader(text), target, nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%d days too old: %v, want %q", days, err, want)
 		}

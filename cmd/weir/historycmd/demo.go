@@ -45,11 +45,13 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return failed(err)
 	}
+	show := progress(set.Logger(out.Err))
 	did, err := fillBulk(ctx, &set, func(store history.Store, to transfer.Target) (transfer.Loaded, error) {
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		err := checkEmpty(ctx, store)
 		if err == nil {
 			err = demo.Buckets(until, c.Days, set.History.Keep(), func(id history.ID, bucket history.Point) error {
+				show(func() string { return describeRows(l.Did()) })
 				return l.Add(transfer.RowOf(id, bucket))
 			})
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -48,22 +47,18 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return fmt.Errorf("downsample: %w", err)
 	}
-	return errors.Join(c.roll(ctx, store, out.Out, log), store.Close())
+	return errors.Join(c.roll(ctx, store, out.Out, progress(log)), store.Close())
 }
 
-const progressInterval = 10 * time.Second // between two lines in the log
-
 // roll runs the job and reports to out, also of a job that ended early.
-func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, log *slog.Logger) error {
+func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, show func(func() string)) error {
 	begin := time.Now()
-	logged := begin
 	done, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: func(done history.RollResult) {
-		if time.Since(logged) >= progressInterval {
+		show(func() string {
 			chunks, points := done.Sum()
-			log.Info("downsampling the history", "partitions", done.Partitions, "of", history.Partitions,
-				"chunks", chunks, "points", points)
-			logged = time.Now()
-		}
+			return fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions, history.Partitions,
+				terminal.Thousands(chunks), terminal.Thousands(points))
+		})
 	}})
 	if _, failed := io.WriteString(out, describeRolled(done, c.DryRun, time.Since(begin))); failed != nil {
 		return fmt.Errorf("downsample: %w", errors.Join(err, failed))

@@ -37,7 +37,8 @@ var tookTime = regexp.MustCompile(`in [0-9.]+(ms|s|m)+;`)
 // rollOnce runs the job as the command does, where nobody looks, and returns what it prints and logs.
 func rollOnce(ctx context.Context, store history.Store, c Downsample) (printed, logged string, err error) {
 	var out, log bytes.Buffer
-	err = c.roll(ctx, store, &out, slog.New(slog.NewTextHandler(&log, nil)))
+	show := progress(slog.New(slog.NewTextHandler(&log, nil)))
+	err = c.roll(ctx, store, &out, show)
 	return tookTime.ReplaceAllString(out.String(), "in 1s;"), log.String(), err
 }
 

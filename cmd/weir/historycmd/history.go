@@ -30,7 +30,7 @@ type Command struct {
 	Show   showCommand   `cmd:"" help:"Draw the hits of a rule over time."`
 	Top    topCommand    `cmd:"" help:"List the rules with the most hits."`
 	Verify verifyCommand `cmd:"" help:"Prove that the history holds, to the integer, all that was counted."`
-	Export exportCommand `cmd:"" help:"Write what is stored as CSV."`
+	Export exportCommand `cmd:"" help:"Write what is stored as CSV or OpenMetrics."`
 	Import importCommand `cmd:"" help:"Count what an export, or another store, has written."`
 	Demo   demoCommand   `cmd:"" help:"Fill an empty history with a year of made-up hits."`
 	Serve  serveCommand  `cmd:"" help:"Answer Grafana and the page over the history of a fleet, and limit nothing."`
@@ -93,7 +93,7 @@ func (c *target) about(more map[string]string) query.Parameters {
 // period is the range of time of show, top and export.
 type period struct {
 	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
-	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given."`
+	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 

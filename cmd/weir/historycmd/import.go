@@ -48,8 +48,9 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return failed(err)
 	}
 	defer file.Close()
+	show := progress(set.Logger(out.Err))
 	did, err := fillBulk(ctx, &set, func(_ history.Store, to transfer.Target) (transfer.Loaded, error) {
-		return transfer.Import(ctx, file, to)
+		return transfer.Import(ctx, file, to, func(did transfer.Loaded) { show(func() string { return describeRows(did) }) })
 	})
 	if err != nil {
 		if did.Rows > 0 {
@@ -65,6 +66,11 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return terminal.No
 	}
 	return nil
+}
+
+// describeRows returns how many rows have been counted so far.
+func describeRows(did transfer.Loaded) string {
+	return terminal.Thousands(did.Rows) + " buckets, " + terminal.Thousands(did.Hits) + " hits"
 }
 
 // describeLoaded returns what an import did, over several lines.

@@ -75,7 +75,7 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 func TestAnExportIsWhatThePortAnswers(t *testing.T) {
 	port := someHistory(t)
 	for query, args := range map[string][]string{
-		"": nil,
+		"": nil, "?format=openmetrics": {"--format", "openmetrics"},
 		"?domain=shop&path=user/path%3D/pay&outcome=within&from=1795100000&to=1795176180": {"--domain", "shop", "--path", "user/path=/pay",
 			"--outcome", "within", "--from", "1795100000", "--to", "2026-11-20T12:03:00Z"},
 		"?value=bob": {"--value", "bob"},
@@ -86,7 +86,7 @@ func TestAnExportIsWhatThePortAnswers(t *testing.T) {
 			t.Errorf("weir history export %v prints %.300q (%v), and the port answers %.300q", args, got, err, want)
 		}
 	}
-	for want, args := range map[string][]string{"no history for path /pay": {"--path", "/pay"},
+	for want, args := range map[string][]string{"no history for path /pay": {"--path", "/pay"}, "--format": {"--format", "json"},
 		"is not a time": {"--from", "never"}, "is not an outcome": {"--outcome", "denied"}, "must be before": {"--from", "-1h", "--to", "-2h"}} {
 		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
 		if err == nil || strings.Count(got, "\n") > 1 || !strings.Contains(err.Error(), want) {

@@ -1,0 +1,111 @@
+package transfer
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// Format is how an export is written.
+type Format string
+
+// The formats. OpenMetrics cannot be read back: it has totals, not buckets.
+const (
+	CSV         Format = "csv"
+	OpenMetrics Format = "openmetrics"
+)
+
+// ParseFormat reads a format's name.
+func ParseFormat(name string) (Format, error) {
+	if f := Format(name); f == CSV || f == OpenMetrics {
+		return f, nil
+	}
+	return "", fmt.Errorf("%q is not a format: use one of %s, %s", name, CSV, OpenMetrics)
+}
+
+// MediaType returns the Content-Type of an HTTP answer in the format.
+func (f Format) MediaType() string {
+	if f == CSV {
+		return "text/csv; charset=utf-8"
+	}
+	return "application/openmetrics-text; version=1.0.0; charset=utf-8"
+}
+
+// Passes returns the outcomes asked for, none for all, as often as the store has to be asked: what is written of each
+// pass lies together. Series of a family of OpenMetrics must.
+func (f Format) Passes(outcomes []history.Outcome) (passes [][]history.Outcome) {
+	if f != OpenMetrics {
+		return [][]history.Outcome{outcomes}
+	}
+	for _, family := range families {
+		asked := slices.DeleteFunc(slices.Clone(family.outcomes), func(o history.Outcome) bool {
+			return len(outcomes) > 0 && !slices.Contains(outcomes, o)
+		})
+		if len(asked) > 0 {
+			passes = append(passes, asked)
+		}
+	}
+	return passes
+}
+
+// From returns the range that the store is to be asked for, to write one: totals need all that came after it.
+func (f Format) From(in history.Range) history.Range {
+	if f == OpenMetrics {
+		in.To = max(in.To, history.Always().To)
+	}
+	return in
+}
+
+// columns are those of a row of CSV, in order.
+var columns = []string{"domain", "path", "outcome", "value", "start", "width", "sum", "peak"}
+
+// Writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
+// that touch has no bucket twice; of OpenMetrics, the samples in it.
+type Writer interface {
+	// Series writes a series, and returns how many rows or samples that are. Series of a pass must come together.
+	Series(s *history.Series) (int, error)
+	// Close writes the end. It is only for what is whole.
+	Close() error
+}
+
+// NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
+func NewWriter(w io.Writer, f Format, in history.Range, now int64) Writer {
+	if f == OpenMetrics {
+		return &metricsWriter{w: w, in: in, now: now}
+	}
+	out := &csvWriter{csv.NewWriter(w), in}
+	_ = out.csv.Write(columns) // into a buffer; Close returns what goes wrong later
+	return out
+}
+
+// csvWriter writes CSV.
+type csvWriter struct {
+	csv *csv.Writer
+	in  history.Range
+}
+
+// Series implements [Writer].
+func (w *csvWriter) Series(s *history.Series) (n int, err error) {
+	for _, p := range s.Points {
+		if p.Start < w.in.From || p.Start >= w.in.To {
+			continue
+		}
+		err := w.csv.Write([]string{s.ID.Domain, s.ID.Path, s.ID.Outcome.String(), s.ID.Value, strconv.FormatInt(p.Start, 10),
+			strconv.FormatInt(p.Tier.Width(), 10), strconv.FormatUint(p.Sum, 10), strconv.FormatUint(p.Peak, 10)})
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Close implements [Writer].
+func (w *csvWriter) Close() error {
+	w.csv.Flush()
+	return w.csv.Error()
+}

@@ -1,0 +1,80 @@
+package transfer
+
+import (
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// family is a counter, as /metrics and PromQL have it.
+type family struct {
+	name, help string
+	outcomes   []history.Outcome
+}
+
+var families = []family{
+	{"weir_hits", "Hits, by what became of them.", []history.Outcome{history.Within, history.Over, history.Degraded}},
+	{"weir_near_hits", "Hits that were within a limit, but close to it.", []history.Outcome{history.Near}},
+	{"weir_shadow_hits", "Hits that were over a limit, and let through by shadow mode.", []history.Outcome{history.Shadow}},
+}
+
+// metricsWriter writes OpenMetrics 1.0 text.
+type metricsWriter struct {
+	w       io.Writer
+	in      history.Range
+	now     int64
+	family  string // that the last series was of
+	samples []history.Sample
+	text    []byte
+}
+
+// Series implements [Writer]. It writes what a series had counted at the borders of its buckets.
+func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
+	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
+	m.samples = s.AppendSamples(m.samples[:0], m.now)
+	for _, sample := range m.samples {
+		if sample.At < m.in.From || sample.At >= m.in.To {
+			continue
+		}
+		m.text = m.text[:0]
+		if m.family != f.name {
+			m.family = f.name
+			m.text = append(m.text, "# HELP "+f.name+" "+f.help+"\n# TYPE "+f.name+" counter\n"...)
+		}
+		m.text = append(m.text, f.name+"_total{"...)
+		m.text = appendLabels(m.text, s.ID)
+		m.text = append(strconv.AppendUint(append(m.text, "} "...), sample.Total, 10), ' ')
+		m.text = append(strconv.AppendInt(m.text, sample.At, 10), '\n')
+		if _, err := m.w.Write(m.text); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Close implements [Writer].
+func (m *metricsWriter) Close() error {
+	_, err := io.WriteString(m.w, "# EOF\n")
+	return err
+}
+
+var labelEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+func appendLabels(dst []byte, id history.ID) []byte {
+	label := func(name, value string) {
+		dst = append(dst, name+`="`+labelEscaper.Replace(strings.ToValidUTF8(value, "\uFFFD"))+`"`...)
+	}
+	label("domain", id.Domain)
+	label(",path", id.Path)
+	if id.Outcome < history.Near {
+		label(",outcome", id.Outcome.String())
+	}
+	if id.Value != "" {
+		label(",value", id.Value)
+	}
+	return dst
+}
