@@ -30,8 +30,7 @@ install: build ## puts weir on the PATH: into PREFIX/bin, or else where go insta
 	@dir="$(if $(PREFIX),$(DESTDIR)$(PREFIX)/bin)"; dir="$${dir:-$$($(GO) env GOBIN)}"; \
 		dir="$${dir:-$$($(GO) env GOPATH | cut -d: -f1)/bin}" && mkdir -p "$$dir" && install -m 0755 bin/weir "$$dir/weir" && \
 		echo "$$dir/weir" && { found=$$(command -v weir || true); \
-		[ "$$found" -ef "$$dir/weir" ] || echo "Your shell finds $${found:-no weir}: put $$dir first on your PATH."; } && \
-		echo "Completion, for ~/.bashrc:  source <(weir completion bash)     (zsh, fish: weir completion --help)"
+		[ "$$found" -ef "$$dir/weir" ] || echo "Your shell finds $${found:-no weir}: put $$dir first on your PATH."; }
 
 # The weir under test, also under the incumbent's name, as the image has it.
 bin/test/weir: FORCE

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
 	"github.com/weirproxy/weir/cmd/weir/checkcmd"
-	"github.com/weirproxy/weir/cmd/weir/completion"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
@@ -34,8 +33,6 @@ type commands struct {
 	History  historycmd.Command `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost, and move them."`
 
 	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
-	Completion completion.Command    `cmd:"" help:"Print a script that completes weir's command line in bash, zsh or fish."`
-	Complete   completion.Complete   `cmd:"" hidden:""`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`

@@ -41,13 +41,12 @@ func TestTheCommandLineTellsWhatItHas(t *testing.T) {
 		"check --help":    {0, "Validate descriptor files", ""},
 		"counters get -h": {0, "Usage: weir counters get ", ""},
 		"chekc":           {2, "", "weir --help lists the commands"},
-		"completion tcsh": {2, "", "must be one of"},
 
 		"check . --domain a --domain b":                             {2, "", "--domain is given twice: give it once"},
 		"check . --strict --strict":                                 {2, "", "--strict is given twice: give it once"},
 		"counters get --domain d --descriptor a=b --descriptor c=d": {2, "", "--descriptor is given twice: give it once"},
 		"check nowhere --explain a=b --explain c=d":                 {1, "", "nowhere does not exist"},
-		"call --addr x --descriptor a=b --descriptor c=d":           {2, "", "--domain is missing"},
+		"call --addr x --descriptor a=b --descriptor c=d":           {2, "", "missing flags: --domain="},
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,6 @@
 package promql_test
 
 import (
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,12 +14,6 @@ import (
 
 // formatted is a moment as Grafana writes it.
 func formatted(at int64) string { return strconv.FormatFloat(float64(at), 'f', -1, 64) }
-
-// floored is how Grafana moves the ends of a range: to the step before, as clocks show it that are offset seconds ahead
-// of UTC.
-func floored(at, step, offset int64) int64 {
-	return int64(math.Floor(float64(at+offset)/float64(step)))*step - offset
-}
 
 func TestGrafanaFindsItsDataSourceHealthy(t *testing.T) {
 	w := serve(t, keeping(t, nil))
@@ -84,15 +77,6 @@ func curve(t testing.TB, a answer) map[int64]float64 {
 		}
 	}
 	return points
-}
-
-func TestABarThatCutsADaySaysSo(t *testing.T) {
-	w := serve(t, keeping(t, someHours(61*24)))
-	a := w.post("api/v1/query", "query", `increase(weir_hits_total{domain="shop",path="user/path=%2Fpay"}[1d])`,
-		"time", formatted(floored(someday.Unix()-60*day, day, 5*hour+30*minute)))
-	if a.Code != 200 || len(a.Infos) == 0 {
-		t.Errorf("%+v, want an info that the ends cut a bucket: what is shown may be off", a)
-	}
 }
 
 // The variables of dashboards, and the builder of queries.

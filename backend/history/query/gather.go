@@ -131,18 +131,12 @@ type About struct {
 	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: warnings name the first 20
 }
 
-// about describes an answer, which perhaps shows personal values. Of one without hits it says where there are some, or what
-// was perhaps meant.
+// about describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
 func (h *History) about(ctx context.Context, q *Question, g *gathered, personal bool, warnings ...string) (About, error) {
 	a := About{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), g.unreadable.Warnings()...)
-	if personal && history.HidesValues(ctx) {
+	if (personal || q.Value != nil && !g.found) && history.HidesValues(ctx) {
 		a.Warnings = append(a.Warnings, Hidden)
-	}
-	if !g.found {
-		meant, err := h.Hints(ctx, q)
-		a.Warnings = append(a.Warnings, meant...)
-		return a, err
 	}
 	stored, err := h.stored(ctx, q, g)
 	a.Since, a.Until = stored.From, stored.To

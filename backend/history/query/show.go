@@ -91,7 +91,8 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	case err != nil:
 		return HistoryAnswer{}, err
 	case holds > maxHeld:
-		return HistoryAnswer{}, tooLarge(series)
+		return HistoryAnswer{}, refuse("The answer of %d series would have more than %d points: ask for a domain, a path "+
+			"or an outcome, for a shorter time, or for fewer points.", series, maxHeld)
 	}
 	a := HistoryAnswer{Series: []SeriesAnswer{}}
 	for _, id := range slices.SortedFunc(maps.Keys(all), history.ID.Compare) {
@@ -144,27 +145,13 @@ func (s *shape) count(of *history.Series) int {
 	return len(of.Points)
 }
 
-// checkStep refuses a step that cuts a range into too many buckets, and names one that does not.
+// checkStep refuses a step that cuts a range into too many buckets.
 func checkStep(r history.Range, step int64) error {
 	steps := (r.To+step-1)/step - r.From/step
 	if steps <= maxPoints {
 		return nil
 	}
-	least, unit := r.Length()/(maxPoints-2)+1, int64(minute)
-	if least > day {
-		unit = day
-	}
-	return refuse("step: this range has %d steps of %s, more than %d: use at least %s.", steps, stepName(step), maxPoints,
-		stepName((least+unit-1)/unit*unit))
-}
-
-// tooLarge refuses an answer with this number of series, and says what would fit.
-func tooLarge(series int) error {
-	less := "for a shorter time, a wider step"
-	if fit := maxHeld/series - 1; fit > 0 {
-		less += fmt.Sprintf(", or for at most %d points of each of its %d series", fit, series)
-	}
-	return refuse("The answer would have more than %d points: ask for a domain, a path or an outcome, %s.", maxHeld, less)
+	return refuse("step: this range has %d steps of %s, more than %d: use wider ones.", steps, stepName(step), maxPoints)
 }
 
 // Seconds.

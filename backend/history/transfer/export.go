@@ -25,14 +25,14 @@ type Exported struct {
 	Series   int      `json:"series"`             // that had something to write
 	Rows     int      `json:"rows"`               // or samples
 	LeftOut  int      `json:"left_out"`           // series that cannot be read, or not written in the format
-	Warnings []string `json:"warnings,omitempty"` // about those, and, if nothing was found, what was perhaps meant
+	Warnings []string `json:"warnings,omitempty"` // about those
 	To       int64    `json:"to"`                 // Unix seconds: nothing that begins here or later was written
 	Found    bool     `json:"found"`              // a series was found, if only with hits at other times
 }
 
-// Export writes what is stored of the series that a question asks for, one at a time. Without from it begins with the first hit;
-// without to it ends now, and, of OpenMetrics, 3 hours before now. It begins to write once nothing is wrong with the
-// question. After an error, what was written is not whole, and has no end.
+// Export writes what is stored of the series that a question asks for, one at a time. Without from it begins with the
+// first hit; without to it ends now, and, of OpenMetrics, 3 hours before now. It begins to write once nothing is wrong with
+// the question. After an error, what was written is not whole, and has no end.
 func Export(ctx context.Context, h *query.History, p query.Parameters, format Format, w io.Writer) (done Exported, err error) {
 	asked := maps.Clone(p)
 	if p.Get("from") == "" {
@@ -74,11 +74,6 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		}
 		done.Found = done.Found || found
 	}
-	if !done.Found {
-		if done.Warnings, err = h.Hints(ctx, q); err != nil {
-			return done, err
-		}
-	}
-	done.Warnings, done.LeftOut = append(done.Warnings, left.Warnings()...), left.Count
+	done.Warnings, done.LeftOut = left.Warnings(), left.Count
 	return done, out.Close()
 }

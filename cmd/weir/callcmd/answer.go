@@ -3,15 +3,18 @@ package callcmd
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
@@ -19,270 +22,196 @@ import (
 
 // printOnce calls once and prints the answer.
 func (c *client) printOnce(ctx context.Context, w io.Writer) error {
-	called := c.callOnce(ctx)
-	if called.err != nil {
-		return c.describe(called.err)
+	a := c.callOnce(ctx)
+	if a.err != nil {
+		return c.describe(a.err)
 	}
-	a := c.answer(&called)
-	if c.JSON {
-		if err := terminal.WriteJSON(w, a); err != nil {
-			return err
-		}
-	} else {
-		a.print(w, terminal.PaintFor(w))
+	if err := c.print(w, &a); err != nil {
+		return err
 	}
 	switch {
-	case a.UnknownDomain:
+	case a.unknownDomain():
 		return c.unknownDomain()
-	case called.over():
+	case a.over():
 		return terminal.No
 	}
 	return nil
 }
 
-// unknownDomain is true in the dynamic metadata of an answer if nothing configures the domain.
-const unknownDomain = "unknown_domain"
+// print shows an answer as protobuf's JSON, or to people: a line for each descriptor, in columns, then all that the
+// answer carries besides.
+func (c *client) print(w io.Writer, a *outcome) error {
+	if c.JSON {
+		text, err := protojson.Marshal(a.resp)
+		if err != nil {
+			return fmt.Errorf("writing the answer: %w", err)
+		}
+		return terminal.WriteJSON(w, json.RawMessage(text))
+	}
+	p, verdicts := terminal.PaintFor(w), c.verdicts(a)
+	printVerdicts(w, p, verdicts)
+	shadow := a.metadata("shadow_denied").GetStructValue().AsMap()
+	if rule, limited := shadow["rule"].(string); limited {
+		text := fmt.Sprintf("shadow mode: rule %s, %v, would have refused it", rule, shadow["limit"])
+		if wait, known := shadow["retry_after"].(float64); known {
+			text += ", again in " + terminal.Span(int64(wait))
+		}
+		fmt.Fprintf(w, "      %s\n", terminal.Printable(text))
+	}
+	label := "body"
+	for text := range strings.Lines(string(a.resp.GetRawBody())) {
+		fmt.Fprintf(w, "%4s  %s\n", label, terminal.Printable(strings.TrimRight(text, "\r\n")))
+		label = ""
+	}
+	printHeaders(w, "header", a.resp.GetResponseHeadersToAdd())
+	printHeaders(w, "upstream header", a.resp.GetRequestHeadersToAdd())
+	latency := p.Dim("answered in " + milliseconds(a.latency))
+	if overall := a.resp.GetOverallCode(); len(verdicts) == 1 && verdicts[0].GetCode() == overall {
+		fmt.Fprintf(w, "      %s\n", latency)
+	} else {
+		fmt.Fprintf(w, "%s  overall, %s\n", code(p, overall), latency)
+	}
+	return nil
+}
+
+func printVerdicts(w io.Writer, p terminal.Paint, verdicts []verdict) {
+	var columns strings.Builder
+	table := tabwriter.NewWriter(&columns, 0, 0, 2, ' ', 0)
+	digits := 0
+	for _, s := range verdicts {
+		digits = max(digits, len(s.remaining()))
+	}
+	for _, s := range verdicts {
+		fmt.Fprintf(table, "%s\t%s\t%*s\t%s\n", terminal.Printable(s.descriptor), s.limit, digits, s.remaining(), s.when())
+	}
+	_ = table.Flush() // a builder takes everything
+	lines := strings.Split(columns.String(), "\n")
+	for i, s := range verdicts {
+		fmt.Fprintf(w, "%s  %s\n", code(p, s.GetCode()), strings.TrimRight(lines[i], " "))
+	}
+}
+
+func printHeaders(w io.Writer, what string, headers []*corev3.HeaderValue) {
+	for _, h := range headers {
+		value := cmp.Or(h.GetValue(), string(h.GetRawValue()))
+		fmt.Fprintf(w, "      %s %s: %s\n", what, terminal.Printable(h.GetKey()), terminal.Printable(value))
+	}
+}
 
 func (c *Command) unknownDomain() error {
 	return fmt.Errorf("no file configures the domain %q, so that all its requests pass, uncounted: correct --domain, or "+
 		"look at the domains that weir check DIR lists", c.Domain)
 }
 
-// answer is what the service answered, as --json prints it.
-type answer struct {
-	Overall         string              `json:"overall"`
-	LatencyUS       int64               `json:"latency_us"`
-	Statuses        []*descriptorStatus `json:"statuses"`
-	Message         string              `json:"message,omitempty"`
-	ResponseHeaders []header            `json:"response_headers,omitempty"`
-	RequestHeaders  []header            `json:"request_headers,omitempty"`
+const over = rls.RateLimitResponse_OVER_LIMIT
 
-	Shadow        map[string]any `json:"shadow_denied,omitempty"` // rule, limit, retry_after and others
-	UnknownDomain bool           `json:"unknown_domain,omitempty"`
+// verdict is what an answer says of one descriptor.
+type verdict struct {
+	*rls.RateLimitResponse_DescriptorStatus
+	descriptor string
+	limit      string // that applies, or why none does
+	hits       uint32 // asked for; 0 if they were no plain count
+	degraded   string // which failure policy decided without the store, and why; "" if the store did
 }
 
-// descriptorStatus is the verdict about one descriptor.
-type descriptorStatus struct {
-	Descriptor      string `json:"descriptor"`
-	Code            string `json:"code"`
-	Limit           string `json:"limit"` // unlimited, or "" if none applies, and then the next four are zero
-	RequestsPerUnit uint32 `json:"requests_per_unit"`
-	Unit            string `json:"unit"`
-	UnitMultiplier  uint32 `json:"unit_multiplier"`
-	Name            string `json:"name"`
-	Remaining       uint32 `json:"remaining"`
-	ResetSeconds    int64  `json:"reset_seconds"`
-
-	Degraded *degraded `json:"degraded,omitempty"` // nil if the store decided
-
-	hits    uint32 // asked for; 0 if they were no plain count
-	unknown bool   // nothing configures the domain
-}
-
-// degraded is which failure policy decided without the store, and why.
-type degraded struct {
-	Policy string `json:"policy"`
-	Reason string `json:"reason"`
-}
-
-type header struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// answer returns the service's answer beside the descriptors of the request.
-func (c *client) answer(o *outcome) *answer {
-	a := &answer{
-		Overall:         o.resp.GetOverallCode().String(),
-		LatencyUS:       o.latency.Microseconds(),
-		Statuses:        []*descriptorStatus{},
-		Message:         string(o.resp.GetRawBody()),
-		ResponseHeaders: headers(o.resp.GetResponseHeadersToAdd()),
-		RequestHeaders:  headers(o.resp.GetRequestHeadersToAdd()),
-		Shadow:          o.metadata("shadow_denied").GetStructValue().AsMap(),
-		UnknownDomain:   o.metadata(unknownDomain).GetBoolValue(),
-	}
+// verdicts returns those of an answer beside the descriptors of the request.
+func (c *client) verdicts(o *outcome) []verdict {
+	all := make([]verdict, len(o.resp.GetStatuses()))
 	for i, from := range o.resp.GetStatuses() {
-		s := c.status(from)
-		s.unknown = a.UnknownDomain
+		s := &all[i]
+		s.RateLimitResponse_DescriptorStatus = from
 		if i < len(c.descriptors) {
-			s.Descriptor = c.descriptors[i].String()
+			s.descriptor = c.descriptors[i].String()
 		}
-		a.Statuses = append(a.Statuses, s)
+		if !c.Refund {
+			s.hits = c.Hits
+		}
+		switch {
+		case from.GetCurrentLimit() != nil:
+			s.limit = describeLimit(from.GetCurrentLimit())
+		case o.unknownDomain():
+			s.limit = "the domain is unknown"
+		case from.GetLimitRemaining() == math.MaxUint32:
+			s.limit = "unlimited" // the rule's word
+		default:
+			s.limit = "no limit applies"
+		}
 	}
 	for _, v := range o.metadata("degraded").GetListValue().GetValues() {
 		f := v.GetStructValue().GetFields()
-		if i := int(f["descriptor"].GetNumberValue()); i >= 0 && i < len(a.Statuses) {
-			a.Statuses[i].Degraded = &degraded{f["policy"].GetStringValue(), f["reason"].GetStringValue()}
+		if i := int(f["descriptor"].GetNumberValue()); i >= 0 && i < len(all) {
+			all[i].degraded = terminal.Printable(f["reason"].GetStringValue() + "; policy " + f["policy"].GetStringValue())
 		}
 	}
-	return a
+	return all
 }
 
-func (c *client) status(from *rls.RateLimitResponse_DescriptorStatus) *descriptorStatus {
-	reset := from.GetDurationUntilReset().AsDuration()
-	s := &descriptorStatus{
-		Code: from.GetCode().String(), Remaining: from.GetLimitRemaining(), ResetSeconds: int64(math.Ceil(reset.Seconds())),
+func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
+	limit := descriptors.Limit{Requests: uint64(l.GetRequestsPerUnit()), Unit: descriptors.Unit(l.GetUnit()),
+		Multiplier: max(1, l.GetUnitMultiplier().GetValue())}
+	if l.GetName() != "" {
+		return fmt.Sprintf("%s %q", limit, l.GetName())
 	}
-	if !c.Refund {
-		s.hits = c.Hits
-	}
-	if l := from.GetCurrentLimit(); l != nil {
-		shown := descriptors.Limit{Requests: uint64(l.GetRequestsPerUnit()), Unit: descriptors.Unit(l.GetUnit()),
-			Multiplier: max(1, l.GetUnitMultiplier().GetValue())}
-		s.Limit, s.Unit, s.UnitMultiplier = shown.String(), shown.Unit.String(), shown.Multiplier
-		s.RequestsPerUnit, s.Name = l.GetRequestsPerUnit(), l.GetName()
-	} else if s.Remaining == math.MaxUint32 {
-		s.Limit = unlimited
-	}
-	return s
+	return limit.String()
 }
-
-func headers(wire []*corev3.HeaderValue) []header {
-	var list []header
-	for _, h := range wire {
-		list = append(list, header{h.GetKey(), cmp.Or(h.GetValue(), string(h.GetRawValue()))})
-	}
-	return list
-}
-
-const (
-	codeOver  = "OVER_LIMIT"
-	unlimited = "unlimited" // the rule's word
-)
-
-// limit names the limit that applies, for people.
-func (s *descriptorStatus) limit() string {
-	switch {
-	case s.unknown:
-		return "the domain is unknown"
-	case s.Limit == "":
-		return "no limit applies"
-	case s.Name != "":
-		return fmt.Sprintf("%s %q", s.Limit, s.Name)
-	}
-	return s.Limit
-}
-
-// limited reports whether a limit applies that can deny.
-func (s *descriptorStatus) limited() bool { return s.Limit != "" && s.Limit != unlimited }
 
 // remaining returns what remains, "" where nothing limits.
-func (s *descriptorStatus) remaining() string {
-	if !s.limited() {
+func (v *verdict) remaining() string {
+	if v.GetCurrentLimit() == nil {
 		return ""
 	}
-	return fmt.Sprintf("%d left", s.Remaining)
+	return fmt.Sprintf("%d left", v.GetLimitRemaining())
 }
 
 // when returns how long until there is room (over) or until the oldest hit expires (OK), and who decided if not the store.
-func (s *descriptorStatus) when() (text string) {
-	fits := max(1, s.hits) <= s.RequestsPerUnit // a look asks for one hit
+func (v *verdict) when() (text string) {
+	limit, span := v.GetCurrentLimit(), terminal.Span(int64(math.Ceil(v.GetDurationUntilReset().AsDuration().Seconds())))
+	fits := max(1, v.hits) <= limit.GetRequestsPerUnit() // a look asks for one hit
 	switch {
-	case !s.limited() && s.Code != codeOver:
-	case s.Code != codeOver:
-		text = "resets in " + terminal.Span(s.ResetSeconds)
-	case fits || !s.limited():
-		text = "again in " + terminal.Span(s.ResetSeconds)
-	case s.RequestsPerUnit == 0:
+	case limit == nil && v.GetCode() != over:
+	case v.GetCode() != over:
+		text = "resets in " + span
+	case fits || limit == nil:
+		text = "again in " + span
+	case limit.GetRequestsPerUnit() == 0:
 		text = "never again: this limit lets nothing pass"
 	default:
-		text = fmt.Sprintf("never: %d hits at once are more than the whole limit", s.hits)
+		text = fmt.Sprintf("never: %d hits at once are more than the whole limit", v.hits)
 	}
-	if d := s.Degraded; d != nil {
-		text += fmt.Sprintf(" (no answer from Redis: %s; policy %s)", terminal.Printable(d.Reason), terminal.Printable(d.Policy))
+	if v.degraded != "" {
+		text += " (no answer from Redis: " + v.degraded + ")"
+	}
+	return text
+}
+
+// phrase describes the first verdict that is over, else the first: 10/minute, again in 57s. With several descriptors it
+// names the one.
+func (c *client) phrase(o *outcome) string {
+	verdicts := c.verdicts(o)
+	if len(verdicts) == 0 {
+		return "no limit applies"
+	}
+	s := verdicts[max(0, slices.IndexFunc(verdicts, func(s verdict) bool { return s.GetCode() == over }))]
+	parts := []string{s.limit, s.remaining(), s.when()}
+	if s.GetCode() == over {
+		parts[1] = ""
+	}
+	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+	if len(verdicts) > 1 {
+		text = terminal.Printable(s.descriptor) + ": " + text
 	}
 	return text
 }
 
 // code shows a verdict in four columns.
-func code(p terminal.Paint, code string) string {
+func code(p terminal.Paint, code rls.RateLimitResponse_Code) string {
 	switch code {
-	case "OK":
+	case rls.RateLimitResponse_OK:
 		return p.Green("OK  ")
-	case codeOver:
+	case over:
 		return p.Red("OVER")
 	}
-	return p.Yellow(code)
+	return p.Yellow(code.String())
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%.2f ms", 1000*d.Seconds()) }
-
-// print shows a line for each descriptor, in columns, then all that the answer carries besides.
-func (a *answer) print(w io.Writer, p terminal.Paint) {
-	var columns strings.Builder
-	table := tabwriter.NewWriter(&columns, 0, 0, 2, ' ', 0)
-	digits := 0
-	for _, s := range a.Statuses {
-		digits = max(digits, len(s.remaining()))
-	}
-	for _, s := range a.Statuses {
-		fmt.Fprintf(table, "%s\t%s\t%*s\t%s\n", terminal.Printable(s.Descriptor), s.limit(), digits, s.remaining(), s.when())
-	}
-	_ = table.Flush() // a builder takes everything
-	lines := strings.Split(columns.String(), "\n")
-	for i, s := range a.Statuses {
-		fmt.Fprintf(w, "%s  %s\n", code(p, s.Code), strings.TrimRight(lines[i], " "))
-	}
-	if rule, limited := a.Shadow["rule"].(string); limited {
-		text := fmt.Sprintf("shadow mode: rule %s, %v, would have refused it", rule, a.Shadow["limit"])
-		if wait, known := a.Shadow["retry_after"].(float64); known {
-			text += ", again in " + terminal.Span(int64(wait))
-		}
-		fmt.Fprintf(w, "      %s\n", terminal.Printable(text))
-	}
-	label := "body"
-	for text := range strings.Lines(a.Message) {
-		fmt.Fprintf(w, "%4s  %s\n", label, terminal.Printable(strings.TrimRight(text, "\r\n")))
-		label = ""
-	}
-	for _, h := range a.ResponseHeaders {
-		fmt.Fprintf(w, "      header %s: %s\n", terminal.Printable(h.Name), terminal.Printable(h.Value))
-	}
-	for _, h := range a.RequestHeaders {
-		fmt.Fprintf(w, "      upstream header %s: %s\n", terminal.Printable(h.Name), terminal.Printable(h.Value))
-	}
-	latency := p.Dim("answered in " + milliseconds(time.Duration(a.LatencyUS)*time.Microsecond))
-	if len(a.Statuses) == 1 && a.Statuses[0].Code == a.Overall {
-		fmt.Fprintf(w, "      %s\n", latency)
-		return
-	}
-	fmt.Fprintf(w, "%s  overall, %s\n", code(p, a.Overall), latency)
-}
-
-// tightest returns the status that is over for longest, else the one with the least left; nil if no limit applies.
-func (a *answer) tightest() (best *descriptorStatus) {
-	for _, s := range a.Statuses {
-		if s.limited() && (best == nil || s.tighterThan(best)) {
-			best = s
-		}
-	}
-	return best
-}
-
-func (s *descriptorStatus) tighterThan(t *descriptorStatus) bool {
-	if over := s.Code == codeOver; over != (t.Code == codeOver) {
-		return over
-	} else if over {
-		return s.ResetSeconds > t.ResetSeconds
-	}
-	return s.Remaining < t.Remaining
-}
-
-// phrase describes the tightest limit: 10/minute, again in 57s. With several descriptors it names the one.
-func (a *answer) phrase() string {
-	s := a.tightest()
-	if s == nil && len(a.Statuses) > 0 {
-		return a.Statuses[0].limit()
-	} else if s == nil {
-		return "no limit applies"
-	}
-	text := s.limit() + ", "
-	if s.Code != codeOver {
-		text += s.remaining() + ", "
-	}
-	if text += s.when(); len(a.Statuses) > 1 {
-		text = terminal.Printable(s.Descriptor) + ": " + text
-	}
-	return text
-}

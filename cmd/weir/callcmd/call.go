@@ -19,13 +19,13 @@ import (
 // Command asks a rate-limit service once, or many times, and prints what it answered.
 type Command struct {
 	Addr       string        `default:"${grpc}" help:"HOST:PORT of its gRPC, or unix:/PATH of its socket; without it what GRPC_HOST, GRPC_PORT and GRPC_UDS say."`
-	Domain     string        `placeholder:"NAME" help:"The domain to ask about."`
-	Descriptor []string      `sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
+	Domain     string        `required:"" placeholder:"NAME" help:"The domain to ask about."`
+	Descriptor []string      `required:"" sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
 	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
 	Refund     bool          `help:"Give the hits back instead of counting them."`
 	Limit      string        `placeholder:"10/minute" help:"Ask for this limit, not the configured one."`
 	Timeout    time.Duration `default:"1s" help:"How long to wait for an answer."`
-	JSON       bool          `name:"json" help:"Print one JSON object."`
+	JSON       bool          `name:"json" help:"Print each answer as JSON."`
 
 	TLS        bool   `name:"tls" group:"TLS" help:"Use TLS; without it, plaintext."`
 	CA         string `name:"ca" group:"TLS" placeholder:"FILE" help:"Authorities to trust, in PEM, beside those of the system."`
@@ -33,10 +33,8 @@ type Command struct {
 	Key        string `group:"TLS" placeholder:"FILE" help:"Its key."`
 	ServerName string `group:"TLS" placeholder:"NAME" help:"The name that the server's certificate must have; the host of --addr unless given."`
 
-	Rate        float64       `group:"Many calls" placeholder:"R" help:"Calls a second; without it, all that it answers."`
-	For         time.Duration `group:"Many calls" placeholder:"30s" help:"How long to go on; without it, until Ctrl-C."`
-	Keys        uint64        `group:"Many calls" default:"1" help:"Put -0 to -(K-1) behind the last value."`
-	Concurrency int           `group:"Many calls" default:"16" help:"Most calls out at once."`
+	Rate float64       `group:"Many calls" placeholder:"R" help:"Call so often a second, one call after the other."`
+	For  time.Duration `group:"Many calls" placeholder:"30s" help:"How long to go on with --rate; without it, until Ctrl-C."`
 }
 
 // Help returns what weir call --help shows below the first sentence.
@@ -54,21 +52,10 @@ A rolling limit resets when the bucket of its oldest hits is out of the window: 
 have a second. What shadow mode let pass, and that a domain is unknown, is said by a weir with DENIAL_METADATA, its
 default (as ratelimit it is off); of others no limit applies to either.
 
-With --rate or --for it calls many times: a progress line each second, each change between OK and over (with one key),
-and a summary. With --keys K the last value of each descriptor gets -0, -1, … -(K-1) in turn. Exit code then: 2 if a
-call failed, else 1 if one was over. Percentiles are of answered calls, rounded up by at most 1.1 %.
+With --rate it calls many times, to watch a limit: a line each second, one for each change between OK and over, and how
+long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
 
---json prints, for one call:
-
-    overall, latency_us, statuses, and if sent: message (the body of the 429), response_headers, request_headers,
-    shadow_denied {rule, limit, retry_after, …}, unknown_domain
-    each status: descriptor, code, limit, requests_per_unit, unit, unit_multiplier, name, remaining, reset_seconds
-    (limit is "unlimited" if the rule says so, "" where no limit applies; unit is then "", too)
-
-and for many:
-
-    sent, ok, over, errors, degraded, shadowed, unsent, changes, seconds, rate, latency_us {p50, p90, p99, max},
-    error_codes {CODE: {count, message}}`
+--json prints a line for each call: the answer in protobuf's JSON, as POST /json has it.`
 }
 
 // Run asks, prints the answer and returns a terminal.Exit unless all was OK.
@@ -93,20 +80,15 @@ func (c *Command) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer asked.Close()
-	if c.Rate > 0 || c.For > 0 {
-		return asked.callMany(ctx, out)
+	if c.Rate > 0 {
+		return asked.watch(ctx, out)
 	}
 	return asked.printOnce(ctx, out)
 }
 
 // client reads the flags that say what to ask. Its errors name the flag and what it wants. It is not connected yet.
 func (c *Command) client() (*client, error) {
-	switch {
-	case c.Domain == "":
-		return nil, errors.New("--domain is missing: name the domain that the rules stand in")
-	case len(c.Descriptor) == 0:
-		return nil, errors.New("--descriptor is missing: say what to ask about, as in --descriptor user=ann")
-	case c.Refund && c.Hits == 0:
+	if c.Refund && c.Hits == 0 {
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
 	}
 	asked := &client{Command: c}
@@ -130,11 +112,8 @@ func (c *Command) client() (*client, error) {
 	return asked, nil
 }
 
-// The bounds of many calls: below the least rate a year holds too few of them to mean anything.
-const (
-	minRate, maxRate = 0.001, 1_000_000
-	maxConcurrency   = 10_000
-)
+// The bounds of --rate, in calls a second. More than the largest is for a load generator.
+const minRate, maxRate = 0.001, 1000
 
 // checkFlags checks the flags that say whom to ask, how often and how long. Its errors name the flag.
 func (c *Command) checkFlags() error {
@@ -153,12 +132,8 @@ func (c *Command) checkFlags() error {
 		return fmt.Errorf("--rate %v must lie between %v and %d calls a second", c.Rate, minRate, maxRate)
 	case c.For < 0:
 		return fmt.Errorf("--for %v must be above 0", c.For)
-	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
-		return fmt.Errorf("--concurrency %d must lie between 1 and %d", c.Concurrency, maxConcurrency)
-	case c.Keys == 0:
-		return errors.New("--keys 0 leaves nothing to ask about: give 1 or more")
-	case c.Keys > 1 && c.Rate == 0 && c.For == 0:
-		return errors.New("--keys is for many calls: add --for, --rate or both")
+	case c.For > 0 && c.Rate == 0:
+		return errors.New("--for is for many calls: add --rate")
 	}
 	return nil
 }

@@ -35,9 +35,9 @@ type client struct {
 	limit       *descriptors.Limit // nil: the configured ones
 }
 
-// message returns the n-th call's message. Hits stand at the request where they can, so that the rule decides what it
+// message returns what a call sends. Hits stand at the request where they can, so that the rule decides what it
 // charges, as for a plain request of Envoy's; hits of 0 and a refund have a place only at the descriptor.
-func (c *client) message(n uint64) *rls.RateLimitRequest {
+func (c *client) message() *rls.RateLimitRequest {
 	message := &rls.RateLimitRequest{Domain: c.Domain}
 	atDescriptor := c.Hits == 0 || c.Refund
 	if !atDescriptor {
@@ -47,9 +47,6 @@ func (c *client) message(n uint64) *rls.RateLimitRequest {
 		wire := &ratelimit.RateLimitDescriptor{IsNegativeHits: c.Refund}
 		for _, e := range d {
 			wire.Entries = append(wire.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
-		}
-		if c.Keys > 1 {
-			wire.Entries[len(d)-1].Value += "-" + strconv.FormatUint(n%c.Keys, 10)
 		}
 		if atDescriptor {
 			wire.HitsAddend = wrapperspb.UInt64(uint64(c.Hits))
@@ -115,7 +112,10 @@ type outcome struct {
 }
 
 // over reports whether Envoy would deny the request.
-func (o *outcome) over() bool { return o.resp.GetOverallCode() == rls.RateLimitResponse_OVER_LIMIT }
+func (o *outcome) over() bool { return o.resp.GetOverallCode() == over }
+
+// unknownDomain reports whether the service says that nothing configures the domain.
+func (o *outcome) unknownDomain() bool { return o.metadata("unknown_domain").GetBoolValue() }
 
 // metadata returns a field of the answer's dynamic metadata, nil if there is none.
 func (o *outcome) metadata(name string) *structpb.Value {
@@ -123,11 +123,11 @@ func (o *outcome) metadata(name string) *structpb.Value {
 }
 
 // call sends one request and waits for the answer, at most until its timeout.
-func (c *client) call(ctx context.Context, message *rls.RateLimitRequest) outcome {
+func (c *client) call(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	start := time.Now()
-	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, message)
+	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, c.message())
 	return outcome{resp: resp, latency: time.Since(start), err: err}
 }
 
@@ -148,7 +148,7 @@ func (c *client) callOnce(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	c.connect(ctx)
-	return c.call(ctx, c.message(0))
+	return c.call(ctx)
 }
 
 // describe returns the error of a failed call in a sentence that names the address.

@@ -54,8 +54,8 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return failed(fmt.Errorf("the export is not whole: %w", err))
 	}
-	if !done.Found {
-		return nothing(q, done.Warnings)
+	if !done.Found && len(done.Warnings) == 0 {
+		return nothing(q)
 	}
 	for _, warning := range done.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))

@@ -51,11 +51,11 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
 A time is -90m, -12h, -30d, -2w or -1y before now; 14:03, the last that was; 2026-11-15, which is the beginning of that
 day, or '2026-11-15 12:00', in --tz or else in the time zone of this process; RFC 3339 (2026-11-21T12:00:00Z); or Unix
 seconds. --path takes a path as it is shown here (user/path=/pay), or as --json and /metrics have it
-(user/path=%2Fpay); a part of one is answered with the paths that hold it. Older hits are kept in wider buckets, and a
-range is widened to whole ones, so all sums are exact. In a curve, a column is as high as its mean, and a · above it is
-its largest minute. --json prints what GET /api/v1/history answers. A series some of which cannot be read is left out
-and named in a warning, with the key at fault; the others are shown. Exit code: 0, 2 for an error, and 1 if a series
-that was asked for cannot be read or, for verify, is not exact.`
+(user/path=%2Fpay). Older hits are kept in wider buckets, and a range is widened to whole ones, so all sums are exact.
+In a curve, a column is as high as its mean, and a · above it is its largest minute. --json prints what GET
+/api/v1/history answers. A series some of which cannot be read is left out and named in a warning, with the key at
+fault; the others are shown. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for
+verify, is not exact.`
 }
 
 // target is what all that ask have: whom, and about what.
@@ -206,12 +206,8 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// nothing returns the error of a question that no series fits; the answer's warnings say what was perhaps meant.
-func nothing(q query.Parameters, warnings []string) error {
-	if len(warnings) > 0 {
-		text := strings.TrimSuffix(strings.Join(warnings, " "), ".") // sentences of weir's own, which begin with a letter
-		return fmt.Errorf("history: %s", terminal.Printable(strings.ToLower(text[:1])+text[1:]))
-	}
+// nothing returns the error of a question that no series fits.
+func nothing(q query.Parameters) error {
 	about := ""
 	for _, name := range []string{"domain", "path", "outcome", "value"} {
 		if asked := q.Get(name); asked != "" {
@@ -229,11 +225,14 @@ func readable(domain, path, value string) string {
 	return terminal.Printable(query.ReadableName(domain, path, value))
 }
 
-// storedRange says where there are hits, of what was asked for.
-func storedRange(since, until int64, zone *time.Location) string {
-	const layout = "2006-01-02 15:04"
-	return fmt.Sprintf("The first that are stored are of %s, the last of %s: --from and --to choose a range.",
-		time.Unix(since, 0).In(zone).Format(layout), time.Unix(until-1, 0).In(zone).Format(layout))
+// noHits says that a range has no hits of what was asked for, and where there are some.
+func noHits(a *query.About, zone *time.Location) string {
+	text := "No such hits in this range"
+	if a.Until > 0 {
+		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }
+		text += fmt.Sprintf("; there are hits from %s to %s", stamp(a.Since), stamp(a.Until))
+	}
+	return text + ".\n"
 }
 
 // describeRange returns a range in words: 2026-11-21 11:00 to 12:01 UTC (1h 1m).

@@ -86,7 +86,7 @@ func TestAnExportIsWhatThePortAnswers(t *testing.T) {
 			t.Errorf("weir history export %v prints %.300q (%v), and the port answers %.300q", args, got, err, want)
 		}
 	}
-	for want, args := range map[string][]string{"these hold it: user/path=/pay": {"--path", "/pay"}, "--format": {"--format", "json"},
+	for want, args := range map[string][]string{"no history for path /pay": {"--path", "/pay"}, "--format": {"--format", "json"},
 		"is not a time": {"--from", "never"}, "is not an outcome": {"--outcome", "denied"}, "must be before": {"--from", "-1h", "--to", "-2h"}} {
 		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
 		if err == nil || strings.Count(got, "\n") > 1 || !strings.Contains(err.Error(), want) {

@@ -31,8 +31,8 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	a, err := ask(ctx, &c.shown, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
-		if len(a.Series) == 0 && a.Unreadable == 0 {
-			return "", nothing(q, a.Warnings)
+		if len(a.Series) == 0 && len(a.Warnings) == 0 {
+			return "", nothing(q)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil
@@ -81,23 +81,11 @@ func (v *showView) String() string {
 			hidden)
 	}
 	if len(drawn) == 0 {
-		v.nothing(&b)
+		fmt.Fprint(&b, "\n", noHits(&a.About, v.zone))
 	} else if empty > 0 {
 		fmt.Fprintf(&b, "\n%d more series without hits in this range.\n", empty)
 	}
 	return b.String()
-}
-
-// nothing appends that no series has hits, and where there are some.
-func (v *showView) nothing(b *strings.Builder) {
-	what := "hits"
-	if v.answer.Unreadable > 0 {
-		what = "other hits"
-	}
-	fmt.Fprintf(b, "\nNo %s in this range.\n", what)
-	if v.answer.Until > 0 {
-		fmt.Fprintln(b, storedRange(v.answer.Since, v.answer.Until, v.zone))
-	}
 }
 
 func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {

@@ -66,23 +66,9 @@ func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) stri
 	if len(a.Top) > 0 && len(columns) > 0 {
 		topTable(&b, a, columns, p)
 	} else if len(a.Top) == 0 {
-		noTop(&b, a, zone)
+		b.WriteString(noHits(&a.About, zone))
 	}
 	return b.String()
-}
-
-// noTop appends why nothing is ranked, and where there are hits.
-func noTop(b *strings.Builder, a *query.TopAnswer, zone *time.Location) {
-	switch {
-	case a.Unreadable > 0:
-		b.WriteString("No other hits in this range; --from -30d looks further back.\n")
-	case a.Since >= a.To || a.Until > 0 && a.Until <= a.From:
-		fmt.Fprintf(b, "No hits in this range. %s\n", storedRange(a.Since, a.Until, zone))
-	case a.Since > 0 && a.By != "hits":
-		fmt.Fprintf(b, "No hits in this range were %s; --by hits ranks all.\n", terminal.Printable(a.By))
-	case len(a.Warnings) == 0:
-		b.WriteString("No hits in this range; --from -30d looks further back.\n")
-	}
 }
 
 func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p terminal.Paint) {
@@ -106,9 +92,5 @@ func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p termin
 	_ = table.Flush() // a builder takes everything
 	if hidden := a.Found - len(a.Top); hidden > 0 {
 		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-shown))
-	}
-	refused := a.By != "hits" && a.By != "within" // who it was is asked of these
-	if refused && !slices.ContainsFunc(a.Top, func(r query.TopRow) bool { return r.Value != "" }) {
-		b.WriteString(p.Dim("Who it was, too, is kept of rules with value_to_metric: true or detailed_metric: true.") + "\n")
 	}
 }

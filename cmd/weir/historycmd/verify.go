@@ -22,7 +22,7 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := c.about(nil)
 	a, err := ask(ctx, &c.shown, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
-			return "", nothing(q, a.Warnings)
+			return "", nothing(q)
 		}
 		return describeVerified(a, terminal.PaintFor(out.Out)), nil
 	})

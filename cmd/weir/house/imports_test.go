@@ -119,7 +119,7 @@ var houseLibraries = []struct {
 		[]string{"cmd/weir/config"},
 		"what people configure is read in one place"},
 	{[]string{"github.com/alecthomas/kong"},
-		[]string{"cmd/weir", "cmd/weir/callcmd", "cmd/weir/historycmd", "cmd/weir/completion"},
+		[]string{"cmd/weir", "cmd/weir/callcmd", "cmd/weir/historycmd"},
 		"flags belong to commands"},
 	{[]string{"github.com/prometheus/prometheus/..."},
 		[]string{"server/promql/..."},

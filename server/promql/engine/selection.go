@@ -67,11 +67,16 @@ func (s *selection) add(one history.Series) error {
 		one.Err = errors.New("more is stored of it than it ever counted")
 	}
 	if one.Err != nil {
-		s.remarks.damaged.Add(&one)
+		s.damaged.Add(&one)
 		return nil
 	}
-	if err := s.judge(&one, asksTotal); err != nil {
-		return err
+	for _, p := range one.Points {
+		if s.asked.spans(p) {
+			s.met = max(s.met, p.Tier)
+		}
+	}
+	if s.tooNarrow() {
+		return errTooNarrow
 	}
 	if asksTotal {
 		s.scratch = s.totals(s.scratch[:0], &one)
@@ -86,25 +91,6 @@ func (s *selection) add(one history.Series) error {
 	return nil
 }
 
-// judge notes the buckets that hold a moment of the query. The coarsest decides whether the lookback is long enough.
-func (s *selection) judge(one *history.Series, cuts bool) error {
-	for _, p := range one.Points {
-		if !s.asked.spans(p) {
-			continue
-		}
-		s.met = max(s.met, p.Tier)
-		end := min(p.End(), s.now)
-		if cuts && s.asked.in(p.Start*1000, end*1000) {
-			c := &s.remarks.cuts[p.Tier]
-			c.until, c.hits = max(c.until, end), max(c.hits, p.Sum)
-		}
-	}
-	if s.tooNarrow() {
-		return errTooNarrow
-	}
-	return nil
-}
-
 // totals appends the counts of a series in the time that is asked for, and just around it.
 func (s *selection) totals(dst []history.Sample, one *history.Series) []history.Sample {
 	first := s.now
@@ -113,9 +99,6 @@ func (s *selection) totals(dst []history.Sample, one *history.Series) []history.
 	}
 	if before := one.Lifetime - one.Stored(); before > 0 && s.from < first {
 		dst = append(dst, history.Sample{At: s.from, Total: before})
-		if before == one.Expired && s.asked.first-s.asked.back < first*1000 {
-			s.remarks.expired = max(s.remarks.expired, before)
-		}
 	}
 	return s.upToNow(one.AppendSamples(dst, s.now))
 }
@@ -180,9 +163,6 @@ func (s *selection) keep(name labels.Labels, steps bool, every int64) error {
 	}
 	if err := s.hold(size); err != nil {
 		return err
-	}
-	if n := len(samples); n > 0 && samples[n-1].Total > exactly {
-		s.remarks.large = true
 	}
 	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), steps: steps, every: every, ends: ends})
 	return nil

@@ -59,18 +59,6 @@ func ceil(n, step int64) int64 {
 	return n - n%step
 }
 
-// in reports whether one of the moments lies between two others, both excluded.
-func (m moments) in(after, before int64) bool {
-	hit := func(after, before int64) bool {
-		at := m.first
-		if at <= after && m.step > 0 {
-			at += ceil(after+1-at, m.step)
-		}
-		return after < at && at < before && at <= m.last
-	}
-	return hit(after, before) || m.back > 0 && hit(after+m.back, before+m.back)
-}
-
 // count returns how many there are, without those of the beginnings of windows.
 func (m moments) count() int {
 	if m.step <= 0 || m.last <= m.first {

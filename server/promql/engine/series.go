@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // staleAfter is how long after the last moment that is known a series has no value any more, in milliseconds.
@@ -114,14 +116,14 @@ func (i *iterator) AtT() int64 { return i.at }
 type set struct {
 	series  []*series
 	next    int
-	remarks *remarks
+	damaged *query.Unreadable // by the whole query
 	err     error
 }
 
 // newSet returns series in the order of their labels, or an error.
-func newSet(all []*series, r *remarks, err error) *set {
+func newSet(all []*series, damaged *query.Unreadable, err error) *set {
 	slices.SortFunc(all, func(a, b *series) int { return labels.Compare(a.labels, b.labels) })
-	return &set{series: all, remarks: r, err: err}
+	return &set{series: all, damaged: damaged, err: err}
 }
 
 // Next implements [storage.SeriesSet].
@@ -136,5 +138,11 @@ func (s *set) At() storage.Series { return s.series[s.next-1] }
 // Err implements [storage.SeriesSet].
 func (s *set) Err() error { return s.err }
 
-// Warnings implements [storage.SeriesSet]. They are those of the whole query.
-func (s *set) Warnings() annotations.Annotations { return s.remarks.annotations() }
+// Warnings implements [storage.SeriesSet]. They name the series that the query leaves out.
+func (s *set) Warnings() annotations.Annotations {
+	var all annotations.Annotations
+	for _, warning := range s.damaged.Warnings() {
+		all.Add(fmt.Errorf("%w: %s", annotations.PromQLWarning, warning))
+	}
+	return all
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -45,6 +46,23 @@ func (p *past) aligned(r *rand.Rand, days int64) int64 {
 		tier++
 	}
 	return at / tier.Width() * tier.Width()
+}
+
+func TestAnyWindowBetweenBordersIsExact(t *testing.T) {
+	r := dice(t)
+	p := newPast(t, history.DefaultKeep())
+	p.count(p.scatter(r, 3000, 60)...)
+	p.roll()
+	e := p.engine()
+	for n := range 400 {
+		id, from, to := someIDs[n%len(someIDs)], p.aligned(r, 60), p.aligned(r, 60)
+		if from == to {
+			continue
+		}
+		from, to = min(from, to), max(from, to)
+		text := fmt.Sprintf("sum(increase(%s[%ds])) or vector(0)", selectorOf(id), to-from)
+		exact(t, fmt.Sprintf("%s at %d", text, to), one(t, e, text, to), float64(p.between(id, from, to)))
+	}
 }
 
 // A series that was rolled early has days where its age promises minutes: the query finds out, and looks further.
