@@ -163,20 +163,6 @@ func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
 	}
 }
 
-func TestASecondSignalEndsTheDelay(t *testing.T) {
-	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}})
-	r.configure(t)
-	r.stop()
-	r.awaitDrain(t)
-	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
-		t.Errorf("in the delay a call got %v; want it answered as before: clients have yet to hear of the drain", err)
-	}
-	r.kill()
-	if err := await(t, "the server ends, an hour early", r.ended); err != nil {
-		t.Errorf("the drain ended with %v", err)
-	}
-}
-
 // An open watch of health lasts as long as its client, and must not hold up the end.
 func TestAHealthWatchDoesNotHoldUpTheDrain(t *testing.T) {
 	r := start(t, setup{Config: Config{DrainTimeout: time.Hour}})

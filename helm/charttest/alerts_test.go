@@ -45,8 +45,8 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 		w.ask(t, "strict", "ann")
 	}
 	counts := func(before, now samples) bool {
-		return now.sum("weir_redis_breaker_open", "") == 0 &&
-			now.sum("weir_hits_total", `outcome="within"`)-before.sum("weir_hits_total", `outcome="within"`) == 5
+		return now.Sum("weir_redis_breaker_open", "") == 0 &&
+			now.Sum("weir_hits_total", `outcome="within"`)-before.Sum("weir_hits_total", `outcome="within"`) == 5
 	}
 	const minutes = 13 // more than any alert waits, and than a rate looks back, together
 	var seen recording
@@ -59,13 +59,13 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 	}{
 		{"calm", func() {}, counts, nil},
 		{"gone", redis.Kill,
-			func(_, now samples) bool { return now.sum("weir_redis_breaker_open", address) == 1 },
+			func(_, now samples) bool { return now.Sum("weir_redis_breaker_open", address) == 1 },
 			[]string{"WeirRedisShardDown", "WeirDegraded", "WeirErrors"}},
 		{"back", func() { redis.Restart(t) }, counts, nil},
 		{"full", func() { hasRoom(t, redis, "1") },
 			func(before, now samples) bool {
 				const metric, label = "weir_degraded_decisions_total", `reason="refused"`
-				return now.sum(metric, label)-before.sum(metric, label) == 5
+				return now.Sum(metric, label)-before.Sum(metric, label) == 5
 			},
 			[]string{"WeirRedisTakesNoWrites", "WeirErrors"}},
 		{"with room", func() { hasRoom(t, redis, "0") }, counts, nil},

@@ -3,8 +3,6 @@ package charttest
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,15 +20,7 @@ func startPrometheus(t *testing.T, pods map[string]*weir) promAPI {
 	for pod, w := range pods {
 		config += fmt.Sprintf("      - {targets: [%q], labels: {namespace: limits, pod: %s}}\n", strings.TrimPrefix(w.admin, "http://"), pod)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	address := process.Addr(t)
-	prometheus := process.Start(t, "prometheus", nil, process.Tool(t, "prometheus"),
-		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	prometheus.AwaitReady(t, answers("http://"+address+"/-/ready", 200))
-	return promAPI("http://" + address)
+	return promAPI(process.Prometheus(t, config, t.TempDir()))
 }
 
 // A Redis that holds some days of hits, a weir and a history server of one release over it, and a weir that counts in

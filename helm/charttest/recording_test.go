@@ -1,13 +1,13 @@
 package charttest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,36 +22,22 @@ import (
 )
 
 // samples are what a weir shows in one scrape, by series.
-type samples map[string]float64
-
-var sampleLine = regexp.MustCompile(`(?m)^(weir_[a-z0-9_]+)(?:\{(.*)\})? ([-+.0-9a-zA-Z]+)$`)
+type samples = weirtest.Metrics
 
 // scraped are weir's own series, with the labels that Prometheus adds.
 func (w *weir) scraped(t *testing.T) samples {
 	t.Helper()
-	text, err := weirtest.Get(w.admin + "/metrics")
+	shown, err := weirtest.Scrape(w.admin + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := make(samples)
-	for _, m := range sampleLine.FindAllStringSubmatch(text, -1) {
-		value, err := strconv.ParseFloat(m[3], 64)
-		if err != nil {
-			t.Fatalf("a scrape has %q: %v", m[0], err)
+	for series, value := range shown {
+		if name, labels, _ := strings.Cut(series, "{"); strings.HasPrefix(name, "weir_") {
+			found[name+`{namespace="limits",pod="weir-7d9f8b6c5-x2k4q",`+cmp.Or(labels, "}")] = value
 		}
-		found[m[1]+`{namespace="limits",pod="weir-7d9f8b6c5-x2k4q",`+m[2]+"}"] = value
 	}
 	return found
-}
-
-// sum adds the series of a metric that have a label, as in `outcome="within"`.
-func (s samples) sum(metric, label string) (total float64) {
-	for name, value := range s {
-		if strings.HasPrefix(name, metric+"{") && strings.Contains(name, label) {
-			total += value
-		}
-	}
-	return total
 }
 
 // ask asks for a verdict over HTTP, and gives its status.

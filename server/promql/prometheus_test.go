@@ -42,7 +42,7 @@ func TestAnswersAreThoseOfAPrometheus(t *testing.T) {
 			all = append(all, i)
 		}
 	}
-	real, w := process.Prometheus(t, openMetrics(all)), serve(t, keeping(t, all))
+	real, w := process.PrometheusOver(t, openMetrics(all)), serve(t, keeping(t, all))
 	border := someday.Unix() / minute * minute
 	at, span := formatted(border-hour), []string{"start", formatted(border - 3*hour), "end", formatted(border - hour)}
 	both := func(path string, parameters ...string) {

@@ -103,8 +103,9 @@ func (s settings) config(port int, socket string) string {
 }
 
 func (s settings) storeLines(socket string) []string {
-	// Without the delay of 5 s, replicas have their copy at once.
-	lines := []string{`save ""`, "appendonly no", "repl-diskless-sync-delay 0"}
+	// Without the delay of 5 s, replicas have their copy at once. A cluster names a replica once it has heard a PING of its
+	// primary, which comes after 10 s otherwise.
+	lines := []string{`save ""`, "appendonly no", "repl-diskless-sync-delay 0", "repl-ping-replica-period 1"}
 	if s.socket {
 		lines = append(lines, "unixsocket "+quote(socket))
 	}

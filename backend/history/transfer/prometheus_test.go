@@ -77,7 +77,7 @@ func instant(t *testing.T, prometheus, expression string, at int64) map[history.
 func TestPrometheusHasTheValuesOfTheHistory(t *testing.T) {
 	t.Parallel()
 	store := threeWeeks(t)
-	prometheus := process.Prometheus(t, write(t, store, transfer.OpenMetrics))
+	prometheus := process.PrometheusOver(t, write(t, store, transfer.OpenMetrics))
 	const each = `{__name__=~"weir_.*_total"}`
 	samples := make(map[history.ID][]history.Sample)
 	ends := make(map[history.ID]uint64)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
@@ -41,12 +40,4 @@ func counted(t *testing.T, server *redistest.Server, stem string) int {
 		sum += n
 	}
 	return sum
-}
-
-// awaitRoomInHour waits where the hour is nearly over: what is limited by the hour is to be of one.
-func awaitRoomInHour() {
-	hour := int64(time.Hour / time.Second)
-	if left := hour - time.Now().Unix()%hour; left < 60 {
-		time.Sleep(time.Duration(left) * time.Second)
-	}
 }

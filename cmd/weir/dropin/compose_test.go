@@ -16,7 +16,7 @@ import (
 // A compose file says command: /bin/ratelimit, which becomes an argument of the image's entry point.
 func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing.T) {
 	onNode(t, func(t *testing.T) {
-		awaitRoomInHour()
+		weirtest.AwaitRoomInHour()
 		redis := redistest.Single(t)
 		redistest.ProxyAt(t, "127.0.0.1:6379", redis.Addr)
 		sink := startStatsd(t, "127.0.0.1:8125")

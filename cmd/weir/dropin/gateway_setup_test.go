@@ -80,7 +80,7 @@ type gateway struct {
 // startGateway starts all but the control plane and weir.
 func startGateway(t *testing.T) *gateway {
 	t.Helper()
-	awaitRoomInHour()
+	weirtest.AwaitRoomInHour()
 	g := &gateway{authority: certstest.New(t, "Envoy Gateway"), redis: redistest.Single(t)}
 	g.proxy = redistest.ProxyAt(t, "127.0.0.1:6379", g.redis.Addr)
 	g.envoy = startEnvoy(t, "gateway.yaml.tmpl", map[string]any{

@@ -11,7 +11,7 @@ import (
 
 func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 	onNode(t, func(t *testing.T) {
-		awaitRoomInHour()
+		weirtest.AwaitRoomInHour()
 		redis := redistest.Single(t)
 		redistest.ProxyAt(t, "127.0.0.1:6379", redis.Addr)
 		config := newVolume(t, map[string]string{"config.yaml": istioRules(1, 100)})

@@ -15,10 +15,7 @@ import (
 )
 
 // envoy is a running Envoy that asks a weir before it lets a request through to an upstream.
-type envoy struct {
-	url       string
-	accessLog string // file of the lines that testdata/envoy.yaml.tmpl says
-}
+type envoy struct{ url string }
 
 // startEnvoy runs Envoy with testdata/envoy.yaml.tmpl, which refuses what weir does not answer.
 func startEnvoy(t *testing.T, w *weirtest.Weir) *envoy {
@@ -28,7 +25,6 @@ func startEnvoy(t *testing.T, w *weirtest.Weir) *envoy {
 	}))
 	t.Cleanup(upstream.Close)
 	_, weirPort, _ := net.SplitHostPort(w.GRPC)
-	accessLog := filepath.Join(t.TempDir(), "access.log")
 	bootstrap, err := template.ParseFiles(filepath.Join("testdata", "envoy.yaml.tmpl"))
 	if err != nil {
 		t.Fatal(err)
@@ -37,12 +33,11 @@ func startEnvoy(t *testing.T, w *weirtest.Weir) *envoy {
 	err = bootstrap.Execute(&text, map[string]any{
 		"WeirPort":     weirPort,
 		"UpstreamPort": upstream.Listener.Addr().(*net.TCPAddr).Port,
-		"AccessLog":    accessLog,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &envoy{"http://" + weirtest.StartEnvoy(t, text.Bytes(), 1).Addrs["ingress"], accessLog}
+	return &envoy{"http://" + weirtest.StartEnvoy(t, text.Bytes(), 1).Addrs["ingress"]}
 }
 
 // get sends a request of a user under a plan through Envoy, and returns the status and the headers of the answer.

@@ -133,3 +133,10 @@ func Describe(entries ...string) *descriptorpb.RateLimitDescriptor {
 	}
 	return d
 }
+
+// AwaitRoomInHour waits where the hour is nearly over: what is limited by the hour is to be of one.
+func AwaitRoomInHour() {
+	if left := time.Hour - time.Since(time.Now().Truncate(time.Hour)); left < time.Minute {
+		time.Sleep(left)
+	}
+}
