@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
@@ -133,32 +131,4 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 		conn.Close()
 		t.Error("Prometheus's port is open after the end")
 	}
-}
-
-func TestPrometheusPortBoundsItsConnections(t *testing.T) {
-	s, _, err := openForTest(t, "weir", map[string]string{"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.run()
-	defer s.close()
-	const most = 512
-	var conns []net.Conn
-	for range most + 1 {
-		conn, err := net.Dial("tcp", s.port.Address())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		conns = append(conns, conn)
-	}
-	_ = conns[0].SetReadDeadline(time.Now().Add(process.Hang))
-	if _, err := conns[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("with %d connections the first gets %v; want it closed, as %d are allowed", most+1, err, most)
-	}
-	answer, err := http.Get("http://" + s.port.Address() + "/metrics")
-	if err != nil {
-		t.Fatalf("beside them Prometheus is not answered: %v", err)
-	}
-	answer.Body.Close()
 }
