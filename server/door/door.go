@@ -23,6 +23,8 @@ const (
 	// back have them as well, so there are few.
 	newcomer = 8
 
+	crowd = 500 // twice the connections after which one that waits for its first answer costs double
+
 	little = 256 // bytes read at a time from clients that may be ahead of what they are answered
 
 	// A connection waits so long at a time, and so often, while others that were closed still hold the budget.
@@ -267,12 +269,13 @@ func (c *conn) serve() {
 	c.served.Store(c.door.arrivals.Load() + 1) // more than who came at that time, and odd
 }
 
-// cost returns how many bytes the connection holds for each answer of late; if it never got one, times how many came
-// after it. Whoever is served has many calls in flight after a pause; attackers who come back are new, but never served.
+// cost returns how many bytes the connection holds for each answer of late; if it never got one, the more the longer
+// others have come after it. Whoever is served has many calls in flight after a pause, and attackers who come back are
+// always new, but never served.
 func (c *conn) cost() float64 {
 	cost := float64(c.held.Load()) / float64(1+c.answers.Load())
 	if came := c.served.Load(); came%2 == 0 {
-		cost *= float64(2 + c.door.arrivals.Load() - came)
+		cost *= 1 + float64(c.door.arrivals.Load()-came)/crowd
 	}
 	return cost
 }
