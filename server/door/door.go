@@ -292,7 +292,7 @@ func (c *conn) settle(change int64) bool {
 		switch {
 		case d.held.Load() > budget:
 			d.free(share)
-		case c.held.Load() > max(share, 2*perStream): // a call that comes in pieces may
+		case c.held.Load() > max(share, 2*perStream, perWhole/4*int64(c.answers.Load())): // a call in pieces may, and the busy
 			time.Sleep(wait)
 			waits++
 		default:

@@ -320,6 +320,25 @@ func TestNoneIsClosedOnceOthersMadeRoom(t *testing.T) {
 	}
 }
 
+func TestWhoIsServedDoesNotWaitForConnectionsThatLeave(t *testing.T) {
+	v := open(t, 0)
+	for range 150 {
+		v.enter()
+	}
+	served := v.conns[0].(*watch).conn
+	for range 600 {
+		served.serve()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		v.leaving.Add(budget)
+		served.settle(150 * perWhole)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("a client with 150 calls in flight and four times the answers of late waited %v; want no wait", waited)
+		}
+	})
+}
+
 // A client of /json that sends a body and waits holds it; one that was answered holds nothing.
 func TestAnHTTPConnectionHoldsWhatItSentUntilItIsAnswered(t *testing.T) {
 	v := open(t, 0)
