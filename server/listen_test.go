@@ -3,13 +3,19 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/server/door"
 )
 
 // socketPath is short, as the path of a socket may have 107 bytes at most.
@@ -109,5 +115,32 @@ func TestProcessesShareTheirPorts(t *testing.T) {
 	if lis, err := listen(second.grpcLis.Addr().String(), false); err == nil {
 		lis.Close()
 		t.Error("a process that does not share got a port that others have: a forgotten one would take half the calls unseen")
+	}
+}
+
+func TestTheStatisticsPortBoundsItsConnections(t *testing.T) {
+	port, err := OpenPort("Prometheus", "127.0.0.1:0", slog.New(slog.DiscardHandler), http.NotFoundHandler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- port.Run(ctx, 0) }()
+	for range httpConnections + 1 {
+		conn, err := net.Dial("tcp", port.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	process.Eventually(t, "one connection too many takes the place of another", func() error {
+		if closed := port.listener.(*door.Door).Closed(door.Full); closed != 1 {
+			return fmt.Errorf("%d were closed", closed)
+		}
+		return nil
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

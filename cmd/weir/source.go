@@ -49,10 +49,11 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 
 // follow puts configurations in force as they come, until ctx ends.
 func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
+	var reloads xds.Pacer
 	err := s.Run(ctx, func(config *descriptors.Config) error {
 		before := l.Config()
 		l.Apply(config)
-		logChanges(log, before, config)
+		logChanges(log, &reloads, before, config)
 		h.Configured(config.Domains())
 		m.ConfigApplied(time.Now())
 		return nil
@@ -62,14 +63,15 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 	}
 }
 
-// mostChanges is how many changes of one reload the log lists.
-const mostChanges = 10
+// The log lists so many changes of one reload, and those of so many reloads a minute.
+const mostChanges, mostReloads = 10, 10
 
 // logChanges logs how a configuration differs from the one before; nothing if that is nil.
-func logChanges(log *slog.Logger, before, now *descriptors.Config) {
+func logChanges(log *slog.Logger, reloads *xds.Pacer, before, now *descriptors.Config) {
 	if before == nil {
 		return
 	}
+	log = reloads.Logger(log, mostReloads)
 	changes := now.Changes(before)
 	for i, change := range changes[:min(len(changes), mostChanges+1)] {
 		if i == mostChanges {

@@ -8,15 +8,15 @@ import (
 // maxLogged is how many responses a minute are logged.
 const maxLogged = 10
 
-// pacer keeps a server whose state flaps from filling the log.
-type pacer struct {
+// Pacer keeps a server whose state flaps from filling the log. One goroutine at a time may use it.
+type Pacer struct {
 	began            time.Time // of the minute
 	logged, unlogged int       // events: of this minute, and since one was logged
 }
 
-// logger returns where to log an event: nowhere if that many were logged within the last minute. The first one after some
+// Logger returns where to log an event: nowhere if that many were logged within the last minute. The first one after some
 // that were not logged tells how many.
-func (p *pacer) logger(log *slog.Logger, perMinute int) *slog.Logger {
+func (p *Pacer) Logger(log *slog.Logger, perMinute int) *slog.Logger {
 	if now := time.Now(); now.Sub(p.began) >= time.Minute {
 		p.began, p.logged = now, 0
 	}

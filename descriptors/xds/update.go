@@ -34,7 +34,7 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	if i := slices.Index(u.Unknown, everything); i >= 0 {
 		u.Unknown[i] = nameless
 	}
-	log := s.responses.logger(s.config.Log, maxLogged)
+	log := s.responses.Logger(s.config.Log, maxLogged)
 	log = log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
 	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {
 		wrong = listed(errs)

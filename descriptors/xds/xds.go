@@ -54,7 +54,7 @@ type Source struct {
 
 	loader          yaml.Loader
 	last            answered
-	responses, away pacer
+	responses, away Pacer
 }
 
 // New makes a source of a server. It connects to nothing yet.
@@ -85,7 +85,7 @@ func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error)
 		if s.loader.Loaded {
 			inForce = "the last one"
 		}
-		s.away.logger(s.config.Log, 1).Warn("configuration server is away", "server", s.config.Server, "error", err,
+		s.away.Logger(s.config.Log, 1).Warn("configuration server is away", "server", s.config.Server, "error", err,
 			"configuration", inForce, "next_attempt_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():

@@ -19,8 +19,11 @@ import (
 const (
 	budget = 48 << 20 // bytes that the unanswered requests of a port may hold together
 
-	// newcomer is how many answers a connection begins with: it gets its first ones under load, too.
-	newcomer = 100
+	// newcomer is how many answers a connection begins with: it gets its first ones under load, too. Attackers who come
+	// back have them as well, so there are few.
+	newcomer = 8
+
+	crowd = 500 // twice the connections after which one that waits for its first answer costs double
 
 	little = 256 // bytes read at a time from clients that may be ahead of what they are answered
 
@@ -106,32 +109,40 @@ func (d *Door) makeRoom() {
 	d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
 }
 
-// free closes, of the connections that hold at least half their share, the one that holds most for each answer that it
-// got of late: whoever is as busy as it is large stays. The others hold half the budget at most, so one is found.
+// free closes, of the connections that hold at least half their share, the one that costs most: whoever is as busy as it
+// is large stays. The others hold half the budget at most, so one is found.
 func (d *Door) free(share int64) {
 	d.closeFirst(Memory, share/2, func(a, b *conn) int { return cmp.Compare(b.cost(), a.cost()) })
 }
 
-// closeFirst closes the first, by an order, of the connections that hold at least so many bytes.
+// closeFirst closes the first, by an order, of the connections that hold at least so many bytes. For memory it closes
+// none if others made room while it waited for its turn: many ask at once, and would close all.
 func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
-	var first *conn
 	d.mu.Lock()
-	for _, c := range d.conns {
-		if c.held.Load() >= least && (first == nil || order(c, first) < 0) {
-			first = c
+	var first *conn
+	if why != Memory || d.held.Load() > budget {
+		for _, c := range d.conns {
+			if c.held.Load() >= least && (first == nil || order(c, first) < 0) {
+				first = c
+			}
 		}
 	}
+	ours := first != nil && d.strike(first)
 	d.mu.Unlock()
-	if first != nil {
-		d.close(first, why)
+	if ours {
+		d.part(first, why)
 	}
 }
 
-// close closes a connection and tells of it, unless it is closed already.
+// close closes a connection, unless it is closed already.
 func (d *Door) close(c *conn, why Reason) {
-	if !d.forget(c) {
-		return
+	if d.forget(c) {
+		d.part(c, why)
 	}
+}
+
+// part closes a connection that is off the books, and tells of it.
+func (d *Door) part(c *conn, why Reason) {
 	_ = c.Conn.Close() // its server learns when it reads
 	closed := d.closed[why]
 	closed.count.Add(1)
@@ -145,6 +156,11 @@ func (d *Door) close(c *conn, why Reason) {
 func (d *Door) forget(c *conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.strike(c)
+}
+
+// strike is forget, under the lock.
+func (d *Door) strike(c *conn) bool {
 	if c.at < 0 {
 		return false
 	}
@@ -205,7 +221,7 @@ const forgotten = math.MinInt64 / 2
 type conn struct {
 	net.Conn
 	door    *Door
-	served  atomic.Uint64         // door.arrivals when it came, or a request of it was last answered
+	served  atomic.Uint64         // door.arrivals when it came, or one more than when a request of it was last answered
 	answers atomic.Uint64         // of late: each sweep halves them
 	held    atomic.Int64          // bytes
 	watched atomic.Pointer[watch] // nil unless it speaks HTTP/2
@@ -250,11 +266,19 @@ func (c *conn) Close() error {
 // serve notes that a request was answered.
 func (c *conn) serve() {
 	c.answers.Add(1)
-	c.served.Store(c.door.arrivals.Load() + 1) // more than who came at that time
+	c.served.Store(c.door.arrivals.Load() + 1) // more than who came at that time, and odd
 }
 
-// cost returns how many bytes the connection holds for each answer of late.
-func (c *conn) cost() float64 { return float64(c.held.Load()) / float64(1+c.answers.Load()) }
+// cost returns how many bytes the connection holds for each answer of late; if it never got one, the more the longer
+// others have come after it. Whoever is served has many calls in flight after a pause, and attackers who come back are
+// always new, but never served.
+func (c *conn) cost() float64 {
+	cost := float64(c.held.Load()) / float64(1+c.answers.Load())
+	if came := c.served.Load(); came%2 == 0 {
+		cost *= 1 + float64(c.door.arrivals.Load()-came)/crowd
+	}
+	return cost
+}
 
 // settle adds to what the connection holds, and reports whether it may go on. Where the budget is used up others are
 // closed; one that holds its share or more then waits for room, before its server sees what came.
@@ -268,7 +292,7 @@ func (c *conn) settle(change int64) bool {
 		switch {
 		case d.held.Load() > budget:
 			d.free(share)
-		case c.held.Load() > max(share, 2*perStream): // a call that comes in pieces may
+		case c.held.Load() > max(share, 2*perStream, perWhole/4*int64(c.answers.Load())): // a call in pieces may, and the busy
 			time.Sleep(wait)
 			waits++
 		default:

@@ -243,13 +243,15 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 	for i := range 5 {
 		v.enter()
 		v.send(i, 64, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
+		// Attackers ask for something, too.
+		v.conns[i].(*watch).conn.serve()
 		go func(conn net.Conn) { // as a server does
 			_, _ = io.Copy(io.Discard, conn)
 			conn.Close()
 		}(v.conns[i])
 	}
 	busy := v.conns[4].(*watch)
-	for range 100 * newcomer {
+	for range 10_000 {
 		busy.conn.serve()
 	}
 	for range 64 { // it holds most
@@ -275,6 +277,66 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 	if v.closed(0) || v.closed(4) {
 		t.Errorf("closed are the one that holds little: %v, and the busiest: %v; want neither", v.closed(0), v.closed(4))
 	}
+}
+
+// Attackers who are closed come back, and are new each time. An Envoy whose calls weir had no time for holds more than any
+// of them, and had its answers until then.
+func TestAttackersWhoComeBackAreClosedBeforeWhoIsServed(t *testing.T) {
+	v := open(t, 0)
+	enter := func(holds int64) *conn {
+		v.enter()
+		conn := v.conns[len(v.conns)-1].(*watch)
+		go func() { // as a server does
+			_, _ = io.Copy(io.Discard, conn)
+			conn.Close()
+		}()
+		conn.conn.settle(holds)
+		return conn.conn
+	}
+	served := enter(0)
+	for range 25 {
+		served.serve()
+	}
+	served.settle(150 * perWhole)
+	for range 330 {
+		enter(150 << 10)
+	}
+	if v.Closed(Memory) == 0 {
+		t.Fatal("none is closed, so the test says nothing")
+	}
+	if v.closed(0) {
+		t.Errorf("closed is who holds %d bytes and has 25 answers; want those who hold %d and have none", 150*perWhole, 150<<10)
+	}
+}
+
+// Hundreds see at once that the budget is used up: each would close another connection, until none is left.
+func TestNoneIsClosedOnceOthersMadeRoom(t *testing.T) {
+	v := open(t, 0)
+	v.enter()
+	v.conns[0].(*watch).conn.settle(budget)
+	v.free(budget)
+	if v.Closed(Memory) > 0 {
+		t.Error("a connection is closed for memory while no more than the budget is held")
+	}
+}
+
+func TestWhoIsServedDoesNotWaitForConnectionsThatLeave(t *testing.T) {
+	v := open(t, 0)
+	for range 150 {
+		v.enter()
+	}
+	served := v.conns[0].(*watch).conn
+	for range 600 {
+		served.serve()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		v.leaving.Add(budget)
+		served.settle(150 * perWhole)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("a client with 150 calls in flight and four times the answers of late waited %v; want no wait", waited)
+		}
+	})
 }
 
 // A client of /json that sends a body and waits holds it; one that was answered holds nothing.
