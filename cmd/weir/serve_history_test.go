@@ -67,8 +67,10 @@ func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPi
 	check := func(n uint64) *backend.Check {
 		return &backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
 	}
-	table.Counter(c.Match("shop", d).Rule, "shop", d).Record(check(5), &backend.Decision{Allowed: true, Before: 4}, modes)
-	table.Counter(nil, "nowhere", d).Record(check(2), new(backend.Decision), modes)
+	rule := c.Match("shop", d).Rule
+	table.Counter(rule, "shop").Record(&hits.Hit{Rule: rule, Descriptor: d, Check: check(5),
+		Decision: &backend.Decision{Allowed: true, Before: 4}}, modes)
+	table.Counter(nil, "nowhere").Record(&hits.Hit{Descriptor: d, Check: check(2), Decision: new(backend.Decision)}, modes)
 	stop()
 	running.Wait()
 	if err := m.close(t.Context()); err != nil {

@@ -6,27 +6,25 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/ranking"
+	"github.com/weirproxy/weir/server/hits"
 )
 
-const (
-	maxGrant    = 1<<53 - 1              // hits that are given back at once
-	maxNearest  = 100                    // bytes of a descriptor that is compared with others
-	nearestTime = 500 * time.Millisecond // to look through the store for them
-)
+const maxGrant = 1<<53 - 1 // hits that are given back at once
 
 // Counters serves /api/v1/counters: GET shows the counts of a descriptor's limits, DELETE forgets them, POST to /grant
-// gives hits back, and GET of /top shows the keys closest to their limits, or over them. All fields are needed.
+// gives hits back, and GET of /top shows who takes the most. All fields are needed.
 type Counters struct {
 	Rules     Rules
 	Counter   backend.Counter // gives hits back
-	Store     ranking.Store
+	Store     backend.Inspector
+	Recorder  *hits.Recorder
+	Now       func() time.Time
 	Log       *slog.Logger // hears of every change
 	LogValues bool         // show it the values of descriptors, which may be personal
 }
@@ -47,11 +45,11 @@ type question struct {
 	before     []backend.LimitCount // what counted before a change
 }
 
-func (c *Counters) register(mux *http.ServeMux, g *Guard) {
+func (c *Counters) register(mux *http.ServeMux, g *Guard, h *query.History) {
 	mux.HandleFunc("GET /api/v1/counters", c.handler(g, "", nil, "domain", "descriptor"))
 	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, "reset", c.reset, "domain", "descriptor"))
 	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, "grant", c.grant, "domain", "descriptor", "hits"))
-	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(g))
+	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(g, h))
 }
 
 // handler reads a question from the parameters of these names, changes counters if there is a change, and shows them.
@@ -70,11 +68,7 @@ func (c *Counters) handler(g *Guard, what string, change func(context.Context, *
 		if err != nil {
 			return nil, err
 		}
-		a, err := c.answer(r.Context(), q)
-		if err == nil && a.Changed != nil && a.HitsBefore == 0 && g.mayRead(r) == nil {
-			a.Nearest = c.nearest(r.Context(), q)
-		}
-		return a, err
+		return c.answer(r.Context(), q)
 	})
 }
 
@@ -113,21 +107,6 @@ func (c *Counters) grant(ctx context.Context, q *question) error {
 		q.before[out[0].Strictest].Hits = out[0].Before
 	}
 	return err
-}
-
-// nearest returns a few descriptors of the same rule that have hits: of the fullest, those written most like the one
-// that was asked about.
-func (c *Counters) nearest(ctx context.Context, q *question) (names []string) {
-	asked := q.descriptor.String()
-	found, _ := ranking.Find(ctx, c.Rules.Config(), c.Store, ranking.Question{ // without an answer there is no hint
-		Domain: q.domain, Path: q.rule.Path, Rows: ranking.MaxRows, For: nearestTime})
-	for _, row := range found.Top {
-		if !row.Hashed && max(len(asked), len(row.Descriptor)) <= maxNearest {
-			names = append(names, row.Descriptor)
-		}
-	}
-	slices.SortStableFunc(names, func(a, b string) int { return descriptors.Distance(asked, a) - descriptors.Distance(asked, b) })
-	return names[:min(len(names), 3)]
 }
 
 func (c *Counters) read(r *http.Request, names []string) (*question, error) {
@@ -182,10 +161,9 @@ type CountersAnswer struct {
 
 // Changed is what a change of counters did. Each limit has its own count; these are of the one that held the most hits.
 type Changed struct {
-	Asked      uint64   `json:"asked,omitempty"`   // hits of a grant
-	HitsBefore uint64   `json:"hits_before"`       // that counted just before
-	GivenBack  uint64   `json:"given_back"`        // and were taken off the count
-	Nearest    []string `json:"nearest,omitempty"` // if none counted: other descriptors of the rule whose hits do
+	Asked      uint64 `json:"asked,omitempty"` // hits of a grant
+	HitsBefore uint64 `json:"hits_before"`     // that counted just before
+	GivenBack  uint64 `json:"given_back"`      // and were taken off the count
 }
 
 // LimitAnswer is one of its limits.
