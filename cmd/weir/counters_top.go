@@ -10,18 +10,20 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/admin"
 )
 
 // countersTop asks a running weir who takes the most.
 type countersTop struct {
-	Domain string `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
-	Path   string `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
-	By     string `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
-	N      int    `default:"20" short:"n" help:"How many to list."`
-	From   string `placeholder:"TIME" help:"Ask the history of all weirs, from a time on: -1h, -7d, RFC 3339 or Unix seconds."`
-	To     string `placeholder:"TIME" help:"Until when, exclusive; now."`
+	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
+	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
+	By     string            `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
+	N      int               `default:"20" short:"n" help:"How many to list, at most 1000."`
+	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
+	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
+	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	portFlags
 }
 
@@ -40,7 +42,12 @@ weirs that share it. Exit code: 0, or 2 for an error.
 
 // Run asks and prints.
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
-	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path}, "from": {c.From}, "to": {c.To}}
+	if err := out.SetZone(c.TZ); err != nil {
+		return named("counters top", err)
+	}
+	now := time.Now()
+	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
+		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
 	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *admin.TopAnswer) string {
 		view := topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
 		return view.String()

@@ -116,6 +116,9 @@ func (v *values) drain(c *Counter, id history.ID, hand func(history.ID, uint64))
 	rest.hand(id, hand)
 }
 
+// lastPlace is how many hits a value must have between two drains, about, to get the last series of a rule.
+const lastPlace = 10
+
 // valueSeries are the series of values that the history has, so that there are no more than a number of each rule and
 // whole outcome. Recorder.draining protects it.
 type valueSeries struct {
@@ -140,14 +143,16 @@ func (s *valueSeries) learn(id history.ID) {
 }
 
 // has reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
-// heaviest: of all hits more than one in most+1 are its.
+// heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so that
+// values that come once do not take them.
 func (s *valueSeries) has(id history.ID, hits, all uint64) bool {
 	if s.known[id] {
 		return true
 	}
 	of := id
 	of.Value = ""
-	if s.count[of] >= s.most || hits <= all/uint64(s.most+1) {
+	used := s.count[of]
+	if used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastPlace*used/s.most) {
 		return false
 	}
 	s.learn(id)
