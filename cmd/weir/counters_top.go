@@ -63,7 +63,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 //	  2,310  1,890    12      55.2  10/minute  user=ann   rule user
 //	     40       0    2       0.9  10/minute  user=bob   rule user
 //
-//	Each had at least as many. No other key had more than 7.
+//	Each had at least as many. Any other key had 7 at most.
 type topView struct {
 	answer *admin.TopAnswer
 	zone   *time.Location
@@ -97,14 +97,19 @@ func (v *topView) String() string {
 func (v *topView) table(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	now := v.answer.Missing != nil
-	head := "hits\tover\tnear\t"
+	third := v.answer.By
+	if third == "hits" || third == "over" {
+		third = "near"
+	}
+	head := "hits\tover\t" + third + "\t"
 	if now {
 		head += "a second\tlimit\t"
 	}
 	fmt.Fprintln(table, head)
 	for i := range v.answer.Top {
 		r := &v.answer.Top[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t", terminal.Thousands(r.Hits), terminal.Thousands(r.Over), terminal.Thousands(r.Near))
+		fmt.Fprintf(table, "%s\t%s\t%s\t", terminal.Thousands(r.Hits), terminal.Thousands(r.Over),
+			terminal.Thousands(map[string]uint64{"near": r.Near, "within": r.Within, "degraded": r.Degraded, "shadow": r.Shadow}[third]))
 		if now {
 			limit := r.Limit
 			if r.Burst > 0 {
@@ -128,15 +133,16 @@ func (v *topView) bound() string {
 	if len(a.Top) > 0 {
 		text = "Each had at least as many. "
 	}
-	switch more := a.Found - len(a.Top); {
+	if more := a.Found - len(a.Top); more > 0 {
+		text += terminal.Thousands(uint64(more)) + " more have no more than the last: -n lists them. "
+	}
+	switch {
 	case a.Missing == nil && len(a.Top) == 0:
 		return "No value was counted by itself then.\n"
 	case a.Missing == nil:
-		return text + "Values with fewer are __other__: weir history top has the sums.\n"
-	case more > 0:
-		return text + fmt.Sprintf("%s had no more than the last; -n lists them.\n", plural(uint64(more), "other key", "other keys"))
+		return text + "All others are __other__: weir history top has the sums.\n"
 	case *a.Missing > 0:
-		return text + fmt.Sprintf("No other key had more than %s.\n", terminal.Thousands(*a.Missing))
+		return text + fmt.Sprintf("Any other key had %s at most.\n", terminal.Thousands(*a.Missing))
 	case len(a.Top) > 0:
 		return text + "No other key had any.\n"
 	}

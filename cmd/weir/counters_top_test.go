@@ -60,8 +60,8 @@ Each had at least as many. `
 		want     string
 	}{
 		{countersTop{Domain: "shop", Path: "tenant", By: "over", N: 5}, "by=over&domain=shop&n=5&path=tenant", now,
-			table + "No other key had more than 7.\n"},
-		{countersTop{By: "over", N: 2}, "by=over&n=2", more, table + "1 other key had no more than the last; -n lists them.\n"},
+			table + "Any other key had 7 at most.\n"},
+		{countersTop{By: "over", N: 2}, "by=over&n=2", more, table + "1 more have no more than the last: -n lists them. Any other key had 7 at most.\n"},
 		{countersTop{By: "over", N: 2}, "by=over&n=2", alone, table + "No other key had any.\n"},
 		{countersTop{By: "hits", N: 2}, "by=hits&n=2", nobody, "shop tenant   this weir alone, the 42s since 12:00:00, by over\n\n" +
 			"Nobody took any since then. Ask each weir, or --from for what was before.\n"},
@@ -73,7 +73,7 @@ warning: node�2 is away
   hits  over  near
      9     9     0  user=ann   rule user
 
-Each had at least as many. Values with fewer are __other__: weir history top has the sums.
+Each had at least as many. All others are __other__: weir history top has the sums.
 `},
 		{countersTop{By: "hits", N: 5, From: "-1h"}, "by=hits&from=-1h&n=5", empty,
 			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, by hits\n\nNo value was counted by itself then.\n"},

@@ -64,8 +64,18 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		if err != nil {
 			return nil, err
 		}
+		config := c.Rules.Config()
+		if config == nil {
+			return nil, errUnconfigured
+		}
+		if names := config.DomainNames(); values.Get("domain") == "" {
+			if len(names) != 1 {
+				return nil, refuse(http.StatusBadRequest, "domain is missing: name one of %s.", descriptors.Listed(names))
+			}
+			values["domain"] = names
+		}
 		if values.Get("from") == "" && values.Get("to") == "" {
-			return c.topOfProcess(values)
+			return c.topOfProcess(config, values)
 		}
 		switch {
 		case h == nil:
@@ -81,19 +91,9 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 }
 
 // topOfProcess answers from what this process was asked in the last minute.
-func (c *Counters) topOfProcess(values query.Parameters) (any, error) {
-	config := c.Rules.Config()
-	if config == nil {
-		return nil, errUnconfigured
-	}
+func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters) (any, error) {
 	a := TopAnswer{Domain: values.Get("domain"), Source: fromProcess, By: cmp.Or(values.Get("by"), "hits"), Warnings: []string{},
 		Top: []TopRow{}}
-	if names := config.DomainNames(); a.Domain == "" {
-		if len(names) != 1 {
-			return nil, refuse(http.StatusBadRequest, "domain is missing: name one of %s.", descriptors.Listed(names))
-		}
-		a.Domain = names[0]
-	}
 	n, err := values.Number("n", defaultRows, maxRows)
 	if err == nil && new(query.TopRow).By(a.By) == nil {
 		err = refuse(http.StatusBadRequest, "by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", a.By)
