@@ -96,7 +96,7 @@ func (p *historyPipeline) run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { p.store.reopen(ctx) })
-	p.learnSeries(ctx) // before the first flush adds any
+	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
 	running.Go(func() {
 		for wait.For(ctx, learnInterval) {
 			p.learnSeries(ctx)
@@ -112,13 +112,13 @@ func (p *historyPipeline) run(ctx context.Context) {
 // learnSeries tells the recorder which series there are, so that weirs that come and go, and those beside it, add no more
 // series of values together than one may. Where the store does not answer, it is not known until the next time.
 func (p *historyPipeline) learnSeries(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lastFlush)
+	bounded, cancel := context.WithTimeout(ctx, lastFlush)
 	defer cancel()
-	err := p.store.Query(ctx, history.Query{}, func(s history.Series) error {
+	err := p.store.Query(bounded, history.Query{}, func(s history.Series) error {
 		p.recorder.Learn(s.ID)
 		return nil
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && p.store.err() == nil {
 		p.log.Warn("the series of the history are not known: rules may get more series of values than HISTORY_VALUES", "error", err)
 	}
 }

@@ -127,6 +127,35 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 	defer byFile.Close()
 }
 
+// A process that starts anew adds none beyond the bound to the series that its predecessors have made.
+func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
+	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
+	open := func() *filehistory.Store {
+		file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
+	file := open()
+	if _, err := file.Apply(t.Context(), bob.Partition(), history.Batch{Writer: "w", Seq: 1,
+		Increments: []history.Increment{{ID: bob, Minute: 1, Hits: 7}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recordSome(t, set, slog.New(slog.DiscardHandler))
+	file = open()
+	defer file.Close()
+	want := map[string]uint64{"shop user user=bob within": 7, "shop user __other__ within": 5, "shop user __other__ near": 1,
+		"__unknown__ __unmatched__  over": 2}
+	if got := kept(t, file); !maps.Equal(got, want) {
+		t.Errorf("the history has %v; want %v: the one place is taken", got, want)
+	}
+}
+
 func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 	taken := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {

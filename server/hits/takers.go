@@ -56,12 +56,12 @@ type rate struct {
 	before, present uint64
 }
 
-// to moves to a second, if that is later.
+// to moves to a second. One that is a little earlier is that of a request under way.
 func (r *rate) to(second int64) {
 	switch {
 	case second == r.second+1:
 		r.before, r.present, r.second = r.present, 0, second
-	case second > r.second:
+	case second > r.second, second < r.second-1:
 		*r = rate{second: second}
 	}
 }
