@@ -42,8 +42,8 @@ func (t *Ratelimit) add(k Kind, hits uint64) {
 	}
 }
 
-// ratelimitOf returns where hits are counted as envoyproxy/ratelimit does: by their value, where their rule tells values
-// apart.
+// ratelimitOf returns where hits are counted as envoyproxy/ratelimit does: by their value, where their rule tells
+// values apart.
 func (c *Counter) ratelimitOf(h *Hit) *Ratelimit {
 	if c.byValue == nil || h.Rule == nil || len(h.Rule.Values) == 0 {
 		return c.ratelimit

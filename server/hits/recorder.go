@@ -1,6 +1,6 @@
-// Package hits counts what became of each rule's hits, and knows who takes the most. The request path pays an atomic add
-// for the one, and a look into a sketch for the other; /metrics reads the totals, and the exporter of the history drains
-// what has been added since it last did.
+// Package hits counts what became of each rule's hits, and knows who takes the most. The request path pays an atomic
+// add for the one, and a look into a sketch for the other; /metrics reads the totals, and the exporter of the history
+// drains what has been added since it last did.
 //
 // A look asks and a refund gives back: neither is a hit, and neither is counted.
 package hits
@@ -19,8 +19,8 @@ import (
 // DefaultValues is how many values of a rule and outcome have series in the history, unless asked otherwise.
 const DefaultValues = 100
 
-// Recorder holds the counters, by domain and path, and knows who takes the most. Its methods may be called by any number
-// of goroutines.
+// Recorder holds the counters, by domain and path, and knows who takes the most. Its methods may be called by any
+// number of goroutines.
 type Recorder struct {
 	maxValues int
 	seed      maphash.Seed

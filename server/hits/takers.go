@@ -12,8 +12,8 @@ import (
 	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
-// Who takes the most is known of the present period and of the one before: a half to a whole minute. 16 parts of 64 keys
-// at least, in two orders, take 1 MB, and with the longest descriptors 3.
+// Who takes the most is known of the present period and of the one before: a half to a whole minute. 16 parts of 64
+// keys at least, in two orders, take 1 MB, and with the longest descriptors 3.
 const (
 	takerPeriod   = 30 // seconds
 	takerParts    = 16
@@ -73,8 +73,8 @@ type Key uint64
 func (r *Recorder) Key(of []byte) Key { return Key(maphash.Bytes(r.seed, of)) }
 
 // Rate returns how many hits a second a key was asked for in this process, admitted or not: those of the last second,
-// partly of the present one and partly of the one before, or fewer if the key came lately. It is 0 for a key that is not
-// among the heaviest. It costs some 20 ns.
+// partly of the present one and partly of the one before, or fewer if the key came lately. It is 0 for a key that is
+// not among the heaviest. It costs some 20 ns.
 func (r *Recorder) Rate(k Key, at time.Time) float64 {
 	part := r.takers.part(k)
 	part.mu.Lock()

@@ -54,8 +54,8 @@ func appendValue(dst []byte, rule *descriptors.Rule, d descriptors.Descriptor) [
 	return nil
 }
 
-// count counts hits for the rule and for the value of a descriptor. Both at once: what a drain hands out by values is no
-// more than it hands out in all.
+// count counts hits for the rule and for the value of a descriptor. Both at once: what a drain hands out by values is
+// no more than it hands out in all.
 func (v *values) count(c *Counter, rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
 	var room [maxValue]byte
 	text := appendValue(room[:0], rule, d)
@@ -143,8 +143,8 @@ func (s *valueSeries) learn(id history.ID) {
 }
 
 // has reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
-// heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so that
-// values that come once do not take them.
+// heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so
+// that values that come once do not take them.
 func (s *valueSeries) has(id history.ID, hits, all uint64) bool {
 	if s.known[id] {
 		return true
