@@ -52,9 +52,6 @@ func PlainStem(key []byte) (stem []byte, plain bool) {
 	return key[1:], true
 }
 
-// PlainKey returns the key whose stem PlainStem gives.
-func PlainKey(stem []byte) []byte { return append([]byte{plainMark}, stem...) }
-
 // Plain reports whether envoyproxy/ratelimit could count the rule: it has one limit, a fixed window of one unit, and
 // charges it whatever the verdict. Such a rule can have that program's keys.
 func (r *Rule) Plain() bool { return len(r.Limits) == 1 && r.Limits[0].plain(r.Charge) }

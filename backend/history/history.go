@@ -56,7 +56,7 @@ const (
 	Unmatched = "__unmatched__"
 	// UnknownDomain is the domain of hits whose domain no configuration has.
 	UnknownDomain = "__unknown__"
-	// OtherValue is the value of hits whose own value came after a rule's cap of values was reached.
+	// OtherValue is the value of hits whose own value was not among the heaviest of its rule, or has no series.
 	OtherValue = "__other__"
 )
 

@@ -66,11 +66,6 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
-	s, clk := open(t, Config{MaxKeys: 10_000})
-	backendtest.Listing(t, backendtest.Lists{Counter: s, Inspector: s, Lister: s, SetTime: clk.set, Whole: true})
-}
-
 // A key that stays hot under a new configuration holds what the old one has counted until that no longer counts.
 func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
 	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog} {

@@ -111,42 +111,10 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 	}
 }
 
-// Operators list the counters of each kind of store, and see what one holds.
 func TestOperatorsSeeWhatIsCounted(t *testing.T) {
 	t.Parallel()
-	type keyOf = func(i int) ([]byte, []descriptors.Limit)
-	for name, open := range map[string]func(*testing.T, *atomic.Int64) (Counters, keyOf){
-		"cluster": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
-			return opened(t, start(t, topology.Cluster), now), nil
-		},
-		"mixed": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
-			return openedMixed(t, single(t), now), func(i int) ([]byte, []descriptors.Limit) {
-				if i%3 == 0 {
-					return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, descriptors.Minute)
-				}
-				return ofRatelimit(fmt.Sprintf("shop_user_%d_", i)), hourly(t, 500)
-			}
-		},
-		"pair": func(t *testing.T, now *atomic.Int64) (Counters, keyOf) {
-			return openedPair(t, now, single(t), single(t)), func(i int) ([]byte, []descriptors.Limit) {
-				unit := []descriptors.Unit{descriptors.Second, descriptors.Hour}[i%2]
-				return fmt.Appendf(nil, "%d", i), limitsPer(t, 500, unit)
-			}
-		},
-	} {
-		t.Run("list, "+name, func(t *testing.T) {
-			t.Parallel()
-			now := new(atomic.Int64)
-			s, key := open(t, now)
-			backendtest.Listing(t, backendtest.Lists{Counter: s, Inspector: s, Lister: s, Key: key,
-				SetTime: func(at window.Instant) { now.Store(int64(at)) }})
-		})
-	}
-	t.Run("inspect", func(t *testing.T) {
-		t.Parallel()
-		now := new(atomic.Int64)
-		s := opened(t, single(t), now)
-		backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
-			SetTime: func(at window.Instant) { now.Store(int64(at)) }})
-	})
+	now := new(atomic.Int64)
+	s := opened(t, single(t), now)
+	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
+		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
 }

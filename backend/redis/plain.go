@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -222,41 +220,4 @@ func (p *plain) Reset(ctx context.Context, key []byte) error {
 		}
 	}
 	return nil
-}
-
-func (p *plain) listing() []string { return []string{"+get"} }
-
-// keyOf knows a key by its end, the number of its window.
-func (p *plain) keyOf(name string) ([]byte, bool) {
-	stem, begin := cutWindow(name)
-	n, err := strconv.ParseInt(begin, 10, 64)
-	if err != nil || stem == "" || strconv.FormatInt(n, 10) != begin {
-		return nil, false
-	}
-	return descriptors.PlainKey([]byte(stem)), true
-}
-
-// cutWindow cuts a key before the number of its window, behind the last '_'.
-func cutWindow(name string) (stem, begin string) {
-	at := strings.LastIndexByte(name, '_') + 1
-	return name[:at], name[at:]
-}
-
-// glance reads a key, if it is of a window that counts now by the clock of this process.
-func (p *plain) glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader) {
-	now := p.store.clock()
-	w := p.keys.Window(&limits[0], now)
-	stem, _ := cutWindow(name)
-	if !bytes.Equal(w.AppendKey(nil, []byte(stem)), []byte(name)) {
-		return nil, nil
-	}
-	command := goredis.NewStringCmd(ctx, "get", name)
-	return command, func(window.Instant) ([]backend.Glance, error) {
-		n, err := number64(cmp.Or(command.Val(), "0"))
-		if err != nil {
-			return nil, errNoNumber
-		}
-		c := incr.Count(limits[0], w, n, now)
-		return []backend.Glance{{Hits: c.Hits, ResetIn: c.ResetIn, Exact: true}}, nil
-	}
 }

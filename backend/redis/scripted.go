@@ -1,9 +1,7 @@
 package redis
 
 import (
-	"cmp"
 	"context"
-	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -75,32 +73,4 @@ func textsOf(c *goredis.SliceCmd, n int) []string {
 func (s scripted) Reset(ctx context.Context, key []byte) error {
 	name := string(script.AppendKey(nil, key))
 	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
-}
-
-func (s scripted) listing() []string { return []string{"+hmget", "+time"} }
-
-// keyOf knows a key by its hash tag.
-func (s scripted) keyOf(name string) ([]byte, bool) {
-	at := strings.IndexByte(name, '}') + 1
-	if !strings.HasPrefix(name, "weir:{") || at == len(name) {
-		return nil, false
-	}
-	key := []byte(name[at:])
-	return key, string(script.AppendKey(nil, key)) == name
-}
-
-// glance reads the header of each limit.
-func (s scripted) glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader) {
-	fields := make([]string, len(limits))
-	for i := range limits {
-		fields[i] = script.HeaderField(&limits[i])
-	}
-	command := readFields(ctx, name, fields)
-	return command, func(now window.Instant) (holds []backend.Glance, err error) {
-		for i, field := range textsOf(command, len(fields)) {
-			one, failed := script.Glance(field, &limits[i], now)
-			holds, err = append(holds, one), cmp.Or(err, failed)
-		}
-		return holds, err
-	}
 }

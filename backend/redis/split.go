@@ -150,28 +150,6 @@ func (s *Split) Reset(ctx context.Context, key []byte) error {
 	return s.first.Reset(ctx, key)
 }
 
-// List lists the keys that each store counts now, one store after the other; or once the servers that both are on.
-func (s *Split) List(ctx context.Context, ask backend.Listing) (backend.Listed, error) {
-	if s.plain != nil { // nobody else tells whether the script has counted there
-		return s.plain.list(ctx, ask, s.scripted.keys, s.plain.keys)
-	}
-	listOf := func(c Counters) (backend.Listed, error) {
-		part := ask
-		part.For = ask.For / 2
-		part.Limits = func(key []byte) []descriptors.Limit {
-			if limits := ask.Limits(key); s.seconds(key, limits) == (c == s.second) {
-				return limits
-			}
-			return nil
-		}
-		return c.List(ctx, part)
-	}
-	listed, err := listOf(s.first)
-	other, failed := listOf(s.second)
-	listed.Add(other)
-	return listed, errors.Join(err, s.name(failed))
-}
-
 // Close closes both stores.
 func (s *Split) Close() error {
 	return errors.Join(s.name(s.second.Close()), s.first.Close())

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/incr"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -26,7 +24,6 @@ import (
 type Counters interface {
 	backend.Counter
 	backend.Inspector
-	backend.Lister
 	backend.Health
 	backend.Replicas
 	backend.Losses
@@ -47,7 +44,6 @@ type Store struct {
 	now     func() time.Time // nil but in tests
 
 	logged sync.Map  // what was logged last of a server: its call mode, what keeps libraries there
-	places sync.Map  // of names of servers: the cursor at which the last listing ended there
 	once   sync.Once // of begin
 	*heartbeat
 }
@@ -58,13 +54,6 @@ type keys interface {
 	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error)
 	// Reset removes a key, under whatever limits it was counted.
 	Reset(ctx context.Context, key []byte) error
-	// listing returns the commands that listing such keys needs, as rules of an ACL.
-	listing() []string
-	// keyOf returns the check's key of a Redis key, false if it is of another kind.
-	keyOf(name string) (key []byte, own bool)
-	// glance returns the command that reads a key under limits, and what decodes its answer; nil if nothing counts
-	// under that name now.
-	glance(ctx context.Context, name string, limits []descriptors.Limit) (goredis.Cmder, glanceReader)
 }
 
 var _ Counters = (*Store)(nil)

@@ -20,7 +20,7 @@ type countersCommand struct {
 	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket, or each instant of a sliding_log."`
 	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
 	Grant countersGrant `cmd:"" help:"Give hits back to a descriptor, the newest first."`
-	Top   countersTop   `cmd:"" help:"List the keys of a domain or rule that are closest to their limits, or over them."`
+	Top   countersTop   `cmd:"" help:"List who takes the most of a domain or rule, now or in the history."`
 }
 
 func (*countersCommand) Help() string {
@@ -31,7 +31,7 @@ counted that could be given back or forgotten; 2 for an error.
     weir counters get   --domain shop --descriptor user=ann
     weir counters grant --domain shop --descriptor user=ann --hits 5 --token-file token
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
-    weir counters top   --domain shop --path user/path=/pay -n 50
+    weir counters top   --domain shop --by over
 
 --json prints what the port answers (server/admin/API.md): of each limit its levels, finest first, with their buckets,
 oldest first. A sliding_log has one level, 1µs: the instants of its newest 10,000 hits. A token_bucket has none.`

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,58 +10,65 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
-	"github.com/weirproxy/weir/server/ranking"
+	"github.com/weirproxy/weir/server/admin"
 )
 
-// countersTop asks a running weir who is over now.
+// countersTop asks a running weir who takes the most.
 type countersTop struct {
-	Domain string        `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
-	Path   string        `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
-	N      int           `default:"20" short:"n" help:"How many to list."`
-	For    time.Duration `default:"2s" help:"How long to look through the store, up to 1m; --timeout begins after it."`
+	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
+	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
+	By     string            `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
+	N      int               `default:"20" short:"n" help:"How many to list, at most 1000."`
+	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
+	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
+	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	portFlags
 }
 
 func (*countersTop) Help() string {
-	return `Ranks by the share of the fullest limit that is used now. In memory all keys are looked at; in Redis as many as there
-is time for, while it spends at most a quarter of its time on it. The last line says what share was seen: asked again,
-the same weir goes on where it ended, and --for 20s sees ten times as many. Exit code: 0, or 2 for an error.
+	return `Without --from it lists the keys that this one process was asked about most in the last half to whole minute: at once,
+whatever counts them. Each had at least as many hits as are listed; the last line says how many any other key had at
+most. With --from it lists the values that rules with detailed_metric or value_to_metric have in the history, of all
+weirs that share it. Exit code: 0, or 2 for an error.
 
-    weir counters top --domain shop
-    weir counters top --domain shop --path user/path=/pay -n 50 --for 20s --json
+    weir counters top --domain shop --by over                       who is over now
+    weir counters top --domain shop --path user/path=/pay -n 50     who takes the most of a rule
+    weir counters top --domain shop --by over --from -1d            who was over since yesterday
 
---json prints what the port answers (server/admin/API.md), the fullest first.`
+--json prints what the port answers (server/admin/API.md), the most first.`
 }
 
 // Run asks and prints.
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
-	if c.Timeout > 0 {
-		c.Timeout += max(0, c.For)
+	if err := out.SetZone(c.TZ); err != nil {
+		return named("counters top", err)
 	}
-	query := url.Values{"n": {strconv.Itoa(c.N)}, "for": {c.For.String()}, "domain": {c.Domain}, "path": {c.Path}}
-	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *ranking.Answer) string {
-		view := topView{answer: a, paint: terminal.PaintFor(out.Out)}
+	now := time.Now()
+	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
+		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
+	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *admin.TopAnswer) string {
+		view := topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
 		return view.String()
 	})
 	return named("counters top", err)
 }
 
-// topView shows a ranking to people:
+// topView shows who took the most to people:
 //
-//	shop   2 keys have hits, 1 has nothing left
+//	shop   this weir alone, the 42s since 12:00:00, by hits
 //
-//	  used                        hits      limit  resets in
-//	  100%  ████████████████████    10  10/minute        41s  user=ann   rule user
-//	   30%  ██████                   3  10/minute        12s  user=bob   rule user
+//	  hits    over  near  a second      limit
+//	  2,310  1,890    12      55.2  10/minute  user=ann   rule user
+//	     40       0    2       0.9  10/minute  user=bob   rule user
 //
-//	Saw all 2 keys of the store in 1ms.
+//	Each had at least as many. Any other key had 7 at most.
 type topView struct {
-	answer *ranking.Answer
+	answer *admin.TopAnswer
+	zone   *time.Location
 	paint  terminal.Paint
 }
-
-const topBar = 20 // columns, of a limit that is used up
 
 func (v *topView) String() string {
 	var b strings.Builder
@@ -71,32 +77,76 @@ func (v *topView) String() string {
 	if a.Path != "" {
 		title += " " + readable(a.Path)
 	}
-	fmt.Fprintf(&b, "%s   %s\n\n", title, v.summary())
+	from := time.Unix(a.From, 0).In(v.zone)
+	where := "all weirs, from " + from.Format("2006-01-02 15:04") + " to " + time.Unix(a.To, 0).In(v.zone).Format("2006-01-02 15:04")
+	if a.Missing != nil {
+		where = fmt.Sprintf("this weir alone, the %s since %s", terminal.Span(a.To-a.From), from.Format(time.TimeOnly))
+	}
+	fmt.Fprintf(&b, "%s   %s, by %s\n\n", title, where, a.By)
 	for _, warning := range a.Warnings {
 		b.WriteString(v.paint.Yellow("warning: "+terminal.Printable(warning)) + "\n\n")
 	}
 	if len(a.Top) > 0 {
 		v.table(&b)
 		b.WriteByte('\n')
-	} else {
-		b.WriteString(v.empty())
 	}
-	b.WriteString(v.coverage())
-	v.notes(&b)
+	b.WriteString(v.bound())
 	return b.String()
 }
 
-// summary counts the keys that have hits, and those that are over.
-func (v *topView) summary() string {
-	if v.answer.Counted == 0 {
-		return "no key has hits"
+func (v *topView) table(b *strings.Builder) {
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	now := v.answer.Missing != nil
+	third := v.answer.By
+	if third == "hits" || third == "over" {
+		third = "near"
 	}
-	text := plural(v.answer.Counted, "key has hits", "keys have hits") + ", "
-	over := plural(v.answer.Over, "has nothing left", "have nothing left")
-	if v.answer.Over > 0 {
-		over = v.paint.Red(over)
+	head := "hits\tover\t" + third + "\t"
+	if now {
+		head += "a second\tlimit\t"
 	}
-	return text + over
+	fmt.Fprintln(table, head)
+	for i := range v.answer.Top {
+		r := &v.answer.Top[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t", terminal.Thousands(r.Hits), terminal.Thousands(r.Over),
+			terminal.Thousands(map[string]uint64{"near": r.Near, "within": r.Within, "degraded": r.Degraded, "shadow": r.Shadow}[third]))
+		if now {
+			limit := r.Limit
+			if r.Burst > 0 {
+				limit += fmt.Sprintf(" burst %d", r.Burst)
+			}
+			fmt.Fprintf(table, "%.1f\t%s\t", r.Rate, terminal.Printable(limit))
+		}
+		name := terminal.Printable(r.Descriptor)
+		if r.Shared {
+			name += " (all values that fit)"
+		}
+		fmt.Fprintf(table, "  %s   %s\n", name, v.paint.Dim("rule "+readable(r.Path)))
+	}
+	_ = table.Flush() // a builder takes everything
+}
+
+// bound says what is not in the table.
+func (v *topView) bound() string {
+	a := v.answer
+	text := ""
+	if len(a.Top) > 0 {
+		text = "Each had at least as many. "
+	}
+	if more := a.Found - len(a.Top); more > 0 {
+		text += terminal.Thousands(uint64(more)) + " more have no more than the last: -n lists them. "
+	}
+	switch {
+	case a.Missing == nil && len(a.Top) == 0:
+		return "No value was counted by itself then.\n"
+	case a.Missing == nil:
+		return text + "All others are __other__: weir history top has the sums.\n"
+	case *a.Missing > 0:
+		return text + fmt.Sprintf("Any other key had %s at most.\n", terminal.Thousands(*a.Missing))
+	case len(a.Top) > 0:
+		return text + "No other key had any.\n"
+	}
+	return "Nobody took any since then. Ask each weir, or --from for what was before.\n"
 }
 
 func plural(n uint64, one, more string) string {
@@ -104,74 +154,4 @@ func plural(n uint64, one, more string) string {
 		return "1 " + one
 	}
 	return terminal.Thousands(n) + " " + more
-}
-
-func (v *topView) table(b *strings.Builder) {
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "used\t%s\thits\tlimit\tresets in\t\n", strings.Repeat(" ", topBar))
-	for i := range v.answer.Top {
-		r := &v.answer.Top[i]
-		length := int(math.Ceil(topBar * min(1, max(0, r.Share))))
-		bar := strings.Repeat("█", length) + strings.Repeat(" ", topBar-length)
-		name := terminal.Printable(r.Descriptor)
-		if r.Shared {
-			name += " (all values that fit)"
-		}
-		if r.Hashed {
-			name += " (#: a hash)"
-		}
-		if r.Ambiguous {
-			name += " (or another)"
-		}
-		limit := r.Limit
-		if r.Burst > 0 {
-			limit += fmt.Sprintf(" burst %d", r.Burst)
-		}
-		fmt.Fprintf(table, "%.0f%%\t%s\t%s\t%s\t%s\t  %s   %s\n", math.Floor(100*r.Share), bar, terminal.Thousands(r.Hits),
-			terminal.Printable(limit), terminal.Span(r.ResetSeconds), name,
-			v.paint.Dim("rule "+readable(r.Path)))
-	}
-	_ = table.Flush() // a builder takes everything
-}
-
-// empty stands in place of the table if no key has hits.
-func (v *topView) empty() string {
-	text := "Nothing counts now"
-	if !v.answer.Complete {
-		text = "Nothing counts now among the keys that were seen"
-	}
-	return text + ": nobody used these limits within their windows.\n" +
-		"weir history top --domain NAME --by over tells who was over before.\n\n"
-}
-
-// coverage describes the share of the store that was looked at.
-func (v *topView) coverage() string {
-	a := v.answer
-	took := time.Duration(a.Seconds * float64(time.Second))
-	if took = took.Round(time.Millisecond); took > time.Second {
-		took = took.Round(100 * time.Millisecond)
-	}
-	if a.Complete {
-		return fmt.Sprintf("Saw all %s of the store in %v.\n", plural(a.Seen, "key", "keys"), took)
-	}
-	share := 100 * float64(a.Seen) / float64(max(1, a.Held))
-	return fmt.Sprintf("Saw %s of about %s (%.0f%%) in %v; ask again for the next part, or with a longer --for.\n",
-		terminal.Thousands(a.Seen), plural(a.Held, "key", "keys"), math.Floor(share), took)
-}
-
-// notes counts the keys that are not in the table.
-func (v *topView) notes(b *strings.Builder) {
-	a := v.answer
-	for _, n := range []struct {
-		count     uint64
-		one, more string
-	}{
-		{a.Unsure, "key may be as full as these: there was no time to read it in full", "keys may be as full as these: there was no time to read them in full"},
-		{a.NoRule, "key of the domain is no rule's: a request brought its limit, or a former rule did", "keys of the domain are no rule's: requests brought their limits, or former rules did"},
-		{a.Untold, "key does not tell what it counts: it is a hash, since it was too long", "keys do not tell what they count: they are hashes, since they were too long"},
-	} {
-		if n.count > 0 {
-			fmt.Fprintf(b, "%s.\n", plural(n.count, n.one, n.more))
-		}
-	}
 }

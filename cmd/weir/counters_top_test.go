@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/server/ranking"
+	"github.com/weirproxy/weir/server/admin"
 )
 
-// topOf returns what weir counters top prints of an answer.
-func topOf(t *testing.T, a ranking.Answer) string {
+// topOf returns what a question prints of an answer.
+func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	t.Helper()
 	var asked string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,39 +21,65 @@ func topOf(t *testing.T, a ranking.Answer) string {
 	}))
 	defer s.Close()
 	out := new(bytes.Buffer)
-	c := countersTop{Domain: "shop", N: 5, For: 3 * time.Second, portFlags: portFlags{Admin: s.Listener.Addr().String(), Timeout: time.Minute}}
+	c.portFlags = portFlags{Admin: s.Listener.Addr().String(), Timeout: time.Minute}
 	if err := c.Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
-	if want := "/api/v1/counters/top?domain=shop&for=3s&n=5"; asked != want {
+	if want := "/api/v1/counters/top?" + asks; asked != want {
 		t.Errorf("it asks for %s, want %s", asked, want)
 	}
 	return out.String()
 }
 
-func TestCountersTopDrawsWhatIsUsed(t *testing.T) {
-	got := topOf(t, ranking.Answer{Domain: "shop", Seen: 412_000, Held: 1_000_000, Counted: 2413, Over: 1, Seconds: 1.94,
-		Unsure: 1, NoRule: 2, Untold: 3, Warnings: []string{"node\n2 is away"},
-		Top: []ranking.Row{
-			{Descriptor: "tenant=t1", Path: "tenant", Limit: "100/minute", Hits: 1500, Share: 15, ResetSeconds: 27},
-			{Descriptor: "user=ann,path=/v1/*", Path: "user/path=%2Fv1%2F*", Limit: "10/hour", Hits: 9, Remaining: 1, Share: 0.9, ResetSeconds: 3600, Shared: true},
-			{Descriptor: "user=#abc", Path: "user", Limit: "10/minute", Burst: 40, Hits: 1, Share: 0.025, ResetSeconds: 6, Hashed: true, Ambiguous: true},
-		}})
-	const want = `shop   2,413 keys have hits, 1 has nothing left
+func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
+	const noon = 1795262400
+	seven, none := uint64(7), uint64(0)
+	rows := []admin.TopRow{
+		{Descriptor: "tenant=t1", Path: "tenant", Limit: "100/minute", Rate: 55.25, Hits: 2310, Within: 420, Over: 1890, Near: 12},
+		{Descriptor: "user=ann\x1b,path=/v1/*", Path: "user/path=%2Fv1%2F*", Limit: "10/hour", Burst: 40, Hits: 9, Within: 9, Shared: true},
+	}
+	now := admin.TopAnswer{Domain: "shop", Path: "tenant", Source: "process", By: "over", From: noon, To: noon + 42, Found: 2, Missing: &seven, Top: rows}
+	more, alone, nobody := now, now, now
+	more.Found, alone.Missing = 3, &none
+	nobody.Missing, nobody.Found, nobody.Top = &none, 0, nil
+	past := admin.TopAnswer{Domain: "shop", Source: "history", By: "hits", From: noon, To: noon + 3600, Found: 1, Warnings: []string{"node\n2 is away"},
+		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", Hits: 9, Over: 9}}}
+	empty := past
+	empty.Top, empty.Warnings = nil, nil
+	const table = `shop tenant   this weir alone, the 42s since 12:00:00, by over
+
+   hits   over  near  a second             limit
+  2,310  1,890    12      55.2        100/minute  tenant=t1   rule tenant
+      9      0     0       0.0  10/hour burst 40  user=ann�,path=/v1/* (all values that fit)   rule user/path=/v1/*
+
+Each had at least as many. `
+	for _, c := range []struct {
+		question countersTop
+		asks     string
+		answer   admin.TopAnswer
+		want     string
+	}{
+		{countersTop{Domain: "shop", Path: "tenant", By: "over", N: 5}, "by=over&domain=shop&n=5&path=tenant", now,
+			table + "Any other key had 7 at most.\n"},
+		{countersTop{By: "over", N: 2}, "by=over&n=2", more, table + "1 more have no more than the last: -n lists them. Any other key had 7 at most.\n"},
+		{countersTop{By: "over", N: 2}, "by=over&n=2", alone, table + "No other key had any.\n"},
+		{countersTop{By: "hits", N: 2}, "by=hits&n=2", nobody, "shop tenant   this weir alone, the 42s since 12:00:00, by over\n\n" +
+			"Nobody took any since then. Ask each weir, or --from for what was before.\n"},
+		{countersTop{By: "hits", N: 5, From: "-1h", To: "now"}, "by=hits&from=-1h&n=5&to=now", past,
+			`shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, by hits
 
 warning: node�2 is away
 
-   used                         hits               limit  resets in
-  1500%  ████████████████████  1,500          100/minute        27s  tenant=t1   rule tenant
-    90%  ██████████████████        9             10/hour         1h  user=ann,path=/v1/* (all values that fit)   rule user/path=/v1/*
-     2%  █                         1  10/minute burst 40         6s  user=#abc (#: a hash) (or another)   rule user
+  hits  over  near
+     9     9     0  user=ann   rule user
 
-Saw 412,000 of about 1,000,000 keys (41%) in 1.9s; ask again for the next part, or with a longer --for.
-1 key may be as full as these: there was no time to read it in full.
-2 keys of the domain are no rule's: requests brought their limits, or former rules did.
-3 keys do not tell what they count: they are hashes, since they were too long.
-`
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+Each had at least as many. All others are __other__: weir history top has the sums.
+`},
+		{countersTop{By: "hits", N: 5, From: "-1h"}, "by=hits&from=-1h&n=5", empty,
+			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, by hits\n\nNo value was counted by itself then.\n"},
+	} {
+		if got := topOf(t, c.question, c.asks, c.answer); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.asks, got, c.want)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func guarded(store redis.Counters, pools map[string]*topology.Connections, set *
 			map[string]string{"window": unit.String()},
 			func() float64 { return float64(bound(store, unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
-	return &counters{Counter: g, Inspector: g, Lister: store, remote: store, pools: pools}
+	return &counters{Counter: g, Inspector: g, remote: store, pools: pools}
 }
 
 // bound returns how many times its limit a key may have been admitted in a window up to now, by all replicas: once for

@@ -22,7 +22,6 @@ import (
 type counters struct {
 	backend.Counter
 	backend.Inspector
-	backend.Lister
 	remote remote                           // the same, where the counts are on servers; else nil
 	pools  map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
 }

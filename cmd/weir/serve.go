@@ -135,7 +135,8 @@ func (s *service) parts() server.Parts {
 		Admin: admin.Parts{
 			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
 			Counters: &admin.Counters{
-				Rules: s.limiter, Counter: s.store, Store: s.store, Log: s.log, LogValues: s.set.DenialLogValues},
+				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Now: time.Now, Log: s.log,
+				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
 			History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.metrics, s.log), Guard: guard,
 		},
@@ -200,5 +201,5 @@ func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
-	return &counters{Counter: store, Inspector: store, Lister: store}, nil
+	return &counters{Counter: store, Inspector: store}, nil
 }

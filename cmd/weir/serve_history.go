@@ -24,6 +24,7 @@ import (
 const (
 	lastFlush          = 5 * time.Second // bounds how long the end of the process waits for the last hits to be stored
 	downsampleInterval = 5 * time.Minute // minutes become due by the hour
+	learnInterval      = 10 * time.Minute
 )
 
 // historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
@@ -40,7 +41,7 @@ type historyPipeline struct {
 func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*historyPipeline, error) {
 	p := &historyPipeline{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
-		p.recorder = hits.New(hits.DefaultValues)
+		p.recorder = hits.New(set.History.Values)
 		p.store = &reopeningStore{open: func() (servedStore, error) { return openServedHistory(set, log) }, log: log}
 		p.store.try()
 		if err := p.store.err(); err != nil && set.HistoryInRedis() {
@@ -95,11 +96,31 @@ func (p *historyPipeline) run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { p.store.reopen(ctx) })
+	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
+	running.Go(func() {
+		for wait.For(ctx, learnInterval) {
+			p.learnSeries(ctx)
+		}
+	})
 	if p.downsample {
 		running.Go(func() { keepDownsampled(ctx, p.store, downsampleInterval, p.log) })
 	}
 	p.exporter.Run(ctx)
 	running.Wait()
+}
+
+// learnSeries tells the recorder which series there are, so that weirs that come and go, and those beside it, add no more
+// series of values together than one may. Where the store does not answer, it is not known until the next time.
+func (p *historyPipeline) learnSeries(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, lastFlush)
+	defer cancel()
+	err := p.store.Query(bounded, history.Query{}, func(s history.Series) error {
+		p.recorder.Learn(s.ID)
+		return nil
+	})
+	if err != nil && ctx.Err() == nil && p.store.err() == nil {
+		p.log.Warn("the series of the history are not known: rules may get more series of values than HISTORY_VALUES", "error", err)
+	}
 }
 
 // close brings the last hits to the store, once nothing records any more. The end of kill cuts it short.

@@ -67,8 +67,10 @@ func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPi
 	check := func(n uint64) *backend.Check {
 		return &backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
 	}
-	table.Counter(c.Match("shop", d).Rule, "shop", d).Record(check(5), &backend.Decision{Allowed: true, Before: 4}, modes)
-	table.Counter(nil, "nowhere", d).Record(check(2), new(backend.Decision), modes)
+	rule := c.Match("shop", d).Rule
+	table.Counter(rule, "shop").Record(&hits.Hit{Rule: rule, Descriptor: d, Check: check(5),
+		Decision: &backend.Decision{Allowed: true, Before: 4}}, modes)
+	table.Counter(nil, "nowhere").Record(&hits.Hit{Descriptor: d, Check: check(2), Decision: new(backend.Decision)}, modes)
 	stop()
 	running.Wait()
 	if err := m.close(t.Context()); err != nil {
@@ -123,6 +125,35 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 	byFile, err := openRedis(set)
 	check(byFile, err)
 	defer byFile.Close()
+}
+
+// A process that starts anew adds none beyond the bound to the series that its predecessors have made.
+func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
+	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
+	open := func() *filehistory.Store {
+		file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
+	file := open()
+	if _, err := file.Apply(t.Context(), bob.Partition(), history.Batch{Writer: "w", Seq: 1,
+		Increments: []history.Increment{{ID: bob, Minute: 1, Hits: 7}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recordSome(t, set, slog.New(slog.DiscardHandler))
+	file = open()
+	defer file.Close()
+	want := map[string]uint64{"shop user user=bob within": 7, "shop user __other__ within": 5, "shop user __other__ near": 1,
+		"__unknown__ __unmatched__  over": 2}
+	if got := kept(t, file); !maps.Equal(got, want) {
+		t.Errorf("the history has %v; want %v: the one place is taken", got, want)
+	}
 }
 
 func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {

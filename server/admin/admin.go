@@ -15,7 +15,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/door"
-	"github.com/weirproxy/weir/server/ranking"
 )
 
 // Readiness knows whether the process should get traffic.
@@ -63,7 +62,7 @@ func Handler(p Parts) http.Handler {
 	}
 	large("GET /api/v1/rules", listRules(&p))
 	if p.Counters != nil {
-		p.Counters.register(mux, p.Guard)
+		p.Counters.register(mux, p.Guard, p.History)
 	}
 	if p.Denials != nil {
 		large("GET /api/v1/denials", p.Denials.handler(p.Guard))
@@ -155,7 +154,6 @@ func busy(again time.Duration, format string, args ...any) error {
 func describe(w http.ResponseWriter, err error, introduction string) (status int, text string) {
 	var known *refusal
 	var asked query.Refusal
-	var uncounted ranking.NotFound
 	switch {
 	case errors.As(err, &known):
 		if known.again > 0 {
@@ -164,8 +162,6 @@ func describe(w http.ResponseWriter, err error, introduction string) (status int
 		return known.status, known.text
 	case errors.As(err, &asked):
 		return http.StatusBadRequest, asked.Error()
-	case errors.As(err, &uncounted):
-		return http.StatusNotFound, uncounted.Error()
 	}
 	return http.StatusServiceUnavailable, introduction + err.Error()
 }

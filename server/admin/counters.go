@@ -10,18 +10,21 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/ranking"
+	"github.com/weirproxy/weir/server/hits"
 )
 
 const maxGrant = 1<<53 - 1 // hits that are given back at once
 
 // Counters serves /api/v1/counters: GET shows the counts of a descriptor's limits, DELETE forgets them, POST to /grant
-// gives hits back, and GET of /top shows the keys closest to their limits, or over them. All fields are needed.
+// gives hits back, and GET of /top shows who takes the most. All fields are needed.
 type Counters struct {
 	Rules     Rules
 	Counter   backend.Counter // gives hits back
-	Store     ranking.Store
+	Store     backend.Inspector
+	Recorder  *hits.Recorder
+	Now       func() time.Time
 	Log       *slog.Logger // hears of every change
 	LogValues bool         // show it the values of descriptors, which may be personal
 }
@@ -42,11 +45,11 @@ type question struct {
 	before     []backend.LimitCount // what counted before a change
 }
 
-func (c *Counters) register(mux *http.ServeMux, g *Guard) {
+func (c *Counters) register(mux *http.ServeMux, g *Guard, h *query.History) {
 	mux.HandleFunc("GET /api/v1/counters", c.handler(g, "", nil, "domain", "descriptor"))
 	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, "reset", c.reset, "domain", "descriptor"))
 	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, "grant", c.grant, "domain", "descriptor", "hits"))
-	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(g))
+	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(g, h))
 }
 
 // handler reads a question from the parameters of these names, changes counters if there is a change, and shows them.

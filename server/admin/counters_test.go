@@ -20,7 +20,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
-	"github.com/weirproxy/weir/server/ranking"
+	"github.com/weirproxy/weir/server/hits"
 )
 
 const shop = `domain: shop
@@ -40,6 +40,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 33, 0, time.UTC)
 type port struct {
 	http.Handler
 	counters *Counters
+	table    *hits.Table
 	logged   bytes.Buffer
 }
 
@@ -48,7 +49,10 @@ func newPort(t *testing.T, g *Guard) *port {
 	config := fixture.Config(t, shop)
 	store := fixture.Memory(t, func() time.Time { return noon })
 	p := &port{}
-	p.counters = &Counters{Rules: inForce{config}, Counter: store, Store: store, LogValues: true,
+	recorder := hits.New(0)
+	p.table = recorder.Table(config)
+	p.counters = &Counters{Rules: inForce{config}, Counter: store, Store: store, Recorder: recorder, LogValues: true,
+		Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
 	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters, Guard: g})
 	return p
@@ -59,14 +63,16 @@ type ready struct{}
 func (ready) Ready() error { return nil }
 
 // hit counts hits of ann by a key.
-func (p *port) hit(t *testing.T, key string, hits uint64) {
+func (p *port) hit(t *testing.T, key string, n uint64) {
 	t.Helper()
 	d := descriptors.Descriptor{{Key: key, Value: "ann"}}
 	m := p.counters.Rules.Config().Match("shop", d)
-	checks := []backend.Check{{Key: m.AppendKey(nil, "shop", d), Limits: m.Rule.Limits, Hits: hits}}
-	if err := p.counters.Counter.Decide(t.Context(), checks, make([]backend.Decision, 1)); err != nil {
+	checks, out := []backend.Check{{Key: m.AppendKey(nil, "shop", d), Limits: m.Rule.Limits, Hits: n}}, make([]backend.Decision, 1)
+	if err := p.counters.Counter.Decide(t.Context(), checks, out); err != nil {
 		t.Fatal(err)
 	}
+	p.table.Counter(m.Rule, "shop").Record(&hits.Hit{Rule: m.Rule, Descriptor: d, Key: p.counters.Recorder.Key(checks[0].Key), At: noon,
+		Check: &checks[0], Decision: &out[0]}, hits.Modes{Near: hits.DefaultNear})
 }
 
 // ask sends a request to localhost and returns the status and the body.
@@ -295,12 +301,12 @@ func TestAChangeTellsWhatItDid(t *testing.T) {
 
 // raced lets others count between the look at a key and the change of it.
 type raced struct {
-	ranking.Store
+	backend.Inspector
 	others func()
 }
 
 func (r raced) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	counts, err := r.Store.Inspect(ctx, key, limits)
+	counts, err := r.Inspector.Inspect(ctx, key, limits)
 	r.others()
 	return counts, err
 }

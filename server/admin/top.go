@@ -1,66 +1,184 @@
 package admin
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"net/http"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/ranking"
+	"github.com/weirproxy/weir/server/hits"
 )
 
-// errAsked tells a client to come again when most questions are answered.
-var errAsked = busy(2*time.Second,
-	"Another question about the fullest keys is being answered, and one is enough for the store: ask again once it is.")
+const (
+	defaultRows, maxRows = 20, 1000
 
-// topHandler answers one question at a time.
-func (c *Counters) topHandler(g *Guard) http.HandlerFunc {
-	asked := make(chan struct{}, 1) // has a token while a question is answered
-	return serveJSON("The counters cannot be listed: ", func(w http.ResponseWriter, r *http.Request) (any, error) {
+	fromProcess, fromHistory = "process", "history"
+)
+
+// TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
+// Hits are lower bounds.
+type TopAnswer struct {
+	Domain string `json:"domain"`
+	Path   string `json:"path"`   // as it is stored; "" for all
+	Source string `json:"source"` // process or history
+	By     string `json:"by"`     // hits, or an outcome
+	From   int64  `json:"from"`   // Unix seconds
+	To     int64  `json:"to"`
+	Found  int    `json:"found"`
+	// Missing is by how much hits may be higher than they are listed: a key that is not there had no more. It is that of
+	// what By says, and nil of the history, which keeps none of it.
+	Missing  *uint64  `json:"missing,omitempty"`
+	Warnings []string `json:"warnings"`
+	Top      []TopRow `json:"top"` // the most first
+}
+
+// TopRow is one key, or one value of a rule.
+type TopRow struct {
+	Descriptor string  `json:"descriptor"`       // of the history, the entries that the rule keeps apart
+	Shared     bool    `json:"shared,omitempty"` // a pattern stands in it for all values that fit
+	Path       string  `json:"path"`
+	Limit      string  `json:"limit,omitempty"` // 10/minute, the strictest; of the process alone, as what follows
+	Algorithm  string  `json:"algorithm,omitempty"`
+	Burst      uint64  `json:"burst,omitempty"` // of a token_bucket
+	Rate       float64 `json:"rate,omitempty"`  // hits a second now
+	Hits       uint64  `json:"hits"`            // within, over and degraded
+	Within     uint64  `json:"within"`
+	Over       uint64  `json:"over"`
+	Degraded   uint64  `json:"degraded"`
+	Near       uint64  `json:"near"`   // part of within
+	Shadow     uint64  `json:"shadow"` // part of over
+}
+
+// topHandler answers who takes the most. The history is asked one question at a time.
+func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
+	turns := make(query.Turns, 1)
+	return serveJSON("The history cannot be read: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if err := g.mayRead(r); err != nil {
 			return nil, err
 		}
-		values, err := queryWith(r, "domain", "path", "n", "for")
+		values, err := queryWith(r, "domain", "path", "n", "by", "from", "to", "tz")
 		if err != nil {
 			return nil, err
 		}
 		config := c.Rules.Config()
-		q, err := readTop(values, config)
-		if err != nil {
-			return nil, err
+		if config == nil {
+			return nil, errUnconfigured
 		}
-		select {
-		case asked <- struct{}{}:
-			defer func() { <-asked }()
-		default:
-			return nil, errAsked
+		if names := config.DomainNames(); values.Get("domain") == "" {
+			if len(names) != 1 {
+				return nil, refuse(http.StatusBadRequest, "domain is missing: name one of %s.", descriptors.Listed(names))
+			}
+			values["domain"] = names
 		}
-		// The server's own bounds are shorter than the longest question. A server that cannot be told keeps them.
-		until, control := time.Now().Add(q.For+maxReadingTime), http.NewResponseController(w)
-		_, _ = control.SetReadDeadline(until), control.SetWriteDeadline(until)
-		return ranking.Find(r.Context(), config, c.Store, q)
+		if values.Get("from") == "" && values.Get("to") == "" {
+			return c.topOfProcess(config, values)
+		}
+		switch {
+		case h == nil:
+			return nil, errNoHistory
+		case !turns.Take(r.Context(), maxWaitingTime):
+			return nil, errBusy
+		}
+		defer turns.GiveBack()
+		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
+		defer cancel()
+		return topOfHistory(ctx, h, values)
 	})
 }
 
-func readTop(values query.Parameters, config *descriptors.Config) (q ranking.Question, err error) {
-	q = ranking.Question{Domain: values.Get("domain"), Path: values.Get("path"), For: ranking.DefaultFor}
-	if q.Rows, err = values.Number("n", ranking.DefaultRows, ranking.MaxRows); err != nil {
-		return q, err
+// topOfProcess answers from what this process was asked in the last minute.
+func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters) (any, error) {
+	a := TopAnswer{Domain: values.Get("domain"), Source: fromProcess, By: cmp.Or(values.Get("by"), "hits"), Warnings: []string{},
+		Top: []TopRow{}}
+	n, err := values.Number("n", defaultRows, maxRows)
+	if err == nil && new(query.TopRow).By(a.By) == nil {
+		err = refuse(http.StatusBadRequest, "by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", a.By)
 	}
-	if text := values.Get("for"); text != "" {
-		if q.For, err = time.ParseDuration(text); err != nil || q.For < ranking.MinFor || q.For > ranking.MaxFor {
-			return q, refuse(http.StatusBadRequest, "for must be a time from %v to %v, such as 10s, not %q.",
-				ranking.MinFor, ranking.MaxFor, text)
+	if err == nil {
+		a.Path, err = pathOf(config, a.Domain, values.Get("path"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	now := c.Now()
+	taken := c.Recorder.Taken(now)
+	a.From, a.To, a.Missing = taken.Since.Unix(), now.Unix()+1, &taken.Missing
+	if a.By == "over" || a.By == "shadow" {
+		a.Missing = &taken.MissingOver
+	}
+	by := make(map[*hits.Taker]uint64)
+	var ranked []*hits.Taker
+	for i := range taken.Takers {
+		t := &taken.Takers[i]
+		all := query.TopRow{Hits: t.Hits(), Within: t.Within, Over: t.Over, Degraded: t.Degraded, Near: t.Near, Shadow: t.Shadow}
+		if by[t] = *all.By(a.By); by[t] > 0 && t.Domain == a.Domain && (a.Path == "" || t.Path == a.Path) {
+			ranked = append(ranked, t)
 		}
 	}
-	if config == nil {
-		return q, errUnconfigured
-	}
-	if names := config.DomainNames(); q.Domain == "" {
-		if len(names) != 1 {
-			return q, refuse(http.StatusBadRequest, "domain is missing: name one of %s.", descriptors.Listed(names))
+	slices.SortFunc(ranked, func(x, y *hits.Taker) int {
+		return cmp.Or(cmp.Compare(by[y], by[x]), cmp.Compare(y.Hits(), x.Hits()), strings.Compare(x.Descriptor, y.Descriptor))
+	})
+	a.Found = len(ranked)
+	for _, t := range ranked[:min(n, len(ranked))] {
+		row := TopRow{Descriptor: t.Descriptor, Shared: t.Shared, Path: t.Path, Rate: t.Rate, Hits: t.Hits(), Within: t.Within,
+			Over: t.Over, Degraded: t.Degraded, Near: t.Near, Shadow: t.Shadow}
+		if t.Limit.Window > 0 {
+			row.Limit, row.Algorithm, row.Burst = t.Limit.String(), t.Limit.Algorithm.String(), t.Limit.Burst
 		}
-		q.Domain = names[0]
+		a.Top = append(a.Top, row)
 	}
-	return q, nil
+	return a, nil
+}
+
+// pathOf returns the path that is asked for, as it is stored, "" for all. Its error says why nothing is counted there.
+func pathOf(config *descriptors.Config, domain, asked string) (path string, err error) {
+	if found := config.Match(domain, nil).Found; found == descriptors.UnknownDomain || found == descriptors.BrokenDomain {
+		return "", refuse(http.StatusNotFound, "%s", config.Explain(domain, nil).Reason)
+	}
+	for _, r := range config.Rules() {
+		if asked == "" || r.Domain != domain || !descriptors.SamePath(r.Path, asked) {
+			continue
+		}
+		if len(r.Limits) == 0 {
+			return "", refuse(http.StatusNotFound, "Rule %s of domain %s is unlimited, so its keys are not counted.",
+				descriptors.Shown(descriptors.ReadablePath(r.Path)), descriptors.Shown(domain))
+		}
+		return r.Path, nil
+	}
+	if asked != "" {
+		return "", refuse(http.StatusNotFound, "%s", config.MissingPath(domain, asked))
+	}
+	return "", nil
+}
+
+// topOfHistory answers from what all weirs have kept of the values of rules.
+func topOfHistory(ctx context.Context, h *query.History, values query.Parameters) (any, error) {
+	n, err := values.Number("n", defaultRows, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	values["n"] = []string{fmt.Sprint(maxRows)} // rules that keep no values are among them
+	top, err := h.Top(ctx, values)
+	if err != nil {
+		return nil, err
+	}
+	a := TopAnswer{Domain: values.Get("domain"), Path: values.Get("path"), Source: fromHistory, By: top.By, From: top.From, To: top.To,
+		Warnings: top.Warnings, Top: []TopRow{}}
+	for _, r := range top.Top {
+		if r.Value == "" {
+			continue
+		}
+		if a.Found++; len(a.Top) < n {
+			a.Top = append(a.Top, TopRow{Descriptor: descriptors.ReadablePath(r.Value), Path: r.Path, Hits: r.Hits, Within: r.Within,
+				Over: r.Over, Degraded: r.Degraded, Near: r.Near, Shadow: r.Shadow})
+		}
+	}
+	if a.Found == 0 && top.Found > 0 {
+		a.Warnings = append(a.Warnings, "No rule that was hit keeps values in the history: give it detailed_metric or value_to_metric.")
+	}
+	return a, nil
 }

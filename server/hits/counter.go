@@ -2,9 +2,12 @@ package hits
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/byrule"
 )
 
 // MaxHits is the most that one check adds; of more, the rest is not counted. It is a tebibyte, for rules that count
@@ -12,8 +15,9 @@ import (
 // lifetime themselves.
 const MaxHits = 1 << 40
 
-// Counter counts the hits of a rule, or of one of its values, by what became of them. Its methods neither wait nor
-// allocate, and may be called by any number of goroutines.
+// Counter counts the hits of a rule by what became of them. Its methods may be called by any number of goroutines. They
+// wait for nobody but others who count a key or a value of the same part, for less than a microsecond on average, and
+// allocate only what is new.
 //
 // Hits within the limit, over it and degraded add up to all hits. Those that were near the limit are a part of the
 // first, those that shadow mode let through a part of the second; the whole is added before its part, and read after
@@ -21,11 +25,23 @@ const MaxHits = 1 << 40
 type Counter struct {
 	totals    [history.Outcomes]atomic.Uint64
 	drained   [history.Outcomes]uint64 // the part that Drain has handed out; Recorder.draining protects it
-	ratelimit *Ratelimit               // nil unless the recorder counts as envoyproxy/ratelimit does
+	rule      byrule.Name
+	recorder  *Recorder
+	values    *values    // where they are told apart, else nil
+	ratelimit *Ratelimit // nil unless the recorder counts as envoyproxy/ratelimit does
+	byValue   *byValue   // likewise
 }
 
-// Pass counts hits that pass without a limit.
-func (c *Counter) Pass(hits uint64) { c.add(history.Within, hits) }
+// counts are hits by outcome.
+type counts [history.Outcomes]uint64
+
+// all returns the hits: near and shadow are among the others.
+func (n *counts) all() uint64 { return n[history.Within] + n[history.Over] + n[history.Degraded] }
+
+// Pass counts hits of a descriptor, which pass without a limit; rule is nil if none matches.
+func (c *Counter) Pass(rule *descriptors.Rule, d descriptors.Descriptor, hits uint64) {
+	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
+}
 
 // Modes are how a limiter lets pass what is over, and what it takes for near.
 type Modes struct {
@@ -34,38 +50,60 @@ type Modes struct {
 	ShadowAll bool    // everything is
 }
 
-// Record counts what was decided about a check that counts or gives back.
-func (c *Counter) Record(check *backend.Check, d *backend.Decision, m Modes) {
+// Hit is a check that counts or gives back, and what was decided about it.
+type Hit struct {
+	Rule       *descriptors.Rule // that matches the descriptor, nil if none does
+	Descriptor descriptors.Descriptor
+	Key        Key // of the check
+	At         time.Time
+	Check      *backend.Check
+	Decision   *backend.Decision
+}
+
+// Record counts a hit.
+func (c *Counter) Record(h *Hit, m Modes) {
+	check, d, as := h.Check, h.Decision, c.ratelimitOf(h)
 	if check.Op == backend.Refund {
-		c.ratelimit.add(TotalNegativeHits, check.Hits)
+		as.add(TotalNegativeHits, check.Hits)
 		return
 	}
-	c.ratelimit.add(TotalHits, check.Hits)
+	var n counts
 	if d.Err != nil || d.Source.Degraded() {
-		c.add(history.Degraded, check.Hits)
+		n[history.Degraded] = min(check.Hits, MaxHits)
+		as.add(TotalHits, check.Hits)
+		c.record(h, &n)
 		return
 	}
 	fit, near := split(check, d, m.Near)
 	over := check.Hits - fit
-	c.add(history.Within, fit)
-	c.add(history.Near, near)
-	c.add(history.Over, over)
+	n[history.Within], n[history.Near], n[history.Over] = min(fit, MaxHits), min(near, MaxHits), min(over, MaxHits)
 	if m.Shadow || m.ShadowAll {
-		c.add(history.Shadow, over)
+		n[history.Shadow] = n[history.Over]
 	}
-	if c.ratelimit == nil {
+	c.record(h, &n)
+	as.count(check, d, fit, near, m.Shadow)
+}
+
+// record counts hits for the rule, and for the key that took them.
+func (c *Counter) record(h *Hit, n *counts) {
+	c.count(h.Rule, h.Descriptor, n)
+	c.recorder.takers.note(&c.rule, h, n)
+}
+
+// count counts hits for the rule, and for their value where it is told apart.
+func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
+	if c.values != nil {
+		c.values.count(c, rule, d, n)
 		return
 	}
-	if d.Allowed { // else nothing is within: the part of a charge that fits is near or nowhere
-		c.ratelimit.add(WithinLimit, check.Hits)
-	}
-	c.ratelimit.add(NearLimit, near)
-	c.ratelimit.add(OverLimit, over)
-	if d.Source == backend.FromDenyCache {
-		c.ratelimit.add(OverLimitWithLocalCache, over)
-	}
-	if m.Shadow {
-		c.ratelimit.add(ShadowMode, over)
+	c.add(n)
+}
+
+func (c *Counter) add(n *counts) {
+	for o, hits := range n { // the parts are last
+		if hits > 0 {
+			c.totals[o].Add(hits)
+		}
 	}
 }
 
@@ -81,12 +119,6 @@ func split(check *backend.Check, d *backend.Decision, share float32) (fit, near 
 		fit = min(check.Hits, requests-min(requests, d.Before))
 	}
 	return fit, Near(requests, d.Before, fit, share)
-}
-
-func (c *Counter) add(o history.Outcome, hits uint64) {
-	if hits > 0 {
-		c.totals[o].Add(min(hits, MaxHits))
-	}
 }
 
 // DefaultNear is the share of a limit above which hits are near it, unless asked otherwise.
@@ -106,14 +138,21 @@ func Near(requests, before, hits uint64, share float32) uint64 {
 	}
 }
 
-// drain hands out what has been counted since it last did.
-func (c *Counter) drain(id history.ID, hand func(history.ID, uint64)) {
+// news returns what has been counted since it was last asked.
+func (c *Counter) news() (n counts) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		total := c.totals[o].Load()
-		if more := total - c.drained[o]; more > 0 {
+		n[o], c.drained[o] = total-c.drained[o], total
+	}
+	return n
+}
+
+// hand hands out what there is of a series of each outcome.
+func (n *counts) hand(id history.ID, hand func(history.ID, uint64)) {
+	for o := history.Outcomes - 1; o >= 0; o-- {
+		if n[o] > 0 {
 			id.Outcome = history.Outcome(o)
-			hand(id, more)
-			c.drained[o] = total
+			hand(id, n[o])
 		}
 	}
 }

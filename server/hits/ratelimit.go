@@ -1,10 +1,13 @@
 package hits
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // Kind is one of the numbers that envoyproxy/ratelimit counts for each rule.
@@ -37,6 +40,70 @@ func (t *Ratelimit) add(k Kind, hits uint64) {
 	if t != nil && hits > 0 {
 		t.totals[k].Add(min(hits, MaxHits))
 	}
+}
+
+// ratelimitOf returns where hits are counted as envoyproxy/ratelimit does: by their value, where their rule tells
+// values apart.
+func (c *Counter) ratelimitOf(h *Hit) *Ratelimit {
+	if c.byValue == nil || h.Rule == nil || len(h.Rule.Values) == 0 {
+		return c.ratelimit
+	}
+	return c.byValue.of(&c.recorder.ratelimit, h.Rule, h.Descriptor)
+}
+
+// count counts hits that a store decided about. What fits is within the limit only as a whole: of a charge that
+// straddles it the part that fits is near or nowhere.
+func (t *Ratelimit) count(check *backend.Check, d *backend.Decision, fit, near uint64, shadow bool) {
+	over := check.Hits - fit
+	t.add(TotalHits, check.Hits)
+	if d.Allowed {
+		t.add(WithinLimit, check.Hits)
+	}
+	t.add(NearLimit, near)
+	t.add(OverLimit, over)
+	if d.Source == backend.FromDenyCache {
+		t.add(OverLimitWithLocalCache, over)
+	}
+	if shadow {
+		t.add(ShadowMode, over)
+	}
+}
+
+// MaxRatelimitValues is how many values a rule that tells values apart has counters of this kind for, the first ones.
+const MaxRatelimitValues = 100
+
+// byValue are the counters of a rule that tells values apart.
+type byValue struct {
+	known  atomic.Pointer[map[string]*Ratelimit] // replaced by a larger one when a value is added
+	other  atomic.Pointer[Ratelimit]             // of values that came too late, or are too long
+	adding sync.Mutex
+}
+
+// of returns the counters of a descriptor's value. Finding a known one takes no lock and no allocation.
+func (b *byValue) of(all *ratelimitTotals, rule *descriptors.Rule, d descriptors.Descriptor) *Ratelimit {
+	var room [maxValue]byte
+	text := appendValue(room[:0], rule, d)
+	known := b.known.Load()
+	switch {
+	case known != nil && (*known)[string(text)] != nil:
+		return (*known)[string(text)]
+	case len(text) == 0 || known != nil && len(*known) >= MaxRatelimitValues:
+		if b.other.Load() == nil {
+			b.other.Store(all.of(rule.Metric(nil, history.OtherValue)))
+		}
+		return b.other.Load()
+	}
+	b.adding.Lock()
+	grown := make(map[string]*Ratelimit)
+	if known = b.known.Load(); known != nil {
+		maps.Copy(grown, *known)
+	}
+	if grown[string(text)] == nil && len(grown) < MaxRatelimitValues {
+		grown[string(text)] = all.of(rule.Metric(d, ""))
+		b.known.Store(&grown)
+	}
+	b.adding.Unlock()
+	return b.of(all, rule, d)
 }
 
 // maxNames is how many names are counted by themselves, so that configurations that come and go do not fill memory:

@@ -41,7 +41,7 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 	} {
 		check := &backend.Check{Limits: []descriptors.Limit{{Requests: tc.limit}}, Hits: tc.hits, Charge: tc.charge}
 		tc.decision.Before, tc.decision.Allowed = tc.before, tc.before+tc.hits <= tc.limit
-		c := &Counter{ratelimit: new(Ratelimit)}
+		c := spot{Counter: &Counter{ratelimit: new(Ratelimit), recorder: New(0)}}
 		c.Record(check, &tc.decision, Modes{Near: DefaultNear, Shadow: tc.shadow})
 		tc.want[TotalHits] = tc.hits
 		for kind, want := range tc.want {
@@ -61,14 +61,14 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 		"- {key: path, rate_limit: {unit: day, requests_per_unit: 1}}\n")
 	none := fixture.Config(t, "domain: shop\ndescriptors: []\n")
 	want := map[string]uint64{"shop.user___other__": 150, "shop.path": 3, "shop.__unmatched__": 3}
-	for i := range DefaultValues {
+	for i := range MaxRatelimitValues {
 		want[fmt.Sprint("shop.user_u", i)] = 3
 	}
 	now := noon
 	for range 3 {
 		table := r.Table(rules)
 		count := func(key, value string) { at(table, rules, "shop", key, value).Record(ten(1), degraded, modes) }
-		for i := range DefaultValues + 50 {
+		for i := range MaxRatelimitValues + 50 {
 			count("user", fmt.Sprint("u", i))
 		}
 		count("path", "/")

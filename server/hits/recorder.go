@@ -1,10 +1,12 @@
-// Package hits counts what became of each rule's hits. The request path pays an atomic add for it; /metrics reads the
-// totals, and the exporter of the history drains what has been added since it last did.
+// Package hits counts what became of each rule's hits, and knows who takes the most. The request path pays an atomic
+// add for the one, and a look into a sketch for the other; /metrics reads the totals, and the exporter of the history
+// drains what has been added since it last did.
 //
 // A look asks and a refund gives back: neither is a hit, and neither is counted.
 package hits
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,45 +16,63 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// DefaultValues is how many values a rule that tells values apart counts by themselves, unless asked otherwise.
+// DefaultValues is how many values of a rule and outcome have series in the history, unless asked otherwise.
 const DefaultValues = 100
 
-// Recorder holds the counters, by domain and path. Its methods may be called by any number of goroutines.
+// Recorder holds the counters, by domain and path, and knows who takes the most. Its methods may be called by any
+// number of goroutines.
 type Recorder struct {
 	maxValues int
+	seed      maphash.Seed
 	rules     *byrule.Registry[ruleHits]
+	takers    takers
 	ratelimit ratelimitTotals
 	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
 
-	draining sync.Mutex // one drain at a time
+	draining sync.Mutex  // one drain at a time
+	series   valueSeries // draining protects it
 }
 
 // ruleHits are the counters of a rule, or of what no rule matched, that has had a hit.
 type ruleHits struct {
-	own    Counter
-	values atomic.Pointer[values] // nil before the first value that is told apart
+	own   Counter
+	apart Counter // of hits whose values are told apart
 }
 
-// New makes a recorder. Of a rule that tells values apart it counts so many by themselves, the rest under
-// history.OtherValue; 0 counts all values as one. It is meant to be some hundreds at most.
+// New makes a recorder. Of a rule that tells values apart it hands out so many values of each outcome by themselves, of
+// those that have the most hits; the rest is history.OtherValue. With 0 all values are one. It is meant to be some
+// hundreds at most: a rule that has as many takes some 20 KB for each 100.
 func New(maxValues int) *Recorder {
-	r := &Recorder{maxValues: maxValues}
+	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
+		series: valueSeries{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
 	r.rules = byrule.New(func(of *byrule.Entry[ruleHits], rule *descriptors.Rule) {
+		c := &of.Kept.own
+		c.rule, c.recorder = of.Name, r
 		switch {
 		case of.Domain == history.UnknownDomain: // it is counted by CountUnknownDomain
 		case rule == nil:
-			of.Kept.own.ratelimit = r.ratelimit.of(descriptors.MetricName(of.Domain + "." + history.Unmatched))
+			c.ratelimit = r.ratelimit.of(descriptors.MetricName(of.Domain + "." + history.Unmatched))
 		default:
-			of.Kept.own.ratelimit = r.ratelimit.of(rule.Metric(nil, ""))
+			c.ratelimit = r.ratelimit.of(rule.Metric(nil, ""))
 		}
+		if c.ratelimit != nil && rule != nil {
+			c.byValue = new(byValue)
+		}
+		apart := &of.Kept.apart
+		apart.rule, apart.recorder, apart.ratelimit, apart.byValue = c.rule, r, c.ratelimit, c.byValue
+		apart.values = new(values)
 	})
 	return r
 }
 
-// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too, and then at least DefaultValues by
-// themselves. It comes before the first hit.
-func (r *Recorder) CountAsRatelimit() {
-	r.ratelimit.byName, r.maxValues = make(map[string]*Ratelimit), max(r.maxValues, DefaultValues)
+// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too. It comes before the first hit.
+func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*Ratelimit) }
+
+// Learn tells the recorder of a series that the history has. Those of values count among the ones that New allows.
+func (r *Recorder) Learn(id history.ID) {
+	r.draining.Lock()
+	defer r.draining.Unlock()
+	r.series.learn(id)
 }
 
 // Table finds the counters for the descriptors of one configuration. It counts into the same counters as the tables
@@ -66,14 +86,13 @@ type Table struct {
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
 // Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
-// it, or nil if none does. It neither waits nor allocates, but for a rule that is hit, or a value that is seen, for the
-// first time.
-func (t *Table) Counter(rule *descriptors.Rule, domain string, d descriptors.Descriptor) *Counter {
+// it, or nil if none does. It neither waits nor allocates, but for a rule that is hit for the first time.
+func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 	e, _ := t.rules.Of(rule, domain)
 	if rule == nil || len(rule.Values) == 0 || t.recorder.maxValues == 0 {
 		return &e.Kept.own
 	}
-	return t.recorder.valueCounter(&e.Kept, rule, d)
+	return &e.Kept.apart
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
@@ -96,13 +115,9 @@ func (r *Recorder) Drain(now time.Time, hand func(id history.ID, hits uint64)) {
 	defer r.draining.Unlock()
 	for _, e := range r.rules.All() {
 		id := history.ID{Domain: e.Domain, Path: e.Path}
-		e.Kept.own.drain(id, hand)
-		e.Kept.values.Load().each(func(value string, c *Counter) {
-			if id.Value = value; value == "" {
-				id.Value = history.OtherValue
-			}
-			c.drain(id, hand)
-		})
+		own := e.Kept.own.news()
+		own.hand(id, hand)
+		e.Kept.apart.values.drain(&e.Kept.apart, id, hand)
 	}
 	r.rules.Sweep(now)
 }
@@ -123,7 +138,7 @@ func (r *Recorder) Totals() []Totals {
 		there[e.Name] = true
 		t := Totals{Domain: e.Domain, Path: e.Path}
 		e.Kept.own.addTo(&t)
-		e.Kept.values.Load().each(func(_ string, c *Counter) { c.addTo(&t) })
+		e.Kept.apart.addTo(&t)
 		all = append(all, t)
 	}
 	for _, name := range r.rules.Names() { // a file may have a rule named __unmatched__

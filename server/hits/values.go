@@ -1,89 +1,160 @@
 package hits
 
 import (
-	"maps"
+	"cmp"
+	"hash/maphash"
+	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
 // maxValue is how long a value may be, in bytes, to be counted by itself: it becomes part of the name of a series of
 // the history.
 const maxValue = 256
 
-// values are the counters of a rule that tells values apart.
-type values struct {
-	known  atomic.Pointer[map[string]*Counter] // replaced by a larger one when a value is added
-	other  Counter                             // of values that came too late, or are too long
-	adding sync.Mutex
+// wholes are the outcomes that all hits are made of. A part of one counts with it, so that no value has more near hits
+// than hits.
+const wholes = int(history.Degraded) + 1
+
+// partOf returns the outcome that is a part of a whole one, or the whole itself if it has none.
+func partOf(whole history.Outcome) history.Outcome {
+	return [wholes]history.Outcome{history.Near, history.Shadow, history.Degraded}[whole]
 }
 
-// valueCounter returns where the hits of a descriptor are counted by its value. The first values, at most so many,
-// have a counter each. Finding a known value takes no lock and no allocation.
-func (r *Recorder) valueCounter(of *ruleHits, rule *descriptors.Rule, d descriptors.Descriptor) *Counter {
-	v := of.values.Load()
-	if v == nil {
-		first := new(values)
-		first.other.ratelimit = r.ratelimit.of(rule.Metric(nil, history.OtherValue))
-		of.values.CompareAndSwap(nil, first)
-		v = of.values.Load()
-	}
+// values are the heaviest values of a rule, by outcome, since the last drain.
+type values struct {
+	mu      sync.Mutex
+	heavy   valueSketches
+	drained valueSketches // for a drain, which so holds nobody up
+}
+
+type valueSketches [wholes]*heavy.Sketch[value] // nil before the first hit of that outcome
+
+// value is a value, and what of its hits was counted since it is held.
+type value struct {
+	text        []byte
+	whole, part uint64
+}
+
+// appendValue appends a descriptor's value, nothing if that is too long. It allocates only to grow dst.
+func appendValue(dst []byte, rule *descriptors.Rule, d descriptors.Descriptor) []byte {
 	length := 0
 	for _, entry := range rule.Values {
 		length += len(d[entry].Key) + len(d[entry].Value) + len("=,")
 	}
 	if length-1 > maxValue {
-		return &v.other
+		return nil
 	}
+	if text := rule.AppendValue(dst, d); len(text) <= maxValue {
+		return text
+	}
+	return nil
+}
+
+// count counts hits for the rule and for the value of a descriptor. Both at once: what a drain hands out by values is
+// no more than it hands out in all.
+func (v *values) count(c *Counter, rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
 	var room [maxValue]byte
-	text := rule.AppendValue(room[:0], d)
-	if c, known := v.find(text, r.maxValues); known {
-		return c
-	}
-	if len(text) > maxValue {
-		return &v.other
-	}
-	return v.add(text, &Counter{ratelimit: r.ratelimit.of(rule.Metric(d, ""))}, r.maxValues)
-}
-
-// find returns the counter of a value, and reports whether that is final: the value is known, or comes too late.
-func (v *values) find(text []byte, most int) (c *Counter, known bool) {
-	all := v.known.Load()
-	if all == nil {
-		return nil, false
-	}
-	if c := (*all)[string(text)]; c != nil {
-		return c, true
-	}
-	return &v.other, len(*all) >= most
-}
-
-// add lets a value have a counter, if it has none yet.
-func (v *values) add(text []byte, c *Counter, most int) *Counter {
-	v.adding.Lock()
-	defer v.adding.Unlock()
-	if before, known := v.find(text, most); known {
-		return before
-	}
-	grown := map[string]*Counter{string(text): c}
-	if all := v.known.Load(); all != nil {
-		maps.Copy(grown, *all)
-	}
-	v.known.Store(&grown)
-	return c
-}
-
-// each calls do with the counters that there are, and their values; those of all other values have "". Nil has none.
-func (v *values) each(do func(value string, c *Counter)) {
-	if v == nil {
-		return
-	}
-	if all := v.known.Load(); all != nil {
-		for value, c := range *all {
-			do(value, c)
+	text := appendValue(room[:0], rule, d)
+	key := maphash.Bytes(c.recorder.seed, text)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c.add(n)
+	for o := range wholes {
+		if n[o] == 0 || len(text) == 0 {
+			continue
+		}
+		if v.heavy[o] == nil {
+			v.heavy[o] = heavy.New[value](c.recorder.maxValues)
+		}
+		held, fresh := v.heavy[o].Add(key, n[o])
+		if fresh {
+			*held = value{text: append(held.text[:0], text...)}
+		}
+		held.whole += n[o]
+		if part := partOf(history.Outcome(o)); part != history.Outcome(o) {
+			held.part += n[part]
 		}
 	}
-	do("", &v.other)
+}
+
+// drain hands out what was counted since the last drain: under its value what is known of a value that has a series, or
+// gets one now, the rest under history.OtherValue.
+func (v *values) drain(c *Counter, id history.ID, hand func(history.ID, uint64)) {
+	v.mu.Lock()
+	rest := c.news()
+	v.heavy, v.drained = v.drained, v.heavy
+	v.mu.Unlock()
+	for o, sketch := range v.drained {
+		if sketch == nil {
+			continue
+		}
+		all, part := rest[o], partOf(history.Outcome(o))
+		held := sketch.Held()
+		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Kept.whole, a.Kept.whole) })
+		for i := range held {
+			kept := &held[i].Kept
+			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
+			if !c.recorder.series.has(id, kept.whole, all) {
+				continue
+			}
+			var n counts
+			n[o] = kept.whole
+			if part != id.Outcome {
+				n[part] = kept.part
+				rest[part] -= kept.part
+			}
+			rest[o] -= kept.whole
+			n.hand(id, hand)
+		}
+		sketch.Reset()
+	}
+	id.Value = history.OtherValue
+	rest.hand(id, hand)
+}
+
+// lastPlace is how many hits a value must have between two drains, about, to get the last series of a rule.
+const lastPlace = 10
+
+// valueSeries are the series of values that the history has, so that there are no more than a number of each rule and
+// whole outcome. Recorder.draining protects it.
+type valueSeries struct {
+	most  int
+	known map[history.ID]bool
+	count map[history.ID]int // of all values of a rule and outcome
+}
+
+// learn notes a series. That of a part stands for its whole.
+func (s *valueSeries) learn(id history.ID) {
+	for o := range history.Outcome(wholes) {
+		if id.Outcome == partOf(o) {
+			id.Outcome = o
+		}
+	}
+	if id.Value == "" || id.Value == history.OtherValue || s.known[id] {
+		return
+	}
+	s.known[id] = true
+	id.Value = ""
+	s.count[id]++
+}
+
+// has reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
+// heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so
+// that values that come once do not take them.
+func (s *valueSeries) has(id history.ID, hits, all uint64) bool {
+	if s.known[id] {
+		return true
+	}
+	of := id
+	of.Value = ""
+	used := s.count[of]
+	if used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastPlace*used/s.most) {
+		return false
+	}
+	s.learn(id)
+	return true
 }

@@ -34,6 +34,7 @@ type pending struct {
 	shadow     bool          // the limit is that of a rule in shadow mode
 	uncharged  bool          // not counted, since the request is refused for another check
 	hits       *hits.Counter // where it is recorded; nil for looks, and for refunds where those are not
+	key        hits.Key      // of the check there
 }
 
 // Request is RateLimitRequest in weir's own types.

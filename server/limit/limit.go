@@ -281,7 +281,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	p := pending{descriptor: i}
 	op, n := operation(d, c.Hits)
 	if op == backend.Count || op == backend.Refund && r.hits.CountsRefunds() {
-		p.hits = r.hits.Counter(m.Rule, c.Domain, d.Entries)
+		p.hits = r.hits.Counter(m.Rule, c.Domain)
 	}
 	charge, key := charge(m.Rule, d), m
 	switch {
@@ -289,7 +289,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		key = m.Apart(&limits[0], charge)
 	case m.Rule == nil || m.Rule.Unlimited:
 		if s.Unlimited = m.Rule != nil; op == backend.Count {
-			p.hits.Pass(n)
+			p.hits.Pass(m.Rule, d.Entries, n)
 		}
 		return
 	default:
@@ -301,6 +301,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	}
 	begin := len(c.keys)
 	c.keys = key.AppendKey(c.keys, c.Domain, d.Entries)
+	p.key = l.recorder.Key(c.keys[begin:])
 	c.checks = append(c.checks, backend.Check{
 		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge,
 		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,

@@ -259,6 +259,7 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 		"an epoch":      {keys: []string{"epoch"}},
 		"a bucket":      {keys: []string{"bucket"}},
 		"ratelimit":     {ratelimit: true, keys: []string{"user", "epoch", "tenant", "nobody"}},
+		"a value":       {keys: []string{"tenant"}},
 		"in two rounds": {options: limit.Options{LookFirst: true}, keys: []string{"epoch", "user"}},
 	} {
 		l, _, recorder := newLimiterWith(t, tc.options, shop)
@@ -285,6 +286,27 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 		if first := tc.options.LookFirst; first && !c.Over {
 			t.Error("the requests passed, so that everything was charged")
 		}
+	}
+}
+
+// What a store may lease of a key is by the rate at which this process is asked for it.
+func TestAKeyIsKnownByItsRate(t *testing.T) {
+	l, clk, recorder := newLimiterWith(t, limit.Options{}, shop)
+	ann := one("user", "ann")
+	at := clk.now()
+	for i := range 40 { // the limit is reached after 10
+		c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{ann}, At: at.Add(time.Duration(i) * 50 * time.Millisecond)}}
+		if err := l.Decide(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := l.Config().Match("shop", ann.Entries)
+	key := recorder.Key(m.AppendKey(nil, "shop", ann.Entries))
+	if rate := recorder.Rate(key, at.Add(2*time.Second)); rate != 20 {
+		t.Errorf("a key that is asked for 20 times a second has a rate of %v: want 20, whatever was decided", rate)
+	}
+	if rate := recorder.Rate(recorder.Key([]byte("another")), at.Add(2*time.Second)); rate != 0 {
+		t.Errorf("another key has a rate of %v", rate)
 	}
 }
 

@@ -18,15 +18,16 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 	m.Hits(recorder)
 	table := recorder.Table(c)
 	d := descriptors.Descriptor{{Key: "user", Value: `a/"b`}}
-	counter := table.Counter(c.Match("shop", d).Rule, "shop", d)
-	record := func(n uint64, d backend.Decision) {
+	rule := c.Match("shop", d).Rule
+	counter := table.Counter(rule, "shop")
+	record := func(n uint64, decision backend.Decision) {
 		check := backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
-		counter.Record(&check, &d, hits.Modes{Near: hits.DefaultNear, Shadow: true})
+		counter.Record(&hits.Hit{Rule: rule, Descriptor: d, Check: &check, Decision: &decision}, hits.Modes{Near: hits.DefaultNear, Shadow: true})
 	}
 	record(5, backend.Decision{Allowed: true, Before: 5})
 	record(3, backend.Decision{})
 	record(1, backend.Decision{Source: backend.FromPolicy})
-	table.Counter(nil, "nowhere", d).Pass(7)
+	table.Counter(nil, "nowhere").Pass(nil, d, 7)
 
 	got := m.shows("weir_hits_total{", "weir_near_hits_total{", "weir_shadow_hits_total{")
 	want := []string{

@@ -50,23 +50,3 @@ func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backen
 	c.Hits, c.ResetIn = peekTokens(fields[HeaderField(l)], l, window.At(now))
 	return c
 }
-
-// Glance returns what that field, "" if there is none, tells of a limit at now. What has left a sliding window or log
-// since its last check stands in its chunks: it is exact if nothing has. Its error tells of a header that is none.
-func Glance(field string, l *descriptors.Limit, now window.Instant) (backend.Glance, error) {
-	switch l.Algorithm {
-	case descriptors.TokenBucket:
-		hits, reset := peekTokens(field, l, now)
-		return backend.Glance{Hits: hits, ResetIn: reset, Exact: true}, nil
-	case descriptors.FixedWindow:
-		c := backend.NewLimitCount(*l, fixedBuckets(field, l, now), 0, time.Time{}, time.UnixMicro(int64(now)))
-		return backend.Glance{Hits: c.Hits, ResetIn: c.ResetIn, Exact: true}, nil
-	case descriptors.SlidingLog:
-		log, err := readLog(field, l)
-		if err != nil {
-			return backend.Glance{}, err
-		}
-		return log.glance(now), nil
-	}
-	return glanceWindow(field, l, now), nil
-}

@@ -119,58 +119,9 @@ func little(s string) (v int64) {
 	return v
 }
 
-// HeaderField returns the name of the one field that a glance at a limit needs: the header of a sliding window or log,
-// and all of a fixed window or token bucket.
+// HeaderField returns the name of the header of a sliding window or log, and of the one field of a fixed window or token
+// bucket.
 func HeaderField(l *descriptors.Limit) string { return string(appendName(nil, l)) }
-
-// glanceWindow reads the header of a sliding window.
-func glanceWindow(header string, l *descriptors.Limit, now window.Instant) backend.Glance {
-	if len(header) != 6*7 {
-		return backend.Glance{Exact: true}
-	}
-	total, oldest, newest := number56(header), number56(header[7:]), number56(header[14:])
-	live, hits := number56(header[28:]), number56(header[35:])
-	width := l.Precision.Microseconds()
-	first := max(0, int64(now)-l.Window.Microseconds()) / width // of the buckets that count
-	g := backend.Glance{Exact: true}
-	if total > 0 && newest >= first {
-		g.Hits, g.Exact = uint64(total), oldest >= first
-	} else {
-		oldest = live
-	}
-	if live >= first {
-		g.Hits += uint64(hits)
-	}
-	if g.Hits > 0 && g.Exact {
-		g.ResetIn = max(0, time.Duration(oldest*width-int64(now))*time.Microsecond+l.Window+l.Precision)
-	}
-	return g
-}
-
-// glance reads the header, and the newest instants behind it.
-func (g *log) glance(now window.Instant) backend.Glance {
-	if g.tail == "" {
-		return backend.Glance{Exact: true}
-	}
-	oldest, base, exact := g.oldest, g.base, g.counts(g.oldest, now)
-	total := uint64(number56(g.tail))
-	for rest := g.tail[7:]; rest != ""; rest = rest[instant:] {
-		at, upTo := window.Instant(number56(rest)), uint64(number56(rest[7:]))
-		switch {
-		case at < g.oldest || g.counts(at, now):
-		case len(rest) > instant: // all before it have left too; the next one may be the oldest
-			base, oldest, exact = upTo, window.Instant(number56(rest[instant:])), true
-		default: // the newest of all has left
-			return backend.Glance{Exact: true}
-		}
-		total = upTo
-	}
-	found := backend.Glance{Hits: (total - base) & window.MaxCount, Exact: exact}
-	if found.Hits > 0 && exact {
-		found.ResetIn = time.Duration(min(oldest, now)-now)*time.Microsecond + g.limit.Window
-	}
-	return found
-}
 
 const (
 	logHeader = 6 * 7 // bytes of a log's header before the tail

@@ -22,6 +22,7 @@ func (s *History) check() error {
 	return cmp.Or(
 		require(interval >= time.Second && interval <= time.Minute, "HISTORY_FLUSH_INTERVAL", interval, "use 1s to 1m"),
 		require(s.MaxPoints >= 1, "HISTORY_MAX_POINTS", s.MaxPoints, "at least 1 is needed"),
+		require(s.Values >= 1 && s.Values <= 1000, "HISTORY_VALUES", s.Values, "use 1 to 1000"),
 		require(q.Concurrency >= 0 && q.Concurrency <= 100, "HISTORY_QUERY_CONCURRENCY", q.Concurrency, "use 0 to 100"),
 		require(q.MaxSamples >= 1, "HISTORY_QUERY_MAX_SAMPLES", q.MaxSamples, "at least 1 is needed"),
 		require(q.Timeout >= time.Second && q.Timeout <= time.Hour, "HISTORY_QUERY_TIMEOUT", q.Timeout, "use 1s to 1h"),

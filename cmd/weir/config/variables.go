@@ -135,6 +135,7 @@ type History struct {
 	KeepHours       time.Duration `env:"KEEP_HOURS,default=720h"`
 	Retention       time.Duration `env:"RETENTION,default=87600h"`
 	MaxPoints       int           `env:"MAX_POINTS,default=5000"`
+	Values          int           `env:"VALUES,default=100"`
 
 	Query bool `env:"QUERY,default=true"`
 	Queries

@@ -25,6 +25,7 @@ var wrong = map[string]string{
 	"HISTORY=maybe":                                "variable HISTORY=",
 	"HISTORY_FLUSH_INTERVAL=5m":                    "HISTORY_FLUSH_INTERVAL=5m0s: use 1s to 1m",
 	"HISTORY_MAX_POINTS=0":                         "HISTORY_MAX_POINTS=0: at least 1",
+	"HISTORY_VALUES=1001":                          "HISTORY_VALUES=1001: use 1 to 1000",
 	"HISTORY_KEEP_MINUTES=30m":                     "HISTORY_KEEP_MINUTES",
 	"HISTORY_RETENTION=24h":                        "coarser buckets are kept as long as finer ones",
 	"HISTORY_QUERY_CONCURRENCY=-1":                 "HISTORY_QUERY_CONCURRENCY=-1: use 0 to 100",

@@ -189,6 +189,7 @@
 {{- include "weir.variable" (list "HISTORY_FLUSH_INTERVAL" .flushInterval) }}
 {{- include "weir.variable" (list "HISTORY_RETENTION" .retention) }}
 {{- include "weir.variable" (list "HISTORY_MAX_POINTS" .maxPoints) }}
+{{- include "weir.variable" (list "HISTORY_VALUES" .values) }}
 {{- include "weir.variable" (list "HISTORY_KEEP_MINUTES" .keep.minutes) }}
 {{- include "weir.variable" (list "HISTORY_KEEP_5_MINUTES" .keep.fiveMinutes) }}
 {{- include "weir.variable" (list "HISTORY_KEEP_HOURS" .keep.hours) }}

@@ -1,0 +1,157 @@
+package heavy_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/weirproxy/weir/server/hits/heavy"
+)
+
+// counted is a sketch beside the exact counts.
+type counted struct {
+	most   int
+	sketch *heavy.Sketch[uint64]
+	exact  map[uint64]uint64
+	total  uint64
+}
+
+func newCounted(most int) *counted {
+	return &counted{most: most, sketch: heavy.New[uint64](most), exact: make(map[uint64]uint64)}
+}
+
+func (c *counted) add(key, weight uint64) {
+	since, fresh := c.sketch.Add(key, weight)
+	if fresh {
+		*since = 0
+	}
+	*since += weight
+	c.exact[key] += weight
+	c.total += weight
+}
+
+// check holds the bounds against the exact counts.
+func (c *counted) check(t *testing.T) {
+	t.Helper()
+	missing := c.sketch.Missing()
+	if missing > c.total/uint64(c.most+1) {
+		t.Fatalf("up to %d of %d are missing, with room for %d; want at most a %dth", missing, c.total, c.most, c.most+1)
+	}
+	if n := len(c.sketch.Held()); n > 2*c.most {
+		t.Fatalf("%d keys are held, want at most %d: memory is bounded", n, 2*c.most)
+	}
+	held := make(map[uint64]bool)
+	for _, h := range c.sketch.Held() {
+		exact := c.exact[h.Key]
+		if held[h.Key] || h.Weight == 0 || h.Weight > h.Kept || h.Kept > exact || h.Weight+missing < exact {
+			t.Fatalf("key %d: weight %d, counted since it came %d, exact %d, missing at most %d; want it once, and lower bounds "+
+				"that miss no more", h.Key, h.Weight, h.Kept, exact, missing)
+		}
+		held[h.Key] = true
+		if kept := c.sketch.Find(h.Key); kept == nil || *kept != h.Kept {
+			t.Fatalf("key %d is held and not found", h.Key)
+		}
+	}
+	for key, exact := range c.exact {
+		if !held[key] && (exact > missing || c.sketch.Find(key) != nil) {
+			t.Fatalf("key %d of %d is not held, at most %d are missing; want every heavier key", key, exact, missing)
+		}
+	}
+}
+
+func FuzzBoundsHold(f *testing.F) {
+	f.Add(uint64(1), uint8(1), uint8(3))
+	f.Add(uint64(2), uint8(10), uint8(255))
+	f.Add(uint64(3), uint8(0), uint8(7))
+	f.Fuzz(func(t *testing.T, seed uint64, most, keys uint8) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		first, second := newCounted(max(1, int(most))), newCounted(max(1, int(most)))
+		for range 3000 {
+			key := random.Uint64N(1+uint64(keys)) * random.Uint64N(1+uint64(keys))
+			weight := 1 + random.Uint64N(1+uint64(keys)/4)
+			first.add(key, weight)
+			if random.IntN(3) == 0 {
+				second.add(key<<32|key, weight) // the same low bits: keys meet in the table
+			}
+		}
+		first.check(t)
+		second.check(t)
+	})
+}
+
+// Weirs count apart, and their bounds are added.
+func TestBoundsAddOverSketches(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(random, 1.2, 1, 1<<20)
+	parts := []*counted{newCounted(50), newCounted(50), newCounted(50)}
+	for range 200_000 {
+		parts[random.IntN(len(parts))].add(zipf.Uint64(), 1)
+	}
+	exact, bound, missing, total := make(map[uint64]uint64), make(map[uint64]uint64), uint64(0), uint64(0)
+	for _, p := range parts {
+		p.check(t)
+		for key, n := range p.exact {
+			exact[key] += n
+		}
+		for _, h := range p.sketch.Held() {
+			bound[h.Key] += h.Kept
+		}
+		missing, total = missing+p.sketch.Missing(), total+p.total
+	}
+	for key, n := range exact {
+		if bound[key] > n || bound[key]+missing < n {
+			t.Errorf("key %d: %d of %d, missing at most %d", key, bound[key], n, missing)
+		}
+	}
+	if missing > total/51 {
+		t.Errorf("together %d of %d are missing, want at most a 51st", missing, total)
+	}
+}
+
+func TestARenewedSketchHoldsWhatHasAWeight(t *testing.T) {
+	c := newCounted(8)
+	for key := range uint64(16) {
+		c.add(key, key+1)
+	}
+	c.sketch.Renew(func(h *heavy.Held[uint64]) uint64 { return h.Key % 2 * h.Kept })
+	for key := range uint64(16) {
+		if kept := c.sketch.Find(key); (kept != nil) != (key%2 == 1) || kept != nil && *kept != key+1 {
+			t.Errorf("key %d keeps %v; want what has a weight, and that alone", key, kept)
+		}
+	}
+	c.sketch.Reset()
+	if n := len(c.sketch.Held()); n != 0 || c.sketch.Find(1) != nil {
+		t.Errorf("%d keys are held after a reset", n)
+	}
+	if _, fresh := c.sketch.Add(1, 1); !fresh {
+		t.Error("a key is held after a reset")
+	}
+}
+
+func TestAFullSketchAllocatesNothing(t *testing.T) {
+	s, random := heavy.New[[4]uint64](64), rand.New(rand.NewPCG(1, 2))
+	add := func() {
+		for range 1000 {
+			s.Add(random.Uint64N(1000), 1)
+		}
+	}
+	add()
+	if n := testing.AllocsPerRun(10, add); n != 0 {
+		t.Errorf("%v allocations in 1000 calls, want none: the request path pays for each", n)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	for name, keys := range map[string]uint64{"one key": 1, "100 keys": 100, "100,000 keys": 100_000} {
+		b.Run(name, func(b *testing.B) {
+			s, random := heavy.New[[8]uint64](64), rand.New(rand.NewPCG(1, 2))
+			list := make([]uint64, 1<<16)
+			for i := range list {
+				list[i] = random.Uint64N(keys) * 0x9e3779b97f4a7c15
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				s.Add(list[i&(1<<16-1)], 1)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package hits
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// asked is a recorder that is asked about users, and the exact counts of each.
+type asked struct {
+	*Recorder
+	spot  spot
+	exact map[string]uint64
+}
+
+func newAsked(t testing.TB) *asked {
+	t.Helper()
+	r, c := New(0), fixture.Config(t, shop)
+	return &asked{r, at(r.Table(c), c, "shop", "user", ""), make(map[string]uint64)}
+}
+
+func (a *asked) hit(name string, hits uint64, d *backend.Decision, when time.Time) {
+	a.spot.Counter.Record(&Hit{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: name}}, Key: a.Key([]byte(name)),
+		At: when, Check: ten(hits), Decision: d}, modes)
+	a.exact["user="+name] += hits
+}
+
+// taken returns the takers by their descriptors.
+func (a *asked) taken(when time.Time) (Taken, map[string]Taker) {
+	taken, all := a.Taken(when), make(map[string]Taker)
+	for _, t := range taken.Takers {
+		all[t.Descriptor] = t
+	}
+	return taken, all
+}
+
+func TestWhoTakesTheMostIsKnownByLowerBounds(t *testing.T) {
+	a, random := newAsked(t), rand.New(rand.NewPCG(7, 8))
+	zipf, denied := rand.NewZipf(random, 1.1, 1, 1<<20), uint64(0)
+	for i := range 200_000 {
+		when := noon.Add(time.Duration(i) * 250 * time.Microsecond) // two periods
+		a.hit(fmt.Sprint(zipf.Uint64()), 1+random.Uint64N(3), within, when)
+		if i%200 == 0 {
+			denied++
+			a.hit("over", 1, over, when)
+		}
+	}
+	taken, all := a.taken(noon.Add(59 * time.Second))
+	if taken.Missing == 0 || taken.Missing > 400_000/takersInPart {
+		t.Errorf("%d hits of a key may be missing; want some, and at most a part's 65th", taken.Missing)
+	}
+	for name, exact := range a.exact {
+		if got := all[name]; got.Hits() > exact || got.Hits()+taken.Missing < exact {
+			t.Errorf("%s had %d hits and is told to have %d, missing at most %d", name, exact, got.Hits(), taken.Missing)
+		}
+	}
+	if got := all["user=over"]; got.Over+taken.MissingOver < denied || got.Over > denied || taken.MissingOver > 0 {
+		t.Errorf("who is over has %d of %d hits, missing at most %d; want all: few others are over", got.Over, denied, taken.MissingOver)
+	}
+	if n := len(taken.Takers); n > 4*takerParts*takersInPart {
+		t.Errorf("%d keys are held, want a bound", n)
+	}
+}
+
+func TestWhoTookMuchIsForgottenAfterTwoPeriods(t *testing.T) {
+	a := newAsked(t)
+	a.hit("ann", 3, over, noon)
+	a.hit("bob", 1, within, noon.Add(20*time.Second))
+	a.hit("ann", 4, within, noon.Add(takerPeriod*time.Second))
+	a.hit("ann", 1, within, noon.Add(20*time.Second)) // a request that was under way
+	for _, c := range []struct {
+		after    time.Duration
+		ann, bob uint64
+		over     uint64
+	}{{59 * time.Second, 8, 1, 3}, {60 * time.Second, 5, 0, 0}, {90 * time.Second, 0, 0, 0}} {
+		taken, all := a.taken(noon.Add(c.after))
+		if ann, bob := all["user=ann"], all["user=bob"]; ann.Hits() != c.ann || ann.Over != c.over || bob.Hits() != c.bob {
+			t.Errorf("after %v ann has %d hits, %d over, and bob %d; want %d, %d and %d since %v", c.after, ann.Hits(), ann.Over, bob.Hits(),
+				c.ann, c.over, c.bob, taken.Since)
+		}
+	}
+	if taken, _ := a.taken(noon.Add(-time.Hour)); len(taken.Takers) > 0 {
+		t.Error("the clock stepped back, and there are takers")
+	}
+	a.hit("ann", 1, within, noon.Add(-time.Hour))
+	if _, all := a.taken(noon.Add(-time.Hour)); all["user=ann"].Hits() != 1 {
+		t.Error("after the clock stepped back nothing is counted")
+	}
+}
+
+func TestTheRateOfAKeyIsThatOfTheLastSecond(t *testing.T) {
+	a := newAsked(t)
+	ann := a.Key([]byte("ann"))
+	rate := func(after time.Duration, want float64) {
+		t.Helper()
+		if got := a.Rate(ann, noon.Add(after)); got < want-0.01 || got > want+0.01 {
+			t.Errorf("after %v the rate is %v, want %v", after, got, want)
+		}
+	}
+	rate(0, 0)
+	for i := range 400 { // 100 a second
+		a.hit("ann", 1, within, noon.Add(time.Duration(i)*10*time.Millisecond))
+	}
+	rate(3990*time.Millisecond, 101)
+	rate(4*time.Second, 100)
+	rate(4250*time.Millisecond, 75)
+	a.hit("ann", 30, over, noon.Add(4500*time.Millisecond))
+	rate(4500*time.Millisecond, 80)
+	rate(5500*time.Millisecond, 15)
+	rate(7*time.Second, 0)
+}
+
+// A part of a hot key's hits must not be lost between those who count it and who reads.
+func TestManyCountAtOnceAndNothingIsLost(t *testing.T) {
+	a := newAsked(t)
+	key := a.Key([]byte("ann"))
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			for range 5000 {
+				a.spot.Counter.Record(&Hit{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: "ann"}}, Key: key, At: noon,
+					Check: ten(1), Decision: within}, modes)
+			}
+		})
+	}
+	running.Go(func() {
+		for range 100 {
+			a.Taken(noon)
+			a.Rate(key, noon)
+		}
+	})
+	running.Wait()
+	if _, all := a.taken(noon); all["user=ann"].Within != 20_000 {
+		t.Errorf("%d hits are told of 20,000", all["user=ann"].Within)
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	for name, keys := range map[string]int{"one key": 1, "100,000 keys": 100_000} {
+		b.Run(name, func(b *testing.B) {
+			a := newAsked(b)
+			hits := make([]Hit, keys)
+			for i := range hits {
+				value := fmt.Sprint(i)
+				hits[i] = Hit{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: value}}, Key: a.Key([]byte(value)),
+					At: noon, Check: ten(1), Decision: within}
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				a.spot.Counter.Record(&hits[i%keys], modes)
+			}
+		})
+	}
+}

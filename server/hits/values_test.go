@@ -1,0 +1,154 @@
+package hits
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// stream is what several weirs are asked, and what they hand out.
+type stream struct {
+	spots  []func(value uint64) spot
+	weirs  []*Recorder
+	exact  map[uint64]uint64 // by value
+	handed map[history.ID]uint64
+}
+
+func newStream(t *testing.T, weirs int) *stream {
+	t.Helper()
+	s := &stream{exact: make(map[uint64]uint64), handed: make(map[history.ID]uint64)}
+	c := fixture.Config(t, shop)
+	for range weirs {
+		r := New(DefaultValues)
+		table := r.Table(c)
+		s.weirs = append(s.weirs, r)
+		s.spots = append(s.spots, func(value uint64) spot { return at(table, c, "shop", "tenant", fmt.Sprint(value)) })
+	}
+	return s
+}
+
+// flush drains all weirs, as their exporters do.
+func (s *stream) flush() {
+	for _, r := range s.weirs {
+		r.Drain(noon, func(id history.ID, hits uint64) { s.handed[id] += hits })
+	}
+}
+
+// sum is all that was handed out of an outcome, and how many series of values that took.
+func (s *stream) sum(o history.Outcome) (hits uint64, values int) {
+	for id, n := range s.handed {
+		if id.Outcome == o {
+			hits += n
+			if id.Value != history.OtherValue {
+				values++
+			}
+		}
+	}
+	return hits, values
+}
+
+func top(of map[uint64]uint64, n int) []uint64 {
+	return slices.SortedFunc(maps.Keys(of), func(a, b uint64) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })[:n]
+}
+
+// Of a million values whose shares fall as 1/rank^1.1, three weirs find the ten that have the most, among them one that
+// comes late. What each is told to have is a lower bound, and what is left of all hits is __other__'s.
+func TestTheTopTenOfAMillionValuesAreFound(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	zipf := rand.NewZipf(random, 1.1, 1, 1_000_000-1)
+	s := newStream(t, 3)
+	const flushes, each = 8, 50_000
+	for flush := range flushes {
+		for range each {
+			value := zipf.Uint64()
+			if value == 1 && flush < flushes/2 { // it comes late
+				value = 1000
+			}
+			s.exact[value]++
+			s.spots[random.IntN(3)](value).Pass(1)
+		}
+		s.flush()
+	}
+	bounds := make(map[uint64]uint64)
+	for value, exact := range s.exact {
+		id := history.ID{Domain: "shop", Path: "tenant", Value: fmt.Sprint("tenant=", value)}
+		if bounds[value] = s.handed[id]; bounds[value] > exact || bounds[value]+flushes*each/(DefaultValues+1) < exact {
+			t.Errorf("value %d had %d hits, and %d are handed out; want no more, and at most a 101st of all fewer", value, exact, bounds[value])
+		}
+	}
+	if sum, values := s.sum(history.Within); sum != flushes*each || values > 3*DefaultValues {
+		t.Errorf("%d hits are handed out in %d series of values, want all %d in at most %d", sum, values, flushes*each, 3*DefaultValues)
+	}
+	if got, want := top(bounds, 10), top(s.exact, 10); !slices.Equal(got, want) {
+		t.Errorf("the top ten are %v, want %v", got, want)
+	}
+}
+
+// However many values come, and however often weirs start anew, a rule has no more series than the bound.
+func TestAMillionNewValuesAddNoMoreSeriesThanTheBound(t *testing.T) {
+	handed := make(map[history.ID]uint64)
+	value := uint64(0)
+	for range 10 {
+		s := newStream(t, 1)
+		for id := range handed {
+			s.weirs[0].Learn(id)
+		}
+		for range 25 {
+			for range 4000 {
+				value++
+				s.spots[0](value%1_000_000).Record(ten(1), []*backend.Decision{within, over}[value&1], modes)
+			}
+			for range 300 { // a few that are heavy, others each time
+				s.spots[0](value%1_000_000+value/100%3).Record(ten(9), nearTwo, modes)
+			}
+			s.flush()
+		}
+		for id, hits := range s.handed {
+			handed[id] += hits
+		}
+	}
+	s := &stream{handed: handed}
+	for o := range history.Outcome(history.Outcomes) {
+		want := map[history.Outcome]uint64{history.Within: 500_000 + 250*2700, history.Over: 500_000, history.Near: 250 * 300 * 6}[o]
+		if hits, values := s.sum(o); values > DefaultValues || hits != want {
+			t.Errorf("%v: %d hits in %d series of values; want all %d, in at most %d", o, hits, values, want, DefaultValues)
+		}
+	}
+	if _, values := s.sum(history.Within); values < DefaultValues/2 {
+		t.Errorf("%d values got a series; want those that were heavy to have one", values)
+	}
+}
+
+// A part of a value's hits is never more than the whole, nor is that of all others.
+func TestNoValueHasMoreNearHitsThanHits(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	s := newStream(t, 1)
+	for range 20 {
+		for range 2000 {
+			value := random.Uint64N(20) * random.Uint64N(40)
+			s.spots[0](value).Record(ten(1+random.Uint64N(4)), []*backend.Decision{within, nearTwo, over}[random.IntN(3)],
+				Modes{Near: DefaultNear, Shadow: value%2 == 0})
+		}
+		clear(s.handed)
+		s.flush()
+		for id, part := range s.handed {
+			whole := id
+			switch id.Outcome {
+			case history.Near:
+				whole.Outcome = history.Within
+			case history.Shadow:
+				whole.Outcome = history.Over
+			}
+			if part > s.handed[whole] {
+				t.Fatalf("%v has %d hits, of which %d are %v", whole, s.handed[whole], part, id.Outcome)
+			}
+		}
+	}
+}
