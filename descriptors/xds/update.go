@@ -59,5 +59,5 @@ func sumOf(r *discovery.DiscoveryResponse) [sha256.Size]byte {
 // listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
 func listed(errs []error) string {
 	text := strings.ToValidUTF8(errors.Join(errs...).Error(), "?")
-	return descriptors.Cut(text, maxRefusal)
+	return string(descriptors.AppendCut(nil, []byte(text), maxRefusal))
 }

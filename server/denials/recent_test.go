@@ -70,7 +70,7 @@ func TestRecentDenialsAreThoseOfANaiveList(t *testing.T) {
 			} else {
 				n.path = history.Unmatched
 			}
-			n.line = lineOf(n.at, n.path, n.shadow, n.limit, n.of.Short(MaxDescriptor))
+			n.line = lineOf(n.at, n.path, n.shadow, n.limit, string(n.of.AppendShort(nil, MaxDescriptor)))
 			w.deny(n.at, n.limit, n.shadow, n.of)
 			all = append(all, n)
 		}

@@ -84,7 +84,8 @@ func (t *denied) note(d *Denial, of descriptors.Descriptor) {
 	var next *lastDenial
 	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= keepEvery; last = t.last.Load() {
 		if next == nil {
-			next = &lastDenial{*d, of.Short(MaxDescriptor)}
+			var room [MaxDescriptor]byte // on the stack
+			next = &lastDenial{*d, string(of.AppendShort(room[:0], MaxDescriptor))}
 		}
 		if t.last.CompareAndSwap(last, next) {
 			break

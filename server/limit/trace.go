@@ -27,7 +27,7 @@ func (c *Call) Trace() string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s -> %s", c.Descriptors[i].Entries.Short(maxTracePart), c.traceRule(i))
+		fmt.Fprintf(&b, "%s -> %s", c.Descriptors[i].Entries.AppendShort(nil, maxTracePart), c.traceRule(i))
 		for ; check < len(c.pending) && c.pending[check].descriptor == i; check++ {
 			b.WriteString(c.traceCheck(check))
 		}
@@ -63,7 +63,7 @@ func (c *Call) traceMiss(entries descriptors.Descriptor) string {
 	case m.Found == descriptors.UnknownDomain:
 		return "no file configures the domain"
 	case fitting < len(entries):
-		return "nothing fits " + entries[fitting:fitting+1].Short(maxTracePart)
+		return "nothing fits " + string(entries[fitting:fitting+1].AppendShort(nil, maxTracePart))
 	}
 	return "what it ends on has no limit"
 }
@@ -75,7 +75,7 @@ func (c *Call) traceCheck(check int) string {
 	if stem, plain := descriptors.PlainStem(key); plain {
 		key = stem
 	}
-	text := fmt.Sprintf(", key %s, %s %d: ", descriptors.Cut(string(key), maxTracePart), operations[k.Op], k.Hits)
+	text := fmt.Sprintf(", key %s, %s %d: ", descriptors.AppendCut(nil, key, maxTracePart), operations[k.Op], k.Hits)
 	if s.Override {
 		text = ", the limit is the request's own" + text
 	}
