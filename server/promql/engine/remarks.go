@@ -17,8 +17,9 @@ const exactly = 1 << 53
 type remarks struct {
 	cuts    [history.Tiers]cut
 	damaged query.Unreadable
-	large   bool   // a count is beyond what a float holds exactly
-	expired uint64 // the most hits of a series that are older than all that is kept, where the query asks about their time
+	large   bool      // a count is beyond what a float holds exactly
+	spelt   [2]string // what a selector that matches nothing has for a path or value, and how that is stored
+	expired uint64    // the most hits of a series that are older than all that is kept, where the query asks about their time
 }
 
 // cut is buckets of a tier in which a moment of the query lies.
@@ -41,6 +42,9 @@ func (r *remarks) annotations() annotations.Annotations {
 	if r.expired > 0 {
 		all.Add(fmt.Errorf("%w: up to %d hits a series are older than what is kept: they count as if they were older than all that is asked for",
 			annotations.PromQLInfo, r.expired))
+	}
+	if r.spelt[1] != "" {
+		all.Add(fmt.Errorf("%w: nothing is called %q: in labels it is spelt %q", annotations.PromQLInfo, r.spelt[0], r.spelt[1]))
 	}
 	if r.large {
 		all.Add(fmt.Errorf("%w: a count is above 2^53, where Prometheus's numbers are no longer exact", annotations.PromQLWarning))

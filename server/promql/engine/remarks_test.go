@@ -152,6 +152,22 @@ func TestHitsOlderThanWhatIsKeptAreToldOf(t *testing.T) {
 	}
 }
 
+// Commands and the page show user/path=/pay; labels have user/path=%2Fpay. Who takes one for the other is told.
+func TestAPathSpeltAsPeopleAreShownItIsToldOf(t *testing.T) {
+	p := newPast(t, history.DefaultKeep())
+	now := p.clock.Load()
+	p.count(history.Increment{ID: busy, Minute: now/minute - 5, Hits: 6})
+	e := p.engine()
+	if _, infos := told(t, e, `weir_hits_total{path="user/path=/pay"}`, now); len(infos) != 1 || !strings.Contains(infos[0], `it is spelt "user/path=%2Fpay"`) {
+		t.Errorf("the path as people are shown it says %q, want how labels spell it", infos)
+	}
+	for _, text := range []string{`weir_hits_total{path="user/path=%2Fpay"}`, `weir_hits_total{path="user/path=/buy"}`} {
+		if _, infos := told(t, e, text, now); len(infos) > 0 {
+			t.Errorf("%s says %q", text, infos)
+		}
+	}
+}
+
 // A damaged series is named, and the others are answered as if it were not there.
 func TestADamagedSeriesIsAWarningAndTheOthersAreAnswered(t *testing.T) {
 	for name, spoil := range map[string]func(t testing.TB, path string) string{
