@@ -9,8 +9,11 @@ import (
 	"github.com/weirproxy/weir/server/ranking"
 )
 
+// maxPatience is how long a question about the fullest keys waits for the one before it.
+const maxPatience = 2 * time.Second
+
 // errAsked tells a client to come again when most questions are answered.
-var errAsked = busy(2*time.Second,
+var errAsked = busy(maxPatience,
 	"Another question about the fullest keys is being answered, and one is enough for the store: ask again once it is.")
 
 // topHandler answers one question at a time.
@@ -32,7 +35,7 @@ func (c *Counters) topHandler(g *Guard) http.HandlerFunc {
 		select {
 		case asked <- struct{}{}:
 			defer func() { <-asked }()
-		default:
+		case <-time.After(maxPatience): // several people may look at the page
 			return nil, errAsked
 		}
 		// The server's own bounds are shorter than the longest question. A server that cannot be told keeps them.

@@ -100,5 +100,5 @@ function compare(a, b) {
 export function besides(rules, answer, known) {
   const there = new Set(rules.map(rule => keyOf(rule.domain, rule.path)));
   return ranked([], answer, known, {}).filter(rule => !there.has(keyOf(rule.domain, rule.path)))
-    .map(rule => ({ ...rule, counts: false, hits: 0, denied: 0, perMinute: 0, size: 0 }));
+    .map(rule => ({ ...rule, counts: false, hits: 0, denied: 0, perMinute: 0, deniedPerMinute: 0, size: 0 }));
 }
