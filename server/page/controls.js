@@ -31,6 +31,8 @@ export function picked() {
   return { from, to, wrong };
 }
 
+let told = 0; // the timer that takes the sentence about it away
+
 /** copy brings a text to the clipboard, and says so. */
 export async function copy(text) {
   let done = false;
@@ -46,5 +48,7 @@ export async function copy(text) {
     done = document.execCommand('copy');
     field.remove();
   }
+  clearTimeout(told);
+  told = setTimeout(() => say(byId('copied'), ''), 8000);
   say(byId('copied'), done ? `Copied: ${text.slice(0, 200)}` : `Not copied. Select it here: ${text}`);
 }

@@ -321,7 +321,6 @@ function link() {
   const here = { ...view, range: '', from: curve.from, to: curve.to, filter: '' };
   byId('link').setAttribute('href', format(here));
   byId('link').dataset.print = byId('link').href;
-  say(byId('copied'), '');
 }
 
 function showControls() {

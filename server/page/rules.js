@@ -117,10 +117,8 @@ export class RuleTable {
   /** head writes what the columns hold, and what they rank by. */
   head(view) {
     for (const [i, cell] of [...this.table.tHead.rows[0].cells].entries()) {
-      const name = ['Rule', view.list ? 'Hits' : 'Hits/min', 'Refused'][i], by = i === 2 ? 'over' : '';
-      if (cell.textContent !== name) cell.replaceChildren(make('button', { type: 'button', 'data-by': by }, name));
-      cell.title = by ? 'Rank by refused hits' : 'Rank by hits';
-      flag(cell, 'aria-sort', i > 0 && view.by === by && 'descending');
+      if (i === 1) say(cell.firstElementChild, view.list ? 'Hits' : 'Hits/min');
+      flag(cell, 'aria-sort', i > 0 && view.by === cell.firstElementChild.dataset.by && 'descending');
     }
   }
 

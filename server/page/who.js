@@ -37,6 +37,6 @@ function show(domain, path, rows, text) {
   byId('who').hidden = rows.length === 0;
   byId('who').tBodies[0].replaceChildren(...rows.map(row => make('tr', { 'data-some': row.remaining === 0 },
     make('td', {}, make('bdi', {}, shown(row.descriptor ?? '', 200))), make('td', {}, shown(row.limit ?? '', 40)),
-    make('td', {}, row.hits === undefined ? '–' : exact(row.hits)), make('td', {}, row.share === undefined ? '–' : share(row.share, 1)),
+    make('td', { title: row.hits === undefined ? '' : `${exact(row.hits)} hits count` }, row.share === undefined ? '–' : share(row.share, 1)),
     make('td', {}, row.reset_seconds > 0 ? width(row.reset_seconds) : '–'))));
 }

@@ -48,7 +48,12 @@ func TestThePageFitsEveryWindow(t *testing.T) {
 			b.shoot("look-" + name)
 			if l.width != 0 && l.width < 500 {
 				b.wantLargeTargets()
+				b.wantOneScroll()
+				if end := eval[int64](b, `Math.round(document.querySelector('#chart').getBoundingClientRect().bottom + scrollY)`); l.height > 700 && end > l.height {
+					b.Errorf("the curve ends at %d pixels, below a first screen of %d", end, l.height)
+				}
 			}
+			b.wantNothingAmiss()
 		})
 	}
 }
@@ -75,27 +80,36 @@ func (b *tab) wantOneEdge() {
 	}
 }
 
-// The names of limits that lie close are read, whatever else is drawn.
-func TestNoLineGoesThroughTheNameOfALimit(t *testing.T) {
+// A limit holds for each key: the curve of one key has its line, named beside the bars; the sum of many keys has none, as
+// it would be read as that of all.
+func TestALimitIsDrawnWhereTheCurveIsOfOneKey(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for _, l := range []look{{}, {width: 360, height: 740}} {
-		ranges := []string{"1d", "7d", "365d"}
-		if testing.Short() { // where names are closest, and where all lines are flat
-			ranges = map[int64][]string{0: {"7d"}, 360: {"365d"}}[l.width]
+		l.fragment = "#domain=mail&path=tenant&value=tenant%3Dacme&range=7d"
+		b := open(t, w.admin, l)
+		if names := eval[string](b, `[...document.querySelectorAll('.limit-label')].map(e => e.textContent).join()`); names != "600/hour" {
+			t.Errorf("%d pixels: the limits of one tenant are called %q", l.width, names)
 		}
-		for _, days := range ranges {
-			l.fragment = "#domain=shop&path=user&range=" + days
-			b := open(t, w.admin, l)
-			struck := eval[[]string](b, `[...document.querySelectorAll('.limit-label')].filter(e => (box => [...document.querySelectorAll('line.limit')]
-				.some(l => l.y1.baseVal.value > box.y + 3 && l.y1.baseVal.value < box.y + box.height - 3))(e.getBBox())).map(e => e.textContent)`)
-			if len(struck) > 0 {
-				t.Errorf("%s, %d pixels: %q is struck through", days, l.width, struck)
-			}
-			if names := eval[string](b, `[...document.querySelectorAll('.limit-label, .limit-above')].map(e => e.textContent).join()`); !strings.Contains(names, "10/minute") || !strings.Contains(names, "500/hour") {
-				t.Errorf("%s, %d pixels: the limits are called %q", days, l.width, names)
-			}
+		for _, text := range eval[[]string](b, `(bars => [...document.querySelectorAll('#chart text')].filter(e => (r => r.right > bars.left + 1 && r.left < bars.right - 1
+			&& r.bottom > bars.top + 1 && r.top < bars.bottom - 1)(e.getBoundingClientRect())).map(e => e.textContent))(document.querySelector('.band').getBoundingClientRect())`) {
+			t.Errorf("%d pixels: %q lies on the bars, where it can be read of neither", l.width, text)
 		}
+		b.shoot(fmt.Sprintf("limit-%d", l.width))
+	}
+	b := open(t, w.admin, look{fragment: "#domain=shop&path=user&range=7d"})
+	if n := eval[int](b, `document.querySelectorAll('#chart .limit').length`); n > 0 {
+		t.Errorf("%d limits of each user are drawn across the sum of all users", n)
+	}
+	b.wantText("for each value of user", "for whom the limit holds")
+}
+
+// wantOneScroll wants nothing to scroll inside of the page: fingers would be caught there.
+func (b *tab) wantOneScroll() {
+	b.Helper()
+	for _, inner := range eval[[]string](b, `[...document.querySelectorAll('body *')].filter(e => e.checkVisibility() && e.scrollHeight > e.clientHeight + 1
+		&& /auto|scroll/.test(getComputedStyle(e).overflowY)).map(e => e.outerHTML.slice(0, 80))`) {
+		b.Errorf("this scrolls inside of what scrolls: %s", inner)
 	}
 }
 
@@ -238,7 +252,13 @@ func TestTheViewCanBePrinted(t *testing.T) {
 // Whoever has no mouse comes to everything that can be used, and sees where they are.
 func TestTheTabKeyReachesEverything(t *testing.T) {
 	t.Parallel()
-	b := open(t, ofAYear(t).admin, look{fragment: "#domain=mail&path=tenant&range=7d"})
+	for _, fragment := range []string{"#domain=mail&path=tenant&range=7d", "#range=7d"} {
+		open(t, ofAYear(t).admin, look{fragment: fragment}).wantTabKey()
+	}
+}
+
+func (b *tab) wantTabKey() {
+	b.Helper()
 	want := eval[[]string](b, `[...document.querySelectorAll('button, input, a[href], [tabindex="0"]')].filter(e => e.checkVisibility() && !e.closest('.hidden')
 		&& !e.closest('tr.rule:not([tabindex="0"])') && e.tabIndex >= 0 && !e.disabled).map((e, i) => e.dataset.stop = String(i))`)
 	reached := make(map[string]bool)
@@ -265,7 +285,6 @@ func TestTheTabKeyReachesEverything(t *testing.T) {
 			b.Errorf("the tab key does not come to %s", eval[string](b, fmt.Sprintf(`(e => e.outerHTML.slice(0, 120))(document.querySelector('[data-stop="%s"]'))`, stop)))
 		}
 	}
-	b.shoot("focus")
 }
 
 // What is told by sight is told to those who hear the page, too.
