@@ -20,7 +20,7 @@ const meanings = {
 /** showName writes whose curve it is, and the way back to that of all. */
 export function showName(view, rule, back) {
   const up = (name, to) => make('a', { href: format({ ...view, path: '', value: '', outcome: '', cut: false, ...to }) }, make('bdi', {}, name));
-  byId('domain').replaceChildren(...view.domain ? [up('Overview', { domain: '' })] : [], ...view.path ? [' / ', up(shown(view.domain), {})] : []);
+  byId('domain').replaceChildren(...view.domain ? [up('Overview', { domain: '' })] : [], ...view.path && view.domain ? [' / ', up(shown(view.domain), {})] : []);
   const name = view.path ? shownPath(view.path, 2000) : view.domain ? shown(view.domain) : 'Overview';
   say(byId('name').firstElementChild, name);
   byId('name').title = name;
@@ -95,7 +95,7 @@ function totalRow(outcome, name, totals, lifetime, earlier, kind) {
     make('td', {}, make('span', { class: 'name', title: meanings[outcome] }, ...name)),
     make('td', { 'data-total': outcome, 'data-hits': totals[outcome] }, exact(totals[outcome])),
     make('td', {}, outcome === 'hits' ? '' : share(totals[outcome], totals.hits)),
-    make('td', { 'data-earlier': outcome }, earlier ? exact(earlier[outcome]) : '–'),
+    make('td', { 'data-earlier': outcome }, earlier ? exact(earlier[outcome]) : ''),
     make('td', { 'data-lifetime': outcome, 'data-hits': lifetime[outcome] }, exact(lifetime[outcome])));
 }
 

@@ -282,7 +282,7 @@ function drawCurve(answer) {
   const at = drawChart(limits);
   showTotals(curve);
   showLegend(view, curve, limits.length, at, go);
-  showEmpty(rules.length === 0 && !view.domain ? noRules() : explanation(curve, answer, rule, go, configured.rules.find(r => !view.domain || r.domain === view.domain)));
+  showEmpty(configured.rules.length === 0 && Number(curve.lifetime.hits) === 0 ? noRules() : explanation(curve, answer, rule, go, configured.rules.find(r => !view.domain || r.domain === view.domain)));
   link();
 }
 
@@ -313,6 +313,7 @@ function showEmpty(content) {
   byId('empty').replaceChildren(...content);
   byId('empty').hidden = content.length === 0;
   byId('plot').setAttribute('role', content.length === 0 ? 'slider' : 'group'); // in a slider nobody hears of a button
+  for (const what of content.length === 0 ? [] : ['min', 'max', 'now', 'text']) byId('plot').removeAttribute(`aria-value${what}`);
   flag(byId('plot'), 'data-empty', content.length > 0);
 }
 

@@ -17,7 +17,7 @@ let curves = new Map(), before = new Map(); // by the rule's key
 /** showSums writes what all hits come to. recent: {totals, minutes} of the last minutes; curve: with earlier and before. */
 export function showSums(view, recent, curve) {
   const tiles = [['hits', 'All hits'], ['over', 'Refused'], ['degraded', 'Degraded']].map(([outcome, name]) => {
-    const all = curve.totals[outcome], part = outcome === 'hits' ? '' : `, ${share(all, curve.totals.hits)}`;
+    const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
     const lines = [make('dt', {}, name), make('dd', { 'data-now': outcome, 'data-some': Number(recent.totals[outcome]) > 0 }, make('b', {}, brief(Number(recent.totals[outcome]) / recent.minutes)), ' a minute now'),
       make('dd', { 'data-sum': outcome, 'data-hits': all }, make('b', {}, exact(all)), `${view.range ? ` last ${ranges.get(view.range).name}` : ' in this range'}${part}`)];
     if (curve.earlier) lines.push(make('dd', {}, `${exact(curve.earlier[outcome])} ${curve.before.name}`));

@@ -23,6 +23,7 @@ export class Reader {
   show(curve, drawing, now) {
     const before = this.at >= 0 ? this.curve?.buckets[this.at]?.start : undefined;
     Object.assign(this, { curve, drawing, now, drawn: null });
+    this.plot.setAttribute('aria-valuemin', 0);
     this.plot.setAttribute('aria-valuemax', Math.max(curve.buckets.length - 1, 0));
     this.plot.setAttribute('aria-disabled', curve.buckets.length === 0);
     tell(this.summary, summaryOf(curve));

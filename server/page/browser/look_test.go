@@ -24,7 +24,9 @@ var looks = map[string]look{
 	"dark":        {dark: true},
 	"phone":       {width: 360, height: 740},
 	"phone-dark":  {width: 360, height: 740, dark: true},
-	"tablet":      {width: 800, height: 1000},
+	"tablet":      {width: 768, height: 1024},
+	"narrow":      {width: 1000, height: 900},
+	"laptop":      {width: 1400, height: 900},
 	"zoom-200":    {zoom: 2},
 	"wide":        {width: 1920, height: 1080},
 	"phone-small": {width: 320, height: 568},
@@ -67,6 +69,10 @@ func (b *tab) wantNoSideScroll() {
 	s := eval[size](b, `({Inner: innerWidth, Scroll: document.documentElement.scrollWidth, Wide: [...document.querySelectorAll('body *')]
 		.filter(e => e.checkVisibility() && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest('.scroll, .hidden'))
 		.map(e => e.tagName + '#' + e.id + '.' + (e.getAttribute('class') ?? '')).slice(0, 8)})`)
+	for _, out := range eval[[]string](b, `[...document.querySelectorAll('#view > *, #view section, #view table, #picked, .card, #list > *')].filter(e => e.checkVisibility() &&
+		e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 || e.getBoundingClientRect().right > e.closest('main > *').getBoundingClientRect().right + 1).map(e => e.outerHTML.slice(0, 60))`) {
+		b.Errorf("this sticks out of what it is in, or is cut off there: %s", out)
+	}
 	if s.Scroll > s.Inner {
 		b.Errorf("the page is %d pixels wide in a window of %d: it scrolls to the side; what is too wide: %q", s.Scroll, s.Inner, s.Wide)
 	}
