@@ -233,15 +233,20 @@ async function lookAtCurve(signal, quiet) {
     const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
     answer = await askCurve({ ...how, ...times(asked) }, signal);
     const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60), by = asked.by || (asked.path ? '' : 'over');
-    [values, then, recent] = await Promise.all([ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal),
+    const unlessTooMuch = promise => promise.catch(error => {
+      if (error.status !== 400) throw error;
+      answer.warnings.push(error.message);
+      return null;
+    });
+    [values, then, recent] = await Promise.all([unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
       from < against.shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: from - against.shift, to: to - against.shift }, signal),
       asked.path ? null : recently(asked.domain, signal)]);
-    answer.warnings.push(...values.warnings.filter(text => !answer.warnings.includes(text)));
+    answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
   }
   if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', of, signal);
   if (signal.aborted) return;
   curveOf = keyOf(asked);
-  curve = answer ? joined(answer, !asked.path || values.found > 1) : null;
+  curve = answer ? joined(answer, !asked.path || values?.found !== 1) : null;
   const before = then ? joined(then, true) : null;
   if (before?.totals.hits > 0) Object.assign(curve, { earlier: before.totals, before: { buckets: before.buckets, ...against } });
   drawCurve(answer);

@@ -4,7 +4,7 @@ import { joined } from './buckets.js';
 import { drawSmall } from './chart.js';
 import { byId, flag, make } from './elements.js';
 import { keyOf } from './rules.js';
-import { add, brief, exact, less, share, shown, shownPath } from './text.js';
+import { brief, exact, less, share, shown, shownPath } from './text.js';
 import { format, outcomes, ranges, seconds, stepFor } from './view.js';
 
 const mostRules = 12, mostOfDomain = 60; // have a small curve
@@ -13,6 +13,7 @@ const size = { width: 240, height: 44 };
 
 let key = '', at = 0; // of what the curves are, and when they were asked for
 let curves = new Map(), before = new Map(); // by the rule's key
+let rest = ''; // what those refused that before lacks
 
 /** showSums writes what all hits come to. recent: {totals, minutes} of the last minutes; curve: with earlier and before. */
 export function showSums(view, recent, curve) {
@@ -28,7 +29,7 @@ export function showSums(view, recent, curve) {
 
 /**
  * lookAtRules draws a small curve of the rules that were refused, or hit, most: rules are those with hits in the range, curve
- * is that of all, now of the last minutes, by the rule's key.
+ * is that of all, and lately has the rules of the last minutes by their keys.
  */
 export async function lookAtRules(view, rules, curve, lately, signal) {
   const some = rules.filter(rule => rule.hits > 0 && (!view.domain || rule.domain === view.domain))
@@ -36,8 +37,9 @@ export async function lookAtRules(view, rules, curve, lately, signal) {
   const drawn = some.slice(0, view.domain ? mostOfDomain : mostRules), asked = JSON.stringify([view.domain, view.range, view.from, view.to, view.tz]);
   if (asked !== key || now() - at >= fresh) {
     const anew = asked === key ? new Map() : curves = new Map(), { shift } = curve.before ?? {};
-    const then = shift ? await ask('api/v1/history/top', { domain: view.domain, from: curve.from - shift, to: curve.to - shift, n: 1000, values: 'false' }, signal) : null;
+    const then = shift ? await ask('api/v1/history/top', { domain: view.domain, from: curve.from - shift, to: curve.to - shift, n: 1000, values: 'false', by: 'over' }, signal) : null;
     before = new Map(then?.top.map(row => [keyOf(row.domain, row.path), less(row.over, row.shadow)]));
+    rest = then?.found > then?.top.length ? '?' : '0';
     show(view, drawn, some.length, lately, curve.before?.name);
     for (const { domain, path } of drawn) { // one after the other: two questions are answered at a time, and others ask as well
       const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step: stepFor(seconds(view), columns), values: 'false' }, signal);
@@ -67,7 +69,7 @@ function card(view, rule, recent, earlier) {
   if (curve) card.title = `up to ${brief(drawSmall(svg, curve, { ...size, outcomes, now: now() }))} hits a minute`;
   const line = (name, ...texts) => make('span', { class: name }, ...texts);
   card.append(svg, refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'),
-    line('quiet', `of ${exact(rule.hits)} hits`), line('quiet', earlier ? `${exact(before.get(own) ?? 0)} ${earlier}` : ''),
+    line('quiet', `of ${exact(rule.hits)} hits`), line('quiet', earlier ? `${before.has(own) ? exact(before.get(own)) : rest} ${earlier}` : ''),
     recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)} a minute now`) : '');
   return card;
 }

@@ -2,7 +2,7 @@
 // that is drawn with the mouse becomes the range.
 import { make, swatch } from './elements.js';
 import { outcomeNames } from './detail.js';
-import { brief, exact, span, width } from './text.js';
+import { brief, day, exact, span, timeOfDay, width } from './text.js';
 import { minutes } from './buckets.js';
 
 const least = 6; // pixels that a stretch is long; less is a click
@@ -122,13 +122,17 @@ function tell(element, parts) {
   element.replaceChildren(...parts.flatMap(part => [part, ' ']));
 }
 
-/** summaryOf says which range a curve is of, and its largest minute. */
+/** summaryOf says which range a curve is of, its largest minute, and since when it refuses, if it has refused to the end. */
 function summaryOf({ from, to, buckets }) {
   if (buckets.length === 0) return [];
   const highest = buckets.reduce((a, b) => Number(b.peak.hits) > Number(a.peak.hits) ? b : a);
   const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(from, to))),
     make('span', { 'data-part': 'step' }, `by ${width(buckets[Math.floor(buckets.length / 2)].width)}`)];
   if (Number(highest.peak.hits) > 0) parts.push(largest(highest, ` in ${span(highest.start, highest.end)}`));
+  const done = buckets.filter(b => !b.partial), quiet = done.findLastIndex(b => !(b.over > 0));
+  if (quiet >= 0 && quiet < done.length - 2) {
+    parts.push(make('span', { 'data-part': 'since' }, 'refuses without a break since ', make('b', {}, `${day(done[quiet].end)} ${timeOfDay(done[quiet].end)}`)));
+  }
   return parts;
 }
 

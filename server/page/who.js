@@ -21,6 +21,7 @@ export async function lookAtWho(domain, path, signal) {
     answer = await ask('api/v1/counters/top', { domain, path, n: 10 }, signal);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
+    key = '';
     show(domain, path, [], error.message); // such as who may read values
     return;
   }

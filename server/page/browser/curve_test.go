@@ -244,6 +244,9 @@ func TestValuesOfARuleCanBeLookedAt(t *testing.T) {
 		t.Fatalf("the values of tenant are %q, want acme, globex and initech at least", all)
 	}
 	b.shoot("values")
+	from, to := aWeek()
+	b.reload(w.admin + fmt.Sprintf("/#domain=mail&path=tenant&from=%d&to=%d", from, to)) // acme began its loop in it
+	b.wantText("refuses without a break since", "since when it is so")
 	b.click(`#values tr.value[data-value="tenant=acme"]`)
 	b.drawn("acme", `new URLSearchParams(location.hash.slice(1)).get('value') === 'tenant=acme'`)
 	b.wantTotalsOfAPI(w, "mail", "tenant", "tenant=acme")
