@@ -130,8 +130,9 @@ function summaryOf({ from, to, buckets }) {
     make('span', { 'data-part': 'step' }, `by ${width(buckets[Math.floor(buckets.length / 2)].width)}`)];
   if (Number(highest.peak.hits) > 0) parts.push(largest(highest, ` in ${span(highest.start, highest.end)}`));
   const done = buckets.filter(b => !b.partial), quiet = done.findLastIndex(b => !(b.over > 0));
-  if (quiet >= 0 && quiet < done.length - 2) {
-    parts.push(make('span', { 'data-part': 'since' }, 'refuses without a break since ', make('b', {}, `${day(done[quiet].end)} ${timeOfDay(done[quiet].end)}`)));
+  if (quiet < done.length - 2) {
+    const since = quiet < 0 ? 'before this range' : `${day(done[quiet].end)} ${timeOfDay(done[quiet].end)}`;
+    parts.push(make('span', { 'data-part': 'since' }, 'refuses without a break since ', make('b', {}, since)));
   }
   return parts;
 }
