@@ -66,8 +66,8 @@ async function look(quiet) {
       return;
     }
     const lately = part(lookAtRates(signal));
-    await Promise.all([lately, part(lookAtCurve(signal, quiet).catch(withoutCurve))]);
-    await Promise.all([part(lookAtRanking(signal)), part(lookAtKeys(signal))]);
+    await Promise.all([lately.then(() => part(lookAtKeys(signal))), part(lookAtCurve(signal, quiet).catch(withoutCurve))]);
+    await part(lookAtRanking(signal));
   } catch (error) {
     if (error.name !== 'AbortError') throw error;
     return; // another look has begun
@@ -248,7 +248,11 @@ async function lookAtCurve(signal, quiet) {
   curveOf = keyOf(asked);
   curve = answer ? joined(answer, !asked.path || values?.found !== 1) : null;
   const before = then ? joined(then, true) : null;
-  if (before?.totals.hits > 0) Object.assign(curve, { earlier: before.totals, before: { buckets: before.buckets, ...against } });
+  if (before?.totals.hits > 0) {
+    const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
+    if (first > before.buckets.length / 10) answer.warnings.push(`Of ${against.name} there are hits since ${day(buckets[0].start)} only.`);
+    Object.assign(curve, { earlier: before.totals, before: { buckets, ...against } });
+  }
   drawCurve(answer);
   if (recent) showSums(view, recent, curve);
   showValues(view, values, at => go(at.value === view.value ? { value: '' } : at));

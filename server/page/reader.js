@@ -145,7 +145,7 @@ function describe(b, now, before) {
     }
   }
   parts.push(make('span', { 'data-part': 'rate' }, make('b', {}, brief(Number(b.hits) / minutes(b, now))), ' a minute'));
-  const then = before?.buckets.find(e => e.end + before.shift > b.start);
+  const then = before?.buckets.find(e => e.start + before.shift < b.end && e.end + before.shift > b.start);
   if (then) parts.push(make('span', { 'data-part': 'before' }, make('b', {}, brief(Number(then.hits) / minutes(then, now))), ` ${before.name}`));
   if (b.width > 60 && b.hits > 0) parts.push(largest(b, ''));
   if (b.tier) parts.push(make('span', { 'data-part': 'tier' }, 'stored by ', make('b', {}, b.tier)));

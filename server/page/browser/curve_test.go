@@ -90,6 +90,10 @@ func TestTheCurveIsSeenInEveryRange(t *testing.T) {
 		b.wantTotalsOfAPI(w, "shop", payPath, "")
 		b.shoot("range-" + r.name)
 	}
+	if n := eval[int](b, `document.querySelectorAll('#chart .limit').length`); n > 0 {
+		t.Errorf("%d limits of each user are drawn across the sum of all users", n)
+	}
+	b.wantText("for each value of user", "for whom the limit holds")
 	b.wantSeen("#chart .tier-border", "the borders of the tiers")
 	b.wantSeen("#chart .peak", "the peaks")
 }
