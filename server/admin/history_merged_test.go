@@ -28,6 +28,11 @@ func TestTheValuesOfARuleAreAddedUp(t *testing.T) {
 			t.Errorf("bucket %d is %+v, want %+v", i, got, want)
 		}
 	}
+	all := k.answer(t, url.Values{"from": {"-2d"}, "step": {"1d"}, "rules": {"false"}})
+	if len(all.Series) != 1 || all.Series[0].SeriesName != (query.SeriesName{Outcome: "within"}) || all.Series[0].Total != 20 ||
+		all.Series[0].Points[2].Sum != 13 {
+		t.Errorf("rules=false answers %+v, want one curve of all 20 hits", all.Series)
+	}
 	for parameters, want := range map[string]int{"": 3, "&values=false": 2, "&values=false&value=v%3D2": 1} {
 		var top query.TopAnswer
 		k.ask(t, "/top?from=-2d"+parameters, &top)

@@ -40,7 +40,8 @@ type RuleLimit struct {
 // knows them already is told only that.
 func listRules(p *Parts) http.HandlerFunc {
 	serves := []string{}
-	for what, served := range map[string]bool{"rules": p.Rules != nil, "history": p.History != nil, "denials": p.Denials != nil} {
+	for what, served := range map[string]bool{"rules": p.Rules != nil, "history": p.History != nil, "denials": p.Denials != nil,
+		"counters": p.Counters != nil} {
 		if served {
 			serves = append(serves, what)
 		}
@@ -105,7 +106,7 @@ func names(known []string, tag string) bool {
 // rulesHead is what /api/v1/rules answers before the rules.
 type rulesHead struct {
 	Loaded int64    // Unix seconds; 0 if nothing is loaded, or nobody knows when
-	Serves []string // of rules, history and denials
+	Serves []string // of rules, history, denials and counters
 }
 
 // write writes one rule at a time: as a whole their JSON may be large.

@@ -1,5 +1,5 @@
 // From what /api/v1/history answers to what a chart draws and a table adds up.
-import { add, less, shown, unescaped } from './text.js';
+import { add, less, unescaped } from './text.js';
 
 const stored = ['within', 'over', 'degraded', 'near', 'shadow'];
 
@@ -119,11 +119,18 @@ export function degradedRuns(buckets) {
 
 /**
  * limitLines returns where the limits of a rule lie, in hits a minute, and what they are called. A limit holds for each
- * key, so the curve of all may be above; that of one value is of one key, if it names all that tells keys apart.
+ * key: the curve of one key has lines, one of a value that names all that tells keys apart, but not the sum of many keys.
  */
 export function limitLines(rule, value) {
   const named = value.split(',').map(part => unescaped(part.split('=')[0]));
-  const each = rule.each.filter(key => !named.includes(key));
-  const suffix = each.length > 0 ? `, for each value of ${shown(each.join(' and '), 80)}` : '';
-  return rule.limits.map(l => ({ at: Number(l.requests) * 60 / l.window, text: l.text, suffix }));
+  if (rule.each.some(key => !named.includes(key))) return [];
+  return rule.limits.map(l => ({ at: Number(l.requests) * 60 / l.window, text: l.text }));
+}
+
+const week = 7 * 86400;
+
+/** earlier is by how many whole weeks a range is compared with what was before, and how people are told. */
+export function earlier(length) {
+  const weeks = Math.max(Math.ceil((length - 86400) / week), 1); // a range is widened to whole buckets
+  return { shift: weeks * week, name: weeks === 1 ? 'a week before' : `${weeks} weeks before` };
 }

@@ -4,18 +4,22 @@ import { rounded, timeTicks } from './scale.js';
 import { brief } from './text.js';
 
 const room = { left: 46, right: 10, top: 38, bottom: 22 };
+const letter = 6.4; // pixels that one of 11 is wide at most
 
 /**
  * draw puts a curve into an svg element.
- * curve: {from, to, buckets}, as joined returns them; look: {title, outcomes, limits, now, width, height, cut}, cut if the
- * scale is to leave out what stands out. It returns where things are: {indexAt(x), column(i)}, x in pixels of the
+ * curve: {from, to, buckets}, as joined returns them, and before: {buckets, shift} of a time so many seconds earlier, or
+ * null; look: {title, outcomes, limits, now, width, height, cut}, cut if the scale is to leave out what stands out. Names
+ * stand around the bars, and never on them. It returns where things are: {indexAt(x), column(i)}, x in pixels of the
  * element; and at, how high the scale is or would be if it is or was cut, in hits a minute, 0 if nothing stands out.
  */
 export function draw(svg, curve, look) {
   const { width, height } = look;
-  const plot = { left: room.left, right: width - room.right, top: room.top, bottom: height - room.bottom };
   const { bands, tops } = stacked(curve.buckets, look.outcomes, look.now);
-  const end = outlier(tops), y = scaleOf(tops, curve.buckets, look, plot, look.cut ? end : 0);
+  const before = curve.before ? stacked(curve.before.buckets, look.outcomes, look.now).tops : [];
+  const names = Math.min(Math.max(0, ...look.limits.map(l => l.text.length)) * letter, width / 3);
+  const plot = { left: room.left, right: width - room.right - names, top: room.top, bottom: height - room.bottom };
+  const end = outlier(tops), y = scaleOf(tops, before, curve.buckets, look, plot, look.cut ? end : 0);
   const x = at => plot.left + (at - curve.from) / (curve.to - curve.from) * (plot.right - plot.left);
   const pen = new Pen(svg);
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
@@ -27,10 +31,11 @@ export function draw(svg, curve, look) {
   }
   drawBands(pen, curve.buckets, bands, x, y);
   drawPeaks(pen, curve.buckets, tops, x, y, look);
+  if (curve.before) drawBefore(pen, curve.before, before, x, y, plot);
   drawCut(pen, curve.buckets, tops, x, y);
   drawPartial(pen, curve.buckets, x, plot);
   drawTiers(pen, curve.buckets, x, plot);
-  drawLimits(pen, look.limits, y, plot);
+  drawLimits(pen, look.limits, y, plot, names);
   pen.add('rect', { class: 'drawn', x: 0, y: plot.top, width: 0, height: plot.bottom - plot.top });
   pen.add('rect', { class: 'read', x: 0, y: plot.top, width: 0, height: plot.bottom - plot.top });
   svg.replaceChildren(pen.drawing);
@@ -44,6 +49,16 @@ export function draw(svg, curve, look) {
     },
     column: i => ({ left: x(curve.buckets[i].start), right: x(curve.buckets[i].end) }),
   };
+}
+
+/** drawSmall puts a curve without axes into an svg element; the hatching is that of the large one. */
+export function drawSmall(svg, curve, look) {
+  const { bands, tops } = stacked(curve.buckets, look.outcomes, look.now), top = Math.max(...tops) || 1, pen = new Pen(svg);
+  svg.setAttribute('viewBox', `0 0 ${look.width} ${look.height}`);
+  const x = at => (at - curve.from) / (curve.to - curve.from) * look.width, y = rate => look.height * (1 - rate / top);
+  drawBands(pen, curve.buckets, bands, x, y);
+  svg.replaceChildren(pen.drawing);
+  return top;
 }
 
 /** Pen makes elements of the svg's own kind, so that no name of a namespace is written here. */
@@ -76,15 +91,15 @@ function hatch(pen) {
 }
 
 /**
- * scaleOf chooses the height: all of the bands, the limits if they are not far above them, and most of the peaks if they
- * leave the bands three quarters of it. What is higher is clipped to the top.
+ * scaleOf chooses the height: all of the bands, the time before and the limits if they are not far above them, and most of
+ * the peaks if they leave the bands three quarters of it. What is higher is clipped to the top, or has no mark.
  */
-function scaleOf(tops, buckets, look, plot, end) {
-  const most = end || Math.max(0, ...tops);
+function scaleOf(tops, before, buckets, look, plot, end) {
+  const most = end || Math.max(0, ...tops), earlier = Math.max(0, ...before);
   const peak = look.outcomes.length > 1 ? usually(buckets.map(b => Number(b.peak.hits)), 0.9) : 0;
-  let high = end || Math.max(most, Math.min(peak, most * 1.25));
+  let high = end || Math.max(most, Math.min(peak, most * 1.25), most > 0 ? Math.min(earlier, most * 2) : earlier);
   for (const l of look.limits) {
-    if (most === 0 || l.at <= high * 1.8) high = Math.max(high, l.at);
+    if (high === 0 || l.at <= high * 1.8) high = Math.max(high, l.at);
   }
   const { top, ticks } = ceiling(high, look.height);
   const y = rate => plot.bottom - Math.min(rate / top, 1) * (plot.bottom - plot.top);
@@ -139,32 +154,24 @@ function* stretches(buckets, outcome) {
   }
 }
 
-/**
- * drawPeaks marks the largest minute of each bucket where it stands out from the mean; at the top, if it is above. Of
- * columns too narrow for a mark each, the largest of a few makes a faint line.
- */
+/** drawPeaks marks the largest minute of a bucket, or of some too narrow for a mark each, where it stands out. */
 function drawPeaks(pen, buckets, tops, x, y, look) {
   if (look.outcomes.length === 1 || buckets.length === 0) return; // which outcomes a minute had is not stored
-  const width = (x(buckets.at(-1).end) - x(buckets[0].start)) / buckets.length;
-  const each = width >= 4 ? 1 : Math.ceil(6 / width);
-  let marks = '', above = '', joined = -1, high = 0;
+  const each = Math.max(Math.ceil(6 * buckets.length / (x(buckets.at(-1).end) - x(buckets[0].start))), 1);
+  let d = '';
   for (let i = 0; i < buckets.length; i += each) {
     const some = buckets.slice(i, i + each), peak = Math.max(...some.map(b => Number(b.peak.hits)));
-    const mean = Math.max(...tops.slice(i, i + each)), left = round(x(some[0].start)), right = round(x(some.at(-1).end)), at = round(y(peak));
-    if (some[0].width <= 60 || y(mean) - at < 3) continue;
-    if (peak > y.top) {
-      high++;
-      if (each === 1) above += `M${round((left + right) / 2)} ${at}v-3`;
-    } else if (each === 1) {
-      marks += `M${left + 1} ${at}H${right - 1}`;
-    } else {
-      marks += `${i === joined ? 'L' : 'M'}${left} ${at}H${right}`;
-      joined = i + each;
-    }
+    if (some[0].width <= 60 || peak > y.top || y(Math.max(...tops.slice(i, i + each))) - y(peak) < 3) continue;
+    d += `M${round((x(some[0].start) + x(some.at(-1).end)) / 2 - 2)} ${round(y(peak))}h4`;
   }
-  const dust = each > 1 && high > buckets.length / each / 3; // what is left of a line that is mostly above
-  if (marks && !dust) pen.add('path', { class: each === 1 ? 'peak' : 'peak faint', d: marks });
-  if (above) pen.add('path', { class: 'peak above', d: above });
+  if (d) pen.add('path', { class: 'peak', d });
+}
+
+/** drawBefore draws how high everything was a while before. */
+function drawBefore(pen, { buckets, shift }, tops, x, y, plot) {
+  const at = time => round(Math.min(Math.max(x(time + shift), plot.left), plot.right));
+  const d = buckets.map((b, i) => `${i > 0 ? 'V' : `M${at(b.start)} `}${round(y(tops[i]))}H${at(b.end)}`).join('');
+  pen.add('path', { class: 'before', d });
 }
 
 /** drawCut marks the buckets that are higher than the scale. */
@@ -184,7 +191,6 @@ function drawPartial(pen, buckets, x, plot) {
   const left = x(first.start), right = x(buckets.at(-1).end);
   pen.add('rect', { class: 'partial', x: left, y: plot.top, width: right - left, height: plot.bottom - plot.top });
   pen.add('line', { class: 'partial-edge', x1: left, x2: left, y1: plot.top, y2: plot.bottom });
-  if (right - left > 46) pen.add('text', { class: 'tier', x: right - 4, y: plot.top + 12, 'text-anchor': 'end' }, 'so far');
 }
 
 function drawTiers(pen, buckets, x, plot) {
@@ -206,40 +212,15 @@ function drawTiers(pen, buckets, x, plot) {
   }
 }
 
-const line = 15; // pixels between two lines of text
-
-function drawLimits(pen, limits, y, plot) {
-  const seen = limits.filter(l => l.at <= y.top).sort((a, b) => a.at - b.at);
-  for (const l of seen) pen.add('line', { class: 'limit', x1: plot.left, x2: plot.right, y1: y(l.at), y2: y(l.at) });
-  for (const group of close(seen, y)) { // one text for all, which no line goes through
-    const above = y(group.at(-1).at) - 5, text = above >= plot.top + 10 ? above : y(group[0].at) + 14;
-    pen.add('text', { class: 'limit-label', x: plot.left + 6, y: text }, fitted(named(group), plot));
+/** drawLimits draws limits, and writes their names beside them, or above all if they are. */
+function drawLimits(pen, limits, y, plot, names) {
+  const fitted = text => text.length * letter > names + 1 ? `${text.slice(0, Math.floor(names / letter) - 1)}…` : text;
+  let free = plot.bottom + 17; // below it the next name has room
+  for (const l of limits.filter(l => l.at <= y.top).sort((a, b) => a.at - b.at)) {
+    free = Math.min(y(l.at) + 4, free - 13);
+    pen.add('line', { class: 'limit', x1: plot.left, x2: plot.right, y1: y(l.at), y2: y(l.at) });
+    pen.add('text', { class: 'limit-label', x: plot.right + 6, y: free }, fitted(l.text));
   }
-  const higher = limits.filter(l => l.at > y.top);
-  if (higher.length > 0) {
-    pen.add('text', { class: 'limit-above', x: plot.right, y: 11, 'text-anchor': 'end' },
-      fitted(`↑ above the scale: ${named(higher)}`, plot));
-  }
-}
-
-/** close puts limits together whose lines leave no room for a text between them, the lowest first. */
-function close(limits, y) {
-  const groups = [];
-  for (const l of limits) {
-    const last = groups.at(-1)?.at(-1);
-    if (last && y(last.at) - y(l.at) < line + 4) groups.at(-1).push(l);
-    else groups.push([l]);
-  }
-  return groups;
-}
-
-/** named says what limits of one rule are called. */
-function named(limits) {
-  return limits.map(l => l.text).join(', ') + limits[0].suffix;
-}
-
-/** fitted cuts a text to what fits into the plot. */
-function fitted(text, plot) {
-  const most = Math.max(Math.floor((plot.right - plot.left) / 7), 12); // letters of 12 pixels are mostly narrower
-  return text.length > most ? text.slice(0, most - 1) + '…' : text;
+  const higher = limits.filter(l => l.at > y.top).map(l => l.text);
+  if (higher.length > 0) pen.add('text', { class: 'limit-above', x: plot.right, y: 11, 'text-anchor': 'end' }, `↑ above the scale: ${higher.join(', ')}`);
 }

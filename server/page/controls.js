@@ -1,5 +1,6 @@
 // The fields and buttons that choose a range, and the one that copies a link.
 import { byId, make, say } from './elements.js';
+import { dated, partsOf } from './text.js';
 
 /** showRange shows which range is looked at: its name, if it has one, and where it begins and ends, in Unix seconds. */
 export function showRange(name, from, to) {
@@ -9,20 +10,28 @@ export function showRange(name, from, to) {
   byId('to').value = local(to);
 }
 
-/** local writes a moment as a field for local times has it. */
-function local(at) {
-  const d = new Date(Math.floor(at / 60) * 60000), two = n => String(n).padStart(2, '0');
-  return `${String(d.getFullYear()).padStart(4, '0')}-${two(d.getMonth() + 1)}-${two(d.getDate())}T${two(d.getHours())}:${two(d.getMinutes())}`;
+/** local writes a moment as the fields have it, and as commands take it: 2026-11-26 15:07. */
+export function local(at) {
+  const [year, month, day, hours, minutes] = partsOf(new Date(at * 1000)), two = n => String(n).padStart(2, '0');
+  return `${String(year).padStart(4, '0')}-${two(month + 1)}-${two(day)} ${two(hours)}:${two(minutes)}`;
+}
+
+/** read returns the moment that a field has, in Unix seconds: NaN if it has none. */
+function read(id) {
+  const [, year, month, ...rest] = (/^\s*(\d{4})-(\d\d?)-(\d\d?)(?:[T ]+(\d\d?):(\d\d))?\s*$/.exec(byId(id).value) ?? []).map(part => Number(part ?? 0));
+  return dated(year, month - 1, ...rest).getTime() / 1000;
 }
 
 /** picked returns the range that somebody has written, in Unix seconds, and what is wrong with it, or "". */
 export function picked() {
-  const [from, to] = ['from', 'to'].map(id => new Date(byId(id).value).getTime() / 1000);
-  const wrong = Number.isNaN(from) || Number.isNaN(to) ? 'Give both ends of the range.'
+  const [from, to] = ['from', 'to'].map(read);
+  const wrong = Number.isNaN(from) || Number.isNaN(to) ? 'Write both ends of the range as 2026-11-26 15:07.'
     : from < 0 ? 'A range begins in 1970 or later.'
     : from >= to ? 'A range must begin before it ends.' : '';
   return { from, to, wrong };
 }
+
+let told = 0; // the timer that takes the sentence about it away
 
 /** copy brings a text to the clipboard, and says so. */
 export async function copy(text) {
@@ -39,5 +48,7 @@ export async function copy(text) {
     done = document.execCommand('copy');
     field.remove();
   }
-  say(byId('copied'), done ? 'Copied.' : 'Not copied: use the link.');
+  clearTimeout(told);
+  told = setTimeout(() => say(byId('copied'), ''), 8000);
+  say(byId('copied'), done ? `Copied: ${text.slice(0, 200)}` : `Not copied. Select it here: ${text}`);
 }

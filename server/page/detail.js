@@ -1,8 +1,9 @@
 // What is written around the curve of a rule: its name, legend, totals, values, last denial.
 import { byId, make, say, flag, swatch } from './elements.js';
 import { unmatched } from './rules.js';
+import { degradedRuns, tierRuns } from './buckets.js';
 import { format } from './view.js';
-import { ago, brief, day, exact, less, share, shown, shownPath, timeOfDay } from './text.js';
+import { ago, brief, day, exact, less, share, shown, shownPath, timeOfDay, unescaped } from './text.js';
 
 /** outcomeNames are the outcomes as people are told them. */
 export const outcomeNames = new Map([
@@ -16,13 +17,14 @@ const meanings = {
   degraded: 'decided by policy, as no store answered',
 };
 
-/** showName writes whose curve it is. */
+/** showName writes whose curve it is, and the way back to that of all. */
 export function showName(view, rule, back) {
-  say(byId('domain').firstElementChild, shown(view.domain));
-  say(byId('name').firstElementChild, view.path ? shownPath(view.path, 2000) : '\u00a0');
-  byId('domain').title = shown(view.domain, 2000);
-  byId('name').title = shownPath(view.path, 2000);
-  document.title = view.path ? `${shown(view.domain, 80)} ${shownPath(view.path, 80)} · weir` : 'weir';
+  const up = (name, to) => make('a', { href: format({ ...view, path: '', value: '', outcome: '', cut: false, ...to }) }, make('bdi', {}, name));
+  byId('domain').replaceChildren(...view.domain ? [up('Overview', { domain: '' })] : [], ...view.path && view.domain ? [' / ', up(shown(view.domain), {})] : []);
+  const name = view.path ? shownPath(view.path, 2000) : view.domain ? shown(view.domain) : 'Overview';
+  say(byId('name').firstElementChild, name);
+  byId('name').title = name;
+  document.title = view.path ? `${shown(view.domain, 80)} ${shownPath(view.path, 80)} · weir` : `${name} · weir`;
   const about = [];
   if (view.value) {
     const value = make('button', { type: 'button', class: 'chip', id: 'all-values', title: 'Back to all values' }, make('bdi', {}, shownPath(view.value)), ' ✕');
@@ -36,7 +38,7 @@ export function showName(view, rule, back) {
     if (rule.shadow) about.push(make('span', { class: 'chip' }, 'shadow mode: refuses nothing'));
     if (rule.quota) about.push(make('span', { class: 'chip' }, 'quota'));
     for (const name of new Set(rule.limits.map(l => l.algorithm))) about.push(make('span', { class: 'chip' }, name.replaceAll('_', ' ')));
-    if (rule.gone) about.push(make('span', { class: 'chip' }, rule.path === unmatched ? 'requests that no rule matches' : 'not configured now'));
+    if (rule.gone && view.path) about.push(make('span', { class: 'chip' }, rule.path === unmatched ? 'requests that no rule matches' : 'not configured now'));
   }
   byId('about').replaceChildren(...about);
 }
@@ -54,7 +56,11 @@ export function showLegend(view, curve, limits, at, choose) {
     return item;
   });
   if (limits > 0) items.push(mark('limit', 'limit', 'how many hits a minute a limit lets pass'));
-  if (!view.outcome && curve.buckets.some(b => b.width > 60)) items.push(mark('peak', 'peak minute', 'the largest minute in each bucket, where it stands out'));
+  if (!view.outcome && curve.buckets.some(b => b.width > 60)) items.push(mark('peak', 'peak minute', 'the largest minute in a bucket, where it stands out and the scale has room'));
+  if (curve.before) items.push(mark('before', curve.before.name, 'how much went on at the same time then'));
+  if (degradedRuns(curve.buckets).length > 0) items.push(mark('away', 'no store', 'a store was away: hits were decided by policy'));
+  if (tierRuns(curve.buckets).length > 1) items.push(mark('tier', 'stored coarser before', 'named at the top: how wide the stored buckets are; no bar is narrower'));
+  if (curve.buckets.some(b => b.partial)) items.push(mark('partial', 'not over yet', 'hits are still counted in this bucket'));
   if (at > 0) {
     const cut = make('button', { type: 'button', id: 'cut', 'aria-pressed': String(view.cut), title: 'A few buckets are far above all others' },
       `cut at ${brief(at)}/min`);
@@ -70,49 +76,56 @@ function mark(kind, name, meaning) {
   return make('span', { title: meaning }, make('span', { class: 'swatch', 'data-mark': kind, 'aria-hidden': 'true' }), name);
 }
 
-/** showTotals writes the sums of the range, and for ever. */
-export function showTotals({ totals, lifetime }) {
+/** showTotals writes the sums of the range, of the time it is compared with, and for ever. */
+export function showTotals({ totals, lifetime, earlier, before }) {
   const rows = [];
+  say(byId('before'), before?.name ?? '');
   for (const [outcome, name] of outcomeNames) {
-    rows.push(totalRow(outcome, [swatch(outcome), name], totals, lifetime, ''));
+    rows.push(totalRow(outcome, [swatch(outcome), name], totals, lifetime, earlier, ''));
     if (outcome === 'within' && Number(lifetime.near) > 0) {
-      rows.push(totalRow('near', [swatch('near'), 'of these near a limit'], totals, lifetime, 'part'));
+      rows.push(totalRow('near', [swatch('near'), 'near a limit'], totals, lifetime, earlier, 'part'));
     }
   }
-  rows.push(totalRow('hits', ['all hits'], totals, lifetime, 'all'));
+  rows.push(totalRow('hits', ['all hits'], totals, lifetime, earlier, 'all'));
   byId('totals').tBodies[0].replaceChildren(...rows);
 }
 
-function totalRow(outcome, name, totals, lifetime, kind) {
+function totalRow(outcome, name, totals, lifetime, earlier, kind) {
   return make('tr', { class: kind },
     make('td', {}, make('span', { class: 'name', title: meanings[outcome] }, ...name)),
     make('td', { 'data-total': outcome, 'data-hits': totals[outcome] }, exact(totals[outcome])),
     make('td', {}, outcome === 'hits' ? '' : share(totals[outcome], totals.hits)),
+    make('td', { 'data-earlier': outcome }, earlier ? exact(earlier[outcome]) : ''),
     make('td', { 'data-lifetime': outcome, 'data-hits': lifetime[outcome] }, exact(lifetime[outcome])));
 }
 
-/** showValues lists the values of a rule that keeps them. answer is of /api/v1/history/top, null if there is none. */
+/**
+ * showValues lists the values of rules that keep them. answer is of /api/v1/history/top, null if there is none. Of all
+ * rules, choose is called with that of the value, too.
+ */
 export function showValues(view, answer, choose) {
   const rows = (answer?.top ?? []).filter(row => row.value !== '');
   byId('values-part').hidden = rows.length === 0;
+  for (const button of byId('values').tHead.querySelectorAll('button')) flag(button.parentElement, 'aria-sort', answer?.by === (button.dataset.by || 'hits') && 'descending');
   flag(byId('values-part'), 'data-long', rows.length > 20);
   byId('values').tBodies[0].replaceChildren(...rows.map(row => {
     const name = row.value === '__other__' ? 'all other values' : shownPath(row.value);
     const denied = less(row.over, row.shadow);
-    const link = make('a', { href: format({ ...view, value: row.value }) }, make('bdi', {}, name));
+    const at = { domain: row.domain, path: row.path, value: row.value };
+    const link = make('a', { href: format({ ...view, ...at }) }, make('bdi', {}, name));
     const line = make('tr', { class: 'value', 'data-value': row.value, 'aria-current': view.value === row.value && 'true' },
-      make('td', {}, link), make('td', { 'data-hits': row.hits }, exact(row.hits)),
+      make('td', {}, link, view.path ? '' : make('small', {}, shown(`${row.domain} ${unescaped(row.path)}`, 80))), make('td', { 'data-hits': row.hits }, exact(row.hits)),
       make('td', {}, exact(denied)), make('td', {}, share(denied, row.hits)));
     line.addEventListener('click', event => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
-      choose(row.value);
+      choose(at);
     });
     return line;
   }));
   const left = answer ? answer.found - answer.top.length : 0;
   byId('more-values').hidden = !(left > 0);
-  say(byId('more-values'), left > 0 ? `${exact(left)} more values, with fewer hits.` : '');
+  say(byId('more-values'), left > 0 ? `${exact(left)} more values, with fewer ${answer.by === 'over' ? 'refused' : 'hits'}.` : '');
 }
 
 /** showDenial writes when the rule last refused something. answer is of /api/v1/denials, null if there is none. */

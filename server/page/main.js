@@ -1,24 +1,29 @@
 // The page: asks for what the view in the URL's fragment shows, draws it, and asks again while time goes on.
 import { ask, now, Refused } from './api.js';
-import { joined, limitLines } from './buckets.js';
-import { explanation, hint, noHistory, noRuleOf, noRules } from './blank.js';
+import { earlier, joined, limitLines } from './buckets.js';
+import { explanation, hint, noHistory, noRules } from './blank.js';
 import { draw } from './chart.js';
 import { copy, picked, showRange } from './controls.js';
+import { sourceOf } from './copies.js';
 import { showDenial, showLegend, showName, showTotals, showValues } from './detail.js';
 import { byId, flag, make, say } from './elements.js';
+import { lookAtRules as lookAtSmall, recently, showSums } from './overview.js';
 import { Reader } from './reader.js';
 import { besides, ranked, Ranking } from './ranking.js';
-import { merged, RuleTable } from './rules.js';
-import { exact, day, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
+import { keyOf as ruleKey, merged, RuleTable } from './rules.js';
+import { exact, day, inZone, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
 import { columnsFor, format, outcomes, parse, ranges, seconds, stepFor } from './view.js';
+import { hideWho, lookAtWho } from './who.js';
 
-const pause = 15; // seconds between two looks
+const pause = () => view.path || view.range === '1h' ? 15 : 60; // seconds between two looks: one at all rules is dear
 const current = 300; // seconds that make up the current rate
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
+const home = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
 
 let view = parse(location.hash);
 let configured = { loaded: 0, serves: [], rules: [] };
+let rates = { known: [], top: null, minutes: 1 }; // of the last minutes
 let rules = []; // as the table shows those of now
+let whose = ''; // the domain whose fullest keys are listed
 let curve = null; // as it was drawn last
 let curveOf = ''; // what it is of
 let looking = new AbortController();
@@ -29,7 +34,7 @@ let drawnWidth = 0; // pixels
 
 const ranking = new Ranking();
 const table = new RuleTable(byId('rules'), byId('more'), (domain, path) => go({ domain, path, value: '', cut: false }), by => go({ by }));
-const reader = new Reader(byId('plot'), byId('chart'), byId('reading'), (from, to) => go({ range: '', from, to }));
+const reader = new Reader(byId('plot'), byId('chart'), byId('reading'), byId('summary'), (from, to) => go({ range: '', from, to }));
 
 /** go changes the view, as a link would. */
 function go(change) {
@@ -47,6 +52,7 @@ async function look(quiet) {
   clearTimeout(timer);
   underway = true;
   if (!quiet) document.body.dataset.state = 'loading';
+  inZone(view.tz);
   showControls();
   const problems = [];
   const part = promise => promise.catch(error => {
@@ -59,9 +65,8 @@ async function look(quiet) {
       finish(problems);
       return;
     }
-    const rates = part(lookAtRates(signal));
-    if (!view.path) await rates;
-    await Promise.all([rates, part(lookAtCurve(signal, quiet).catch(withoutCurve))]);
+    const lately = part(lookAtRates(signal));
+    await Promise.all([lately.then(() => part(lookAtKeys(signal))), part(lookAtCurve(signal, quiet).catch(withoutCurve))]);
     await part(lookAtRanking(signal));
   } catch (error) {
     if (error.name !== 'AbortError') throw error;
@@ -73,7 +78,7 @@ async function look(quiet) {
 
 /** keyOf tells what a curve is of from what others are of. */
 function keyOf(view) {
-  return format({ ...view, filter: '', cut: false, outcome: '', list: '' });
+  return format({ ...view, filter: '', cut: false, outcome: '', list: '', by: '' });
 }
 
 /** withoutCurve takes away the curve of something else, where that of the view cannot be had. */
@@ -95,7 +100,7 @@ function finish(problems) {
   say(byId('message'), problems.length > 0 ? `${problems.map(sentence)[0]} The page goes on asking.` : '');
   document.body.dataset.state = problems.length > 0 ? 'error' : 'ready';
   document.body.dataset.drawn = format(view);
-  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(lastLook, true)}${view.range ? `, again every ${pause} s` : ''}`);
+  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(lastLook, true)}${view.range ? `, again every ${pause()} s` : ''}`);
   wait();
 }
 
@@ -112,7 +117,7 @@ function sentence(error) {
 /** wait looks again after a while, if the range moves on or could not be shown, and somebody may be looking. */
 function wait() {
   clearTimeout(timer);
-  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : look(true), pause * 1000);
+  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : look(true), pause() * 1000);
 }
 
 /** lookAtRules asks what is configured, and what else the port answers. */
@@ -148,36 +153,42 @@ async function lookAtRates(signal) {
   } finally { // without rates there are still rules; another look has its own
     if (top) minutes = Math.max(Math.min(now(), top.to) - top.from, 60) / 60;
     if (!signal.aborted) {
-      rules = merged(known, top, minutes, serves('rules'), view);
-      if (!view.path && (rules[0]?.hits > 0 || !top)) begin(rules);
+      rates = { known, top, minutes };
       showList(true);
     }
   }
-  if (!view.path && top) { // all is quiet now: what was busy lately
-    begin([...(await askTop('-30d', signal)).top, ...rules]);
-    rules = merged(known, top, minutes, serves('rules'), view);
-    showList(true);
-  }
 }
 
-/** lookAtRanking asks which rules had hits in the range, where the list shows or searches them. */
+/** lookAtRanking asks which rules had hits in the range, where the list or the overview shows them, or a filter looks. */
 async function lookAtRanking(signal) {
-  if (!serves('history') || !(view.list || view.filter)) return;
+  if (!serves('history') || !(view.list || view.filter || !view.path)) return;
   const drawn = curve && curveOf === keyOf(view) ? { from: curve.from, to: curve.to } : times(view);
   await ranking.look(view, drawn.from, drawn.to ?? '');
   signal.throwIfAborted();
   showList(true);
+  if (view.path || !curve) return;
+  const lately = new Map(rules.map(rule => [ruleKey(rule.domain, rule.path), rule]));
+  await lookAtSmall(view, ranked([], ranking.answer, serves('rules'), view), curve, lately, signal);
+}
+
+/** lookAtKeys asks whose keys are at a limit: of the rule, or the domain, or that which is refused most. */
+async function lookAtKeys(signal) {
+  const busy = rules.find(rule => rule.denied > 0 && rule.known) ?? rules.find(rule => rule.known);
+  whose = view.path ? view.domain : configured.rules.some(rule => rule.domain === view.domain) ? view.domain : busy?.domain;
+  if (!serves('counters') || !whose || view.path && !configuredInView()?.limits.length) hideWho();
+  else await lookAtWho(whose, view.path, signal);
 }
 
 /** showList shows the rules of now or of the range. */
 function showList(sameOrder) {
   const inRange = view.list !== '' && serves('history'), there = ranking.isOf(view), known = serves('rules');
+  rules = merged(rates.known, rates.top, rates.minutes, known, view);
   byId('lists').hidden = !serves('history');
   for (const button of byId('lists').querySelectorAll('button')) button.setAttribute('aria-pressed', String(button.dataset.list === view.list));
   say(byId('counted'), !inRange ? 'last 5 minutes' : !there ? 'counting …' : view.range ? `last ${ranges.get(view.range).name}` : span(view.from, view.to));
   flag(byId('rules'), 'aria-busy', inRange && !there && 'true');
   if (inRange) table.show(ranked(known ? configured.rules : [], ranking.answer, known, view), view, sameOrder);
-  else table.show(rules, { ...view, list: '', by: '' }, sameOrder, there && view.filter ? besides(rules, ranking.answer, known) : []);
+  else table.show(rules, { ...view, list: '' }, sameOrder, there && view.filter ? besides(rules, ranking.answer, known) : []);
 }
 
 /** search looks for what the filter says, in the list of the range too once nobody writes any more. */
@@ -200,14 +211,6 @@ function askTop(from, signal) {
   return ask('api/v1/history/top', { from, n: 1000, values: 'false' }, signal);
 }
 
-/** begin looks at the first of some rules, if the view names none. */
-function begin(candidates) {
-  const first = candidates.find(rule => !view.domain || rule.domain === view.domain);
-  if (!first) return;
-  view = { ...view, domain: first.domain, path: first.path };
-  history.replaceState(null, '', format(view));
-}
-
 /** configuredInView returns the rule that the view names, as it is stored or as people are shown it; undefined if none. */
 function configuredInView() {
   return configured.rules.find(rule => rule.domain === view.domain && rule.path === view.path)
@@ -217,27 +220,42 @@ function configuredInView() {
 function ruleInView() {
   const rule = configuredInView();
   if (rule) return { ...rule, known: true };
-  return { domain: view.domain, path: view.path, limits: [], each: [], gone: serves('rules') && view.path !== '' };
+  return { domain: view.domain, path: view.path, limits: [], each: [], gone: serves('rules'), known: !view.path && configured.rules.some(rule => rule.domain === view.domain) };
 }
 
 async function lookAtCurve(signal, quiet) {
   const asked = view, of = { domain: asked.domain, path: asked.path };
-  let answer = null, values = null, denials = null;
-  if (asked.path) {
-    flag(byId('plot'), 'data-stale', !quiet);
-    if (serves('history')) {
-      const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
-      answer = await askCurve({ ...of, value: asked.value, values: asked.value ? '' : 'false', ...times(asked), step }, signal);
-      values = await ask('api/v1/history/top', { ...of, from: answer.from, to: answer.to, n: 200 }, signal);
-      answer.warnings.push(...values.warnings.filter(text => !answer.warnings.includes(text)));
-    }
-    if (serves('denials') && configuredInView()) denials = await ask('api/v1/denials', of, signal);
+  let answer = null, values = null, denials = null, then = null, recent = null;
+  flag(byId('plot'), 'data-stale', !quiet);
+  const against = earlier(seconds(asked));
+  if (serves('history')) {
+    const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
+    const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
+    answer = await askCurve({ ...how, ...times(asked) }, signal);
+    const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60), by = asked.by || (asked.path ? '' : 'over');
+    const unlessTooMuch = promise => promise.catch(error => {
+      if (error.status !== 400) throw error;
+      answer.warnings.push(error.message);
+      return null;
+    });
+    [values, then, recent] = await Promise.all([unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
+      from < against.shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: from - against.shift, to: to - against.shift }, signal),
+      asked.path ? null : recently(asked.domain, signal)]);
+    answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
   }
+  if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', of, signal);
   if (signal.aborted) return;
   curveOf = keyOf(asked);
-  curve = answer ? joined(answer, values.found > 1) : null;
+  curve = answer ? joined(answer, !asked.path || values?.found !== 1) : null;
+  const before = then ? joined(then, true) : null;
+  if (before?.totals.hits > 0) {
+    const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
+    if (first > before.buckets.length / 10) answer.warnings.push(`Of ${against.name} there are hits since ${day(buckets[0].start)} only.`);
+    Object.assign(curve, { earlier: before.totals, before: { buckets, ...against } });
+  }
   drawCurve(answer);
-  showValues(view, values, value => go({ value: value === view.value ? '' : value }));
+  if (recent) showSums(view, recent, curve);
+  showValues(view, values, at => go(at.value === view.value ? { value: '' } : at));
   showDenial(denials);
 }
 
@@ -248,11 +266,11 @@ function times(asked) {
 /** askCurve asks in the local time zone, and without it if the server does not know it. */
 async function askCurve(question, signal) {
   try {
-    return await ask('api/v1/history', { ...question, tz: zone }, signal);
+    return await ask('api/v1/history', { ...question, tz: view.tz || home }, signal);
   } catch (error) {
     if (error.status !== 400 || !/^tz\b/.test(error.message)) throw error;
     const answer = await ask('api/v1/history', question, signal);
-    answer.warnings.push(`weir does not know the time zone ${zone}: days are those of UTC.`);
+    answer.warnings.push(`weir does not know the time zone ${home}: days are those of UTC.`);
     return answer;
   }
 }
@@ -262,7 +280,8 @@ function drawCurve(answer) {
   const rule = ruleInView();
   showName(view, rule, () => go({ value: '' }));
   flag(document.body, 'data-bare', !curve);
-  flag(document.body, 'data-timeless', !serves('history') || !view.path);
+  flag(document.body, 'data-overview', !view.path && curve);
+  flag(document.body, 'data-timeless', !serves('history'));
   byId('notes').replaceChildren(...(answer?.warnings ?? []).map(text => make('li', {}, shown(text, 400))));
   if (!curve) {
     drawNothing();
@@ -272,7 +291,7 @@ function drawCurve(answer) {
   const at = drawChart(limits);
   showTotals(curve);
   showLegend(view, curve, limits.length, at, go);
-  showEmpty(explanation(curve, answer, rule, go));
+  showEmpty(configured.rules.length === 0 && Number(curve.lifetime.hits) === 0 ? noRules() : explanation(curve, answer, rule, go, configured.rules.find(r => !view.domain || r.domain === view.domain)));
   link();
 }
 
@@ -283,7 +302,7 @@ function limitsInView() {
 function drawChart(limits) {
   const svg = byId('chart'), width = byId('plot').clientWidth, height = svg.clientHeight || 320;
   const looked = view.outcome ? [view.outcome] : outcomes;
-  const title = `${shown(view.domain)} ${shownPath(view.path)}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} refused`;
+  const title = `${view.domain ? `${shown(view.domain)} ${shownPath(view.path)}` : 'All rules'}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} refused`;
   drawnWidth = width;
   const drawing = draw(svg, curve, { title, outcomes: looked, limits, now: now(), width, height, cut: view.cut });
   reader.show(curve, drawing, now());
@@ -296,13 +315,14 @@ function drawNothing() {
   byId('legend').replaceChildren();
   byId('totals').tBodies[0].replaceChildren();
   reader.show({ from: 0, to: 1, buckets: [] }, null, 0);
-  showEmpty(!serves('history') ? noHistory() : rules.length > 0 ? noRuleOf(view.domain) : noRules());
+  showEmpty(!serves('history') ? noHistory() : noRules());
 }
 
 function showEmpty(content) {
   byId('empty').replaceChildren(...content);
   byId('empty').hidden = content.length === 0;
   byId('plot').setAttribute('role', content.length === 0 ? 'slider' : 'group'); // in a slider nobody hears of a button
+  for (const what of content.length === 0 ? [] : ['min', 'max', 'now', 'text']) byId('plot').removeAttribute(`aria-value${what}`);
   flag(byId('plot'), 'data-empty', content.length > 0);
 }
 
@@ -311,15 +331,18 @@ function link() {
   const here = { ...view, range: '', from: curve.from, to: curve.to, filter: '' };
   byId('link').setAttribute('href', format(here));
   byId('link').dataset.print = byId('link').href;
-  say(byId('copied'), '');
 }
 
 function showControls() {
   const to = view.range ? now() : view.to;
   showRange(view.range, view.range ? to - seconds(view) : view.from, to);
+  for (const button of byId('zones').children) {
+    if (!button.dataset.tz) say(button, home || 'local');
+    button.setAttribute('aria-pressed', String(button.dataset.tz === view.tz));
+  }
   const filter = byId('filter');
   if (filter.value !== view.filter) filter.value = view.filter;
-  if (rules.length > 0) showList(true);
+  if (configured.serves.length > 0) showList(true);
 }
 
 function pick() {
@@ -345,9 +368,16 @@ function listen() {
   byId('later').addEventListener('click', () => shift(1));
   byId('picked').addEventListener('keydown', event => event.key === 'Enter' && event.target.matches('input') && pick());
   byId('copy').addEventListener('click', () => copy(byId('link').href));
+  byId('zones').addEventListener('click', event => event.target.dataset.tz !== undefined && go({ tz: event.target.dataset.tz }));
+  byId('values').tHead.addEventListener('click', event => event.target.dataset.by !== undefined && go({ by: event.target.dataset.by }));
+  byId('to-rules').addEventListener('click', () => byId('filter').focus());
+  document.addEventListener('click', event => {
+    const { as } = event.target.dataset;
+    if (as) copy(sourceOf(event.target.parentElement.dataset.of, { ...view, whose }, curve, view.tz || home)[as]);
+  });
   byId('lists').addEventListener('click', event => {
     const { list } = event.target.dataset;
-    if (list !== undefined) go({ list, by: '' });
+    if (list !== undefined) go({ list });
   });
   byId('filter').addEventListener('input', event => search(event.target.value));
   byId('filter').addEventListener('keydown', event => {
@@ -372,7 +402,7 @@ function listen() {
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) clearTimeout(timer);
     else if (underway) return;
-    else if (moving() && now() - lastLook >= pause) look(true);
+    else if (moving() && now() - lastLook >= pause()) look(true);
     else wait();
   });
   new ResizeObserver(() => curve && drawCurveAgain()).observe(byId('plot'));

@@ -22,10 +22,9 @@ export class Ranking {
     return this.answer !== null && this.answered === this.key(view);
   }
 
-  /** key names a range, and the order where the answer lacks rules, so that others lead it in another order. */
+  /** key names a range. */
   key(view) {
-    const range = JSON.stringify([view.range, view.from, view.to]);
-    return this.answer?.range === range && this.answer.whole ? this.answered : range + view.by;
+    return JSON.stringify([view.range, view.from, view.to]);
   }
 
   /** look asks, unless the question is under way or was answered lately. from and to are as the API has them. */
@@ -36,7 +35,7 @@ export class Ranking {
     this.stop.abort();
     this.stop = new AbortController();
     this.asked = key;
-    const own = this.question(view, key, { from, to, n: most, values: 'false' }, this.stop.signal);
+    const own = this.question(key, { from, to, n: most, values: 'false' }, this.stop.signal);
     this.underway = own;
     try {
       return await own;
@@ -45,15 +44,15 @@ export class Ranking {
     }
   }
 
-  async question(view, key, parameters, signal) {
+  async question(key, parameters, signal) {
     const answer = await ask('api/v1/history/top', parameters, signal);
     const whole = answer.found <= answer.top.length, rows = answer.top;
-    if (!whole && view.by) { // rules with few hits may have been refused most
+    if (!whole) { // rules with few hits may have been refused most
       const there = new Set(rows.map(row => keyOf(row.domain, row.path)));
-      const refused = await ask('api/v1/history/top', { ...parameters, by: view.by }, signal);
+      const refused = await ask('api/v1/history/top', { ...parameters, by: 'over' }, signal);
       rows.push(...refused.top.filter(row => !there.has(keyOf(row.domain, row.path))));
     }
-    this.answer = { rows, whole, range: JSON.stringify([view.range, view.from, view.to]) };
+    this.answer = { rows, whole };
     this.answered = key;
     this.at = now();
   }
@@ -100,5 +99,5 @@ function compare(a, b) {
 export function besides(rules, answer, known) {
   const there = new Set(rules.map(rule => keyOf(rule.domain, rule.path)));
   return ranked([], answer, known, {}).filter(rule => !there.has(keyOf(rule.domain, rule.path)))
-    .map(rule => ({ ...rule, counts: false, hits: 0, denied: 0, perMinute: 0, size: 0 }));
+    .map(rule => ({ ...rule, counts: false, hits: 0, denied: 0, perMinute: 0, deniedPerMinute: 0, size: 0 }));
 }

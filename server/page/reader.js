@@ -2,15 +2,15 @@
 // that is drawn with the mouse becomes the range.
 import { make, swatch } from './elements.js';
 import { outcomeNames } from './detail.js';
-import { brief, exact, span, width } from './text.js';
+import { brief, day, exact, span, timeOfDay, width } from './text.js';
 import { minutes } from './buckets.js';
 
 const least = 6; // pixels that a stretch is long; less is a click
 
 export class Reader {
-  /** plot, svg and reading are elements; zoom is called with the ends of a stretch, in Unix seconds. */
-  constructor(plot, svg, reading, zoom) {
-    Object.assign(this, { plot, svg, reading, zoom, at: -1, keyed: false, drawn: null });
+  /** plot, svg, reading and summary are elements; zoom is called with the ends of a stretch, in Unix seconds. */
+  constructor(plot, svg, reading, summary, zoom) {
+    Object.assign(this, { plot, svg, reading, zoom, summary, at: -1, keyed: false, drawn: null });
     plot.addEventListener('pointermove', event => this.moved(event));
     plot.addEventListener('pointerdown', event => this.pressed(event));
     plot.addEventListener('pointerup', event => this.released(event));
@@ -23,8 +23,10 @@ export class Reader {
   show(curve, drawing, now) {
     const before = this.at >= 0 ? this.curve?.buckets[this.at]?.start : undefined;
     Object.assign(this, { curve, drawing, now, drawn: null });
+    this.plot.setAttribute('aria-valuemin', 0);
     this.plot.setAttribute('aria-valuemax', Math.max(curve.buckets.length - 1, 0));
     this.plot.setAttribute('aria-disabled', curve.buckets.length === 0);
+    tell(this.summary, summaryOf(curve));
     this.read(before === undefined ? -1 : curve.buckets.findIndex(b => b.start === before));
   }
 
@@ -92,42 +94,50 @@ export class Reader {
     rect?.setAttribute('width', Math.max(right - left, 0));
   }
 
-  /** read shows a bucket, or what the range as a whole has to say for -1. */
+  /** read shows a bucket beside itself, or none for -1. */
   read(i) {
     this.at = i;
     const bucket = this.curve?.buckets[i];
+    this.reading.hidden = !bucket;
     if (!bucket) {
       this.mark('.read', 0, 0);
-      this.tell(this.summary());
       this.plot.setAttribute('aria-valuenow', 0);
       this.plot.setAttribute('aria-valuetext', 'the whole range');
       return;
     }
     const { left, right } = this.drawing.column(i);
     this.mark('.read', left, right);
-    const parts = describe(bucket, this.now);
-    this.tell(parts);
+    const parts = describe(bucket, this.now, this.curve.before), scale = this.svg.clientWidth / this.svg.viewBox.baseVal.width;
+    tell(this.reading, parts);
+    const after = (left + right) / 2 < this.drawing.plot.right / 2;
+    this.reading.style.left = after ? `${right * scale + 10}px` : 'auto';
+    this.reading.style.right = after ? 'auto' : `${this.svg.clientWidth - left * scale + 10}px`;
     this.plot.setAttribute('aria-valuenow', i);
     this.plot.setAttribute('aria-valuetext', parts.map(part => part.textContent).join(', '));
   }
-
-  /** tell writes parts with spaces between them, where lines may break. */
-  tell(parts) {
-    this.reading.replaceChildren(...parts.flatMap(part => [part, ' ']));
-  }
-
-  summary() {
-    if (!this.readable()) return [];
-    const all = this.curve.buckets;
-    const highest = all.reduce((a, b) => Number(b.peak.hits) > Number(a.peak.hits) ? b : a);
-    const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(this.curve.from, this.curve.to))),
-      make('span', { 'data-part': 'step' }, `by ${width(all[Math.floor(all.length / 2)].width)}`)];
-    if (Number(highest.peak.hits) > 0) parts.push(largest(highest, ` in ${span(highest.start, highest.end)}`));
-    return parts;
-  }
 }
 
-function describe(b, now) {
+/** tell writes parts with spaces between them, where lines may break. */
+function tell(element, parts) {
+  element.replaceChildren(...parts.flatMap(part => [part, ' ']));
+}
+
+/** summaryOf says which range a curve is of, its largest minute, and since when it refuses, if it has refused to the end. */
+function summaryOf({ from, to, buckets }) {
+  if (buckets.length === 0) return [];
+  const highest = buckets.reduce((a, b) => Number(b.peak.hits) > Number(a.peak.hits) ? b : a);
+  const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(from, to))),
+    make('span', { 'data-part': 'step' }, `by ${width(buckets[Math.floor(buckets.length / 2)].width)}`)];
+  if (Number(highest.peak.hits) > 0) parts.push(largest(highest, ` in ${span(highest.start, highest.end)}`));
+  const done = buckets.filter(b => !b.partial), quiet = done.findLastIndex(b => !(b.over > 0));
+  if (quiet < done.length - 2) {
+    const since = quiet < 0 ? 'before this range' : `${day(done[quiet].end)} ${timeOfDay(done[quiet].end)}`;
+    parts.push(make('span', { 'data-part': 'since' }, 'refuses without a break since ', make('b', {}, since)));
+  }
+  return parts;
+}
+
+function describe(b, now, before) {
   const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(b.start, b.end)), b.partial ? ' so far' : '')];
   for (const [outcome, name] of outcomeNames) {
     if (outcome === 'within' || b[outcome] > 0) {
@@ -135,6 +145,8 @@ function describe(b, now) {
     }
   }
   parts.push(make('span', { 'data-part': 'rate' }, make('b', {}, brief(Number(b.hits) / minutes(b, now))), ' a minute'));
+  const then = before?.buckets.find(e => e.start + before.shift < b.end && e.end + before.shift > b.start);
+  if (then) parts.push(make('span', { 'data-part': 'before' }, make('b', {}, brief(Number(then.hits) / minutes(then, now))), ` ${before.name}`));
   if (b.width > 60 && b.hits > 0) parts.push(largest(b, ''));
   if (b.tier) parts.push(make('span', { 'data-part': 'tier' }, 'stored by ', make('b', {}, b.tier)));
   return parts;

@@ -1,7 +1,7 @@
 // The table of all rules: those of now or of a range, a filter, and keys.
 import { make, say, flag } from './elements.js';
 import { format } from './view.js';
-import { brief, exact, rate, share, shown, shownPath, unescaped } from './text.js';
+import { brief, exact, share, shown, shownPath, unescaped } from './text.js';
 
 /** unmatched is the path under which requests of a domain count that no rule matches. */
 export const unmatched = '__unmatched__';
@@ -14,19 +14,19 @@ export function keyOf(domain, path) {
 }
 
 /**
- * merged brings the rules in force together with those that have hits, the busiest first.
+ * merged brings the rules in force together with those that have hits, the busiest or the most refused first.
  * rules: as /api/v1/rules has them, or, if they are not known to be in force, some others; top: what
  * /api/v1/history/top answers, or null; minutes: how long its hits are; view: what is looked at, which is there too.
  */
 export function merged(rules, top, minutes, known, view) {
   const all = new Map();
-  for (const rule of rules) all.set(keyOf(rule.domain, rule.path), { ...rule, known, hits: 0, denied: 0, perMinute: 0 });
+  for (const rule of rules) all.set(keyOf(rule.domain, rule.path), { ...rule, known, hits: 0, denied: 0, perMinute: 0, deniedPerMinute: 0 });
   const also = view.path ? [{ domain: view.domain, path: view.path, hits: 0, over: 0, shadow: 0 }] : [];
   for (const row of [...also, ...top?.top ?? []]) {
     const key = keyOf(row.domain, row.path);
     const rule = all.get(key) ?? { domain: row.domain, path: row.path, limits: [], each: [], gone: known };
     const denied = Number(row.over) - Number(row.shadow);
-    all.set(key, { ...rule, hits: Number(row.hits), denied, perMinute: Number(row.hits) / minutes });
+    all.set(key, { ...rule, hits: Number(row.hits), denied, perMinute: Number(row.hits) / minutes, deniedPerMinute: denied / minutes });
   }
   // Of more rules than the ranking has, the others had fewer hits than its last one.
   const cut = top && top.found > top.top.length ? Number(top.top.at(-1).hits) / minutes : 0;
@@ -37,7 +37,7 @@ export function merged(rules, top, minutes, known, view) {
     if (rule.hits === 0 && cut > 0) rule.below = cut;
     rule.text = `${rule.domain} ${rule.path} ${unescaped(rule.path)}`.toLowerCase();
   }
-  return list.sort((a, b) => b.perMinute - a.perMinute || compare(a.domain, b.domain) || compare(a.path, b.path));
+  return list.sort((a, b) => (view.by ? b.denied - a.denied : 0) || b.perMinute - a.perMinute || compare(a.domain, b.domain) || compare(a.path, b.path));
 }
 
 function compare(a, b) {
@@ -114,16 +114,11 @@ export class RuleTable {
     this.tell(this.told(rules.length, found.length, drawn.length, late, view.filter), others.length, view);
   }
 
-  /** head writes what the columns hold. Those of a range rank by a click. */
+  /** head writes what the columns hold, and what they rank by. */
   head(view) {
     for (const [i, cell] of [...this.table.tHead.rows[0].cells].entries()) {
-      const name = ['Rule', view.list ? 'Hits' : 'Rate', 'Denied'][i], by = i === 2 ? 'over' : '';
-      if (cell.textContent !== name || !cell.firstElementChild !== !view.list) {
-        cell.replaceChildren(view.list ? make('button', { type: 'button', 'data-by': by }, name) : name);
-      }
-      cell.title = [view.list ? 'Rank by hits' : '', view.list ? 'Rank by hits' : 'of the last 5 minutes',
-        view.list ? 'Rank by refused hits' : 'of the last 5 minutes'][i];
-      flag(cell, 'aria-sort', view.list && i > 0 && view.by === by && 'descending');
+      if (i === 1) say(cell.firstElementChild, view.list ? 'Hits' : 'Hits/min');
+      flag(cell, 'aria-sort', i > 0 && view.by === cell.firstElementChild.dataset.by && 'descending');
     }
   }
 
@@ -220,14 +215,13 @@ function count(hits, most) {
 
 function fill(row, rule, busiest, view) {
   const measured = rule.counts && !rule.unmeasured;
-  const [number, unit] = rule.unmeasured ? ['–', ''] : rule.counts ? [count(rule.hits, 1e7), ''] : rule.below ? [`<${rate(rule.below)[0]}`, rate(rule.below)[1]] : rate(rule.perMinute);
   const cell = row.querySelector('.rate');
-  if (cell.textContent !== number + unit) cell.replaceChildren(number, make('small', {}, unit));
+  say(cell, rule.unmeasured ? '–' : rule.counts ? count(rule.hits, 1e7) : rule.below ? `<${brief(rule.below)}` : brief(rule.perMinute));
   flag(cell, 'data-hits', measured && String(rule.hits));
   flag(cell, 'title', measured && `${exact(rule.hits)} hits`);
   flag(cell, 'data-none', rule.hits === 0);
   const denied = row.querySelector('.denied');
-  const part = share(rule.denied, rule.hits), refused = measured && rule.denied > 0 ? count(rule.denied, 1e6) : '';
+  const part = share(rule.denied, rule.hits), refused = !(rule.denied > 0) ? '' : measured ? count(rule.denied, 1e6) : `${brief(rule.deniedPerMinute)}/min`;
   if (denied.textContent !== part + refused) denied.replaceChildren(...[part, refused && make('small', {}, refused)].filter(Boolean));
   flag(denied, 'data-refused', measured && String(rule.denied));
   flag(denied, 'title', measured && `${exact(rule.denied)} refused`);

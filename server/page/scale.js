@@ -1,4 +1,5 @@
 // Where the lines of a chart go.
+import { dated, partsOf, written } from './text.js';
 
 /** ceiling is the first round number from a value up, and ticks the round numbers up to it. */
 export function rounded(most, wanted = 4) {
@@ -36,41 +37,35 @@ export function timeTicks(from, to, most) {
 
 /** before returns the last round moment that is not after one. */
 function before(from, { unit, n }) {
-  const d = new Date(from * 1000);
+  const [year, month, day, hours, minutes, weekday] = partsOf(new Date(from * 1000));
   switch (unit) {
-    case 'minute': return new Date(d.getFullYear(), d.getMonth(), d.getDate(), d.getHours(), Math.floor(d.getMinutes() / n) * n);
-    case 'hour': return new Date(d.getFullYear(), d.getMonth(), d.getDate(), Math.floor(d.getHours() / n) * n);
-    case 'day': return new Date(d.getFullYear(), d.getMonth(), d.getDate() - (n === 7 ? (d.getDay() + 6) % 7 : (d.getDate() - 1) % n));
+    case 'minute': return dated(year, month, day, hours, Math.floor(minutes / n) * n);
+    case 'hour': return dated(year, month, day, Math.floor(hours / n) * n);
+    case 'day': return dated(year, month, day - (n === 7 ? (weekday + 6) % 7 : (day - 1) % n));
   }
-  const months = d.getFullYear() * 12 + d.getMonth();
-  return new Date(0, Math.floor(months / n) * n - 1900 * 12);
+  return dated(0, Math.floor((year * 12 + month) / n) * n - 1900 * 12);
 }
 
 /** after returns the round moment after another. */
 function after(d, { unit, n }) {
+  const [year, month, day, hours] = partsOf(d);
   switch (unit) {
     case 'minute': return new Date(d.getTime() + n * minute * 1000);
     case 'hour': {
-      const next = new Date(d.getFullYear(), d.getMonth(), d.getDate(), Math.floor(d.getHours() / n) * n + n);
+      const next = dated(year, month, day, Math.floor(hours / n) * n + n);
       return next > d ? next : new Date(d.getTime() + n * hour * 1000); // an hour that comes twice
     }
     case 'day': {
-      const next = new Date(d.getFullYear(), d.getMonth(), d.getDate() + n);
-      const skipped = n === 2 && next.getMonth() !== d.getMonth();
-      return skipped ? new Date(next.getFullYear(), next.getMonth(), 1) : next;
+      const next = dated(year, month, day + n), skipped = n === 2 && partsOf(next)[1] !== month;
+      return skipped ? dated(...partsOf(next).slice(0, 2)) : next;
     }
   }
-  return new Date(d.getFullYear(), d.getMonth() + n);
+  return dated(year, month + n);
 }
 
-const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const date = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
-const weekday = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric' });
-const month = new Intl.DateTimeFormat('en-GB', { month: 'short' });
-
 function label(d, { unit, n }) {
-  const midnight = d.getHours() === 0 && d.getMinutes() === 0;
-  if (unit === 'month') return d.getMonth() === 0 || n >= 12 ? String(d.getFullYear()) : month.format(d);
-  if (unit === 'day') return n === 1 ? weekday.format(d) : date.format(d);
-  return midnight ? date.format(d) : clock.format(d);
+  const [year, month, , hours, minutes] = partsOf(d), at = d.getTime() / 1000;
+  if (unit === 'month') return month === 0 || n >= 12 ? String(year) : written('month', at);
+  if (unit === 'day') return written(n === 1 ? 'weekday' : 'date', at);
+  return written(hours === 0 && minutes === 0 ? 'date' : 'clock', at);
 }

@@ -32,11 +32,6 @@ export function brief(n) {
   return String(Number(digits.toFixed(places))) + unit;
 }
 
-/** rate writes hits a minute, or a second where they are many, in two parts: the number and its unit. */
-export function rate(perMinute) {
-  return perMinute >= 6000 ? [brief(perMinute / 60), '/s'] : [brief(perMinute), '/min'];
-}
-
 /** share writes a part of a whole in percent; nothing has no parts. */
 export function share(part, all) {
   if (Number(all) === 0) return '–';
@@ -47,20 +42,42 @@ export function share(part, all) {
   return `${percent < 9.95 ? percent.toFixed(1) : Math.round(percent)} %`;
 }
 
-const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const clockSeconds = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
-const dayName = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short' });
-const dayYear = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' });
+const clock = { hour: '2-digit', minute: '2-digit' }, date = { day: 'numeric', month: 'short' };
+const kinds = { clock, seconds: { ...clock, second: '2-digit' }, date, dayName: { ...date, weekday: 'short' },
+  dayYear: { ...date, weekday: 'short', year: 'numeric' }, weekday: { weekday: 'short', day: 'numeric' }, month: { month: 'short' } };
+let writers = {}, zone; // undefined is the browser's own
+
+/** inZone has all times of the page be those of a zone: UTC, or '' for the browser's own. */
+export function inZone(name) {
+  zone = name || undefined;
+  writers = {};
+}
+
+/** written writes a moment of Unix seconds, or a part of it: its clock, seconds, date, dayName, dayYear, weekday or month. */
+export function written(kind, at) {
+  writers[kind] ??= new Intl.DateTimeFormat('en-GB', { ...kinds[kind], timeZone: zone });
+  return writers[kind].format(at * 1000).replace(',', '');
+}
+
+/** dated is the Date at which the calendar and clock of the zone show these: a year, a month from 0, a day, ... */
+export function dated(...fields) {
+  return zone ? new Date(Date.UTC(...fields)) : new Date(...fields);
+}
+
+/** partsOf is what they show at a Date: [year, month, day, hours, minutes, weekday]. */
+export function partsOf(d) {
+  return ['FullYear', 'Month', 'Date', 'Hours', 'Minutes', 'Day'].map(part => d[(zone ? 'getUTC' : 'get') + part]());
+}
 
 /** timeOfDay writes a moment of Unix seconds as 14:03, or 14:03:22. */
 export function timeOfDay(at, withSeconds = false) {
-  return (withSeconds ? clockSeconds : clock).format(at * 1000);
+  return written(withSeconds ? 'seconds' : 'clock', at);
 }
 
 /** day writes the date of a moment: Mon 23 Nov, with its year if that is not the present one. */
 export function day(at) {
-  const sameYear = new Date(at * 1000).getFullYear() === new Date().getFullYear();
-  return (sameYear ? dayName : dayYear).format(at * 1000).replace(',', '');
+  const sameYear = partsOf(new Date(at * 1000))[0] === partsOf(new Date())[0];
+  return written(sameYear ? 'dayName' : 'dayYear', at);
 }
 
 /** span writes a range of time, shortly if it is within a day or of whole days. */

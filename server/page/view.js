@@ -13,7 +13,7 @@ export const ranges = new Map([
 export const outcomes = ['within', 'degraded', 'shadow', 'over']; // as they are stacked, from below
 
 const latest = 253402300799; // the end of the year 9999, in Unix seconds
-const usual = '1h';
+const usual = '1d';
 
 /** parse reads a fragment. What it cannot read is left out. */
 export function parse(fragment) {
@@ -26,7 +26,8 @@ export function parse(fragment) {
     filter: given.get('filter') ?? '',
     cut: given.get('cut') === '1',
     list: given.get('list') === 'range' ? 'range' : '',
-    by: given.get('list') === 'range' && given.get('by') === 'over' ? 'over' : '',
+    by: given.get('by') === 'over' ? 'over' : '',
+    tz: given.get('tz') === 'UTC' ? 'UTC' : '',
     range: usual, from: 0, to: 0,
   };
   const from = moment(given.get('from')), to = moment(given.get('to'));
@@ -57,7 +58,8 @@ export function format(view) {
   }
   if (view.cut) out.set('cut', '1');
   if (view.list) out.set('list', view.list);
-  if (view.list && view.by) out.set('by', view.by);
+  if (view.by) out.set('by', view.by);
+  if (view.tz) out.set('tz', view.tz);
   if (view.filter) out.set('filter', view.filter);
   return '#' + out;
 }

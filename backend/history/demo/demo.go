@@ -1,8 +1,9 @@
 // Package demo makes up the history of a small web shop and its mail: days and nights, weekends, growth, an attack, a
-// quarter of an hour without a store, a rule on trial, and customers that run over their limits.
+// quarter of an hour without a store, a rule on trial, and customers that run over their limits, which are in Config.
 package demo
 
 import (
+	"embed"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -16,6 +17,11 @@ const (
 	hour   = 60 * minute
 	day    = 24 * hour
 )
+
+// Config has the descriptor files of the rules whose hits are made up, below config.
+//
+//go:embed config/*.yaml
+var Config embed.FS
 
 // MaxDays is how far back hits can be made up.
 const MaxDays = 3650
@@ -58,7 +64,7 @@ func tierAt(at, now int64, keep *history.Keep) history.Tier {
 	return t
 }
 
-// rule is what a rule counts. Within and over are hits in a minute of the busiest hour.
+// rule is what a rule counts. Within and over are hits in a minute of the busiest hour; over what some of its values had.
 type rule struct {
 	domain, path, value string
 	within, over        float64
@@ -68,27 +74,29 @@ type rule struct {
 	attack              float64 // hits in a minute of the attack
 	awayToo             bool    // counted degraded while the store was away
 	onTheHour           bool    // only in the first minutes of each hour
-	atWork              int64   // over only in working hours, since so long ago
+	most                uint64  // what is asked for above it in a minute is over, of a rule that has one count
+	loop                float64 // hits in a minute of a client that tries again and again, whatever the hour
 }
 
-// rules are those of k8s/base/config, and mail by tenants.
+// rules are those of Config, and requests that none of them matches.
 var rules = [...]rule{
 	{domain: "shop", path: "user", within: 42, over: .8, near: 9, attack: 150, awayToo: true},
 	{domain: "shop", path: "user/path=%2Fpay", within: 6, over: .15, near: 6, attack: 380, awayToo: true},
 	{domain: "shop", path: "user/path=%2Fstatic%2F*", within: 90},
-	{domain: "shop", path: "route=search", within: 14, over: 2.2, near: 5, since: 120 * day},
-	{domain: "shop", path: "route=report", within: 5, over: 1.5, onTheHour: true},
+	{domain: "shop", path: "route=search", within: 15, most: 20, near: 5, since: 120 * day},
+	{domain: "shop", path: "route=report", within: 4, most: 4, onTheHour: true},
 	{domain: "shop", path: "remote_address", within: 60, over: 1.5, shadow: true, since: 45 * day}, // on trial
 	{domain: "shop", path: history.Unmatched, within: .4},
-	{domain: "mail", path: "tenant", value: "tenant=acme", within: 9, over: 12, atWork: 6 * day},
+	{domain: "mail", path: "tenant", value: "tenant=acme", within: 5, near: 4, most: 10, loop: 24},
 	{domain: "mail", path: "tenant", value: "tenant=globex", within: 5},
-	{domain: "mail", path: "tenant", value: "tenant=initech", within: 1.2, over: .1, atWork: MaxDays * day},
+	{domain: "mail", path: "tenant", value: "tenant=initech", within: 1.2},
 	{domain: "mail", path: "recipient", within: 4, since: 200 * day},
 }
 
-// The attack on paying, and the quarter of an hour without a store, are counted back from the last midnight, so that
-// they are by day whenever the end is.
+// The attack on paying, the quarter of an hour without a store and the beginning of the loop are counted back from the
+// last midnight, so that they are by day whenever the end is.
 const (
+	loopAgo              = 6*day - 9*hour
 	attackAgo, attackFor = 12*day - 10*hour, 2 * hour
 	awayAgo, awayFor     = 3*day - 14*hour, 15 * minute
 )
@@ -100,9 +108,14 @@ func (r *rule) minute(number int, at, now int64) (n [history.Outcomes]uint64) {
 		return n
 	}
 	busy := busyAt(at, now)
-	n[history.Within] = around(r.within*busy, at, 2*number)
-	if of := at % day; r.atWork == 0 || ago <= r.atWork && of >= 9*hour && of < 17*hour {
-		n[history.Over] = around(r.over*busy*busy, at, 2*number+1)
+	asked := r.within * busy
+	if r.loop > 0 && sinceMidnight+loopAgo >= 0 {
+		asked = r.loop
+	}
+	n[history.Within] = around(asked, at, 2*number)
+	n[history.Over] = around(r.over*busy*busy, at, 2*number+1)
+	if r.most > 0 && n[history.Within] > r.most {
+		n[history.Within], n[history.Over] = r.most, n[history.Within]-r.most
 	}
 	if since := sinceMidnight + attackAgo; since >= 0 && since < attackFor {
 		n[history.Over] += around(r.attack, at, 2*number+1)

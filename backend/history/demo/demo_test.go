@@ -60,3 +60,28 @@ func TestBucketsAreAsAStoreWouldHoldThem(t *testing.T) {
 		t.Errorf("there are %d tiers and %d series, want %d and 24", len(tiers), len(ends), history.Tiers)
 	}
 }
+
+// What was let pass is what the limits of Config let pass: whoever looks at the demo compares the two.
+func TestNoRuleWithOneCountLetsMorePassThanItsLimit(t *testing.T) {
+	t.Parallel()
+	most := map[string]uint64{"route=search": 20 * 60, "route=report": 20, "tenant": 600}
+	hours, refused := make(map[history.ID]map[int64]uint64), make(map[string]bool)
+	for _, m := range makeUp(t, until, 30) {
+		if name := m.id.Path; m.id.Outcome == history.Within && m.bucket.Tier < history.Days {
+			if hours[m.id] == nil {
+				hours[m.id] = make(map[int64]uint64)
+			}
+			hours[m.id][m.bucket.Start/hour] += m.bucket.Sum
+			if got := hours[m.id][m.bucket.Start/hour]; most[name] > 0 && got > most[name] {
+				t.Fatalf("%+v let %d pass in an hour, and its limit is %d", m.id, got, most[name])
+			}
+		} else if m.id.Outcome == history.Over {
+			refused[name] = true
+		}
+	}
+	for name := range most {
+		if !refused[name] {
+			t.Errorf("nothing of %s is refused: this proves nothing", name)
+		}
+	}
+}

@@ -67,6 +67,7 @@ type Question struct {
 	points        int           // how many buckets to cut the time into at most; 0: as stored, or by step
 	step          int64         // how wide they are to be, in seconds; 0: as stored, or by points
 	merged        bool          // the values of a rule as one
+	whole         bool          // all rules as one
 	by            string        // what to rank by: hits, or an outcome
 	rows          int           // how many to rank
 	zone          *time.Location
@@ -80,13 +81,14 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 	}
 	now := h.now()
 	each, badValues := p.Bool("values", true)
+	rules, badRules := p.Bool("rules", true)
 	points, badPoints := p.Number("points", 0, maxPoints)
 	rows, badRows := p.Number("n", 20, maxRows)
 	outcomes, badOutcome := parsed(p, "outcome", nil, parseOutcomes)
 	step, badStep := parsed(p, "step", 0, history.ParseStep)
 	zone, badZone := parsed(p, "tz", time.UTC, parseZone)
 	wanted, badRange := p.Between("from", "to", now, zone)
-	if err := cmp.Or(badValues, badPoints, badRows, badOutcome, badStep, badZone, badRange); err != nil {
+	if err := cmp.Or(badValues, badRules, badPoints, badRows, badOutcome, badStep, badZone, badRange); err != nil {
 		return nil, err
 	}
 	if points > 0 && step > 0 {
@@ -99,7 +101,7 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 	}
 	return &Question{
 		Query:  history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
-		Wanted: wanted, points: points, step: step, merged: !each, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, Now: now.Unix(),
+		Wanted: wanted, points: points, step: step, merged: !each || !rules, whole: !rules, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, Now: now.Unix(),
 	}, nil
 }
 

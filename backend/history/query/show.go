@@ -55,12 +55,12 @@ func nameOf(id history.ID) SeriesName {
 
 // Show answers how many hits there were over time.
 func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error) {
-	q, err := h.Read(p, "domain", "path", "outcome", "value", "values", "from", "to", "points", "step", "tz")
+	q, err := h.Read(p, "domain", "path", "outcome", "value", "values", "rules", "from", "to", "points", "step", "tz")
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
 	case q.merged && q.points == 0 && q.step == 0:
-		return HistoryAnswer{}, refuse("values=false adds up buckets of one width: give points or step with it.")
+		return HistoryAnswer{}, refuse("values=false and rules=false add up buckets of one width: give points or step with them.")
 	}
 	all := make(map[history.ID]*SeriesAnswer) // nil for one that is only counted, to say what can be answered
 	series, holds := 0, 0
@@ -70,6 +70,9 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 		return func(s history.Series) error {
 			if q.merged {
 				s.ID.Value = ""
+			}
+			if q.whole {
+				s.ID.Domain, s.ID.Path = "", ""
 			}
 			a, known := all[s.ID]
 			if !known {

@@ -2,7 +2,11 @@ package historycmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -21,10 +25,10 @@ func (*demoCommand) Help() string {
 	return `Makes up a year of a small shop and its mail, in the history that the environment names: Redis, or the file in DATA_DIR,
 while no weir serve has it. The store must be empty. There are days and nights, weekends and growth, an attack on paying
 12 days before the end, a quarter of an hour without a store, a rule on trial, and customers that run over their limits.
-The same --until and --days make the same hits. The shop has the rules of k8s/base/config.
+The same --until and --days make the same hits. The rules that they are of are written to demo-config in DATA_DIR.
 
     DATA_DIR=/tmp/demo weir history demo
-    DATA_DIR=/tmp/demo weir serve --config k8s/base/config
+    DATA_DIR=/tmp/demo weir serve --config /tmp/demo/demo-config
 
 Exit code: 0, or 2 if it failed.`
 }
@@ -63,13 +67,18 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return failed(err)
 	}
+	rules, _ := fs.Sub(demo.Config, "config") // it is there
+	dir := filepath.Join(set.DataDir, "demo-config")
+	if err := os.CopyFS(dir, rules); err != nil && !errors.Is(err, fs.ErrExist) {
+		return failed(fmt.Errorf("the rules of the demo: %w", err))
+	}
 	_, err = fmt.Fprintf(out.Out, `Made up %d days until %s in %s, in %s: %s hits.
 
-  weir serve --config k8s/base/config    with the same environment; then open http://127.0.0.1:%d/
+  weir serve --config %s    with the same environment; then open http://127.0.0.1:%d/
   weir history top --from -7d
   weir history show --domain shop --path user/path=/pay --from -30d
 `, c.Days, until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
-		terminal.Printable(where(&set)), terminal.Thousands(did.Hits), set.DebugPort)
+		terminal.Printable(where(&set)), terminal.Thousands(did.Hits), terminal.Printable(dir), set.DebugPort)
 	return err
 }
 

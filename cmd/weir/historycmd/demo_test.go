@@ -1,6 +1,7 @@
 package historycmd
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,6 +42,11 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 	for id, sum := range sums {
 		if s := found[id]; s.Lifetime != sum || !s.Exact() {
 			t.Errorf("%+v holds %d hits (%v), want %d", id, s.Lifetime, s.Err, sum)
+		}
+	}
+	for _, name := range []string{"shop.yaml", "mail.yaml"} {
+		if _, err := os.Stat(filepath.Join(dir, "demo-config", name)); err != nil {
+			t.Errorf("the demo does not write the rules that it is of: %v", err)
 		}
 	}
 	if _, err := runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "in use by another weir") {

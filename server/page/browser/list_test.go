@@ -111,10 +111,11 @@ func TestTheListRanksTheChosenRange(t *testing.T) {
 	}
 	other.shoot("list-refused-dark")
 
+	b.click(`#lists [data-list=""]`)
+	b.readyWith("the list of now, as it was ranked", `!location.hash.includes('list') && `+sorted(3))
 	b.click("#rules th:nth-child(1) button")
 	b.readyWith("ranked by hits again", sorted(2))
-	b.click(`#lists [data-list=""]`)
-	b.readyWith("the list of now", `!location.hash.includes('list') && document.querySelector('#rules th:nth-child(2)').textContent === 'Rate'`)
+	b.readyWith("the list of now", `!location.hash.includes('list') && document.querySelector('#rules th:nth-child(2)').textContent === 'Hits/min'`)
 }
 
 // A rule that is configured no more has a past, which a click leads to.

@@ -24,7 +24,9 @@ var looks = map[string]look{
 	"dark":        {dark: true},
 	"phone":       {width: 360, height: 740},
 	"phone-dark":  {width: 360, height: 740, dark: true},
-	"tablet":      {width: 800, height: 1000},
+	"tablet":      {width: 768, height: 1024},
+	"narrow":      {width: 1000, height: 900},
+	"laptop":      {width: 1400, height: 900},
 	"zoom-200":    {zoom: 2},
 	"wide":        {width: 1920, height: 1080},
 	"phone-small": {width: 320, height: 568},
@@ -48,6 +50,13 @@ func TestThePageFitsEveryWindow(t *testing.T) {
 			b.shoot("look-" + name)
 			if l.width != 0 && l.width < 500 {
 				b.wantLargeTargets()
+				b.wantOneScroll()
+				if end := eval[int64](b, `Math.round(document.querySelector('#chart').getBoundingClientRect().bottom + scrollY)`); l.height > 700 && end > l.height {
+					b.Errorf("the curve ends at %d pixels, below a first screen of %d", end, l.height)
+				}
+			}
+			if !testing.Short() || l.dark {
+				b.wantNothingAmiss()
 			}
 		})
 	}
@@ -62,6 +71,10 @@ func (b *tab) wantNoSideScroll() {
 	s := eval[size](b, `({Inner: innerWidth, Scroll: document.documentElement.scrollWidth, Wide: [...document.querySelectorAll('body *')]
 		.filter(e => e.checkVisibility() && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest('.scroll, .hidden'))
 		.map(e => e.tagName + '#' + e.id + '.' + (e.getAttribute('class') ?? '')).slice(0, 8)})`)
+	for _, out := range eval[[]string](b, `[...document.querySelectorAll('#view > *, #view section, #view table, #picked, .card, #list > *')].filter(e => e.checkVisibility() &&
+		e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 || e.getBoundingClientRect().right > e.closest('main > *').getBoundingClientRect().right + 1).map(e => e.outerHTML.slice(0, 60))`) {
+		b.Errorf("this sticks out of what it is in, or is cut off there: %s", out)
+	}
 	if s.Scroll > s.Inner {
 		b.Errorf("the page is %d pixels wide in a window of %d: it scrolls to the side; what is too wide: %q", s.Scroll, s.Inner, s.Wide)
 	}
@@ -75,27 +88,34 @@ func (b *tab) wantOneEdge() {
 	}
 }
 
-// The names of limits that lie close are read, whatever else is drawn.
-func TestNoLineGoesThroughTheNameOfALimit(t *testing.T) {
+// A limit holds for each key: the curve of one key has its line, named beside the bars; the sum of many keys has none, as
+// it would be read as that of all.
+func TestALimitIsDrawnWhereTheCurveIsOfOneKey(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for _, l := range []look{{}, {width: 360, height: 740}} {
-		ranges := []string{"1d", "7d", "365d"}
-		if testing.Short() { // where names are closest, and where all lines are flat
-			ranges = map[int64][]string{0: {"7d"}, 360: {"365d"}}[l.width]
+		if testing.Short() && l.width == 0 {
+			continue
 		}
-		for _, days := range ranges {
-			l.fragment = "#domain=shop&path=user&range=" + days
-			b := open(t, w.admin, l)
-			struck := eval[[]string](b, `[...document.querySelectorAll('.limit-label')].filter(e => (box => [...document.querySelectorAll('line.limit')]
-				.some(l => l.y1.baseVal.value > box.y + 3 && l.y1.baseVal.value < box.y + box.height - 3))(e.getBBox())).map(e => e.textContent)`)
-			if len(struck) > 0 {
-				t.Errorf("%s, %d pixels: %q is struck through", days, l.width, struck)
-			}
-			if names := eval[string](b, `[...document.querySelectorAll('.limit-label, .limit-above')].map(e => e.textContent).join()`); !strings.Contains(names, "10/minute") || !strings.Contains(names, "500/hour") {
-				t.Errorf("%s, %d pixels: the limits are called %q", days, l.width, names)
-			}
+		l.fragment = "#domain=mail&path=tenant&value=tenant%3Dacme&range=7d"
+		b := open(t, w.admin, l)
+		if names := eval[string](b, `[...document.querySelectorAll('.limit-label')].map(e => e.textContent).join()`); names != "600/hour" {
+			t.Errorf("%d pixels: the limits of one tenant are called %q", l.width, names)
 		}
+		for _, text := range eval[[]string](b, `(bars => [...document.querySelectorAll('#chart text')].filter(e => (r => r.right > bars.left + 1 && r.left < bars.right - 1
+			&& r.bottom > bars.top + 1 && r.top < bars.bottom - 1)(e.getBoundingClientRect())).map(e => e.textContent))(document.querySelector('.band').getBoundingClientRect())`) {
+			t.Errorf("%d pixels: %q lies on the bars, where it can be read of neither", l.width, text)
+		}
+		b.shoot(fmt.Sprintf("limit-%d", l.width))
+	}
+}
+
+// wantOneScroll wants nothing to scroll inside of the page: fingers would be caught there.
+func (b *tab) wantOneScroll() {
+	b.Helper()
+	for _, inner := range eval[[]string](b, `[...document.querySelectorAll('body *')].filter(e => e.checkVisibility() && e.scrollHeight > e.clientHeight + 1
+		&& /auto|scroll/.test(getComputedStyle(e).overflowY)).map(e => e.outerHTML.slice(0, 80))`) {
+		b.Errorf("this scrolls inside of what scrolls: %s", inner)
 	}
 }
 
@@ -238,7 +258,17 @@ func TestTheViewCanBePrinted(t *testing.T) {
 // Whoever has no mouse comes to everything that can be used, and sees where they are.
 func TestTheTabKeyReachesEverything(t *testing.T) {
 	t.Parallel()
-	b := open(t, ofAYear(t).admin, look{fragment: "#domain=mail&path=tenant&range=7d"})
+	fragments := []string{"#domain=mail&path=tenant&range=7d", "#range=7d"}
+	if testing.Short() {
+		fragments = fragments[:1]
+	}
+	for _, fragment := range fragments {
+		open(t, ofAYear(t).admin, look{fragment: fragment}).wantTabKey()
+	}
+}
+
+func (b *tab) wantTabKey() {
+	b.Helper()
 	want := eval[[]string](b, `[...document.querySelectorAll('button, input, a[href], [tabindex="0"]')].filter(e => e.checkVisibility() && !e.closest('.hidden')
 		&& !e.closest('tr.rule:not([tabindex="0"])') && e.tabIndex >= 0 && !e.disabled).map((e, i) => e.dataset.stop = String(i))`)
 	reached := make(map[string]bool)
@@ -265,7 +295,6 @@ func TestTheTabKeyReachesEverything(t *testing.T) {
 			b.Errorf("the tab key does not come to %s", eval[string](b, fmt.Sprintf(`(e => e.outerHTML.slice(0, 120))(document.querySelector('[data-stop="%s"]'))`, stop)))
 		}
 	}
-	b.shoot("focus")
 }
 
 // What is told by sight is told to those who hear the page, too.

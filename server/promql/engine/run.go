@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // run is what reads for one query, and what it has read. It implements [storage.Queryable] and [storage.Querier]. One
@@ -27,10 +26,10 @@ type run struct {
 	statement *parser.EvalStmt // the query, nil where only names are read
 	// selectors are those of the query, by their first matcher, which Prometheus's engine hands on as it is.
 	selectors map[*labels.Matcher]selector
-	made      names            // by the query, of those that it reads
-	held      int              // samples that all that was selected holds, and names, in samples
-	met       history.Tier     // the coarsest that holds a moment of the query
-	damaged   query.Unreadable // what is left out
+	made      names        // by the query, of those that it reads
+	held      int          // samples that all that was selected holds, and names, in samples
+	met       history.Tier // the coarsest that holds a moment of the query
+	notes     notes
 }
 
 // Querier implements [storage.Queryable].
@@ -40,7 +39,7 @@ func (r *run) Querier(_, _ int64) (storage.Querier, error) { return r, nil }
 // function "series" they have no samples, and need not have any in the time that is asked for.
 func (r *run) Select(ctx context.Context, _ bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	if r.tooNarrow() {
-		return newSet(nil, &r.damaged, errTooNarrow)
+		return newSet(nil, &r.notes, errTooNarrow)
 	}
 	s := selection{run: r, matchers: matchers, names: hints.Func == "series"}
 	s.span(hints)
@@ -48,7 +47,7 @@ func (r *run) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ma
 	if err == nil {
 		err = s.counted(ctx)
 	}
-	return newSet(s.found, &r.damaged, err)
+	return newSet(s.found, &r.notes, err)
 }
 
 // note keeps what the query's selectors look like, which the engine does not tell when it reads them, and what it makes of

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // selection is a selector's series, as they are read.
@@ -53,8 +55,34 @@ func (s *selection) counted(ctx context.Context) error {
 	if s.names {
 		query.To = query.From // nothing but names is read
 	}
-	return s.ask(ctx, query, s.add)
+	if err := s.ask(ctx, query, s.add); err != nil || len(s.found) > 0 {
+		return err
+	}
+	return s.spelt(ctx, query)
 }
+
+// spelt notes the path or value that was meant, where a query that has found nothing has one as people are shown it.
+func (s *selection) spelt(ctx context.Context, query history.Query) error {
+	path, value := query.Path, query.Value
+	query.Path, query.Value, query.To = nil, nil, query.From // nothing but names is read
+	meant := func(stored string, asked *string) bool {
+		if asked == nil || *asked == stored || !descriptors.SamePath(stored, *asked) {
+			return false
+		}
+		s.notes.asked, s.notes.stored = *asked, stored
+		return true
+	}
+	if !readable(path) && !readable(value) {
+		return nil
+	}
+	return s.ask(ctx, query, func(one history.Series) error {
+		_ = meant(one.ID.Path, path) || meant(one.ID.Value, value)
+		return nil
+	})
+}
+
+// readable reports whether a path or value may be spelt as people are shown it, and not as it is stored.
+func readable(name *string) bool { return name != nil && strings.ContainsAny(*name, "/=,%") }
 
 // add takes a series of the store.
 func (s *selection) add(one history.Series) error {
@@ -67,7 +95,7 @@ func (s *selection) add(one history.Series) error {
 		one.Err = errors.New("more is stored of it than it ever counted")
 	}
 	if one.Err != nil {
-		s.damaged.Add(&one)
+		s.notes.damaged.Add(&one)
 		return nil
 	}
 	for _, p := range one.Points {

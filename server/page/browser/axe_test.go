@@ -1,0 +1,35 @@
+package browser
+
+import (
+	"os"
+	"sync"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
+
+// axe is a checker of accessibility, as a script.
+var axe = sync.OnceValues(func() (string, error) {
+	file, err := process.FindTool("axe.min.js")
+	if err != nil {
+		return "", err
+	}
+	script, err := os.ReadFile(file)
+	return string(script), err
+})
+
+// wantNothingAmiss wants axe-core to find nothing that keeps anybody from using the page.
+func (b *tab) wantNothingAmiss() {
+	b.Helper()
+	script, err := axe()
+	if err != nil {
+		b.Fatalf("axe-core, which .ci/tools installs: %v", err)
+	}
+	eval[bool](b, script+`; window.judged = null, axe.run().then(told => window.judged = told, error => window.judged = {violations: [{id: String(error), nodes: []}], passes: []}), true`)
+	b.await("axe-core's verdict", "window.judged")
+	for _, amiss := range eval[[]string](b, `window.judged.violations.map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html.slice(0, 120) + ' ' + n.failureSummary).join('; '))`) {
+		b.Errorf("axe-core says: %s", amiss)
+	}
+	if n := eval[int](b, `window.judged.passes.length`); n < 20 {
+		b.Errorf("axe-core has judged by %d rules: this proves nothing", n)
+	}
+}

@@ -1,0 +1,200 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
+)
+
+// aWeek is a week that is over, so that nothing is counted in it meanwhile.
+func aWeek() (from, to int64) {
+	to = time.Now().Unix()/86400*86400 - 86400
+	return to - 7*86400, to
+}
+
+// refusedIn returns what the API has as refused of a domain, or of all, in a range.
+func (w *weir) refusedIn(t *testing.T, domain string, from, to int64) (refused int64) {
+	t.Helper()
+	question, a := url.Values{"from": {fmt.Sprint(from)}, "to": {fmt.Sprint(to)}}, answer{}
+	if domain != "" {
+		question.Set("domain", domain)
+	}
+	w.ask(t, "", question, &a)
+	for _, s := range a.Series {
+		refused += map[string]int64{"over": s.Total, "shadow": -s.Total}[s.Outcome]
+	}
+	return refused
+}
+
+// What is refused, of whom, and was it so a week before? The page that opens first answers.
+func TestTheOverviewAnswersFirst(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	from, to := aWeek()
+	for name, l := range map[string]look{"overview": {}, "overview-dark": {dark: true}, "overview-tablet": {width: 768, height: 1024},
+		"overview-phone": {width: 390, height: 800}, "overview-320": {width: 320, height: 700}} {
+		if testing.Short() && name != "overview" && name != "overview-320" {
+			continue
+		}
+		l.fragment = fmt.Sprintf("#from=%d&to=%d", from, to)
+		b := open(t, w.admin, l)
+		type card struct {
+			Name    string
+			Refused int64
+		}
+		cards := eval[[]card](b, `[...document.querySelectorAll('.card')].map(e => ({Name: e.querySelector('strong').textContent,
+			Refused: Number(e.querySelector('.over-text b')?.textContent.replaceAll(',', '') ?? 0)}))`)
+		if len(cards) < 8 || cards[0].Name != "tenant" || cards[0].Refused <= cards[1].Refused {
+			t.Errorf("%s: the rules stand as %+v, want at least 8, that which refused most first", name, cards)
+		}
+		drawn := w.refusedIn(t, "", from, to)
+		if got := eval[string](b, `document.querySelector('[data-sum=over]').dataset.hits`); got != fmt.Sprint(drawn) || drawn == 0 {
+			t.Errorf("%s: %s hits were refused, the API says %d", name, got, drawn)
+		}
+		week := strconv.FormatInt(w.refusedIn(t, "", from-7*86400, to-7*86400), 10)
+		if got := eval[string](b, `document.querySelector('[data-earlier=over]').textContent`); strings.ReplaceAll(got, ",", "") != week {
+			t.Errorf("%s: a week before %s hits were refused, the API says %s", name, got, week)
+		}
+		b.wantSeen("#chart .before", "the curve of a week before")
+		b.wantText("tenant=acme", "who was refused")
+		b.wantNoSideScroll()
+		if !testing.Short() || l.width == 0 {
+			b.wantNothingAmiss()
+		}
+		b.shoot(name)
+	}
+}
+
+// By keys alone from all rules to one domain's, and to one rule.
+func TestKeysLeadFromTheOverviewToARule(t *testing.T) {
+	t.Parallel()
+	b := open(t, ofAYear(t).admin, look{fragment: "#range=7d"})
+	b.do(chromedp.Focus(chromedp.CSS(".card")))
+	b.press(kb.Enter)
+	b.at("mail", "tenant")
+	b.do(chromedp.Focus(chromedp.CSS("#domain a:last-child")))
+	b.press(kb.Enter)
+	b.drawn("the domain", `document.querySelector('#name').textContent === 'mail'`)
+	if names := eval[[]string](b, `[...document.querySelectorAll('.card strong')].map(e => e.textContent)`); len(names) != 2 {
+		t.Errorf("the small curves of mail are %q, want those of its rules with hits", names)
+	}
+	b.shoot("domain")
+	b.do(chromedp.Focus(chromedp.CSS("#domain a")))
+	b.press(kb.Enter)
+	b.drawn("all rules", `document.querySelector('#name').textContent === 'Overview'`)
+}
+
+func TestALinkToARuleThatNeverWasSaysSo(t *testing.T) {
+	t.Parallel()
+	b := open(t, ofAYear(t).admin, look{fragment: "#domain=shop&path=nope&range=7d"})
+	b.wantText("No rule “nope” of the domain “shop” is configured", "that there never was such a rule")
+	b.shoot("rule-never")
+}
+
+func TestWhoIsRefusedIsListed(t *testing.T) {
+	t.Parallel()
+	w := start(t, map[string]string{"a.yaml": "domain: a\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 3, unit: day}}\n"})
+	for _, user := range []string{"ann", "ann", "ann", "ann", "bob"} {
+		if err := w.post("a", "user", user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.settled(); err != nil {
+		t.Fatal(err)
+	}
+	for _, fragment := range []string{"", "#domain=a&path=user"} {
+		b := open(t, w.admin, look{fragment: fragment})
+		b.wantText("1 key is over a limit", "how many keys are over their limit")
+		if rows := eval[[]string](b, `[...document.querySelectorAll('#who tbody tr')].map(e => [0, 2, 3].map(i => e.cells[i].textContent).join(' '))`); fmt.Sprint(rows) != "[user=ann 1 4 user=bob 0 1]" {
+			t.Errorf("%q lists %q, want ann, who was refused once of four times, and then bob", fragment, rows)
+		}
+		b.shoot("who" + fragment)
+	}
+}
+
+// What is copied beside a figure gives that figure: a command in a shell, PromQL to the port.
+func TestFiguresAreCopiedAsWhatGivesThem(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	from, to := aWeek()
+	b := open(t, w.admin, look{fragment: fmt.Sprintf("%s&from=%d&to=%d", pay, from, to)})
+	eval[bool](b, `Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { window.copied = text; }}}), true`)
+	copied := func(as string) string {
+		eval[bool](b, `window.copied = null, true`)
+		b.click(fmt.Sprintf(`.copies[data-of=totals] [data-as=%s]`, as))
+		b.await("something is copied", `window.copied && document.querySelector('#copied').textContent.startsWith('Copied')`)
+		return eval[string](b, `window.copied`)
+	}
+	shown := eval[string](b, `document.querySelector('[data-total=over]').dataset.hits`)
+	var vector struct {
+		Data struct {
+			Result []struct {
+				Metric map[string]string
+				Value  [2]any
+			}
+		}
+	}
+	query := copied("query")
+	body, _, err := get(w.admin + "/prometheus/api/v1/query?query=" + url.QueryEscape(query))
+	if err != nil || json.Unmarshal(body, &vector) != nil {
+		t.Fatalf("%s: %v %s", query, err, body)
+	}
+	got := map[string]any{}
+	for _, r := range vector.Data.Result {
+		got[r.Metric["outcome"]] = r.Value[1]
+	}
+	if got["over"] != shown {
+		t.Errorf("%s gives %v; %s were refused", query, got, shown)
+	}
+	weir, err := filepath.Abs(process.Weir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := copied("command")
+	out, err := exec.Command("sh", "-c", strings.Replace(command, "weir", weir, 1)+" --json").CombinedOutput()
+	a := answer{}
+	if err != nil || json.Unmarshal(out, &a) != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	for _, s := range a.Series {
+		if s.Outcome == "over" && fmt.Sprint(s.Total) != shown {
+			t.Errorf("%s gives %d refused hits; %s were", command, s.Total, shown)
+		}
+	}
+}
+
+// Times are of one zone, which is shown, and can be UTC.
+func TestTimesAreOfTheZoneThatIsShown(t *testing.T) {
+	t.Parallel()
+	_, to := aWeek()
+	at := time.Unix(to, 0).Add(-12 * time.Hour)
+	b := open(t, ofAYear(t).admin, look{fragment: fmt.Sprintf("%s&from=%d&to=%d", pay, at.Unix(), at.Unix()+6*3600)})
+	for _, zone := range []string{"Europe/Berlin", "UTC"} {
+		there, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.click(fmt.Sprintf(`#zones [data-tz=%q]`, map[bool]string{true: "UTC"}[zone == "UTC"]))
+		b.drawn(zone, fmt.Sprintf(`document.querySelector('#zones [aria-pressed=true]').textContent === %q`, zone))
+		if got, want := eval[string](b, `document.querySelector('#from').value`), at.In(there).Format("2006-01-02 15:04"); got != want {
+			t.Errorf("in %s the range begins at %q, want %q", zone, got, want)
+		}
+		if got, want := eval[string](b, `document.querySelector('#summary b').textContent`), at.In(there).Format("15:04 – "); !strings.Contains(got, want) {
+			t.Errorf("in %s the curve is of %q, want it to begin at %q", zone, got, want)
+		}
+	}
+	if link := eval[string](b, `document.querySelector('#link').href`); !strings.Contains(link, "tz=UTC") {
+		t.Errorf("the link is %s, in another zone than what is seen", link)
+	}
+}

@@ -1,0 +1,45 @@
+// Who is refused now, and who takes the most.
+import { ask, now, Refused } from './api.js';
+import { byId, make, say } from './elements.js';
+import { exact, shown } from './text.js';
+
+const fresh = 15, most = 10; // seconds that an answer is good for; rows
+let key = '', at = 0;
+
+/** hideWho takes the list away where it cannot be asked for. */
+export function hideWho() {
+  byId('who-part').hidden = true;
+  key = '';
+}
+
+/** lookAtWho lists the keys of a rule, or of a domain if path is '', that were refused in the last minute, and then the busiest. */
+export async function lookAtWho(domain, path, signal) {
+  const asked = JSON.stringify([domain, path]);
+  if (asked === key && now() - at < fresh) return;
+  let refused, busiest;
+  try {
+    [refused, busiest] = await Promise.all(['over', 'hits'].map(by => ask('api/v1/counters/top', { domain, path, n: most, by }, signal)));
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    key = '';
+    show(domain, path, [], error.message); // such as who may read values
+    return;
+  }
+  [key, at] = [asked, now()];
+  const listed = new Set(refused.top.map(nameOf));
+  const rows = [...refused.top, ...busiest.top.filter(row => !listed.has(nameOf(row)))].slice(0, most);
+  show(domain, path, rows, refused.found > 0 ? `${exact(refused.found)} ${refused.found === 1 ? 'key is' : 'keys are'} over a limit, as this weir saw in the last minute.`
+    : rows.length > 0 ? 'No key is over a limit. These took the most of this weir in the last minute.' : 'Nobody asked this weir in the last minute.');
+}
+
+const nameOf = row => JSON.stringify([row.path, row.descriptor]);
+
+function show(domain, path, rows, text) {
+  byId('who-part').hidden = false;
+  say(byId('who-name'), `Who is refused now${path ? '' : `, of ${shown(domain, 60)}`}`);
+  say(byId('at-limit'), text);
+  byId('who').hidden = rows.length === 0;
+  byId('who').tBodies[0].replaceChildren(...rows.map(row => make('tr', { 'data-some': row.over > 0 },
+    make('td', {}, make('bdi', {}, shown(row.descriptor ?? '', 200))), make('td', {}, shown(row.limit ?? '', 40)),
+    make('td', {}, exact(row.over)), make('td', {}, exact(row.hits)))));
+}
