@@ -72,7 +72,7 @@ func (l *listing) show(sh *shard, e *entry) {
 	now, held := l.store.now(), sh.entries[e.key] == e
 	for i := range limits {
 		glance := backend.Glance{Exact: true}
-		if state := e.state(&limits[i]); state != nil && held {
+		if state := e.states.Of(&limits[i]); state != nil && held {
 			glance.Hits, glance.ResetIn = state.Peek(&limits[i], now)
 		}
 		l.holds = append(l.holds, glance)

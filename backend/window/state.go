@@ -57,6 +57,33 @@ func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
 	return false
 }
 
+// States are what a key holds: of each limit that it is counted under at most one.
+type States []State
+
+// Of returns the state of limit l, nil if there is none yet.
+func (s States) Of(l *descriptors.Limit) State {
+	for _, one := range s {
+		if one.Matches(l) {
+			return one
+		}
+	}
+	return nil
+}
+
+// Drop forgets the states that hold nothing at now: those of a former configuration, and those that were emptied. It
+// returns the rest, and the first moment from which nothing in them counts, 0 if there are none.
+func (s States) Drop(now Instant) (kept States, expires Instant) {
+	kept = s[:0]
+	for _, one := range s {
+		if gone := one.Expires(); gone > now {
+			expires = max(expires, gone)
+			kept = append(kept, one)
+		}
+	}
+	clear(s[len(kept):])
+	return kept, expires
+}
+
 func appendIdentity(dst []byte, a descriptors.Algorithm, window, precision time.Duration) []byte {
 	dst = append(dst, byte(a))
 	dst = binary.AppendUvarint(dst, uint64(window))

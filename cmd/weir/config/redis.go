@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/certs"
 )
