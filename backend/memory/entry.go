@@ -32,17 +32,7 @@ func newEntry(key string, limits int) *entry {
 // apply decides a check and brings expires and reopens up to date.
 func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 	var room [4]window.State
-	states := room[:0]
-	for i := range c.Limits {
-		s := e.states.Of(&c.Limits[i])
-		if s == nil {
-			s = window.NewState(&c.Limits[i])
-			e.states = append(e.states, s)
-		}
-		s.SetRate(&c.Limits[i], now)
-		states = append(states, s)
-	}
-	d := window.Decide(states, c, now)
+	d, states := e.states.Decide(c, now, room[:0])
 	e.reopens = 0
 	if d.Remaining == 0 {
 		e.reopens = reopening(states, c.Limits, now)

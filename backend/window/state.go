@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -68,6 +69,21 @@ func (s States) Of(l *descriptors.Limit) State {
 		}
 	}
 	return nil
+}
+
+// Decide decides a check by the states of its limits, which it makes where there are none, and returns these in the order
+// of the limits, in room where that suffices.
+func (s *States) Decide(c *backend.Check, now Instant, room []State) (backend.Decision, []State) {
+	for i := range c.Limits {
+		one := s.Of(&c.Limits[i])
+		if one == nil {
+			one = NewState(&c.Limits[i])
+			*s = append(*s, one)
+		}
+		one.SetRate(&c.Limits[i], now)
+		room = append(room, one)
+	}
+	return Decide(room, c, now), room
 }
 
 // Drop forgets the states that hold nothing at now: those of a former configuration, and those that were emptied. It
