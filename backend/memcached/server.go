@@ -163,7 +163,7 @@ func (v *server) watch(ctx context.Context) {
 		if c, err = v.read(ctx, c); ctx.Err() != nil {
 			break
 		}
-		pause := readEvery
+		pause := v.store.config.every
 		if err != nil {
 			v.missed(sent, true, err)
 			pause = probePause + rand.N(probePause/2)

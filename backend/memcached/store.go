@@ -52,8 +52,10 @@ type Config struct {
 	Keys    incr.Keys
 	Log     *slog.Logger // nil is slog.Default()
 
-	now    func() time.Time // in tests; nil is the wall clock
-	skew   time.Duration    // in tests; 0 is maxSkew, below 0 none
+	// In tests; what is not set is as it has to be.
+	now    func() time.Time
+	skew   time.Duration // 0 is maxSkew, below 0 none
+	every  time.Duration // statistics are read
 	lookup func(ctx context.Context, record string) ([]string, error)
 }
 
@@ -112,7 +114,7 @@ func Open(c Config) (*Store, error) {
 	if c.lookup == nil {
 		c.lookup = lookup
 	}
-	c.skew, c.Connections = cmp.Or(c.skew, maxSkew), max(1, c.Connections)
+	c.skew, c.every, c.Connections = cmp.Or(c.skew, maxSkew), cmp.Or(c.every, readEvery), max(1, c.Connections)
 	s := &Store{config: c}
 	s.answered, s.ready = context.WithCancel(context.Background())
 	s.calls.New = func() any { return newCall() }
