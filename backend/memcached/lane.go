@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -169,7 +168,7 @@ func (l *lane) exchange(ctx context.Context, open []*request) []*request {
 	s := l.server.store
 	s.exchanges.Add(1)
 	s.checks.Add(uint64(len(open)))
-	c, gone, err := l.connection(ctx, deadline)
+	c, err := l.connection(ctx, deadline)
 	if err == nil {
 		_ = c.SetDeadline(deadline) // what fails, the exchange tells
 		err = l.talk(c)
@@ -180,7 +179,7 @@ func (l *lane) exchange(ctx context.Context, open []*request) []*request {
 		l.server.answered(now)
 	} else {
 		l.hangUp()
-		l.server.missed(sent, gone, err)
+		l.server.missed(sent, unreachable(err), err)
 		l.verify(ctx, deadline)
 		l.fail(c == nil, err)
 	}
@@ -242,10 +241,10 @@ func (l *lane) fail(unreached bool, why error) {
 	}
 }
 
-// connection returns one that is known to live. If there is none it reports whether the server refuses to be connected to.
-func (l *lane) connection(ctx context.Context, deadline time.Time) (c *conn, gone bool, err error) {
+// connection returns one that is known to live.
+func (l *lane) connection(ctx context.Context, deadline time.Time) (*conn, error) {
 	l.mu.Lock()
-	c = l.conn
+	c := l.conn
 	l.mu.Unlock()
 	if c != nil && time.Since(c.used) >= trusted {
 		_ = c.SetDeadline(deadline)
@@ -256,17 +255,16 @@ func (l *lane) connection(ctx context.Context, deadline time.Time) (c *conn, gon
 		}
 	}
 	if c != nil {
-		return c, false, nil
+		return c, nil
 	}
-	c, err = l.server.dial(ctx, max(minConnect, time.Until(deadline)))
+	c, err := l.server.dial(ctx, max(minConnect, time.Until(deadline)))
 	if err != nil {
-		var timeout net.Error
-		return nil, !errors.As(err, &timeout) || !timeout.Timeout(), err
+		return nil, err
 	}
 	l.mu.Lock()
 	l.conn = c
 	l.mu.Unlock()
-	return c, false, nil
+	return c, nil
 }
 
 // hangUp closes the connection, if there is one.

@@ -99,7 +99,7 @@ func (v *server) answered(now time.Time) {
 }
 
 // missed notes that what was sent at a moment has no answer, or that a caller who came then leaves without one. After
-// three in a row the server is away, and at once if gone says so, unless it has answered something else meanwhile.
+// three in a row the server is away, and at once if it is gone, unless it has answered something else meanwhile.
 func (v *server) missed(sent time.Time, gone bool, why error) {
 	now := time.Now()
 	v.mu.Lock()
@@ -127,6 +127,12 @@ func (v *server) missed(sent time.Time, gone bool, why error) {
 	case v.news <- struct{}{}:
 	default:
 	}
+}
+
+// unreachable reports whether an error is that nobody listens there.
+func unreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" && !op.Timeout()
 }
 
 // lose notes that a key may have lost its count.
@@ -165,7 +171,7 @@ func (v *server) watch(ctx context.Context) {
 		}
 		pause := v.store.config.every
 		if err != nil {
-			v.missed(sent, true, err)
+			v.missed(sent, unreachable(err), err)
 			pause = probePause + rand.N(probePause/2)
 		}
 		if err == nil && v.away.Load() != nil {

@@ -147,7 +147,6 @@ func (s *Store) use(names []string) {
 	if slices.Equal(now, before) || s.closed.Load() {
 		return
 	}
-	s.servers.Store(&now)
 	if len(before) > 0 {
 		s.config.Log.Warn("memcached has other servers now: counts of the keys that move begin anew",
 			"servers", strings.Join(names, ", "))
@@ -155,6 +154,7 @@ func (s *Store) use(names []string) {
 			v.lose(1, time.Now())
 		}
 	}
+	s.servers.Store(&now)
 	for _, v := range before {
 		if !slices.Contains(now, v) {
 			v.close(errLeft)
