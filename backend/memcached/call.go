@@ -13,7 +13,7 @@ import (
 )
 
 // digest is the part of SHA-256 that names a key of weir's: no two keys are known to have the same.
-type digest [24]byte
+type digest [18]byte
 
 // ownPrefix begins the names of weir's own keys. All of them are short and of plain characters.
 const ownPrefix = "weir:"

@@ -104,11 +104,7 @@ func readStates(t testing.TB, s *Store, key []byte) window.States {
 	d, h := digestOf(key), held{key: key}
 	v := (*s.servers.Load()).own(d.hash())
 	err := s.visit(t.Context(), v, func(c *conn) error {
-		found, err := c.one(d.appendName(nil))
-		if err == nil && found.data != nil {
-			err = h.read(found.data)
-		}
-		return err
+		return c.one(d.appendName(nil), func(v value) error { return h.read(v.data) })
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -52,11 +52,7 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	d, h := digestOf(key), held{key: key}
 	name := d.appendName(nil)
 	err = s.visit(ctx, servers.own(d.hash()), func(c *conn) error {
-		found, err := c.one(name)
-		if err == nil && found.data != nil {
-			err = h.read(found.data)
-		}
-		return err
+		return c.one(name, func(v value) error { return h.read(v.data) })
 	})
 	if err != nil {
 		return nil, err
@@ -72,11 +68,10 @@ func (s *Store) inspectNumbers(ctx context.Context, servers fleet, stem []byte, 
 		name, v, _ := plainName(nil, stem, w, servers)
 		var n int64
 		err := s.visit(ctx, v, func(c *conn) error {
-			found, err := c.one(name)
-			if err == nil && found.data != nil {
-				n, err = parseCount(found.data)
-			}
-			return err
+			return c.one(name, func(v value) (err error) {
+				n, err = parseCount(v.data)
+				return err
+			})
 		})
 		if err != nil {
 			return nil, err
@@ -117,7 +112,7 @@ func (s *Store) remove(ctx context.Context, v *server, name []byte) error {
 	})
 }
 
-var errNotListed = errors.New("memcached does not list its keys: ask for one by weir counters get")
+var errNotListed = errors.New("memcached does not list its keys: weir counters get shows one that is named, weir denials those refused lately")
 
 // List gives an error: the names in memcached are hashes, and no command lists values.
 func (s *Store) List(context.Context, backend.Listing) (backend.Listed, error) {

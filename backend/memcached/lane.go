@@ -179,7 +179,7 @@ func (l *lane) exchange(ctx context.Context, open []*request) []*request {
 		l.server.answered(now)
 	} else {
 		l.hangUp()
-		l.server.missed(sent, unreachable(err), err)
+		l.server.missed(sent, false, err)
 		l.verify(ctx, deadline)
 		l.fail(c == nil, err)
 	}
@@ -209,8 +209,8 @@ func (l *lane) talk(c *conn) error {
 	return l.swap(c, lines)
 }
 
-// fail ends the checks that an exchange has left without an answer. Those that are not counted are asked again once, if
-// the connection broke.
+// fail ends the checks that an exchange has left without an answer. Those that are not counted are asked again, if the
+// connection broke.
 func (l *lane) fail(unreached bool, why error) {
 	end := func(r *request) {
 		switch {
@@ -220,7 +220,7 @@ func (l *lane) fail(unreached bool, why error) {
 			r.refuse(l.server.unavailable(backend.Late, why))
 		case unreached:
 			r.refuse(l.server.unavailable(backend.Down, why))
-		case errors.Is(why, os.ErrDeadlineExceeded) || r.tries > 1 && !r.raced.Load():
+		case errors.Is(why, os.ErrDeadlineExceeded):
 			r.refuse(l.server.unavailable(backend.Late, why))
 		default:
 			l.again = append(l.again, r)

@@ -53,7 +53,7 @@ type server struct {
 	evicting bool              // when they were read last
 
 	stop context.CancelFunc
-	news chan struct{} // has a token when it has just been found away
+	news chan struct{} // has a token when something has been lost: it is asked then whether it lives
 	done sync.WaitGroup
 }
 
@@ -99,11 +99,12 @@ func (v *server) answered(now time.Time) {
 }
 
 // missed notes that what was sent at a moment has no answer, or that a caller who came then leaves without one. After
-// three in a row the server is away, and at once if it is gone, unless it has answered something else meanwhile.
-func (v *server) missed(sent time.Time, gone bool, why error) {
+// three in a row the server is away; at once if nobody listens there; and if what it was asked after a loss, whether it
+// lives, has no answer either. What it has answered meanwhile outweighs all that.
+func (v *server) missed(sent time.Time, alive bool, why error) {
 	now := time.Now()
 	v.mu.Lock()
-	gone = gone && v.lastAnswer.Before(sent)
+	gone := v.lastAnswer.Before(sent) && (unreachable(why) || alive && v.lostInRow > 0)
 	if sent.Before(v.lastLost) && !gone || v.away.Load() != nil || v.ended.Load() != nil {
 		v.mu.Unlock()
 		return
@@ -115,6 +116,10 @@ func (v *server) missed(sent time.Time, gone bool, why error) {
 		v.away.Store(v.unavailable(backend.Down, fmt.Errorf("it is away: %w", why)))
 	}
 	v.mu.Unlock()
+	select {
+	case v.news <- struct{}{}:
+	default:
+	}
 	if !opens {
 		return
 	}
@@ -122,10 +127,6 @@ func (v *server) missed(sent time.Time, gone bool, why error) {
 	v.lose(1, now) // what it holds when it is back is unknown
 	for _, l := range v.lanes {
 		l.interrupt()
-	}
-	select {
-	case v.news <- struct{}{}:
-	default:
 	}
 }
 
@@ -171,7 +172,7 @@ func (v *server) watch(ctx context.Context) {
 		}
 		pause := v.store.config.every
 		if err != nil {
-			v.missed(sent, unreachable(err), err)
+			v.missed(sent, true, err)
 			pause = probePause + rand.N(probePause/2)
 		}
 		if err == nil && v.away.Load() != nil {

@@ -18,17 +18,16 @@ type swaps struct {
 	groups []*group
 	pool   [maxBatch]group
 	at     map[digest]*group
-	text   []byte // what is written
-	data   []byte // what was read
+	sent   []*group // whose new values are written, in this order
+	text   []byte   // one of them
 }
 
 // group is the checks of one key.
 type group struct {
 	first, last *request
-	found       value // as it was read
-	nonce       uint64
-	sent        bool // a new value is written
-	settled     bool // its checks are answered, or asked again
+	nonce       uint64 // of the new value
+	decided     bool   // by what was read
+	settled     bool   // its checks are answered, or asked again
 }
 
 func (s *swaps) reset() {
@@ -37,7 +36,7 @@ func (s *swaps) reset() {
 	}
 	clear(s.at)
 	clear(s.pool[:len(s.groups)])
-	s.groups = s.groups[:0]
+	s.groups, s.sent = s.groups[:0], s.sent[:0]
 }
 
 // add adds a check to the group of its key.
@@ -59,13 +58,13 @@ func ask(c *conn, groups []*group) (lines int) {
 }
 
 // read reads the answers: those that are there, in the order in which they were asked for.
-func read(c *conn, lines int, groups []*group, note func(*group, value)) error {
+func read(c *conn, lines int, groups []*group, take func(*group, value)) error {
 	i := 0
 	for range lines {
 		err := c.values(func(v value) error {
 			for ; i < len(groups); i++ {
 				if bytes.Equal(groups[i].first.name, v.name) {
-					note(groups[i], v)
+					take(groups[i], v)
 					return nil
 				}
 			}
@@ -82,19 +81,18 @@ func read(c *conn, lines int, groups []*group, note func(*group, value)) error {
 // has changed meanwhile.
 func (l *lane) swap(c *conn, lines int) error {
 	groups := l.swaps.groups
-	if err := read(c, lines, groups, func(g *group, v value) { g.found = v }); err != nil {
+	if err := read(c, lines, groups, func(g *group, v value) { l.decide(c, g, v) }); err != nil {
 		return err
 	}
 	for _, g := range groups {
-		l.decide(c, g)
+		if !g.decided {
+			l.decide(c, g, value{})
+		}
 	}
 	if err := c.out.Flush(); err != nil {
 		return err
 	}
-	for _, g := range groups {
-		if !g.sent {
-			continue
-		}
+	for _, g := range l.swaps.sent {
 		word, err := c.word("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
 		why, err := refused(err)
 		switch {
@@ -131,12 +129,13 @@ func (l *lane) settle(g *group, why *backend.Away) {
 	}
 }
 
-// decide decides the checks of a key, and writes what it holds then, unless that is what it held before: a denial or a
-// look changes nothing.
-func (l *lane) decide(c *conn, g *group) {
+// decide decides the checks of a key by its value, which is empty if there is none, and writes what it holds then, unless
+// that is what it held before: a denial or a look changes nothing.
+func (l *lane) decide(c *conn, g *group, found value) {
 	store, h := l.server.store, held{key: g.first.check.Key}
-	if g.found.data != nil {
-		if err := h.read(g.found.data); err != nil {
+	g.decided = true
+	if found.name != nil {
+		if err := h.read(found.data); err != nil {
 			l.settle(g, l.server.unavailable(backend.Refused, err))
 			return
 		}
@@ -161,11 +160,11 @@ func (l *lane) decide(c *conn, g *group) {
 	if len(kept) > 0 {
 		life = lifeUntil(now, expires)
 	}
-	g.sent, g.nonce = true, h.nonce
+	g.nonce, l.swaps.sent = h.nonce, append(l.swaps.sent, g)
 	for r := g.first; r != nil; r = r.next {
 		r.written.Store(true)
 	}
-	c.store(g.first.name, expiry(life), l.swaps.text, g.found.unique)
+	c.store(g.first.name, expiry(life), l.swaps.text, found.unique)
 }
 
 // keepWaiting leaves out the checks whose callers have left. A group that has none left is settled.
@@ -186,8 +185,8 @@ func (g *group) keepWaiting(dropped *atomic.Uint64) {
 // is unknown whether they will be, so that they are not written again.
 func (l *lane) verify(ctx context.Context, deadline time.Time) {
 	var lost []*group
-	for _, g := range l.swaps.groups {
-		if g.sent && !g.settled {
+	for _, g := range l.swaps.sent {
+		if !g.settled {
 			lost = append(lost, g)
 		}
 	}

@@ -16,6 +16,9 @@ import (
 // maxName is how long a name may be in memcached, in bytes.
 const maxName = 250
 
+// maxValue bounds what a value may be told to have: more than memcached holds, unless it is told to.
+const maxValue = 64 << 20
+
 // maxNamesALine is how many names a gets asks for: of a longer line memcached takes leave.
 const maxNamesALine = 40
 
@@ -27,6 +30,7 @@ type conn struct {
 	out  *bufio.Writer
 	used time.Time
 	text []byte // of a number
+	head []byte // of a value
 }
 
 // refusal is an error by which a server answered one command. Those beside it have their own answers.
@@ -105,32 +109,30 @@ func (c *conn) line() ([]byte, error) {
 	return text, nil
 }
 
-// value is one that a server sent. Its slices are valid until the next read but for data.
+// value is one that a server sent.
 type value struct {
 	name, unique, data []byte
 }
 
-// values reads the answer to get or gets, and hands over each value.
+// values reads the answer to get or gets, and hands over each value, whose slices take must not keep.
 func (c *conn) values(take func(value) error) error {
 	for {
 		text, err := c.line()
 		if err != nil || bytes.Equal(text, []byte("END")) {
 			return err
 		}
-		words := bytes.Fields(text)
-		if len(words) < 4 || string(words[0]) != "VALUE" {
-			return fmt.Errorf("memcached answers %q, which is no value", text)
+		c.head = append(c.head[:0], text...) // which the data may take the place of
+		var v value
+		kind, rest, _ := bytes.Cut(c.head, []byte(" "))
+		v.name, rest, _ = bytes.Cut(rest, []byte(" "))
+		_, rest, _ = bytes.Cut(rest, []byte(" ")) // flags
+		length, unique, _ := bytes.Cut(rest, []byte(" "))
+		size, err := strconv.Atoi(string(length))
+		if string(kind) != "VALUE" || err != nil || size < 0 || size > maxValue {
+			return fmt.Errorf("memcached answers %q, which is no value", c.head)
 		}
-		size, err := strconv.ParseUint(string(words[3]), 10, 31)
-		if err != nil {
-			return fmt.Errorf("memcached answers %q, which has no size", text)
-		}
-		v := value{name: bytes.Clone(words[1])}
-		if len(words) > 4 {
-			v.unique = bytes.Clone(words[4])
-		}
-		v.data = make([]byte, size+2)
-		if _, err := io.ReadFull(c.in, v.data); err != nil {
+		v.unique = unique
+		if v.data, err = c.bytes(size + len("\r\n")); err != nil {
 			return fmt.Errorf("reading memcached's answer: %w", err)
 		}
 		v.data = v.data[:size]
@@ -138,6 +140,20 @@ func (c *conn) values(take func(value) error) error {
 			return err
 		}
 	}
+}
+
+// bytes reads n bytes, which are valid until the next read.
+func (c *conn) bytes(n int) ([]byte, error) {
+	if n > c.in.Size() {
+		data := make([]byte, n)
+		_, err := io.ReadFull(c.in, data)
+		return data, err
+	}
+	data, err := c.in.Peek(n)
+	if err == nil {
+		_, err = c.in.Discard(n)
+	}
+	return data, err
 }
 
 // word reads one of the words that a command may be answered with.
@@ -190,13 +206,13 @@ func (c *conn) gets(names int, name func(i int) []byte) (lines int) {
 	return lines
 }
 
-// one asks for one value, which has no data if it is not there.
-func (c *conn) one(name []byte) (found value, err error) {
+// one asks for one value, and hands it over if it is there.
+func (c *conn) one(name []byte, take func(value) error) error {
 	c.gets(1, func(int) []byte { return name })
 	if err := c.out.Flush(); err != nil {
-		return found, err
+		return err
 	}
-	return found, c.values(func(v value) error { found = v; return nil })
+	return c.values(take)
 }
 
 // statistics asks for numbers by their names; what is no number is left out.

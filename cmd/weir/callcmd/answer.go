@@ -190,7 +190,7 @@ func (s *descriptorStatus) when() (text string) {
 		text = fmt.Sprintf("never: %d hits at once are more than the whole limit", s.hits)
 	}
 	if d := s.Degraded; d != nil {
-		text += fmt.Sprintf(" (no answer from Redis: %s; policy %s)", terminal.Printable(d.Reason), terminal.Printable(d.Policy))
+		text += fmt.Sprintf(" (no answer from the store: %s; policy %s)", terminal.Printable(d.Reason), terminal.Printable(d.Policy))
 	}
 	return text
 }

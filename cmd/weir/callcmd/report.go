@@ -198,7 +198,7 @@ func (r *report) end(took time.Duration) error {
 		fmt.Fprintf(r.out, "%d more were due, but --concurrency was used up: raise it, or lower --rate\n", r.Unsent)
 	}
 	if r.Degraded > 0 {
-		fmt.Fprintf(r.out, "%d of the answers are degraded: Redis gave none, and a failure policy decided\n", r.Degraded)
+		fmt.Fprintf(r.out, "%d of the answers are degraded: the store gave none, and a failure policy decided\n", r.Degraded)
 	}
 	if r.Shadowed > 0 {
 		fmt.Fprintf(r.out, "%d of the answers would be refusals but for shadow mode\n", r.Shadowed)

@@ -13,8 +13,9 @@ import (
 const noLogs = "memcached cannot count a sliding_log, of which each check would read and write every instant: use " +
 	"sliding_window, which is exact to its precision"
 
-// defaultConns is how many connections there are to a server where the variable says less than one.
-const defaultConns = 2
+// maxConns is how many connections there are to a server at most. Each carries what waits for it together: the fewer, the
+// less do requests cost memcached.
+const maxConns = 4
 
 // namesServers reports whether a variable names the servers of memcached.
 func (m *Memcache) namesServers() bool { return len(m.HostPort) > 0 || m.SRV != "" }
@@ -46,11 +47,8 @@ func (m *Memcache) check() error {
 // with files of TLS later is logged.
 func (s *Settings) MemcachedConfig(log *slog.Logger) (memcached.Config, error) {
 	m := &s.Memcache
-	c := memcached.Config{Servers: m.HostPort, SRV: m.SRV, Refresh: m.SRVRefresh, Connections: m.MaxConns, Timeout: m.Timeout,
-		Keys: s.PlainKeys.Windows(), Log: log}
-	if c.Connections < 1 {
-		c.Connections = defaultConns
-	}
+	c := memcached.Config{Servers: m.HostPort, SRV: m.SRV, Refresh: m.SRVRefresh, Timeout: m.Timeout,
+		Connections: min(max(1, m.MaxConns), maxConns), Keys: s.PlainKeys.Windows(), Log: log}
 	if !m.TLS {
 		return c, nil
 	}
