@@ -62,9 +62,10 @@ func read(c *conn, lines int, groups []*group, take func(*group, value)) error {
 	i := 0
 	for range lines {
 		err := c.values(func(v value) error {
-			for ; i < len(groups); i++ {
-				if bytes.Equal(groups[i].first.name, v.name) {
-					take(groups[i], v)
+			for i < len(groups) {
+				g := groups[i]
+				if i++; bytes.Equal(g.first.name, v.name) {
+					take(g, v) // which may answer its checks: they are not looked at again
 					return nil
 				}
 			}

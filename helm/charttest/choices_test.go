@@ -64,6 +64,10 @@ func list(value any) []any {
 // are servers.
 var premises = []struct{ of, values string }{
 	{"backend=redis", "redis: {addresses: [PLAIN]}"},
+	{"backend=memcache", "memcached: {addresses: [MEMCACHED], timeout: 1m}"},
+	{"memcached", "memcached: {addresses: [MEMCACHED], timeout: 1m}"},
+	{"memcached.tls", "memcached: {addresses: [MTLS], tls: {enabled: true, existingSecret: memcached-tls}}"},
+	{"memcached.tls.enabled=false", "memcached: {addresses: [MEMCACHED], tls: {existingSecret: ''}}"},
 	{"keyFormat", "redis: {addresses: [PLAIN]}"},
 	{"calendarMonths", "redis: {addresses: [PLAIN]}"},
 	{"autoscaling", "redis: {addresses: [PLAIN]}"},
