@@ -2,10 +2,12 @@ package memcached
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,5 +116,20 @@ func TestServersOfARecordAreFollowed(t *testing.T) {
 	use(addrs[2:])
 	if !allowed(t, s, hits(t, own, 1, l)) {
 		t.Error("the server that is left does not count")
+	}
+}
+
+func TestMemcachedIsAskedByTLS(t *testing.T) {
+	t.Parallel()
+	server, l := memcachedtest.StartTLS(t), lots(t)
+	s := opened(t, Config{Servers: []string{server.Addr}, TLS: server.TLS.Client})
+	for _, key := range []string{own, plain} {
+		if !allowed(t, s, hits(t, key, 1, l)) {
+			t.Errorf("%q is not counted by TLS", key)
+		}
+	}
+	stranger := opened(t, Config{Servers: []string{server.Addr}, Timeout: time.Second, TLS: func() *tls.Config { return new(tls.Config) }})
+	if d := ask1(t, stranger, hits(t, own, 1, l)); d.Err == nil || !strings.Contains(d.Err.Error(), "certificate") {
+		t.Errorf("%v; want an error that tells of the certificate, whose authority is not known", d.Err)
 	}
 }

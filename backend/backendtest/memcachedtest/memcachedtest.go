@@ -4,6 +4,7 @@ package memcachedtest
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -15,11 +16,13 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
 // Server is a memcached on a port of 127.0.0.1. It ends with its test.
 type Server struct {
-	Addr string // host:port
+	Addr string                  // host:port
+	TLS  *redistest.Certificates // nil without TLS
 
 	t    testing.TB
 	args []string
@@ -30,6 +33,16 @@ type Server struct {
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{Addr: process.Addr(t), t: t, args: args}
+	s.Restart()
+	return s
+}
+
+// StartTLS starts a server that talks TLS only, with clients that show their certificate.
+func StartTLS(t testing.TB) *Server {
+	t.Helper()
+	c := redistest.MakeCertificates(t)
+	s := &Server{Addr: process.Addr(t), TLS: c, t: t,
+		args: []string{"-Z", "-o", "ssl_chain_cert=" + c.Cert + ",ssl_key=" + c.Key + ",ssl_ca_cert=" + c.CA + ",ssl_verify_mode=2"}}
 	s.Restart()
 	return s
 }
@@ -54,7 +67,7 @@ func (s *Server) Restart() {
 	args := append([]string{"-l", "127.0.0.1", "-p", port, "-U", "0", "-u", "root", "-t", "2", "-m", "64"}, s.args...)
 	s.run = process.Start(s.t, "memcached", nil, binary, args...)
 	s.run.AwaitReady(s.t, func() error {
-		_, err := Ask(s.Addr, "version\r\n", 1)
+		_, err := s.ask("version\r\n", 1)
 		return err
 	})
 }
@@ -74,7 +87,7 @@ func (s *Server) Thaw() { s.run.Signal(s.t, syscall.SIGCONT) }
 // Ask sends commands to a server, and returns so many lines of its answer.
 func (s *Server) Ask(commands string, lines int) string {
 	s.t.Helper()
-	answer, err := Ask(s.Addr, commands, lines)
+	answer, err := s.ask(commands, lines)
 	if err != nil {
 		s.t.Fatalf("asking memcached %q: %v", commands, err)
 	}
@@ -96,11 +109,15 @@ func (s *Server) Number(name string) int {
 	return n
 }
 
-// Ask is Server.Ask without a test.
-func Ask(addr, commands string, lines int) (string, error) {
-	c, err := net.DialTimeout("tcp", addr, process.Hang)
+func (s *Server) ask(commands string, lines int) (string, error) {
+	c, err := net.DialTimeout("tcp", s.Addr, process.Hang)
 	if err != nil {
 		return "", err
+	}
+	if s.TLS != nil {
+		config := s.TLS.Client()
+		config.ServerName = "localhost"
+		c = tls.Client(c, config)
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(process.Hang)) // what fails, the write tells
