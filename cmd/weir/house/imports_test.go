@@ -55,7 +55,7 @@ var houseRooms = []houseRoom{
 		"it brings hits to any history store, and knows none"},
 	{"backend/backendtest/process", nil, nil,
 		"every test that starts a program uses it, whatever that program is"},
-	{"backend/backendtest/memcachedtest", []string{"backend/backendtest/process", "backend/backendtest/redistest"}, anyLibrary,
+	{"backend/backendtest/memcachedtest", []string{"descriptors", "backend", "backend/backendtest/process", "backend/backendtest/redistest"}, anyLibrary,
 		"it starts memcached as redistest starts Redis, with certificates that are made there"},
 	{"backend/backendtest/fixture", []string{"descriptors", "descriptors/yaml", "backend", "backend/window", "backend/memory"}, anyLibrary,
 		"it sets up what tests of any room begin with"},
