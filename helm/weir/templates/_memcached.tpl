@@ -42,3 +42,26 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* What is told of the memcached that counts: list root "the labels of what is scraped". */}}
+{{- define "weir.memcachedAlerts" -}}
+{{- $root := index . 0 }}
+{{- $scraped := index . 1 }}
+{{- $rules := $root.Values.monitoring.rules }}
+- alert: WeirMemcachedDown
+  expr: max(weir_memcached_servers{ {{- $scraped -}} ,state!="up"}) > 0
+  for: 1m
+  annotations:
+    summary: {{ "{{ $value }} of the servers of memcached do not count." | quote }}
+    description: >-
+      Requests whose counts they hold are decided by the policy {{ include "weir.onFailure" $root }} (memcached.onFailure), unless
+      their rule says otherwise; all others as before. weir's log names the servers, and weir finds them again by itself.
+  {{- include "weir.alertEnd" (list $rules "critical" "WeirMemcachedDown") | nindent 2 }}
+- alert: WeirMemcachedEvicts
+  expr: max(increase(weir_memcached_evictions_total{ {{- $scraped -}} }[15m])) > 0
+  for: 15m
+  annotations:
+    summary: {{ "memcached threw out {{ $value | humanize }} values in 15 minutes that were alive." | quote }}
+    description: Keys whose counts are among them begin at zero, so that more may pass than the limits say.
+  {{- include "weir.alertEnd" (list $rules "warning" "WeirMemcachedEvicts") | nindent 2 }}
+{{- end -}}
