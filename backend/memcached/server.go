@@ -2,7 +2,6 @@ package memcached
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -262,16 +261,4 @@ func (v *server) state() backend.ServerState {
 		return backend.ServerAway
 	}
 	return backend.ServerUp
-}
-
-// encrypt does the handshake of TLS; host is the name that the certificate must have, unless the configuration has one.
-func encrypt(ctx context.Context, plain net.Conn, c *tls.Config, host string) (net.Conn, error) {
-	if c.ServerName == "" {
-		c.ServerName = host
-	}
-	secure := tls.Client(plain, c)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, plain.Close())
-	}
-	return secure, nil
 }

@@ -3,6 +3,7 @@ package memcached
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -91,32 +92,23 @@ func lookup(ctx context.Context, record string) ([]string, error) {
 	return names, err
 }
 
-// follow keeps the servers those of the record, until ctx ends.
+// follow keeps the servers those of the record, until ctx ends. While it names none, those that are known stay.
 func (s *Store) follow(ctx context.Context) {
-	for pause, failed := firstLook, ""; ; {
+	for pause := firstLook; ; {
 		names, err := s.config.lookup(ctx, s.config.SRV)
-		if ctx.Err() != nil {
-			return
-		}
 		wait := s.config.Refresh
-		if err == nil {
-			s.use(names)
-			pause = firstLook
-		} else if wait = pause; s.known() { // those that are known stay
-			wait = max(pause, s.config.Refresh)
-		}
-		if now := fmt.Sprint(err); err != nil && now != failed {
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
 			s.config.Log.Warn("memcached servers cannot be looked up: those that were found last stay, and it is tried again",
-				"record", s.config.SRV, "error", err)
-			failed = now
-		}
-		if err == nil {
-			failed = ""
-			if s.config.Refresh <= 0 {
+				"record", s.config.SRV, "error", err, "again_in", pause.String())
+			wait, pause = pause, min(2*pause, longestLook)
+		default:
+			s.use(names)
+			if pause = firstLook; wait <= 0 {
 				return
 			}
-		} else {
-			pause = min(2*pause, longestLook)
 		}
 		select {
 		case <-time.After(wait):
@@ -125,8 +117,6 @@ func (s *Store) follow(ctx context.Context) {
 		}
 	}
 }
-
-func (s *Store) known() bool { return len(*s.servers.Load()) > 0 }
 
 // use makes these the servers. Those that stay keep their connections; keys that move to another leave their counts.
 func (s *Store) use(names []string) {
@@ -170,16 +160,11 @@ func (v *server) dial(ctx context.Context, timeout time.Duration) (*conn, error)
 	if strings.Contains(v.name, "/") {
 		network = "unix"
 	}
-	var dialer net.Dialer
-	plain, err := dialer.DialContext(ctx, network, v.name)
-	if err != nil || v.store.config.TLS == nil {
-		return connected(plain, err)
+	dial := new(net.Dialer).DialContext
+	if v.store.config.TLS != nil {
+		dial = (&tls.Dialer{Config: v.store.config.TLS()}).DialContext
 	}
-	host, _, _ := net.SplitHostPort(v.name)
-	return connected(encrypt(ctx, plain, v.store.config.TLS(), host))
-}
-
-func connected(c net.Conn, err error) (*conn, error) {
+	c, err := dial(ctx, network, v.name)
 	if err != nil {
 		return nil, err
 	}
