@@ -60,7 +60,8 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return h.states.Counts(limits, h.clock(s)), nil
 }
 
-func (s *Store) inspectNumbers(ctx context.Context, servers fleet, stem []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+func (s *Store) inspectNumbers(ctx context.Context, servers fleet, stem []byte,
+	limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
 		now := s.config.now()
@@ -112,7 +113,8 @@ func (s *Store) remove(ctx context.Context, v *server, name []byte) error {
 	})
 }
 
-var errNotListed = errors.New("memcached does not list its keys: weir counters get shows one that is named, weir denials those refused lately")
+var errNotListed = errors.New("memcached does not list its keys: weir counters get shows one that is named, weir denials " +
+	"those refused lately")
 
 // List gives an error: the names in memcached are hashes, and no command lists values.
 func (s *Store) List(context.Context, backend.Listing) (backend.Listed, error) {

@@ -122,6 +122,9 @@ func (s *Store) follow(ctx context.Context) {
 func (s *Store) use(names []string) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
+	if s.closed.Load() { // what is opened from here on, Close finds
+		return
+	}
 	before := *s.servers.Load()
 	byName := make(map[string]*server)
 	for _, v := range before {
@@ -134,7 +137,7 @@ func (s *Store) use(names []string) {
 		}
 		now[i] = byName[name]
 	}
-	if slices.Equal(now, before) || s.closed.Load() {
+	if slices.Equal(now, before) {
 		return
 	}
 	if len(before) > 0 {

@@ -162,17 +162,16 @@ func (l *lane) decide(c *conn, g *group, found value) {
 		life = lifeUntil(now, expires)
 	}
 	g.nonce, l.swaps.sent = h.nonce, append(l.swaps.sent, g)
-	for r := g.first; r != nil; r = r.next {
-		r.written.Store(true)
-	}
 	c.store(g.first.name, expiry(life), l.swaps.text, found.unique)
 }
 
-// keepWaiting leaves out the checks whose callers have left. A group that has none left is settled.
+// keepWaiting leaves out the checks whose callers have left. A group that has none left is settled. Those that are kept
+// may be counted from now on: a caller who leaves after this has looked finds that out.
 func (g *group) keepWaiting(dropped *atomic.Uint64) {
 	now := time.Now()
 	for at := &g.first; *at != nil; {
-		if r := *at; r.call.gone(now) {
+		r := *at
+		if r.written.Store(true); r.call.gone(now) {
 			*at = r.next
 			dropped.Add(1)
 		} else {
