@@ -9,7 +9,7 @@ import (
 // entry is a key and the states of its limits. Its shard's lock guards it.
 type entry struct {
 	key     string
-	states  []window.State
+	states  window.States
 	expires window.Instant // from then on nothing in it counts; 0 if nothing does now
 	reopens window.Instant // until then one more hit is denied; 0 if there is room
 
@@ -24,7 +24,7 @@ type entry struct {
 func newEntry(key string, limits int) *entry {
 	e := &entry{key: key}
 	if e.states = e.room[:0]; limits > len(e.room) {
-		e.states = make([]window.State, 0, limits)
+		e.states = make(window.States, 0, limits)
 	}
 	return e
 }
@@ -32,33 +32,13 @@ func newEntry(key string, limits int) *entry {
 // apply decides a check and brings expires and reopens up to date.
 func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 	var room [4]window.State
-	states := room[:0]
-	for i := range c.Limits {
-		s := e.state(&c.Limits[i])
-		if s == nil {
-			s = window.NewState(&c.Limits[i])
-			e.states = append(e.states, s)
-		}
-		s.SetRate(&c.Limits[i], now)
-		states = append(states, s)
-	}
-	d := window.Decide(states, c, now)
+	d, states := e.states.Decide(c, now, room[:0])
 	e.reopens = 0
 	if d.Remaining == 0 {
 		e.reopens = reopening(states, c.Limits, now)
 	}
 	e.dropExpired(now)
 	return d
-}
-
-// state returns the state of limit l, nil if there is none yet.
-func (e *entry) state(l *descriptors.Limit) window.State {
-	for _, s := range e.states {
-		if s.Matches(l) {
-			return s
-		}
-	}
-	return nil
 }
 
 // reopening returns the first moment at which one more hit fits every limit; 0 if it does now, or if nothing will help.
@@ -85,16 +65,5 @@ func (e *entry) rewind(now window.Instant) {
 	e.reopens = min(e.reopens, e.expires)
 }
 
-// dropExpired forgets the states that hold nothing: those of a former configuration, and those that were emptied.
-func (e *entry) dropExpired(now window.Instant) {
-	kept := e.states[:0]
-	e.expires = 0
-	for _, s := range e.states {
-		if gone := s.Expires(); gone > now {
-			e.expires = max(e.expires, gone)
-			kept = append(kept, s)
-		}
-	}
-	clear(e.states[len(kept):])
-	e.states = kept
-}
+// dropExpired forgets the states that hold nothing.
+func (e *entry) dropExpired(now window.Instant) { e.states, e.expires = e.states.Drop(now) }

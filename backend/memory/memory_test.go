@@ -103,7 +103,7 @@ func (s *Store) holds(key string, l *descriptors.Limit) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.entries[key]
-	return e != nil && e.state(l) != nil
+	return e != nil && e.states.Of(l) != nil
 }
 
 // buckets returns how many cells are held for a key.

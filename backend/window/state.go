@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -55,6 +56,48 @@ func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
 			precision > 0 && precision/time.Millisecond < time.Duration(microseconds)
 	}
 	return false
+}
+
+// States are what a key holds: of each limit that it is counted under at most one.
+type States []State
+
+// Of returns the state of limit l, nil if there is none yet.
+func (s States) Of(l *descriptors.Limit) State {
+	for _, one := range s {
+		if one.Matches(l) {
+			return one
+		}
+	}
+	return nil
+}
+
+// Decide decides a check by the states of its limits, which it makes where there are none, and returns these in the order
+// of the limits, in room where that suffices.
+func (s *States) Decide(c *backend.Check, now Instant, room []State) (backend.Decision, []State) {
+	for i := range c.Limits {
+		one := s.Of(&c.Limits[i])
+		if one == nil {
+			one = NewState(&c.Limits[i])
+			*s = append(*s, one)
+		}
+		one.SetRate(&c.Limits[i], now)
+		room = append(room, one)
+	}
+	return Decide(room, c, now), room
+}
+
+// Drop forgets the states that hold nothing at now: those of a former configuration, and those that were emptied. It
+// returns the rest, and the first moment from which nothing in them counts, 0 if there are none.
+func (s States) Drop(now Instant) (kept States, expires Instant) {
+	kept = s[:0]
+	for _, one := range s {
+		if gone := one.Expires(); gone > now {
+			expires = max(expires, gone)
+			kept = append(kept, one)
+		}
+	}
+	clear(s[len(kept):])
+	return kept, expires
 }
 
 func appendIdentity(dst []byte, a descriptors.Algorithm, window, precision time.Duration) []byte {

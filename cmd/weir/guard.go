@@ -7,19 +7,24 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// maxLocalKeys is how many keys are counted in this process at most while Redis is away: some 27 MB.
+// maxLocalKeys is how many keys are counted in this process at most while the store is away: some 27 MB.
 const maxLocalKeys = 100_000
 
+// sharedStore is a store on servers.
+type sharedStore interface {
+	guard.Store
+	remote
+}
+
 // guarded puts a guard before a store that may be away.
-func guarded(store redis.Counters, pools map[string]*topology.Connections, set *config.Settings, metrics *stats.Metrics,
-	log *slog.Logger) *counters {
+func guarded(store sharedStore, kind string, pools map[string]*topology.Connections, set *config.Settings,
+	metrics *stats.Metrics, log *slog.Logger) *counters {
 	replicas := func() int { // by their heartbeats or, until all had the time to send one, at least as many as are configured
 		alive, all := store.Replicas()
 		if all {
@@ -33,7 +38,7 @@ func guarded(store redis.Counters, pools map[string]*topology.Connections, set *
 			return memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log})
 		},
 	})
-	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking Redis, which had denied them within the last second.",
+	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
 		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
 	metrics.Gauge("weir_deny_cache_keys", "Keys whose last denial is remembered.", nil,
 		func() float64 { return float64(g.Stats().Keys) })
@@ -46,11 +51,11 @@ func guarded(store redis.Counters, pools map[string]*topology.Connections, set *
 			map[string]string{"window": unit.String()},
 			func() float64 { return float64(bound(store, unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
-	return &counters{Counter: g, Inspector: g, remote: store, pools: pools}
+	return &counters{Counter: g, Inspector: g, remote: store, kind: kind, pools: pools}
 }
 
 // bound returns how many times its limit a key may have been admitted in a window up to now, by all replicas: once for
-// each state that it may have had in Redis, and once more where they counted by themselves, each its share.
+// each state that it may have had in the store, and once more where they counted by themselves, each its share.
 func bound(store backend.Losses, window time.Duration, lastLocal, now time.Time) int {
 	states := store.StatesSince(now.Add(-window))
 	if !lastLocal.IsZero() && now.Sub(lastLocal) < window {

@@ -20,10 +20,11 @@ const (
 	outageCalm = 5 * time.Second        // that all must count before it is over, so that a flapping server fills no log
 )
 
-// outages logs the begin of each outage of Redis servers, with what policies do to requests, and its end, with what they did.
+// outages logs the begin of each outage of servers that count, with what policies do to requests, and its end, with what they did.
 type outages struct {
 	limiter *limit.Limiter
 	policy  descriptors.Policy // of rules that have none of their own
+	kind    string             // of the servers
 	log     *slog.Logger
 
 	began, seen time.Time                    // the first and the last look that found one; zero outside of an outage
@@ -33,10 +34,11 @@ type outages struct {
 
 // logOutages logs outages until ctx ends. Counters in memory have none.
 func (c *counters) logOutages(ctx context.Context, o outages) {
+	o.kind = c.kind
 	for c.remote != nil && wait.For(ctx, outageLook) {
 		o.look(time.Now(), c.uncounting())
 	}
-	o.end("weir ends while servers of Redis do not count; so many descriptors were decided by each policy meanwhile")
+	o.end("weir ends while servers of " + o.kind + " do not count; so many descriptors were decided by each policy meanwhile")
 }
 
 // uncounting names the servers that do not count now, and their states.
@@ -62,7 +64,7 @@ func (o *outages) look(now time.Time, servers []string) {
 			o.logBegin(servers)
 		}
 	case !o.logged || now.Sub(o.seen) >= outageCalm:
-		o.end("all servers of Redis count again; so many descriptors were decided by each policy meanwhile")
+		o.end("all servers of " + o.kind + " count again; so many descriptors were decided by each policy meanwhile")
 	}
 }
 
@@ -99,6 +101,6 @@ func (o *outages) logBegin(servers []string) {
 			about = append(about, p.String(), fmt.Sprintf("requests of %s %s", terminal.Count(n, "rule"), p.Effect()))
 		}
 	}
-	o.log.Warn("servers of Redis do not count: until they do, failure policies decide about what they own", append(about,
+	o.log.Warn("servers of "+o.kind+" do not count: until they do, failure policies decide about what they own", append(about,
 		"remedy", "bring them back, or change on_backend_failure in the rules, which is in force at once")...)
 }

@@ -23,6 +23,7 @@ type counters struct {
 	backend.Counter
 	backend.Inspector
 	remote remote                           // the same, where the counts are on servers; else nil
+	kind   string                           // what the servers are: Redis or memcached
 	pools  map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
 }
 
@@ -42,7 +43,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	}
 	pools := map[string]*topology.Connections{"redis_pool": mainPool}
 	if !set.BothRedis.Persecond {
-		return guarded(main, pools, set, metrics, log), nil
+		return guarded(main, "Redis", pools, set, metrics, log), nil
 	}
 	log = log.With("redis", "REDIS_PERSECOND")
 	perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
@@ -50,7 +51,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
 	}
 	pools["redis_per_second_pool"] = pool
-	return guarded(redis.PerSecond(main, perSecond), pools, set, metrics, log), nil
+	return guarded(redis.PerSecond(main, perSecond), "Redis", pools, set, metrics, log), nil
 }
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
@@ -99,20 +100,27 @@ var pipelineTotals = []total[pipeline.Stats]{
 // countServers shows how many servers one of the Redis has, by state.
 func countServers(one redis.Counters, name string, metrics *stats.Metrics) {
 	for state := range backend.ServerStates {
-		metrics.Gauge("weir_redis_servers", "Servers that count, by what is known of them: up, away (they do not answer, or too "+
-			"late, or have not answered yet), or failing (they answer, and cannot count).",
-			map[string]string{"redis": name, "state": backend.ServerState(state).String()}, func() (n float64) {
-				for _, is := range one.Servers() {
-					if is == backend.ServerState(state) {
-						n++
-					}
-				}
-				return n
-			})
+		is := backend.ServerState(state)
+		metrics.Gauge("weir_redis_servers", helpOfServers, map[string]string{"redis": name, "state": is.String()}, countOf(one, is))
 	}
 }
 
-// await waits until each Redis was reached once; if one is not in time, it returns an error.
+const helpOfServers = "Servers that count, by what is known of them: up, away (they do not answer, or too " +
+	"late, or have not answered yet), or failing (they answer, and cannot count)."
+
+// countOf returns what counts the servers of a state.
+func countOf(store backend.Health, state backend.ServerState) func() float64 {
+	return func() (n float64) {
+		for _, is := range store.Servers() {
+			if is == state {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// await waits until the servers were reached once; if a Redis is not in time, it returns an error.
 func (c *counters) await(ctx context.Context) error {
 	if c.remote == nil {
 		return nil
@@ -123,7 +131,7 @@ func (c *counters) await(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps health negative while one of the Redis does not answer, until ctx ends, if asked is set.
+// follow keeps health negative while the servers do not answer, until ctx ends, if asked is set.
 func (c *counters) follow(ctx context.Context, h *server.Health, asked bool) {
 	for more := asked; more; more = wait.For(ctx, 200*time.Millisecond) {
 		h.Counting(c.remote == nil || c.remote.Answers() == nil)

@@ -187,8 +187,11 @@ func (s *service) close(kill context.Context) (err error) {
 
 // openStore opens the store that BACKEND_TYPE names.
 func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
-	if set.BackendType == "redis" {
+	switch set.BackendType {
+	case "redis":
 		return openRedis(set, metrics, log)
+	case "memcache":
+		return openMemcached(set, metrics, log)
 	}
 	store, err := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	if err != nil {

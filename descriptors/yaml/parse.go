@@ -28,6 +28,7 @@ type Options struct {
 	// Lenient takes, with a warning, what is refused else, and envoyproxy/ratelimit takes: names that no header holds, and
 	// limits that are none, such as a rate_limit that is empty, given twice or in the wrong place.
 	Lenient bool
+	NoLogs  string          // why no limit can be a sliding_log, "" if one can
 	Merge   bool            // files of one domain are as one file, in the order of their names; else an error
 	NoLines bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
 	Parts   map[string]Part // by their names, those files that are parts of others, as people are to be told

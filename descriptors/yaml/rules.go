@@ -54,8 +54,8 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
 	case p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain():
-		p.warnf(m.node, path, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, which need the right "+
-			"to run scripts in Redis. Only one fixed_window limit of one unit, charged always, has the keys of KEY_FORMAT=ratelimit")
+		p.warnf(m.node, path, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
+			"the right to run scripts. Only one fixed_window limit of one unit, charged always, has the keys of KEY_FORMAT=ratelimit")
 	}
 	if r.Charge == descriptors.ChargeAlways && slices.ContainsFunc(r.Limits, isLog) {
 		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a "+
@@ -213,6 +213,10 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 			burst = 0
 			p.warnOfDefault(m, "burst", descriptors.TokenBucket, path)
 		}
+	}
+	if algorithm == descriptors.SlidingLog && p.options.NoLogs != "" {
+		p.errorf(m.at("algorithm"), path, "%s", p.options.NoLogs)
+		return descriptors.Limit{}, false
 	}
 	l, err := descriptors.NewLimit(uint64(requests), unit, multiplier, algorithm, precision)
 	if err == nil && burst > 0 {

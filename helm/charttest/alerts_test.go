@@ -9,6 +9,7 @@ import (
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
+	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
@@ -139,7 +140,13 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	inMemory := rulesWith(t, map[string]any{}, map[string]any{"enabled": true})
 	promtool(t, inMemory, held(t, inMemory, full.scraped(t), `weir_memory_evicted_keys_total{.*state="open"`, "0+9x150",
 		firing(40, "WeirMemoryFull")))
-	for _, rule := range slices.Concat(rules, inMemory) {
+	counted := startRendered(t, render(t, "weir", map[string]any{"memcached": map[string]any{"addresses": []any{memcachedtest.Start(t).Addr}}}))
+	counted.ask(t, "user", "ann")
+	inMemcached := rulesWith(t, map[string]any{"memcached": map[string]any{"addresses": []any{"m:1"}}}, map[string]any{"enabled": true})
+	promtool(t, inMemcached, held(t, inMemcached, counted.scraped(t), `weir_memcached_servers{.*state="away"`, "1+0x150", firing(5, "WeirMemcachedDown")),
+		held(t, inMemcached, counted.scraped(t), "weir_memcached_evictions_total", "0+9x150", firing(40, "WeirMemcachedEvicts")))
+	fired = append(fired, "WeirMemcachedDown", "WeirMemcachedEvicts")
+	for _, rule := range slices.Concat(rules, inMemory, inMemcached) {
 		if !slices.Contains(fired, rule.Alert) {
 			t.Errorf("no test has seen %s fire", rule.Alert)
 		}

@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
@@ -64,6 +65,10 @@ func list(value any) []any {
 // are servers.
 var premises = []struct{ of, values string }{
 	{"backend=redis", "redis: {addresses: [PLAIN]}"},
+	{"backend=memcache", "memcached: {addresses: [MEMCACHED], timeout: 1m}"},
+	{"memcached", "memcached: {addresses: [MEMCACHED], timeout: 1m}"},
+	{"memcached.tls", "memcached: {addresses: [MTLS], tls: {enabled: true, existingSecret: memcached-tls, certKey: tls.crt, keyKey: tls.key}}"},
+	{"memcached.tls.enabled=false", "memcached: {addresses: [MEMCACHED], tls: {existingSecret: '', certKey: '', keyKey: ''}}"},
 	{"keyFormat", "redis: {addresses: [PLAIN]}"},
 	{"calendarMonths", "redis: {addresses: [PLAIN]}"},
 	{"autoscaling", "redis: {addresses: [PLAIN]}"},
@@ -100,8 +105,8 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 		t.Fatalf("the schema has only %d values to choose: this test looks in the wrong place", len(choices))
 	}
 	a := certstest.New(t, "authority")
-	servers, secret := startServers(t)
-	secrets := []any{secret, secretOf(t, a, "grpc-tls", "weir")}
+	servers, secrets := startServers(t)
+	secrets = append(secrets, secretOf(t, a, "grpc-tls", "weir"))
 	started := make(map[string]bool)
 	for i, c := range choices {
 		if c.String() == "xds.tls.enabled=true" { // needs a server of limits: TestLimitsComeByXDS
@@ -196,9 +201,18 @@ func (w *weir) wantTenFor(t *testing.T, user string, transport credentials.Trans
 }
 
 // startServers starts what the choices of redis need, which are one server, one by TLS, a sentinel and a cluster of one,
-// and gives their addresses by name, and the Secret by which TLS is talked.
-func startServers(t *testing.T) (*strings.Replacer, map[string]any) {
+// and gives their addresses by name, and the Secrets by which TLS is talked.
+func startServers(t *testing.T) (*strings.Replacer, []any) {
 	t.Helper()
+	authority := func(name, ca, key string) map[string]any {
+		data := map[string]any{"ca.crt": readText(t, ca)}
+		if key != "" {
+			data["tls.crt"], data["tls.key"] = data["ca.crt"], readText(t, key)
+		}
+		return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "limits"},
+			"stringData": data}
+	}
+	memcached := memcachedtest.StartTLS(t)
 	plain := startRedis(t)
 	byTLS := startRedis(t, redistest.WithTLS(), redistest.WithConfig("tls-auth-clients no"))
 	cluster := startRedis(t, redistest.WithConfig("cluster-enabled yes", fmt.Sprint("cluster-port ", process.Port(t))))
@@ -213,7 +227,6 @@ func startServers(t *testing.T) (*strings.Replacer, map[string]any) {
 	}
 	process.Start(t, "sentinel", nil, process.Tool(t, "redis-server", "valkey-server"), file, "--sentinel")
 	return strings.NewReplacer("PLAIN", plain.Addr, "TLS", byTLS.Addr, "CLUSTER", cluster.Addr,
-			"SENTINEL", fmt.Sprint("127.0.0.1:", sentinel)),
-		map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "redis-tls", "namespace": "limits"},
-			"stringData": map[string]any{"ca.crt": readText(t, byTLS.TLS.CA)}}
+			"SENTINEL", fmt.Sprint("127.0.0.1:", sentinel), "MEMCACHED", memcachedtest.Start(t).Addr, "MTLS", memcached.Addr),
+		[]any{authority("redis-tls", byTLS.TLS.CA, ""), authority("memcached-tls", memcached.TLS.CA, memcached.TLS.Key)}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
@@ -23,8 +24,8 @@ func startPrometheus(t *testing.T, pods map[string]*weir) promAPI {
 	return promAPI(process.Prometheus(t, config, t.TempDir()))
 }
 
-// A Redis that holds some days of hits, a weir and a history server of one release over it, and a weir that counts in
-// memory: every query of the dashboards is answered, and has something to show. So have the variables, and the queries of
+// A Redis that holds some days of hits, a weir and a history server of one release over it, and weirs that count in
+// memory and in memcached: every query of the dashboards is answered, and has something to show. So have the variables, and the queries of
 // the document of all metrics.
 func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 	t.Parallel()
@@ -47,14 +48,15 @@ func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 	for _, of := range []*weir{w, serves} {
 		wantBarsAddUp(t, promAPI(of.admin+"/prometheus"), d, until)
 	}
-	wantLive(t, w, startRendered(t, render(t, "weir", nil)), redis)
+	inMemcached := map[string]any{"memcached": map[string]any{"addresses": []any{memcachedtest.Start(t).Addr}}}
+	wantLive(t, w, startRendered(t, render(t, "weir", nil)), startRendered(t, render(t, "weir", inMemcached)), redis)
 }
 
-// wantLive has a real Prometheus scrape two weirs, the first of which counts in a Redis, which then goes away, and asks
+// wantLive has a real Prometheus scrape three weirs, the first of which counts in a Redis, which then goes away, and asks
 // it all that the live dashboard asks.
-func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
+func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Server) {
 	t.Helper()
-	prometheus := startPrometheus(t, map[string]*weir{"weir-a": w, "weir-b": inMemory})
+	prometheus := startPrometheus(t, map[string]*weir{"weir-a": w, "weir-b": inMemory, "weir-c": inMemcached})
 	asked := 0
 	load := func() {
 		asked++
@@ -96,7 +98,7 @@ func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
 	redis.Kill()
 	await("decisions without Redis", func() bool { return shows(`rate(weir_degraded_decisions_total[1m]) > 0`) })
 
-	chosen := map[string]map[string][]string{"several": {"namespace": {"limits", "other"}, "pod": {"weir-a", "weir-b"},
+	chosen := map[string]map[string][]string{"several": {"namespace": {"limits", "other"}, "pod": {"weir-a", "weir-b", "weir-c"},
 		"domain": {"shop", "a.b"}, "path": {"few", "tried", "user", "a.b=c|d"}, "replica": {"instance"}}}
 	if !testing.Short() {
 		chosen["all"] = nil
@@ -127,5 +129,5 @@ func wantLive(t *testing.T, w, inMemory *weir, redis *redistest.Server) {
 			prometheus.wantOffers(t, d, v, nil)
 		}
 	}
-	wantDocumented(t, prometheus, w, inMemory)
+	wantDocumented(t, prometheus, w, inMemory, inMemcached)
 }

@@ -133,7 +133,7 @@ func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{filepath.Join(k8sDir, "base"): "admin: {token: {create: false}}",
 		filepath.Join("testdata", "admin-token"): "admin: {token: {existingSecret: weir-admin-token}}"}
-	for _, overlay := range []string{"ha-sentinel", "cluster", "ring", "mtls"} {
+	for _, overlay := range []string{"ha-sentinel", "cluster", "ring", "mtls", "memcached"} {
 		dir := filepath.Join(k8sDir, "overlays", overlay)
 		values[dir] = readText(t, filepath.Join(dir, "values.yaml"))
 	}

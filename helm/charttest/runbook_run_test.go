@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 )
 
 const (
@@ -58,8 +60,15 @@ func TestEveryCommandOfTheRunbookDoesWhatItSays(t *testing.T) {
 		}
 	}, nothing}})...)
 
+	server := memcachedtest.Start(t)
+	inMemcached := map[string]any{"memcached": map[string]any{"addresses": []any{server.Addr}},
+		"monitoring": map[string]any{"rules": map[string]any{"enabled": true}}}
+	counted := startRendered(t, render(t, "weir", inMemcached))
+	covered = append(covered, counted.wantRunbook(t, "", []situation{{"with memcached", []string{"WeirMemcachedEvicts"}, nothing, nothing},
+		{"without memcached", []string{"WeirMemcachedDown"}, server.Kill, server.Restart}})...)
+
 	sections := slices.Sorted(maps.Keys(readRunbook(t)))
-	for _, values := range []map[string]any{counting, inMemory} {
+	for _, values := range []map[string]any{counting, inMemory, inMemcached} {
 		for _, rule := range rulesOf(t, render(t, "weir", values)) {
 			if !slices.Contains(covered, rule.Alert) {
 				t.Errorf("the chart makes the alert %s, and the runbook has no section of it that was run", rule.Alert)

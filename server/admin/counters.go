@@ -161,9 +161,9 @@ type CountersAnswer struct {
 
 // Changed is what a change of counters did. Each limit has its own count; these are of the one that held the most hits.
 type Changed struct {
-	Asked      uint64   `json:"asked,omitempty"`   // hits of a grant
-	HitsBefore uint64   `json:"hits_before"`       // that counted just before
-	GivenBack  uint64   `json:"given_back"`        // and were taken off the count
+	Asked      uint64 `json:"asked,omitempty"` // hits of a grant
+	HitsBefore uint64 `json:"hits_before"`     // that counted just before
+	GivenBack  uint64 `json:"given_back"`      // and were taken off the count
 }
 
 // LimitAnswer is one of its limits.

@@ -25,11 +25,11 @@ func (m *Metrics) Limiter(l *limit.Limiter) {
 
 var (
 	degradedTotal = prometheus.NewDesc("weir_degraded_decisions_total",
-		"Decisions made while Redis gave no answer, by rule, why it gave none, and the failure policy that decided. "+
+		"Decisions made while the store gave no answer, by rule, why it gave none, and the failure policy that decided. "+
 			"A rule has no series before its first.",
 		[]string{"domain", "path", "reason", "policy"}, nil)
 	degradedSum = prometheus.NewDesc("weir_degraded_total",
-		"Decisions made while Redis gave no answer, of all rules together, by why it gave none and the failure policy that decided.", []string{"reason", "policy"}, nil)
+		"Decisions made while the store gave no answer, of all rules together, by why it gave none and the failure policy that decided.", []string{"reason", "policy"}, nil)
 )
 
 // collectDegraded sends the totals of decisions without a store.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 )
 
@@ -26,6 +27,16 @@ type Certificates struct {
 
 // Client returns a client's configuration: it trusts the CA and shows the certificate. It is the caller's own.
 func (c *Certificates) Client() *tls.Config { return c.client.Clone() }
+
+// MakeCertificates makes them for a test's own server.
+func MakeCertificates(t testing.TB) *Certificates {
+	t.Helper()
+	c, err := newCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 func newCertificates(dir string) (*Certificates, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -169,7 +169,16 @@ func (l *link) judgeReplies(n int) {
 }
 
 // readCommands reads what has arrived of commands, one at least, and returns their names, in capitals, and their bytes.
+//
+// Of memcached's text protocol it takes what has arrived for one request, of the name of its first command.
 func readCommands(in *bufio.Reader) (names []string, data []byte, err error) {
+	if first, err := in.Peek(1); err != nil || first[0] != '*' {
+		data, _ = in.Peek(in.Buffered())
+		data = slices.Clone(data)
+		_, _ = in.Discard(len(data))
+		name, _, _ := strings.Cut(string(data), " ")
+		return []string{strings.ToUpper(name)}, data, err
+	}
 	for len(names) == 0 || in.Buffered() > 0 {
 		command, raw, err := readCommand(in)
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 // FaultProxy stands between clients and one Redis and breaks their connections in chosen ways. Without a fault it
 // changes nothing. Faults are switched while connections are open and hold for all of them, until Heal.
 //
-// It follows Redis's protocol, in which requests are arrays of strings, to count and tell them. It is no library
+// It follows Redis's protocol, in which requests are arrays of strings, to count and tell them; or memcached's, of which
+// it takes each write for a request. It is no library
 // because toxiproxy's faults see bytes and times, not requests: they cannot wait until Redis has executed the next
 // EVALSHA and then swallow that reply.
 type FaultProxy struct {

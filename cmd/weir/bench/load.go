@@ -77,11 +77,11 @@ func (l *load) run(ctx context.Context, p phase) (sample, error) {
 type reading struct {
 	at       time.Time
 	cpu      time.Duration
-	store    time.Duration // CPU of the Redis behind the server; 0 without one
+	store    time.Duration // CPU of the store behind the server; 0 without one
 	answered uint64
 }
 
-// read waits until the given moment, then reads the CPU clocks of the server and its Redis and the count of answers,
+// read waits until the given moment, then reads the CPU clocks of the server and its store and the count of answers,
 // one right after the other.
 func (l *load) read(ctx context.Context, at time.Time, answered *atomic.Uint64) (reading, error) {
 	select {
@@ -89,8 +89,12 @@ func (l *load) read(ctx context.Context, at time.Time, answered *atomic.Uint64) 
 	case <-ctx.Done():
 		return reading{}, context.Cause(ctx)
 	}
-	cpu, err := cpuTime(l.server.process.Pid())
-	store, storeErr := l.server.store.cpu()
+	cpu, err := l.server.cpu()
+	var store time.Duration
+	var storeErr error
+	if l.server.store != nil {
+		store, storeErr = l.server.store.cpu()
+	}
 	r := reading{at: time.Now(), cpu: cpu, store: store, answered: answered.Load()}
 	return r, errors.Join(err, storeErr)
 }

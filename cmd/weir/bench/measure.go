@@ -25,8 +25,10 @@ type round struct {
 	Unpaced       sample
 	HalfLoad      sample  // at the share of it that the options say; empty if they leave it out
 	Floors        float64 // CPU of a request at full load, over the floor's
-	IncrBys       float64 // Redis CPU of a request at full load, over that of one INCRBY right before
-	ResidentBytes int64   // the server's memory afterwards
+	IncrBys       float64 // the store's CPU of a request at full load, over that of one INCRBY or incr right before
+	LostRaces     float64 // in memcached, of Exchanges, warm-up included
+	Exchanges     float64
+	ResidentBytes int64 // the server's memory afterwards
 }
 
 // rounds measures everything. The rounds are interleaved, so that a machine that slows down for a while slows all of
@@ -66,7 +68,11 @@ func (r round) onRedis() string {
 	if r.IncrBys == 0 {
 		return ""
 	}
-	return fmt.Sprintf("  %.1f INCRBYs", r.IncrBys)
+	text := fmt.Sprintf("  %.1f INCRBYs", r.IncrBys)
+	if r.Exchanges > 0 {
+		text += fmt.Sprintf("  %.1f %% of %.0f exchanges lost a race", 100*r.LostRaces/r.Exchanges, r.Exchanges)
+	}
+	return text
 }
 
 // round measures one scenario at full load and at a share of it. It probes the server before and after.
@@ -77,6 +83,10 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 		return r, err
 	}
 	incrBy := 0.0
+	races, err := l.server.races()
+	if err != nil {
+		return r, err
+	}
 	if store := l.server.store; store != nil {
 		if incrBy, err = store.yardstick(ctx, m.options.Keys, m.options.Measure); err != nil {
 			return r, err
@@ -89,6 +99,11 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 	if incrBy > 0 {
 		r.IncrBys = r.Unpaced.RedisMicros / incrBy
 	}
+	after, err := l.server.races()
+	if err != nil {
+		return r, err
+	}
+	r.LostRaces, r.Exchanges = after.lost-races.lost, after.exchanges-races.exchanges
 	if m.options.HalfLoad > 0 {
 		rate := m.options.Share * r.Unpaced.RequestsPerSecond
 		if r.HalfLoad, err = l.run(ctx, phase{warmUp: m.options.WarmUp, measure: m.options.HalfLoad, rate: rate}); err != nil {

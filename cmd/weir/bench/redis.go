@@ -53,11 +53,12 @@ func (s *store) addr() string {
 }
 
 // cpu returns the processor time that the server has used so far; none without a server.
-func (s *store) cpu() (time.Duration, error) {
-	if s == nil {
-		return 0, nil
-	}
-	return cpuTime(s.pid)
+func (s *store) cpu() (time.Duration, error) { return cpuTime(s.pid) }
+
+// yardstick is a store whose smallest command is the measure of what requests cost it.
+type yardstick interface {
+	cpu() (time.Duration, error)
+	yardstick(ctx context.Context, keys int, duration time.Duration) (micros float64, err error)
 }
 
 // yardstick measures what one INCRBY costs the server, in microseconds of its CPU, when a client sends 32 at a time.
@@ -76,14 +77,20 @@ func (s *store) yardstick(ctx context.Context, keys int, duration time.Duration)
 	for next < keys && err == nil { // make the keys
 		err = send()
 	}
-	made := next
+	return costOf(s, send, err, duration)
+}
+
+// costOf returns the CPU of a store, in microseconds, for one of the commands that send sends.
+func costOf(s yardstick, send func() error, err error, duration time.Duration) (micros float64, _ error) {
+	sent := 0
 	before, errBefore := s.cpu()
-	for until := time.Now().Add(min(duration, yardstickTime)); err == nil && (next == made || time.Now().Before(until)); {
+	for until := time.Now().Add(min(duration, yardstickTime)); err == nil && (sent == 0 || time.Now().Before(until)); {
 		err = send()
+		sent += pipelined
 	}
 	after, errAfter := s.cpu()
 	if err := errors.Join(err, errBefore, errAfter); err != nil {
-		return 0, fmt.Errorf("measure INCRBY on redis-server: %w", err)
+		return 0, fmt.Errorf("measure what the store's smallest command costs: %w", err)
 	}
-	return float64((after - before).Nanoseconds()) / 1e3 / float64(next-made), nil
+	return float64((after - before).Nanoseconds()) / 1e3 / float64(sent), nil
 }

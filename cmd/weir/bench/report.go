@@ -51,7 +51,7 @@ func report(out io.Writer, o options, outcomes []outcome) error {
 	row := func(title string, cells []string, budget string) {
 		_, _ = fmt.Fprintf(columns, "%-50s\t%s\t  %s\n", title, strings.Join(cells, "\t"), budget) // a Builder takes all
 	}
-	row("server CPU of a request", []string{"µs", "floors", "min..max", "Redis µs", "INCRBYs", "min..max", "requests/s", "p50 ms",
+	row("server CPU of a request", []string{"µs", "floors", "min..max", "store µs", "INCRBYs", "min..max", "requests/s", "p50 ms",
 		"p99", paced + ": p50", "p99", "RSS MB"}, "budget")
 	for _, one := range outcomes {
 		cells, budget := one.row()
@@ -69,7 +69,8 @@ weir against the floor · %d connections, %d in flight on each · %d keys · %s 
 Medians of %d interleaved rounds. Floors: over the floor's CPU in the same round. Only ratios of one run mean anything.
 The %s is paced, at %g of the rate before it; a request counts from the moment it was due. That includes how late
 the client itself was: at most %.2f ms (p50) and %.2f ms (p99). RSS is that of the weir which serves the scenario and
-others like it. INCRBYs: the CPU of Redis, over what one of 32 pipelined INCRBYs cost it right before.
+others like it. INCRBYs: the CPU of Redis, over what one of 32 pipelined INCRBYs cost it right before; of memcached's
+scenarios that of memcached, and of its incr. Races: exchanges of the last round whose value another weir had changed.
 `, o.Connections, o.InFlight, o.Keys, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.String(), o.Rounds,
 		paced, o.Share, lateP50, lateP99)
 	if err == nil && lateP50 > lateMillis {
@@ -114,7 +115,10 @@ func (o outcome) row() (cells []string, budget string) {
 	cells = append(cells, fmt.Sprint(last.ResidentBytes>>20))
 	budget = budgetVerdict(o.Budget, floors.Median)
 	if o.RedisBudget > 0 {
-		budget += "; Redis " + budgetVerdict(o.RedisBudget, incrBys.Median)
+		budget += "; store " + budgetVerdict(o.RedisBudget, incrBys.Median)
+	}
+	if o.Place == onHotKey {
+		budget += fmt.Sprintf("races lost: %.0f of %.0f", last.LostRaces, last.Exchanges)
 	}
 	return cells, budget
 }

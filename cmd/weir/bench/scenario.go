@@ -29,6 +29,9 @@ const (
 	onFloor      place = "the floor"
 	inMemory     place = "weir in memory"
 	onRedis      place = "weir on Redis"
+	onMemcached  place = "weir on memcached"
+	onNumbers    place = "weir on memcached, in the keys of ratelimit"
+	onHotKey     place = "three weirs on a memcached"
 	historyOff   place = "weir without a history" // in memory, as the next two
 	historyOn    place = "weir with a history in Redis"
 	historyHangs place = "weir with a history in a Redis that never answers"
@@ -46,7 +49,7 @@ type scenario struct {
 	OneKey      bool                             // all requests count on one key; else they are spread
 	Want        ratelimit.RateLimitResponse_Code // the verdict of every measured request
 	Budget      float64                          // what a request may cost, in floors,
-	RedisBudget float64                          // and Redis, in INCRBYs; 0: nothing is said
+	RedisBudget float64                          // and the store, in its INCRBYs or incrs; 0: nothing is said
 }
 
 // floorName is the scenario that all others are compared with.
@@ -66,6 +69,15 @@ func scenarios() []scenario {
 		s.Name, s.Place, s.RedisBudget = "redis-"+rule, onRedis, incrBys
 		return s
 	}
+	memcached := func(name, rule, title string, incrs float64) scenario {
+		s := redis(rule, title, 1.3, incrs)
+		s.Name, s.Title, s.Place = name, "memcached, "+title, onMemcached
+		return s
+	}
+	hotKey := memcached("memcached-hot-key", "sliding-hour", "one key, sliding hour, by three weirs", 0)
+	plain := memcached("memcached-ratelimit-minute", "fixed-minute", "fixed window, minute, by ratelimit's keys", 3)
+	plain.Place = onNumbers
+	hotKey.Place, hotKey.OneKey, hotKey.Budget = onHotKey, true, 0
 	measured := func(name string, at place, title string) scenario {
 		s := memory("history", title, memoryBudget)
 		s.Name, s.Place = name, at
@@ -104,6 +116,10 @@ func scenarios() []scenario {
 		three(redis("three-descriptors", "three descriptors, sliding hour: all three", 0, 0)),
 		looks(redis("looks", "looks, sliding hour", 0, 0)),
 		hot,
+		plain,
+		memcached("memcached-fixed-minute", "fixed-minute", "fixed window, minute", 3),
+		memcached("memcached-sliding-hour", "sliding-hour", "sliding window, hour by 1 min", 6),
+		hotKey,
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -25,7 +26,9 @@ type server struct {
 	process *process.Process
 	release []func() // gives its ports back
 	conns   []*grpc.ClientConn
-	store   *store // what weir counts in; nil for one that counts in memory
+	store   yardstick // what weir counts in; nil for one that counts in memory
+	others  []*server // that count in the same and get their share of the load
+	debug   int       // the admin port
 }
 
 // start runs a server and opens connections to it. It is returned when it has said on each of them that it serves.
@@ -49,6 +52,7 @@ func (s *server) launch(ctx context.Context, name string, connections, ports int
 		}
 		held, s.release = append(held, port), append(s.release, release)
 	}
+	s.debug = held[ports-1]
 	var err error
 	if s.process, err = process.Launch(name, command(held), new(process.Output), ""); err != nil {
 		return err
@@ -89,10 +93,22 @@ func dial(addr string) (*grpc.ClientConn, error) {
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
 }
 
+// cpu returns the processor time that the server, and others with it, have used so far.
+func (s *server) cpu() (sum time.Duration, err error) {
+	for _, one := range append(s.others, s) {
+		used, failed := cpuTime(one.process.Pid())
+		sum, err = sum+used, cmp.Or(err, failed)
+	}
+	return sum, err
+}
+
 // close drops the connections and stops the server.
 func (s *server) close() {
+	for _, one := range s.others {
+		one.close()
+	}
 	for _, conn := range s.conns {
-		_ = conn.Close() // it fails only when closed twice
+		_ = conn.Close() // it fails only when closed twice, as one of others is
 	}
 	if s.process != nil {
 		s.process.Kill()
@@ -124,7 +140,11 @@ func startWeir(ctx context.Context, o options, dir, name string, extra ...string
 	if err := os.MkdirAll(config, 0o755); err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), descriptorFile, 0o644); err != nil {
+	rules := descriptorFile
+	if slices.Contains(extra, "BACKEND_TYPE=memcache") { // which counts none
+		rules = bytes.ReplaceAll(rules, []byte("sliding_log"), []byte("sliding_window"))
+	}
+	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), rules, 0o644); err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
 	return start(ctx, name, o.Connections, 3, func(ports []int) *exec.Cmd {
@@ -141,8 +161,9 @@ func startWeir(ctx context.Context, o options, dir, name string, extra ...string
 
 // servers are what the scenarios run against, by their place. Those that none needs are not there.
 type servers struct {
-	at     map[place]*server
-	stores []*store
+	at        map[place]*server
+	stores    []*store
+	memcached []*numbers
 }
 
 // startServers starts what the chosen scenarios need. The caller closes what it returns, also beside an error.
@@ -164,6 +185,14 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 		}
 		hangs.Stop() // it takes connections and never answers
 	}
+	memory := &numbers{}
+	if needed[onMemcached] || needed[onNumbers] || needed[onHotKey] {
+		var err error
+		if memory, err = startNumbers(); err != nil {
+			return s, err
+		}
+		s.memcached = append(s.memcached, memory)
+	}
 	var err error
 	if s.at[onFloor], err = startFloor(ctx, o.Connections); err != nil {
 		return s, err
@@ -179,6 +208,9 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	for at, settings := range map[place][]string{
 		inMemory:     nil,
 		onRedis:      {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr()},
+		onMemcached:  memory.settings(),
+		onNumbers:    append(memory.settings(), "KEY_FORMAT=ratelimit"),
+		onHotKey:     memory.settings(),
 		historyOff:   nil,
 		historyOn:    append(keeps, "REDIS_HISTORY_URL=redis://"+redis.addr()),
 		historyHangs: append(keeps, "REDIS_HISTORY_URL=redis://"+hangs.addr()),
@@ -192,6 +224,20 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	}
 	if weir := s.at[onRedis]; weir != nil {
 		weir.store = redis
+	}
+	for _, at := range []place{onMemcached, onNumbers, onHotKey} {
+		if weir := s.at[at]; weir != nil {
+			weir.store = memory
+		}
+	}
+	if hot := s.at[onHotKey]; hot != nil {
+		for i := range 2 {
+			one, err := startWeir(ctx, o, dir, fmt.Sprint(onHotKey, i), memory.settings()...)
+			if err != nil {
+				return s, err
+			}
+			hot.others, hot.conns = append(hot.others, one), append(hot.conns, one.conns...)
+		}
 	}
 	return s, nil
 }
@@ -216,5 +262,8 @@ func (s *servers) close() {
 	}
 	for _, one := range s.stores {
 		one.Close()
+	}
+	for _, one := range s.memcached {
+		one.close()
 	}
 }

@@ -179,7 +179,7 @@ func (v *verdict) when() (text string) {
 		text = fmt.Sprintf("never: %d hits at once are more than the whole limit", v.hits)
 	}
 	if v.degraded != "" {
-		text += " (no answer from Redis: " + v.degraded + ")"
+		text += " (no answer from the store: " + v.degraded + ")"
 	}
 	return text
 }

@@ -89,7 +89,7 @@ OVER  user=ann  0/minute  0 left  never again: this limit lets nothing pass
 `, 1},
 		{"what Redis did not decide says who did", ask, saying(map[string]any{"degraded": []any{
 			map[string]any{"descriptor": 0, "path": "user", "policy": "deny", "reason": "down"}}}, perMinute(10, 0, time.Second)), `
-OVER  user=ann  10/minute  0 left  again in 1s (no answer from Redis: down; policy deny)
+OVER  user=ann  10/minute  0 left  again in 1s (no answer from the store: down; policy deny)
       answered in N ms
 `, 1},
 		{"a service that gives no statuses still has a verdict", ask, answered(), `

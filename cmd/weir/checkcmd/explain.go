@@ -130,7 +130,7 @@ func (x *checked) explainEffects(t table, e *descriptors.Explanation) {
 		if r.OnFailure == descriptors.PolicyDefault {
 			by = "ON_BACKEND_FAILURE"
 		}
-		t.add("failure", "%s, by %s: while Redis gives no answer, hits %s", policy, by, policy.Effect())
+		t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, by, policy.Effect())
 	}
 	if x.config.RefundsOnDeny(e.Domain) {
 		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")

@@ -42,7 +42,7 @@ share     all values of user that fit "bot-*" have one count
 replaces  "any-minute", "gifts", where a request matches them as well
 shadow    counted, never denied
 quota     denied only when all quotas of a request are over
-failure   allow, by ON_BACKEND_FAILURE: while Redis gives no answer, hits pass, uncounted
+failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 message   "Slow down.\n"
 metadata  {"more":[1,true],"tier":"<low>"}
 history   user=bot-*, each value apart: user=bot-*
@@ -53,7 +53,7 @@ limit     5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
 charge    admitted hits, and all that a descriptor brings as its own hits_addend
 key       "4:shop3:any5:thing"
 replaced  "any-minute", where a request matches user=bot-* (shop.yaml:3) as well
-failure   allow, by ON_BACKEND_FAILURE: while Redis gives no answer, hits pass, uncounted
+failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 history   any, all values together
 `,
 		"any=thing,tenant=a/b": `
@@ -61,7 +61,7 @@ rule     any/tenant (shop.yaml:18)
 limit    1/second  sliding_window of 1s, buckets of 50ms, 1s
 charge   admitted hits, and all that a descriptor brings as its own hits_addend
 key      "4:shop3:any5:thing6:tenant3:a/b"
-failure  allow, by ON_BACKEND_FAILURE: while Redis gives no answer, hits pass, uncounted
+failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 history  any/tenant, each value apart: tenant=a/b
 `,
 		"gift=1": `

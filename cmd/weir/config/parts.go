@@ -80,8 +80,12 @@ func ReadFiles(e Environment) (f Files, err error) {
 
 // Options returns how descriptor files are read by a tool, which counts nothing.
 func (f *Files) Options() yaml.Options {
-	return yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
+	o := yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
 		Lenient: f.Lenient}
+	if f.BackendType == "memcache" {
+		o.NoLogs = noLogs
+	}
+	return o
 }
 
 // Rules returns how descriptor files are read by a server.
@@ -94,7 +98,7 @@ func (s *Settings) Rules() yaml.Options {
 // Keys returns how the keys of counters are written. In memory nobody else reads them.
 func (s *Settings) Keys() descriptors.Keys {
 	k := descriptors.Keys{Format: s.KeyFormat, Prefix: s.KeyPrefix}
-	if s.BackendType != "redis" {
+	if s.BackendType == "memory" {
 		k.Format = descriptors.KeysOfWeir
 	}
 	return k

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/certs"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // namesServers reports whether a variable names the servers of Redis.
@@ -21,15 +22,27 @@ func (s *Redis) check(prefix string) error {
 	return cmp.Or(notNegative(prefix+"_POOL_SIZE", s.PoolSize), notNegative(prefix+"_TIMEOUT", s.Timeout))
 }
 
-// checkBackend decides where to count, and checks the variables of Redis if it is there.
+// checkBackend decides where to count, and checks the variables of the servers there.
 func (s *Settings) checkBackend() error {
-	if s.BackendType == "" && (s.Redis.namesServers() || s.BothRedis.Persecond) {
+	switch {
+	case s.BackendType != "":
+	case s.Redis.namesServers(), s.BothRedis.Persecond:
 		s.BackendType = "redis"
+	case s.Memcache.namesServers():
+		s.BackendType = "memcache"
+	default:
+		s.BackendType = "memory"
 	}
-	s.BackendType = cmp.Or(s.BackendType, "memory")
-	if s.BackendType != "redis" {
-		return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory or redis")
+	switch s.BackendType {
+	case "redis":
+		return s.checkRedis()
+	case "memcache":
+		return cmp.Or(s.Memcache.check(), require(s.Algorithm != descriptors.SlidingLog, "ALGORITHM", s.Algorithm.String(), noLogs))
 	}
+	return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory, redis or memcache")
+}
+
+func (s *Settings) checkRedis() error {
 	err := cmp.Or(
 		notNegative("REDIS_STARTUP_INITIAL_INTERVAL", s.BothRedis.StartupInitialInterval),
 		notNegative("REDIS_STARTUP_MAX_INTERVAL", s.BothRedis.StartupMaxInterval),

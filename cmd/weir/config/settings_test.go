@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/redis/incr"
+	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/rls"
 )

@@ -39,12 +39,12 @@ type Variables struct {
 	WatchRoot           bool   `env:"RUNTIME_WATCH_ROOT,default=true"`
 
 	Files
-	BackendType string `env:"BACKEND_TYPE"`
 
 	Redis     Redis             `env:",prefix=REDIS_"`
 	PerSecond Redis             `env:",prefix=REDIS_PERSECOND_"`
 	BothRedis BothRedis         `env:",prefix=REDIS_"`
 	NodeLoss  topology.NodeLoss `env:"RING_ON_NODE_LOSS,default=remap"`
+	Memcache  Memcache          `env:",prefix=MEMCACHE_"`
 
 	Replicas int `env:"REPLICAS,default=1"`
 
@@ -90,6 +90,7 @@ type Files struct {
 	KeyFormat    descriptors.KeyFormat `env:"KEY_FORMAT,default=weir"`
 	MergeDomains bool                  `env:"MERGE_DOMAIN_CONFIG,default=false"`
 	OnFailure    descriptors.Policy    `env:"ON_BACKEND_FAILURE,default=allow"`
+	BackendType  string                `env:"BACKEND_TYPE"` // memory, redis or memcache
 
 	Lenient bool // no variable: see yaml.Options
 }
@@ -123,6 +124,22 @@ type BothRedis struct {
 	StartupMaxInterval          time.Duration `env:"STARTUP_MAX_INTERVAL,default=30s"`
 	StartupMaxElapsedTime       time.Duration `env:"STARTUP_MAX_ELAPSED_TIME,default=0"`
 	HealthCheckActiveConnection bool          `env:"HEALTH_CHECK_ACTIVE_CONNECTION,default=false"`
+}
+
+// Memcache are the variables that begin with MEMCACHE_: how memcached is reached.
+type Memcache struct {
+	HostPort   []string      `env:"HOST_PORT"` // separated by commas
+	SRV        string        `env:"SRV"`       // the name of a record, instead
+	SRVRefresh time.Duration `env:"SRV_REFRESH,default=0"`
+	MaxConns   int           `env:"MAX_IDLE_CONNS,default=1"` // to each server; from 1 to maxConns
+	Timeout    time.Duration `env:"TIMEOUT,default=500ms"`
+	TLS        bool          `env:"TLS"`
+
+	TLSCacert                   string `env:"TLS_CACERT"`
+	TLSClientCert               string `env:"TLS_CLIENT_CERT"`
+	TLSClientKey                string `env:"TLS_CLIENT_KEY"`
+	TLSServerName               string `env:"TLS_SERVER_NAME"`
+	TLSSkipHostnameVerification bool   `env:"TLS_SKIP_HOSTNAME_VERIFICATION"`
 }
 
 // History are the variables that begin with HISTORY_: how the history of hits is kept.

@@ -9,7 +9,6 @@ import (
 
 // ineffective are the variables of envoyproxy/ratelimit that weir does not read, by what their names begin with.
 var ineffective = []struct{ names, why string }{
-	{"MEMCACHE_HOST_PORT MEMCACHE_MAX_ MEMCACHE_SRV MEMCACHE_TLS", "weir does not count in memcached"},
 	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces"},
 	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
 	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",

@@ -8,12 +8,11 @@ import (
 
 func TestWhatHasNoEffectIsTold(t *testing.T) {
 	for environment, want := range map[string]string{
-		"MEMCACHE_HOST_PORT=hunter2:11211":                            "MEMCACHE_HOST_PORT (weir does not count in memcached)",
 		"TRACING_ENABLED=1 OTEL_EXPORTER_OTLP_ENDPOINT=http://o:4318": "OTEL_EXPORTER_OTLP_ENDPOINT, TRACING_ENABLED (weir sends no traces)",
 		"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt":                       "GRPC_SERVER_TLS_CA_CERT (GRPC_CLIENT_TLS_CACERT asks clients for certificates)",
 		"REDIS_PIPELINE_LIMIT=8 REDIS_URL=r:1":                        "REDIS_PIPELINE_LIMIT (checks are batched",
 		"":                                                            "",
-		"TRACING_ENABLED=False MEMCACHE_TLS=0 MEMCACHE_HOST_PORT=":        "",
+		"TRACING_ENABLED=False MEMCACHE_TLS=0 MEMCACHE_HOST_PORT=m:1":     "",
 		"REDIS_URL=r:1 REDIS_TIMEOUT=1s USE_STATSD=true STATSD_HOST=s":    "",
 		"REDIS_SERVICE_HOST=10.0.0.1 MEMCACHE_PORT=tcp://10.0.0.2 HOME=/": "",
 	} {

@@ -96,6 +96,7 @@ func translate(given config.Environment) config.Environment {
 		delete(e, "REDIS_TLS_CLIENT_CERT")
 	}
 	keepPair(e, "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY")
+	keepPair(e, "MEMCACHE_TLS_CLIENT_CERT", "MEMCACHE_TLS_CLIENT_KEY")
 	keepPair(e, "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY")
 	return e
 }

@@ -111,7 +111,7 @@ func TestWhateverStartsRatelimitStartsWeir(t *testing.T) {
 
 // What ends envoyproxy/ratelimit too, or is weir's own.
 func TestWhatCannotBeReadEndsWeir(t *testing.T) {
-	for _, given := range []string{"BACKEND_TYPE=memcache", "LOG_LEVEL=loud", "HISTORY=maybe", "DENIAL_LOG_INTERVAL=10ms", "REDIS_TIMEOUT=soon",
+	for _, given := range []string{"BACKEND_TYPE=memory,redis", "MEMCACHE_SRV=m BACKEND_TYPE=memcache", "LOG_LEVEL=loud", "HISTORY=maybe", "DENIAL_LOG_INTERVAL=10ms", "REDIS_TIMEOUT=soon",
 		"REDIS_TYPE=mesh REDIS_URL=a:1", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization=hunter2"} {
 		name, _, _ := strings.Cut(given, "=")
 		if _, err := Read(env(given)); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "hunter2") {

@@ -50,7 +50,7 @@ func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	}
 	message, level := "started as ratelimit: ", slog.LevelWarn
 	switch {
-	case s.BackendType != "redis":
+	case s.BackendType == "memory":
 		message += "counters are in memory, where those of envoyproxy/ratelimit are not"
 	case s.KeyFormat == descriptors.KeysOfRatelimit && s.Algorithm != descriptors.FixedWindow:
 		message += "counters of limits with algorithm: fixed_window carry over from envoyproxy/ratelimit, and no others"

@@ -75,20 +75,24 @@
   value: "true"
 {{- end }}
 {{- include "weir.variable" (list "CACHE_KEY_PREFIX" .Values.keyPrefix) }}
-{{- if eq (include "weir.backend" .) "redis" }}
+{{- if ne (include "weir.backend" .) "memory" }}
+{{- $store := eq (include "weir.backend" .) "memcache" | ternary .Values.memcached .Values.redis }}
 {{- include "weir.variable" (list "KEY_FORMAT" .Values.keyFormat) }}
 {{- if .Values.calendarMonths }}
 - name: USE_CALENDAR_MONTH_RATE_LIMIT
   value: "true"
 {{- end }}
-{{- include "weir.variable" (list "EXPIRATION_JITTER_MAX_SECONDS" .Values.redis.expirationJitterSeconds) }}
-{{- include "weir.variable" (list "LOCAL_CACHE_SIZE_IN_BYTES" (.Values.redis.localCacheBytes | default "")) }}
+{{- include "weir.variable" (list "EXPIRATION_JITTER_MAX_SECONDS" $store.expirationJitterSeconds) }}
+{{- include "weir.variable" (list "LOCAL_CACHE_SIZE_IN_BYTES" ($store.localCacheBytes | default "")) }}
 - name: ON_BACKEND_FAILURE
   value: {{ include "weir.onFailure" . }}
 {{- include "weir.variable" (list "REPLICAS" (include "weir.leastReplicas" .)) }}
-{{- else }}
+{{- end }}
+{{- if include "weir.hasData" . }}
 - name: DATA_DIR
   value: /var/lib/weir
+{{- end }}
+{{- if eq (include "weir.backend" .) "memory" }}
 {{- include "weir.variable" (list "MEMORY_MAX_KEYS" .Values.memory.maxKeys) }}
 {{- include "weir.variable" (list "DATA_SAVE_INTERVAL" .Values.memory.saveInterval) }}
 {{- end }}
@@ -169,6 +173,8 @@
 {{- if eq (include "weir.backend" .) "redis" }}
 {{- include "weir.redisEnv" (dict "redis" .Values.redis "prefix" "REDIS" "files" "redis") }}
 {{- include "weir.redisOwnEnv" .Values.redis }}
+{{- else if eq (include "weir.backend" .) "memcache" }}
+{{- include "weir.memcachedEnv" .Values.memcached }}
 {{- end }}
 {{- include "weir.historyEnv" . }}
 - name: LOG_LEVEL

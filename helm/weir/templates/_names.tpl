@@ -116,6 +116,8 @@ annotations:
 {{- .Values.backend -}}
 {{- else if or .Values.redis.addresses .Values.redis.urlSecret.name -}}
 redis
+{{- else if or .Values.memcached.addresses .Values.memcached.srv -}}
+memcache
 {{- else -}}
 memory
 {{- end -}}
@@ -125,7 +127,7 @@ memory
 {{- if not (kindIs "invalid" .Values.replicas) -}}
 {{- .Values.replicas -}}
 {{- else -}}
-{{- eq (include "weir.backend" .) "redis" | ternary 2 1 -}}
+{{- eq (include "weir.backend" .) "memory" | ternary 1 2 -}}
 {{- end -}}
 {{- end -}}
 
@@ -147,17 +149,21 @@ than there are, a limit would refuse callers who are within it, and that is wors
 {{- end -}}
 
 {{- define "weir.onFailure" -}}
-{{- default (eq .Values.program "ratelimit" | ternary "error" "allow") .Values.redis.onFailure -}}
+{{- $store := eq (include "weir.backend" .) "memcache" | ternary .Values.memcached .Values.redis -}}
+{{- default (eq .Values.program "ratelimit" | ternary "error" "allow") $store.onFailure -}}
 {{- end -}}
 
 {{/*
 "yes" if weir keeps a history. Who replaces envoyproxy/ratelimit has not said that anything else may be written into the Redis
-of its counters.
+of its counters. Beside memcached each pod would have a file of its own, with what it alone has seen.
 */}}
 {{- define "weir.keepsHistory" -}}
 {{- if kindIs "bool" .Values.history.enabled -}}
 {{- if .Values.history.enabled -}}yes{{- end -}}
-{{- else if or (ne .Values.program "ratelimit") (eq (include "weir.backend" .) "memory") (get .Values.history.redis "urlSecret") -}}
+{{- else if get .Values.history.redis "urlSecret" -}}
+yes
+{{- else if eq (include "weir.backend" .) "memcache" -}}
+{{- else if or (ne .Values.program "ratelimit") (eq (include "weir.backend" .) "memory") -}}
 yes
 {{- end -}}
 {{- end -}}
@@ -165,6 +171,12 @@ yes
 {{/* "yes" if it is in a Redis, so that another process can read it. */}}
 {{- define "weir.historyInRedis" -}}
 {{- if and (include "weir.keepsHistory" .) (or (eq (include "weir.backend" .) "redis") (get .Values.history.redis "urlSecret")) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* "yes" if weir has files of its own: counters in memory, a history beside memcached. */}}
+{{- define "weir.hasData" -}}
+{{- $backend := include "weir.backend" . -}}
+{{- if or (eq $backend "memory") (and (eq $backend "memcache") (include "weir.keepsHistory" .) (not (include "weir.historyInRedis" .))) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* "yes" if more than one pod is to be expected. */}}

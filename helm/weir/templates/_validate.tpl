@@ -5,13 +5,19 @@
 {{- fail (printf "The name %q begins with a digit, which a Service may not: set fullnameOverride." (include "weir.fullname" .)) -}}
 {{- end -}}
 {{- if and (eq $backend "memory") (eq .Values.mode "service") (include "weir.several" .) -}}
-{{- fail "In memory each replica counts for itself, so several would let several times the limit pass: set redis.addresses, or replicas: 1 and autoscaling.enabled: false." -}}
+{{- fail "In memory each replica counts for itself, so several would let several times the limit pass: set redis.addresses or memcached.addresses, or replicas: 1 and autoscaling.enabled: false." -}}
 {{- end -}}
 {{- if and (eq $backend "memory") (or .Values.redis.addresses .Values.redis.urlSecret.name) -}}
 {{- fail "backend is memory, but redis says where Redis is: leave out one of them." -}}
 {{- end -}}
+{{- if and (ne $backend "memcache") (or .Values.memcached.addresses .Values.memcached.srv) -}}
+{{- fail (printf "memcached says where memcached is, but weir would count in %s: set backend: memcache, or leave out memcached." $backend) -}}
+{{- end -}}
+{{- if eq $backend "memcache" -}}
+{{- include "weir.validateMemcached" .Values.memcached -}}
+{{- end -}}
 {{- if and (eq $backend "memory") (or .Values.keyFormat .Values.calendarMonths) -}}
-{{- fail "keyFormat and calendarMonths are about keys in Redis, but weir would count in memory: leave them out, or set redis.addresses." -}}
+{{- fail "keyFormat and calendarMonths are about keys in Redis and memcached, but weir would count in memory: leave them out, or set redis.addresses." -}}
 {{- end -}}
 {{- if eq $backend "memory" -}}
 {{- with .Values.redis -}}
@@ -33,8 +39,8 @@
 {{- if and .Values.memory.persistence.existingClaim (not .Values.memory.persistence.enabled) -}}
 {{- fail "memory.persistence.existingClaim names a volume, but memory.persistence.enabled is false, so counters would end with the pod: enable it, or leave out the claim." -}}
 {{- end -}}
-{{- if and .Values.memory.persistence.enabled (eq $backend "redis") -}}
-{{- fail "memory.persistence.enabled is for counters in memory, but they are in Redis: leave out one of them." -}}
+{{- if and .Values.memory.persistence.enabled (ne $backend "memory") -}}
+{{- fail (printf "memory.persistence.enabled is for counters in memory, but they are in %s: leave out one of them." (eq $backend "redis" | ternary "Redis" "memcached")) -}}
 {{- end -}}
 {{- if and .Values.memory.persistence.enabled (eq .Values.mode "sidecar") -}}
 {{- fail "memory.persistence.enabled cannot be in sidecar mode, as one volume cannot serve every pod: use Redis to keep counters." -}}

@@ -9,6 +9,7 @@ xds xds.tls grpc grpc.port grpc.tls grpc.tls.certKey grpc.tls.keyKey grpc.tls.ce
 memory memory.persistence memory.persistence.size
 redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.startup
 redis.perSecond redis.perSecond.type redis.perSecond.urlSecret redis.perSecond.auth redis.perSecond.sentinelAuth redis.perSecond.tls
+memcached memcached.tls
 history history.keep history.redis history.query history.downsample history.downsample.by history.downsample.schedule
 historyServer historyServer.replicas
 statistics statistics.prometheus statistics.prometheus.port statistics.prometheus.path statistics.prometheus.mapper

@@ -1,4 +1,4 @@
-{{/* Volumes that weir's commands need to reach Redis. */}}
+{{/* Volumes that weir's commands need to reach Redis or memcached. */}}
 {{- define "weir.storeVolumes" -}}
 {{- if and (include "weir.keepsHistory" .) .Values.history.redis.urlSecret }}
 - name: weir-history-url
@@ -15,6 +15,10 @@
 {{- if .Values.redis.perSecond.enabled }}
 {{- include "weir.redisVolumes" (dict "root" . "redis" .Values.redis.perSecond "files" "redis-persecond") }}
 {{- end }}
+{{- else if and (eq (include "weir.backend" .) "memcache") .Values.memcached.tls.existingSecret }}
+- name: weir-memcached-tls
+  secret:
+    secretName: {{ .Values.memcached.tls.existingSecret }}
 {{- end -}}
 {{- end -}}
 
@@ -73,7 +77,7 @@ dict "root" . "own" the chart's own ConfigMap.
     name: {{ .Values.statistics.prometheus.mapper.existingConfigMap }}
 {{- end }}
 {{- include "weir.storeVolumes" . }}
-{{- if eq (include "weir.backend" .) "memory" }}
+{{- if include "weir.hasData" . }}
 - name: weir-data
   {{- if .Values.memory.persistence.enabled }}
   persistentVolumeClaim:

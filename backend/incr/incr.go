@@ -1,5 +1,6 @@
-// Package incr counts as envoyproxy/ratelimit does: by INCRBY, in keys that each hold the hits of one fixed window, by
-// the clock of the process. It names keys, sets their life, and decides by a count; it talks to no server.
+// Package incr counts as envoyproxy/ratelimit does: by INCRBY in Redis, by incr in memcached, in keys that each hold the
+// hits of one fixed window, by the clock of the process. It names keys, sets their life, and decides by a count; it
+// talks to no server.
 package incr
 
 import (
@@ -44,7 +45,7 @@ func (k Keys) Window(l *descriptors.Limit, now time.Time) Window {
 	return Window{Begin: begin, Rest: time.Unix(begin, 0).Add(l.Window).Sub(now), life: width}
 }
 
-// AppendKey appends the name of the key in Redis whose stem descriptors.PlainStem gives.
+// AppendKey appends the name of the key whose stem descriptors.PlainStem gives.
 func (w Window) AppendKey(dst, stem []byte) []byte {
 	return strconv.AppendInt(append(dst, stem...), w.Begin, 10)
 }
@@ -55,7 +56,7 @@ func (k Keys) TTL(w Window) int64 {
 	if k.Jitter <= 0 {
 		return w.life
 	}
-	return w.life + rand.Int64N(min(k.Jitter, math.MaxInt32)) // Redis adds it to the time
+	return w.life + rand.Int64N(min(k.Jitter, math.MaxInt32)) // it is added to the time
 }
 
 // Begins returns the beginning of each window that a key may be of now, whatever its unit, each once.
@@ -83,7 +84,7 @@ func Count(l descriptors.Limit, w Window, n int64, now time.Time) backend.LimitC
 }
 
 // By returns what a check adds to its key. A count adds at most window.MaxCount, so that no number of hits becomes
-// negative in Redis.
+// negative there.
 func By(c *backend.Check) int64 {
 	hits := int64(min(c.Hits, window.MaxCount))
 	switch c.Op {
@@ -131,7 +132,7 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 	return d
 }
 
-// held returns the hits that a number in Redis stands for. While a refund is under way, it may be below 0.
+// held returns the hits that a number in a store stands for. While a refund is under way, it may be below 0.
 func held(n int64) uint64 { return uint64(min(max(n, 0), window.MaxCount)) }
 
 // fits reports whether size more hits stay within n, without overflow.

@@ -1,0 +1,121 @@
+package memcached
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+var (
+	conformanceSteps = flag.Int("steps", 2000, "random steps of the conformance suite, on each fleet")
+	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
+			t.Parallel()
+			conform(t, backendtest.Run, memcachedtest.StartAll(t, n), "")
+		})
+	}
+}
+
+func TestPlainConformance(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
+			t.Parallel()
+			conform(t, backendtest.RunPlain, memcachedtest.StartAll(t, n), "\x00")
+		})
+	}
+}
+
+// conform puts stores to a suite, each with keys of its own that begin with a mark.
+func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Store, backendtest.Options), addrs []string, mark string) {
+	var round atomic.Int64
+	run(t, func(t *testing.T) backendtest.Store {
+		now := new(atomic.Int64)
+		own := fmt.Sprintf("%s%d_", mark, round.Add(1))
+		s := opened(t, Config{Servers: addrs, skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
+		return backendtest.Store{
+			Counter: apart{s, own},
+			SetTime: func(at window.Instant) { now.Store(int64(at)) },
+			Buckets: func(key []byte, limits []descriptors.Limit) (n int) {
+				if mark != "" {
+					return 0
+				}
+				for _, state := range readStates(t, s, append([]byte(own), key...)) {
+					for i := range limits {
+						if state.Matches(&limits[i]) {
+							n += state.Len()
+						}
+					}
+				}
+				return n
+			},
+		}
+	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
+}
+
+// apart is a store whose keys begin with its own name: the suites' stores share servers.
+type apart struct {
+	*Store
+	own string
+}
+
+func (a apart) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	mine := make([]backend.Check, len(checks))
+	for i, c := range checks {
+		if mine[i] = c; len(c.Key) > 0 {
+			mine[i].Key = append([]byte(a.own), c.Key...)
+		}
+	}
+	return a.Store.Decide(ctx, mine, out)
+}
+
+// opened opens a store that is patient, unless told otherwise, and lasts until its test ends.
+func opened(t testing.TB, c Config) *Store {
+	t.Helper()
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
+	}
+	c.Connections = max(c.Connections, 2)
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// readStates reads what is held of a key.
+func readStates(t testing.TB, s *Store, key []byte) window.States {
+	t.Helper()
+	d, h := digestOf(key), held{key: key}
+	v := (*s.servers.Load()).own(d.hash())
+	err := s.visit(t.Context(), v, func(c *conn) error {
+		return c.one(d.appendName(nil), func(v value) error { return h.read(v.data) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.states
+}
+
+func TestInspection(t *testing.T) {
+	t.Parallel()
+	now := new(atomic.Int64)
+	s := opened(t, Config{Servers: memcachedtest.StartAll(t, 1), skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
+	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s, ShortLogs: true,
+		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+}

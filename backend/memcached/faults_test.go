@@ -1,0 +1,330 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// own and plain are the two kinds of keys: a value, counted by cas, and a number, counted by incr.
+const own, plain = "key", "\x00domain_key_"
+
+// tally is what the callers of a test know of their hits.
+type tally struct{ answered, unknown, uncounted, late atomic.Int64 }
+
+// hit asks about one hit with little time, and notes what came of it.
+func (n *tally) hit(t *testing.T, s *Store, key string, timeout time.Duration, l descriptors.Limit) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	var out [1]backend.Decision
+	if err := s.Decide(ctx, []backend.Check{hits(t, key, 1, l)}, out[:]); err != nil {
+		t.Error(err)
+		return
+	}
+	if ctx.Err() != nil {
+		n.late.Add(1)
+	}
+	switch err := out[0].Err; backend.ReasonOf(err) {
+	case 0:
+		n.answered.Add(1)
+	case backend.Down, backend.Busy, backend.Contended:
+		n.uncounted.Add(1)
+	default:
+		if n.unknown.Add(1); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v does not say that memcached is away", err)
+		}
+	}
+}
+
+// check compares what callers know with what is counted.
+func (n *tally) check(t *testing.T, s *Store, key string, l descriptors.Limit) {
+	t.Helper()
+	counts, err := s.Inspect(t.Context(), []byte(key), []descriptors.Limit{l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sure, unknown := uint64(n.answered.Load()), uint64(n.unknown.Load())
+	if got := counts[0].Hits; got < sure || got > sure+unknown {
+		t.Errorf("%q counts %d hits; %d were answered, and of %d more it is not known: no hit is counted twice, nor lost", key, got, sure, unknown)
+	}
+}
+
+// keepBusy lets clients call f until stop is called, which waits for them.
+func keepBusy(clients int, f func(client int)) (stop func()) {
+	var running sync.WaitGroup
+	var stopped atomic.Bool
+	for i := range clients {
+		running.Go(func() {
+			for !stopped.Load() {
+				f(i)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	return func() { stopped.Store(true); running.Wait() }
+}
+
+func untilState(t *testing.T, s *Store, want backend.ServerState) {
+	t.Helper()
+	process.Eventually(t, fmt.Sprintf("the server is %v", want), func() error {
+		for name, state := range s.Servers() {
+			if state != want {
+				return fmt.Errorf("%s is %v", name, state)
+			}
+		}
+		return nil
+	})
+}
+
+func lots(t *testing.T) descriptors.Limit {
+	t.Helper()
+	return limitOf(t, 1_000_000, descriptors.Hour, descriptors.FixedWindow)
+}
+
+// Replies are lost in each way, of each command that counts. What nobody else changes, the nonce proves to be counted.
+func TestAHitIsCountedAtMostOnce(t *testing.T) {
+	t.Parallel()
+	for action, name := range map[redistest.Action]string{
+		redistest.ResetAfter: "reset in place of the reply", redistest.CloseAfter: "closed in place of the reply",
+		redistest.ResetBefore: "reset before the command arrives", redistest.SwallowReply: "the reply is dropped",
+	} {
+		for _, key := range []string{own, plain} {
+			for _, command := range map[string][]string{own: {"CAS", "GETS"}, plain: {"INCR"}}[key] {
+				t.Run(fmt.Sprint(name, ", ", command), func(t *testing.T) {
+					t.Parallel()
+					proxy := redistest.Proxy(t, memcachedtest.Start(t).Addr)
+					patience := ample
+					if action == redistest.SwallowReply {
+						patience = time.Second // nothing else ends the wait
+					}
+					s, l := opened(t, Config{Servers: []string{proxy.Addr}, Timeout: patience}), lots(t)
+					var n tally
+					n.hit(t, s, key, ample, l) // the key is there
+					stop := keepBusy(4, func(int) { n.hit(t, s, key, patience, l) })
+					for range 2 {
+						spring(t, proxy, command, action)
+						time.Sleep(5 * time.Millisecond)
+					}
+					stop()
+					untilState(t, s, backend.ServerUp)
+					n.check(t, s, key, l)
+					if unknown := n.unknown.Load(); key == own && action != redistest.SwallowReply && action != redistest.ResetBefore && unknown > 0 {
+						t.Errorf("of %d hits it is unknown whether they are counted; the value that was written tells", unknown)
+					}
+				})
+			}
+		}
+	}
+}
+
+// spring waits until a trap has acted. One whose connection was given up before is set again.
+func spring(t *testing.T, p *redistest.FaultProxy, command string, action redistest.Action) {
+	t.Helper()
+	process.Eventually(t, "a trap acts on "+command, func() error {
+		select {
+		case <-p.Trap(command, action):
+			return nil
+		case <-time.After(2 * time.Second):
+			return errors.New("nothing came through")
+		}
+	})
+}
+
+// A server is frozen, killed, and started again empty, while clients have as much time as Envoy's.
+func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{own, plain} {
+		t.Run(fmt.Sprintf("%q", key), func(t *testing.T) {
+			t.Parallel()
+			server, l := memcachedtest.Start(t), lots(t)
+			log := new(process.Output)
+			s := opened(t, Config{Servers: []string{server.Addr}, Timeout: time.Second, Log: logTo(log)})
+			if err := s.Await(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var n tally
+			stop := keepBusy(8, func(int) { n.hit(t, s, key, 200*time.Millisecond, l) })
+			server.Freeze()
+			untilState(t, s, backend.ServerAway)
+			down := n.uncounted.Load()
+			process.Eventually(t, "callers are refused at once", func() error {
+				if n.uncounted.Load() == down {
+					return errors.New("none was")
+				}
+				return nil
+			})
+			if s.Answers() == nil || s.Ready() != nil {
+				t.Errorf("frozen: it answers: %v, it was ready: %v; want an error, and none", s.Answers(), s.Ready())
+			}
+			server.Thaw()
+			untilState(t, s, backend.ServerUp)
+			answered := n.answered.Load()
+			process.Eventually(t, "it counts again without a restart", func() error {
+				if n.answered.Load() == answered {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			stop()
+			n.check(t, s, key, l)
+			t.Logf("%d calls were answered, %d were not, %d refused at once, and %d came back after their time", n.answered.Load(),
+				n.unknown.Load(), n.uncounted.Load(), n.late.Load()) // on a busy machine some do
+			if states := s.StatesSince(time.Now().Add(-time.Hour)); states < 2 {
+				t.Errorf("a key may have had %d states; an absence is one that may have lost it", states)
+			}
+			server.Kill()
+			n.hit(t, s, key, 200*time.Millisecond, l)
+			untilState(t, s, backend.ServerAway)
+			server.Restart()
+			untilState(t, s, backend.ServerUp)
+			var anew tally
+			for range 5 {
+				anew.hit(t, s, key, ample, l)
+			}
+			anew.check(t, s, key, l)
+			for _, want := range []string{"does not answer", "answers again"} {
+				if err := log.Contains(want); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A server is full: it throws out what counts, which weir reads in its statistics. Another is flushed.
+func TestEvictionsAreCounted(t *testing.T) {
+	t.Parallel()
+	server, l := memcachedtest.Start(t, "-m", "8"), lots(t)
+	s := opened(t, Config{Servers: []string{server.Addr}, every: 20 * time.Millisecond})
+	if err := s.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	filler := strings.Repeat("x", 100<<10)
+	for i := 0; s.Stats().Evictions == 0; i++ {
+		for j := range 50 {
+			server.Ask(fmt.Sprintf("set filler-%d 0 0 %d\r\n%s\r\n", i*50+j, len(filler), filler), 1)
+		}
+		var n tally
+		for j := range 20 {
+			n.hit(t, s, fmt.Sprint(own, j), ample, l)
+		}
+		if n.answered.Load() != 20 {
+			t.Fatalf("of 20 checks %d were answered by a full server; want all", n.answered.Load())
+		}
+		if i > 100 {
+			t.Fatal("500 MB made a server of 8 MB evict nothing that was seen")
+		}
+	}
+	evictions := s.Stats().Evictions
+	if states := s.StatesSince(time.Now().Add(-time.Hour)); uint64(states) < 1+evictions {
+		t.Errorf("a key may have had %d states; each of %d evictions may have been its own", states, evictions)
+	}
+	before := s.StatesSince(time.Now().Add(-time.Hour))
+	server.Ask("flush_all\r\n", 1)
+	process.Eventually(t, "a flush counts as a loss", func() error {
+		if s.StatesSince(time.Now().Add(-time.Hour)) <= before {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// What others have written under a name of weir's is an error of that key, and touches no other.
+func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
+	t.Parallel()
+	server, l := memcachedtest.Start(t), lots(t)
+	s := opened(t, Config{Servers: []string{server.Addr}})
+	d := digestOf([]byte("other"))
+	foreign := held{key: []byte("another")}
+	value, _ := foreign.append(nil)
+	for name, data := range map[string]string{"garbage": "hello", "another's": string(value), "torn": string(value) + "\x01"} {
+		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(data), data), 1)
+		checks, out := []backend.Check{hits(t, "other", 1, l), hits(t, own, 1, l)}, make([]backend.Decision, 2)
+		if err := s.Decide(t.Context(), checks, out); err != nil {
+			t.Fatal(err)
+		}
+		if backend.ReasonOf(out[0].Err) != backend.Refused || out[1].Err != nil {
+			t.Errorf("%s: %v, and the key beside it %v; want it refused, and the other answered", name, out[0].Err, out[1].Err)
+		}
+	}
+	if err := s.Reset(t.Context(), []byte("other")); err != nil {
+		t.Fatal(err)
+	}
+	if !allowed(t, s, hits(t, "other", 1, l)) {
+		t.Error("after a reset it is denied")
+	}
+}
+
+// Others change a key each time that it is to be changed here: it is given up, and the caller is told why.
+func TestALostRaceIsNotTriedForEver(t *testing.T) {
+	t.Parallel()
+	server, l := memcachedtest.Start(t), lots(t)
+	d, h := digestOf([]byte(own)), held{key: []byte(own)}
+	value, _ := h.append(nil)
+	between := ahead(t, server.Addr, func() {
+		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(value), value), 1)
+	})
+	s := opened(t, Config{Servers: []string{between}})
+	got := ask1(t, s, hits(t, own, 1, l))
+	if backend.ReasonOf(got.Err) != backend.Contended || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
+		t.Errorf("%+v after %d lost races; want an error with the reason contended after %d", got, s.Stats().LostRaces, maxTries)
+	}
+	if got := allowed(t, opened(t, Config{Servers: []string{server.Addr}}), hits(t, own, 1, l)); !got {
+		t.Error("it was counted all the same")
+	}
+}
+
+// ahead listens for clients of a server, and does something before each command that writes reaches it.
+func ahead(t *testing.T, addr string, do func()) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
+	serve := func(client net.Conn) {
+		there, err := net.Dial("tcp", addr)
+		if err != nil {
+			_ = client.Close()
+			return
+		}
+		running.Go(func() { _, _ = io.Copy(client, there) })
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buffer)
+			if err != nil {
+				_ = there.Close()
+				return
+			}
+			if command := string(buffer[:min(n, 4)]); command == "cas " || command == "add " {
+				do()
+			}
+			_, _ = there.Write(buffer[:n])
+		}
+	}
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { serve(client) })
+		}
+	})
+	return listener.Addr().String()
+}

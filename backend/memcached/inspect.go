@@ -1,0 +1,171 @@
+package memcached
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// visit lets an operator ask one server about a name, on a connection for this once.
+func (s *Store) visit(ctx context.Context, v *server, do func(c *conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	c, err := v.dial(ctx, s.config.Timeout)
+	if err == nil {
+		defer func() { _ = c.Close() }()
+		defer c.closeAt(ctx)()
+		err = do(c)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, err)
+	}
+	return nil
+}
+
+// place returns the servers, or why none can be asked.
+func (s *Store) place() (fleet, error) {
+	switch servers := *s.servers.Load(); {
+	case s.closed.Load():
+		return nil, backend.ErrClosed
+	case len(servers) == 0:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, errNoServers)
+	default:
+		return servers, nil
+	}
+}
+
+// Inspect reads what a key holds, by the key's clock, or of a key of envoyproxy/ratelimit by this process's.
+func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	servers, err := s.place()
+	if err != nil {
+		return nil, err
+	}
+	if stem, plain := descriptors.PlainStem(key); plain {
+		return s.inspectNumbers(ctx, servers, stem, limits)
+	}
+	d, h := digestOf(key), held{key: key}
+	name := d.appendName(nil)
+	err = s.visit(ctx, servers.own(d.hash()), func(c *conn) error {
+		return c.one(name, func(v value) error { return h.read(v.data) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.states.Counts(limits, h.clock(s)), nil
+}
+
+func (s *Store) inspectNumbers(ctx context.Context, servers fleet, stem []byte,
+	limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	counts := make([]backend.LimitCount, len(limits))
+	for i := range limits {
+		now := s.config.now()
+		w := s.config.Keys.Window(&limits[i], now)
+		name, v, _ := plainName(nil, stem, w, servers)
+		var n int64
+		err := s.visit(ctx, v, func(c *conn) error {
+			return c.one(name, func(v value) (err error) {
+				n, err = parseCount(v.data)
+				return err
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		counts[i] = incr.Count(limits[i], w, n, now)
+	}
+	return counts, nil
+}
+
+// Reset removes a key; one of envoyproxy/ratelimit in each window that it may be of now.
+func (s *Store) Reset(ctx context.Context, key []byte) error {
+	servers, err := s.place()
+	if err != nil {
+		return err
+	}
+	stem, plain := descriptors.PlainStem(key)
+	if !plain {
+		d := digestOf(key)
+		return s.remove(ctx, servers.own(d.hash()), d.appendName(nil))
+	}
+	for _, begin := range incr.Begins(s.config.now()) {
+		name, v, _ := plainName(nil, stem, incr.Window{Begin: begin}, servers)
+		if err := s.remove(ctx, v, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) remove(ctx context.Context, v *server, name []byte) error {
+	return s.visit(ctx, v, func(c *conn) error {
+		c.write("delete ", string(name), "\r\n")
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+		_, err := c.word("DELETED", "NOT_FOUND")
+		return err
+	})
+}
+
+// Ready returns nil from when a server has answered.
+func (s *Store) Ready() error {
+	if s.answered.Err() != nil {
+		return nil
+	}
+	return s.Answers()
+}
+
+// Answers returns nil if a server can count, as far as is known.
+func (s *Store) Answers() error {
+	why := fmt.Errorf("%w: no server has answered yet", ErrUnavailable)
+	for _, v := range *s.servers.Load() {
+		if v.state() == backend.ServerUp {
+			return nil
+		}
+		if away := v.away.Load(); away != nil {
+			why = away
+		} else if failing := v.failing.Load(); failing != nil {
+			why = fmt.Errorf("%w: %s: %s", ErrUnavailable, v.name, *failing)
+		}
+	}
+	return why
+}
+
+// Await waits until a server has answered.
+func (s *Store) Await(ctx context.Context) error {
+	select {
+	case <-s.answered.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Servers returns the state of each server.
+func (s *Store) Servers() map[string]backend.ServerState {
+	known := make(map[string]backend.ServerState)
+	for _, v := range *s.servers.Load() {
+		known[v.name] = v.state()
+	}
+	if len(known) == 0 {
+		known[cmp.Or(s.config.SRV, "memcached")] = backend.ServerAway
+	}
+	return known
+}
+
+// Replicas knows of none: memcached lists no keys by which processes could find each other.
+func (s *Store) Replicas() (alive int, all bool) { return 0, false }
+
+// StatesSince returns how many states a key may have had since t, by the server that may have lost most.
+func (s *Store) StatesSince(t time.Time) int {
+	most := 0
+	for _, v := range *s.servers.Load() {
+		most = max(most, v.lostSince(t))
+	}
+	return 1 + most
+}

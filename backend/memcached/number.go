@@ -1,0 +1,117 @@
+package memcached
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// number is the state of a check whose key is a number.
+type number struct {
+	rest  time.Duration // of the window
+	life  int64         // of the key, in seconds
+	step  step
+	after int64 // what the key held then, where it is counted
+}
+
+// step is what is sent next of a check.
+type step uint8
+
+const (
+	stepCount step = iota // incr, which fails if the key is not there; or get; or get and decr
+	stepAdd               // add, which fails if it is
+	stepBack              // decr of what went too far
+)
+
+// countable reports whether a check can be counted in a number.
+func countable(c *backend.Check) bool {
+	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
+}
+
+// writeNumbers writes the next step of each request. Of those that make a key anew, only the first of each key does; the
+// others, later in the same write, find it there.
+func writeNumbers(c *conn, all []*request) {
+	for i, r := range all {
+		n, by := &r.number, incr.By(&r.check)
+		if n.step == stepAdd {
+			for _, before := range all[:i] {
+				if before.number.step == stepAdd && string(before.name) == string(r.name) {
+					n.step = stepCount
+				}
+			}
+		}
+		switch {
+		case n.step == stepBack:
+			c.count("decr", r.name, -incr.Back(by, n.after))
+		case n.step == stepAdd:
+			r.written.Store(true)
+			c.store(r.name, expiry(n.life), strconv.AppendInt(nil, by, 10), nil)
+		case by > 0:
+			r.written.Store(true)
+			c.count("incr", r.name, by)
+		default:
+			c.gets(1, func(int) []byte { return r.name })
+			if by < 0 {
+				r.written.Store(true)
+				c.count("decr", r.name, -by)
+			}
+		}
+	}
+}
+
+// readNumber reads the answers to a step. It reports false if the check has no answer yet. An error that it returns is
+// about the connection; what the server refuses is the request's answer.
+func (r *request) readNumber(c *conn) (answered bool, err error) {
+	n, by := &r.number, incr.By(&r.check)
+	there, added := true, ""
+	switch {
+	case n.step == stepBack:
+		_, _, err = c.counted() // it went too far in any case
+		if _, err = refused(err); err != nil {
+			return false, err
+		}
+	case n.step == stepAdd:
+		if added, err = c.word("STORED", "NOT_STORED"); err == nil && added == "NOT_STORED" { // it has just been made
+			n.step = stepCount
+			r.written.Store(false)
+			return false, nil
+		}
+		n.after = by
+	case by > 0:
+		n.after, there, err = c.counted()
+	default:
+		n.after = 0
+		var unread error
+		err = c.values(func(v value) (err error) {
+			n.after, unread = parseCount(v.data)
+			return nil
+		})
+		if by < 0 && err == nil {
+			_, _, err = c.counted()
+			n.after += by
+		}
+		if unread != nil && err == nil {
+			err = unread
+		}
+	}
+	why, err := refused(err)
+	switch {
+	case err != nil:
+		return false, err
+	case why != nil:
+		r.refuse(r.lane.server.unavailable(backend.Refused, why))
+		return true, nil
+	case !there: // and not counted
+		n.step = stepAdd
+		r.written.Store(false)
+		return false, nil
+	case by > 0 && n.step == stepCount && incr.Back(by, n.after) != 0:
+		n.step = stepBack
+		return false, nil
+	}
+	r.answer(incr.Decide(&r.check, n.after, n.rest))
+	return true, nil
+}

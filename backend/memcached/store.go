@@ -1,0 +1,236 @@
+// Package memcached counts in memcached servers that all replicas of weir share. README.md says what that promises, and
+// what it cannot.
+//
+// A key of weir's is one value, which is read, decided on and swapped if nobody changed it meanwhile; a key of
+// envoyproxy/ratelimit is a number, counted by incr. The checks of a key that wait together go in one exchange.
+package memcached
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// minMargin is how long before its deadline a caller leaves at least, so that the answer can be written and arrive.
+const minMargin = 2 * time.Millisecond
+
+// minWait is how long a caller has to have waited in vain for that to say something about the server.
+const minWait = 10 * time.Millisecond
+
+// ErrUnavailable is wrapped by a decision's Err when its check got no answer.
+var ErrUnavailable = errors.New("memcached is unavailable")
+
+var (
+	errLate      = errors.New("no answer in time")
+	errBusy      = errors.New("more checks wait for the server than it can answer in time")
+	errContended = errors.New("other processes changed the key each time that it was to be changed here")
+)
+
+// Config is where weir counts.
+type Config struct {
+	// Servers are host:port or paths of sockets, in the order in which envoyproxy/ratelimit has them.
+	Servers []string
+	// SRV is the name of a record that names the servers, instead; it is asked for again after each Refresh, or never
+	// more if that is 0.
+	SRV     string
+	Refresh time.Duration
+	// Connections is how many there are to each server, at least 1; one more asks for its statistics.
+	Connections int
+	// Timeout is how long a check takes at most whose caller has more time.
+	Timeout time.Duration
+	TLS     func() *tls.Config // of each connection; nil for none
+	Keys    incr.Keys
+	Log     *slog.Logger // nil is slog.Default()
+
+	// In tests; what is not set is as it has to be.
+	now    func() time.Time
+	skew   time.Duration // 0 is maxSkew, below 0 none
+	every  time.Duration // statistics are read
+	lookup func(ctx context.Context, record string) ([]string, error)
+}
+
+// Store is a [backend.Counter] in memcached.
+type Store struct {
+	config  Config
+	servers atomic.Pointer[fleet]
+
+	changing sync.Mutex // of servers
+	closed   atomic.Bool
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	answered context.Context // ends once a server has answered
+	ready    context.CancelFunc
+
+	calls sync.Pool // of *call
+
+	exchanges, checks, lostRaces, dropped, unavailable, evictions, restarts, ahead atomic.Uint64
+	aheadTold                                                                      atomic.Int64 // when, in Unix seconds
+}
+
+// Stats are totals since the start.
+type Stats struct {
+	Exchanges   uint64 // with servers, of a read and a write at most
+	Checks      uint64 // in them, those among them that were read again
+	LostRaces   uint64 // values that another process changed between reading and writing
+	Dropped     uint64 // checks that were not counted because their callers had left
+	Unavailable uint64 // checks without an answer
+	Evictions   uint64 // values that servers threw out to make room
+	Restarts    uint64 // of servers
+	Ahead       uint64 // values that were written by a clock more than a second ahead
+}
+
+var (
+	_ backend.Counter   = (*Store)(nil)
+	_ backend.Inspector = (*Store)(nil)
+	_ backend.Health    = (*Store)(nil)
+	_ backend.Replicas  = (*Store)(nil)
+	_ backend.Losses    = (*Store)(nil)
+)
+
+// Open makes a store. It waits for no server, and none that is away is an error, see [backend.Health].
+func Open(c Config) (*Store, error) {
+	for _, name := range c.Servers {
+		if err := CheckServer(name); err != nil {
+			return nil, fmt.Errorf("memcached: %w", err)
+		}
+	}
+	if (c.SRV == "") == (len(c.Servers) == 0) {
+		return nil, errors.New("memcached: either servers or an SRV record is needed")
+	}
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.lookup == nil {
+		c.lookup = lookup
+	}
+	c.skew, c.every, c.Connections = cmp.Or(c.skew, maxSkew), cmp.Or(c.every, readEvery), max(1, c.Connections)
+	s := &Store{config: c}
+	s.answered, s.ready = context.WithCancel(context.Background())
+	s.calls.New = func() any { return newCall() }
+	s.servers.Store(new(fleet))
+	var ctx context.Context
+	if ctx, s.stop = context.WithCancel(context.Background()); c.SRV != "" {
+		if err := CheckRecord(c.SRV); err != nil {
+			return nil, fmt.Errorf("memcached: %w", err)
+		}
+		s.running.Go(func() { s.follow(ctx) })
+	} else {
+		s.use(c.Servers)
+	}
+	return s, nil
+}
+
+// Close waits for what is out, and closes all connections. Checks that wait are not counted.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.stop()
+	s.running.Wait()
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	for _, v := range *s.servers.Load() {
+		v.close(backend.ErrClosed)
+	}
+	return nil
+}
+
+// Stats returns what was done.
+func (s *Store) Stats() Stats {
+	return Stats{Exchanges: s.exchanges.Load(), Checks: s.checks.Load(), LostRaces: s.lostRaces.Load(), Dropped: s.dropped.Load(),
+		Unavailable: s.unavailable.Load(), Evictions: s.evictions.Load(), Restarts: s.restarts.Load(), Ahead: s.ahead.Load()}
+}
+
+// Decide asks the servers that own the checks' keys. It returns 2 ms, or a tenth of its time, before ctx's deadline, and
+// at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
+func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := cmp.Or(backend.Valid(checks, out), valid(checks)); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	now := time.Now()
+	deadline := now.Add(s.config.Timeout)
+	if until, ok := ctx.Deadline(); ok {
+		if own := until.Add(-max(minMargin, until.Sub(now)/10)); own.Before(deadline) {
+			deadline = own
+		}
+	}
+	if ctx.Err() != nil || !now.Before(deadline) {
+		for i := range checks {
+			s.fail(&out[i], &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)})
+		}
+		return nil
+	}
+	c := s.calls.Get().(*call)
+	c.set(s, checks, now, deadline)
+	for i := range c.requests {
+		c.requests[i].enqueue()
+	}
+	c.timer.Reset(time.Until(deadline))
+	select {
+	case <-c.done:
+		c.timer.Stop()
+		err := s.handOver(c, out)
+		c.release()
+		s.calls.Put(c)
+		return err
+	case <-c.timer.C:
+	case <-ctx.Done():
+		c.timer.Stop()
+	}
+	c.left.Store(true)
+	return s.handOver(c, out)
+}
+
+// valid refuses what a key of envoyproxy/ratelimit's cannot count.
+func valid(checks []backend.Check) error {
+	for i := range checks {
+		if _, plain := descriptors.PlainStem(checks[i].Key); plain && !countable(&checks[i]) {
+			return fmt.Errorf("memcached: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", checks[i].Limits)
+		}
+	}
+	return nil
+}
+
+// handOver copies the answers of a call. Its error is ErrClosed or nil.
+func (s *Store) handOver(c *call, out []backend.Decision) (err error) {
+	for i := range c.requests {
+		r := &c.requests[i]
+		if r.ready.Load() {
+			if out[i] = r.decision; out[i].Err != nil {
+				s.fail(&out[i], out[i].Err)
+				if errors.Is(out[i].Err, backend.ErrClosed) {
+					err = backend.ErrClosed
+				}
+			}
+			continue
+		}
+		reason, why := backend.Late, errLate
+		if r.raced.Load() && !r.written.Load() {
+			reason, why = backend.Contended, errContended
+		}
+		s.fail(&out[i], r.lane.server.unavailable(reason, why))
+		if now := time.Now(); !now.Before(c.deadline) && now.Sub(c.began) >= minWait {
+			r.lane.server.missed(c.began, false, errLate)
+		}
+	}
+	return err
+}
+
+func (s *Store) fail(d *backend.Decision, why error) {
+	s.unavailable.Add(1)
+	*d = backend.Decision{Err: why}
+}

@@ -1,0 +1,57 @@
+package window
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Counts tells an operator what a key holds of each of the limits. It changes nothing.
+func (s States) Counts(limits []descriptors.Limit, now Instant) []backend.LimitCount {
+	counts := make([]backend.LimitCount, len(limits))
+	for i := range limits {
+		counts[i] = count(limits[i], cmp.Or(s.Of(&limits[i]), NewState(&limits[i])), now)
+	}
+	return counts
+}
+
+// count tells what a state holds for a limit. Of a log it lists the newest instants.
+func count(l descriptors.Limit, state State, now Instant) backend.LimitCount {
+	cells, ok := state.(*Cells)
+	if !ok {
+		hits, reset := state.Peek(&l, now)
+		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
+	}
+	unlisted, widths := 0, l.Levels()
+	if l.Algorithm == descriptors.SlidingLog {
+		unlisted = cells.Len() - backend.MaxInstants
+	}
+	levels := make([][]backend.Bucket, len(widths))
+	var oldest time.Time
+	var earlier uint64
+	for begin, hits := range cells.Buckets(now) {
+		if oldest.IsZero() {
+			oldest = time.UnixMicro(int64(begin)).UTC()
+		}
+		if unlisted--; unlisted >= 0 {
+			earlier += hits
+			continue
+		}
+		for i, width := range widths {
+			at := int64(begin) - int64(begin)%width.Microseconds()
+			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
+		}
+	}
+	return backend.NewLimitCount(l, levels, earlier, oldest, time.UnixMicro(int64(now)))
+}
+
+// add appends a bucket, or counts its hits in the last one if that begins at the same moment.
+func add(buckets []backend.Bucket, b backend.Bucket) []backend.Bucket {
+	if last := len(buckets) - 1; last >= 0 && buckets[last].Begin.Equal(b.Begin) {
+		buckets[last].Hits += b.Hits
+		return buckets
+	}
+	return append(buckets, b)
+}

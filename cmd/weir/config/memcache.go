@@ -1,0 +1,62 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+
+	"github.com/weirproxy/weir/backend/memcached"
+	"github.com/weirproxy/weir/cmd/weir/certs"
+)
+
+// noLogs says why no limit can be a sliding_log with BACKEND_TYPE=memcache.
+const noLogs = "memcached cannot count a sliding_log, of which each check would read and write every instant: use " +
+	"sliding_window, which is exact to its precision"
+
+// maxConns is how many connections there are to a server at most. Each carries what waits for it together: the fewer, the
+// less do requests cost memcached.
+const maxConns = 4
+
+// namesServers reports whether a variable names the servers of memcached.
+func (m *Memcache) namesServers() bool { return len(m.HostPort) > 0 || m.SRV != "" }
+
+// check checks what names servers.
+func (m *Memcache) check() error {
+	switch {
+	case !m.namesServers():
+		return fmt.Errorf("environment variable MEMCACHE_HOST_PORT or MEMCACHE_SRV must say where memcached is")
+	case len(m.HostPort) > 0 && m.SRV != "":
+		return fmt.Errorf("environment variables MEMCACHE_HOST_PORT and MEMCACHE_SRV both say where memcached is: set one of them")
+	case m.SRV != "":
+		if err := memcached.CheckRecord(m.SRV); err != nil {
+			return fmt.Errorf("environment variable MEMCACHE_SRV: %w", err)
+		}
+	}
+	for _, name := range m.HostPort {
+		if err := memcached.CheckServer(name); err != nil {
+			return fmt.Errorf("environment variable MEMCACHE_HOST_PORT: %w", err)
+		}
+	}
+	return cmp.Or(
+		notNegative("MEMCACHE_SRV_REFRESH", m.SRVRefresh),
+		require(m.Timeout > 0, "MEMCACHE_TIMEOUT", m.Timeout, "use a time above 0, such as 500ms"),
+	)
+}
+
+// MemcachedConfig returns how memcached is reached. Its error names the variables and the file at fault; what is wrong
+// with files of TLS later is logged.
+func (s *Settings) MemcachedConfig(log *slog.Logger) (memcached.Config, error) {
+	m := &s.Memcache
+	c := memcached.Config{Servers: m.HostPort, SRV: m.SRV, Refresh: m.SRVRefresh, Timeout: m.Timeout,
+		Connections: min(max(1, m.MaxConns), maxConns), Keys: s.PlainKeys.Windows(), Log: log}
+	if !m.TLS {
+		return c, nil
+	}
+	files := certs.Files{Cert: m.TLSClientCert, Key: m.TLSClientKey, CA: m.TLSCacert, SAN: m.TLSServerName}
+	secure, err := certs.Connections(files, m.TLSSkipHostnameVerification, log)
+	if err != nil {
+		return c, fmt.Errorf("environment variables MEMCACHE_TLS_CACERT, MEMCACHE_TLS_CLIENT_CERT, MEMCACHE_TLS_CLIENT_KEY: %w", err)
+	}
+	c.TLS = secure
+	return c, nil
+}

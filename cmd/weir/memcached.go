@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/memcached"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// openMemcached opens the memcached that the variables name, behind a guard.
+func openMemcached(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+	c, err := set.MemcachedConfig(log)
+	if err != nil {
+		return nil, fmt.Errorf("opening the counters: %w", err)
+	}
+	store, err := memcached.Open(c)
+	if err != nil {
+		return nil, fmt.Errorf("opening the counters: %w", err)
+	}
+	showTotals(metrics, nil, store.Stats, memcachedTotals)
+	for state := range backend.ServerStates {
+		is := backend.ServerState(state)
+		metrics.Gauge("weir_memcached_servers", helpOfServers, map[string]string{"state": is.String()}, countOf(store, is))
+	}
+	return guarded(store, "memcached", nil, set, metrics, log), nil
+}
+
+var memcachedTotals = []total[memcached.Stats]{
+	{"weir_memcached_exchanges_total", "Exchanges with memcached, of many checks each.",
+		func(s memcached.Stats) uint64 { return s.Exchanges }},
+	{"weir_memcached_checks_total", "Checks in them, those among them that were decided again after a lost race.",
+		func(s memcached.Stats) uint64 { return s.Checks }},
+	{"weir_memcached_lost_races_total", "Values that another process had changed when they were to be written.",
+		func(s memcached.Stats) uint64 { return s.LostRaces }},
+	{"weir_memcached_dropped_total", "Checks that were not counted because their callers had left.",
+		func(s memcached.Stats) uint64 { return s.Dropped }},
+	{"weir_memcached_unavailable_total", "Checks that memcached gave no answer to.",
+		func(s memcached.Stats) uint64 { return s.Unavailable }},
+	{"weir_memcached_evictions_total", "Values that memcached threw out alive, to make room; counts may be among them.",
+		func(s memcached.Stats) uint64 { return s.Evictions }},
+	{"weir_memcached_restarts_total", "Restarts of a memcached, which lose all its counts.",
+		func(s memcached.Stats) uint64 { return s.Restarts }},
+	{"weir_memcached_future_values_total", "Values that were written by a clock more than a second ahead of this process's.",
+		func(s memcached.Stats) uint64 { return s.Ahead }},
+}
