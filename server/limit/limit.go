@@ -67,6 +67,9 @@ type Options struct {
 	LookFirst bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
+	// Rate, if not nil, estimates how many hits a second a key has here now, 0 if it is not known: the store may grant
+	// hits of busy keys beforehand.
+	Rate func(key []byte, now time.Time) float32
 	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
 	Denials *denials.Recorder
 	// Log is told once of each domain that is asked for and not configured; nil tells nobody.
@@ -305,6 +308,10 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge,
 		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
 	})
+	if l.options.Rate != nil && m.Rule.Leases() {
+		check := &c.checks[len(c.checks)-1]
+		check.Rate = l.options.Rate(check.Key, c.At)
+	}
 	c.pending = append(c.pending, p)
 }
 

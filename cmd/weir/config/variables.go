@@ -90,6 +90,7 @@ type Files struct {
 	KeyFormat    descriptors.KeyFormat `env:"KEY_FORMAT,default=weir"`
 	MergeDomains bool                  `env:"MERGE_DOMAIN_CONFIG,default=false"`
 	OnFailure    descriptors.Policy    `env:"ON_BACKEND_FAILURE,default=allow"`
+	Leases       bool                  `env:"LEASES,default=true"`
 
 	Lenient bool // no variable: see yaml.Options
 }

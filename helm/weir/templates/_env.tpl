@@ -85,6 +85,10 @@
 {{- include "weir.variable" (list "LOCAL_CACHE_SIZE_IN_BYTES" (.Values.redis.localCacheBytes | default "")) }}
 - name: ON_BACKEND_FAILURE
   value: {{ include "weir.onFailure" . }}
+{{- if not (kindIs "invalid" .Values.redis.leases) }}
+- name: LEASES
+  value: {{ .Values.redis.leases | quote }}
+{{- end }}
 {{- include "weir.variable" (list "REPLICAS" (include "weir.leastReplicas" .)) }}
 {{- else }}
 - name: DATA_DIR
