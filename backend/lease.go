@@ -13,9 +13,9 @@ import (
 // anywhere in it count as long as they must.
 type Lease struct {
 	// Want is how many hits are wanted besides those of the check, a Count; 0: none. If the check is admitted, the store
-	// grants as many, but at most what remains after it of each limit, divided by Share, which is at least 1, and none
-	// if these are less than a handful.
-	Want, Share uint64
+	// grants as many, but at most what remains after it of each limit, divided by Share, which is at least 1, less what
+	// this process has Left behind of earlier leases, and none if these are less than a handful.
+	Want, Share, Left uint64
 	// Granted is the hits of an earlier lease of the key, under limits of the same states, which is over; 0: of none.
 	// Unused of them, which nobody will use, are to be taken out of the buckets in which they were charged at the moment
 	// At, by the store's clock. The store does so before it decides, if these are now's buckets, or nothing was counted

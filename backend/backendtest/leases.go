@@ -101,6 +101,7 @@ func (w *leaseWalk) ask(t *testing.T) {
 	c.Op, c.Hits = randomOp(w.r, w.m.rule.limits[0].Requests)
 	if w.r.IntN(3) > 0 {
 		c.Lease.Want, c.Lease.Share = w.r.Uint64N(1+w.m.rule.limits[0].Requests), 1+w.r.Uint64N(10)
+		c.Lease.Left = w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20)
 	}
 	if n := len(w.leases); n > 0 && w.r.IntN(2) > 0 {
 		i := w.r.IntN(n)
@@ -158,7 +159,8 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 	answer.Hits = asked.Want
 	for i := range m.counts {
 		room := m.rule.limits[i].Requests - m.counts[i].Sum(now)
-		answer.Hits = min(answer.Hits, room/max(1, asked.Share))
+		share := room / max(1, asked.Share)
+		answer.Hits = min(answer.Hits, share-min(share, asked.Left))
 	}
 	if answer.Hits < backend.Handful {
 		answer.Hits = 0

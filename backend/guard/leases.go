@@ -56,6 +56,10 @@ type lease struct {
 	strictest      int
 	before, remain uint64    // of the strictest limit: what counts of which this process knows, and what remains
 	reset          time.Time // of the strictest limit
+
+	// Unused hits that were left behind, of the time from since on, and of as much time before, a window.
+	left, older uint64
+	since       time.Time
 }
 
 func (l *leases) init(on bool, replicas func() int) {
@@ -91,7 +95,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 	}
 	if e != nil && e.granted > 0 {
 		if q = e.settle(c, now); q == nil {
-			l.left.Add(e.rest)
+			l.leave(e, e.rest, now)
 		}
 		e.granted = 0
 	}
@@ -105,7 +109,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 			if q == nil {
 				q = new(backend.Lease)
 			}
-			q.Want, q.Share = n, leaseShare*uint64(max(1, l.replicas()))
+			q.Want, q.Share, q.Left = n, leaseShare*uint64(max(1, l.replicas())), e.behind(c.Limits, now)
 			e.asking = q
 		}
 	}
@@ -157,6 +161,30 @@ func (e *lease) need(c *backend.Check, now time.Time) uint64 {
 	return uint64(math.Ceil(float64(c.Rate) * min(rest, longestLease).Seconds()))
 }
 
+// leave leaves unused hits of a lease behind: they count until their window ends. The key may be forgotten.
+func (l *leases) leave(e *lease, hits uint64, now time.Time) {
+	l.left.Add(hits)
+	if e != nil && hits > 0 {
+		e.behind(e.limits, now)
+		e.left += hits
+	}
+}
+
+// behind returns at least as many hits as were left behind and still count.
+func (e *lease) behind(limits []descriptors.Limit, now time.Time) uint64 {
+	var longest time.Duration
+	for i := range limits {
+		longest = max(longest, limits[i].Window+limits[i].Precision)
+	}
+	switch passed := now.Sub(e.since); {
+	case passed >= 2*longest:
+		e.left, e.older, e.since = 0, 0, now
+	case passed >= longest:
+		e.left, e.older, e.since = 0, e.left, now
+	}
+	return e.left + e.older
+}
+
 // room reports whether a shard has room for one more key. It forgets some leases that are over.
 func (l *leases) room(sh *leaseShard, now time.Time) bool {
 	seen := 0
@@ -186,7 +214,7 @@ func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Leas
 		return
 	}
 	l.returned.Add(q.Returned)
-	l.left.Add(q.Unused - q.Returned)
+	l.leave(e, q.Unused-q.Returned, sent)
 	if q.Hits == 0 || d.Err != nil {
 		return
 	}
@@ -197,13 +225,13 @@ func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Leas
 		return
 	}
 	if e.granted > 0 {
-		l.left.Add(e.rest)
+		l.leave(e, e.rest, sent)
 	}
 	lasts := q.Ends(c.Limits)
 	lasts -= lasts / leaseDrift
 	*e = lease{limits: e.limits, granted: q.Hits, rest: q.Hits, at: q.Now, bucket: sent.Add(lasts),
 		ends: sent.Add(min(lasts, longestLease)), strictest: d.Strictest, before: d.Before + c.Hits, remain: d.Remaining,
-		reset: sent.Add(d.ResetIn)}
+		reset: sent.Add(d.ResetIn), left: e.left, older: e.older, since: e.since}
 	if !slices.Equal(e.limits, c.Limits) {
 		e.limits = slices.Clone(c.Limits) // those of an override are the request's
 	}

@@ -1,6 +1,6 @@
 -- What a check asks, as AppendArg packs it: its operation, its hits, what it asks about leases, if anything, and its
--- limits. Of a lease: the hits wanted, the share of what remains that it may be, and of the last one, which is over, its
--- hits, those unused, and the moment of its grant. Of each limit: the algorithm,
+-- limits. Of a lease: the hits wanted, the share of what remains that it may be, less the hits left behind, and of the
+-- last one, which is over, its hits, those unused, and the moment of its grant. Of each limit: the algorithm,
 -- whether it charges though denied, the requests that fit at once, window, the width of its finest buckets, its name
 -- among the key's fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels,
 -- and in place of the width the requests that leak in a window.
@@ -61,8 +61,9 @@ local function question(packed)
 		rest = sub(packed, 9)
 	else
 		lease = {}
-		lease.want, lease.share, lease.granted, lease.unused, lease.moment = from_bytes('<I7I7I7I7I7', packed, 9)
-		op, rest = op - LEASE, sub(packed, 44)
+		lease.want, lease.share, lease.left, lease.granted, lease.unused, lease.moment =
+			from_bytes('<I7I7I7I7I7I7', packed, 9)
+		op, rest = op - LEASE, sub(packed, 51)
 	end
 	local limits = remembered[rest]
 	if not limits then

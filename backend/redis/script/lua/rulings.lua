@@ -97,7 +97,7 @@ local function decide(name, asked, now)
 		if lease then
 			local back = lease.granted > 0 and l.settle(lease) or 0
 			held, returned = held - back, min(returned, back)
-			granted = min(granted, floor((l.requests - held - asked.more) / lease.share))
+			granted = min(granted, floor((l.requests - held - asked.more) / lease.share) - lease.left)
 		end
 		l.before, l.held = held, held
 		if (size or l.look) > l.requests - held then
