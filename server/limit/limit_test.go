@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -296,5 +297,33 @@ func TestResetGivesUpTheRoomOfAHugeRequest(t *testing.T) {
 	c.Reset()
 	if d := c.AddDescriptor(); cap(d.Entries) > 1000 {
 		t.Errorf("room for %d entries is kept", cap(d.Entries))
+	}
+}
+
+// asked is a store that remembers at which rate it was asked.
+type asked struct {
+	*memory.Store
+	rates []float32
+}
+
+func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	for i := range checks {
+		a.rates = append(a.rates, checks[i].Rate)
+	}
+	return a.Store.Decide(ctx, checks, out)
+}
+
+func TestARuleMayHaveNoLeases(t *testing.T) {
+	store, _ := newStore(t)
+	counter := &asked{Store: store}
+	l, _ := newLimiterOn(t, counter, limit.Options{Rate: func([]byte, time.Time) float32 { return 7 }}, `
+domain: shop
+descriptors:
+  - {key: busy, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: asked, lease: false, rate_limit: {requests_per_unit: 10, unit: hour}}
+`)
+	ask(t, l, "shop", 1, one("busy", "x"), one("asked", "x"))
+	if !slices.Equal(counter.rates, []float32{7, 0}) {
+		t.Errorf("the store is asked at %v hits a second; want 7, by which it may grant some beforehand, and none with lease: false", counter.rates)
 	}
 }
