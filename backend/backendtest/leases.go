@@ -32,14 +32,12 @@ func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
 
 // leasable draws a rule that may lease, of limits from too small to large.
 func leasable(r *rand.Rand) rule {
-	for {
-		drawn := randomRule(r, together[r.IntN(3)])
-		drawn.charge = descriptors.ChargeAdmitted
-		for i := range drawn.limits {
-			drawn.limits[i].Requests *= 1 << r.IntN(9)
-		}
-		return drawn
+	drawn := randomRule(r, together[r.IntN(3)])
+	drawn.charge = descriptors.ChargeAdmitted
+	for i := range drawn.limits {
+		drawn.limits[i].Requests *= 1 << r.IntN(9)
 	}
+	return drawn
 }
 
 // held is a lease of one process.
