@@ -37,10 +37,15 @@ type Check struct {
 	Hits   uint64             // ignored by Look
 	Charge descriptors.Charge // zero: each limit by its algorithm
 
+	// Lease is what guard asks about leases besides, and the store's answer; nil: nothing. Stores that do not lease
+	// leave it as it is.
+	Lease *Lease
+
 	// What follows is for package guard; stores do not look at it.
 
 	OnFailure descriptors.Policy // what becomes of the hits while the store is away
 	Enforced  bool               // denied, the check refuses the whole request
+	Rate      float32            // hits a second of the key in this process, as estimated; 0: unknown, it does not lease
 }
 
 // Source is who decided about a check.
@@ -51,6 +56,8 @@ const (
 	FromStore Source = iota
 	// FromDenyCache means that this process knew the store's denial, which still holds.
 	FromDenyCache
+	// FromLease means that this process admitted hits that the store had granted it, or took such hits back.
+	FromLease
 	// FromLook means that the store looked and did not count, as the request is refused for another check of the call.
 	FromLook
 	// FromLocal means that this process counted by itself, while the store is away.
@@ -61,7 +68,7 @@ const (
 
 // String returns the source's name in JSON and logs.
 func (s Source) String() string {
-	return [...]string{"store", "deny_cache", "look", "local", "policy"}[min(s, FromPolicy)]
+	return [...]string{"store", "deny_cache", "lease", "look", "local", "policy"}[min(s, FromPolicy)]
 }
 
 // Degraded reports whether the decision was made without the store while it is away.

@@ -29,6 +29,7 @@ type LimitCount struct {
 	ResetIn time.Duration // until the oldest counted bucket leaves, or the next hit leaks; 0 if nothing counts
 	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first; none of a token bucket
 	Earlier uint64        // hits of a log at instants before those that are listed, see MaxInstants
+	Leased  uint64        // of Hits, those that processes may admit by leases or have admitted since; see Lease
 }
 
 // Bucket is a bucket that holds hits.

@@ -18,6 +18,7 @@ type Rule struct {
 	Unlimited bool           // matched, never limited
 	Shadow    bool           // counted, never denied
 	Quota     bool           // over, it refuses a request only together with all other quotas of the request
+	NoLease   bool           // each hit is asked of the store: no process is granted any beforehand
 	Message   string         // body of the 429; "" sends none
 	Metadata  map[string]any // for whom the rule lets pass, as encoding/json reads values; nil for none
 	Replaces  []string       // names of limits that step aside, uncounted, where a request matches this rule as well
@@ -74,6 +75,9 @@ func (r *Rule) FailurePolicy() Policy {
 	}
 	return r.OnFailure
 }
+
+// Leases reports whether the store may grant hits of the rule's keys beforehand, and those of no rule.
+func (r *Rule) Leases() bool { return r == nil || !r.NoLease }
 
 // Names returns the names by which other rules can replace the rule's limits, or the rule itself if it is unlimited.
 func (r *Rule) Names() []string {

@@ -19,11 +19,14 @@ type Buckets struct {
 	length time.Duration
 	levels []time.Duration
 	hits   []map[int64]uint64 // per level, by bucket number
+
+	at     int64            // the finest bucket that was last counted in
+	leased map[int64]uint64 // of the finest buckets' hits: granted by leases, and not settled
 }
 
 // NewBuckets returns the empty state of a limit.
 func NewBuckets(l *descriptors.Limit) *Buckets {
-	b := &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, length: l.Window, levels: l.Levels()}
+	b := &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, length: l.Window, levels: l.Levels(), leased: make(map[int64]uint64)}
 	for range b.levels {
 		b.hits = append(b.hits, make(map[int64]uint64))
 	}
@@ -49,6 +52,14 @@ func (b *Buckets) Sum(now window.Instant) uint64 {
 // advance moves what lies after now into now's buckets, and forgets the fine buckets that no longer count together
 // with their share of the coarse ones, so that a refund cannot find them.
 func (b *Buckets) advance(now window.Instant) {
+	live := index(now, micros(b.levels[0]))
+	b.at = min(b.at, live)
+	for k, n := range b.leased {
+		if k > live {
+			b.leased[live] += n
+			delete(b.leased, k)
+		}
+	}
 	for level, width := range b.levels {
 		live := index(now, micros(width))
 		for k, n := range b.hits[level] {
@@ -61,6 +72,7 @@ func (b *Buckets) advance(now window.Instant) {
 	for k := range b.hits[0] {
 		if b.leaves(k) <= now {
 			b.change(k, 0)
+			delete(b.leased, k)
 		}
 	}
 }
@@ -94,6 +106,10 @@ func (b *Buckets) Add(now window.Instant, delta int64) {
 	if delta >= 0 {
 		if hits := min(uint64(delta), window.MaxCount-sum); hits > 0 {
 			live := index(now, micros(b.levels[0]))
+			if live != b.at && b.hits[0][b.at] > 0 { // of two buckets it is known what is leased: the last two that hold hits
+				maps.DeleteFunc(b.leased, func(k int64, _ uint64) bool { return k != b.at && k != live })
+			}
+			b.at = live
 			b.change(live, b.hits[0][live]+hits)
 		}
 		return
@@ -101,9 +117,38 @@ func (b *Buckets) Add(now window.Instant, delta int64) {
 	back := uint64(-delta)
 	for _, k := range slices.SortedFunc(maps.Keys(b.hits[0]), func(x, y int64) int { return cmp.Compare(y, x) }) {
 		n := min(back, b.hits[0][k])
+		if k == b.at && k == index(now, micros(b.levels[0])) { // what is leased may still be used
+			n = min(back, b.hits[0][k]-b.leased[k])
+		}
+		if k != b.at && n > 0 {
+			maps.DeleteFunc(b.leased, func(k int64, _ uint64) bool { return k != b.at })
+		}
 		b.change(k, b.hits[0][k]-n)
+		b.leased[k] = min(b.leased[k], b.hits[0][k])
 		back -= n
 	}
+}
+
+// Grant counts hits of a lease.
+func (b *Buckets) Grant(now window.Instant, hits uint64) {
+	b.Add(now, int64(hits))
+	b.leased[b.at] += hits
+}
+
+// Settle ends a lease that was granted at a moment, and returns how many of its unused hits it takes back: all that are
+// known to be leased of the bucket in which they were charged, if no other hits were counted between that and now's.
+func (b *Buckets) Settle(now, at window.Instant, granted, unused uint64) uint64 {
+	b.advance(now)
+	charged, live := index(at, micros(b.levels[0])), index(now, micros(b.levels[0]))
+	for k := range b.hits[0] {
+		if charged < k && k < live {
+			return 0
+		}
+	}
+	back := min(unused, b.leased[charged])
+	b.change(charged, b.hits[0][charged]-back)
+	b.leased[charged] -= min(granted, b.leased[charged])
+	return back
 }
 
 // Until returns the first moment, now or later, at which at most keep of the hits that count now still do.

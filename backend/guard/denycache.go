@@ -51,9 +51,10 @@ type denial struct {
 
 // recall is the result of looking a check up, before the store is asked.
 type recall struct {
-	known    bool
-	decision backend.Decision // if known
+	known    bool             // it is decided without the store
+	decision backend.Decision // of a known denial
 	look     bool             // the check is looked at in place of being counted
+	lease    *backend.Lease   // what the store is asked about leases; nil: nothing
 
 	able   bool // the check's denial may be remembered
 	shard  *denialShard
@@ -111,7 +112,7 @@ func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 // remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
 // fit, but no longer than one precision of a sliding window, and a second. A fixed window that counts what it denies is
 // full until it ends, for whatever number of hits. The denial is not kept if the key may have been forgotten meanwhile.
-func (d *denyCache) remember(c *backend.Check, given *backend.Decision, r *recall, asked time.Time) {
+func (d *denyCache) remember(c *backend.Check, given *backend.Decision, r *recall, asked, now time.Time) {
 	if !r.able {
 		return
 	}
@@ -124,7 +125,6 @@ func (d *denyCache) remember(c *backend.Check, given *backend.Decision, r *recal
 			holds = min(holds, p)
 		}
 	}
-	now := time.Now()
 	k := denial{hits: hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
 		strictest: given.Strictest, before: before}
 	if !now.Before(k.until) {

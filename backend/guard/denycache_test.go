@@ -187,7 +187,7 @@ func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 	check := count("k", perMinute(t, 10), 1)
 	r := d.recall(&check, time.Now())
 	d.forget(check.Key)
-	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, &r, time.Now())
+	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, &r, time.Now(), time.Now())
 	if again := d.recall(&check, time.Now()); again.known {
 		t.Error("a denial that was asked for before the key was forgotten is believed after it")
 	}

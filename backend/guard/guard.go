@@ -1,6 +1,6 @@
 // Package guard stands before a store that may be away, and answers what it can without it: denials that this process
-// knows already, and, while the store gives no answer, whatever the failure policy of a check says. FAILURE.md tells an
-// operator what that means, fault by fault.
+// knows already, hits that the store has leased to it, and, while the store gives no answer, whatever the failure policy
+// of a check says. FAILURE.md tells an operator what that means, fault by fault.
 package guard
 
 import (
@@ -27,7 +27,9 @@ type Guard struct {
 	store  Store
 	policy descriptors.Policy
 	denied denyCache
+	leases leases
 	local  local
+	now    func() time.Time
 	calls  sync.Pool // of *call
 
 	lookups, hits atomic.Uint64 // of the deny cache
@@ -50,6 +52,10 @@ type Config struct {
 	// Local opens the store that counts in this process by descriptors.PolicyLocal. It is called when the first check
 	// needs that; the guard closes what it gives. It has to be there unless no check can have that policy.
 	Local func() (backend.Counter, error)
+	// Leases has the store grant hits of busy keys, which are then admitted here.
+	Leases bool
+	// Now, if not nil, replaces the monotonic clock, in tests.
+	Now func() time.Time
 }
 
 // New makes a guard before a store, which it closes in the end.
@@ -60,8 +66,12 @@ func New(store Store, c Config) *Guard {
 	if c.Replicas == nil {
 		c.Replicas = func() int { return 1 }
 	}
-	g := &Guard{store: store, policy: c.Policy, local: local{replicas: c.Replicas, open: sync.OnceValues(c.Local)}}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: local{replicas: c.Replicas, open: sync.OnceValues(c.Local)}}
 	g.denied.init(c.FixedWindowBytes)
+	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
 	return g
 }
@@ -76,20 +86,28 @@ type call struct {
 // store gives no answer to. Only checks whose policy is error have an Err then.
 //
 // A count that a known denial covers is denied without the store. If such a denial refuses the whole request, the
-// call's other counts are looked at and not counted, but for those that charge whatever the verdict.
+// call's other counts are looked at and not counted, but for those that charge whatever the verdict. Other counts are
+// admitted by leases, as far as these go.
 func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if len(out) < len(checks) {
 		return backend.Valid(checks, out)
 	}
-	now := time.Now()
+	now := g.now()
 	c := g.calls.Get().(*call)
 	known, refused := g.recall(c, checks, out, now)
+	leased, asking := 0, false
+	if g.leases.on && known < len(checks) {
+		leased, asking = g.lease(c, checks, out, refused, now)
+	}
 	var err error
-	switch {
-	case known == 0:
+	switch known += leased; {
+	case known == 0 && !asking:
 		err = g.store.Decide(ctx, checks, out)
 	case known < len(checks):
-		err = g.askRest(ctx, c, checks, out, refused)
+		err = g.askRest(ctx, c, checks, out, refused, now)
+	}
+	if g.leases.on && known < len(checks) {
+		g.settled(c, checks, out, err, now)
 	}
 	if err == nil && g.learn(c, checks, out, now) {
 		g.degrade(ctx, c, checks, out)
@@ -125,21 +143,54 @@ func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, 
 	return known, refused
 }
 
-// askRest has the store decide the checks that are not denied yet. If the request is refused anyway, counts become
+// lease decides by leases what it can of the checks that are not denied yet, and reports how many these are, and
+// whether the store is to be asked about leases. A request that is refused anyway takes nothing.
+func (g *Guard) lease(c *call, checks []backend.Check, out []backend.Decision, refused bool, now time.Time) (leased int, asking bool) {
+	for i := range checks {
+		r := &c.recalls[i]
+		if r.known || refused && checks[i].Op == backend.Count && !chargesAlways(&checks[i]) {
+			continue
+		}
+		if r.known, r.lease = g.leases.ask(&checks[i], now, &out[i]); r.known {
+			leased++
+		}
+		asking = asking || r.lease != nil
+	}
+	return leased, asking
+}
+
+// settled brings what the store has answered about leases to where they are kept; err is why it answered nothing.
+func (g *Guard) settled(c *call, checks []backend.Check, out []backend.Decision, err error, sent time.Time) {
+	for i := range checks {
+		q, d := c.recalls[i].lease, &out[i]
+		if err != nil {
+			d = &backend.Decision{Err: err}
+		}
+		if q != nil {
+			g.leases.answered(&checks[i], d, q, sent)
+		} else if checks[i].Op == backend.Look {
+			g.leases.beside(&checks[i], d, sent)
+		}
+	}
+}
+
+// askRest has the store decide the checks that are not decided yet. If the request is refused anyway, counts become
 // looks.
-func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision, refused bool) error {
+func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision, refused bool, now time.Time) error {
 	for i := range checks {
 		if c.recalls[i].known {
 			continue
 		}
 		c.recalls[i].look = refused && checks[i].Op == backend.Count && !chargesAlways(&checks[i])
 		c.add(&c.part, checks, i)
+		c.part.Checks[len(c.part.Checks)-1].Lease = c.recalls[i].lease
 	}
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
 	c.part.HandOver(out)
 	c.part.Reset()
 	for i := range checks {
 		if d := &out[i]; c.recalls[i].look && err == nil && d.Err == nil {
+			g.leases.beside(&checks[i], d, now)
 			d.Source = backend.FromLook
 			settle(d, &checks[i])
 		}
@@ -177,7 +228,7 @@ func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision, a
 		case check.Op == backend.Refund:
 			g.denied.forget(check.Key)
 		case !c.recalls[i].known && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
-			g.denied.remember(check, d, &c.recalls[i], asked)
+			g.denied.remember(check, d, &c.recalls[i], asked, g.now())
 		}
 	}
 	return away
@@ -208,15 +259,17 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return g.store.Inspect(ctx, key, limits)
 }
 
-// Reset has the store forget a key, and forgets that it was denied.
+// Reset has the store forget a key, and forgets that it was denied, and what was leased.
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
 	g.denied.forget(key)
+	g.leases.forget(key)
 	return err
 }
 
-// Close closes the store, and what was counted in this process.
+// Close settles the leases, and closes the store, and what was counted in this process.
 func (g *Guard) Close() error {
+	g.leases.close(g.store, g.now())
 	if err := errors.Join(g.store.Close(), g.local.close()); err != nil {
 		return fmt.Errorf("closing the counters: %w", err)
 	}
@@ -229,10 +282,17 @@ type Stats struct {
 	DenyCacheLookups uint64    // checks whose denial could have been known, the hits among them
 	Keys             int       // in the deny cache
 	LastLocal        time.Time // when the last check was counted in this process; zero: never
+
+	Leases        uint64 // that the store granted
+	LeaseGranted  uint64 // their hits
+	LeaseUsed     uint64 // hits that were admitted by leases
+	LeaseReturned uint64 // unused hits that the store took out of the count
+	LeaseLeft     uint64 // unused hits that leave with their window
 }
 
 // Stats returns what the guard has answered itself.
 func (g *Guard) Stats() Stats {
 	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), Keys: g.denied.keys(),
-		LastLocal: g.local.last()}
+		LastLocal: g.local.last(), Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),
+		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseLeft: g.leases.left.Load()}
 }

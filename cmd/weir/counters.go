@@ -154,6 +154,9 @@ func (v *countersView) usage(l *admin.LimitAnswer) string {
 		remaining = v.paint.Red(remaining)
 	}
 	out := fmt.Sprintf("%d of %s, %s", l.Hits, terminal.Printable(room), remaining)
+	if l.Leased > 0 {
+		out += fmt.Sprintf(", %d of these leased", l.Leased)
+	}
 	if l.HitsBefore != nil {
 		out = fmt.Sprintf("%d before, %s", *l.HitsBefore, out)
 	}

@@ -34,6 +34,7 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 	}
 	g := guard.New(store, guard.Config{
 		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,
+		Leases: set.Leasing(),
 		Local: func() (backend.Counter, error) {
 			return memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log})
 		},
@@ -42,6 +43,7 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
 	metrics.Gauge("weir_deny_cache_keys", "Keys whose last denial is remembered.", nil,
 		func() float64 { return float64(g.Stats().Keys) })
+	showTotals(metrics, nil, g.Stats, leaseTotals)
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
 		func() float64 { return float64(replicas()) })
 	for _, unit := range descriptors.Units() {
@@ -52,6 +54,18 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 			func() float64 { return float64(bound(store, unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
 	return &counters{Counter: g, Inspector: g, remote: store, kind: kind, pools: pools}
+}
+
+// leaseTotals are about hits that Redis grants this process beforehand.
+var leaseTotals = []total[guard.Stats]{
+	{"weir_leases_total", "Leases: blocks of hits of a busy key that Redis has granted.", func(s guard.Stats) uint64 { return s.Leases }},
+	{"weir_lease_hits_granted_total", "Hits in them.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
+	{"weir_lease_hits_used_total", "Hits that were admitted by leases, without asking Redis.",
+		func(s guard.Stats) uint64 { return s.LeaseUsed }},
+	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
+		func(s guard.Stats) uint64 { return s.LeaseReturned }},
+	{"weir_lease_hits_left_total", "Unused hits of leases that were not given back: they count until their window ends.",
+		func(s guard.Stats) uint64 { return s.LeaseLeft }},
 }
 
 // bound returns how many times its limit a key may have been admitted in a window up to now, by all replicas: once for

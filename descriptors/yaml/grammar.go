@@ -21,8 +21,8 @@ type kind struct {
 var (
 	inFile       = &kind{"the file", []string{"domain", "descriptors", "refund_on_deny"}}
 	inDescriptor = &kind{"a descriptor", []string{"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode",
-		"quota_mode", "charge", "on_backend_failure", "message", "metadata", "detailed_metric", "value_to_metric",
-		"share_threshold"}}
+		"quota_mode", "charge", "on_backend_failure", "lease", "message", "metadata", "detailed_metric",
+		"value_to_metric", "share_threshold"}}
 	inListItem = &kind{"an item of rate_limits", []string{"requests_per_unit", "unit", "unit_multiplier", "algorithm",
 		"precision", "burst", "name", "replaces"}}
 	inRateLimit = &kind{"rate_limit", append(slices.Clip(inListItem.keys), "unlimited")}

@@ -69,6 +69,7 @@ descriptors:
         quota_mode: true
         message: "slow down\n"
         on_backend_failure: local
+        lease: false
         rate_limit: {requests_per_unit: 5, unit: second, unit_multiplier: 30, precision: 1s}
   - key: user
     value: monitor
@@ -85,11 +86,11 @@ descriptors:
 		}},
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:10",
-			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n", OnFailure: descriptors.PolicyLocal,
+			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n", OnFailure: descriptors.PolicyLocal, NoLease: true,
 			Limits: []descriptors.Limit{{Requests: 5, Window: 30 * time.Second, Precision: time.Second,
 				Algorithm: descriptors.SlidingWindow, Unit: descriptors.Second, Multiplier: 30}}, Number: 1,
 		},
-		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:20", Unlimited: true, Number: 2, Name: "free"},
+		{Domain: "shop", Path: "path=%2Fstatic%2F*", Where: "shop.yaml:21", Unlimited: true, Number: 2, Name: "free"},
 	}
 	if got := len(c.Rules()); got != len(want) {
 		t.Fatalf("got %d rules, want %d: a descriptor without a limit is no rule", got, len(want))

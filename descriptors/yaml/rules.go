@@ -20,6 +20,7 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		Quota:     p.flag(m, "quota_mode", path),
 		Charge:    word(p, m, "charge", path, descriptors.ParseCharge),
 		OnFailure: word(p, m, "on_backend_failure", path, descriptors.ParsePolicy),
+		NoLease:   m.get("lease") != nil && !isNull(m.get("lease")) && !p.flag(m, "lease", path),
 		Message:   p.text(m, "message", path),
 		Metadata:  p.metadata(m, path),
 		Values:    at.values,
@@ -68,8 +69,8 @@ func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.Sliding
 
 // warnIdle warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
 func (p *parser) warnIdle(m mapping, r *descriptors.Rule, why string, detailed bool) {
-	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed}
-	for _, name := range []string{"charge", "on_backend_failure", "message", "shadow_mode", "quota_mode", "metadata",
+	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed, "lease": !r.NoLease}
+	for _, name := range []string{"charge", "on_backend_failure", "lease", "message", "shadow_mode", "quota_mode", "metadata",
 		"detailed_metric"} {
 		if n := m.get(name); n != nil && !off[name] {
 			p.warnf(n, r.Path, "%s has no effect %s", name, why)

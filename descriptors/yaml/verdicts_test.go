@@ -50,7 +50,7 @@ var errorVerdicts = []verdict{
 		strings.Repeat("]}", 5), 3, "the path is 20479 bytes long: at most 16384 are allowed, shorten its keys and values"},
 	{"unknown key", under("ratelimit: {}"), 4,
 		`unknown key "ratelimit" in a descriptor: use one of key, value, rate_limit, rate_limits, descriptors, ` +
-			"shadow_mode, quota_mode, charge, on_backend_failure, message, metadata, detailed_metric, value_to_metric, " +
+			"shadow_mode, quota_mode, charge, on_backend_failure, lease, message, metadata, detailed_metric, value_to_metric, " +
 			"share_threshold"},
 	{"strange key", under(`"\e[2J": 1`), 4, `unknown key "\x1b[2J" in a descriptor`},
 	{"empty replaces entry", under("rate_limit: {requests_per_unit: 1, unit: day,", "  replaces: [{name: ''}]}"), 5,

@@ -177,6 +177,7 @@ type LimitAnswer struct {
 	ResetSeconds int64         `json:"reset_seconds"`     // until the oldest bucket leaves or the next hit leaks, rounded up; 0 if nothing counts
 	Levels       []LevelAnswer `json:"levels"`            // finest first; a sliding_log has one, of 1µs, a token_bucket none
 	Earlier      uint64        `json:"earlier,omitempty"` // hits of a sliding_log before those listed, the newest 10,000
+	Leased       uint64        `json:"leased,omitempty"`  // of hits: granted to replicas beforehand, and not settled yet
 }
 
 // LevelAnswer is the buckets of one width.
@@ -204,7 +205,7 @@ func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, err
 		l := LimitAnswer{
 			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Burst: n.Limit.Burst, Hits: n.Hits,
 			Remaining: n.Remaining(), Levels: []LevelAnswer{},
-			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second), Earlier: n.Earlier,
+			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second), Earlier: n.Earlier, Leased: n.Leased,
 		}
 		for level, width := range n.Limit.LevelNames() {
 			buckets := make([]BucketAnswer, 0, len(n.Levels[level]))

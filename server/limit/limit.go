@@ -67,6 +67,9 @@ type Options struct {
 	LookFirst bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
+	// Leases tells the store how many hits a second a key has here now, so that it may grant those of busy keys
+	// beforehand.
+	Leases bool
 	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
 	Denials *denials.Recorder
 	// Log is told once of each domain that is asked for and not configured; nil tells nobody.
@@ -306,6 +309,9 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge,
 		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
 	})
+	if l.options.Leases && m.Rule.Leases() {
+		c.checks[len(c.checks)-1].Rate = float32(l.recorder.Rate(p.key, c.At))
+	}
 	c.pending = append(c.pending, p)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -318,5 +319,36 @@ func TestResetGivesUpTheRoomOfAHugeRequest(t *testing.T) {
 	c.Reset()
 	if d := c.AddDescriptor(); cap(d.Entries) > 1000 {
 		t.Errorf("room for %d entries is kept", cap(d.Entries))
+	}
+}
+
+// asked is a store that remembers at which rate it was asked.
+type asked struct {
+	*memory.Store
+	rates []float32
+}
+
+func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	for i := range checks {
+		a.rates = append(a.rates, checks[i].Rate)
+	}
+	return a.Store.Decide(ctx, checks, out)
+}
+
+func TestARuleMayHaveNoLeases(t *testing.T) {
+	store, _ := newStore(t)
+	counter := &asked{Store: store}
+	l, _ := newLimiterOn(t, counter, limit.Options{Leases: true}, `
+domain: shop
+descriptors:
+  - {key: busy, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: asked, lease: false, rate_limit: {requests_per_unit: 10, unit: hour}}
+`)
+	for range 3 {
+		ask(t, l, "shop", 1, one("busy", "x"), one("asked", "x"))
+	}
+	if want := []float32{0, 0, 1, 0, 2, 0}; !slices.Equal(counter.rates, want) {
+		t.Errorf("the store is asked at %v hits a second; want %v: by those of before, for which it may grant some beforehand, and none "+
+			"with lease: false", counter.rates, want)
 	}
 }

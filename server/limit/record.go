@@ -68,7 +68,7 @@ func (l *Limiter) refund(ctx context.Context, c *Call) {
 	c.round.Reset()
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.decisions[i]
-		charged := check.Op == backend.Count && d.Allowed && d.Source == backend.FromStore && !c.pending[i].uncharged
+		charged := check.Op == backend.Count && d.Allowed && (d.Source == backend.FromStore || d.Source == backend.FromLease) && !c.pending[i].uncharged
 		if charged && check.Charge != descriptors.ChargeAlways {
 			c.round.Add(c.checks, i)
 			c.round.Checks[len(c.round.Checks)-1].Op = backend.Refund

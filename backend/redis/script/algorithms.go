@@ -44,7 +44,9 @@ func appendName(dst []byte, l *descriptors.Limit) []byte {
 // Count returns what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
 func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
 	if l.Algorithm != descriptors.TokenBucket {
-		return backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), 0, time.Time{}, now)
+		c := backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), 0, time.Time{}, now)
+		c.Leased = leased(fields[HeaderField(l)], l, window.At(now))
+		return c
 	}
 	c := backend.LimitCount{Limit: *l}
 	c.Hits, c.ResetIn = peekTokens(fields[HeaderField(l)], l, window.At(now))

@@ -25,6 +25,21 @@ func peekTokens(field string, l *descriptors.Limit, now window.Instant) (hits ui
 	return tokens.Peek(l, now)
 }
 
+// The lengths of what a header holds before what it tells of leases.
+const windowHeader, fixedHeader = 6 * 7, 2 * 7
+
+// leased returns how many hits of the live bucket of a limit are leased at now: granted, and not settled.
+func leased(header string, l *descriptors.Limit, now window.Instant) uint64 {
+	size, live := windowHeader, 4*7
+	if l.Algorithm == descriptors.FixedWindow {
+		size, live = fixedHeader, 0
+	}
+	if len(header) < size+7 || number56(header[live:]) != int64(now)/l.Levels()[0].Microseconds() {
+		return 0
+	}
+	return uint64(number56(header[size:]))
+}
+
 // Buckets lists the buckets of a limit that count at now, the finest level first, and on each the oldest bucket first.
 // A coarse bucket has those of its hits that count. A token bucket has none.
 func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
@@ -33,7 +48,7 @@ func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant)
 		return fixedBuckets(header, l, now)
 	}
 	out := make([][]backend.Bucket, len(levels))
-	if len(levels) == 0 || len(header) != 6*7 {
+	if len(levels) == 0 || len(header) < windowHeader {
 		return out
 	}
 	count := func(finest int64, hits uint64) {
@@ -98,7 +113,7 @@ func addBucket(list []backend.Bucket, b backend.Bucket) []backend.Bucket {
 }
 
 func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
-	if len(header) != 2*7 {
+	if len(header) < fixedHeader {
 		return [][]backend.Bucket{nil}
 	}
 	begin := window.Instant(number56(header)) * window.Instant(l.Window.Microseconds())

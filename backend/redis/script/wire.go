@@ -35,10 +35,21 @@ func AppendKey(dst, key []byte) []byte {
 // KeyOf returns the Redis key of a name under a hash tag of the caller's own.
 func KeyOf(tag, name string) string { return "weir:{" + tag + "}" + name }
 
+// leaseOp is added to the operation of a check that asks about leases.
+const leaseOp = 4
+
 // AppendArg appends the question that a check asks the script.
 func AppendArg(dst []byte, c *backend.Check) []byte {
-	dst = append(dst, byte(c.Op))
-	dst = append56(dst, min(c.Hits, window.MaxCount+1))
+	op := byte(c.Op)
+	if c.Lease != nil {
+		op += leaseOp
+	}
+	dst = append56(append(dst, op), min(c.Hits, window.MaxCount+1))
+	if l := c.Lease; l != nil {
+		for _, v := range []uint64{l.Want, max(1, l.Share), l.Left, l.Granted, l.Unused, uint64(l.At.UnixMicro())} {
+			dst = append56(dst, min(v, window.MaxCount))
+		}
+	}
 	dst = append(dst, byte(len(c.Limits)))
 	for i := range c.Limits {
 		dst = appendLimit(dst, &c.Limits[i], c.Charge)
@@ -92,12 +103,14 @@ func append56(dst []byte, v uint64) []byte {
 }
 
 // The lengths of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count
-// before, ResetIn, and RetryIn if the check is denied. Where an allowed one has filled a limit there is NextIn, and a
-// byte more to tell it from a denial.
+// before, ResetIn, and RetryIn if the check is denied. Where an allowed one has filled a limit there is NextIn, and
+// where leases kept a refund from hits what still counts; and a byte more to tell it from a denial. What is answered
+// about leases stands behind it: the hits granted, those returned, and the moment.
 const (
 	allowedSize = 1 + 2*8
 	deniedSize  = 1 + 3*8
 	fullSize    = deniedSize + 1
+	leaseSize   = 3 * 8
 )
 
 // Decode reads one string of the reply. Its error is the script's, for a check that was not counted.
@@ -105,26 +118,32 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 	if text, failed := strings.CutPrefix(reply, "!"); failed {
 		return backend.Decision{}, errors.New(text)
 	}
-	known := len(reply) == allowedSize || len(reply) == deniedSize || len(reply) == fullSize
+	end := len(reply)
+	if c.Lease != nil {
+		end -= leaseSize
+	}
+	known := end == allowedSize || end == deniedSize || end == fullSize
 	if !known || int(reply[0]) >= len(c.Limits) {
 		return backend.Decision{}, fmt.Errorf("the script answered %q, which is not a decision", reply)
 	}
-	number := func(i int) float64 {
-		var bits uint64
-		for b := range 8 {
-			bits |= uint64(reply[1+8*i+b]) << (8 * b)
-		}
-		return math.Float64frombits(bits)
+	if l := c.Lease; l != nil {
+		l.Hits, l.Returned = uint64(double(reply[end:])), uint64(double(reply[end+8:]))
+		l.Now = time.UnixMicro(int64(double(reply[end+16:])))
 	}
+	number := func(i int) float64 { return double(reply[1+8*i:]) }
 	d := backend.Decision{
-		Allowed: len(reply) != deniedSize, Strictest: int(reply[0]), Before: uint64(number(0)), ResetIn: duration(number(1)),
+		Allowed: end != deniedSize, Strictest: int(reply[0]), Before: uint64(number(0)), ResetIn: duration(number(1)),
 	}
 	if d.Allowed {
 		capacity := c.Limits[d.Strictest].Capacity()
-		d.Remaining = capacity - min(capacity, after(d.Before, c))
-		if len(reply) == fullSize {
+		held := after(d.Before, c)
+		switch {
+		case end == fullSize && c.Op == backend.Refund:
+			held = uint64(number(2))
+		case end == fullSize:
 			d.NextIn = duration(number(2))
 		}
+		d.Remaining = capacity - min(capacity, held)
 	} else if retry := number(2); retry >= 0 {
 		d.RetryIn = duration(retry)
 	} else {
@@ -142,6 +161,15 @@ func after(before uint64, c *backend.Check) uint64 {
 		return before - min(before, c.Hits)
 	}
 	return before + c.Hits
+}
+
+// double reads a number of eight bytes, little endian.
+func double(s string) float64 {
+	var bits uint64
+	for b := range 8 {
+		bits |= uint64(s[b]) << (8 * b)
+	}
+	return math.Float64frombits(bits)
 }
 
 func duration(micros float64) time.Duration {

@@ -105,7 +105,7 @@ func TestConformance(t *testing.T) {
 	for _, w := range []way{asScript, asFunction} {
 		t.Run(w.name, func(t *testing.T) {
 			client := startRedis(t)
-			backendtest.Run(t, func(t *testing.T) backendtest.Store {
+			open := func(t *testing.T) backendtest.Store {
 				if err := client.FlushAll(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +115,10 @@ func TestConformance(t *testing.T) {
 					SetTime: func(now window.Instant) { p.now.Store(int64(now)) },
 					Buckets: func(key []byte, limits []descriptors.Limit) int { return p.buckets(t, key, limits) },
 				}
-			}, backendtest.Options{Steps: max(part(*steps), 4000), Seed: *seed, Patience: 5 * time.Second})
+			}
+			o := backendtest.Options{Steps: max(part(*steps), 4000), Seed: *seed, Patience: 5 * time.Second}
+			backendtest.Run(t, open, o)
+			backendtest.RunLeases(t, open, o)
 		})
 	}
 }

@@ -22,6 +22,9 @@ const domain = "bench"
 // limitOutOfReach is the limit of every rule in descriptors.yaml that must never deny.
 const limitOutOfReach = 1_000_000
 
+// Keys of a load by Zipf's law, the requests that are drawn for it, and the limit that a single key does not reach.
+const zipfKeys, zipfRequests, limitFarOut = 100_000, 1 << 18, 4_000_000_000
+
 // place is the server that a scenario runs against.
 type place string
 
@@ -47,6 +50,7 @@ type scenario struct {
 	Title       string
 	Limit       uint32                           // what its answers must show as the current limit
 	OneKey      bool                             // all requests count on one key; else they are spread
+	Zipf        bool                             // spread by Zipf's law, s = 1.1; else evenly
 	Want        ratelimit.RateLimitResponse_Code // the verdict of every measured request
 	Budget      float64                          // what a request may cost, in floors,
 	RedisBudget float64                          // and the store, in its INCRBYs or incrs; 0: nothing is said
@@ -91,6 +95,12 @@ func scenarios() []scenario {
 		s.Look = true
 		return s
 	}
+	busy := func(name, rule, title string, floors, incrBys float64) scenario {
+		s := redis(rule, title, floors, incrBys)
+		s.Name, s.Limit, s.OneKey = "redis-"+name, limitFarOut, strings.HasPrefix(name, "one-key")
+		s.Zipf = !s.OneKey
+		return s
+	}
 	denied := scenario{Name: "denied", Rule: "denied", Place: inMemory, Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
 		Want: over, Budget: memoryBudget}
 	hot := denied
@@ -120,6 +130,10 @@ func scenarios() []scenario {
 		memcached("memcached-fixed-minute", "fixed-minute", "fixed window, minute", 3),
 		memcached("memcached-sliding-hour", "sliding-hour", "sliding window, hour by 1 min", 6),
 		hotKey,
+		busy("zipf", "leased", "Zipf's law over 100,000 keys, sliding hour", 0.9, 2),
+		busy("zipf-asked", "asked", "the same, lease: false", 0.95, 6),
+		busy("one-key", "leased", "one hot key, sliding hour", 0.85, 0.05),
+		busy("one-key-asked", "asked", "the same, lease: false", 0.95, 6),
 	}
 }
 
@@ -174,10 +188,13 @@ func (s scenario) request(key int) *ratelimit.RateLimitRequest {
 }
 
 // requests encodes one request for each key, shuffled: a server must not profit from keys that come in the order in
-// which they lie in its memory.
+// which they lie in its memory. By Zipf's law they are drawn.
 func (s scenario) requests(keys int) ([][]byte, error) {
-	if s.OneKey {
+	switch {
+	case s.OneKey:
 		keys = 1
+	case s.Zipf:
+		keys = zipfKeys
 	}
 	encoded := make([][]byte, keys)
 	for i := range encoded {
@@ -187,6 +204,15 @@ func (s scenario) requests(keys int) ([][]byte, error) {
 		}
 		encoded[i] = b
 	}
-	rand.New(rand.NewPCG(1, 2)).Shuffle(keys, func(i, j int) { encoded[i], encoded[j] = encoded[j], encoded[i] })
+	r := rand.New(rand.NewPCG(1, 2))
+	if s.Zipf {
+		draw := rand.NewZipf(r, 1.1, 1, zipfKeys-1)
+		drawn := make([][]byte, zipfRequests)
+		for i := range drawn {
+			drawn[i] = encoded[draw.Uint64()]
+		}
+		return drawn, nil
+	}
+	r.Shuffle(keys, func(i, j int) { encoded[i], encoded[j] = encoded[j], encoded[i] })
 	return encoded, nil
 }

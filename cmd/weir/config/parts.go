@@ -109,7 +109,13 @@ func (s *Settings) Limits() limit.Options {
 	return limit.Options{
 		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, LookFirst: s.LookFirst,
 		NearRatio: max(s.NearRatio, math.SmallestNonzeroFloat32), // 0 stands for the default there
+		Leases:    s.Leasing(),
 	}
+}
+
+// Leasing reports whether Redis grants hits of busy keys beforehand. Where two of them count, or memcached does, none are.
+func (s *Settings) Leasing() bool {
+	return s.Leases && s.BackendType == "redis" && !s.BothRedis.Persecond
 }
 
 // checkAge refuses ages of connections so short that the gRPC library panics, as a tenth of them rounds to 0.

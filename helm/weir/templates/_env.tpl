@@ -86,6 +86,10 @@
 {{- include "weir.variable" (list "LOCAL_CACHE_SIZE_IN_BYTES" ($store.localCacheBytes | default "")) }}
 - name: ON_BACKEND_FAILURE
   value: {{ include "weir.onFailure" . }}
+{{- if not (kindIs "invalid" .Values.redis.leases) }}
+- name: LEASES
+  value: {{ .Values.redis.leases | quote }}
+{{- end }}
 {{- include "weir.variable" (list "REPLICAS" (include "weir.leastReplicas" .)) }}
 {{- end }}
 {{- if include "weir.hasData" . }}

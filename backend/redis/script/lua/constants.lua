@@ -4,8 +4,9 @@ local call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local byte, find, sub = string.byte, string.find, string.sub
 
-local COUNT, LOOK, REFUND = 0, 1, 2
+local COUNT, LOOK, REFUND, LEASE = 0, 1, 2, 4 -- LEASE is added to one of the others
 local SLIDING, FIXED, LOG, BUCKET = 1, 2, 3, 4
 local NEVER = -1
+local HANDFUL = 8 -- hits of the smallest lease
 local MAX_COUNT = 9007199254740991
 local MAX_BURST = 4503599627370496

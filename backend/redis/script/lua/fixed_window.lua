@@ -1,23 +1,35 @@
--- fixed_window: the count of one epoch-aligned window in one field, its number and its hits.
+-- fixed_window: the count of one epoch-aligned window in one field, its number and its hits, and, if there are any, how
+-- many of these are leased.
 
 local function fixed_window(limit)
 	local name, width = limit.name, limit.width
-	local live, held, changed
+	local live, held, leased, changed
 
 	function limit.load(now)
 		local value = call('HGET', key, name)
-		live, held, changed = (now - now % width) / width, 0, false
+		live, held, leased, changed = (now - now % width) / width, 0, 0, false
 		if value then
 			local bucket, hits = from_bytes('<I7I7', value)
 			held = bucket >= live and hits or 0 -- a window later than now's moves into it: the clock stepped back
 			changed = bucket ~= live and hits > 0
+			if bucket >= live and #value > 14 then
+				leased = from_bytes('<I7', value, 15)
+			end
 		end
 		return held
 	end
 
 	function limit.take_back(_, hits)
-		held, changed = held - hits, true
-		return held
+		held, changed = held - min(hits, held - leased), true
+	end
+
+	function limit.settle(lease)
+		local back = 0
+		if (lease.moment - lease.moment % width) / width == live then
+			back = min(lease.unused, leased)
+			held, leased, changed = held - back, max(0, leased - lease.granted), true
+		end
+		return back
 	end
 
 	function limit.hold()
@@ -28,11 +40,15 @@ local function fixed_window(limit)
 		return held > 0 and (live + 1) * width or 0
 	end
 
-	function limit.count(_, hits)
+	function limit.count(_, hits, granted)
 		local lasted = held == 0 and hits > 0 and 0
 		held = held + hits
 		if held > MAX_COUNT then
 			held = MAX_COUNT
+		end
+		leased = leased + granted
+		if leased > 0 and (changed or hits > 0) then
+			return held, to_bytes('<I7I7I7', live, held, leased), lasted
 		end
 		return held, (changed or hits > 0) and to_bytes('<I7I7', live, held), lasted
 	end

@@ -1,4 +1,6 @@
--- What a check asks, as AppendArg packs it: its operation, its hits, and its limits. Of each limit: the algorithm,
+-- What a check asks, as AppendArg packs it: its operation, its hits, what it asks about leases, if anything, and its
+-- limits. Of a lease: the hits wanted, the share of what remains that it may be, less the hits left behind, and of the
+-- last one, which is over, its hits, those unused, and the moment of its grant. Of each limit: the algorithm,
 -- whether it charges though denied, the requests that fit at once, window, the width of its finest buckets, its name
 -- among the key's fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels,
 -- and in place of the width the requests that leak in a window.
@@ -8,7 +10,11 @@
 --
 --   load(now)             reads what counts now, and returns it
 --   take_back(now, hits)  takes away the newest hits, of which there are so many
---   count(now, hits)      counts as many of the hits as there is room for. It returns what then counts; its field, if
+--   settle(lease)         ends the last lease, if it is known: takes what is unused out of the bucket in which it was
+--                         charged. It returns how many hits that were. Only windows lease
+--   count(now, hits, granted)
+--                         counts as many of the hits as there is room for. The last ones are granted by a lease: no
+--                         refund takes them before their bucket is over. It returns what then counts; its field, if
 --                         that is to be written, or ERASED; and until when the key lasted for what was loaded, false
 --                         if that has not changed. Chunks are put.
 --   hold(keep)            returns the first moment at which at most keep of the hits still count; there are more now
@@ -50,7 +56,15 @@ local function question(packed)
 		return known
 	end
 	local op, hits = from_bytes('<BI7', packed)
-	local rest = sub(packed, 9)
+	local lease, rest
+	if op < LEASE then
+		rest = sub(packed, 9)
+	else
+		lease = {}
+		lease.want, lease.share, lease.left, lease.granted, lease.unused, lease.moment =
+			from_bytes('<I7I7I7I7I7I7', packed, 9)
+		op, rest = op - LEASE, sub(packed, 51)
+	end
 	local limits = remembered[rest]
 	if not limits then
 		limits = limits_of(rest)
@@ -59,11 +73,14 @@ local function question(packed)
 		end
 		remembered[rest], sets = limits, sets + 1
 	end
+	known = {limits = limits, op = op, lease = lease, more = op == COUNT and min(hits, MAX_COUNT) or 0,
+		less = op == REFUND and hits or 0, size = op == COUNT and hits or op == REFUND and 0 or nil}
+	if lease then -- nobody asks the same again
+		return known
+	end
 	if asked == MOST then
 		questions, asked = {}, 0
 	end
-	known = {limits = limits, op = op, more = op == COUNT and min(hits, MAX_COUNT) or 0,
-		less = op == REFUND and hits or 0, size = op == COUNT and hits or op == REFUND and 0 or nil}
 	questions[packed], asked = known, asked + 1
 	return known
 end

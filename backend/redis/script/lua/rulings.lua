@@ -5,8 +5,10 @@ local function longer(wait, than)
 end
 
 -- allow answers by the limit with the least left. A check that counts so many more hits may have filled limits: then it
--- also answers when all of them have room for as many again, in a longer reply.
-local function allow(limits, count, more, now)
+-- also answers when all of them have room for as many again, in a longer reply. There a refund answers with what still
+-- counts, if leases kept it from all of its hits. Hits granted besides do not count here: they are the caller's.
+local function allow(limits, count, asked, granted, now)
+	local more = asked.more
 	local strictest = 1
 	local l = limits[1]
 	local remaining = l.requests - l.held
@@ -19,7 +21,7 @@ local function allow(limits, count, more, now)
 	end
 	local held, reset = l.held, 0
 	if held > 0 then
-		reset = l.hold(held - 1) - now
+		reset = l.hold(held + granted - 1) - now
 	elseif l.algorithm == FIXED then
 		reset = l.hold() - now
 	end
@@ -27,8 +29,11 @@ local function allow(limits, count, more, now)
 	for i = 1, more > 0 and remaining < more and count or 0 do
 		local other = limits[i]
 		if other.held > other.requests - more then
-			full = max(full, other.hold(other.requests - more) - now)
+			full = max(full, other.hold(other.requests + granted - more) - now)
 		end
+	end
+	if held > max(0, l.before - asked.less) and asked.less > 0 then
+		full = held
 	end
 	if full > 0 then
 		return to_bytes('<Bdddx', strictest - 1, l.before, reset, full)
@@ -82,14 +87,25 @@ local function decide(name, asked, now)
 	end
 	key = name
 	local limits, size, less, admitted = asked.limits, asked.size, asked.less, true
-	local last = #limits
+	local last, lease, granted, returned = #limits, asked.lease, 0, MAX_COUNT
+	if lease and asked.op == COUNT then
+		granted = lease.want
+	end
 	for i = 1, last do
 		local l = limits[i]
 		local held = l.load(now)
+		if lease then
+			local back = lease.granted > 0 and l.settle(lease) or 0
+			held, returned = held - back, min(returned, back)
+			granted = min(granted, floor((l.requests - held - asked.more) / lease.share) - lease.left)
+		end
 		l.before, l.held = held, held
 		if (size or l.look) > l.requests - held then
 			admitted = asked.op == REFUND
 		end
+	end
+	if not admitted or granted < HANDFUL then
+		granted = 0
 	end
 	local grown = false
 	for i = 1, last do
@@ -97,8 +113,8 @@ local function decide(name, asked, now)
 		if less > 0 and l.held > 0 then
 			l.take_back(now, min(less, l.held))
 		end
-		local held, field, lasted = l.count(now, (admitted or l.always) and asked.more or 0)
-		l.held, l.lasted = held, lasted
+		local held, field, lasted = l.count(now, (admitted or l.always) and asked.more + granted or 0, granted)
+		l.held, l.lasted = held - granted, lasted
 		if lasted then
 			grown = true
 		end
@@ -118,8 +134,9 @@ local function decide(name, asked, now)
 	if grown then
 		prolong(limits, now)
 	end
-	if admitted then
-		return allow(limits, last, asked.more, now)
+	local answer = admitted and allow(limits, last, asked, granted, now) or deny(limits, size, now)
+	if lease then
+		return answer .. to_bytes('<ddd', granted, returned, now)
 	end
-	return deny(limits, size, now)
+	return answer
 end

@@ -5,6 +5,10 @@
 -- been swept away, and the live bucket, which goes into the chunks only when it is over: most checks read and write
 -- nothing but the header.
 --
+-- A lease's hits are charged when it is granted, and are used until its bucket is over. A header with leases also holds
+-- how many hits of the live bucket, and how many of the newest, are leased and not settled. Until the live bucket is
+-- over no refund takes those: they may be used yet.
+--
 -- A coarse bucket is written once, when the newest bucket leaves it: until then its finer ones tell. It stays as it is
 -- when its first buckets leave the window: whoever counts from the oldest bucket on begins on the finest level. So the
 -- coarse buckets that hold the oldest or the newest bucket are not read, and a hit that comes or goes changes one
@@ -23,6 +27,7 @@ local function sliding_window(limit)
 	local finest = wide.levels[1]
 	local fan = finest.fan
 	local held, total, oldest, newest, swept, at, live
+	local leased, lent -- of the live bucket, and of the newest
 	local now_at, changed
 
 	-- rarely does what is in wide_window.
@@ -56,15 +61,16 @@ local function sliding_window(limit)
 	local function move(from)
 		changed = true
 		if live > 0 and at < from then
-			total, live = 0, 0
+			total, live, leased, lent = 0, 0, 0, 0
 		elseif live > 0 and at > now_at then
 			at = now_at
 		end
-		if total > 0 and newest > now_at then
+		if total > 0 and newest >= now_at then
 			rarely('fold', now_at)
+			leased, lent = leased + lent, 0
 		end
 		if total > 0 and newest < from then
-			total = 0
+			total, lent = 0, 0
 		elseif total > 0 and oldest < from then
 			drop(from)
 		end
@@ -72,14 +78,17 @@ local function sliding_window(limit)
 
 	function limit.load(now)
 		local header = call('HGET', key, name)
-		total, oldest, newest, swept, at, live = 0, 0, 0, 0, 0, 0
+		total, oldest, newest, swept, at, live, leased, lent = 0, 0, 0, 0, 0, 0, 0, 0
 		if header then
 			total, oldest, newest, swept, at, live = from_bytes('<I7I7I7I7I7I7', header)
+			if #header > 42 then
+				leased, lent = from_bytes('<I7I7', header, 43)
+			end
 		end
 		local begun = now - window
 		local from = (begun - begun % width) / width
 		now_at, changed = (now - now % width) / width, false
-		if live > 0 and (at < from or at > now_at) or total > 0 and (oldest < from or newest > now_at) then
+		if live > 0 and (at < from or at > now_at) or total > 0 and (oldest < from or newest >= now_at) then
 			move(from)
 		end
 		held = total + live
@@ -106,15 +115,34 @@ local function sliding_window(limit)
 		end
 		put(chunk_name, with(chunk, fan, at - begin, hits))
 		total, newest, live = total + live, at, 0
+		lent, leased = leased, 0
 	end
 
 	function limit.take_back(_, hits)
-		local recent = min(hits, live)
-		live, held, changed = live - recent, held - hits, true
-		if hits > recent then
-			rarely('take_chunks', hits - recent)
+		local recent = min(hits, at == now_at and live - leased or live)
+		local older = min(hits - recent, total)
+		live, held, changed = live - recent, held - recent - older, true
+		leased = min(leased, live)
+		if older > 0 then
+			lent = 0
+			rarely('take_chunks', older)
 		end
-		return held
+	end
+
+	function limit.settle(lease)
+		local bucket, back = (lease.moment - lease.moment % width) / width, 0
+		if bucket == at then
+			back = min(lease.unused, leased)
+			live, leased, changed = live - back, max(0, leased - lease.granted), true
+		elseif bucket == newest and total > 0 and (live == 0 or at == now_at) then
+			back = min(lease.unused, lent)
+			lent, changed = max(0, lent - lease.granted), true
+			if back > 0 then
+				rarely('take_chunks', back)
+			end
+		end
+		held = held - back
+		return back
 	end
 
 	function limit.hold(keep)
@@ -126,7 +154,7 @@ local function sliding_window(limit)
 		return leaves((rarely('back', keep - live)))
 	end
 
-	function limit.count(_, hits)
+	function limit.count(_, hits, granted)
 		local lasted = false
 		if hits > MAX_COUNT - held then
 			hits = MAX_COUNT - held
@@ -140,12 +168,15 @@ local function sliding_window(limit)
 				at = now_at
 				lasted = was ~= kept(leaves(at), window) and was
 			end
-			held, live = held + hits, live + hits
+			held, live, leased = held + hits, live + hits, leased + granted
 		elseif not changed then
 			return held
 		end
 		if total > 0 and swept + fan <= oldest then
 			rarely('sweep')
+		end
+		if leased + lent > 0 then
+			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, lent), lasted
 		end
 		return held, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, at, live), lasted
 	end

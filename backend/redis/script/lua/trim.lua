@@ -13,7 +13,7 @@ local function trimming()
 
 	function ends.f(name, value)
 		local seconds = tonumber(sub(name, 2), 36)
-		if seconds and #value == 14 then
+		if seconds and (#value == 14 or #value == 21) then
 			local bucket, hits = from_bytes('<I7I7', value)
 			return hits > 0 and (bucket + 1) * seconds * 1000000 or 0
 		end
@@ -21,7 +21,7 @@ local function trimming()
 
 	function ends.s(name, value)
 		local seconds, width = tonumber(sub(name, 2, -2), 36), WIDTHS[sub(name, -1)]
-		if seconds and width and #value == 42 then -- no chunk is as long
+		if seconds and width and (#value == 42 or #value == 56) then -- no chunk is as long
 			local total, _, newest, _, at, live = from_bytes('<I7I7I7I7I7I7', value)
 			return total + live > 0 and ((live > 0 and at or newest) + 1) * width + seconds * 1000000 or 0
 		end

@@ -140,11 +140,11 @@ local function wide_functions()
 		broken()
 	end
 
-	-- fold moves the hits of all buckets later than the finest bucket now_at into it, and makes it the live one.
+	-- fold moves the hits of the finest bucket now_at and of all later ones into it, and makes it the live one.
 	function Wide:fold(now_at)
 		local later = self.total
-		if self.oldest <= now_at then
-			later = later - self:count(self.oldest, now_at + 1)
+		if self.oldest < now_at then
+			later = later - self:count(self.oldest, now_at)
 		end
 		self:take_chunks(later)
 		self.at, self.live = now_at, self.live + later

@@ -1,0 +1,195 @@
+package backendtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// RunLeases puts stores that lease to random walks of several processes, which use what they are granted until its
+// bucket is over, settle it now or later, or never. After each step the store must answer as its model, and what it
+// counts must hold all that was used in the last window and all that may still be used: so no window holds more than N.
+func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
+	t.Run("NeverOverWithLeases", func(t *testing.T) {
+		r := rand.New(rand.NewPCG(o.Seed, 27))
+		store := open(t)
+		for round := 0; o.Steps > 0; round++ {
+			w := &leaseWalk{store: store, r: r, m: newModel(leasable(r)), key: fmt.Appendf(nil, "leases/%d", round),
+				now: start + window.Instant(r.Int64N(1e12))}
+			for range min(o.Steps, 200) {
+				o.Steps--
+				w.step(t, o.Patience)
+			}
+		}
+	})
+	t.Run("ARefundLeavesWhatOthersMayUse", func(t *testing.T) { testRefundBesideLease(t, open(t)) })
+}
+
+// leasable draws a rule that may lease, of limits from too small to large.
+func leasable(r *rand.Rand) rule {
+	drawn := randomRule(r, together[r.IntN(3)])
+	drawn.charge = descriptors.ChargeAdmitted
+	for i := range drawn.limits {
+		drawn.limits[i].Requests *= 1 << r.IntN(9)
+	}
+	return drawn
+}
+
+// held is a lease of one process.
+type held struct {
+	granted, left uint64
+	at, ends      window.Instant
+}
+
+type leaseWalk struct {
+	store  Store
+	r      *rand.Rand
+	m      *model
+	key    []byte
+	now    window.Instant
+	leases []held // that are not settled
+}
+
+// step moves the clock, and uses a lease or asks the store.
+func (w *leaseWalk) step(t *testing.T, patience time.Duration) {
+	limits := w.m.rule.limits
+	move := randomMove(w.r, limits, 1)
+	if w.r.IntN(3) > 0 {
+		move = window.Instant(w.r.Int64N(backend.LeaseSpan(limits).Microseconds()/2 + 1))
+	}
+	w.now = max(0, w.now+move)
+	w.store.SetTime(w.now)
+	if move < 0 { // whoever sees that ends its leases: their buckets are others now
+		w.leases = nil
+	}
+	for _, log := range w.m.logs {
+		log.tick(w.now)
+	}
+	if one := w.alive(); one != nil && w.r.IntN(3) > 0 {
+		used := 1 + w.r.Uint64N(one.left)
+		one.left -= used
+		for _, log := range w.m.logs {
+			log.count(used)
+		}
+	} else {
+		w.ask(t)
+	}
+	w.check(t)
+	w.now = max(w.now, w.m.gone(w.now, patience))
+}
+
+// alive returns one of the leases that may still be used, nil if there is none.
+func (w *leaseWalk) alive() *held {
+	for _, i := range w.r.Perm(len(w.leases)) {
+		if l := &w.leases[i]; l.left > 0 && w.now < l.ends {
+			return l
+		}
+	}
+	return nil
+}
+
+// ask asks a random check, which mostly wishes for a lease, and settles one.
+func (w *leaseWalk) ask(t *testing.T) {
+	c := backend.Check{Key: w.key, Limits: w.m.rule.limits, Charge: w.m.rule.charge, Lease: new(backend.Lease)}
+	c.Op, c.Hits = randomOp(w.r, w.m.rule.limits[0].Requests)
+	if w.r.IntN(3) > 0 {
+		c.Lease.Want, c.Lease.Share = w.r.Uint64N(1+w.m.rule.limits[0].Requests), 1+w.r.Uint64N(10)
+		c.Lease.Left = w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20)
+	}
+	if n := len(w.leases); n > 0 && w.r.IntN(2) > 0 {
+		i := w.r.IntN(n)
+		l := w.leases[i]
+		w.leases[i] = w.leases[n-1]
+		w.leases = w.leases[:n-1]
+		c.Lease.Granted, c.Lease.Unused, c.Lease.At = l.granted, l.left, time.UnixMicro(int64(l.at))
+	}
+	asked := *c.Lease
+	got := w.store.decide(t, c)
+	want, answer := w.m.decideLease(&c, asked, w.now)
+	if got != want || *c.Lease != answer {
+		t.Fatalf("%d: operation %d, %d hits under %v, lease %+v: the store decides\n%+v %+v; its model says\n%+v %+v", w.now, c.Op,
+			c.Hits, c.Limits, asked, got, *c.Lease, want, answer)
+	}
+	if c.Lease.Hits > 0 {
+		w.leases = append(w.leases, held{c.Lease.Hits, c.Lease.Hits, w.now, w.now.Plus(c.Lease.Ends(c.Limits))})
+	}
+}
+
+// check sees that what is counted holds all that was used in the last window, and all that may still be used.
+func (w *leaseWalk) check(t *testing.T) {
+	t.Helper()
+	var usable uint64
+	for _, l := range w.leases {
+		if w.now < l.ends {
+			usable += l.left
+		}
+	}
+	for i := range w.m.rule.limits {
+		l := &w.m.rule.limits[i]
+		sum, used := w.m.counts[i].Sum(w.now), w.m.logs[i].least()
+		if l.Algorithm == descriptors.SlidingWindow && (sum < used+usable || used > l.Requests) {
+			t.Fatalf("%v at %d counts %d hits; %d were used in the last window, and %d may still be: more than %d may pass",
+				l, w.now, sum, used, usable, l.Requests)
+		}
+	}
+}
+
+// decideLease is decide for a check that asks about leases.
+func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.Instant) (backend.Decision, backend.Lease) {
+	answer := asked
+	answer.Now = time.UnixMicro(int64(now))
+	if asked.Granted > 0 {
+		answer.Returned = asked.Unused
+		for i := range m.counts {
+			back := m.counts[i].(*Buckets).Settle(now, window.At(asked.At), asked.Granted, asked.Unused)
+			answer.Returned = min(answer.Returned, back)
+		}
+	}
+	d := m.decide(c.Op, c.Hits, now)
+	if !d.Allowed || c.Op != backend.Count {
+		return d, answer
+	}
+	answer.Hits = asked.Want
+	for i := range m.counts {
+		room := m.rule.limits[i].Requests - m.counts[i].Sum(now)
+		share := room / max(1, asked.Share)
+		answer.Hits = min(answer.Hits, share-min(share, asked.Left))
+	}
+	if answer.Hits < backend.Handful {
+		answer.Hits = 0
+	}
+	for i := range m.counts {
+		if answer.Hits > 0 {
+			m.counts[i].(*Buckets).Grant(now, answer.Hits)
+		}
+	}
+	return d, answer
+}
+
+// Ten a minute, of which 5 are used. Another process is granted the other 5 (here, 8 of 20) at 59 s. Somebody gives back
+// 5. Were these the newest, which are leased, their user would use them at 59.5 s, and 61 s would admit too many.
+func testRefundBesideLease(t *testing.T, s Store) {
+	limits := []descriptors.Limit{NewLimit(t, 16, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	check := backend.Check{Key: []byte("refunded"), Limits: limits, Hits: 7}
+	s.SetTime(0)
+	s.decide(t, check)
+	s.SetTime(59e6)
+	check.Hits, check.Lease = 1, &backend.Lease{Want: 8, Share: 1}
+	if s.decide(t, check); check.Lease.Hits != 8 {
+		t.Fatalf("8 of the 8 that remain are wanted, and %d granted", check.Lease.Hits)
+	}
+	check.Op, check.Hits, check.Lease = backend.Refund, 8, nil
+	if d := s.decide(t, check); !d.Allowed || d.Remaining != 8 {
+		t.Errorf("a refund of 8 gives %+v; want 8 to remain, beside the 8 that are leased", d)
+	}
+	s.SetTime(61e6) // the 8 were used at 59.5 s
+	check.Op, check.Hits = backend.Count, 9
+	if d := s.decide(t, check); d.Allowed {
+		t.Errorf("9 hits pass beside the 8 that were used 1.5 s before: 17 of 16 in two seconds")
+	}
+}

@@ -1,0 +1,299 @@
+package guard
+
+import (
+	"context"
+	"hash/maphash"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+const (
+	// leaseShare is what part of what remains of a limit all replicas together hold by leases: a tenth.
+	leaseShare = 10
+	// longestLease is how long a lease lasts at most: longer ones would hold more for hardly fewer questions.
+	longestLease = time.Minute
+	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
+	// half as much.
+	leaseDrift = 1000
+	// maxLeases is how many keys a shard knows leases of at most, leaseShards how many shards there are, a power of two.
+	maxLeases, leaseShards = 1024, 64
+	// lastSettled is how many leases are settled at the end, in at most lastSettling.
+	lastSettled, lastSettling = 4096, time.Second
+)
+
+// leases are hits that the store has granted this process; see backend.Lease. All its methods may be called by any
+// number of goroutines.
+type leases struct {
+	on       bool
+	replicas func() int
+	seed     maphash.Seed
+	shards   [leaseShards]leaseShard
+
+	granted, grants, used, returned, left atomic.Uint64
+}
+
+type leaseShard struct {
+	mu    sync.Mutex
+	known map[string]*lease
+	size  atomic.Int32 // of known
+}
+
+// lease is what is known of a key's leases: the last one, until it is settled, and a question for the next one. Its
+// times are on the monotonic clock, but for at.
+type lease struct {
+	limits         []descriptors.Limit
+	granted, rest  uint64    // its hits, and those not used; granted is 0 if there is none to settle
+	at             time.Time // by the store's clock
+	bucket         time.Time // when the bucket is over that it was charged in; zero: never was one
+	ends           time.Time
+	asking         *backend.Lease // nil: nobody asks for one
+	strictest      int
+	before, remain uint64    // of the strictest limit: what counts of which this process knows, and what remains
+	reset          time.Time // of the strictest limit
+
+	// Unused hits that were left behind, of the time from since on, and of as much time before, a window.
+	left, older uint64
+	since       time.Time
+}
+
+func (l *leases) init(on bool, replicas func() int) {
+	l.on, l.replicas, l.seed = on, replicas, maphash.MakeSeed()
+	for i := range l.shards {
+		l.shards[i].known = make(map[string]*lease)
+	}
+}
+
+func (l *leases) shard(key []byte) *leaseShard {
+	return &l.shards[maphash.Bytes(l.seed, key)&(leaseShards-1)]
+}
+
+// ask decides a check by a lease of its key, and reports whether it could. Else it returns what the store is to be
+// asked about leases, together with the check; nil for nothing. The answer has to be brought to answered.
+//
+// Refunds of a key that leases give their hits back to the lease: others may use them once it is settled. That of an
+// operator, which has no rate, is for all at once.
+func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (decided bool, q *backend.Lease) {
+	want := c.Rate > 0 && len(c.Key) <= maxDeniedKey && c.MayLease()
+	sh := l.shard(c.Key)
+	if c.Op == backend.Look || !want && sh.size.Load() == 0 {
+		return false, nil
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.known[string(c.Key)]
+	if e != nil && c.Rate > 0 && e.decide(c, now, out) {
+		if c.Op == backend.Count {
+			l.used.Add(c.Hits)
+		}
+		return true, nil
+	}
+	if e != nil && e.granted > 0 {
+		if q = e.settle(c, now); q == nil {
+			l.leave(e, e.rest, now)
+		}
+		e.granted = 0
+	}
+	if n := e.need(c, now); want && n >= backend.Handful && (e != nil || l.room(sh, now)) {
+		if e == nil {
+			e = new(lease)
+			sh.known[string(c.Key)] = e
+			sh.size.Add(1)
+		}
+		if e.asking == nil {
+			if q == nil {
+				q = new(backend.Lease)
+			}
+			q.Want, q.Share, q.Left = n, leaseShare*uint64(max(1, l.replicas())), e.behind(c.Limits, now)
+			e.asking = q
+		}
+	}
+	return false, q
+}
+
+// decide answers a check by what is left of a lease, or takes its hits back, if the lease can.
+func (e *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) bool {
+	if e.granted == 0 || !now.Before(e.ends) || !slices.Equal(e.limits, c.Limits) {
+		return false
+	}
+	d := backend.Decision{Allowed: true, Source: backend.FromLease, Strictest: e.strictest, Before: e.before,
+		ResetIn: max(0, e.reset.Sub(now))}
+	switch {
+	case c.Op == backend.Refund && c.Hits <= e.granted-e.rest:
+		e.rest, e.before, e.remain = e.rest+c.Hits, e.before-c.Hits, e.remain+c.Hits
+	case c.MayLease() && c.Hits <= e.rest:
+		e.rest, e.before, e.remain = e.rest-c.Hits, e.before+c.Hits, e.remain-c.Hits
+	default:
+		return false
+	}
+	d.Remaining = e.remain
+	*out = d
+	return true
+}
+
+// settle returns how the store is told of the lease's end, nil if it cannot be any more: it counts under other states,
+// or has begun other buckets since, among which one of the same number may be another, if its clock stepped back.
+func (e *lease) settle(c *backend.Check, now time.Time) *backend.Lease {
+	same := func(a, b descriptors.Limit) bool { return a.SameState(&b) }
+	if !slices.EqualFunc(e.limits, c.Limits, same) || now.After(e.bucket.Add(backend.LeaseSpan(e.limits))) {
+		return nil
+	}
+	return &backend.Lease{Granted: e.granted, Unused: e.rest, At: e.at}
+}
+
+// need returns how many hits a key needs until its narrowest bucket is over, as far as it is known when that is.
+func (e *lease) need(c *backend.Check, now time.Time) uint64 {
+	if c.Rate <= 0 {
+		return 0
+	}
+	span := backend.LeaseSpan(c.Limits)
+	rest := span
+	if e != nil && !e.bucket.IsZero() {
+		if rest = e.bucket.Sub(now) % span; rest <= 0 {
+			rest += span
+		}
+	}
+	return uint64(math.Ceil(float64(c.Rate) * min(rest, longestLease).Seconds()))
+}
+
+// leave leaves unused hits of a lease behind: they count until their window ends. The key may be forgotten.
+func (l *leases) leave(e *lease, hits uint64, now time.Time) {
+	l.left.Add(hits)
+	if e != nil && hits > 0 {
+		e.behind(e.limits, now)
+		e.left += hits
+	}
+}
+
+// behind returns at least as many hits as were left behind and still count.
+func (e *lease) behind(limits []descriptors.Limit, now time.Time) uint64 {
+	var longest time.Duration
+	for i := range limits {
+		longest = max(longest, limits[i].Window+limits[i].Precision)
+	}
+	switch passed := now.Sub(e.since); {
+	case passed >= 2*longest:
+		e.left, e.older, e.since = 0, 0, now
+	case passed >= longest:
+		e.left, e.older, e.since = 0, e.left, now
+	}
+	return e.left + e.older
+}
+
+// room reports whether a shard has room for one more key. It forgets some leases that are over.
+func (l *leases) room(sh *leaseShard, now time.Time) bool {
+	seen := 0
+	for key, e := range sh.known {
+		if len(sh.known) < maxLeases || seen == 16 {
+			break
+		}
+		if seen++; e.asking == nil && now.After(e.ends) {
+			l.forgetIn(sh, key)
+		}
+	}
+	return len(sh.known) < maxLeases
+}
+
+// answered learns what the store has answered to a question about leases, which was sent at a moment.
+func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
+	sh := l.shard(c.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.known[string(c.Key)]
+	mine := e != nil && e.asking == q
+	if mine {
+		e.asking = nil
+	}
+	if why := backend.ReasonOf(d.Err); e != nil && e.granted == 0 && q.Granted > 0 && (why == backend.Down || why == backend.Busy) {
+		e.granted, e.rest = q.Granted, q.Unused // the store was not asked
+		return
+	}
+	l.returned.Add(q.Returned)
+	l.leave(e, q.Unused-q.Returned, sent)
+	if q.Hits == 0 || d.Err != nil {
+		return
+	}
+	l.grants.Add(1)
+	l.granted.Add(q.Hits)
+	if !mine { // somebody has reset the key
+		l.left.Add(q.Hits)
+		return
+	}
+	if e.granted > 0 {
+		l.leave(e, e.rest, sent)
+	}
+	lasts := q.Ends(c.Limits)
+	lasts -= lasts / leaseDrift
+	*e = lease{limits: e.limits, granted: q.Hits, rest: q.Hits, at: q.Now, bucket: sent.Add(lasts),
+		ends: sent.Add(min(lasts, longestLease)), strictest: d.Strictest, before: d.Before + c.Hits, remain: d.Remaining,
+		reset: sent.Add(d.ResetIn), left: e.left, older: e.older, since: e.since}
+	if !slices.Equal(e.limits, c.Limits) {
+		e.limits = slices.Clone(c.Limits) // those of an override are the request's
+	}
+}
+
+// beside adds to the answer to a look what this process may admit by a lease of the key.
+func (l *leases) beside(c *backend.Check, d *backend.Decision, now time.Time) {
+	sh := l.shard(c.Key)
+	if sh.size.Load() == 0 || d.Err != nil {
+		return
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.known[string(c.Key)]; e != nil && e.granted > 0 && e.rest > 0 && now.Before(e.ends) && slices.Equal(e.limits, c.Limits) {
+		d.Allowed, d.RetryIn, d.Remaining = true, 0, d.Remaining+e.rest
+		d.Before -= min(d.Before, e.rest)
+	}
+}
+
+// forget ends a lease of a key, and voids one that is on its way.
+func (l *leases) forget(key []byte) {
+	sh := l.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l.forgetIn(sh, string(key))
+}
+
+func (l *leases) forgetIn(sh *leaseShard, key string) {
+	if e := sh.known[key]; e != nil {
+		if e.granted > 0 {
+			l.left.Add(e.rest)
+		}
+		delete(sh.known, key)
+		sh.size.Add(-1)
+	}
+}
+
+// close settles what can be settled at once. The rest leaves with its window.
+func (l *leases) close(store backend.Counter, now time.Time) {
+	var checks []backend.Check
+	for i := range l.shards {
+		sh := &l.shards[i]
+		sh.mu.Lock()
+		for key, e := range sh.known {
+			c := backend.Check{Key: []byte(key), Limits: e.limits, Op: backend.Refund}
+			if e.granted > 0 && len(checks) < lastSettled {
+				if c.Lease = e.settle(&c, now); c.Lease != nil {
+					checks = append(checks, c)
+					e.granted = 0
+				}
+			}
+		}
+		sh.mu.Unlock()
+	}
+	if len(checks) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastSettling)
+	defer cancel()
+	out := make([]backend.Decision, len(checks))
+	_ = store.Decide(ctx, checks, out) // each answer has its error
+	for i := range checks {
+		l.answered(&checks[i], &out[i], checks[i].Lease, now)
+	}
+}

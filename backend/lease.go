@@ -1,0 +1,67 @@
+package backend
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Lease is what a check asks about leases, and what a store answers. A lease is hits that a store has charged to the
+// finest bucket of now, under all limits of the check, for a process to admit by itself until the first of these
+// buckets is over by the store's clock. All of a bucket counts until its end has left the window, so hits that are used
+// anywhere in it count as long as they must.
+type Lease struct {
+	// Want is how many hits are wanted besides those of the check, a Count; 0: none. If the check is admitted, the store
+	// grants as many, but at most what remains after it of each limit, divided by Share, which is at least 1, less what
+	// this process has Left behind of earlier leases, and none if these are less than a handful.
+	Want, Share, Left uint64
+	// Granted is the hits of an earlier lease of the key, under limits of the same states, which is over; 0: of none.
+	// Unused of them, which nobody will use, are to be taken out of the buckets in which they were charged at the moment
+	// At, by the store's clock. The store does so before it decides, if these are now's buckets, or nothing was counted
+	// between them and now's. Else they leave with their window.
+	Granted, Unused uint64
+	At              time.Time
+
+	// The store's answer; zero where the check has none.
+
+	Hits     uint64    // granted
+	Returned uint64    // of Unused, under each limit at least
+	Now      time.Time // the store's, when it decided
+}
+
+// Handful is the hits of the smallest lease.
+const Handful = 8
+
+// Ends returns how long after Now a lease of some limits that is granted then lasts.
+func (l *Lease) Ends(limits []descriptors.Limit) time.Duration {
+	ends := LeaseSpan(limits)
+	for i := range limits {
+		width := narrowest(&limits[i])
+		ends = min(ends, width-time.Duration(l.Now.UnixMicro())*time.Microsecond%width)
+	}
+	return ends
+}
+
+// LeaseSpan returns how long a lease of some limits lasts at most: the width of their narrowest bucket.
+func LeaseSpan(limits []descriptors.Limit) time.Duration {
+	span := limits[0].Window
+	for i := range limits {
+		span = min(span, narrowest(&limits[i]))
+	}
+	return span
+}
+
+// narrowest returns the width of a window's finest buckets.
+func narrowest(l *descriptors.Limit) time.Duration { return cmp.Or(l.Precision, l.Window) }
+
+// MayLease reports whether a check may ask for a lease: a count under windows that count what they admit.
+func (c *Check) MayLease() bool {
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		if l.Algorithm != descriptors.SlidingWindow && l.Algorithm != descriptors.FixedWindow || c.Charge.Always(l) {
+			return false
+		}
+	}
+	return c.Op == Count
+}

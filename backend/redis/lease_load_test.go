@@ -1,0 +1,193 @@
+package redis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/guard"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// busy is a key that 64 clients ask for, and when it was admitted.
+type busy struct {
+	key    []byte
+	limits atomic.Pointer[[]descriptors.Limit]
+	most   uint64 // requests of its limits
+	mu     sync.Mutex
+	log    []span
+}
+
+// span is when a check was asked and answered; it was admitted in between.
+type span struct{ asked, answered time.Duration }
+
+// Clients of three weirs that lease, of which some are killed, and whose limits change: no window holds more than N.
+func TestNeverOverAmongManyClientsOfWeirsThatLease(t *testing.T) {
+	t.Parallel()
+	for _, kind := range typesBut(topology.Ring) {
+		t.Run(kind.String(), func(t *testing.T) {
+			checks := int64(max(*conformanceSteps, 3000)) * 100
+			c := on(t, kind)
+			stores := []*Store{opened(t, c, nil), opened(t, c, nil), opened(t, c, nil)}
+			var guards [3]atomic.Pointer[guard.Guard]
+			replace := func(i int) {
+				guards[i].Store(guard.New(stores[i], guard.Config{Leases: true, Replicas: func() int { return len(stores) }}))
+			}
+			for i := range guards {
+				replace(i)
+			}
+			keys := busyKeys(t, t.Name())
+			var asked, leased atomic.Int64
+			var clients sync.WaitGroup
+			began := time.Now()
+			for client := range 64 {
+				r := rand.New(rand.NewPCG(*conformanceSeed, uint64(client)))
+				clients.Go(func() {
+					for asked.Add(1) <= checks && !t.Failed() {
+						switch r.IntN(20_000) {
+						case 0:
+							replace(client % len(guards)) // it is killed
+						case 1:
+							keys[r.IntN(len(keys))].change(t)
+						}
+						if keys[r.IntN(len(keys))].ask(t, guards[client%len(guards)].Load(), began) == backend.FromLease {
+							leased.Add(1)
+						}
+					}
+				})
+			}
+			clients.Wait()
+			for _, b := range keys {
+				b.check(t)
+			}
+			if leased.Load() == 0 {
+				t.Error("no hit was admitted by a lease: the test proves nothing")
+			}
+			t.Logf("%d checks in %v, %d of them admitted by leases", checks, time.Since(began).Round(time.Second), leased.Load())
+		})
+	}
+}
+
+// busyKeys are keys of small and large limits, in windows of a second and more.
+func busyKeys(t *testing.T, prefix string) (keys []*busy) {
+	for i, n := range []uint64{10, 100, 1000, 10_000, 100_000} {
+		for j, window := range []struct {
+			unit  descriptors.Unit
+			times uint32
+		}{{descriptors.Second, 1}, {descriptors.Second, 2}, {descriptors.Second, 11}, {descriptors.Minute, 1}, {descriptors.Hour, 1}, {descriptors.Day, 1}} {
+			limits := []descriptors.Limit{backendtest.NewLimit(t, n, window.unit, window.times, descriptors.SlidingWindow, 0)}
+			b := &busy{key: fmt.Appendf(nil, "%s/%d/%d", prefix, i, j), most: n}
+			b.limits.Store(&limits)
+			keys = append(keys, b)
+		}
+	}
+	return keys
+}
+
+// change is another configuration, now of fewer hits, now of as many as there may be.
+func (b *busy) change(t *testing.T) {
+	limits := slices.Clone(*b.limits.Load())
+	if limits[0].Requests = b.most - limits[0].Requests/2; limits[0].Requests < b.most/2 {
+		t.Errorf("%v: a test of more or fewer hits", limits)
+	}
+	b.limits.Store(&limits)
+}
+
+func (b *busy) ask(t *testing.T, g *guard.Guard, began time.Time) backend.Source {
+	asked := time.Since(began)
+	d := askOne(t, g, backend.Check{Key: b.key, Limits: *b.limits.Load(), Hits: 1, Rate: 1000})
+	if d.Allowed {
+		b.mu.Lock()
+		b.log = append(b.log, span{asked, time.Since(began)})
+		b.mu.Unlock()
+	}
+	return d.Source
+}
+
+// check finds no window in which more than so many were certainly admitted.
+func (b *busy) check(t *testing.T) {
+	window := (*b.limits.Load())[0].Window
+	slices.SortFunc(b.log, func(x, y span) int { return int(x.asked - y.asked) })
+	end, last := 0, time.Duration(0)
+	for i, s := range b.log {
+		for ; end < len(b.log) && max(last, b.log[end].answered) < s.asked+window; end++ {
+			last = max(last, b.log[end].answered)
+		}
+		if n := end - i; n > int(b.most) {
+			t.Fatalf("%s: %d were admitted within %v, of %d", b.key, n, window, b.most)
+		}
+	}
+}
+
+// How many checks are denied too early, as others hold hits that they do not use: by limit and replicas, of checks for a
+// fifth more hits than the limit has. They come to each replica for a second in turn, so that it goes on holding what it
+// was granted last. That is less than the share of a limit that leases hold, and none of a limit too small for a lease.
+func TestLeasesDenyFewChecksTooEarly(t *testing.T) {
+	t.Parallel()
+	shard := new(atomic.Int64)
+	store := opened(t, on(t, topology.Single), shard)
+	var table strings.Builder
+	sizes := []uint64{20, 49, 100, 1000, 10_000}
+	if *leaseRounds > 1000 { // which takes minutes
+		sizes = append(sizes, 100_000)
+	}
+	for _, n := range sizes {
+		for _, replicas := range []int{1, 3, 10} {
+			l := &leasing{t: t, r: rand.New(rand.NewPCG(n, uint64(replicas))), store: store, shard: shard, depth: 2,
+				key: fmt.Appendf(nil, "%s/%d/%d", t.Name(), n, replicas), now: time.Unix(1_796_000_000, 0),
+				limits: []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}}
+			asked, denied, early, unused := l.overload(replicas)
+			fmt.Fprintf(&table, "\n%6d a minute, %2d replicas: %6d checks, %5d denied, %4d of them too early (%.2f %%); at most %d unused",
+				n, replicas, asked, denied, early, 100*float64(early)/float64(asked), unused)
+			if n < 50 && early > 0 || unused > n/leaseTenth {
+				t.Errorf("%d of %d checks are denied too early by %d a minute, with at most %d hits unused; want none below 50, and a "+
+					"tenth to be unused at most", early, asked, n, unused)
+			}
+		}
+	}
+	t.Log(table.String())
+}
+
+const leaseTenth = 10
+
+// overload asks for a fifth more than fits, for three windows. A denial is too early if the buckets of the last window
+// hold fewer used hits than the limit: so many are unused.
+func (l *leasing) overload(replicas int) (asked, denied, early int, unused uint64) {
+	for range replicas {
+		w := &leasingWeir{Store: l.store, of: l}
+		w.guard = guard.New(w, guard.Config{Leases: true, Now: func() time.Time { return l.now }, Replicas: func() int { return replicas }})
+		l.weirs = append(l.weirs, w)
+	}
+	n := l.limits[0].Requests
+	rate := 1.2 * float64(n) / l.limits[0].Window.Seconds()
+	used := make(map[int64]uint64) // by second
+	for l.passed < 3*l.limits[0].Window {
+		l.passes(time.Duration(l.r.ExpFloat64() / rate * float64(time.Second)))
+		second := l.now.Unix()
+		w := l.weirs[second%int64(replicas)]
+		d := askOne(l.t, w.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Rate: 2 * float32(rate)})
+		asked++
+		if d.Allowed {
+			used[second]++
+			continue
+		}
+		denied++
+		var held uint64
+		for s := second - 60; s <= second; s++ {
+			held += used[s]
+		}
+		if held < n && d.Source == backend.FromStore {
+			early++
+			unused = max(unused, n-held)
+		}
+	}
+	return asked, denied, early, unused
+}

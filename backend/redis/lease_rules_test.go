@@ -1,0 +1,164 @@
+package redis
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// still is two weirs before one server, whose clocks stand still: 1,000 a minute, asked for 200 times a second.
+func still(t *testing.T) (l *leasing, here, there *leasingWeir) {
+	t.Helper()
+	t.Parallel()
+	shard := new(atomic.Int64)
+	l = &leasing{t: t, r: rand.New(rand.NewPCG(1, 1)), store: opened(t, on(t, topology.Single), shard), shard: shard,
+		key: []byte(t.Name()), now: time.Unix(1_796_000_000, 0), depth: 2,
+		limits: []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}}
+	l.weirs = []*leasingWeir{l.open(), l.open()}
+	l.passes(0)
+	return l, l.weirs[0], l.weirs[1]
+}
+
+// does has a weir decide a check at 200 hits a second.
+func (w *leasingWeir) does(op backend.Op, hits uint64) backend.Decision {
+	w.of.t.Helper()
+	return askOne(w.of.t, w.guard, backend.Check{Key: w.of.key, Limits: w.of.limits, Op: op, Hits: hits, Rate: 200})
+}
+
+// has sees what a weir is told.
+func (w *leasingWeir) has(d backend.Decision, source backend.Source, allowed bool, remaining uint64, why string) {
+	w.of.t.Helper()
+	if d.Source != source || d.Allowed != allowed || d.Remaining != remaining {
+		w.of.t.Errorf("%s: got %+v; want it allowed: %v, by the %v, and %d to remain", why, d, allowed, source, remaining)
+	}
+}
+
+func TestALeaseAnswersUntilItsBucketIsOver(t *testing.T) {
+	l, here, there := still(t)
+	here.has(here.does(backend.Count, 1), backend.FromStore, true, 999, "the first hit asks")
+	for i := range uint64(99) {
+		here.has(here.does(backend.Count, 1), backend.FromLease, true, 998-i, "a tenth of what remains is leased")
+	}
+	there.has(there.does(backend.Count, 1), backend.FromStore, true, 899, "others see all that is leased")
+	here.has(here.does(backend.Count, 1), backend.FromStore, true, 809, "a used-up lease asks: 100 hits, one, and the 89 of another weir count")
+	l.passes(999 * time.Millisecond)
+	here.has(here.does(backend.Count, 1), backend.FromStore, true, 808, "a lease ends before its bucket does")
+	if st := here.guard.Stats(); st.LeaseUsed != 99 || st.LeaseReturned != 80 {
+		t.Errorf("%+v; want 99 hits used, and the 80 of the second lease returned", st)
+	}
+}
+
+func TestALeaseIsUsedWhileRedisIsAway(t *testing.T) {
+	l, here, _ := still(t)
+	here.does(backend.Count, 1)
+	here.cut = true
+	if d := (func() backend.Decision {
+		var out [1]backend.Decision
+		_ = here.guard.Decide(t.Context(), []backend.Check{{Key: l.key, Limits: l.limits, Hits: 500, Rate: 200}}, out[:])
+		return out[0]
+	})(); d.Err == nil {
+		t.Errorf("more hits than the lease has got %+v while the server is away", d)
+	}
+	here.has(here.does(backend.Count, 99), backend.FromLease, true, 900, "the question that nobody got took nothing")
+	here.cut = false
+	here.has(here.does(backend.Count, 1), backend.FromStore, true, 899, "the server is back")
+}
+
+func TestWhatIsRefusedAnywayTakesNothingFromALease(t *testing.T) {
+	l, here, _ := still(t)
+	here.does(backend.Count, 1)
+	blocked := backend.Check{Key: append(l.key, "/blocked"...), Hits: 1, Enforced: true,
+		Limits: []descriptors.Limit{backendtest.NewLimit(t, 0, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}}
+	askOne(t, here.guard, blocked)
+	var out [2]backend.Decision
+	leased := backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Rate: 200}
+	if err := here.guard.Decide(t.Context(), []backend.Check{leased, blocked}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	here.has(out[0], backend.FromLook, true, 999, "beside a denial that is known it is looked at")
+	here.has(here.does(backend.Look, 0), backend.FromStore, true, 999, "a look counts what this weir may admit as room")
+	here.has(here.does(backend.Count, 99), backend.FromLease, true, 900, "and nothing was taken from the lease")
+}
+
+func TestARefundGoesToTheLease(t *testing.T) {
+	l, here, there := still(t)
+	here.does(backend.Count, 1)
+	here.does(backend.Count, 50)
+	here.has(here.does(backend.Refund, 20), backend.FromLease, true, 969, "hits come back to the lease that they were taken from")
+	grant := backend.Check{Key: l.key, Limits: l.limits, Op: backend.Refund, Hits: 30}
+	if d := askOne(t, here.guard, grant); d.Source != backend.FromStore || d.Remaining != 999 {
+		t.Errorf("an operator's grant got %+v; want the lease settled, and all but one hit back", d)
+	}
+	there.has(there.does(backend.Count, 1), backend.FromStore, true, 998, "others see it")
+}
+
+func TestAWeirThatEndsLeavesNothingLeased(t *testing.T) {
+	_, here, there := still(t)
+	here.does(backend.Count, 1)
+	here.does(backend.Count, 9)
+	if err := here.guard.Close(); err != nil {
+		t.Fatal(err)
+	}
+	there.has(there.does(backend.Count, 1), backend.FromStore, true, 989, "10 hits were used")
+}
+
+func TestTheLeaseOfAKilledWeirIsBackWithItsWindow(t *testing.T) {
+	l, here, there := still(t)
+	here.does(backend.Count, 1) // and 99 more are leased, and never used
+	l.passes(61*time.Second - time.Microsecond)
+	there.has(there.does(backend.Look, 0), backend.FromStore, true, 900, "they count as long as their bucket")
+	l.passes(time.Microsecond)
+	there.has(there.does(backend.Look, 0), backend.FromStore, true, 1000, "they are back when it has left")
+}
+
+func TestAResetEndsALease(t *testing.T) {
+	l, here, _ := still(t)
+	here.does(backend.Count, 1)
+	if err := here.guard.Reset(t.Context(), l.key); err != nil {
+		t.Fatal(err)
+	}
+	here.has(here.does(backend.Count, 1), backend.FromStore, true, 999, "after a reset the store is asked")
+}
+
+func TestAnotherLimitEndsALease(t *testing.T) {
+	l, here, _ := still(t)
+	here.does(backend.Count, 1)
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 50, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	here.has(here.does(backend.Count, 1), backend.FromStore, true, 48, "the lease is settled, and 50 are too few for one")
+	here.has(here.does(backend.Count, 1), backend.FromStore, true, 47, "each hit is asked for")
+}
+
+func TestOnlyWindowsThatCountWhatTheyAdmitLease(t *testing.T) {
+	l, here, _ := still(t)
+	for _, a := range []descriptors.Algorithm{descriptors.TokenBucket, descriptors.SlidingLog, descriptors.FixedWindow} {
+		l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, a, 0)}
+		here.does(backend.Count, 1)
+	}
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Rate: 200, Charge: descriptors.ChargeAlways})
+	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1})
+	if n := here.guard.Stats().Leases; n != 0 {
+		t.Errorf("%d leases were granted, of others than windows that count what they admit, or of keys that nobody asks for", n)
+	}
+}
+
+func TestOperatorsSeeWhatIsLeased(t *testing.T) {
+	l, here, _ := still(t)
+	l.limits = append(l.limits, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.FixedWindow, 0))
+	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Rate: 200, Charge: descriptors.ChargeAdmitted})
+	counts, err := here.guard.Inspect(t.Context(), l.key, l.limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range counts {
+		if c.Hits != 100 || c.Leased != 99 {
+			t.Errorf("%v shows %d hits, %d of them leased; want 99 of 100", c.Limit, c.Hits, c.Leased)
+		}
+	}
+}
