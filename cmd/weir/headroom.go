@@ -1,25 +1,38 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 )
 
-// headroom is how many bytes of garbage pile up before they are collected: so much that collecting costs little.
-const headroom = 128 << 20
+const (
+	// headroom is how many bytes of garbage pile up before they are collected: so much that collecting costs little.
+	headroom = 128 << 20
+	// ample is how many bytes the process may always take; see memoryLimit.
+	ample = 256 << 20
+)
 
 // keepHeadroom sets the collector's pace, after each collection, to the headroom: at most 800 % of what is live, and at
-// least 100 %. It does nothing if the user has set GOGC.
+// least 100 %. It also bounds what a crowd of clients makes pile up while the collector is behind. It does neither if the
+// user has set GOGC, and not the second if GOMEMLIMIT.
 func keepHeadroom(gogc string) {
 	if gogc != "" {
 		return
 	}
-	debug.SetGCPercent(gcPercent(0))
+	bounded := debug.SetMemoryLimit(-1) < math.MaxInt64
+	set := func(live uint64) {
+		debug.SetGCPercent(gcPercent(live))
+		if !bounded {
+			debug.SetMemoryLimit(memoryLimit(live))
+		}
+	}
+	set(0)
 	afterEachCollection(func() {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
-		debug.SetGCPercent(gcPercent(live[0].Value.Uint64()))
+		set(live[0].Value.Uint64())
 	})
 }
 
@@ -34,4 +47,10 @@ func afterEachCollection(f func()) {
 
 func gcPercent(live uint64) int {
 	return int(min(800, max(100, headroom*100/max(1, live))))
+}
+
+// memoryLimit returns how many bytes the process takes before the collector works harder than at its pace: some more than
+// that pace leads to, stacks and all.
+func memoryLimit(live uint64) int64 {
+	return int64(max(ample, 2*live+live/4))
 }

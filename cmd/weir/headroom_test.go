@@ -9,3 +9,11 @@ func TestHeadroomShrinksBesideAFullStore(t *testing.T) {
 		}
 	}
 }
+
+func TestTheMemoryLimitLeavesAFullStoreItsPace(t *testing.T) {
+	for live, want := range map[uint64]int64{0: 256 << 20, 100 << 20: 256 << 20, 1 << 30: 2304 << 20} {
+		if got := memoryLimit(live); got != want {
+			t.Errorf("with %d bytes live the limit is %d, want %d: below what the pace leads to, the collector would never rest", live, got, want)
+		}
+	}
+}
