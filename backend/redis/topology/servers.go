@@ -29,7 +29,7 @@ type Rights struct {
 	Note  string // what to know of them, in brackets before the ACL line; "" for nothing
 }
 
-// Connect checks a configuration and makes its servers. It waits for none of them.
+// Connect checks a configuration and makes its servers. It contacts none of them.
 func Connect(c Config, r Rights) (*Servers, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology
 // NameOf returns the name of the server behind a client, for people.
 func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
 
-// Lost notes that a server was away, and may have lost its counts. Others are asked who takes its place.
+// Lost notes that a server was away, and may have lost its counts. A cluster is asked who takes its place.
 func (s *Servers) Lost(name string, now time.Time) {
 	s.losses.note(name, now)
 	s.Reload()

@@ -52,7 +52,7 @@ type Server struct {
 // probeTag returns the i-th of the hash tags that probes use. No descriptor has such a tag: theirs have no space.
 func probeTag(i int) string { return fmt.Sprint("probe ", i) }
 
-// newTopology makes the topology that a configuration with its defaults names. It waits for no server.
+// newTopology makes the topology that a configuration with its defaults names. It contacts no server.
 func newTopology(c Config, l *losses) (Topology, error) {
 	o, err := newOptions(c, l)
 	if err != nil {
