@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // Command is a command that go-redis sends once or not at all. Batches reuse it.
@@ -102,6 +103,8 @@ func outcomeOf(err error, written bool) outcome {
 	var reply goredis.Error
 	var network net.Error
 	switch {
+	case topology.NoPrimary(err):
+		return outcomeUnreachable
 	case errors.As(err, &reply) && ClassifyText(reply.Error()).Loading():
 		return outcomeLoading
 	case errors.As(err, &reply):

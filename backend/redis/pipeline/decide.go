@@ -171,7 +171,7 @@ func reasonOf(why error) backend.Reason {
 	switch {
 	case errors.Is(why, errBusy):
 		return backend.Busy
-	case errors.Is(why, topology.ErrNoOwner):
+	case topology.NoPrimary(why), errors.Is(why, topology.ErrNoOwner):
 		return backend.Down
 	case errors.As(why, &reply):
 		return backend.Refused

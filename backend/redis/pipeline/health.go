@@ -119,10 +119,7 @@ func (h *Health) Servers() map[string]backend.ServerState {
 		}
 		return known
 	}
-	all, err := h.servers.All(context.Background()) // only a cluster is asked for them
-	if err != nil {
-		known["the primary"] = backend.ServerAway // which no sentinel has named yet
-	}
+	all, _ := h.servers.All(context.Background()) // only a cluster is asked for them
 	for _, one := range all {
 		if trouble, probed := found[one.Name]; probed && !h.servers.NodeLost(one.Name) {
 			known[one.Name] = stateOf(trouble)

@@ -298,13 +298,15 @@ func (q *queue) stop() {
 	q.end()
 }
 
-// retire closes a queue without work whose server has left for good, or that was idle for idleTime while its server
-// answered.
+// retire closes a queue that was idle for idleTime. The queue of a server that is away stays until the server is back
+// or has left for good.
 func (q *queue) retire(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	idle := q.breaker.state != stateOpen && now.Sub(q.lastUsed) >= idleTime
-	unused := len(q.out) == 0 && len(q.waiting) == 0 && (idle || topology.Left(q.client))
+	unused := len(q.out) == 0 && len(q.waiting) == 0 && now.Sub(q.lastUsed) >= idleTime
+	if unused && q.breaker.state == stateOpen {
+		unused = topology.Left(q.client)
+	}
 	if unused {
 		q.stop()
 	}

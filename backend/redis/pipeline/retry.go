@@ -176,11 +176,11 @@ func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Clien
 	return r.find(s.servers)
 }
 
-// find gives a request the route to its owner. Until somebody says who that is there is none, and the request is retryable.
+// find gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
 func (r *Request) find(servers *topology.Servers) error {
 	owner, err := servers.Locate(r.At)
 	r.Route = Route{Client: owner}
-	if errors.Is(err, topology.ErrUnknown) {
+	if errors.Is(err, topology.ErrUnknownCluster) {
 		r.class, r.err = Class{kind: classRetryable}, err
 		return nil
 	}

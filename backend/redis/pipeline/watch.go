@@ -258,7 +258,7 @@ func (p *pinger) send(ctx context.Context, timeout time.Duration) error {
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &reply):
+	case !errors.As(err, &reply), topology.NoPrimary(err):
 		p.close()
 	case !ClassifyText(reply.Error()).Loading():
 		return nil

@@ -52,7 +52,7 @@ func newCluster(url string, o *options) (Topology, error) {
 // newNode makes the client of a node that go-redis has found.
 func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 	o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled
-	node := goredis.NewClient(o)
+	node := newClient(o)
 	node.AddHook(mapHook{of: c, from: o.Addr})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,6 +68,7 @@ const maxNodes = 1000
 
 // mapHook validates maps of slots before go-redis makes a client for each node of them.
 type mapHook struct {
+	dialHook
 	of   *cluster
 	from string
 }
@@ -87,14 +88,6 @@ func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		}
 		return err
 	}
-}
-
-// DialHook changes nothing.
-func (mapHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
-
-// ProcessPipelineHook changes nothing.
-func (mapHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return next
 }
 
 // validate refuses a map of too many nodes, alone or with those that have left within the minute.
@@ -128,10 +121,13 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 
 var errNoPrimary = errors.New("no node of the cluster has slots")
 
+// ErrUnknownCluster is the error of Owner until the map of slots is known.
+var ErrUnknownCluster = fmt.Errorf("%w: no server of the cluster has answered yet which one owns which key", ErrNoOwner)
+
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
 	if !c.known.Load() {
 		c.learn() // go-redis would ask now, and wait for it
-		return nil, ErrUnknown
+		return nil, ErrUnknownCluster
 	}
 	return c.client.MasterForKey(context.Background(), string(key))
 }
@@ -182,7 +178,7 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	}
 	target := c.like
 	target.addr = addr
-	node := goredis.NewClient(c.options.client(target))
+	node := newClient(c.options.client(target))
 	c.nodes[addr] = node
 	c.extra = append(c.extra, node)
 	return node, nil

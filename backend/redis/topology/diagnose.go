@@ -31,6 +31,8 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case NoPrimary(err):
+		hint = "; they do not know a primary of that name: correct the part of the URL before the first comma"
 	case Forbidden(err):
 		hint = "; grant all that weir needs" + s.rightsNote() + ": " + s.ACLLine(from)
 	case TakesNoWrites(err):
@@ -49,6 +51,10 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) error {
 	return s.Diagnose(s.describe(client), command, err)
 }
+
+// NoPrimary reports whether an error says that sentinels know no primary of the name. A script and PING never answer
+// nil.
+func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
 // ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.
 func (s *Servers) ACLLine(from Server) string {
@@ -76,8 +82,6 @@ func (s *Servers) describe(client *goredis.Client) Server {
 	switch t := s.topology.(type) {
 	case one:
 		return t.Server
-	case *primary:
-		return t.describe(client)
 	case *cluster:
 		return t.describe(client.Options().Addr, client)
 	case *ring:

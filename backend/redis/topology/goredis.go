@@ -20,10 +20,10 @@ import (
 //     (pipeline TestTheLibraryNeverRepeatsACountingCommand).
 //   - It ends a new connection with its first caller: pipeline's commandContext gives that the timeout of Config, and
 //     Args of pipeline.Command tells what was written (TestASlowServerGetsAConnectionInTheEnd).
-//   - After some failed dials it dials once a second: failing (TestNobodyWaitsForAServerThatIsAway).
+//   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAServerThatIsAway).
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
-//   - Its client of sentinels panics on what no sentinel says, where nobody can recover, and dials all that they name:
-//     sentinels.go asks them (TestASentinelThatNamesHalfAPrimaryIsTold).
+//   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
+//     (TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne).
 //   - It makes a client for every node that a map of slots names: cluster.validate (TestAMapOfTooManyNodesIsRefused). An
 //     address that begins with a slash it takes for a path: dial (TestNoServerNamesAPath).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
@@ -61,7 +61,7 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 	return &goredis.UniversalOptions{
 		Addrs:                      addrs,
 		DB:                         like.db,
-		Dialer:                     failing(o.dial(like)),
+		Dialer:                     o.dial(like),
 		CredentialsProviderContext: o.login.of(like).credentials,
 		Protocol:                   protocol,
 
@@ -93,6 +93,13 @@ func (o *options) client(t target) *goredis.Options {
 	return c
 }
 
+// failover returns the options for a primary that sentinels name.
+func (o *options) failover(primary string, sentinels []string, user, password string) *goredis.FailoverOptions {
+	c := o.shared(target{}, sentinels...).Failover()
+	c.MasterName, c.SentinelUsername, c.SentinelPassword = primary, user, password
+	return c
+}
+
 // cluster returns the options for a cluster of which some nodes are known.
 func (o *options) cluster(seeds []target) *goredis.ClusterOptions {
 	addrs := make([]string, len(seeds))
@@ -115,23 +122,49 @@ func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {
 	}
 }
 
-// dialError is why there is no connection. go-redis unwraps what a new connection's greeting fails with, once.
-type dialError struct{ error }
+// newClient makes the client of one server.
+func newClient(o *goredis.Options) *goredis.Client {
+	client := goredis.NewClient(o)
+	client.AddHook(dialHook{})
+	return client
+}
 
-func (e *dialError) Unwrap() error { return e.error }
-
-// failing turns a failed dial into a connection that fails. go-redis counts the failed dials of a client, and after as
+// dialHook turns a failed dial into a connection that fails. go-redis counts the failed dials of a client, and after as
 // many as its pool has room for it dials once a second: a server that is back would be found up to a second late. The
 // breaker decides whether a server is dialed.
-func failing(dial dialer) dialer {
+type dialHook struct {
+	reached func(addr string) // called with the address of each connection; nil for nothing
+}
+
+// DialHook is go-redis's.
+func (d dialHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
+		conn, err := next(ctx, network, addr)
 		if err != nil {
 			return failedConn{&dialError{err}}, nil
+		}
+		if s, is := conn.(*sentinelConn); is {
+			conn = s.Conn // it leads to the primary
+		}
+		if d.reached != nil {
+			d.reached(conn.RemoteAddr().String())
 		}
 		return conn, nil
 	}
 }
+
+// ProcessHook changes nothing.
+func (dialHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+// ProcessPipelineHook changes nothing.
+func (dialHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// dialError is why there is no connection. go-redis unwraps what a new connection's greeting fails with, once.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
 
 // failedConn is a connection that could not be made.
 type failedConn struct{ err *dialError }
@@ -172,5 +205,5 @@ func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Cli
 	o.DialTimeout = dialTimeout
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled, disabled
 	o.PoolSize, o.PipelinePoolSize = 2, disabled // one of them is used
-	return goredis.NewClient(&o)
+	return newClient(&o)
 }

@@ -32,9 +32,6 @@ func TestGoRedisRepeatsNothingOnAnyTopology(t *testing.T) {
 				t.Error("go-redis has made no client for the node")
 			}
 		} else {
-			if p, ok := on.(*primary); ok {
-				p.lead("127.0.0.1:1")
-			}
 			client, err = on.Owner(keyNumber(1))
 		}
 		if err != nil {

@@ -19,8 +19,9 @@ const (
 type losses struct {
 	together bool // keys go from server to server, as on a ring: each loss may be one of any key
 
-	mu sync.Mutex
-	of map[string]*record
+	mu      sync.Mutex
+	of      map[string]*record
+	primary string // address at which the primary that sentinels name was reached last
 }
 
 // record is the losses of one server.
@@ -38,6 +39,11 @@ func newLosses(c Config) *losses {
 func (l *losses) note(server string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.add(server, now)
+}
+
+// add is note for a caller that holds mu.
+func (l *losses) add(server string, now time.Time) {
 	if l.together {
 		server = ""
 	}
@@ -51,6 +57,16 @@ func (l *losses) note(server string, now time.Time) {
 	if r.times = append(r.times, now); len(r.times) > maxLosses {
 		r.times = slices.Delete(r.times, 0, 1)
 	}
+}
+
+// reached notes the address of the primary that sentinels name. Another one is a loss: replicas lack what came last.
+func (l *losses) reached(name, addr string, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.primary != "" && l.primary != addr {
+		l.add(name, now)
+	}
+	l.primary = addr
 }
 
 // since returns the losses from t on of the server that had most: where some of these are not remembered, all.

@@ -20,6 +20,8 @@ func TestAKeyHadAStateForEachLossOfItsServer(t *testing.T) {
 		"a loss then":               {func(l *losses) { l.note("a", at(1)) }, 1, 1},
 		"the server that lost most": {func(l *losses) { l.note("a", at(1)); l.note("b", at(1)); l.note("b", at(2)) }, 0, 2},
 		"any server of a ring":      {func(l *losses) { l.together = true; l.note("a", at(1)); l.note("b", at(2)) }, 0, 2},
+		"the same primary":          {func(l *losses) { l.reached("p", "1", at(1)); l.reached("p", "1", at(2)) }, 0, 0},
+		"another primary":           {func(l *losses) { l.reached("p", "1", at(1)); l.reached("p", "2", at(2)) }, 0, 1},
 		"more than is remembered":   {func(l *losses) { many(l, "a", 2*maxLosses, at) }, 0, 2 * maxLosses},
 		"the last of them":          {func(l *losses) { many(l, "a", 2*maxLosses, at) }, 2*maxLosses - 5, 5},
 		"a server that left long ago": {func(l *losses) {

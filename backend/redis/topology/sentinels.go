@@ -1,161 +1,204 @@
 package topology
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// askInterval is how often sentinels are asked for the primary, askGap how often at most while servers fail, and
-// askTimeout how long each may take to answer.
-const askInterval, askGap, askTimeout = 500 * time.Millisecond, 100 * time.Millisecond, time.Second
+// maxSentinels is how many sentinels the others may name, since the start: go-redis dials all of them at once, and
+// forgets none.
+const maxSentinels = 100
 
-// primary is a primary that sentinels name. Each one that they name has a client of its own, which is closed when they
-// name another: a loss, as replicas lack what came last.
-type primary struct {
-	*options
-	name, label string            // for sentinels; for people
-	sentinels   []*goredis.Client // the one that answered last goes first; the watcher's
-	asked       chan struct{}     // has a token if they are to be asked at once
+// maxSentinelReply is the longest reply of a sentinel, in bytes; maxSentinels take a tenth of it.
+const maxSentinelReply = 1 << 20
 
-	stop    context.CancelFunc
-	watched sync.WaitGroup
+var errSentinel = errors.New("the sentinel's reply cannot be used")
 
-	addr    string                         // the watcher's
-	current atomic.Pointer[goredis.Client] // nil before the first answer
-	why     atomic.Pointer[error]          // why there is none
+// sentinels checks the replies of sentinels before go-redis reads them: some would end the process.
+type sentinels struct {
+	log    *slog.Logger
+	remedy string
+	warned sync.Map // address and trouble
+
+	mu    sync.Mutex
+	named map[string]bool // ip and port of sentinels
 }
 
-func newSentinel(url string, o *options) (Topology, error) {
-	name, targets, err := parseSentinel(url)
-	if err != nil {
-		return nil, err
-	}
-	user, password := splitAuth(o.SentinelAuth)
-	var addrs []string
-	for _, t := range targets {
-		if t.password != "" {
-			user, password = t.user, t.password
-		}
-		addrs = append(addrs, t.addr)
-	}
-	p := &primary{options: o, name: name, asked: make(chan struct{}, 1),
-		label: fmt.Sprintf("%s (sentinels %s)", name, strings.Join(addrs, ", "))}
-	p.why.Store(&ErrUnknown)
-	theirs := *o
-	theirs.login = &login{user: user, password: password}
-	for _, addr := range addrs {
-		p.sentinels = append(p.sentinels, goredis.NewClient(theirs.client(target{network: "tcp", addr: addr})))
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop = stop
-	p.watched.Go(func() { p.watch(ctx) })
-	return p, nil
+func newSentinels(c Config) *sentinels {
+	remedy := "see what listens at that address; name working sentinels only in " + cmp.Or(c.Variables.URL, "the URL")
+	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool)}
 }
 
-// watch follows what the sentinels say.
-func (p *primary) watch(ctx context.Context) {
-	for ctx.Err() == nil {
-		p.ask(ctx)
-		gap, next := time.After(askGap), time.After(askInterval)
-		select {
-		case <-next:
-		case <-p.asked:
-		case <-ctx.Done():
+// watch has every connection checked. The hook of the primary's client takes that away from those to the primary.
+func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return conn, err
 		}
-		select {
-		case <-gap:
-		case <-ctx.Done():
-		}
+		return &sentinelConn{Conn: conn, of: s, addr: addr, from: bufio.NewReader(conn)}, nil
 	}
+	return o
 }
 
-// ask asks one sentinel after the other until one names the primary.
-func (p *primary) ask(ctx context.Context) {
-	var failed error
-	for i, s := range p.sentinels {
-		addr, err := p.askOne(ctx, s)
-		if err == nil {
-			p.sentinels[0], p.sentinels[i] = s, p.sentinels[0]
-			p.lead(addr)
-			return
-		}
-		failed = errors.Join(failed, fmt.Errorf("sentinel %s: %w", s.Options().Addr, err))
-	}
-	failed = fmt.Errorf("%w: %w", ErrUnknown, failed)
-	p.why.Store(&failed)
+// sentinelConn is a connection to a sentinel. It gives one whole reply at a time, for what was asked last.
+type sentinelConn struct {
+	net.Conn
+	of     *sentinels
+	addr   string
+	asked  atomic.Value // one of sentinelCommands, none until one is sent
+	from   *bufio.Reader
+	rest   []byte // of a reply, for the next Read
+	failed error
 }
 
-func (p *primary) askOne(ctx context.Context, sentinel *goredis.Client) (addr string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	words := goredis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", p.name)
-	switch err = sentinel.Process(ctx, words); {
-	case errors.Is(err, goredis.Nil):
-		return "", errors.New("it knows no primary of that name: correct the part of the URL before the first comma")
+const getPrimary, getSentinels, subscribe = "get-master-addr-by-name", "sentinels", "subscribe"
+
+var sentinelCommands = []string{getPrimary, getSentinels, subscribe}
+
+const hello = "$5\r\nhello\r\n$1\r\n"
+
+// Write sends what go-redis asks. go-redis greets sentinels in RESP3, whatever it is told to speak.
+func (c *sentinelConn) Write(p []byte) (int, error) {
+	for _, command := range sentinelCommands {
+		if bytes.Contains(p, []byte("\n"+command+"\r\n")) {
+			c.asked.Store(command)
+			break
+		}
+	}
+	return c.Conn.Write(bytes.Replace(p, []byte(hello+"3"), []byte(hello+"2"), 1))
+}
+
+// Read gives what go-redis can read.
+func (c *sentinelConn) Read(p []byte) (int, error) {
+	for len(c.rest) == 0 && c.failed == nil {
+		c.rest, c.failed = c.next()
+	}
+	n := copy(p, c.rest)
+	if c.rest = c.rest[n:]; n == 0 {
+		return 0, c.failed
+	}
+	return n, nil
+}
+
+// next reads a reply. Of a message that cannot be used it gives nothing.
+func (c *sentinelConn) next() ([]byte, error) {
+	raw, words, err := readReply(c.from)
+	trouble, effect := "", "other sentinels are asked; without any, failure policies decide"
+	asked, _ := c.asked.Load().(string)
+	switch {
+	case errors.Is(err, errSentinel):
+		trouble = "it does not speak like a sentinel"
 	case err != nil:
-		return "", err
-	case len(words.Val()) != 2:
-		return "", errors.New("it does not answer with an address and a port: see what listens there")
-	}
-	return net.JoinHostPort(words.Val()[0], words.Val()[1]), nil
-}
-
-// lead makes the server at an address the primary, unless it is.
-func (p *primary) lead(addr string) {
-	if p.addr == addr {
-		return
-	}
-	p.addr = addr
-	if old := p.current.Swap(goredis.NewClient(p.client(target{network: "tcp", addr: addr}))); old != nil {
-		p.losses.note(p.label, time.Now())
-		_ = old.Close() // what is under way has no answer
-	}
-}
-
-// Reload has the sentinels asked at once.
-func (p *primary) Reload() {
-	select {
-	case p.asked <- struct{}{}:
-	default:
-	}
-}
-
-func (p *primary) Owner([]byte) (*goredis.Client, error) {
-	if client := p.current.Load(); client != nil {
-		return client, nil
-	}
-	return nil, *p.why.Load()
-}
-
-func (p *primary) describe(client *goredis.Client) Server {
-	return Server{Name: p.label, Client: client, Tag: probeTag(0), login: p.login}
-}
-
-func (p *primary) Servers(context.Context) ([]Server, error) {
-	client, err := p.Owner(nil)
-	if err != nil {
 		return nil, err
+	case words[0][0] != '*' || words[0] == "*-1": // an error, or nothing
+	case asked == getPrimary && kinds(words) != "*$$":
+		trouble = "asked for the primary, it does not answer with an address and a port"
+	case asked == getSentinels && !c.of.mayName(words):
+		trouble = fmt.Sprintf("with it, sentinels name more than %d others", maxSentinels)
+		effect = "those that are known by now are asked"
+	case asked == subscribe && !isMessage(words):
+		c.of.warn(c.addr, "it sends a message that no sentinel sends",
+			"the message is ignored: another primary is found when the old one does not answer")
+		return nil, nil
 	}
-	return []Server{p.describe(client)}, nil
+	if trouble == "" {
+		return raw, nil
+	}
+	c.of.warn(c.addr, trouble, effect)
+	return nil, cmp.Or(err, fmt.Errorf("%w: %s", errSentinel, trouble))
 }
 
-func (p *primary) Close() error {
-	p.stop()
-	p.watched.Wait()
-	var err error
-	if client := p.current.Load(); client != nil {
-		err = client.Close()
+// readReply reads a reply in RESP2, as it came and as its words, each after the sign of its kind. go-redis would stop
+// reading at an error or a nil in a list, and take the rest for the next reply.
+func readReply(from *bufio.Reader) (raw []byte, words []string, err error) {
+	for more := 1; more > 0; more-- {
+		line, err := from.ReadBytes('\n') // which follow keeps short
+		if err != nil {
+			return nil, nil, err
+		}
+		raw = append(raw, line...)
+		word := strings.TrimSuffix(string(line), "\r\n")
+		number, failed := strconv.Atoi(word[min(1, len(word)):])
+		sized := strings.HasPrefix(word, "*") || strings.HasPrefix(word, "$")
+		if strings.IndexByte("+-:*$", line[0]) < 0 || sized && (failed != nil || number > maxSentinelReply) ||
+			len(words) > 0 && (line[0] == '-' || sized && number < 0) || len(raw) > maxSentinelReply {
+			return nil, nil, fmt.Errorf("%w: %.60q, %d bytes from its start", errSentinel, word, len(raw))
+		}
+		if line[0] == '*' {
+			more += max(number, 0)
+		} else if line[0] == '$' && number >= 0 {
+			text := make([]byte, number+2)
+			if _, err := io.ReadFull(from, text); err != nil {
+				return nil, nil, err
+			}
+			raw, word = append(raw, text...), "$"+string(text[:number])
+		}
+		words = append(words, word)
 	}
-	for _, s := range p.sentinels {
-		err = errors.Join(err, s.Close())
+	return raw, words, nil
+}
+
+// kinds returns the signs of the kinds of words.
+func kinds(words []string) string {
+	var signs strings.Builder
+	for _, w := range words {
+		signs.WriteByte(w[0])
 	}
-	return err
+	return signs.String()
+}
+
+// isMessage reports whether words are what comes on a subscription. go-redis takes the primary out of +switch-master:
+// its name, where it was and where it is.
+func isMessage(words []string) bool {
+	switch kinds(words) {
+	case "*$$":
+		return words[1] == "$pong"
+	case "*$$:":
+		return words[1] == "$subscribe"
+	case "*$$$":
+		return words[1] == "$message" && (words[2] != "$+switch-master" || strings.Count(words[3], " ") == 4)
+	}
+	return false
+}
+
+// mayName notes the sentinels of a reply, unless they get too many.
+func (s *sentinels) mayName(words []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ip := ""
+	for i, w := range words[:len(words)-1] {
+		if w == "$ip" {
+			ip = words[i+1]
+		} else if w == "$port" {
+			addr := ip + words[i+1]
+			if !s.named[addr] && len(s.named) == maxSentinels {
+				return false
+			}
+			s.named[addr] = true
+		}
+	}
+	return true
+}
+
+// warn logs once what is wrong with a sentinel.
+func (s *sentinels) warn(addr, trouble, effect string) {
+	if _, again := s.warned.LoadOrStore(addr+trouble, true); !again {
+		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
+			"remedy", s.remedy)
+	}
 }

@@ -1,8 +1,11 @@
 package topology
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
@@ -20,20 +23,77 @@ func list(texts ...string) string {
 	return out
 }
 
-func TestASentinelThatNamesHalfAPrimaryIsTold(t *testing.T) {
-	for says, want := range map[string]string{
-		list("10.0.0.1"): "with an address and a port", "*0\r\n": "with an address and a port", "*-1\r\n": "it knows no primary of that name",
-		"-ERR no\r\n": "ERR no", "*2\r\n$-1\r\n*0\r\n": "", "%1\r\n+a\r\n+b\r\n": "", "*999999999\r\n": "damaged",
+func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
+	other := func(i int) string { return list("ip", fmt.Sprint("10.0.0.", i), "port", "26379", "flags", "sentinel") }
+	var most strings.Builder
+	for i := range maxSentinels {
+		most.WriteString(other(i))
+	}
+	hello := list("server", "redis", "id") + ":1\r\n*0\r\n"
+	joined := "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"
+	moved := list("message", "+switch-master", "weir 10.0.0.1 1 10.0.0.2 2")
+	for name, test := range map[string]struct{ asked, says, read string }{
+		"a greeting":                 {"hello", hello, hello},
+		"no greeting":                {"hello", "-ERR no\r\n", "-ERR no\r\n"},
+		"an error within a greeting": {"hello", "*2\r\n-ERR no\r\n*0\r\n", ""},
+		"a nil within a greeting":    {"hello", "*2\r\n$-1\r\n*0\r\n", ""},
+		"a map":                      {"hello", "%1\r\n+a\r\n+b\r\n", ""},
+		"the primary":                {getPrimary, list("10.0.0.1", "1"), list("10.0.0.1", "1")},
+		"no primary":                 {getPrimary, "*-1\r\n", "*-1\r\n"},
+		"half a primary":             {getPrimary, list("10.0.0.1"), ""},
+		"an empty primary":           {getPrimary, "*0\r\n", ""},
+		"no others":                  {getSentinels, "*0\r\n", "*0\r\n"},
+		"as many others as may be": {getSentinels, fmt.Sprintf("*%d\r\n%s", maxSentinels, most.String()),
+			fmt.Sprintf("*%d\r\n%s", maxSentinels, most.String())},
+		"too many others": {getSentinels, fmt.Sprintf("*%d\r\n%s%s", maxSentinels+1, most.String(), other(-1)), ""},
+		"messages":        {subscribe, joined + list("pong", "") + moved, joined + list("pong", "") + moved},
+		"half a message":  {subscribe, joined + list("message", "+switch-master", "weir") + moved, joined + moved},
+		"no message":      {subscribe, "*0\r\n*1\r\n:1\r\n" + moved, moved},
 	} {
-		s := redistest.NewStub(t, func(int, []string) string { return says })
-		on, _ := openTopology(t, Config{Type: Sentinel, URL: "weir," + s.Addr})
-		redistest.Eventually(t, fmt.Sprintf("%q is told", says), func() error {
-			_, err := on.Owner(nil)
-			if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.Addr) {
-				return fmt.Errorf("%v, want the sentinel named, and %q", err, want)
-			}
-			return nil
-		})
+		log := new(redistest.Log)
+		conn := &sentinelConn{
+			Conn: failedConn{}, of: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
+			from: bufio.NewReader(strings.NewReader(test.says)),
+		}
+		_, _ = conn.Write([]byte(list("sentinel", test.asked, "weir")))
+		read, err := io.ReadAll(conn)
+		if string(read) != test.read {
+			t.Errorf("%s: go-redis reads %.200q, want %.200q", name, read, test.read)
+		}
+		refused := test.says != test.read
+		if refused != (log.String() != "") || refused && test.read == "" && !errors.Is(err, errSentinel) {
+			t.Errorf("%s: %v, logged %q", name, err, log)
+		}
+	}
+}
+
+// go-redis keeps what it has read beyond a reply for the next command.
+func TestASentinelCannotAnswerBeforeItIsAsked(t *testing.T) {
+	conn := &sentinelConn{
+		Conn: failedConn{}, of: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
+		from: bufio.NewReader(strings.NewReader("+OK\r\n" + list("10.0.0.1"))),
+	}
+	buffer := make([]byte, 4096)
+	if n, err := conn.Read(buffer); err != nil || string(buffer[:n]) != "+OK\r\n" {
+		t.Fatalf("%q, %v; want the first reply alone", buffer[:n], err)
+	}
+	_, _ = conn.Write([]byte(list("sentinel", getPrimary, "weir")))
+	if n, err := conn.Read(buffer); !errors.Is(err, errSentinel) {
+		t.Errorf("%q, %v; want half a primary refused", buffer[:n], err)
+	}
+}
+
+func TestASentinelThatNamesHalfAPrimaryIsTold(t *testing.T) {
+	s := redistest.NewStub(t, func(int, []string) string { return list("10.0.0.1") })
+	on, log := openTopology(t, Config{Type: Sentinel, URL: "weir," + s.Addr})
+	client, _ := on.Owner(nil)
+	if err := client.Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), errSentinel.Error()) {
+		t.Errorf("%v, want %v", err, errSentinel)
+	}
+	for _, want := range []string{s.Addr, "an address and a port", "failure policies decide", "remedy="} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
 	}
 }
 
@@ -66,7 +126,10 @@ func TestNoServerNamesAPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conn, err := o.dial(target{network: "tcp", addr: "redis:1"})(t.Context(), "unix", path); err == nil {
+	if conn, err := o.cluster([]target{{network: "tcp", addr: "redis:1"}}).Dialer(t.Context(), "unix", path); err == nil {
 		t.Errorf("a cluster's node is reached at %s", conn.RemoteAddr())
+	}
+	if conn, err := o.failover("weir", []string{"redis:1"}, "", "").Dialer(t.Context(), "unix", path); err == nil {
+		t.Errorf("a sentinel is reached at %s", conn.RemoteAddr())
 	}
 }

@@ -95,10 +95,10 @@ func (s *Servers) Lost(name string, now time.Time) {
 	s.Reload()
 }
 
-// Reload asks in the background who owns which key, where servers or sentinels say it.
+// Reload is that of [Redirecting], if the servers are one.
 func (s *Servers) Reload() {
-	if t, is := s.topology.(interface{ Reload() }); is {
-		t.Reload()
+	if s.redirects != nil {
+		s.redirects.Reload()
 	}
 }
 

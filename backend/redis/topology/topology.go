@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -24,9 +26,6 @@ type Topology interface {
 
 // ErrNoOwner is the error of Owner when no server is known to own the key.
 var ErrNoOwner = errors.New("no server owns the key")
-
-// ErrUnknown is wrapped by the error of Owner until the servers of a cluster, or sentinels, have said who owns the key.
-var ErrUnknown = fmt.Errorf("%w: nobody has said yet which one does", ErrNoOwner)
 
 // Redirecting is a topology whose servers answer MOVED and ASK: a cluster.
 type Redirecting interface {
@@ -78,7 +77,7 @@ func newTopology(c Config, l *losses) (Topology, error) {
 	return t, c.nameSetting(err)
 }
 
-// one is a topology of a single server.
+// one is a topology of one client: a single server, or the primary that sentinels name.
 type one struct{ Server }
 
 func newSingle(url string, o *options) (Topology, error) {
@@ -86,7 +85,28 @@ func newSingle(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newOne(t.name, goredis.NewClient(o.client(t)), o.login.of(t)), nil
+	return newOne(t.name, newClient(o.client(t)), o.login.of(t)), nil
+}
+
+// newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
+// connections when they announce another primary.
+func newSentinel(url string, o *options) (Topology, error) {
+	primary, targets, err := parseSentinel(url)
+	if err != nil {
+		return nil, err
+	}
+	user, password := splitAuth(o.SentinelAuth)
+	var sentinels []string
+	for _, t := range targets {
+		if t.password != "" {
+			user, password = t.user, t.password
+		}
+		sentinels = append(sentinels, t.addr)
+	}
+	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
+	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
+	client.AddHook(dialHook{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
+	return newOne(name, client, o.login), nil
 }
 
 func newOne(name string, client *goredis.Client, l *login) one {
