@@ -32,6 +32,7 @@ const (
 	onFloor      place = "the floor"
 	inMemory     place = "weir in memory"
 	onRedis      place = "weir on Redis"
+	onLeases     place = "weir on Redis, with leases"
 	onMemcached  place = "weir on memcached"
 	onNumbers    place = "weir on memcached, in the keys of ratelimit"
 	onHotKey     place = "three weirs on a memcached"
@@ -97,7 +98,7 @@ func scenarios() []scenario {
 	}
 	busy := func(name, rule, title string, floors, incrBys float64) scenario {
 		s := redis(rule, title, floors, incrBys)
-		s.Name, s.Limit, s.OneKey = "redis-"+name, limitFarOut, strings.HasPrefix(name, "one-key")
+		s.Name, s.Place, s.Limit, s.OneKey = "redis-"+name, onLeases, limitFarOut, strings.HasPrefix(name, "one-key")
 		s.Zipf = !s.OneKey
 		return s
 	}
@@ -143,7 +144,7 @@ func (o options) chosen() ([]scenario, error) {
 	unknown := slices.Clone(o.Only)
 	for _, s := range scenarios() {
 		unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == s.Name })
-		needsRedis := s.Place == onRedis || s.Place == historyOn || s.Place == historyHangs
+		needsRedis := s.Place == onRedis || s.Place == onLeases || s.Place == historyOn || s.Place == historyHangs
 		named := s.Name == floorName || slices.Contains(o.Only, s.Name)
 		switch {
 		case needsRedis && o.NoRedis && named:

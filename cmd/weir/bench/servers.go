@@ -174,7 +174,7 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 		needed[one.Place] = true
 	}
 	redis, hangs := &store{}, &store{}
-	if needed[onRedis] || needed[historyOn] { // first, as it is the only one that may be missing on the machine
+	if needed[onRedis] || needed[onLeases] || needed[historyOn] { // first, as it is the only one that may be missing on the machine
 		if err := s.startStore(redis, dir); err != nil {
 			return s, err
 		}
@@ -208,6 +208,7 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	for at, settings := range map[place][]string{
 		inMemory:     nil,
 		onRedis:      {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr()},
+		onLeases:     {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr(), "LEASES=true"},
 		onMemcached:  memory.settings(),
 		onNumbers:    append(memory.settings(), "KEY_FORMAT=ratelimit"),
 		onHotKey:     memory.settings(),
@@ -222,8 +223,10 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 			return s, err
 		}
 	}
-	if weir := s.at[onRedis]; weir != nil {
-		weir.store = redis
+	for _, at := range []place{onRedis, onLeases} {
+		if weir := s.at[at]; weir != nil {
+			weir.store = redis
+		}
 	}
 	for _, at := range []place{onMemcached, onNumbers, onHotKey} {
 		if weir := s.at[at]; weir != nil {
