@@ -17,13 +17,13 @@ type number struct {
 	after int64 // what the key held then, where it is counted
 }
 
-// step is what is sent next of a check.
+// step is the next command of a check.
 type step uint8
 
 const (
-	stepCount step = iota // incr, which fails if the key is not there; or get; or get and decr
-	stepAdd               // add, which fails if it is
-	stepBack              // decr of what went too far
+	stepCount step = iota // incr, which fails without a key; get for a look, get and decr for a refund
+	stepAdd               // add, which fails if there is a key
+	stepBack              // decr of the hits beyond the limit
 )
 
 // countable reports whether a check can be counted in a number.
@@ -31,8 +31,8 @@ func countable(c *backend.Check) bool {
 	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
 }
 
-// writeNumbers writes the next step of each request. Of those that make a key anew, only the first of each key does; the
-// others, later in the same write, find it there.
+// writeNumbers buffers the next command of each request. Only the first add of a key is sent; the others become incr,
+// which finds the key by then.
 func writeNumbers(c *conn, all []*request) {
 	for i, r := range all {
 		n, by := &r.number, incr.By(&r.check)
@@ -69,12 +69,12 @@ func (r *request) readNumber(c *conn) (answered bool, err error) {
 	there, added := true, ""
 	switch {
 	case n.step == stepBack:
-		_, _, err = c.counted() // it went too far in any case
+		_, _, err = c.counted() // it is over whatever the answer is
 		if _, err = refused(err); err != nil {
 			return false, err
 		}
 	case n.step == stepAdd:
-		if added, err = c.word("STORED", "NOT_STORED"); err == nil && added == "NOT_STORED" { // it has just been made
+		if added, err = c.word("STORED", "NOT_STORED"); err == nil && added == "NOT_STORED" { // another was quicker
 			n.step = stepCount
 			r.written.Store(false)
 			return false, nil
@@ -102,7 +102,7 @@ func (r *request) readNumber(c *conn) (answered bool, err error) {
 	case err != nil:
 		return false, err
 	case why != nil:
-		r.refuse(r.lane.server.unavailable(backend.Refused, why))
+		r.refuse(r.queue.server.unavailable(backend.Refused, why))
 		return true, nil
 	case !there: // and not counted
 		n.step = stepAdd
