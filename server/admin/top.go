@@ -105,21 +105,21 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 		return nil, err
 	}
 	now := c.Now()
-	taken := c.Recorder.Taken(now)
-	a.From, a.To, a.Missing = taken.Since.Unix(), now.Unix()+1, &taken.Missing
+	top := c.Recorder.TopKeys(now)
+	a.From, a.To, a.Missing = top.Since.Unix(), now.Unix()+1, &top.Missing
 	if a.By == "over" || a.By == "shadow" {
-		a.Missing = &taken.MissingOver
+		a.Missing = &top.MissingOver
 	}
-	by := make(map[*hits.Taker]uint64)
-	var ranked []*hits.Taker
-	for i := range taken.Takers {
-		t := &taken.Takers[i]
+	by := make(map[*hits.TopKey]uint64)
+	var ranked []*hits.TopKey
+	for i := range top.Keys {
+		t := &top.Keys[i]
 		all := query.TopRow{Hits: t.Hits(), Within: t.Within, Over: t.Over, Degraded: t.Degraded, Near: t.Near, Shadow: t.Shadow}
 		if by[t] = *all.By(a.By); by[t] > 0 && t.Domain == a.Domain && (a.Path == "" || t.Path == a.Path) {
 			ranked = append(ranked, t)
 		}
 	}
-	slices.SortFunc(ranked, func(x, y *hits.Taker) int {
+	slices.SortFunc(ranked, func(x, y *hits.TopKey) int {
 		return cmp.Or(cmp.Compare(by[y], by[x]), cmp.Compare(y.Hits(), x.Hits()), strings.Compare(x.Descriptor, y.Descriptor))
 	})
 	a.Found = len(ranked)

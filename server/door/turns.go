@@ -19,9 +19,9 @@ const (
 	pieceTime = 5 * time.Second  // for a client to read what is written at once
 )
 
-// Turns bound how many answers are made at a time, as many as the channel holds, each until its client has read it or is
-// too slow: what is made and not read takes memory. Other requests wait, and are then told to come again. Handlers may
-// share them.
+// Turns bound how many answers are made at a time, as many as the channel holds, each until its client has read it or
+// is too slow: what is made and not read takes memory. Other requests wait, and are then told to come again. Handlers
+// may share them.
 type Turns chan struct{}
 
 // Bound has a handler answer in its turn, and gives each client so much time to read the answer.
@@ -42,7 +42,7 @@ func (t Turns) Bound(h http.Handler, read time.Duration) http.Handler {
 	})
 }
 
-// deadlineWriter is an answer whose client has little time to read it.
+// deadlineWriter bounds the time that a client may take to read its answer.
 type deadlineWriter struct {
 	http.ResponseWriter
 	read  time.Duration // for the whole answer
