@@ -6,7 +6,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // number is the state of a check whose key is a number.
@@ -25,11 +24,6 @@ const (
 	stepAdd               // add, which fails if there is a key
 	stepBack              // decr of the hits beyond the limit
 )
-
-// countable reports whether a check can be counted in a number.
-func countable(c *backend.Check) bool {
-	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
-}
 
 // writeNumbers buffers the next command of each request. Only the first add of a key is sent; the others become incr,
 // which finds the key by then.

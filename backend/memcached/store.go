@@ -198,7 +198,7 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 // valid refuses what a key of envoyproxy/ratelimit's cannot count.
 func valid(checks []backend.Check) error {
 	for i := range checks {
-		if _, plain := descriptors.PlainStem(checks[i].Key); plain && !countable(&checks[i]) {
+		if _, plain := descriptors.PlainStem(checks[i].Key); plain && !incr.Countable(&checks[i]) {
 			return fmt.Errorf("memcached: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", checks[i].Limits)
 		}
 	}

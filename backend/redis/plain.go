@@ -32,11 +32,6 @@ func plainRights() topology.Rights {
 	return topology.Rights{Rules: []string{"~*", "+incrby", "+expire", "+get", "+ping"}}
 }
 
-// countable reports whether a check can be counted in such a key.
-func countable(c *backend.Check) bool {
-	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
-}
-
 // Encode writes the name of a check's key, what it adds, and the TTL.
 func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
 	stem, _ := descriptors.PlainStem(c.Key)
