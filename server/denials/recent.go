@@ -109,7 +109,7 @@ func (r *Recorder) Recent(q Question, n int) (all []Kept, more int, since time.T
 	for i := range uint64(places) {
 		k := ring[(next-1-i)%places]
 		lacked := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
-		if k == nil || !q.means(k.of.rule) || slices.ContainsFunc(asked, lacked) {
+		if k == nil || !q.matches(k.of.rule) || slices.ContainsFunc(asked, lacked) {
 			continue
 		}
 		kept, _ := k.of.kept(&k.denied, q.Values)

@@ -47,7 +47,7 @@ const (
 type closings struct {
 	message string
 	count   atomic.Uint64
-	told    Sampled
+	logged  Sampled
 }
 
 // Door is a listener that guards its connections. Any number of goroutines may use it.
@@ -147,7 +147,7 @@ func (d *Door) finish(c *conn, why Reason) {
 	_ = c.Conn.Close() // its server notices at its next read
 	closed := d.closed[why]
 	closed.count.Add(1)
-	closed.told.Tell(time.Now(), func(others int) {
+	closed.logged.Log(time.Now(), func(others int) {
 		d.log.Warn(closed.message, "port", d.Port, "client", c.RemoteAddr().String(), "others_since", others,
 			"max_connections", d.max, "setting", d.setting)
 	})

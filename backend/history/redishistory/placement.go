@@ -62,8 +62,8 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	return known.node[p], nil
 }
 
-// findPlacement finds the placement, or makes it where none is: where another process was quicker on some nodes, what it
-// stored is found to be the same, or reported.
+// findPlacement finds the placement, or makes it where none is: where another process was quicker on some nodes, what
+// it stored is found to be the same, or reported.
 func (s *Store) findPlacement(ctx context.Context) error {
 	stored, failed := s.placements(ctx)
 	if len(stored) == 0 && failed == nil {

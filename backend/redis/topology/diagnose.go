@@ -74,7 +74,7 @@ func (s *Servers) rightsNote() string {
 // describe describes the server behind a client.
 func (s *Servers) describe(client *goredis.Client) Server {
 	switch t := s.topology.(type) {
-	case one:
+	case single:
 		return t.Server
 	case *primary:
 		return t.describe(client)

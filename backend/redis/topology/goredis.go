@@ -20,7 +20,7 @@ import (
 //     (pipeline TestTheLibraryNeverRepeatsACountingCommand).
 //   - It ends a new connection with its first caller: pipeline's commandContext gives that the timeout of Config, and
 //     Args of pipeline.Command tells what was written (TestASlowServerGetsAConnectionInTheEnd).
-//   - After some failed dials it dials once a second: failing (TestNobodyWaitsForAServerThatIsAway).
+//   - After some failed dials it dials once a second: deferError (TestNobodyWaitsForAServerThatIsAway).
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
 //   - Its client of sentinels panics on what no sentinel says, where nobody can recover, and dials all that they name:
 //     sentinels.go asks them (TestASentinelThatNamesHalfAPrimaryIsTold).
@@ -61,7 +61,7 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 	return &goredis.UniversalOptions{
 		Addrs:                      addrs,
 		DB:                         like.db,
-		Dialer:                     failing(o.dial(like)),
+		Dialer:                     deferError(o.dial(like)),
 		CredentialsProviderContext: o.login.of(like).credentials,
 		Protocol:                   protocol,
 
@@ -120,10 +120,10 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// failing turns a failed dial into a connection that fails. go-redis counts the failed dials of a client, and after as
-// many as its pool has room for it dials once a second: a server that is back would be found up to a second late. The
-// breaker decides whether a server is dialed.
-func failing(dial dialer) dialer {
+// deferError turns a failed dial into a connection that fails. go-redis counts the failed dials of a client, and after
+// as many as its pool has room for it dials once a second: a server that is back would be found up to a second late.
+// The breaker decides whether a server is dialed.
+func deferError(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

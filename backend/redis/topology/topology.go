@@ -78,8 +78,8 @@ func newTopology(c Config, l *losses) (Topology, error) {
 	return t, c.nameSetting(err)
 }
 
-// one is a topology of a single server.
-type one struct{ Server }
+// single is the topology of one server.
+type single struct{ Server }
 
 func newSingle(url string, o *options) (Topology, error) {
 	t, err := parseSingle(url, o.SocketType)
@@ -89,12 +89,12 @@ func newSingle(url string, o *options) (Topology, error) {
 	return newOne(t.name, goredis.NewClient(o.client(t)), o.login.of(t)), nil
 }
 
-func newOne(name string, client *goredis.Client, l *login) one {
-	return one{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
+func newOne(name string, client *goredis.Client, l *login) single {
+	return single{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
 }
 
-func (o one) Owner([]byte) (*goredis.Client, error) { return o.Client, nil }
+func (s single) Owner([]byte) (*goredis.Client, error) { return s.Client, nil }
 
-func (o one) Servers(context.Context) ([]Server, error) { return []Server{o.Server}, nil }
+func (s single) Servers(context.Context) ([]Server, error) { return []Server{s.Server}, nil }
 
-func (o one) Close() error { return o.Client.Close() }
+func (s single) Close() error { return s.Client.Close() }
