@@ -1,6 +1,7 @@
 package memcached
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -60,37 +61,7 @@ func writeNumbers(c *conn, all []*request) {
 // about the connection; what the server refuses is the request's answer.
 func (r *request) readNumber(c *conn) (answered bool, err error) {
 	n, by := &r.number, incr.By(&r.check)
-	there, added := true, ""
-	switch {
-	case n.step == stepBack:
-		_, _, err = c.counted() // it is over whatever the answer is
-		if _, err = refused(err); err != nil {
-			return false, err
-		}
-	case n.step == stepAdd:
-		if added, err = c.word("STORED", "NOT_STORED"); err == nil && added == "NOT_STORED" { // another was quicker
-			n.step = stepCount
-			r.written.Store(false)
-			return false, nil
-		}
-		n.after = by
-	case by > 0:
-		n.after, there, err = c.counted()
-	default:
-		n.after = 0
-		var unread error
-		err = c.values(func(v value) (err error) {
-			n.after, unread = parseCount(v.data)
-			return nil
-		})
-		if by < 0 && err == nil {
-			_, _, err = c.counted()
-			n.after += by
-		}
-		if unread != nil && err == nil {
-			err = unread
-		}
-	}
+	done, err := r.readStep(c, by)
 	why, err := refused(err)
 	switch {
 	case err != nil:
@@ -98,8 +69,8 @@ func (r *request) readNumber(c *conn) (answered bool, err error) {
 	case why != nil:
 		r.refuse(r.queue.server.unavailable(backend.Refused, why))
 		return true, nil
-	case !there: // and not counted
-		n.step = stepAdd
+	case !done: // and not counted: stepCount and stepAdd take turns
+		n.step = stepAdd - n.step
 		r.written.Store(false)
 		return false, nil
 	case by > 0 && n.step == stepCount && incr.Back(by, n.after) != 0:
@@ -108,4 +79,34 @@ func (r *request) readNumber(c *conn) (answered bool, err error) {
 	}
 	r.answer(incr.Decide(&r.check, n.after, n.rest))
 	return true, nil
+}
+
+// readStep reads the answers to a step, and what the key then holds. It reports false for an incr without a key, or an add
+// where there is one.
+func (r *request) readStep(c *conn, by int64) (done bool, err error) {
+	n := &r.number
+	switch {
+	case n.step == stepBack:
+		_, _, err = c.counted()
+		_, err = refused(err) // it is over whatever the answer is
+		return true, err
+	case n.step == stepAdd:
+		n.after = by
+		word, err := c.word("STORED", "NOT_STORED")
+		return word == "STORED", err
+	case by > 0:
+		n.after, done, err = c.counted()
+		return done, err
+	}
+	n.after = 0
+	var unread error
+	err = c.values(func(v value) error {
+		n.after, unread = parseCount(v.data)
+		return nil
+	})
+	if by < 0 && err == nil {
+		_, _, err = c.counted()
+		n.after += by
+	}
+	return true, cmp.Or(err, unread)
 }

@@ -67,6 +67,12 @@ func (r *rate) to(second int64) {
 	}
 }
 
+// perSecond returns the hits in the second before a time.
+func (r rate) perSecond(at time.Time) float64 {
+	r.to(at.Unix())
+	return float64(r.present) + float64(r.before)*(1-float64(at.Nanosecond())/1e9)
+}
+
 // Key is the hash of a check's key.
 type Key uint64
 
@@ -88,9 +94,7 @@ func (r *Recorder) Rate(k Key, at time.Time) float64 {
 	if held == nil {
 		return 0
 	}
-	now := held.rate
-	now.to(at.Unix())
-	return float64(now.present) + float64(now.before)*(1-float64(at.Nanosecond())/1e9)
+	return held.rate.perSecond(at)
 }
 
 func (t *shards) of(k Key) *shard { return &t[k>>60] }
@@ -220,9 +224,8 @@ func (o *ranking) addTo(found map[uint64]*TopKey, at time.Time) {
 		k := &h.Kept
 		t := found[h.Key]
 		if t == nil {
-			k.rate.to(at.Unix())
 			t = &TopKey{Domain: k.rule.Domain, Path: k.rule.Path, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit,
-				Rate: float64(k.rate.present) + float64(k.rate.before)*(1-float64(at.Nanosecond())/1e9)}
+				Rate: k.rate.perSecond(at)}
 			found[h.Key] = t
 		}
 		for o, n := range [...]*uint64{&t.Within, &t.Over, &t.Degraded, &t.Near, &t.Shadow} {
