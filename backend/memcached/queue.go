@@ -71,10 +71,7 @@ func (r *request) enqueue() {
 		r.refuse(q.server.unavailable(backend.Busy, errBusy))
 		return
 	}
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	signal(q.wake)
 }
 
 // run makes exchanges until ctx ends.
@@ -126,10 +123,7 @@ func (q *queue) take(open []*request) []*request {
 	rest := copy(q.waiting, q.waiting[n:])
 	clear(q.waiting[rest:])
 	if q.waiting = q.waiting[:rest]; rest > 0 {
-		select {
-		case q.wake <- struct{}{}:
-		default:
-		}
+		signal(q.wake)
 	}
 	q.mu.Unlock()
 	now, kept := time.Now(), open[:0]
@@ -285,5 +279,13 @@ func (q *queue) interrupt() {
 	defer q.mu.Unlock()
 	if q.conn != nil {
 		_ = q.conn.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// signal leaves a token in a channel of one, unless it has one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

@@ -114,10 +114,7 @@ func (v *server) missed(sent time.Time, probe bool, why error) {
 		v.away.Store(v.unavailable(backend.Down, fmt.Errorf("it is away: %w", why)))
 	}
 	v.mu.Unlock()
-	select {
-	case v.probeNow <- struct{}{}:
-	default:
-	}
+	signal(v.probeNow)
 	if !opens {
 		return
 	}

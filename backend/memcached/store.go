@@ -21,9 +21,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// minMargin is how long before its deadline a caller leaves at least, so that the answer can be written and arrive.
-const minMargin = 2 * time.Millisecond
-
 // minWait is how long a caller must have waited for its missing answer to count against the server.
 const minWait = 10 * time.Millisecond
 
@@ -162,12 +159,7 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 		return backend.ErrClosed
 	}
 	now := time.Now()
-	deadline := now.Add(s.config.Timeout)
-	if until, ok := ctx.Deadline(); ok {
-		if own := until.Add(-max(minMargin, until.Sub(now)/10)); own.Before(deadline) {
-			deadline = own
-		}
-	}
+	deadline := backend.Deadline(ctx, now, s.config.Timeout)
 	if ctx.Err() != nil || !now.Before(deadline) {
 		for i := range checks {
 			s.fail(&out[i], &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)})

@@ -167,7 +167,7 @@ func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Cla
 	return pipeline.Answered, nil
 }
 
-// tell logs once what a server refuses, and the remedy.
+// tell logs once that a server refuses a command, and the remedy.
 func (p *plain) tell(b *pipeline.Batch, what, command string, err error) {
 	servers := p.store.servers
 	if name := servers.NameOf(b.Client()); p.store.news(command+" of "+name, err.Error()) {

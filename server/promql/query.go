@@ -98,16 +98,14 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 }
 
 // first returns the first series of a result, 0 for all, and reports whether there are more.
-func first(v parser.Value, limit int) (value parser.Value, cut bool) {
-	switch all := v.(type) {
-	case promql.Matrix:
-		if limit > 0 && len(all) > limit {
-			return all[:limit], true
-		}
-	case promql.Vector:
-		if limit > 0 && len(all) > limit {
-			return all[:limit], true
-		}
+func first(v parser.Value, limit int) (parser.Value, bool) {
+	matrix, isMatrix := v.(promql.Matrix)
+	vector, _ := v.(promql.Vector)
+	switch {
+	case limit == 0 || max(len(matrix), len(vector)) <= limit:
+		return v, false
+	case isMatrix:
+		return matrix[:limit], true
 	}
-	return v, false
+	return vector[:limit], true
 }

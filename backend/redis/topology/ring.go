@@ -34,7 +34,7 @@ type ring struct {
 
 	mu    sync.Mutex // of changes
 	nodes []*node
-	gone  []*node                 // have left, and may still answer what was sent
+	gone  []*node                 // removed; replies to what was sent may still come
 	owner atomic.Pointer[[]*node] // the nodes that keys are placed on
 }
 
@@ -62,7 +62,7 @@ func newRing(list string, o *options) (Topology, error) {
 	return r, nil
 }
 
-// set makes these the nodes of the ring. One that was there before stays as it is.
+// set replaces the nodes of the ring. One that is in both lists keeps its connections and its state.
 func (r *ring) set(targets []target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *ring) find(is func(*node) bool) *node {
 	return nil
 }
 
-// watch finds out every heartbeat whether a node lives, until it leaves.
+// watch sends a node heartbeats until ctx ends.
 func (r *ring) watch(ctx context.Context, n *node) {
 	ticker := time.NewTicker(heartbeatInterval)
 	defer ticker.Stop()
@@ -199,7 +199,7 @@ func (r *ring) watch(ctx context.Context, n *node) {
 	}
 }
 
-// beat asks a node once: only a server that answers PING with PONG can count.
+// beat sends one heartbeat, a PING: only a server that answers PONG can count.
 func (r *ring) beat(ctx context.Context, n *node) {
 	asking, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	err := n.client.Ping(asking).Err()

@@ -86,11 +86,7 @@ func newSingle(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newOne(t.name, goredis.NewClient(o.client(t)), o.login.of(t)), nil
-}
-
-func newOne(name string, client *goredis.Client, l *login) single {
-	return single{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
+	return single{Server{Name: t.name, Client: goredis.NewClient(o.client(t)), Tag: probeTag(0), login: o.login.of(t)}}, nil
 }
 
 func (s single) Owner([]byte) (*goredis.Client, error) { return s.Client, nil }
