@@ -13,16 +13,16 @@ import (
 	"github.com/weirproxy/weir/server/door"
 )
 
-// refusals has the door watch the connections that TLS accepts, and logs the clients that it refuses: TLS tells them
-// little, and an operator has to see which of them lack a certificate.
-type refusals struct {
+// watchedTLS lets the door watch the connections that TLS accepts, and logs the clients that it refuses: these are told
+// little by TLS, and an operator must see which lack a certificate.
+type watchedTLS struct {
 	credentials.TransportCredentials
-	log  *slog.Logger
-	told door.Sampled
+	log    *slog.Logger
+	logged door.Sampled
 }
 
 // ServerHandshake is grpc's.
-func (r *refusals) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (r *watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := r.TransportCredentials.ServerHandshake(conn)
 	if err == nil {
 		return door.Watch(conn, secure), info, nil
@@ -34,22 +34,22 @@ func (r *refusals) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInf
 }
 
 // tell logs that a client was refused, or counts it for the next line.
-func (r *refusals) tell(client string, why error, now time.Time) {
-	r.told.Tell(now, func(others int) {
+func (r *watchedTLS) tell(client string, why error, now time.Time) {
+	r.logged.Log(now, func(others int) {
 		r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", why, "others_since", others)
 	})
 }
 
 // httpErrors logs what an http.Server says of its own: it writes lines for connections that fail, and for panics.
 type httpErrors struct {
-	port string
-	log  *slog.Logger
-	told door.Sampled
+	port   string
+	log    *slog.Logger
+	logged door.Sampled
 }
 
 // Write logs a line, or counts it for the next.
 func (e *httpErrors) Write(line []byte) (int, error) {
-	e.told.Tell(time.Now(), func(others int) {
+	e.logged.Log(time.Now(), func(others int) {
 		e.log.Error("an HTTP port could not serve a connection or request", "port", e.port,
 			"error", strings.TrimSpace(string(line)), "others_since", others)
 	})

@@ -23,7 +23,7 @@ func TestClientsThatTLSRefusesAreTold(t *testing.T) {
 	mesh := certstest.New(t, "mesh")
 	config := mustTLS(t, certs.Server, newSecret(t, mesh, mesh, "weir").files(""))
 	var log bytes.Buffer
-	r := &refusals{TransportCredentials: credentials.NewTLS(config), log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := &watchedTLS{TransportCredentials: credentials.NewTLS(config), log: slog.New(slog.NewTextHandler(&log, nil))}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

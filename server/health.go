@@ -21,8 +21,8 @@ var (
 
 // HealthRules say what makes a process healthy. The zero value is weir's own.
 type HealthRules struct {
-	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain, with a configuration or
-	// without, and under "" all the time.
+	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain, with a configuration
+	// or without, and under "" all the time.
 	ByStore bool
 	// NeedsDomains makes a process unhealthy while its configuration has no domain.
 	NeedsDomains bool
@@ -39,42 +39,42 @@ type Health struct {
 	configured bool
 	domains    int  // of the configuration
 	answered   bool // the store has, once
-	away       bool // its counters cannot be had
+	away       bool // the store cannot count
 	draining   bool
 }
 
 // NewHealth returns the health of a process that has no configuration yet.
 func NewHealth(r HealthRules) *Health {
 	h := &Health{grpc: health.NewServer(), rules: r}
-	h.tell()
+	h.publish()
 	return h
 }
 
-// Configured says that a configuration of that many domains is in force.
+// Configured notes that a configuration of that many domains is in force.
 func (h *Health) Configured(domains int) {
-	h.learn(func() { h.configured, h.domains = true, domains })
+	h.update(func() { h.configured, h.domains = true, domains })
 }
 
-// Answered says that the store of the counters has answered.
+// Answered notes that the store of the counters has answered.
 func (h *Health) Answered() {
-	h.learn(func() { h.answered = true })
+	h.update(func() { h.answered = true })
 }
 
-// Counting says whether the counters can be had. A process that never hears of it does not depend on them.
+// Counting notes whether the store can count. If it is never called, health does not depend on the store.
 func (h *Health) Counting(can bool) {
-	h.learn(func() { h.away = !can })
+	h.update(func() { h.away = !can })
 }
 
-// Drain says that the process is about to go.
+// Drain notes that the process is about to end.
 func (h *Health) Drain() {
-	h.learn(func() { h.draining = true })
+	h.update(func() { h.draining = true })
 }
 
-func (h *Health) learn(fact func()) {
+func (h *Health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fact()
-	h.tell()
+	change()
+	h.publish()
 }
 
 // Ready returns why the process should get no traffic, nil if it should.
@@ -98,15 +98,15 @@ func (h *Health) ready() error {
 	return nil
 }
 
-// Sound is Ready for those who restart a process that is not: a configuration that has not come yet is no reason, unless
+// Alive is Ready for liveness probes: a configuration that has not come yet is no reason to restart the process, unless
 // the rules make it one.
-func (h *Health) Sound() error {
+func (h *Health) Alive() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.sound()
+	return h.alive()
 }
 
-func (h *Health) sound() error {
+func (h *Health) alive() error {
 	switch {
 	case h.draining:
 		return errDraining
@@ -120,11 +120,11 @@ func (h *Health) sound() error {
 	return nil
 }
 
-// tell lets gRPC health know.
-func (h *Health) tell() {
+// publish sets what gRPC health checks are answered.
+func (h *Health) publish() {
 	nameless, named := h.ready(), h.ready()
 	if h.rules.ByStore {
-		nameless, named = nil, h.sound()
+		nameless, named = nil, h.alive()
 	}
 	for name, reason := range map[string]error{"": nameless, "ratelimit": named, rls.ServiceName: named} {
 		s := healthpb.HealthCheckResponse_SERVING

@@ -19,7 +19,7 @@ func nosniff(h http.Handler) http.Handler {
 func httpHandler(c Config, p Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
-		if err := p.Health.Sound(); err != nil {
+		if err := p.Health.Alive(); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

@@ -39,9 +39,9 @@ func (r recovery) caught(method string, err *error) {
 	}
 }
 
-// endless ends the streams that would never end of themselves, such as health watches, when ctx does, so that a
+// endWith ends streams when ctx ends, also those that clients never end, such as health watches, so that a
 // graceful stop need not wait for their clients.
-func endless(ctx context.Context) grpc.StreamServerInterceptor {
+func endWith(ctx context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		streamCtx, cancel := context.WithCancel(s.Context())
 		defer cancel()

@@ -29,9 +29,9 @@ import (
 // number gets a goroutine of its own, which has to grow its stack first: a fifth of a call's CPU.
 const streamWorkers = 64
 
-// greeting is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside weir
-// takes milliseconds; one that stalls holds a socket and the buffers of a connection meanwhile. It is also how long the
-// HTTP ports wait for a request's header.
+// greeting is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside
+// weir takes milliseconds; one that stalls holds a socket and the buffers of a connection meanwhile. It is also how
+// long the HTTP ports wait for a request's header.
 const greeting = 5 * time.Second
 
 // httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.
@@ -121,7 +121,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	g := grpc.NewServer(
-		grpc.Creds(&refusals{TransportCredentials: transport, log: p.Log}),
+		grpc.Creds(&watchedTLS{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
@@ -133,7 +133,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
-		grpc.ChainStreamInterceptor(r.stream, endless(streams)),
+		grpc.ChainStreamInterceptor(r.stream, endWith(streams)),
 	)
 	p.Service.Register(g)
 	healthpb.RegisterHealthServer(g, p.Health.grpc)

@@ -232,7 +232,7 @@ func TestHealthMayNeedADomain(t *testing.T) {
 			if domains >= 0 {
 				h.Configured(domains)
 			}
-			sound, ready := h.Sound() == nil, h.Ready() == nil
+			sound, ready := h.Alive() == nil, h.Ready() == nil
 			got, err := h.grpc.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
 			serving := err == nil && got.Status == good
 			if want := domains > 0; sound != want || ready != want || serving != want {
@@ -242,7 +242,7 @@ func TestHealthMayNeedADomain(t *testing.T) {
 	}
 	h := NewHealth(HealthRules{ByStore: true})
 	h.Answered()
-	if err := h.Sound(); err != nil {
+	if err := h.Alive(); err != nil {
 		t.Errorf("where none is needed it is unhealthy without a configuration: %v; envoyproxy/ratelimit is healthy, and answers OK", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package incr counts as envoyproxy/ratelimit does: by INCRBY in Redis, by incr in memcached, in keys that each hold the
-// hits of one fixed window, by the clock of the process. It names keys, sets their life, and decides by a count; it
+// Package incr counts as envoyproxy/ratelimit does: by INCRBY in Redis, by incr in memcached, in keys that each hold
+// the hits of one fixed window, by the clock of the process. It names keys, sets their life, and decides by a count; it
 // talks to no server.
 package incr
 
@@ -72,9 +72,14 @@ func Begins(now time.Time) (begins []int64) {
 	return begins
 }
 
+// Countable reports whether a check can be counted so: under one fixed window that is charged always.
+func Countable(c *backend.Check) bool {
+	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
+}
+
 // Count returns what a key holds of a limit, of whose window it is now.
 func Count(l descriptors.Limit, w Window, n int64, now time.Time) backend.LimitCount {
-	c := backend.LimitCount{Limit: l, Hits: held(n), Levels: [][]backend.Bucket{nil}}
+	c := backend.LimitCount{Limit: l, Hits: hitsOf(n), Levels: [][]backend.Bucket{nil}}
 	if c.Hits > 0 {
 		begin := time.Unix(w.Begin, 0).UTC()
 		c.ResetIn = w.Rest
@@ -112,7 +117,7 @@ func Back(by, after int64) int64 {
 // has one limit, a fixed window that ends after rest and charges always.
 func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision {
 	by, capacity := By(c), c.Limits[0].Capacity()
-	before := held(after - by)
+	before := hitsOf(after - by)
 	d := backend.Decision{Before: before, ResetIn: rest}
 	var size uint64 // that has to fit
 	if c.Op == backend.Count {
@@ -124,7 +129,7 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 		}
 		return d
 	}
-	now := held(int64(before) + by)
+	now := hitsOf(int64(before) + by)
 	d.Allowed, d.Remaining = true, capacity-min(now, capacity)
 	if c.Op == backend.Count && !fits(now, size, capacity) {
 		d.NextIn = rest
@@ -132,8 +137,8 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 	return d
 }
 
-// held returns the hits that a number in a store stands for. While a refund is under way, it may be below 0.
-func held(n int64) uint64 { return uint64(min(max(n, 0), window.MaxCount)) }
+// hitsOf returns the hits that a number in a store stands for. While a refund is under way, it may be below 0.
+func hitsOf(n int64) uint64 { return uint64(min(max(n, 0), window.MaxCount)) }
 
 // fits reports whether size more hits stay within n, without overflow.
 func fits(before, size, n uint64) bool { return before <= n && size <= n-before }

@@ -15,7 +15,7 @@ import (
 // digest is the part of SHA-256 that names a key of weir's: no two keys are known to have the same.
 type digest [18]byte
 
-// ownPrefix begins the names of weir's own keys. All of them are short and of plain characters.
+// ownPrefix begins the names of weir's own keys, which are always legal in memcached.
 const ownPrefix = "weir:"
 
 func digestOf(key []byte) digest {
@@ -42,19 +42,19 @@ func legal(name []byte) bool {
 	return true
 }
 
-// request is a check on its way. From enqueue until it is ready it is its lane's.
+// request is a check under way. From enqueue until it is ready it belongs to its queue.
 type request struct {
 	call     *call
-	lane     *lane
+	queue    *queue
 	check    backend.Check // with copies of its key and limits
 	name     []byte        // in memcached
 	digest   digest        // of a key of weir's
-	plain    bool          // it is counted by incr
-	number   number        // then
-	next     *request      // of the same key in an exchange
-	tries    int           // exchanges that ended without an answer
-	raced    atomic.Bool   // another process has changed the key meanwhile
-	written  atomic.Bool   // it may be counted
+	plain    bool          // its key is envoyproxy/ratelimit's, counted by incr
+	number   number        // of a plain one
+	next     *request      // the next one of the same key in an exchange
+	tries    int           // exchanges that it took part in
+	raced    atomic.Bool   // it lost a race: another process changed the key between read and write
+	written  atomic.Bool   // it was sent, and may be counted
 	ready    atomic.Bool
 	decision backend.Decision
 }
@@ -70,17 +70,17 @@ func (r *request) answer(d backend.Decision) {
 
 func (r *request) refuse(why *backend.Away) { r.answer(backend.Decision{Err: why}) }
 
-// call is one call of Decide, with copies of all that lanes need: the caller may leave before they are done.
+// call is one call of Decide, with copies of all that queues need: the caller may leave before they are done.
 type call struct {
-	requests []request
-	text     []byte
-	limits   []descriptors.Limit
-	began    time.Time
-	deadline time.Time // when the caller leaves at the latest
-	left     atomic.Bool
-	waiting  atomic.Int32  // requests without an answer
-	done     chan struct{} // has a token once there are none
-	timer    *time.Timer
+	requests  []request
+	text      []byte
+	limits    []descriptors.Limit
+	began     time.Time
+	deadline  time.Time     // when the caller leaves at the latest
+	abandoned atomic.Bool   // the caller has left
+	waiting   atomic.Int32  // requests without an answer
+	done      chan struct{} // has a token once there are none
+	timer     *time.Timer
 }
 
 func newCall() *call {
@@ -89,8 +89,8 @@ func newCall() *call {
 	return c
 }
 
-// gone reports whether the caller does not wait any more.
-func (c *call) gone(now time.Time) bool { return c.left.Load() || !now.Before(c.deadline) }
+// expired reports whether the caller does not wait any more.
+func (c *call) expired(now time.Time) bool { return c.abandoned.Load() || !now.Before(c.deadline) }
 
 // release drops what it points to.
 func (c *call) release() {
@@ -99,7 +99,7 @@ func (c *call) release() {
 	c.text, c.limits = c.text[:0], c.limits[:0]
 }
 
-// set copies the checks, and finds where each is counted.
+// set copies the checks, and finds the server and the queue of each.
 func (c *call) set(s *Store, checks []backend.Check, now, deadline time.Time) {
 	c.began, c.deadline = now, deadline
 	c.waiting.Store(int32(len(checks)))
@@ -118,20 +118,21 @@ func (c *call) set(s *Store, checks []backend.Check, now, deadline time.Time) {
 		if len(servers) == 0 {
 			continue
 		}
-		v, hash := c.place(s, servers, r)
-		r.lane = v.lanes[hash%uint64(len(v.lanes))]
+		v, hash := c.locate(s, servers, r)
+		r.queue = v.queues[hash%uint64(len(v.queues))]
 	}
 }
 
-// place names a request's key in memcached. It returns its server, and a hash by which to choose among its connections.
-func (c *call) place(s *Store, servers fleet, r *request) (*server, uint64) {
+// locate names a request's key in memcached. It returns its server, and a hash by which to choose among its
+// connections.
+func (c *call) locate(s *Store, servers serverList, r *request) (*server, uint64) {
 	stem, plain := descriptors.PlainStem(r.check.Key)
 	from := len(c.text)
 	if r.plain = plain; !plain {
 		r.digest = digestOf(r.check.Key)
 		c.text = r.digest.appendName(c.text)
 		r.name = c.text[from:len(c.text):len(c.text)]
-		return servers.own(r.digest.hash()), r.digest.hash() >> 32
+		return servers.byRendezvous(r.digest.hash()), r.digest.hash() >> 32
 	}
 	w := s.config.Keys.Window(&r.check.Limits[0], s.config.now())
 	r.number = number{rest: w.Rest, life: s.config.Keys.TTL(w)}
@@ -142,19 +143,19 @@ func (c *call) place(s *Store, servers fleet, r *request) (*server, uint64) {
 	return v, hash
 }
 
-// plainName appends the name of a key of envoyproxy/ratelimit's in a window, and returns its server and a hash. One that
-// memcached does not take, which that program leaves unlimited, gets a name and a place as weir's own keys have.
-func plainName(dst, stem []byte, w incr.Window, servers fleet) ([]byte, *server, uint64) {
+// plainName appends the name of a key of envoyproxy/ratelimit's in a window, and returns its server and a hash. A name
+// that memcached does not take, for which that program limits nothing, is replaced and placed as one of weir's own.
+func plainName(dst, stem []byte, w incr.Window, servers serverList) ([]byte, *server, uint64) {
 	from := len(dst)
 	dst = w.AppendKey(dst, stem)
 	name := dst[from:]
 	if legal(name) {
-		v := servers.plain(name)
+		v := servers.byModulo(name)
 		return dst, v, idOf(name)
 	}
 	d := digestOf(name)
 	dst = append(d.appendName(dst[:from]), "_n"...)
-	return dst, servers.own(d.hash()), d.hash() >> 32
+	return dst, servers.byRendezvous(d.hash()), d.hash() >> 32
 }
 
 func (c *call) copied(text []byte) []byte {

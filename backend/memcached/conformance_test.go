@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	conformanceSteps = flag.Int("steps", 2000, "random steps of the conformance suite, on each fleet")
+	conformanceSteps = flag.Int("steps", 2000, "random steps of the conformance suite, on each list of servers")
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
 
@@ -101,15 +101,15 @@ func opened(t testing.TB, c Config) *Store {
 // readStates reads what is held of a key.
 func readStates(t testing.TB, s *Store, key []byte) window.States {
 	t.Helper()
-	d, h := digestOf(key), held{key: key}
-	v := (*s.servers.Load()).own(d.hash())
-	err := s.visit(t.Context(), v, func(c *conn) error {
-		return c.one(d.appendName(nil), func(v value) error { return h.read(v.data) })
+	d, e := digestOf(key), entry{key: key}
+	v := (*s.servers.Load()).byRendezvous(d.hash())
+	err := s.onServer(t.Context(), v, func(c *conn) error {
+		return c.one(d.appendName(nil), func(v value) error { return e.read(v.data) })
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.states
+	return e.states
 }
 
 func TestInspection(t *testing.T) {

@@ -249,7 +249,7 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 	server, l := memcachedtest.Start(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}})
 	d := digestOf([]byte("other"))
-	foreign := held{key: []byte("another")}
+	foreign := entry{key: []byte("another")}
 	value, _ := foreign.append(nil)
 	for name, data := range map[string]string{"garbage": "hello", "another's": string(value), "torn": string(value) + "\x01"} {
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(data), data), 1)
@@ -273,8 +273,8 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 func TestALostRaceIsNotTriedForEver(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
-	d, h := digestOf([]byte(own)), held{key: []byte(own)}
-	value, _ := h.append(nil)
+	d, e := digestOf([]byte(own)), entry{key: []byte(own)}
+	value, _ := e.append(nil)
 	between := ahead(t, server.Addr, func() {
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(value), value), 1)
 	})

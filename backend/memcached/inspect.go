@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// visit lets an operator ask one server about a name, on a connection for this once.
-func (s *Store) visit(ctx context.Context, v *server, do func(c *conn) error) error {
+// onServer runs do on a new connection to a server, for the commands of operators.
+func (s *Store) onServer(ctx context.Context, v *server, do func(c *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	c, err := v.dial(ctx, s.config.Timeout)
@@ -27,8 +27,8 @@ func (s *Store) visit(ctx context.Context, v *server, do func(c *conn) error) er
 	return nil
 }
 
-// place returns the servers, or why none can be asked.
-func (s *Store) place() (fleet, error) {
+// known returns the servers, at least one, or why there is none to ask.
+func (s *Store) known() (serverList, error) {
 	switch servers := *s.servers.Load(); {
 	case s.closed.Load():
 		return nil, backend.ErrClosed
@@ -41,25 +41,25 @@ func (s *Store) place() (fleet, error) {
 
 // Inspect reads what a key holds, by the key's clock, or of a key of envoyproxy/ratelimit by this process's.
 func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	servers, err := s.place()
+	servers, err := s.known()
 	if err != nil {
 		return nil, err
 	}
 	if stem, plain := descriptors.PlainStem(key); plain {
 		return s.inspectNumbers(ctx, servers, stem, limits)
 	}
-	d, h := digestOf(key), held{key: key}
+	d, e := digestOf(key), entry{key: key}
 	name := d.appendName(nil)
-	err = s.visit(ctx, servers.own(d.hash()), func(c *conn) error {
-		return c.one(name, func(v value) error { return h.read(v.data) })
+	err = s.onServer(ctx, servers.byRendezvous(d.hash()), func(c *conn) error {
+		return c.one(name, func(v value) error { return e.read(v.data) })
 	})
 	if err != nil {
 		return nil, err
 	}
-	return h.states.Counts(limits, h.clock(s)), nil
+	return e.states.Counts(limits, e.clock(s)), nil
 }
 
-func (s *Store) inspectNumbers(ctx context.Context, servers fleet, stem []byte,
+func (s *Store) inspectNumbers(ctx context.Context, servers serverList, stem []byte,
 	limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
@@ -67,7 +67,7 @@ func (s *Store) inspectNumbers(ctx context.Context, servers fleet, stem []byte,
 		w := s.config.Keys.Window(&limits[i], now)
 		name, v, _ := plainName(nil, stem, w, servers)
 		var n int64
-		err := s.visit(ctx, v, func(c *conn) error {
+		err := s.onServer(ctx, v, func(c *conn) error {
 			return c.one(name, func(v value) (err error) {
 				n, err = parseCount(v.data)
 				return err
@@ -83,14 +83,14 @@ func (s *Store) inspectNumbers(ctx context.Context, servers fleet, stem []byte,
 
 // Reset removes a key; one of envoyproxy/ratelimit in each window that it may be of now.
 func (s *Store) Reset(ctx context.Context, key []byte) error {
-	servers, err := s.place()
+	servers, err := s.known()
 	if err != nil {
 		return err
 	}
 	stem, plain := descriptors.PlainStem(key)
 	if !plain {
 		d := digestOf(key)
-		return s.remove(ctx, servers.own(d.hash()), d.appendName(nil))
+		return s.remove(ctx, servers.byRendezvous(d.hash()), d.appendName(nil))
 	}
 	for _, begin := range incr.Begins(s.config.now()) {
 		name, v, _ := plainName(nil, stem, incr.Window{Begin: begin}, servers)
@@ -102,7 +102,7 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 }
 
 func (s *Store) remove(ctx context.Context, v *server, name []byte) error {
-	return s.visit(ctx, v, func(c *conn) error {
+	return s.onServer(ctx, v, func(c *conn) error {
 		c.write("delete ", string(name), "\r\n")
 		if err := c.out.Flush(); err != nil {
 			return err

@@ -1,12 +1,12 @@
 package memcached
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // number is the state of a check whose key is a number.
@@ -17,22 +17,17 @@ type number struct {
 	after int64 // what the key held then, where it is counted
 }
 
-// step is what is sent next of a check.
+// step is the next command of a check.
 type step uint8
 
 const (
-	stepCount step = iota // incr, which fails if the key is not there; or get; or get and decr
-	stepAdd               // add, which fails if it is
-	stepBack              // decr of what went too far
+	stepCount step = iota // incr, which fails without a key; get for a look, get and decr for a refund
+	stepAdd               // add, which fails if there is a key
+	stepBack              // decr of the hits beyond the limit
 )
 
-// countable reports whether a check can be counted in a number.
-func countable(c *backend.Check) bool {
-	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
-}
-
-// writeNumbers writes the next step of each request. Of those that make a key anew, only the first of each key does; the
-// others, later in the same write, find it there.
+// writeNumbers buffers the next command of each request. Only the first add of a key is sent; the others become incr,
+// which finds the key by then.
 func writeNumbers(c *conn, all []*request) {
 	for i, r := range all {
 		n, by := &r.number, incr.By(&r.check)
@@ -66,46 +61,16 @@ func writeNumbers(c *conn, all []*request) {
 // about the connection; what the server refuses is the request's answer.
 func (r *request) readNumber(c *conn) (answered bool, err error) {
 	n, by := &r.number, incr.By(&r.check)
-	there, added := true, ""
-	switch {
-	case n.step == stepBack:
-		_, _, err = c.counted() // it went too far in any case
-		if _, err = refused(err); err != nil {
-			return false, err
-		}
-	case n.step == stepAdd:
-		if added, err = c.word("STORED", "NOT_STORED"); err == nil && added == "NOT_STORED" { // it has just been made
-			n.step = stepCount
-			r.written.Store(false)
-			return false, nil
-		}
-		n.after = by
-	case by > 0:
-		n.after, there, err = c.counted()
-	default:
-		n.after = 0
-		var unread error
-		err = c.values(func(v value) (err error) {
-			n.after, unread = parseCount(v.data)
-			return nil
-		})
-		if by < 0 && err == nil {
-			_, _, err = c.counted()
-			n.after += by
-		}
-		if unread != nil && err == nil {
-			err = unread
-		}
-	}
+	done, err := r.readStep(c, by)
 	why, err := refused(err)
 	switch {
 	case err != nil:
 		return false, err
 	case why != nil:
-		r.refuse(r.lane.server.unavailable(backend.Refused, why))
+		r.refuse(r.queue.server.unavailable(backend.Refused, why))
 		return true, nil
-	case !there: // and not counted
-		n.step = stepAdd
+	case !done: // and not counted: stepCount and stepAdd take turns
+		n.step = stepAdd - n.step
 		r.written.Store(false)
 		return false, nil
 	case by > 0 && n.step == stepCount && incr.Back(by, n.after) != 0:
@@ -114,4 +79,34 @@ func (r *request) readNumber(c *conn) (answered bool, err error) {
 	}
 	r.answer(incr.Decide(&r.check, n.after, n.rest))
 	return true, nil
+}
+
+// readStep reads the answers to a step, and what the key then holds. It reports false for an incr without a key, or an add
+// where there is one.
+func (r *request) readStep(c *conn, by int64) (done bool, err error) {
+	n := &r.number
+	switch {
+	case n.step == stepBack:
+		_, _, err = c.counted()
+		_, err = refused(err) // it is over whatever the answer is
+		return true, err
+	case n.step == stepAdd:
+		n.after = by
+		word, err := c.word("STORED", "NOT_STORED")
+		return word == "STORED", err
+	case by > 0:
+		n.after, done, err = c.counted()
+		return done, err
+	}
+	n.after = 0
+	var unread error
+	err = c.values(func(v value) error {
+		n.after, unread = parseCount(v.data)
+		return nil
+	})
+	if by < 0 && err == nil {
+		_, _, err = c.counted()
+		n.after += by
+	}
+	return true, cmp.Or(err, unread)
 }

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// tripAfter is how many exchanges in a row are lost until a server is not asked any more. Those that overlap are one.
+	// tripAfter is how many lost exchanges in a row make a server away. Those that overlap count as one.
 	tripAfter = 3
-	// probePause is the least pause between questions whether a server is back; the longest is half as much again.
+	// probePause is the least pause between probes of a server that is away; the longest is half as much again.
 	probePause = 100 * time.Millisecond
-	// probeTimeout is how late an answer to them may come, and how long connecting may take.
+	// probeTimeout is how long a probe may take, and connecting for one.
 	probeTimeout = 250 * time.Millisecond
 	// readEvery is how often the statistics of a server are read.
 	readEvery = 10 * time.Second
@@ -27,19 +27,19 @@ const (
 	maxLosses = 256
 )
 
-var errLeft = errors.New("it is not one of the servers any more")
+var errRemoved = errors.New("the configuration no longer names this server")
 
 // server is one memcached, and what is known of it.
 type server struct {
-	store *Store
-	name  string
-	id    uint64 // by which it is chosen
-	lanes []*lane
+	store  *Store
+	name   string
+	id     uint64 // by which it is chosen
+	queues []*queue
 
-	away    atomic.Pointer[backend.Away] // why it is not asked, nil while it is
-	ended   atomic.Pointer[backend.Away] // why it is not asked any more at all
-	counted atomic.Bool                  // it has answered once
-	failing atomic.Pointer[string]       // what it answers instead of statistics, nil if it gives them
+	away    atomic.Pointer[backend.Away] // why the server is not asked now; nil while it answers
+	ended   atomic.Pointer[backend.Away] // why it is never asked again; nil until close
+	everUp  atomic.Bool                  // it has answered once
+	failing atomic.Pointer[string]       // the error that it answers to "stats"; nil if it answers with statistics
 
 	mu         sync.Mutex
 	lostInRow  int
@@ -48,40 +48,40 @@ type server struct {
 	losses     []loss // the last ones, oldest first
 	lost       int    // all of them
 
-	lastRead map[string]uint64 // of watch, as is
-	evicting bool              // when they were read last
+	lastStats map[string]uint64 // used by watch alone, as is evicting
+	evicting  bool              // there were evictions between the last two reads
 
-	stop context.CancelFunc
-	news chan struct{} // has a token when something has been lost: it is asked then whether it lives
-	done sync.WaitGroup
+	stop     context.CancelFunc
+	probeNow chan struct{} // has a token when an exchange was lost: watch then probes at once
+	done     sync.WaitGroup
 }
 
-// loss is a moment at which a key may have lost its count so many times.
+// loss is a time at which a key may have lost its count, and how many times.
 type loss struct {
 	at    time.Time
 	times int
 }
 
-// open makes a server, which begins to work. The caller holds changing.
+// open starts the queues and the probes of a server. The caller holds s.changing.
 func (s *Store) open(name string) *server {
-	v := &server{store: s, name: name, id: idOf(name), news: make(chan struct{}, 1)}
+	v := &server{store: s, name: name, id: idOf(name), probeNow: make(chan struct{}, 1)}
 	var ctx context.Context
 	ctx, v.stop = context.WithCancel(context.Background())
 	for range s.config.Connections {
-		l := &lane{server: v, wake: make(chan struct{}, 1)}
-		v.lanes = append(v.lanes, l)
-		v.done.Go(func() { l.run(ctx) })
+		q := &queue{server: v, wake: make(chan struct{}, 1)}
+		v.queues = append(v.queues, q)
+		v.done.Go(func() { q.run(ctx) })
 	}
 	v.done.Go(func() { v.watch(ctx) })
 	return v
 }
 
-// close ends a server. What waits for it is refused; what is out comes back.
+// close refuses the requests that wait for the server, interrupts its exchanges, and waits for its goroutines.
 func (v *server) close(why error) {
 	v.ended.Store(v.unavailable(backend.Down, why))
 	v.stop()
-	for _, l := range v.lanes {
-		l.interrupt()
+	for _, q := range v.queues {
+		q.interrupt()
 	}
 	v.done.Wait()
 }
@@ -97,13 +97,12 @@ func (v *server) answered(now time.Time) {
 	v.mu.Unlock()
 }
 
-// missed notes that what was sent at a moment has no answer, or that a caller who came then leaves without one. After
-// three in a row the server is away; at once if nobody listens there; and if what it was asked after a loss, whether it
-// lives, has no answer either. What it has answered meanwhile outweighs all that.
-func (v *server) missed(sent time.Time, alive bool, why error) {
+// missed notes that what was sent at a time, an exchange or a probe, got no answer. The server is away after three lost
+// exchanges in a row, after one and a lost probe, or at once if nothing listens there and it has not answered since.
+func (v *server) missed(sent time.Time, probe bool, why error) {
 	now := time.Now()
 	v.mu.Lock()
-	gone := v.lastAnswer.Before(sent) && (unreachable(why) || alive && v.lostInRow > 0)
+	gone := v.lastAnswer.Before(sent) && (unreachable(why) || probe && v.lostInRow > 0)
 	if sent.Before(v.lastLost) && !gone || v.away.Load() != nil || v.ended.Load() != nil {
 		v.mu.Unlock()
 		return
@@ -115,28 +114,25 @@ func (v *server) missed(sent time.Time, alive bool, why error) {
 		v.away.Store(v.unavailable(backend.Down, fmt.Errorf("it is away: %w", why)))
 	}
 	v.mu.Unlock()
-	select {
-	case v.news <- struct{}{}:
-	default:
-	}
+	signal(v.probeNow)
 	if !opens {
 		return
 	}
 	v.log().Warn("memcached server does not answer", "error", why)
-	v.lose(1, now) // what it holds when it is back is unknown
-	for _, l := range v.lanes {
-		l.interrupt()
+	v.noteLoss(1, now) // it may be empty when it is back
+	for _, q := range v.queues {
+		q.interrupt()
 	}
 }
 
-// unreachable reports whether an error is that nobody listens there.
+// unreachable reports whether nothing listens at the server.s address.
 func unreachable(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" && !op.Timeout()
 }
 
-// lose notes that a key may have lost its count.
-func (v *server) lose(times int, now time.Time) {
+// noteLoss notes that a key may have lost its count so many times.
+func (v *server) noteLoss(times int, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.lost += times
@@ -145,7 +141,8 @@ func (v *server) lose(times int, now time.Time) {
 	}
 }
 
-// lostSince returns how many times that was from t on, at most: where some are not remembered, all.
+// lostSince returns how many times a key may have lost its count since t: an upper bound, as old losses are not kept
+// apart.
 func (v *server) lostSince(t time.Time) (times int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -160,13 +157,13 @@ func (v *server) lostSince(t time.Time) (times int) {
 	return times
 }
 
-// watch reads the server's statistics now and then, and finds out when it is back.
+// watch reads the server.s statistics every 10 s, and probes it by reading them while it is away.
 func (v *server) watch(ctx context.Context) {
 	var c *conn
 	for {
 		var err error
 		sent := time.Now()
-		if c, err = v.read(ctx, c); ctx.Err() != nil {
+		if c, err = v.readStats(ctx, c); ctx.Err() != nil {
 			break
 		}
 		pause := v.store.config.every
@@ -183,7 +180,7 @@ func (v *server) watch(ctx context.Context) {
 		}
 		select {
 		case <-time.After(pause):
-		case <-v.news:
+		case <-v.probeNow:
 		case <-ctx.Done():
 		}
 	}
@@ -192,8 +189,9 @@ func (v *server) watch(ctx context.Context) {
 	}
 }
 
-// read asks for the statistics, on a connection that is made if there is none.
-func (v *server) read(ctx context.Context, c *conn) (*conn, error) {
+// readStats reads the statistics. It connects first if c is nil, and returns the connection to use next, nil after a
+// failure.
+func (v *server) readStats(ctx context.Context, c *conn) (*conn, error) {
 	if c == nil {
 		var err error
 		if c, err = v.dial(ctx, probeTimeout); err != nil {
@@ -201,7 +199,7 @@ func (v *server) read(ctx context.Context, c *conn) (*conn, error) {
 		}
 	}
 	defer c.closeAt(ctx)()
-	_ = c.SetDeadline(time.Now().Add(probeTimeout)) // what fails, the reading tells
+	_ = c.SetDeadline(time.Now().Add(probeTimeout)) // reading returns what fails
 	all, err := c.statistics()
 	var refused refusal
 	if err != nil && !errors.As(err, &refused) {
@@ -216,18 +214,18 @@ func (v *server) read(ctx context.Context, c *conn) (*conn, error) {
 		return c, nil
 	}
 	v.failing.Store(nil)
-	v.note(all)
-	if !v.counted.Swap(true) {
+	v.noteStats(all)
+	if !v.everUp.Swap(true) {
 		v.log().Info("memcached is ready")
 		v.store.ready()
 	}
 	return c, nil
 }
 
-// note finds in the statistics what the server may have lost since they were read last.
-func (v *server) note(now map[string]uint64) {
-	before := v.lastRead // which no other goroutine reads
-	if v.lastRead = now; before == nil || len(now) == 0 {
+// noteStats finds evictions, restarts and flushes since the statistics were last read.
+func (v *server) noteStats(now map[string]uint64) {
+	before := v.lastStats
+	if v.lastStats = now; before == nil || len(now) == 0 {
 		return
 	}
 	evicted, lost := now["evictions"]-before["evictions"], 0
@@ -246,18 +244,18 @@ func (v *server) note(now map[string]uint64) {
 	}
 	v.store.evictions.Add(evicted)
 	if lost += int(evicted); lost > 0 {
-		v.lose(lost, time.Now())
+		v.noteLoss(lost, time.Now())
 	}
 }
 
-// state is what operators are told.
+// state returns the state that operators see.
 func (v *server) state() backend.ServerState {
 	switch {
 	case v.away.Load() != nil:
 		return backend.ServerAway
 	case v.failing.Load() != nil:
 		return backend.ServerFailing
-	case !v.counted.Load():
+	case !v.everUp.Load():
 		return backend.ServerAway
 	}
 	return backend.ServerUp

@@ -21,21 +21,22 @@ const firstLook, longestLook = time.Second, 30 * time.Second
 
 var errNoServers = errors.New("its SRV record names no server yet")
 
-// fleet are the servers, in the order in which envoyproxy/ratelimit's client has them. It does not change.
-type fleet []*server
+// serverList is the servers, in the order in which envoyproxy/ratelimit's client has them. It does not change.
+type serverList []*server
 
-// plain returns the server of a key of envoyproxy/ratelimit: its client, gomemcache, takes the remainder of a checksum.
-func (f fleet) plain(name []byte) *server {
-	if len(f) == 1 {
-		return f[0]
+// byModulo returns the server of a key of envoyproxy/ratelimit: CRC-32 modulo the number of servers, as its client has
+// it.
+func (l serverList) byModulo(name []byte) *server {
+	if len(l) == 1 {
+		return l[0]
 	}
-	return f[crc32.ChecksumIEEE(name)%uint32(len(f))]
+	return l[crc32.ChecksumIEEE(name)%uint32(len(l))]
 }
 
-// own returns the server of a key of weir: that which scores highest for it. Of n + 1 servers one has other keys than
-// when there were n, and takes them evenly from all.
-func (f fleet) own(hash uint64) *server {
-	return slices.MaxFunc(f, func(a, b *server) int { return cmp.Compare(mix(hash^a.id), mix(hash^b.id)) })
+// byRendezvous returns the server of a key of weir, the one with the highest score for it (rendezvous hashing): a
+// server that is added takes its keys evenly from all others, and no other key moves.
+func (l serverList) byRendezvous(hash uint64) *server {
+	return slices.MaxFunc(l, func(a, b *server) int { return cmp.Compare(mix(hash^a.id), mix(hash^b.id)) })
 }
 
 // mix spreads the bits of a number (the last step of MurmurHash3).
@@ -92,7 +93,7 @@ func lookup(ctx context.Context, record string) ([]string, error) {
 	return names, err
 }
 
-// follow keeps the servers those of the record, until ctx ends. While it names none, those that are known stay.
+// follow looks the record up again and again, until ctx ends. While it names no server, the last ones stay in use.
 func (s *Store) follow(ctx context.Context) {
 	for pause := firstLook; ; {
 		names, err := s.config.lookup(ctx, s.config.SRV)
@@ -101,7 +102,7 @@ func (s *Store) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.config.Log.Warn("memcached servers cannot be looked up: those that were found last stay, and it is tried again",
+			s.config.Log.Warn("memcached servers cannot be looked up: the last ones stay in use, and it is tried again",
 				"record", s.config.SRV, "error", err, "again_in", pause.String())
 			wait, pause = pause, min(2*pause, longestLook)
 		default:
@@ -122,7 +123,7 @@ func (s *Store) follow(ctx context.Context) {
 func (s *Store) use(names []string) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if s.closed.Load() { // what is opened from here on, Close finds
+	if s.closed.Load() { // Close would not find a server that is opened now
 		return
 	}
 	before := *s.servers.Load()
@@ -130,7 +131,7 @@ func (s *Store) use(names []string) {
 	for _, v := range before {
 		byName[v.name] = v
 	}
-	now := make(fleet, len(names))
+	now := make(serverList, len(names))
 	for i, name := range names {
 		if byName[name] == nil {
 			byName[name] = s.open(name)
@@ -144,13 +145,13 @@ func (s *Store) use(names []string) {
 		s.config.Log.Warn("memcached has other servers now: counts of the keys that move begin anew",
 			"servers", strings.Join(names, ", "))
 		for _, v := range now {
-			v.lose(1, time.Now())
+			v.noteLoss(1, time.Now())
 		}
 	}
 	s.servers.Store(&now)
 	for _, v := range before {
 		if !slices.Contains(now, v) {
-			v.close(errLeft)
+			v.close(errRemoved)
 		}
 	}
 }
@@ -174,5 +175,5 @@ func (v *server) dial(ctx context.Context, timeout time.Duration) (*conn, error)
 	return newConn(c), nil
 }
 
-// log is where lines about a server go.
+// log returns the logger for lines about the server.
 func (v *server) log() *slog.Logger { return v.store.config.Log.With("server", v.name) }

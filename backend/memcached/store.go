@@ -21,10 +21,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// minMargin is how long before its deadline a caller leaves at least, so that the answer can be written and arrive.
-const minMargin = 2 * time.Millisecond
-
-// minWait is how long a caller has to have waited in vain for that to say something about the server.
+// minWait is how long a caller must have waited for its missing answer to count against the server.
 const minWait = 10 * time.Millisecond
 
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
@@ -33,26 +30,25 @@ var ErrUnavailable = errors.New("memcached is unavailable")
 var (
 	errLate      = errors.New("no answer in time")
 	errBusy      = errors.New("more checks wait for the server than it can answer in time")
-	errContended = errors.New("other processes changed the key each time that it was to be changed here")
+	errContended = errors.New("other processes changed the key before each write")
 )
 
-// Config is where weir counts.
+// Config says where the servers are, and how they are asked.
 type Config struct {
 	// Servers are host:port or paths of sockets, in the order in which envoyproxy/ratelimit has them.
 	Servers []string
-	// SRV is the name of a record that names the servers, instead; it is asked for again after each Refresh, or never
-	// more if that is 0.
+	// SRV, instead of Servers, is a DNS record that names them. It is looked up every Refresh, or once if that is 0.
 	SRV     string
 	Refresh time.Duration
-	// Connections is how many there are to each server, at least 1; one more asks for its statistics.
+	// Connections is the number of connections to each server for checks, at least 1. One more reads its statistics.
 	Connections int
-	// Timeout is how long a check takes at most whose caller has more time.
+	// Timeout bounds a check whose caller has a later deadline or none.
 	Timeout time.Duration
 	TLS     func() *tls.Config // of each connection; nil for none
 	Keys    incr.Keys
 	Log     *slog.Logger // nil is slog.Default()
 
-	// In tests; what is not set is as it has to be.
+	// For tests; the zero values are the right ones.
 	now    func() time.Time
 	skew   time.Duration // 0 is maxSkew, below 0 none
 	every  time.Duration // statistics are read
@@ -62,7 +58,7 @@ type Config struct {
 // Store is a [backend.Counter] in memcached.
 type Store struct {
 	config  Config
-	servers atomic.Pointer[fleet]
+	servers atomic.Pointer[serverList]
 
 	changing sync.Mutex // of servers
 	closed   atomic.Bool
@@ -74,10 +70,10 @@ type Store struct {
 	calls sync.Pool // of *call
 
 	exchanges, checks, lostRaces, dropped, unavailable, evictions, restarts, ahead atomic.Uint64
-	aheadTold                                                                      atomic.Int64 // when, in Unix seconds
+	aheadLogged                                                                    atomic.Int64 // when, in Unix seconds
 }
 
-// Stats are totals since the start.
+// Stats are totals since Open.
 type Stats struct {
 	Exchanges   uint64 // with servers, of a read and a write at most
 	Checks      uint64 // in them, those among them that were read again
@@ -97,7 +93,8 @@ var (
 	_ backend.Losses    = (*Store)(nil)
 )
 
-// Open makes a store. It waits for no server, and none that is away is an error, see [backend.Health].
+// Open makes a store. It does not wait for servers, and a server that does not answer is no error, see
+// [backend.Health].
 func Open(c Config) (*Store, error) {
 	for _, name := range c.Servers {
 		if err := CheckServer(name); err != nil {
@@ -118,7 +115,7 @@ func Open(c Config) (*Store, error) {
 	s := &Store{config: c}
 	s.answered, s.ready = context.WithCancel(context.Background())
 	s.calls.New = func() any { return newCall() }
-	s.servers.Store(new(fleet))
+	s.servers.Store(new(serverList))
 	var ctx context.Context
 	if ctx, s.stop = context.WithCancel(context.Background()); c.SRV != "" {
 		if err := CheckRecord(c.SRV); err != nil {
@@ -131,7 +128,7 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for what is out, and closes all connections. Checks that wait are not counted.
+// Close interrupts exchanges that are under way, and closes all connections. Checks that wait are not counted.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -146,14 +143,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Stats returns what was done.
+// Stats returns totals since Open.
 func (s *Store) Stats() Stats {
 	return Stats{Exchanges: s.exchanges.Load(), Checks: s.checks.Load(), LostRaces: s.lostRaces.Load(), Dropped: s.dropped.Load(),
 		Unavailable: s.unavailable.Load(), Evictions: s.evictions.Load(), Restarts: s.restarts.Load(), Ahead: s.ahead.Load()}
 }
 
-// Decide asks the servers that own the checks' keys. It returns 2 ms, or a tenth of its time, before ctx's deadline, and
-// at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
+// Decide asks the servers that own the checks' keys. It returns 2 ms, or a tenth of its time, before ctx's deadline,
+// and at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := cmp.Or(backend.Valid(checks, out), valid(checks)); err != nil {
 		return err
@@ -162,12 +159,7 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 		return backend.ErrClosed
 	}
 	now := time.Now()
-	deadline := now.Add(s.config.Timeout)
-	if until, ok := ctx.Deadline(); ok {
-		if own := until.Add(-max(minMargin, until.Sub(now)/10)); own.Before(deadline) {
-			deadline = own
-		}
-	}
+	deadline := backend.Deadline(ctx, now, s.config.Timeout)
 	if ctx.Err() != nil || !now.Before(deadline) {
 		for i := range checks {
 			s.fail(&out[i], &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)})
@@ -191,14 +183,14 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 	case <-ctx.Done():
 		c.timer.Stop()
 	}
-	c.left.Store(true)
+	c.abandoned.Store(true)
 	return s.handOver(c, out)
 }
 
 // valid refuses what a key of envoyproxy/ratelimit's cannot count.
 func valid(checks []backend.Check) error {
 	for i := range checks {
-		if _, plain := descriptors.PlainStem(checks[i].Key); plain && !countable(&checks[i]) {
+		if _, plain := descriptors.PlainStem(checks[i].Key); plain && !incr.Countable(&checks[i]) {
 			return fmt.Errorf("memcached: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", checks[i].Limits)
 		}
 	}
@@ -222,9 +214,9 @@ func (s *Store) handOver(c *call, out []backend.Decision) (err error) {
 		if r.raced.Load() && !r.written.Load() {
 			reason, why = backend.Contended, errContended
 		}
-		s.fail(&out[i], r.lane.server.unavailable(reason, why))
+		s.fail(&out[i], r.queue.server.unavailable(reason, why))
 		if now := time.Now(); !now.Before(c.deadline) && now.Sub(c.began) >= minWait {
-			r.lane.server.missed(c.began, false, errLate)
+			r.queue.server.missed(c.began, false, errLate)
 		}
 	}
 	return err

@@ -12,8 +12,8 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// swaps are the checks of an exchange that are counted in values, by key: all checks of a key are decided on what is
-// read of it, one after the other, and written together. It is reused.
+// swaps are the checks of an exchange that are counted in values, grouped by key: all checks of a key are decided one
+// after the other on the value that is read, and written together. It is reused.
 type swaps struct {
 	groups []*group
 	pool   [maxBatch]group
@@ -27,7 +27,7 @@ type group struct {
 	first, last *request
 	nonce       uint64 // of the new value
 	decided     bool   // by what was read
-	settled     bool   // its checks are answered, or asked again
+	settled     bool   // its checks are answered, or will be asked again
 }
 
 func (s *swaps) reset() {
@@ -52,12 +52,12 @@ func (s *swaps) add(r *request) {
 	s.groups = append(s.groups, g)
 }
 
-// ask asks for the values of groups. It returns how many answers there will be.
+// ask buffers gets commands for the values of groups, and returns how many.
 func ask(c *conn, groups []*group) (lines int) {
 	return c.gets(len(groups), func(i int) []byte { return groups[i].first.name })
 }
 
-// read reads the answers: those that are there, in the order in which they were asked for.
+// read reads the answers to ask, and calls take for each value that is there.
 func read(c *conn, lines int, groups []*group, take func(*group, value)) error {
 	i := 0
 	for range lines {
@@ -65,7 +65,7 @@ func read(c *conn, lines int, groups []*group, take func(*group, value)) error {
 			for i < len(groups) {
 				g := groups[i]
 				if i++; bytes.Equal(g.first.name, v.name) {
-					take(g, v) // which may answer its checks: they are not looked at again
+					take(g, v) // g may be its caller's from here on
 					return nil
 				}
 			}
@@ -78,49 +78,49 @@ func read(c *conn, lines int, groups []*group, take func(*group, value)) error {
 	return nil
 }
 
-// swap reads the values, decides on them, writes those that changed, and answers the checks of those that nobody else
-// has changed meanwhile.
-func (l *lane) swap(c *conn, lines int) error {
-	groups := l.swaps.groups
-	if err := read(c, lines, groups, func(g *group, v value) { l.decide(c, g, v) }); err != nil {
+// swap reads the values, decides, writes those that changed, and answers their checks. Checks of a key that another
+// process changed meanwhile are asked again.
+func (q *queue) swap(c *conn, lines int) error {
+	groups := q.swaps.groups
+	if err := read(c, lines, groups, func(g *group, v value) { q.decide(c, g, v) }); err != nil {
 		return err
 	}
 	for _, g := range groups {
 		if !g.decided {
-			l.decide(c, g, value{})
+			q.decide(c, g, value{})
 		}
 	}
 	if err := c.out.Flush(); err != nil {
 		return err
 	}
-	for _, g := range l.swaps.sent {
+	for _, g := range q.swaps.sent {
 		word, err := c.word("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
 		why, err := refused(err)
 		switch {
 		case err != nil:
 			return err
 		case why != nil:
-			l.settle(g, l.server.unavailable(backend.Refused, why))
+			q.settle(g, q.server.unavailable(backend.Refused, why))
 		case word == "STORED":
-			l.settle(g, nil)
+			q.settle(g, nil)
 		default:
-			l.server.store.lostRaces.Add(1)
+			q.server.store.lostRaces.Add(1)
 			g.settled = true
 			for r := g.first; r != nil; r = r.next {
 				r.raced.Store(true)
 				r.written.Store(false)
-				l.again = append(l.again, r)
+				q.again = append(q.again, r)
 			}
 		}
 	}
 	return nil
 }
 
-// settle answers the checks of a group with their decisions, or with why they have none.
-func (l *lane) settle(g *group, why *backend.Away) {
+// settle answers the checks of a group with their decisions or, if why is not nil, with that error.
+func (q *queue) settle(g *group, why *backend.Away) {
 	g.settled = true
 	for r := g.first; r != nil; {
-		next := r.next // once it is answered, it is its caller's
+		next := r.next // an answered request belongs to its caller
 		if why != nil {
 			r.refuse(why)
 		} else {
@@ -130,48 +130,48 @@ func (l *lane) settle(g *group, why *backend.Away) {
 	}
 }
 
-// decide decides the checks of a key by its value, which is empty if there is none, and writes what it holds then, unless
-// that is what it held before: a denial or a look changes nothing.
-func (l *lane) decide(c *conn, g *group, found value) {
-	store, h := l.server.store, held{key: g.first.check.Key}
+// decide decides the checks of a key on its value, empty if there is none, and sends the new value unless it is the
+// same: a denial or a look changes nothing.
+func (q *queue) decide(c *conn, g *group, found value) {
+	store, e := q.server.store, entry{key: g.first.check.Key}
 	g.decided = true
 	if found.name != nil {
-		if err := h.read(found.data); err != nil {
-			l.settle(g, l.server.unavailable(backend.Refused, err))
+		if err := e.read(found.data); err != nil {
+			q.settle(g, q.server.unavailable(backend.Refused, err))
 			return
 		}
 	}
-	if g.keepWaiting(&store.dropped); g.first == nil {
+	if g.dropExpired(&store.dropped); g.first == nil {
 		return
 	}
-	now := h.clock(store)
+	now := e.clock(store)
 	var room [4]window.State
 	for r := g.first; r != nil; r = r.next {
-		r.decision, _ = h.states.Decide(&r.check, now, room[:0])
+		r.decision, _ = e.states.Decide(&r.check, now, room[:0])
 	}
-	kept, expires := h.states.Drop(now)
-	h.states, h.at, h.nonce = kept, now, rand.Uint64()
+	kept, expires := e.states.Drop(now)
+	e.states, e.at, e.nonce = kept, now, rand.Uint64()
 	var from int
-	l.swaps.text, from = h.append(l.swaps.text[:0])
-	if bytes.Equal(l.swaps.text[from:], h.was) {
-		l.settle(g, nil)
+	q.swaps.text, from = e.append(q.swaps.text[:0])
+	if bytes.Equal(q.swaps.text[from:], e.before) {
+		q.settle(g, nil)
 		return
 	}
-	life := int64(-1) // it is gone at once
+	life := int64(-1) // expires at once
 	if len(kept) > 0 {
 		life = lifeUntil(now, expires)
 	}
-	g.nonce, l.swaps.sent = h.nonce, append(l.swaps.sent, g)
-	c.store(g.first.name, expiry(life), l.swaps.text, found.unique)
+	g.nonce, q.swaps.sent = e.nonce, append(q.swaps.sent, g)
+	c.store(g.first.name, expiry(life), q.swaps.text, found.unique)
 }
 
-// keepWaiting leaves out the checks whose callers have left. A group that has none left is settled. Those that are kept
-// may be counted from now on: a caller who leaves after this has looked finds that out.
-func (g *group) keepWaiting(dropped *atomic.Uint64) {
+// dropExpired removes the checks whose callers have left; an empty group is settled. The others are marked as written
+// before the look at their callers, so that one who leaves later knows that its check may be counted.
+func (g *group) dropExpired(dropped *atomic.Uint64) {
 	now := time.Now()
 	for at := &g.first; *at != nil; {
 		r := *at
-		if r.written.Store(true); r.call.gone(now) {
+		if r.written.Store(true); r.call.expired(now) {
 			*at = r.next
 			dropped.Add(1)
 		} else {
@@ -181,11 +181,11 @@ func (g *group) keepWaiting(dropped *atomic.Uint64) {
 	g.settled = g.first == nil
 }
 
-// verify finds out which of the values whose answers were lost have been written: they have the nonce. Of the others it
-// is unknown whether they will be, so that they are not written again.
-func (l *lane) verify(ctx context.Context, deadline time.Time) {
+// verify reads the values whose answers were lost, and answers the checks of those that hold the nonce: they were
+// written. The others may still be written, so they are not sent again.
+func (q *queue) verify(ctx context.Context, deadline time.Time) {
 	var lost []*group
-	for _, g := range l.swaps.sent {
+	for _, g := range q.swaps.sent {
 		if !g.settled {
 			lost = append(lost, g)
 		}
@@ -193,20 +193,20 @@ func (l *lane) verify(ctx context.Context, deadline time.Time) {
 	if len(lost) == 0 || time.Until(deadline) <= 0 {
 		return
 	}
-	c, err := l.server.dial(ctx, time.Until(deadline))
+	c, err := q.server.dial(ctx, time.Until(deadline))
 	if err != nil {
 		return
 	}
 	defer func() { _ = c.Close() }()
 	defer c.closeAt(ctx)()
-	_ = c.SetDeadline(deadline) // what fails, the flush tells
+	_ = c.SetDeadline(deadline) // Flush returns what fails
 	lines := ask(c, lost)
 	if c.out.Flush() != nil {
 		return
 	}
-	_ = read(c, lines, lost, func(g *group, v value) { // what is missing stays unknown
-		if h := (held{key: g.first.check.Key}); h.read(v.data) == nil && h.nonce == g.nonce {
-			l.settle(g, nil)
+	_ = read(c, lines, lost, func(g *group, v value) { // the others stay unknown
+		if e := (entry{key: g.first.check.Key}); e.read(v.data) == nil && e.nonce == g.nonce {
+			q.settle(g, nil)
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// format begins each value of weir's.
+	// format is the first byte of each value.
 	format = 'w'
-	// headSize is that, a nonce, and when the value was written.
+	// headSize is the size of the format, the nonce and the time of writing, in bytes.
 	headSize = 1 + 8 + 8
 	// maxSkew is how far the clocks of processes may differ: so far a key's clock is the fastest one's.
 	maxSkew = time.Second
@@ -21,75 +21,75 @@ const (
 	maxLife = 30 * 24 * 60 * 60
 )
 
-// held is what a value holds: the key, so that two keys of one name are an error and never one count, and the states of
-// its limits as package window writes them.
-type held struct {
+// entry is the content of a value: the key, so that two keys with the same hash are an error and never one count, and
+// the states of its limits as package window writes them.
+type entry struct {
 	key    []byte
-	nonce  uint64         // of who wrote it, for this once
+	nonce  uint64         // random, of this write
 	at     window.Instant // when, by the clock of the key
 	states window.States
-	was    []byte // the states as they were read
+	before []byte // the states as they were read
 }
 
 // read reads a value of the key.
-func (h *held) read(data []byte) error {
+func (e *entry) read(data []byte) error {
 	if len(data) < headSize || data[0] != format {
-		return fmt.Errorf("the key holds what weir has not written: somebody else uses it; weir counters reset removes it")
+		return fmt.Errorf("the key holds a value that is not of weir: something else uses it; weir counters reset removes it")
 	}
-	h.nonce = binary.LittleEndian.Uint64(data[1:])
-	h.at = window.Instant(binary.LittleEndian.Uint64(data[9:]))
+	e.nonce = binary.LittleEndian.Uint64(data[1:])
+	e.at = window.Instant(binary.LittleEndian.Uint64(data[9:]))
 	size, n := binary.Uvarint(data[headSize:])
 	rest := data[headSize+max(n, 0):]
 	if n <= 0 || size > uint64(len(rest)) {
 		return fmt.Errorf("the key holds a torn value; weir counters reset removes it")
 	}
-	if !bytes.Equal(rest[:size], h.key) {
+	if !bytes.Equal(rest[:size], e.key) {
 		return fmt.Errorf("the key has the name of another, %.40q", rest[:size])
 	}
-	h.was = rest[size:]
-	for rest = h.was; len(rest) > 0; {
+	e.before = rest[size:]
+	for rest = e.before; len(rest) > 0; {
 		state, after, err := window.ReadState(rest)
 		if err != nil {
 			return fmt.Errorf("the key holds a torn value; weir counters reset removes it: %w", err)
 		}
-		h.states, rest = append(h.states, state), after
+		e.states, rest = append(e.states, state), after
 	}
 	return nil
 }
 
 // append writes the value, and returns from where on the states are in it.
-func (h *held) append(dst []byte) (value []byte, states int) {
+func (e *entry) append(dst []byte) (value []byte, states int) {
 	dst = append(dst, format)
-	dst = binary.LittleEndian.AppendUint64(dst, h.nonce)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.at))
-	dst = append(binary.AppendUvarint(dst, uint64(len(h.key))), h.key...)
+	dst = binary.LittleEndian.AppendUint64(dst, e.nonce)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.at))
+	dst = append(binary.AppendUvarint(dst, uint64(len(e.key))), e.key...)
 	states = len(dst)
-	for _, s := range h.states {
+	for _, s := range e.states {
 		dst = s.Append(dst)
 	}
 	return dst, states
 }
 
-// clock returns the time by the clock of the key, which does not run backwards by up to a skew: it is the fastest of the
-// clocks that write it. From further ahead it comes back, and what lies in the future moves to now.
-func (h *held) clock(s *Store) window.Instant {
+// clock returns the key's time: that of the last write where it is ahead by up to the skew, so that time does not run
+// backwards between processes, else this process's. States that are further ahead are moved back to it.
+func (e *entry) clock(s *Store) window.Instant {
 	now := window.At(s.config.now())
-	switch ahead := time.Duration(h.at-now) * time.Microsecond; {
-	case h.at <= now:
+	switch ahead := time.Duration(e.at-now) * time.Microsecond; {
+	case e.at <= now:
 		return now
 	case ahead <= s.config.skew:
-		return h.at
+		return e.at
 	default:
-		s.tellAhead(ahead)
+		s.logAhead(ahead)
 		return now
 	}
 }
 
-// tellAhead counts a value from the future, and logs that there are some, once a minute.
-func (s *Store) tellAhead(by time.Duration) {
+// logAhead counts a value that was written by a clock too far ahead, and logs that once a minute.
+func (s *Store) logAhead(by time.Duration) {
 	s.ahead.Add(1)
 	now := time.Now().Unix()
-	if last := s.aheadTold.Load(); now-last < 60 || s.config.skew < 0 || !s.aheadTold.CompareAndSwap(last, now) {
+	if last := s.aheadLogged.Load(); now-last < 60 || s.config.skew < 0 || !s.aheadLogged.CompareAndSwap(last, now) {
 		return
 	}
 	s.config.Log.Warn("another process of weir has written a count by a clock that is ahead of this one's: while they differ by more "+
@@ -97,12 +97,12 @@ func (s *Store) tellAhead(by time.Duration) {
 		"ahead", by.Round(time.Millisecond).String())
 }
 
-// lifeUntil returns for how many seconds a value has to be kept: two more than it counts, for memcached's clock, which
-// ticks once a second, and for skew.
+// lifeUntil returns how many seconds a value is kept: two more than it counts, one as memcached's clock ticks once a
+// second, one for skew.
 func lifeUntil(now, expires window.Instant) int64 { return int64((expires-now+999_999)/1_000_000) + 2 }
 
-// expiry returns what memcached is told for a life in seconds, below 0 if the value is to be gone at once. A longer one
-// than a month is a moment, and what is later than memcached's numbers reach, in 2038, stays until it is evicted.
+// expiry returns memcached's exptime for a life in seconds: the life itself up to 30 days (below 0 expires at once),
+// then a Unix time, and 0, never, beyond 2038, where its 32 bits end.
 func expiry(life int64) int64 {
 	if life <= maxLife {
 		return life

@@ -16,14 +16,14 @@ import (
 // maxName is how long a name may be in memcached, in bytes.
 const maxName = 250
 
-// maxValue bounds what a value may be told to have: more than memcached holds, unless it is told to.
+// maxValue bounds the size that a reply may announce for a value, in bytes. memcached's own default is 1 MiB.
 const maxValue = 64 << 20
 
-// maxNamesALine is how many names a gets asks for: of a longer line memcached takes leave.
+// maxNamesALine is how many names one gets asks for: memcached closes connections that send longer lines.
 const maxNamesALine = 40
 
 // conn is a connection that speaks memcached's text protocol. It writes many commands, flushes, and reads their replies
-// in order. An error that is no [refusal] means that it is of no use any more. It is for one goroutine.
+// in order. After an error that is no [refusal] it must be closed. It is for one goroutine.
 type conn struct {
 	net.Conn
 	in   *bufio.Reader
@@ -33,13 +33,13 @@ type conn struct {
 	head []byte // of a value
 }
 
-// refusal is an error by which a server answered one command. Those beside it have their own answers.
+// refusal is the error that a server answered to one command. Other commands on the connection are not affected.
 type refusal string
 
 // Error returns the server's words.
 func (r refusal) Error() string { return string(r) }
 
-// refused tells an error by which a server answered from one of the connection.
+// refused splits an error: into one that the server answered, or one of the connection.
 func refused(err error) (answer, broken error) {
 	if _, is := err.(refusal); is {
 		return err, nil
@@ -51,7 +51,7 @@ func newConn(c net.Conn) *conn {
 	return &conn{Conn: c, in: bufio.NewReaderSize(c, 16<<10), out: bufio.NewWriterSize(c, 16<<10), used: time.Now()}
 }
 
-// write writes words and bytes of a command, or a part of one. What fails is told by flush.
+// write buffers parts of a command. Flush returns what fails.
 func (c *conn) write(words ...string) {
 	for _, w := range words {
 		_, _ = c.out.WriteString(w)
@@ -103,25 +103,25 @@ func (c *conn) line() ([]byte, error) {
 	if bytes.HasPrefix(text, []byte("SERVER_ERROR ")) || bytes.HasPrefix(text, []byte("CLIENT_ERROR ")) {
 		return nil, refusal(text)
 	}
-	if bytes.Equal(text, []byte("ERROR")) { // it may have taken what follows for commands
+	if bytes.Equal(text, []byte("ERROR")) { // the server may read what follows it as commands
 		return nil, errors.New("memcached does not know the command")
 	}
 	return text, nil
 }
 
-// value is one that a server sent.
+// value is a value that a server sent.
 type value struct {
 	name, unique, data []byte
 }
 
-// values reads the answer to get or gets, and hands over each value, whose slices take must not keep.
+// values reads the answer to get or gets, and calls take with each value, whose slices take must not keep.
 func (c *conn) values(take func(value) error) error {
 	for {
 		text, err := c.line()
 		if err != nil || bytes.Equal(text, []byte("END")) {
 			return err
 		}
-		c.head = append(c.head[:0], text...) // which the data may take the place of
+		c.head = append(c.head[:0], text...) // reading the data may overwrite text
 		var v value
 		kind, rest, _ := bytes.Cut(c.head, []byte(" "))
 		v.name, rest, _ = bytes.Cut(rest, []byte(" "))
@@ -180,8 +180,7 @@ func (c *conn) counted() (after int64, there bool, err error) {
 	return after, true, err
 }
 
-// parseCount reads a number of up to 64 bits, the largest of which memcached counts to. Where it has become shorter,
-// memcached leaves spaces behind it.
+// parseCount reads an unsigned number of 64 bits. A number that decr made shorter has spaces behind it.
 func parseCount(text []byte) (int64, error) {
 	n, err := strconv.ParseUint(string(bytes.TrimRight(text, " ")), 10, 64)
 	if err != nil {
@@ -190,7 +189,7 @@ func parseCount(text []byte) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// gets writes as many commands as names need. It returns how many there are.
+// gets buffers gets commands for so many names, and returns how many commands there are.
 func (c *conn) gets(names int, name func(i int) []byte) (lines int) {
 	for i := range names {
 		if i%maxNamesALine == 0 {
@@ -206,7 +205,7 @@ func (c *conn) gets(names int, name func(i int) []byte) (lines int) {
 	return lines
 }
 
-// one asks for one value, and hands it over if it is there.
+// one reads one value, and calls take if it is there.
 func (c *conn) one(name []byte, take func(value) error) error {
 	c.gets(1, func(int) []byte { return name })
 	if err := c.out.Flush(); err != nil {
@@ -215,7 +214,7 @@ func (c *conn) one(name []byte, take func(value) error) error {
 	return c.values(take)
 }
 
-// statistics asks for numbers by their names; what is no number is left out.
+// statistics reads the server's numbers by their names.
 func (c *conn) statistics() (map[string]uint64, error) {
 	c.write("stats\r\n")
 	if err := c.out.Flush(); err != nil {
@@ -235,8 +234,8 @@ func (c *conn) statistics() (map[string]uint64, error) {
 	}
 }
 
-// alive asks for the version, which any server tells at once.
-func (c *conn) alive() error {
+// ping asks for the version, which every server answers at once.
+func (c *conn) ping() error {
 	c.write("version\r\n")
 	if err := c.out.Flush(); err != nil {
 		return err
@@ -245,7 +244,7 @@ func (c *conn) alive() error {
 	return err
 }
 
-// closeAt ends what a connection does when ctx ends.
+// closeAt lets reads and writes fail from when ctx ends, until stop is called.
 func (c *conn) closeAt(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 }

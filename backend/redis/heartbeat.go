@@ -70,8 +70,8 @@ func (h *heartbeat) begin() {
 	})
 }
 
-// learn takes the number that a heartbeat found. It only grows until heartbeats have succeeded for heartbeatPause:
-// others may have started at the same time, or could not reach the server either.
+// learn notes the number of processes that a heartbeat found. It only grows until heartbeats have succeeded for
+// heartbeatPause: others may have started at the same time, or could not reach the server either.
 func (h *heartbeat) learn(alive int, now time.Time) {
 	if h.since.IsZero() {
 		h.since = now
@@ -156,7 +156,7 @@ func (h *heartbeat) others(now time.Time) int {
 	return len(h.seen)
 }
 
-// end ends the heartbeats, and tells so if the server answers within a second.
+// end ends the heartbeats, and lets the other processes know if the server answers within a second.
 func (h *heartbeat) end() {
 	h.stop()
 	h.done.Wait()

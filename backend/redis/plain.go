@@ -32,11 +32,6 @@ func plainRights() topology.Rights {
 	return topology.Rights{Rules: []string{"~*", "+incrby", "+expire", "+get", "+ping"}}
 }
 
-// countable reports whether a check can be counted in such a key.
-func countable(c *backend.Check) bool {
-	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
-}
-
 // Encode writes the name of a check's key, what it adds, and the TTL.
 func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
 	stem, _ := descriptors.PlainStem(c.Key)
@@ -172,7 +167,7 @@ func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Cla
 	return pipeline.Answered, nil
 }
 
-// tell logs once what a server refuses, and the remedy.
+// tell logs once that a server refuses a command, and the remedy.
 func (p *plain) tell(b *pipeline.Batch, what, command string, err error) {
 	servers := p.store.servers
 	if name := servers.NameOf(b.Client()); p.store.news(command+" of "+name, err.Error()) {

@@ -80,7 +80,7 @@ func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backen
 	for i := range checks {
 		if s.seconds(checks[i].Key, checks[i].Limits) {
 			seconds++
-		} else if s.plain != nil && !countable(&checks[i]) {
+		} else if s.plain != nil && !incr.Countable(&checks[i]) {
 			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v",
 				checks[i].Limits)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/memcached"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server/stats"
@@ -12,19 +11,16 @@ import (
 
 // openMemcached opens the memcached that the variables name, behind a guard.
 func openMemcached(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+	var store *memcached.Store
 	c, err := set.MemcachedConfig(log)
-	if err != nil {
-		return nil, fmt.Errorf("opening the counters: %w", err)
+	if err == nil {
+		store, err = memcached.Open(c)
 	}
-	store, err := memcached.Open(c)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
 	showTotals(metrics, nil, store.Stats, memcachedTotals)
-	for state := range backend.ServerStates {
-		is := backend.ServerState(state)
-		metrics.Gauge("weir_memcached_servers", helpOfServers, map[string]string{"state": is.String()}, countOf(store, is))
-	}
+	countServers(store, "weir_memcached_servers", nil, metrics)
 	return guarded(store, "memcached", nil, set, metrics, log), nil
 }
 

@@ -16,18 +16,19 @@ import (
 )
 
 const (
-	outageLook = 250 * time.Millisecond // between two readings of all servers' states; two in a row begin an outage
-	outageCalm = 5 * time.Second        // that all must count before it is over, so that a flapping server fills no log
+	outageInterval = 250 * time.Millisecond // between two looks at all servers; two in a row that find one failing begin an outage
+	outageCalm     = 5 * time.Second        // that all must count before it is over, so that a flapping server fills no log
 )
 
-// outages logs the begin of each outage of servers that count, with what policies do to requests, and its end, with what they did.
+// outages logs the begin of each outage of servers that count, with what policies do to requests, and its end, with
+// what they did.
 type outages struct {
 	limiter *limit.Limiter
 	policy  descriptors.Policy // of rules that have none of their own
 	kind    string             // of the servers
 	log     *slog.Logger
 
-	began, seen time.Time                    // the first and the last look that found one; zero outside of an outage
+	began, seen time.Time                    // the first and the last look that found a failing server; zero outside of an outage
 	logged      bool                         // its begin
 	before      [descriptors.Policies]uint64 // decisions by policies when all servers counted last
 }
@@ -35,14 +36,14 @@ type outages struct {
 // logOutages logs outages until ctx ends. Counters in memory have none.
 func (c *counters) logOutages(ctx context.Context, o outages) {
 	o.kind = c.kind
-	for c.remote != nil && wait.For(ctx, outageLook) {
-		o.look(time.Now(), c.uncounting())
+	for c.remote != nil && wait.For(ctx, outageInterval) {
+		o.look(time.Now(), c.failingServers())
 	}
 	o.end("weir ends while servers of " + o.kind + " do not count; so many descriptors were decided by each policy meanwhile")
 }
 
-// uncounting names the servers that do not count now, and their states.
-func (c *counters) uncounting() []string {
+// failingServers names the servers that cannot count now, and their states.
+func (c *counters) failingServers() []string {
 	var names []string
 	for name, state := range c.remote.Servers() {
 		if state != backend.ServerUp {
@@ -53,7 +54,7 @@ func (c *counters) uncounting() []string {
 	return names
 }
 
-// look takes note of the servers that do not count now.
+// look notes the servers that cannot count now.
 func (o *outages) look(now time.Time, servers []string) {
 	switch {
 	case len(servers) > 0 && o.began.IsZero():
@@ -72,7 +73,7 @@ func (o *outages) look(now time.Time, servers []string) {
 func (o *outages) end(message string) {
 	decided := o.limiter.DegradedByPolicy()
 	if o.logged {
-		about := []any{"after", (o.seen.Sub(o.began) + outageLook).Round(100 * time.Millisecond).String()}
+		about := []any{"after", (o.seen.Sub(o.began) + outageInterval).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
 			about = append(about, p.String(), decided[p]-o.before[p])
 		}

@@ -45,7 +45,7 @@ descriptors:
 		log.Reset()
 		for range n {
 			o.look(now, strings.Fields(servers))
-			now = now.Add(outageLook)
+			now = now.Add(outageInterval)
 		}
 		return log.String()
 	}

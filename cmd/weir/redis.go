@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -79,7 +80,7 @@ func openOne(set *config.Settings, of *config.Redis, name string, metrics *stats
 		}
 	})
 	showTotals(metrics, map[string]string{"redis": name}, one.Stats, pipelineTotals)
-	countServers(one, name, metrics)
+	countServers(one, "weir_redis_servers", map[string]string{"redis": name}, metrics)
 	return one, c.Connections, nil
 }
 
@@ -97,28 +98,24 @@ var pipelineTotals = []total[pipeline.Stats]{
 		func(s pipeline.Stats) uint64 { return s.Unavailable }},
 }
 
-// countServers shows how many servers one of the Redis has, by state.
-func countServers(one redis.Counters, name string, metrics *stats.Metrics) {
-	for state := range backend.ServerStates {
-		is := backend.ServerState(state)
-		metrics.Gauge("weir_redis_servers", helpOfServers, map[string]string{"redis": name, "state": is.String()}, countOf(one, is))
+// countServers shows under a name how many servers of a store are in each state.
+func countServers(store backend.Health, name string, labels map[string]string, metrics *stats.Metrics) {
+	for i := range backend.ServerStates {
+		state, all := backend.ServerState(i), map[string]string{"state": backend.ServerState(i).String()}
+		maps.Copy(all, labels)
+		metrics.Gauge(name, helpOfServers, all, func() (n float64) {
+			for _, is := range store.Servers() {
+				if is == state {
+					n++
+				}
+			}
+			return n
+		})
 	}
 }
 
 const helpOfServers = "Servers that count, by what is known of them: up, away (they do not answer, or too " +
 	"late, or have not answered yet), or failing (they answer, and cannot count)."
-
-// countOf returns what counts the servers of a state.
-func countOf(store backend.Health, state backend.ServerState) func() float64 {
-	return func() (n float64) {
-		for _, is := range store.Servers() {
-			if is == state {
-				n++
-			}
-		}
-		return n
-	}
-}
 
 // await waits until the servers were reached once; if a Redis is not in time, it returns an error.
 func (c *counters) await(ctx context.Context) error {

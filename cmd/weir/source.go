@@ -22,7 +22,8 @@ type configSource struct {
 	reload func() // has it read again at once, as SIGHUP asks
 }
 
-// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads certificates.
+// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads
+// certificates.
 func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {
@@ -63,18 +64,18 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 	}
 }
 
-// The log lists so many changes of one reload, and those of so many reloads a minute.
-const mostChanges, mostReloads = 10, 10
+// maxChanges is how many changes of one reload are logged, and maxReloads of how many reloads a minute.
+const maxChanges, maxReloads = 10, 10
 
 // logChanges logs how a configuration differs from the one before; nothing if that is nil.
 func logChanges(log *slog.Logger, reloads *xds.Pacer, before, now *descriptors.Config) {
 	if before == nil {
 		return
 	}
-	log = reloads.Logger(log, mostReloads)
+	log = reloads.Logger(log, maxReloads)
 	changes := now.Changes(before)
-	for i, change := range changes[:min(len(changes), mostChanges+1)] {
-		if i == mostChanges {
+	for i, change := range changes[:min(len(changes), maxChanges+1)] {
+		if i == maxChanges {
 			change = fmt.Sprintf("and %d more", len(changes)-i)
 		}
 		log.Info("configuration changed", "change", change)

@@ -103,8 +103,8 @@ func TestReloadsWithoutEndDoNotFillTheLog(t *testing.T) {
 		time.Sleep(time.Minute)
 		tell()
 	})
-	if lines := strings.Count(log.String(), "\n"); lines != mostReloads+1 || !strings.Contains(log.String(), "not_logged_before=990") {
+	if lines := strings.Count(log.String(), "\n"); lines != maxReloads+1 || !strings.Contains(log.String(), "not_logged_before=990") {
 		t.Errorf("1000 reloads, and one a minute later, are told in %d lines; want %d, the last with how many were left out:\n%s", lines,
-			mostReloads+1, &log)
+			maxReloads+1, &log)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/weirproxy/weir/server/door"
 )
 
-// The reasons of refusals, for clients.
+// The reasons of watchedTLS, for clients.
 const (
 	unguarded = "Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."
 	foreign   = "Without ADMIN_TOKEN_FILE, admin writes must ask for a loopback address or localhost, not for %q."
@@ -37,11 +37,12 @@ const (
 
 const minToken, maxToken = 16, 4 << 10 // bytes
 
-// Guard decides who may ask the operator's port, who may read values there, and who may change something. The zero value
-// lets nobody change anything, and shows values to this host alone. Any number of goroutines may use it.
+// Guard decides who may ask the operator's port, who may read values there, and who may change something. The zero
+// value lets nobody change anything, and shows values to this host alone. Any number of goroutines may use it.
 type Guard struct {
 	// TokenFile holds the token that a change must bring, ReadFile one that lets its bearer read values, as the first
-	// does. Without a ReadFile this host reads values, too. They are read for every request, so a change needs no restart.
+	// does. Without a ReadFile this host reads values, too. They are read for every request, so a change needs no
+	// restart.
 	TokenFile, ReadFile string
 	// Host is the port's address. If it is a loopback address and there is no TokenFile, every client may write.
 	Host string
@@ -50,7 +51,7 @@ type Guard struct {
 	Log   *slog.Logger // hears of refused tokens, in a sample; nil for nobody
 
 	refused atomic.Uint64
-	told    door.Sampled
+	logged  door.Sampled
 }
 
 // Refused returns how many requests have brought a wrong token.
@@ -113,8 +114,8 @@ func (g *Guard) mayRead(r *http.Request) error {
 	return refuse(http.StatusForbidden, unreadable)
 }
 
-// knowsHost reports whether the port answers to the host that a request asks for. A page of the web whose name was pointed
-// here asks for that name.
+// knowsHost reports whether the port answers to the host that a request asks for. A page of the web whose name was
+// pointed here asks for that name.
 func (g *Guard) knowsHost(r *http.Request) bool {
 	host := strings.Trim(hostOf(r.Host), "[]")
 	if isLoopback(host) || slices.ContainsFunc(g.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) {
@@ -129,7 +130,8 @@ func (g *Guard) knowsHost(r *http.Request) bool {
 	return err == nil && own.Addr().Unmap().WithZone("") == asked.Unmap()
 }
 
-// brings reports whether a request brings one of the tokens that are not empty. One that is wrong is counted, and logged.
+// brings reports whether a request brings one of the tokens that are not empty. One that is wrong is counted, and
+// logged.
 func (g *Guard) brings(r *http.Request, tokens ...string) bool {
 	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if got == "" || !strings.EqualFold(scheme, "Bearer") {
@@ -143,7 +145,7 @@ func (g *Guard) brings(r *http.Request, tokens ...string) bool {
 		}
 	}
 	g.refused.Add(1)
-	g.told.Tell(time.Now(), func(others int) {
+	g.logged.Log(time.Now(), func(others int) {
 		if g.Log != nil {
 			g.Log.Warn("a token is refused on the admin port: see who asks there", "client", r.RemoteAddr, "path", r.URL.Path,
 				"others_since", others)

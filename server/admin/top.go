@@ -105,23 +105,12 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 		return nil, err
 	}
 	now := c.Now()
-	taken := c.Recorder.Taken(now)
-	a.From, a.To, a.Missing = taken.Since.Unix(), now.Unix()+1, &taken.Missing
+	top := c.Recorder.TopKeys(now)
+	a.From, a.To, a.Missing = top.Since.Unix(), now.Unix()+1, &top.Missing
 	if a.By == "over" || a.By == "shadow" {
-		a.Missing = &taken.MissingOver
+		a.Missing = &top.MissingOver
 	}
-	by := make(map[*hits.Taker]uint64)
-	var ranked []*hits.Taker
-	for i := range taken.Takers {
-		t := &taken.Takers[i]
-		all := query.TopRow{Hits: t.Hits(), Within: t.Within, Over: t.Over, Degraded: t.Degraded, Near: t.Near, Shadow: t.Shadow}
-		if by[t] = *all.By(a.By); by[t] > 0 && t.Domain == a.Domain && (a.Path == "" || t.Path == a.Path) {
-			ranked = append(ranked, t)
-		}
-	}
-	slices.SortFunc(ranked, func(x, y *hits.Taker) int {
-		return cmp.Or(cmp.Compare(by[y], by[x]), cmp.Compare(y.Hits(), x.Hits()), strings.Compare(x.Descriptor, y.Descriptor))
-	})
+	ranked := rank(top.Keys, &a)
 	a.Found = len(ranked)
 	for _, t := range ranked[:min(n, len(ranked))] {
 		row := TopRow{Descriptor: t.Descriptor, Shared: t.Shared, Path: t.Path, Rate: t.Rate, Hits: t.Hits(), Within: t.Within,
@@ -132,6 +121,22 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 		a.Top = append(a.Top, row)
 	}
 	return a, nil
+}
+
+// rank returns the keys of the answer's domain and path that have hits of what it ranks by, the most first.
+func rank(keys []hits.TopKey, a *TopAnswer) (ranked []*hits.TopKey) {
+	by := make(map[*hits.TopKey]uint64)
+	for i := range keys {
+		t := &keys[i]
+		all := query.TopRow{Hits: t.Hits(), Within: t.Within, Over: t.Over, Degraded: t.Degraded, Near: t.Near, Shadow: t.Shadow}
+		if by[t] = *all.By(a.By); by[t] > 0 && t.Domain == a.Domain && (a.Path == "" || t.Path == a.Path) {
+			ranked = append(ranked, t)
+		}
+	}
+	slices.SortFunc(ranked, func(x, y *hits.TopKey) int {
+		return cmp.Or(cmp.Compare(by[y], by[x]), cmp.Compare(y.Hits(), x.Hits()), strings.Compare(x.Descriptor, y.Descriptor))
+	})
+	return ranked
 }
 
 // pathOf returns the path that is asked for, as it is stored, "" for all. Its error says why nothing is counted there.

@@ -27,7 +27,7 @@ type Entry[T any] struct {
 	Kept T // first, as it is all that requests fetch
 	Name
 
-	// For those who hold Registry.mu:
+	// Guarded by Registry.mu:
 	inForce bool      // the latest table has it
 	gone    time.Time // when a sweep first found that the latest table has not; zero while it has
 	overdue bool      // the last sweep found it gone for Grace

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// lookEvery is how often the log looks for new denials, and so how late it may tell of a rule's first.
+	// lookEvery is how often the log looks for new denials, and so how late a rule's first may be logged.
 	lookEvery = time.Second
 	// maxLines is how many lines a look may write, so that a thousand rules that deny do not fill a disk.
 	maxLines = 10
@@ -20,21 +20,21 @@ const (
 	sweepEvery = 10 * time.Second
 )
 
-// Log tells of denials in a sample: of each rule at most one line in an interval, of all rules at most ten a second.
+// Log logs a sample of the denials: of each rule at most one line in an interval, of all rules at most ten a second.
 type Log struct {
 	Recorder *Recorder
-	Every    time.Duration // of each rule; 0 tells nothing
+	Every    time.Duration // least time between two lines of a rule; 0 logs nothing
 	Values   bool          // show the last denied descriptor, which may be personal
 	To       *slog.Logger
 }
 
-// told is what the log has told of a rule.
-type told struct {
+// lastLine is the last line that the log has of a rule, with its totals then.
+type lastLine struct {
 	requests, hits uint64
 	at             time.Time // of the last line; zero before the first
 }
 
-// Run tells of denials, and sweeps the recorder, until ctx ends.
+// Run logs denials, and sweeps the recorder, until ctx ends.
 func (l *Log) Run(ctx context.Context) {
 	ticks := time.NewTicker(lookEvery)
 	defer ticks.Stop()
@@ -47,7 +47,7 @@ func (l *Log) Run(ctx context.Context) {
 		}
 		now := time.Now()
 		if l.Every > 0 {
-			l.tell(ctx, now)
+			l.logDue(ctx, now)
 		}
 		if now.Sub(swept) >= sweepEvery {
 			l.Recorder.Sweep(now)
@@ -56,19 +56,19 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// due is a rule with something to tell.
+// due is a rule with denials to log.
 type due struct {
 	slot           *slot
 	requests, hits uint64 // since the last line
 }
 
-// tell writes the lines that are due: the rules that refused the most come first, and those that do not fit stay due.
-func (l *Log) tell(ctx context.Context, now time.Time) {
+// logDue logs the rules that are due, those with the most denials first; the rules beyond maxLines stay due.
+func (l *Log) logDue(ctx context.Context, now time.Time) {
 	var all []due
 	for _, s := range l.Recorder.slots() {
 		requests, hits := s.requests.Load(), s.hits.Load()
-		if requests > s.told.requests && (s.told.at.IsZero() || now.Sub(s.told.at) >= l.Every) {
-			all = append(all, due{s, requests - s.told.requests, hits - min(hits, s.told.hits)})
+		if requests > s.logged.requests && (s.logged.at.IsZero() || now.Sub(s.logged.at) >= l.Every) {
+			all = append(all, due{s, requests - s.logged.requests, hits - min(hits, s.logged.hits)})
 		}
 	}
 	slices.SortFunc(all, func(a, b due) int {
@@ -79,7 +79,7 @@ func (l *Log) tell(ctx context.Context, now time.Time) {
 	}
 }
 
-// line tells of one rule.
+// line logs one rule.
 func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	s := d.slot
 	k, ok := s.kept(&s.denied, l.Values)
@@ -98,8 +98,8 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 		about = append(about, "name", k.Last.Limit.Name)
 	}
 	about = append(about, "denied_requests", d.requests, "denied_hits", d.hits)
-	if !s.told.at.IsZero() {
-		about = append(about, "within", now.Sub(s.told.at).Round(time.Second).String())
+	if !s.logged.at.IsZero() {
+		about = append(about, "within", now.Sub(s.logged.at).Round(time.Second).String())
 	}
 	about = append(about, "again_in", againIn(k.Last.RetryAfter(now)), "decided_by", k.Last.Source.String())
 	if k.Last.Override {
@@ -108,7 +108,7 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	if l.Values {
 		about = append(about, "descriptor", k.Descriptor)
 	}
-	s.told = told{s.told.requests + d.requests, s.told.hits + d.hits, now}
+	s.logged = lastLine{s.logged.requests + d.requests, s.logged.hits + d.hits, now}
 	l.To.Log(ctx, level, message, about...)
 }
 

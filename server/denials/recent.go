@@ -40,8 +40,8 @@ type streak struct {
 	first   atomic.Int64 // Unix nanoseconds
 }
 
-// note adds a denial to its streak, or begins one: a key that is denied thousands of times a second takes the room of
-// one.
+// note adds a denial to its streak, or begins one, so that a key that is denied thousands of times a second takes the
+// room of one denial.
 func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], of), d.At.Unix()/60, d.At.UnixNano()
@@ -65,7 +65,7 @@ func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 	k.note(d, of)
 }
 
-// keep gives a streak its places in the ring, and forgets those that had them.
+// keep gives a streak its places in the ring, and forgets the streaks that had them.
 func (r *recent) keep(k *streak) {
 	r.open[k.hash] = k
 	size := (streakBytes + len(k.last.Load().descriptor) + 8*len(k.entries) + placeBytes - 1) / placeBytes
@@ -109,7 +109,7 @@ func (r *Recorder) Recent(q Question, n int) (all []Kept, more int, since time.T
 	for i := range uint64(places) {
 		k := ring[(next-1-i)%places]
 		lacked := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
-		if k == nil || !q.means(k.of.rule) || slices.ContainsFunc(asked, lacked) {
+		if k == nil || !q.matches(k.of.rule) || slices.ContainsFunc(asked, lacked) {
 			continue
 		}
 		kept, _ := k.of.kept(&k.denied, q.Values)

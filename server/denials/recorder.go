@@ -26,7 +26,7 @@ type slot struct {
 	denied
 	rule   byrule.Name
 	shadow bool
-	told   told // for the one that logs
+	logged lastLine // used by Log alone
 }
 
 // denied counts denials, and keeps the last.
@@ -119,7 +119,7 @@ type Question struct {
 	From, To   time.Time
 }
 
-func (q *Question) means(rule byrule.Name) bool {
+func (q *Question) matches(rule byrule.Name) bool {
 	return (q.Domain == "" || q.Domain == rule.Domain) && (q.Path == "" || descriptors.SamePath(rule.Path, q.Path))
 }
 
@@ -127,7 +127,7 @@ func (q *Question) means(rule byrule.Name) bool {
 func (r *Recorder) List(q Question) []Kept {
 	var all []Kept
 	for _, s := range r.slots() {
-		if !q.means(s.rule) {
+		if !q.matches(s.rule) {
 			continue
 		}
 		if k, ok := s.kept(&s.denied, q.Values); ok {

@@ -19,13 +19,14 @@ import (
 const (
 	budget = 48 << 20 // bytes that the unanswered requests of a port may hold together
 
-	// newcomer is how many answers a connection begins with: it gets its first ones under load, too. Attackers who come
-	// back have them as well, so there are few.
-	newcomer = 8
+	// initialAnswers is how many answers a new connection counts as having had: it gets its first ones under load, too.
+	// Attackers who come back have them as well, so there are few.
+	initialAnswers = 8
 
-	crowd = 500 // twice the connections after which one that waits for its first answer costs double
+	// doublingArrivals is after how many new connections, twice, one that waits for its first answer costs double.
+	doublingArrivals = 500
 
-	little = 256 // bytes read at a time from clients that may be ahead of what they are answered
+	smallRead = 256 // bytes read at a time from clients that may send faster than they are answered
 
 	// A connection waits so long at a time, and so often, while others that were closed still hold the budget.
 	wait, maxWaits = 5 * time.Millisecond, 1000
@@ -42,11 +43,11 @@ const (
 	Reset      Reason = "reset"
 )
 
-// closings are the connections that were closed for a reason.
+// closings count the connections that were closed for a reason, and log them.
 type closings struct {
 	message string
 	count   atomic.Uint64
-	told    Sampled
+	logged  Sampled
 }
 
 // Door is a listener that guards its connections. Any number of goroutines may use it.
@@ -58,7 +59,7 @@ type Door struct {
 	log     *slog.Logger
 	closed  map[Reason]*closings
 
-	arrivals atomic.Uint64 // twice the connections so far: the clock by which they idle
+	arrivals atomic.Uint64 // twice the connections so far: connections idle by this clock
 	held     atomic.Int64  // bytes that all connections hold
 	leaving  atomic.Int64  // bytes of those that were closed, until their server has let go of them
 
@@ -99,24 +100,24 @@ func (d *Door) Accept() (net.Conn, error) {
 	defer d.mu.Unlock()
 	c := &conn{Conn: raw, door: d, at: len(d.conns)}
 	c.served.Store(d.arrivals.Add(2))
-	c.answers.Store(newcomer)
+	c.answers.Store(initialAnswers)
 	d.conns = append(d.conns, c)
 	return c, nil
 }
 
-// makeRoom closes the connection that saw most others come since it was last served.
+// makeRoom closes the connection that was served longest ago, counted in arrivals.
 func (d *Door) makeRoom() {
 	d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
 }
 
-// free closes, of the connections that hold at least half their share, the one that costs most: whoever is as busy as it
-// is large stays. The others hold half the budget at most, so one is found.
+// free closes, of the connections that hold at least half their share, the one with the highest cost. The others hold
+// half the budget at most, so there is one.
 func (d *Door) free(share int64) {
 	d.closeFirst(Memory, share/2, func(a, b *conn) int { return cmp.Compare(b.cost(), a.cost()) })
 }
 
 // closeFirst closes the first, by an order, of the connections that hold at least so many bytes. For memory it closes
-// none if others made room while it waited for its turn: many ask at once, and would close all.
+// none if others have made room meanwhile: many call it at once, and would close all.
 func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
 	d.mu.Lock()
 	var first *conn
@@ -127,53 +128,54 @@ func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
 			}
 		}
 	}
-	ours := first != nil && d.strike(first)
+	removed := first != nil && d.removeLocked(first)
 	d.mu.Unlock()
-	if ours {
-		d.part(first, why)
+	if removed {
+		d.finish(first, why)
 	}
 }
 
 // close closes a connection, unless it is closed already.
 func (d *Door) close(c *conn, why Reason) {
-	if d.forget(c) {
-		d.part(c, why)
+	if d.remove(c) {
+		d.finish(c, why)
 	}
 }
 
-// part closes a connection that is off the books, and tells of it.
-func (d *Door) part(c *conn, why Reason) {
-	_ = c.Conn.Close() // its server learns when it reads
+// finish closes a connection that was removed, counts it and logs it.
+func (d *Door) finish(c *conn, why Reason) {
+	_ = c.Conn.Close() // its server notices at its next read
 	closed := d.closed[why]
 	closed.count.Add(1)
-	closed.told.Tell(time.Now(), func(others int) {
+	closed.logged.Log(time.Now(), func(others int) {
 		d.log.Warn(closed.message, "port", d.Port, "client", c.RemoteAddr().String(), "others_since", others,
 			"max_connections", d.max, "setting", d.setting)
 	})
 }
 
-// forget takes a connection off the books. It reports whether it was on them.
-func (d *Door) forget(c *conn) bool {
+// remove removes a connection from the door's, and reports whether it was there.
+func (d *Door) remove(c *conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.strike(c)
+	return d.removeLocked(c)
 }
 
-// strike is forget, under the lock.
-func (d *Door) strike(c *conn) bool {
+// removeLocked is remove for callers that hold mu.
+func (d *Door) removeLocked(c *conn) bool {
 	if c.at < 0 {
 		return false
 	}
 	last := d.conns[len(d.conns)-1]
 	d.conns[c.at], last.at = last, c.at
 	d.conns, c.at = slices.Delete(d.conns, len(d.conns)-1, len(d.conns)), -1
-	c.left = c.held.Swap(forgotten)
+	c.left = c.held.Swap(removedMark)
 	d.leaving.Add(c.left)
 	d.held.Add(-c.left)
 	return true
 }
 
-// Sweep closes the connections with requests that do not come whole, and forgets answers, until ctx ends.
+// Sweep closes the connections whose requests do not come whole in time, and halves what counts as answers of late,
+// every second until ctx ends.
 func (d *Door) Sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -209,15 +211,15 @@ func (d *Door) State(nc net.Conn, s http.ConnState) {
 		nc = secure.NetConn()
 	}
 	if c, ours := nc.(*conn); ours && s == http.StateIdle {
-		c.settle(-max(0, c.held.Load()))
-		c.serve()
+		c.hold(-max(0, c.held.Load()))
+		c.noteAnswer()
 	}
 }
 
-// forgotten marks the bytes of a connection that is off the books, far below all that it could still add.
-const forgotten = math.MinInt64 / 2
+// removedMark stands for the bytes of a connection that was removed, far below all that it could still add.
+const removedMark = math.MinInt64 / 2
 
-// conn is a connection on the books of a door.
+// conn is a connection of a door.
 type conn struct {
 	net.Conn
 	door    *Door
@@ -226,10 +228,10 @@ type conn struct {
 	held    atomic.Int64          // bytes
 	watched atomic.Pointer[watch] // nil unless it speaks HTTP/2
 
-	ahead bool // its client had sent more than was read; the reader's
+	ahead bool // the last read filled its buffer, so the client has sent more; used by the reader alone
 
-	at   int   // its place in door.conns, -1 off the books; door.mu protects it
-	left int64 // what it held when it left the books
+	at   int   // its place in door.conns, -1 once removed; door.mu protects it
+	left int64 // what it held when it was removed
 	gone sync.Once
 }
 
@@ -238,15 +240,15 @@ func (c *conn) Read(b []byte) (int, error) {
 	if c.watched.Load() != nil {
 		return c.Conn.Read(b)
 	}
-	n, err := c.yieldAndRead(c.Conn, b[:min(len(b), little)])
-	if !c.settle(2 * int64(n)) {
+	n, err := c.yieldAndRead(c.Conn, b[:min(len(b), smallRead)])
+	if !c.hold(2 * int64(n)) {
 		return 0, net.ErrClosed
 	}
 	return n, err
 }
 
-// yieldAndRead reads. Where the last read brought as much as it could, others run first: a client that always sends more
-// than was read would else take the processor for ten milliseconds at a time, and a hundred such clients for a second.
+// yieldAndRead reads, after other goroutines if the last read filled its buffer: else a client that always sends more
+// would take the processor for ten milliseconds at a time, and a hundred such clients for a second.
 func (c *conn) yieldAndRead(from net.Conn, b []byte) (int, error) {
 	if c.ahead {
 		runtime.Gosched()
@@ -258,31 +260,31 @@ func (c *conn) yieldAndRead(from net.Conn, b []byte) (int, error) {
 
 // Close closes the connection.
 func (c *conn) Close() error {
-	c.door.forget(c)
+	c.door.remove(c)
 	c.gone.Do(func() { c.door.leaving.Add(-c.left) })
 	return c.Conn.Close()
 }
 
-// serve notes that a request was answered.
-func (c *conn) serve() {
+// noteAnswer notes that a request was answered.
+func (c *conn) noteAnswer() {
 	c.answers.Add(1)
-	c.served.Store(c.door.arrivals.Load() + 1) // more than who came at that time, and odd
+	c.served.Store(c.door.arrivals.Load() + 1) // odd, and later than the newest arrival
 }
 
-// cost returns how many bytes the connection holds for each answer of late; if it never got one, the more the longer
-// others have come after it. Whoever is served has many calls in flight after a pause, and attackers who come back are
-// always new, but never served.
+// cost returns the bytes that the connection holds for each answer of late; without any answer yet, more with each
+// connection that came after it. Clients that are served may have many calls in flight after a pause; attackers who
+// come back are always new and never served.
 func (c *conn) cost() float64 {
 	cost := float64(c.held.Load()) / float64(1+c.answers.Load())
 	if came := c.served.Load(); came%2 == 0 {
-		cost *= 1 + float64(c.door.arrivals.Load()-came)/crowd
+		cost *= 1 + float64(c.door.arrivals.Load()-came)/doublingArrivals
 	}
 	return cost
 }
 
-// settle adds to what the connection holds, and reports whether it may go on. Where the budget is used up others are
-// closed; one that holds its share or more then waits for room, before its server sees what came.
-func (c *conn) settle(change int64) bool {
+// hold adds to the bytes that the connection holds, and reports whether it may go on. Once the budget is used up,
+// others are closed, and a connection that holds its share or more waits for room before its server sees what came.
+func (c *conn) hold(change int64) bool {
 	d := c.door
 	if change != 0 && c.held.Add(change) >= 0 {
 		d.held.Add(change)

@@ -190,27 +190,27 @@ func TestWhoAsksNothingIsReadSlowly(t *testing.T) {
 	read := func(what string, want int) {
 		t.Helper()
 		_ = v.conns[0].SetReadDeadline(time.Now().Add(process.Hang))
-		n, err := v.conns[0].Read(make([]byte, 4*little+9))
+		n, err := v.conns[0].Read(make([]byte, 4*smallRead+9))
 		if err != nil || n != want {
 			t.Fatalf("%s %d bytes are read at once, %v; want %d", what, n, err, want)
 		}
 	}
 	call := frameOf(frameHeaders, endHeaders|endStream, 1, "block")
-	long := frameOf(6, 0, 0, strings.Repeat("x", 4*little))
+	long := frameOf(6, 0, 0, strings.Repeat("x", 4*smallRead))
 	_, _ = io.WriteString(v.clients[0], preface+call+long)
-	read("of a new client's", little)
-	_, _ = io.ReadFull(v.conns[0], make([]byte, len(preface+call+long)-little))
+	read("of a new client's", smallRead)
+	_, _ = io.ReadFull(v.conns[0], make([]byte, len(preface+call+long)-smallRead))
 	v.answer(0, 1<<10, frameOf(frameHeaders, endHeaders|endStream, 1, "0"))
 	_, _ = io.WriteString(v.clients[0], long+long)
 	read("after an answer", len(long))
-	read("of frames that complete no request", little)
-	_, _ = io.ReadFull(v.conns[0], make([]byte, len(long)-little))
+	read("of frames that complete no request", smallRead)
+	_, _ = io.ReadFull(v.conns[0], make([]byte, len(long)-smallRead))
 	v.send(0, 1<<10, frameOf(frameHeaders, endHeaders|endStream, 5, "block"))
 	_, _ = io.WriteString(v.clients[0], long)
 	read("after a request", len(long))
 	v.send(0, 1<<10, frameOf(frameHeaders, endHeaders, 7, "block")+frameOf(frameReset, 0, 7, "code"))
 	_, _ = io.WriteString(v.clients[0], long)
-	read("after a reset", little)
+	read("after a reset", smallRead)
 }
 
 // Attackers leave, and who is served stays.
@@ -244,7 +244,7 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 		v.enter()
 		v.send(i, 64, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
 		// Attackers ask for something, too.
-		v.conns[i].(*watch).conn.serve()
+		v.conns[i].(*watch).conn.noteAnswer()
 		go func(conn net.Conn) { // as a server does
 			_, _ = io.Copy(io.Discard, conn)
 			conn.Close()
@@ -252,7 +252,7 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 	}
 	busy := v.conns[4].(*watch)
 	for range 10_000 {
-		busy.conn.serve()
+		busy.conn.noteAnswer()
 	}
 	for range 64 { // it holds most
 		_, _ = io.WriteString(v.clients[4], frameOf(frameData, 0, 1, strings.Repeat("x", 16<<10)))
@@ -290,14 +290,14 @@ func TestAttackersWhoComeBackAreClosedBeforeWhoIsServed(t *testing.T) {
 			_, _ = io.Copy(io.Discard, conn)
 			conn.Close()
 		}()
-		conn.conn.settle(holds)
+		conn.conn.hold(holds)
 		return conn.conn
 	}
 	served := enter(0)
 	for range 25 {
-		served.serve()
+		served.noteAnswer()
 	}
-	served.settle(150 * perWhole)
+	served.hold(150 * perWhole)
 	for range 330 {
 		enter(150 << 10)
 	}
@@ -313,7 +313,7 @@ func TestAttackersWhoComeBackAreClosedBeforeWhoIsServed(t *testing.T) {
 func TestNoneIsClosedOnceOthersMadeRoom(t *testing.T) {
 	v := open(t, 0)
 	v.enter()
-	v.conns[0].(*watch).conn.settle(budget)
+	v.conns[0].(*watch).conn.hold(budget)
 	v.free(budget)
 	if v.Closed(Memory) > 0 {
 		t.Error("a connection is closed for memory while no more than the budget is held")
@@ -327,12 +327,12 @@ func TestWhoIsServedDoesNotWaitForConnectionsThatLeave(t *testing.T) {
 	}
 	served := v.conns[0].(*watch).conn
 	for range 600 {
-		served.serve()
+		served.noteAnswer()
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		v.leaving.Add(budget)
-		served.settle(150 * perWhole)
+		served.hold(150 * perWhole)
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("a client with 150 calls in flight and four times the answers of late waited %v; want no wait", waited)
 		}

@@ -13,7 +13,7 @@ const (
 	MaxHeaderList = 64 << 10
 )
 
-// What gRPC's server holds for a call until it is answered, in bytes, measured and rounded up.
+// What gRPC's server holds for a call until it is answered, in bytes, as measured, rounded up.
 const (
 	perStream  = 16 << 10 // while its request is not whole,
 	perWhole   = 4 << 10  // and then
@@ -29,9 +29,9 @@ const (
 	slots     = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
 	whole     = 1 << 31 // set in the slot of a stream whose request is
 
-	manyEarly, earlySweeps = 100, 3 // resets before a request is whole, in each of so many sweeps, are hostile
+	manyEarly, earlySweeps = 100, 3 // so many resets of requests that are not whole, in so many sweeps running, are hostile
 
-	mostOfRequest = 4 << 10 // bytes read for each request that they complete, else few are read at a time
+	mostOfRequest = 4 << 10 // bytes for each request that a read completed; after a read of more, smallRead are read
 )
 
 // Frame types and flags of HTTP/2, and the size of what comes before a client's frames.
@@ -43,20 +43,20 @@ const (
 	prefaceSize = 24
 )
 
-// Watch returns what a gRPC server is to serve, after the handshake on a connection of a Door, which it watches. On a
-// connection of another listener, that is what the handshake returned.
+// Watch returns the connection for a gRPC server to serve after the handshake. On a connection of a [Door] it watches
+// the HTTP/2 frames; one of another listener it returns as it is.
 func Watch(raw, secure net.Conn) net.Conn {
 	c, ours := raw.(*conn)
 	if !ours {
 		return secure
 	}
 	w := &watch{Conn: secure, conn: c, in: cursor{left: prefaceSize}}
-	c.settle(-max(0, c.held.Load())) // the handshake is over
+	c.hold(-max(0, c.held.Load())) // the handshake is over
 	c.watched.Store(w)
 	return w
 }
 
-// watch is an HTTP/2 connection whose frames are seen as they pass. One goroutine reads, one writes, one sweeps; none
+// watch is an HTTP/2 connection that counts its frames as they pass. One goroutine reads, one writes, one sweeps; none
 // waits for another.
 type watch struct {
 	net.Conn // after the handshake
@@ -64,8 +64,8 @@ type watch struct {
 
 	in       cursor
 	requests int           // that the last read completed
-	complete bool          // the last read was of requests, or brought all that there was
-	ending   bool          // the frame that comes, or the header block, ends its stream
+	complete bool          // the last read was mostly of requests, or emptied the socket
+	ending   bool          // the frame or header block that is being read ends its stream
 	last     atomic.Uint32 // the newest stream; the reader sets it
 	served   atomic.Bool   // a request was answered, and none was reset since
 	early    atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
@@ -75,23 +75,23 @@ type watch struct {
 	open [slots]atomic.Uint64
 	out  cursor
 
-	sweeps int               // the sweeper's, as is what follows
+	sweeps int               // used by the sweeper alone, as are seen and resets
 	seen   [maxSweeps]uint32 // the newest stream at each of the last sweeps
 	resets int               // sweeps in a row that saw many early ones
 }
 
-// Read is net.Conn's. It reads little at a time unless what it read completed requests, and requests are answered. Other
-// frames cost the more the smaller they are, and requests that were reset are counted no longer, but the server holds
-// them until the goroutines that answer and write have run.
+// Read is net.Conn's. It reads little at a time unless what it read completed requests, and requests are answered.
+// Other frames cost the more the smaller they are, and requests that were reset are counted no longer, but the server
+// holds them until the goroutines that answer and write have run.
 func (w *watch) Read(b []byte) (int, error) {
 	if !w.served.Load() || !w.complete {
-		b = b[:min(len(b), little)]
+		b = b[:min(len(b), smallRead)]
 	}
 	n, err := w.conn.yieldAndRead(w.Conn, b)
 	w.requests = 0
 	held := w.in.pass(b[:n], w.received)
-	w.complete = n < little || n <= w.requests*mostOfRequest
-	if !w.conn.settle(held) {
+	w.complete = n < smallRead || n <= w.requests*mostOfRequest
+	if !w.conn.hold(held) {
 		return 0, net.ErrClosed
 	}
 	return n, err
@@ -100,11 +100,11 @@ func (w *watch) Read(b []byte) (int, error) {
 // Write is net.Conn's.
 func (w *watch) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
-	w.conn.settle(w.out.pass(b[:n], w.sent))
+	w.conn.hold(w.out.pass(b[:n], w.sent))
 	return n, err
 }
 
-// address is a client's. By it a call finds its connection.
+// address is a client's address, by which a call finds its connection.
 type address struct {
 	net.Addr
 	conn *conn
@@ -113,11 +113,11 @@ type address struct {
 // RemoteAddr is net.Conn's.
 func (w *watch) RemoteAddr() net.Addr { return &address{w.Conn.RemoteAddr(), w.conn} }
 
-// Hold adds what a client may not read for long to what its connection holds, until that is closed. The address is as
-// the server got it from a connection that is watched. It reports whether the connection may go on.
+// Hold adds the bytes of an answer that the client may leave unread to what its connection holds, until that is closed.
+// The address is the RemoteAddr of a connection that Watch returned. It reports whether the connection may go on.
 func Hold(client net.Addr, bytes int) bool {
 	a, ours := client.(*address)
-	return !ours || a.conn.settle(int64(bytes))
+	return !ours || a.conn.hold(int64(bytes))
 }
 
 // frame is the head of one: its length, type, flags and stream.
@@ -130,17 +130,17 @@ func (f *frame) has(flag byte) bool { return f[4]&flag != 0 }
 // cursor follows the frames of one direction, which are cut anywhere.
 type cursor struct {
 	frame frame
-	come  int // bytes of its head
-	left  int // bytes of its payload, or of the preface, that are to come
+	head  int // bytes of its head that have passed
+	left  int // bytes of its payload, or of the preface, still to pass
 }
 
 // pass calls do when the head of a frame has passed, and again when all of it has. It returns the sum of what do does.
 func (c *cursor) pass(b []byte, do func(f *frame, all bool) int64) (sum int64) {
 	for len(b) > 0 {
 		if c.left == 0 {
-			n := copy(c.frame[c.come:], b)
-			c.come, b = c.come+n, b[n:]
-			if c.come < len(c.frame) {
+			n := copy(c.frame[c.head:], b)
+			c.head, b = c.head+n, b[n:]
+			if c.head < len(c.frame) {
 				break
 			}
 			c.left = c.frame.length()
@@ -148,9 +148,9 @@ func (c *cursor) pass(b []byte, do func(f *frame, all bool) int64) (sum int64) {
 		}
 		n := min(c.left, len(b))
 		c.left, b = c.left-n, b[n:]
-		if c.left == 0 && c.come == len(c.frame) {
+		if c.left == 0 && c.head == len(c.frame) {
 			sum += do(&c.frame, true)
-			c.come = 0
+			c.head = 0
 		}
 	}
 	return sum
@@ -190,7 +190,7 @@ func (w *watch) sent(f *frame, all bool) int64 {
 	case all && f[3] == frameReset:
 		return w.reset(f.stream())
 	case all && f[3] == frameHeaders && f.has(endStream):
-		w.conn.serve()
+		w.conn.noteAnswer()
 		w.served.Store(true)
 		w.early.Store(0)
 		return w.change(f.stream(), func(uint64) uint64 { return 0 })
@@ -237,13 +237,13 @@ func (w *watch) begin(id uint32, bytes int) int64 {
 	return 0
 }
 
-// change makes of a stream's slot what become returns, unless the stream has ended. It returns how many bytes more it
-// holds.
-func (w *watch) change(id uint32, become func(slot uint64) uint64) int64 {
+// change replaces a stream's slot by what update returns, unless the stream has ended. It returns how many bytes more
+// the stream holds.
+func (w *watch) change(id uint32, update func(slot uint64) uint64) int64 {
 	for i := range uint32(slots) {
 		slot := &w.open[(id/2+i)%slots]
 		for v := slot.Load(); v != 0 && uint32(v>>32) == id; v = slot.Load() {
-			if next := become(v); slot.CompareAndSwap(v, next) {
+			if next := update(v); slot.CompareAndSwap(v, next) {
 				return int64(next%whole) - int64(v%whole)
 			}
 		}

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Gap is how long the log has no other line of the same kind.
+// Gap is the least time between two lines of one Sampled.
 const Gap = 10 * time.Second
 
 // Sampled lets one line through in each Gap, as clients may cause any number. Any number of goroutines may use it.
 type Sampled struct {
-	mu     sync.Mutex // protects what follows
-	told   time.Time  // when the last line was logged
-	untold int        // left out since then
+	mu      sync.Mutex // protects what follows
+	last    time.Time  // when a line was last logged
+	leftOut int        // lines since then
 }
 
-// Tell calls tell with how many lines were left out, or leaves out this one.
-func (s *Sampled) Tell(now time.Time, tell func(others int)) {
+// Log calls log with how many lines were left out since the last, or leaves out this one.
+func (s *Sampled) Log(now time.Time, log func(others int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.told.IsZero() && now.Sub(s.told) < Gap {
-		s.untold++
+	if !s.last.IsZero() && now.Sub(s.last) < Gap {
+		s.leftOut++
 		return
 	}
-	tell(s.untold)
-	s.told, s.untold = now, 0
+	log(s.leftOut)
+	s.last, s.leftOut = now, 0
 }

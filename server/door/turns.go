@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Scrapes is how many answers a port makes of its metrics at a time. Each is made in a moment, of much memory.
+// Scrapes is how many answers to /metrics a port makes at a time: each takes much memory for a moment.
 const Scrapes = 2
 
-// ScrapeTime is how long a client may read such an answer, and ReadTime one for people: those who wait for their turn
-// behind clients that read slowly wait no longer, and Prometheus gives up after ten seconds.
+// ScrapeTime is how long a client may take to read such an answer, and ReadTime any other: so long do others wait for
+// their turn behind a slow reader. Prometheus gives up after ten seconds.
 const ScrapeTime, ReadTime = 5 * time.Second, 30 * time.Second
 
 const (
-	turnTime  = 10 * time.Second // that a request waits for its turn
+	turnTime  = 10 * time.Second // how long a request waits for its turn
 	pieceTime = 5 * time.Second  // for a client to read what is written at once
 )
 
-// Turns bound how many answers are made at a time, as many as the channel holds, each until its client has read it or is
-// too slow: what is made and not read takes memory. Other requests wait, and are then told to come again. Handlers may
-// share them.
+// Turns bound how many answers are made at a time, as many as the channel holds, each until its client has read it or
+// is too slow: what is made and not read takes memory. Other requests wait, and are then told to come again. Handlers
+// may share them.
 type Turns chan struct{}
 
 // Bound has a handler answer in its turn, and gives each client so much time to read the answer.
@@ -42,7 +42,7 @@ func (t Turns) Bound(h http.Handler, read time.Duration) http.Handler {
 	})
 }
 
-// deadlineWriter is an answer whose client has little time to read it.
+// deadlineWriter bounds the time that a client may take to read its answer.
 type deadlineWriter struct {
 	http.ResponseWriter
 	read  time.Duration // for the whole answer

@@ -16,18 +16,18 @@ import (
 const MaxHits = 1 << 40
 
 // Counter counts the hits of a rule by what became of them. Its methods may be called by any number of goroutines. They
-// wait for nobody but others who count a key or a value of the same part, for less than a microsecond on average, and
-// allocate only what is new.
+// wait only for others that count in the same shard of keys or the same rule's values, less than a microsecond on
+// average, and allocate only for keys and values that are new.
 //
 // Hits within the limit, over it and degraded add up to all hits. Those that were near the limit are a part of the
 // first, those that shadow mode let through a part of the second; the whole is added before its part, and read after
 // it, so that no reader sees a part that is larger than its whole.
 type Counter struct {
 	totals    [history.Outcomes]atomic.Uint64
-	drained   [history.Outcomes]uint64 // the part that Drain has handed out; Recorder.draining protects it
+	drained   [history.Outcomes]uint64 // of these, handed out by Drain; Recorder.draining protects it
 	rule      byrule.Name
 	recorder  *Recorder
-	values    *values    // where they are told apart, else nil
+	values    *values    // nil unless the rule's values are counted apart
 	ratelimit *Ratelimit // nil unless the recorder counts as envoyproxy/ratelimit does
 	byValue   *byValue   // likewise
 }
@@ -43,7 +43,7 @@ func (c *Counter) Pass(rule *descriptors.Rule, d descriptors.Descriptor, hits ui
 	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
 }
 
-// Modes are how a limiter lets pass what is over, and what it takes for near.
+// Modes are the limiter's shadow modes, and when a hit is near its limit.
 type Modes struct {
 	Near      float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode
@@ -87,7 +87,7 @@ func (c *Counter) Record(h *Hit, m Modes) {
 // record counts hits for the rule, and for the key that took them.
 func (c *Counter) record(h *Hit, n *counts) {
 	c.count(h.Rule, h.Descriptor, n)
-	c.recorder.takers.note(&c.rule, h, n)
+	c.recorder.top.note(&c.rule, h, n)
 }
 
 // count counts hits for the rule, and for their value where it is told apart.
@@ -139,7 +139,7 @@ func Near(requests, before, hits uint64, share float32) uint64 {
 }
 
 // news returns what has been counted since it was last asked.
-func (c *Counter) news() (n counts) {
+func (c *Counter) undrained() (n counts) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		total := c.totals[o].Load()
 		n[o], c.drained[o] = total-c.drained[o], total
@@ -147,12 +147,12 @@ func (c *Counter) news() (n counts) {
 	return n
 }
 
-// hand hands out what there is of a series of each outcome.
-func (n *counts) hand(id history.ID, hand func(history.ID, uint64)) {
+// emit calls emit with the hits of each outcome that has some.
+func (n *counts) emit(id history.ID, emit func(history.ID, uint64)) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		if n[o] > 0 {
 			id.Outcome = history.Outcome(o)
-			hand(id, n[o])
+			emit(id, n[o])
 		}
 	}
 }

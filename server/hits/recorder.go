@@ -25,7 +25,7 @@ type Recorder struct {
 	maxValues int
 	seed      maphash.Seed
 	rules     *byrule.Registry[ruleHits]
-	takers    takers
+	top       shards
 	ratelimit ratelimitTotals
 	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
 
@@ -35,8 +35,8 @@ type Recorder struct {
 
 // ruleHits are the counters of a rule, or of what no rule matched, that has had a hit.
 type ruleHits struct {
-	own   Counter
-	apart Counter // of hits whose values are told apart
+	own      Counter
+	perValue Counter // of hits whose values are told apart
 }
 
 // New makes a recorder. Of a rule that tells values apart it hands out so many values of each outcome by themselves, of
@@ -58,9 +58,9 @@ func New(maxValues int) *Recorder {
 		if c.ratelimit != nil && rule != nil {
 			c.byValue = new(byValue)
 		}
-		apart := &of.Kept.apart
-		apart.rule, apart.recorder, apart.ratelimit, apart.byValue = c.rule, r, c.ratelimit, c.byValue
-		apart.values = new(values)
+		perValue := &of.Kept.perValue
+		perValue.rule, perValue.recorder, perValue.ratelimit, perValue.byValue = c.rule, r, c.ratelimit, c.byValue
+		perValue.values = new(values)
 	})
 	return r
 }
@@ -92,7 +92,7 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 	if rule == nil || len(rule.Values) == 0 || t.recorder.maxValues == 0 {
 		return &e.Kept.own
 	}
-	return &e.Kept.apart
+	return &e.Kept.perValue
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
@@ -108,16 +108,16 @@ func (t *Table) CountUnknownDomain() {
 // NotFound returns how many descriptors had a domain that the configuration in force did not have.
 func (r *Recorder) NotFound() uint64 { return r.notFound.Load() }
 
-// Drain calls hand with the hits that were counted since the last call, by series of the history: each hit once. It
+// Drain calls emit with the hits that were counted since the last call, by series of the history: each hit once. It
 // forgets rules that the latest configuration does not have, some minutes after their last request.
-func (r *Recorder) Drain(now time.Time, hand func(id history.ID, hits uint64)) {
+func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
 	for _, e := range r.rules.All() {
 		id := history.ID{Domain: e.Domain, Path: e.Path}
-		own := e.Kept.own.news()
-		own.hand(id, hand)
-		e.Kept.apart.values.drain(&e.Kept.apart, id, hand)
+		own := e.Kept.own.undrained()
+		own.emit(id, emit)
+		e.Kept.perValue.values.drain(&e.Kept.perValue, id, emit)
 	}
 	r.rules.Sweep(now)
 }
@@ -138,7 +138,7 @@ func (r *Recorder) Totals() []Totals {
 		there[e.Name] = true
 		t := Totals{Domain: e.Domain, Path: e.Path}
 		e.Kept.own.addTo(&t)
-		e.Kept.apart.addTo(&t)
+		e.Kept.perValue.addTo(&t)
 		all = append(all, t)
 	}
 	for _, name := range r.rules.Names() { // a file may have a rule named __unmatched__

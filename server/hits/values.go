@@ -15,25 +15,25 @@ import (
 // the history.
 const maxValue = 256
 
-// wholes are the outcomes that all hits are made of. A part of one counts with it, so that no value has more near hits
-// than hits.
-const wholes = int(history.Degraded) + 1
+// wholeOutcomes is how many outcomes add up to all hits. The part of each is counted with it, so that no value has more
+// near hits than hits.
+const wholeOutcomes = int(history.Degraded) + 1
 
-// partOf returns the outcome that is a part of a whole one, or the whole itself if it has none.
+// partOf returns the outcome that is a part of another (near of within, shadow of over), or that one itself if none is.
 func partOf(whole history.Outcome) history.Outcome {
-	return [wholes]history.Outcome{history.Near, history.Shadow, history.Degraded}[whole]
+	return [wholeOutcomes]history.Outcome{history.Near, history.Shadow, history.Degraded}[whole]
 }
 
-// values are the heaviest values of a rule, by outcome, since the last drain.
+// values are a rule's values with the most hits, by outcome, since the last drain.
 type values struct {
 	mu      sync.Mutex
 	heavy   valueSketches
-	drained valueSketches // for a drain, which so holds nobody up
+	drained valueSketches // swapped with heavy by a drain, which reads them without the lock
 }
 
-type valueSketches [wholes]*heavy.Sketch[value] // nil before the first hit of that outcome
+type valueSketches [wholeOutcomes]*heavy.Sketch[value] // nil before the first hit of that outcome
 
-// value is a value, and what of its hits was counted since it is held.
+// value is a value in a sketch, with its hits since it came there.
 type value struct {
 	text        []byte
 	whole, part uint64
@@ -63,7 +63,7 @@ func (v *values) count(c *Counter, rule *descriptors.Rule, d descriptors.Descrip
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	c.add(n)
-	for o := range wholes {
+	for o := range wholeOutcomes {
 		if n[o] == 0 || len(text) == 0 {
 			continue
 		}
@@ -83,9 +83,9 @@ func (v *values) count(c *Counter, rule *descriptors.Rule, d descriptors.Descrip
 
 // drain hands out what was counted since the last drain: under its value what is known of a value that has a series, or
 // gets one now, the rest under history.OtherValue.
-func (v *values) drain(c *Counter, id history.ID, hand func(history.ID, uint64)) {
+func (v *values) drain(c *Counter, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
-	rest := c.news()
+	rest := c.undrained()
 	v.heavy, v.drained = v.drained, v.heavy
 	v.mu.Unlock()
 	for o, sketch := range v.drained {
@@ -108,16 +108,16 @@ func (v *values) drain(c *Counter, id history.ID, hand func(history.ID, uint64))
 				rest[part] -= kept.part
 			}
 			rest[o] -= kept.whole
-			n.hand(id, hand)
+			n.emit(id, emit)
 		}
 		sketch.Reset()
 	}
 	id.Value = history.OtherValue
-	rest.hand(id, hand)
+	rest.emit(id, emit)
 }
 
-// lastPlace is how many hits a value must have between two drains, about, to get the last series of a rule.
-const lastPlace = 10
+// lastSeriesHits is about how many hits between two drains a value needs for the last free series of its rule.
+const lastSeriesHits = 10
 
 // valueSeries are the series of values that the history has, so that there are no more than a number of each rule and
 // whole outcome. Recorder.draining protects it.
@@ -129,7 +129,7 @@ type valueSeries struct {
 
 // learn notes a series. That of a part stands for its whole.
 func (s *valueSeries) learn(id history.ID) {
-	for o := range history.Outcome(wholes) {
+	for o := range history.Outcome(wholeOutcomes) {
 		if id.Outcome == partOf(o) {
 			id.Outcome = o
 		}
@@ -152,7 +152,7 @@ func (s *valueSeries) has(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
 	used := s.count[of]
-	if used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastPlace*used/s.most) {
+	if used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastSeriesHits*used/s.most) {
 		return false
 	}
 	s.learn(id)

@@ -90,7 +90,7 @@ func nothing(data string) func(*request) *answer {
 	return func(*request) *answer { return &answer{data: func(e *encoder) { e.raw(data) }} }
 }
 
-// atOnce returns a handler of requests that cost nothing but their parameters.
+// atOnce returns a handler of requests that read nothing but their parameters.
 func (h *Handler) atOnce(give func(*request) *answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		asked, a := h.read(w, r)
@@ -143,8 +143,8 @@ func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer, release
 	h.write(w, a, release)
 }
 
-// write writes an answer. Once it is all made, what it was made of is freed and release called: a client that reads slowly
-// holds nobody up, unless the answer is large.
+// write writes an answer. Once it is all made, what it was made of is freed and release called: a client that reads
+// slowly holds nobody up, unless the answer is large.
 func (h *Handler) write(w http.ResponseWriter, a *answer, release func()) {
 	// The server's own bound began with the request. A server that cannot be told keeps it.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))

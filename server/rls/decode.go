@@ -16,10 +16,10 @@ var (
 	errMany      = errors.New("the request has many descriptors")
 )
 
-// decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would:
-// unknown fields and known ones of another wire type are passed over, the last of several scalars wins, several
-// messages merge. Descriptors beyond most are passed over, as are entries beyond their bound; with a most of few the
-// error is errMany then. All strings share one allocation.
+// decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: unknown
+// fields and known ones of another wire type are passed over, the last of several scalars wins, several messages merge.
+// Descriptors beyond most are passed over, as are entries beyond their bound; with a most of fewDescriptors the error
+// is errMany then. All strings share one allocation.
 //
 // Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
 // them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its
@@ -34,7 +34,7 @@ func decode(data []byte, c *limit.Call, most int) error {
 			switch {
 			case len(c.Descriptors) < most:
 				f.err = decodeDescriptor(f.body, c.AddDescriptor())
-			case most == few:
+			case most == fewDescriptors:
 				f.err = errMany
 			}
 		case f.is(3, protowire.VarintType):

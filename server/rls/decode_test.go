@@ -134,7 +134,7 @@ func TestBytesThatAreNoUTF8AreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c limit.Call
-	if err := decode(bytes.Replace(data, []byte("??"), []byte{0xff, 0xfe}, 1), &c, few); err != nil {
+	if err := decode(bytes.Replace(data, []byte("??"), []byte{0xff, 0xfe}, 1), &c, fewDescriptors); err != nil {
 		t.Fatalf("%v: Envoy would let the request pass all its limits", err)
 	}
 	if user, address := c.Descriptors[0].Entries[0].Value, c.Descriptors[1].Entries[0].Value; user != "a\uFFFDz" || address != "10.0.0.1" {

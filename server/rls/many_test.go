@@ -28,7 +28,7 @@ type slow struct {
 }
 
 func (s *slow) Decide(_ context.Context, checks []backend.Check, _ []backend.Decision) error {
-	if len(checks) > few {
+	if len(checks) > fewDescriptors {
 		s.inside.Add(1)
 		<-s.answer
 	}
@@ -66,15 +66,15 @@ func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 				t.Errorf("a request of many descriptors ends with %v; want %s", err, want)
 			}
 		}
-		for range 2 * atATime {
+		for range 2 * maxDeciding {
 			go ask(t.Context(), codes.OK)
 		}
 		synctest.Wait()
-		if inside := store.inside.Load(); inside != atATime {
-			t.Errorf("%d requests of many descriptors are decided at the same time; want %d", inside, atATime)
+		if inside := store.inside.Load(); inside != maxDeciding {
+			t.Errorf("%d requests of many descriptors are decided at the same time; want %d", inside, maxDeciding)
 		}
-		if err := s.of(t.Context(), few); err != nil {
-			t.Errorf("a request of %d descriptors waits for others: %v", few, err)
+		if err := s.of(t.Context(), fewDescriptors); err != nil {
+			t.Errorf("a request of %d descriptors waits for others: %v", fewDescriptors, err)
 		}
 		left, leave := context.WithCancel(t.Context())
 		leave()

@@ -45,15 +45,15 @@ type Service struct {
 	deciding chan struct{} // has one for each request of many descriptors that is decided
 }
 
-// inbound is a request that comes.
+// inbound is a request that was received.
 type inbound struct {
 	limit.Call
-	later []byte // the message, if it has many descriptors: it is decoded when it is its turn
+	undecoded []byte // the message, if it has many descriptors: it is decoded when it is its turn
 }
 
-// A request of many descriptors takes up to a hundred times its message while it is decided, so these are decided some
-// at a time. The others hold little, and wait for nobody.
-const few, atATime = 16, 32
+// A request of more than fewDescriptors takes up to a hundred times the memory of its message while it is decided, so
+// at most maxDeciding of them are decided at a time. Others do not wait.
+const fewDescriptors, maxDeciding = 16, 32
 
 // Options are what answers hold beside the verdict. The zero value adds nothing.
 type Options struct {
@@ -66,7 +66,7 @@ type Options struct {
 // New makes the service.
 func New(l *limit.Limiter, options Options, o Observer) *Service {
 	return &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(inbound) }},
-		reading: make(chan struct{}, readers), deciding: make(chan struct{}, atATime)}
+		reading: make(chan struct{}, readers), deciding: make(chan struct{}, maxDeciding)}
 }
 
 // Register adds the service to a server that has [NewCodec] as its codec.
@@ -98,15 +98,15 @@ func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, inter
 
 func (s *Service) release(in *inbound) {
 	in.Reset()
-	in.later = nil
+	in.undecoded = nil
 	s.calls.Put(in)
 }
 
 // read decodes a message, but for one of many descriptors, which it keeps a copy of.
 func (in *inbound) read(data []byte) error {
-	err := decode(data, &in.Call, few)
+	err := decode(data, &in.Call, fewDescriptors)
 	if errors.Is(err, errMany) {
-		in.later, err = bytes.Clone(data), nil
+		in.undecoded, err = bytes.Clone(data), nil
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (in *inbound) read(data []byte) error {
 // answer answers a request of many descriptors when it is its turn, any other at once.
 func (s *Service) answer(ctx context.Context, in *inbound) (reply, error) {
 	begin := time.Now()
-	if in.later == nil {
+	if in.undecoded == nil {
 		return s.decide(ctx, &in.Call, begin)
 	}
 	select {
@@ -125,14 +125,14 @@ func (s *Service) answer(ctx context.Context, in *inbound) (reply, error) {
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 	in.Reset()
-	if err := decode(in.later, &in.Call, limit.MaxDescriptors+1); err != nil { // one more is refused
+	if err := decode(in.undecoded, &in.Call, limit.MaxDescriptors+1); err != nil { // one more is refused
 		return nil, status.Error(codes.InvalidArgument, "RateLimitRequest: "+err.Error())
 	}
 	return s.decide(ctx, &in.Call, begin)
 }
 
-// decide decides a request that came at begin, and encodes the verdict, so that the call can be used again as soon as it
-// returns.
+// decide decides a request that came at begin, and encodes the verdict, so that the call can be used again as soon as
+// it returns.
 func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (reply, error) {
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)

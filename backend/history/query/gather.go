@@ -51,9 +51,9 @@ type gathered struct {
 	unreadable Unreadable // those left out
 }
 
-// gather asks the store for all series of a question in one shape, and shows those that can be read. What is stored decides
-// which shapes are possible, so the first one is a guess, and begin is called anew for each further one: what its visitor
-// was shown before is void.
+// gather reads all series of a question in one shape, and passes those that can be read to the visitor that begin
+// returns. The stored buckets decide which shapes are possible, so the first shape is a guess. For each further one
+// begin is called again, and what earlier visitors got is void.
 func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (gathered, error) {
 	var g gathered
 	for range maxRounds {
@@ -77,9 +77,9 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape) fun
 	return gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
-// Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no path
-// and value are as asked for, they are understood as people are shown them, which is not escaped. A series without a
-// name is shown once.
+// Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no
+// path and value are as asked for, they are understood as people are shown them, which is not escaped. A series without
+// a name is shown once.
 func (h *History) Each(ctx context.Context, q *Question, in history.Range, visit func(history.Series) error) (found bool, err error) {
 	return h.each(ctx, q, in, new(history.Met), visit)
 }
@@ -143,8 +143,8 @@ func (h *History) about(ctx context.Context, q *Question, g *gathered, personal 
 	return a, err
 }
 
-// stored returns from where to where there are stored buckets of what is asked for: of the range if it has any, else of all
-// time. It is empty if nothing is stored, or too much to look at.
+// stored returns from where to where there are stored buckets of what is asked for: of the range if it has any, else of
+// all time. It is empty if nothing is stored, or too much to look at.
 func (h *History) stored(ctx context.Context, q *Question, g *gathered) (history.Range, error) {
 	if in, some := g.met.Range(); some {
 		return in, nil

@@ -211,7 +211,7 @@ func TestWhatIsMissingAtAReplicaIsTold(t *testing.T) {
 		{"a replica that is asked", "role:slave\r\nmaster_repl_offset:900\r\n", "s is no primary"},
 		{"nothing", "", "s is no primary"},
 	} {
-		err := behind(parseInfo(c.info), "s", map[string]uint64{"s x": 700})
+		err := checkReplicas(parseInfo(c.info), "s", map[string]uint64{"s x": 700})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.promise, err, c.want)
 		}
@@ -222,7 +222,7 @@ func TestAWriterWasHeardOfWhenItsPositionSaysSoWhateverWasRefused(t *testing.T) 
 	for position, want := range map[string]int64{
 		"12 1790000000": 1790000000, "12 42 1790000000": 1790000000, "12 99999999999999999999 1790000000": 1790000000, "12": 0, "": 0, "12 x": 0,
 	} {
-		if at, ok := heard(position); ok != (want > 0) || ok && at != want {
+		if at, ok := lastHeard(position); ok != (want > 0) || ok && at != want {
 			t.Errorf("the writer at %q was heard of at %d (%v), want %d: one that lives must not be forgotten", position, at, ok, want)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 // maxTogether is how many chunks of a series move at once: they take a server about a quarter of a millisecond.
 const maxTogether = 8
 
-// due is when a chunk is due, or a little earlier: of days, as if the year's first were among them.
+// due returns when a chunk is due, or an earlier time: for days whose first is not known, that of the first of the
+// year.
 func (r *record) due(k *history.Keep, c history.Chunk) int64 {
 	if first, known := r.first[c]; known {
 		return k.Due(c, first)
@@ -50,7 +51,7 @@ func (r *record) score(k *history.Keep) string {
 	return strconv.FormatInt(first, 10)
 }
 
-// reread brings a record up to date. One that is damaged is an error.
+// reread reads a record again. Damage is an error.
 func (s *Store) reread(ctx context.Context, p history.Partition, r *record) error {
 	found, _, err := s.records(ctx, p, []history.ID{r.id})
 	if err != nil || len(found) == 0 {
@@ -100,7 +101,7 @@ func (s *Store) rollSeries(ctx context.Context, p history.Partition, r *record, 
 			return err
 		}
 	}
-	return unsteady(p, r.id)
+	return changedTooOften(p, r.id)
 }
 
 // rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
@@ -227,12 +228,12 @@ func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) 
 	})
 }
 
-// forget forgets the positions of writers that have not been heard of for long.
+// forget removes the positions of writers that have not written for history.ForgetAfter.
 func (r *roller) forget(ctx context.Context, p history.Partition, now int64) error {
 	const forgetAfter = int64(history.ForgetAfter / time.Second)
 	var old []any
 	err := r.scan(ctx, p, func(writer, position string) {
-		if at, known := heard(position); known && now-at >= forgetAfter {
+		if at, known := lastHeard(position); known && now-at >= forgetAfter {
 			old = append(old, writer)
 		}
 	}, "hscan", writersKey(p))
@@ -256,7 +257,7 @@ func (r *roller) forget(ctx context.Context, p history.Partition, now int64) err
 }
 
 // heard is when a writer was heard of last, by its position: its last number.
-func heard(position string) (at int64, ok bool) {
+func lastHeard(position string) (at int64, ok bool) {
 	space := strings.LastIndexByte(position, ' ')
 	at, err := strconv.ParseInt(position[space+1:], 10, 64)
 	return at, space >= 0 && err == nil

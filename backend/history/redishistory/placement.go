@@ -62,8 +62,8 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	return known.node[p], nil
 }
 
-// findPlacement finds the placement, or makes it where none is: where another process was quicker on some nodes, what it
-// stored is found to be the same, or reported.
+// findPlacement finds the placement, or makes it where none is: where another process was quicker on some nodes, what
+// it stored is found to be the same, or reported.
 func (s *Store) findPlacement(ctx context.Context) error {
 	stored, failed := s.placements(ctx)
 	if len(stored) == 0 && failed == nil {
@@ -116,20 +116,21 @@ func (s *Store) newPlacement() string {
 
 // adopt makes what the nodes have stored the placement, if they agree with each other and with the configuration.
 func (r *ring) adopt(stored map[string]string) error {
-	var first string
-	shown := knownPlacement{shownBy: make(map[string]bool)}
+	first := ""
 	for _, name := range r.names {
 		content, has := stored[name]
 		switch {
 		case !has:
-			continue
 		case first == "":
 			first = name
 		case content != stored[first]:
 			return fmt.Errorf("the ring's nodes %s and %s have different placements of the history: they are of two rings",
 				first, name)
 		}
-		shown.shownBy[name] = true
+	}
+	known := knownPlacement{stored: stored[first], shownBy: make(map[string]bool)}
+	for name := range stored {
+		known.shownBy[name] = true
 	}
 	var is placement
 	if err := json.Unmarshal([]byte(stored[first]), &is); err != nil {
@@ -144,23 +145,30 @@ func (r *ring) adopt(stored map[string]string) error {
 				"or name a ring of its own for the history", name, first)
 		}
 	}
+	if err := known.place(is, r.names, first); err != nil {
+		return err
+	}
+	r.known.Store(&known)
+	return nil
+}
+
+// place notes the node of each partition by a placement, that on the first node. Each must be on one configured node.
+func (k *knownPlacement) place(is placement, names []string, first string) error {
 	for name, partitions := range is.Of {
-		if !slices.Contains(r.names, name) {
+		if !slices.Contains(names, name) {
 			return fmt.Errorf("node %s is missing: by the placement on %s it holds %d partitions of the history: "+
 				"name it again as it was written", name, first, len(partitions))
 		}
 		for _, p := range partitions {
-			if p < 0 || p >= history.Partitions || shown.node[p] != "" {
+			if p < 0 || p >= history.Partitions || k.node[p] != "" {
 				return fmt.Errorf("%w: %s on %s: partition %d", ErrDamaged, placementKey, first, p)
 			}
-			shown.node[p] = name
+			k.node[p] = name
 		}
 	}
-	if at := slices.Index(shown.node[:], ""); at >= 0 {
+	if at := slices.Index(k.node[:], ""); at >= 0 {
 		return fmt.Errorf("%w: %s on %s: partition %d is nowhere", ErrDamaged, placementKey, first, at)
 	}
-	shown.stored = stored[first]
-	r.known.Store(&shown)
 	return nil
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxReaders is how many partitions are read at a time, and scanCount how many series a server looks at with one command.
+// maxReaders is how many partitions are read at a time, and scanCount how many series a server looks at with one
+// command.
 const (
 	maxReaders = 8
 	scanCount  = 500

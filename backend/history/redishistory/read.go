@@ -14,12 +14,12 @@ import (
 
 const (
 	pageSize = 50 // series are looked at with one script: it takes a server about a quarter of a millisecond
-	// maxReads is how often a series is read again whose list of chunks changes meanwhile; after the first piecedReads as
-	// one piece, however large.
+	// maxReads is how often a series is read again whose list of chunks changes meanwhile; after the first piecedReads
+	// as one piece, however large.
 	maxReads, piecedReads = 50, 3
 )
 
-// record is what a series' own hash says.
+// record is the content of a series' own hash.
 type record struct {
 	history.Totals
 	id      history.ID
@@ -34,7 +34,7 @@ type record struct {
 // parse reads the hash of a series, as far as it can be read.
 func (r *record) parse(hash any) {
 	*r = record{id: r.id, name: r.name, key: r.key, first: r.first, damage: r.damage}
-	r.blame(r.key, fields(hash, func(name, value string) (err error) {
+	r.noteUnreadable(r.key, fields(hash, func(name, value string) (err error) {
 		switch name {
 		case "total":
 			r.Lifetime, err = parseCount(value)
@@ -55,8 +55,8 @@ func (r *record) parse(hash any) {
 	}))
 }
 
-// blame notes why a key cannot be read, unless there is a reason already, or none.
-func (r *record) blame(key string, err error) {
+// noteUnreadable notes why a key cannot be read. The first reason stays; nil is none.
+func (r *record) noteUnreadable(key string, err error) {
 	if err != nil && r.damage == nil {
 		r.damage = fmt.Errorf("%w: %s: %w", ErrDamaged, key, err)
 	}
@@ -131,8 +131,8 @@ func (s *Store) records(ctx context.Context, p history.Partition, ids []history.
 // load reads those chunks of a series that are needed, all as they were at one moment, which the record then is of too.
 // What of it cannot be read is left out, and the record's damage.
 //
-// It reads each coarse chunk by itself, to hold up nobody else. They change only together with the version, so those of one
-// version belong together; minutes are read last and at once, with the totals.
+// It reads each coarse chunk by itself, to hold up nobody else. They change only together with the version, so those of
+// one version belong together; minutes are read last and at once, with the totals.
 func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs func(history.Chunk) bool) (
 	*history.Ledger, error) {
 	for try := range maxReads {
@@ -146,7 +146,7 @@ func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs 
 			return ledger, err
 		}
 	}
-	return nil, unsteady(p, r.id)
+	return nil, changedTooOften(p, r.id)
 }
 
 // loadPieces is one attempt of load. Its ledger is nil if the series changed meanwhile; then the record is fresh.
@@ -192,7 +192,8 @@ func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
 	return all
 }
 
-// cells reads the hash of a chunk and, where it is coarser than a minute, that of its peaks, as far as they can be read.
+// cells reads the hash of a chunk and, where it is coarser than a minute, that of its peaks, as far as they can be
+// read.
 func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells history.Cells) {
 	peaks := make(map[string]uint64)
 	var noPeaks error
@@ -202,7 +203,7 @@ func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells hist
 			return err
 		})
 	}
-	r.blame(keys[0], fields(hashes[0], func(name, value string) error {
+	r.noteUnreadable(keys[0], fields(hashes[0], func(name, value string) error {
 		place, err := strconv.Atoi(name)
 		sum, failed := parseCount(value)
 		if err != nil || failed != nil || place < 0 || place >= c.Places() || sum == 0 || sum > history.MaxTotal {
@@ -215,7 +216,7 @@ func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells hist
 		cells = append(cells, cell)
 		return nil
 	}))
-	r.blame(keys[len(keys)-1], noPeaks)
+	r.noteUnreadable(keys[len(keys)-1], noPeaks)
 	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Place, b.Place) })
 	return cells
 }

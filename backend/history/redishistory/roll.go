@@ -22,8 +22,8 @@ const (
 	maxErrors = 5
 )
 
-// Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet, and goes
-// on to the others where one fails, and to other series where one is damaged.
+// Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet,
+// and goes on to the others where one fails, and to other series where one is damaged.
 func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
 	if s.c.ReadOnly {
 		return history.RollResult{}, errReadOnly
@@ -72,7 +72,7 @@ func (r *roller) fail(err error) {
 	}
 }
 
-// partition does all that is due in a partition. Where that is nothing, it asks the server once.
+// partition does all that is due in a partition. If nothing is, it sends one command.
 func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	reply, err := r.run(ctx, p, r.scripts.glance, []string{agesKey(p), dueKey(p), writersKey(p)}, r.job.Now.Unix())
 	if err != nil {
@@ -84,9 +84,9 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 		err = r.prepare(ctx, p)
 	}
 	if err == nil && series && before != ages {
-		err = r.visitAll(ctx, p, now, ages)
+		err = r.rollAll(ctx, p, now, ages)
 	} else if err == nil && due {
-		err = r.visit(ctx, p, now, float64(now))
+		err = r.rollUntil(ctx, p, now, float64(now))
 	}
 	if err != nil || !writers {
 		return err
@@ -95,9 +95,9 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 }
 
 // visitAll visits all series of a partition, as other ages have other dates, and notes the ages.
-func (r *roller) visitAll(ctx context.Context, p history.Partition, now int64, ages string) error {
+func (r *roller) rollAll(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := r.failures
-	if err := r.visit(ctx, p, now, math.Inf(1)); err != nil || r.job.DryRun || failures != r.failures {
+	if err := r.rollUntil(ctx, p, now, math.Inf(1)); err != nil || r.job.DryRun || failures != r.failures {
 		return err
 	}
 	if _, err := r.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
@@ -117,7 +117,7 @@ func (s *Store) agesText() string {
 
 // visit does what is due of the series of a partition that are scheduled until a moment. One that is damaged, or a name
 // that is none, does not stop it.
-func (r *roller) visit(ctx context.Context, p history.Partition, now int64, until float64) error {
+func (r *roller) rollUntil(ctx context.Context, p history.Partition, now int64, until float64) error {
 	ids, damage, err := r.names(ctx, p, &history.Query{}, until)
 	for _, d := range damage {
 		r.fail(d)
@@ -169,12 +169,12 @@ func (r *roller) roll(ctx context.Context, p history.Partition, series *record, 
 	return err
 }
 
-// unsteady is the error of a series that was changed again and again while it was read or moved.
-func unsteady(p history.Partition, id history.ID) error {
+// changedTooOften returns the error of a series that was changed again and again while it was read or moved.
+func changedTooOften(p history.Partition, id history.ID) error {
 	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", p, id)
 }
 
-// pause waits so long that the job works, and with it the servers, in no more than its part of the time.
+// pause waits so that the job, and the servers with it, work no more than Config.Pace of the time.
 func (r *roller) pause(ctx context.Context) {
 	owed := time.Duration(float64(time.Since(r.since)) * (1/r.c.Pace - 1))
 	if owed < time.Millisecond {

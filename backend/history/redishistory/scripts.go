@@ -17,8 +17,8 @@ type scripts struct{ apply, change, due, read, glance, forget, probe, placed *pi
 // readingRules are the ACL rules for a history that is only read.
 var readingRules = []string{"~weir:*", "+evalsha", "+get", "+hgetall", "+script|load", "+time", "+zscan"}
 
-// newScripts puts the scripts together from their parts, and returns the ACL rules for the history: for the scripts, and
-// for the commands beside them.
+// newScripts puts the scripts together from their parts, and returns the ACL rules for the history: for the scripts,
+// and for the commands beside them.
 func newScripts() (s scripts, rules []string) {
 	all := ""
 	script := func(parts ...string) *pipeline.Script {
@@ -68,7 +68,7 @@ func (p packed) number(n int64) packed {
 	return binary.BigEndian.AppendUint64(append(p, int64Value), uint64(n))
 }
 
-// texts is an array of texts.
+// texts returns an array of texts.
 func texts(all []string) packed {
 	p := newPacked(len(all))
 	for _, text := range all {

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// lookPause is between two looks at the servers. firstPause is after one that failed, and doubles until it is as long.
-	lookPause, firstPause = 15 * time.Second, time.Second
-	lookTime              = 5 * time.Second
+	// watchInterval is the time between two checks of the servers. After a failed one it is firstPause, doubled each
+	// time.
+	watchInterval, firstPause = 15 * time.Second, time.Second
+	watchTimeout              = 5 * time.Second
 )
 
 // look watches over the servers: whether they can keep a history, and what endangers it.
-func (s *Store) look(ctx context.Context) {
+func (s *Store) watchServers(ctx context.Context) {
 	seen := make(map[string]string) // run ids, by server
 	trouble, checked := "", false
-	for pause := firstPause; ; pause = min(2*pause, lookPause) {
+	for pause := firstPause; ; pause = min(2*pause, watchInterval) {
 		if !checked {
 			err := s.Check(ctx)
 			switch {
@@ -35,7 +36,7 @@ func (s *Store) look(ctx context.Context) {
 				s.log.Warn("redis cannot keep the history everywhere", "error", err)
 			}
 		}
-		s.lookOnce(ctx, seen)
+		s.checkServers(ctx, seen)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -45,10 +46,10 @@ func (s *Store) look(ctx context.Context) {
 }
 
 // lookOnce asks all servers about themselves. What does not answer or must not be asked is left out.
-func (s *Store) lookOnce(ctx context.Context, seen map[string]string) {
+func (s *Store) checkServers(ctx context.Context, seen map[string]string) {
 	const began, why = "a Redis of the history was started within the last hour, and a crash may have cut off its " +
 		"append-only file: ", ", so that its next start loses nothing"
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
 		answer, err := do("info")
@@ -105,12 +106,12 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
-// settlePause is between two looks at replicas, which say once a second how far they are.
+// settlePause is the time between two looks at the offsets of replicas, which report them once a second.
 const settlePause = 50 * time.Millisecond
 
-// Settle returns nil once the replicas of all servers have what the servers had when it began to look at them, so that a
-// failover forgets nothing of it. A server that has never had a replica has nobody to fail over to. The error names the
-// servers whose replicas were not seen to have it before ctx ended.
+// Settle returns nil once the replicas of all servers have what the servers had when it began to look at them, so that
+// a failover forgets nothing of it. A server that has never had a replica has nobody to fail over to. The error names
+// the servers whose replicas were not seen to have it before ctx ended.
 func (s *Store) Settle(ctx context.Context) error {
 	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its history of replication
 	var last error                     // why it was not so in the round before
@@ -121,7 +122,7 @@ func (s *Store) Settle(ctx context.Context) error {
 				return err
 			}
 			text, _ := answer.(string)
-			return behind(parseInfo(text), name, targets)
+			return checkReplicas(parseInfo(text), name, targets)
 		})
 		if err == nil || topology.Forbidden(err) {
 			return err
@@ -137,9 +138,9 @@ func (s *Store) Settle(ctx context.Context) error {
 	}
 }
 
-// behind returns why it is not known that a server's replicas have what it had when it was first looked at, nil if it is.
-// A replica that has gone is known by the backlog that the server keeps for it, for an hour by default.
-func behind(info map[string]string, name string, targets map[string]uint64) error {
+// behind returns why it is not known that a server's replicas have what it had when it was first looked at, nil if it
+// is. A replica that has gone is known by the backlog that the server keeps for it, for an hour by default.
+func checkReplicas(info map[string]string, name string, targets map[string]uint64) error {
 	now, err := strconv.ParseUint(info["master_repl_offset"], 10, 64)
 	if err != nil || info["role"] != "master" {
 		return fmt.Errorf("%s is no primary: it is %q", name, info["role"])

@@ -34,21 +34,22 @@ const DefaultPace = 0.25
 
 // Config is where the history is, and how it is kept.
 type Config struct {
-	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing here.
+	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing
+	// here.
 	Redis topology.Config
 	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
 	// tests.
 	Now func() string
 	// Keep is history.DefaultKeep() by default.
 	Keep history.Keep
-	// Pace is which part of its time a job lets a server work for it, above 0 to 1, DefaultPace by default: what answers
-	// requests may be the same server.
+	// Pace is which part of its time a job lets a server work for it, above 0 to 1, DefaultPace by default: what
+	// answers requests may be the same server.
 	Pace float64
-	// ReadOnly makes a store that only reads, with fewer rights: Apply and Roll fail. Whether the servers can keep a history
-	// is not found out then.
+	// ReadOnly makes a store that only reads, with fewer rights: Apply and Roll fail. Whether the servers can keep a
+	// history is not found out then.
 	ReadOnly bool
-	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply or Roll. It is for
-	// tests.
+	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply or Roll. It is
+	// for tests.
 	Step func(name string)
 }
 
@@ -96,7 +97,7 @@ func Open(c Config) (*Store, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if !s.c.ReadOnly {
-		s.watch.Go(func() { s.look(ctx) })
+		s.watch.Go(func() { s.watchServers(ctx) })
 	}
 	return s, nil
 }

@@ -49,9 +49,9 @@ type Loaded struct {
 	Refused uint64 // hits that were not counted, as their series is full
 }
 
-// Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches, so
-// a store that has counted some of them knows them: for [history.ForgetAfter] after they came, each counts once, however
-// often and wherever counting was interrupted. One goroutine may use it.
+// Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches,
+// so a store that has counted some of them knows them: for [history.ForgetAfter] after they came, each counts once,
+// however often and wherever counting was interrupted. One goroutine may use it.
 //
 // The store should be opened with a Keep that allows any number of points: old minutes are many, for the moment, and
 // rolling a series early with each of them would take long.
@@ -60,7 +60,7 @@ type Loader struct {
 	to        Target
 	writer    string
 	pending   [history.Partitions]pending
-	begun     int // batches since the last were sent
+	begun     int // batches begun since batches were last sent
 	untilRoll int // minutes
 	did       Loaded
 }
@@ -92,8 +92,8 @@ func (l *Loader) Add(r Row) error {
 	}
 	if l.untilRoll <= 0 {
 		l.untilRoll = rollEvery
-		// What could not be moved waits for the next time: a series may be damaged, or change too fast because somebody else
-		// writes to it. A store that is away fails the next batch.
+		// What could not be moved waits for the next time: a series may be damaged, or change too fast because somebody
+		// else writes to it. A store that is away fails the next batch.
 		_ = l.roll()
 	}
 	return context.Cause(l.ctx)

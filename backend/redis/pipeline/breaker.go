@@ -19,10 +19,10 @@ const (
 	minPongTimeout = 5 * time.Millisecond
 )
 
-// breaker finds out from exchanges and PINGs whether a server is to be asked. Each method is told the time.
+// breaker decides by exchanges and PINGs whether checks are sent to a server. Time is an argument.
 type breaker struct {
 	state breakerState
-	since time.Time // when it came to be so; what was sent before tells nothing
+	since time.Time // when the state began; exchanges sent earlier are ignored
 
 	lostInRow  int           // exchanges without an answer
 	lastLost   time.Time     // when the last one of them ended

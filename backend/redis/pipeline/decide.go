@@ -25,23 +25,11 @@ func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []bac
 	if p.closed.Load() {
 		return backend.ErrClosed
 	}
-	deadline := p.deadline(ctx)
+	deadline := backend.Deadline(ctx, time.Now(), p.servers.Timeout())
 	if len(checks) <= maxBatch {
 		return p.finish(ctx, p.begin(ctx, checks, deadline), checks, out)
 	}
 	return p.decideLarge(ctx, checks, out, deadline)
-}
-
-// deadline returns when a caller who comes now leaves at the latest.
-func (p *Pipeline) deadline(ctx context.Context) time.Time {
-	now := time.Now()
-	latest := now.Add(p.servers.Timeout())
-	if deadline, ok := ctx.Deadline(); ok {
-		if own := deadline.Add(-max(minMargin, deadline.Sub(now)/10)); own.Before(latest) {
-			return own
-		}
-	}
-	return latest
 }
 
 // begin lets checks join the queues of the servers that own their keys, unless their caller has left: then there is no
@@ -64,7 +52,7 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 			continue
 		}
 		if i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
-			c.deadline = c.deadline.Add(-minMargin)
+			c.deadline = c.deadline.Add(-backend.MinMargin)
 		}
 		c.link(i)
 	}

@@ -19,14 +19,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-const (
-	// maxKept is how many bytes of keys and arguments a call may have that is reused.
-	maxKept = 64 << 10
-	// minMargin is how long before its deadline a caller leaves at least, so that the answer can be written and arrive.
-	// With 1 ms more of Envoy's usual 20, a tenth as many answers come late when a server freezes, and one of twenty
-	// gets none from a server that takes 15.
-	minMargin = 2 * time.Millisecond
-)
+// maxKept is how many bytes of keys and arguments a call may have that is reused.
+const maxKept = 64 << 10
 
 // Pipeline decides checks on servers. Its methods may be called by any number of goroutines.
 type Pipeline struct {

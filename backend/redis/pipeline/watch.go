@@ -28,16 +28,17 @@ const (
 // dialTimeout returns how long connecting for a PING may take: TLS takes round trips.
 func dialTimeout(pongTimeout time.Duration) time.Duration { return max(2*pongTimeout, minDialTimeout) }
 
-// watch is what a queue knows of its server, and how it finds out more. All but the atomics is under the queue's mu.
+// watch is the state of a queue's server: the breaker, and the PINGs that probe it. The queue's mu guards all but the
+// atomics.
 type watch struct {
 	breaker breaker
 	calm    atomic.Bool                  // breaker.calm
-	silent  atomic.Bool                  // the server has lost its last exchange, and is asked on
+	silent  atomic.Bool                  // the last exchange was lost, and the breaker is still closed
 	away    atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
 	trial   *Batch                       // the one that is out while the breaker is half open
 	probing bool                         // a goroutine sends PING
 	probed  time.Time                    // when it did last
-	late    string                       // how the server replies too late, "" if it is not known to
+	late    string                       // in what way replies come too late; "" if they do not
 
 	life           context.Context // until the queue is closed
 	end            context.CancelFunc

@@ -78,7 +78,7 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
   weir history top --from -7d
   weir history show --domain shop --path user/path=/pay --from -30d
 `, c.Days, until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
-		terminal.Printable(where(&set)), terminal.Thousands(did.Hits), terminal.Printable(dir), set.DebugPort)
+		terminal.Printable(storeName(&set)), terminal.Thousands(did.Hits), terminal.Printable(dir), set.DebugPort)
 	return err
 }
 

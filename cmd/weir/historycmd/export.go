@@ -55,7 +55,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		return failed(fmt.Errorf("the export is not whole: %w", err))
 	}
 	if !done.Found && len(done.Warnings) == 0 {
-		return nothing(q)
+		return noSeries(q)
 	}
 	for _, warning := range done.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))
@@ -64,7 +64,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		fmt.Fprintf(out.Err, "No hits between --from and --to, which is %s.\n",
 			time.Unix(done.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
 	}
-	return sound(done.LeftOut)
+	return exitNo(done.LeftOut)
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.

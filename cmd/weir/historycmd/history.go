@@ -82,10 +82,10 @@ type choice struct {
 // about returns the parameters of a question about the rules of the target, and about more.
 func (c *target) about(more map[string]string) query.Parameters {
 	q := query.Parameters{}
-	give(q, "domain", c.Domain)
-	give(q, "path", c.Path)
+	setParam(q, "domain", c.Domain)
+	setParam(q, "path", c.Path)
 	for name, value := range more {
-		give(q, name, value)
+		setParam(q, name, value)
 	}
 	return q
 }
@@ -97,21 +97,21 @@ type period struct {
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
-// ask puts the period into the parameters of a question. Times without a zone are of --tz, or of the zone that times are shown
-// in, which may not be that of the weir that answers.
+// ask puts the period into the parameters of a question. Times without a zone are of --tz, or of the zone that times
+// are shown in, which may not be that of the weir that answers.
 func (p *period) ask(parameters query.Parameters, out *terminal.Output) error {
 	if err := out.SetZone(p.TZ); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	now := time.Now()
-	give(parameters, "from", p.From.In(out.Zone, now))
-	give(parameters, "to", p.To.In(out.Zone, now))
-	give(parameters, "tz", p.TZ)
+	setParam(parameters, "from", p.From.In(out.Zone, now))
+	setParam(parameters, "to", p.To.In(out.Zone, now))
+	setParam(parameters, "tz", p.TZ)
 	return nil
 }
 
-// give sets a parameter of a question. What is left open is left out.
-func give(parameters query.Parameters, name, value string) {
+// setParam sets a parameter of a question. What is left open is left out.
+func setParam(parameters query.Parameters, name, value string) {
 	if value != "" {
 		parameters[name] = []string{value}
 	}
@@ -139,8 +139,8 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// ask prints the answer to a question about the rules of a target: of the Redis that the environment names, or else of an
-// admin port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe does.
+// ask prints the answer to a question about the rules of a target: of the Redis that the environment names, or else of
+// an admin port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe does.
 func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query.Parameters, path string,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
@@ -171,8 +171,8 @@ func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query
 	return a, err
 }
 
-// open returns the history in the Redis that the environment names, which must be closed, or else the admin port that is
-// to be asked.
+// open returns the history in the Redis that the environment names, which must be closed, or else the admin port that
+// is to be asked.
 func (c *target) open(ctx context.Context) (store *redishistory.Store, port adminport.Port, err error) {
 	port = adminport.Port{Address: c.Admin, Timeout: c.Timeout, Token: c.Token}
 	if c.Admin != "" {
@@ -182,7 +182,8 @@ func (c *target) open(ctx context.Context) (store *redishistory.Store, port admi
 	switch {
 	case err != nil:
 	case set.HistoryInRedis():
-		// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
+		// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an
+		// error.
 		store, err = openRedis(ctx, &set, set.History.Keep(), slog.New(slog.DiscardHandler))
 	default:
 		port.Address, err = config.AdminAddress()
@@ -192,8 +193,8 @@ func (c *target) open(ctx context.Context) (store *redishistory.Store, port admi
 
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
 
-// sound returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
-func sound(broken int) error {
+// exitNo returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
+func exitNo(broken int) error {
 	if broken > 0 {
 		return terminal.No
 	}
@@ -206,8 +207,8 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// nothing returns the error of a question that no series fits.
-func nothing(q query.Parameters) error {
+// noSeries returns the error of a question that no series fits.
+func noSeries(q query.Parameters) error {
 	about := ""
 	for _, name := range []string{"domain", "path", "outcome", "value"} {
 		if asked := q.Get(name); asked != "" {

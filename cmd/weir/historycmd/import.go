@@ -59,7 +59,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		}
 		return failed(fmt.Errorf("%s: %w", c.File, err))
 	}
-	if _, err = io.WriteString(out.Out, describeLoaded(did, time.Since(begin), where(&set))); err != nil {
+	if _, err = io.WriteString(out.Out, describeLoaded(did, time.Since(begin), storeName(&set))); err != nil {
 		return err
 	}
 	if did.Refused > 0 {

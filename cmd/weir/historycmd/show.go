@@ -25,19 +25,19 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := c.about(map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step})
 	width := terminal.Width(out.Out)
 	if c.Step == "" && !c.JSON {
-		give(q, "points", strconv.Itoa(columnsOf(width)))
+		setParam(q, "points", strconv.Itoa(columnsOf(width)))
 	}
 	if err := c.period.ask(q, &out); err != nil {
 		return err
 	}
 	a, err := ask(ctx, &c.shown, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
 		if len(a.Series) == 0 && len(a.Warnings) == 0 {
-			return "", nothing(q)
+			return "", noSeries(q)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil
 	})
-	return cmp.Or(err, sound(a.Unreadable))
+	return cmp.Or(err, exitNo(a.Unreadable))
 }
 
 // showView shows series to people, each as a curve on the same axis of time:

@@ -75,8 +75,8 @@ func fillBulk(ctx context.Context, set *config.Settings,
 	return did, errors.Join(err, store.Close())
 }
 
-// where names the store, for people.
-func where(set *config.Settings) string {
+// storeName names the store, for people.
+func storeName(set *config.Settings) string {
 	if set.HistoryInRedis() {
 		return "the Redis of " + cmp.Or(set.HistoryVariable(), "REDIS_URL")
 	}

@@ -30,7 +30,7 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	a, err := ask(ctx, &c.shown, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, sound(a.Unreadable))
+	return cmp.Or(err, exitNo(a.Unreadable))
 }
 
 const topBar = 20 // columns, of the longest bar

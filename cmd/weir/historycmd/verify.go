@@ -22,11 +22,11 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := c.about(nil)
 	a, err := ask(ctx, &c.shown, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
-			return "", nothing(q)
+			return "", noSeries(q)
 		}
 		return describeVerified(a, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, sound(a.Broken))
+	return cmp.Or(err, exitNo(a.Broken))
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.

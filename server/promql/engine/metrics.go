@@ -31,8 +31,8 @@ const (
 var counters = [history.Outcomes]string{history.Within: HitsTotal, history.Over: HitsTotal, history.Degraded: HitsTotal,
 	history.Near: NearTotal, history.Shadow: ShadowTotal}
 
-// called returns labels of names and values in turn, in order. An empty one is not there.
-func called(pairs ...string) labels.Labels {
+// labelsOf returns labels of names and values in turn, in order. An empty one is not there.
+func labelsOf(pairs ...string) labels.Labels {
 	b := labels.NewScratchBuilder(len(pairs) / 2)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -48,12 +48,12 @@ func counter(id history.ID) labels.Labels {
 	if counters[id.Outcome] == HitsTotal {
 		outcome = id.Outcome.String()
 	}
-	return called(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path, valueLabel, id.Value)
+	return labelsOf(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path, valueLabel, id.Value)
 }
 
 // peak returns the labels of the gauge of a series' largest minutes.
 func peak(id history.ID) labels.Labels {
-	return called(nameLabel, HitsPeak, domainLabel, id.Domain, outcomeLabel, id.Outcome.String(), pathLabel, id.Path, valueLabel, id.Value)
+	return labelsOf(nameLabel, HitsPeak, domainLabel, id.Domain, outcomeLabel, id.Outcome.String(), pathLabel, id.Path, valueLabel, id.Value)
 }
 
 func matches(name labels.Labels, matchers []*labels.Matcher) bool {
@@ -71,8 +71,8 @@ const sampleSize = int(unsafe.Sizeof(history.Sample{}))
 // costOf returns how many samples' memory a name takes in a result, with what points to it.
 func costOf(name labels.Labels) int { return (220 + int(name.ByteSize())) / sampleSize }
 
-// asks returns the query that is about all series that matchers can match, and reports whether there can be any.
-func asks(matchers []*labels.Matcher) (history.Query, bool) {
+// queryFor returns the query that is about all series that matchers can match, and reports whether there can be any.
+func queryFor(matchers []*labels.Matcher) (history.Query, bool) {
 	var q history.Query
 	var named []*labels.Matcher // those about what is known before anything is read
 	for _, m := range matchers {

@@ -43,15 +43,15 @@ func (r *run) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ma
 	}
 	s := selection{run: r, matchers: matchers, names: hints.Func == "series"}
 	s.span(hints)
-	err := s.limits()
+	err := s.addLimits()
 	if err == nil {
-		err = s.counted(ctx)
+		err = s.readHits(ctx)
 	}
 	return newSet(s.found, &r.notes, err)
 }
 
-// note keeps what the query's selectors look like, which the engine does not tell when it reads them, and what it makes of
-// names.
+// note keeps what the query's selectors look like, which the engine does not tell when it reads them, and what it makes
+// of names.
 func (r *run) note(s *parser.EvalStmt) {
 	r.statement, r.selectors, r.made = s, make(map[*labels.Matcher]selector), namesOf(s.Expr)
 	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {

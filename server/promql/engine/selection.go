@@ -45,9 +45,9 @@ func (s *selection) span(hints *storage.SelectHints) {
 // floor returns the second that a moment in milliseconds is in.
 func floor(millis int64) int64 { return ceil(millis-999, 1000) / 1000 }
 
-// counted reads the series of hits.
-func (s *selection) counted(ctx context.Context) error {
-	query, any := asks(s.matchers)
+// readHits reads the series of hits.
+func (s *selection) readHits(ctx context.Context) error {
+	query, any := queryFor(s.matchers)
 	if !any || s.from > s.to && !s.names {
 		return nil
 	}
@@ -58,11 +58,11 @@ func (s *selection) counted(ctx context.Context) error {
 	if err := s.ask(ctx, query, s.add); err != nil || len(s.found) > 0 {
 		return err
 	}
-	return s.spelt(ctx, query)
+	return s.noteSpelling(ctx, query)
 }
 
-// spelt notes the path or value that was meant, where a query that has found nothing has one as people are shown it.
-func (s *selection) spelt(ctx context.Context, query history.Query) error {
+// noteSpelling notes how a path or value is stored, if a query that found nothing spells it as people are shown it.
+func (s *selection) noteSpelling(ctx context.Context, query history.Query) error {
 	path, value := query.Path, query.Value
 	query.Path, query.Value, query.To = nil, nil, query.From // nothing but names is read
 	meant := func(stored string, asked *string) bool {
@@ -84,7 +84,7 @@ func (s *selection) spelt(ctx context.Context, query history.Query) error {
 // readable reports whether a path or value may be spelt as people are shown it, and not as it is stored.
 func readable(name *string) bool { return name != nil && strings.ContainsAny(*name, "/=,%") }
 
-// add takes a series of the store.
+// add adds what is asked for of a stored series.
 func (s *selection) add(one history.Series) error {
 	total, largest := counter(one.ID), peak(one.ID)
 	asksTotal, asksLargest := matches(total, s.matchers), matches(largest, s.matchers)
@@ -107,20 +107,20 @@ func (s *selection) add(one history.Series) error {
 		return errTooNarrow
 	}
 	if asksTotal {
-		s.scratch = s.totals(s.scratch[:0], &one)
-		if err := s.keep(total, false, s.every); err != nil {
+		s.scratch = s.appendTotals(s.scratch[:0], &one)
+		if err := s.addSeries(total, false, s.every); err != nil {
 			return err
 		}
 	}
 	if asksLargest {
-		s.scratch = s.peaks(s.scratch[:0], &one)
-		return s.keep(largest, true, s.gauges)
+		s.scratch = s.appendPeaks(s.scratch[:0], &one)
+		return s.addSeries(largest, true, s.gauges)
 	}
 	return nil
 }
 
-// totals appends the counts of a series in the time that is asked for, and just around it.
-func (s *selection) totals(dst []history.Sample, one *history.Series) []history.Sample {
+// appendTotals appends the counts of a series in the time that is asked for, and just around it.
+func (s *selection) appendTotals(dst []history.Sample, one *history.Series) []history.Sample {
 	first := s.now
 	if len(one.Points) > 0 {
 		first = one.Points[0].Start
@@ -131,10 +131,10 @@ func (s *selection) totals(dst []history.Sample, one *history.Series) []history.
 	return s.upToNow(one.AppendSamples(dst, s.now))
 }
 
-// peaks appends the largest minute of each bucket where it begins, and 0 where one ends that no other follows. For
-// windows, which have their beginning excluded and their end included, it stands a second inside both ends instead, so
-// that each window meets the buckets that it overlaps, and no other.
-func (s *selection) peaks(dst []history.Sample, one *history.Series) []history.Sample {
+// appendPeaks appends the largest minute of each bucket where it begins, and 0 where one ends that no other follows.
+// For windows, which have their beginning excluded and their end included, it stands a second inside both ends instead,
+// so that each window meets the buckets that it overlaps, and no other.
+func (s *selection) appendPeaks(dst []history.Sample, one *history.Series) []history.Sample {
 	inside := int64(0)
 	if s.asked.back > 0 {
 		inside = 1
@@ -170,8 +170,8 @@ func (s *selection) upToNow(samples []history.Sample) []history.Sample {
 	return samples
 }
 
-// keep adds what is in scratch as a series, as far as it is asked for. One without a sample is left out.
-func (s *selection) keep(name labels.Labels, steps bool, every int64) error {
+// addSeries adds the samples in scratch that are asked for as a series. One without a sample is left out.
+func (s *selection) addSeries(name labels.Labels, steps bool, every int64) error {
 	samples, ends := s.scratch, true
 	for len(samples) > 1 && samples[1].At <= s.from {
 		samples = samples[1:]
@@ -196,9 +196,9 @@ func (s *selection) keep(name labels.Labels, steps bool, every int64) error {
 	return nil
 }
 
-// limits adds the limits of the rules in force, at every moment up to now, as /metrics has them: those of a rule that read
-// alike once.
-func (s *selection) limits() error {
+// addLimits adds the limits of the rules in force, at every moment up to now, as /metrics has them: those of a rule
+// that read alike once.
+func (s *selection) addLimits() error {
 	if s.config.Rules == nil {
 		return nil
 	}
@@ -206,13 +206,13 @@ func (s *selection) limits() error {
 		seen := make(map[string]bool, len(rule.Limits))
 		for _, l := range rule.Limits {
 			text := l.String()
-			name := called(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path)
+			name := labelsOf(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path)
 			if seen[text] || !matches(name, s.matchers) {
 				continue
 			}
 			seen[text] = true
 			s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: l.Requests}))
-			if err := s.keep(name, true, s.gauges); err != nil {
+			if err := s.addSeries(name, true, s.gauges); err != nil {
 				return err
 			}
 		}

@@ -32,12 +32,12 @@ func (a *asked) hit(name string, hits uint64, d *backend.Decision, when time.Tim
 }
 
 // taken returns the takers by their descriptors.
-func (a *asked) taken(when time.Time) (Taken, map[string]Taker) {
-	taken, all := a.Taken(when), make(map[string]Taker)
-	for _, t := range taken.Takers {
+func (a *asked) taken(when time.Time) (TopKeys, map[string]TopKey) {
+	top, all := a.TopKeys(when), make(map[string]TopKey)
+	for _, t := range top.Keys {
 		all[t.Descriptor] = t
 	}
-	return taken, all
+	return top, all
 }
 
 func TestWhoTakesTheMostIsKnownByLowerBounds(t *testing.T) {
@@ -51,19 +51,19 @@ func TestWhoTakesTheMostIsKnownByLowerBounds(t *testing.T) {
 			a.hit("over", 1, over, when)
 		}
 	}
-	taken, all := a.taken(noon.Add(59 * time.Second))
-	if taken.Missing == 0 || taken.Missing > 400_000/takersInPart {
-		t.Errorf("%d hits of a key may be missing; want some, and at most a part's 65th", taken.Missing)
+	top, all := a.taken(noon.Add(59 * time.Second))
+	if top.Missing == 0 || top.Missing > 400_000/keysPerShard {
+		t.Errorf("%d hits of a key may be missing; want some, and at most a part's 65th", top.Missing)
 	}
 	for name, exact := range a.exact {
-		if got := all[name]; got.Hits() > exact || got.Hits()+taken.Missing < exact {
-			t.Errorf("%s had %d hits and is told to have %d, missing at most %d", name, exact, got.Hits(), taken.Missing)
+		if got := all[name]; got.Hits() > exact || got.Hits()+top.Missing < exact {
+			t.Errorf("%s had %d hits and is told to have %d, missing at most %d", name, exact, got.Hits(), top.Missing)
 		}
 	}
-	if got := all["user=over"]; got.Over+taken.MissingOver < denied || got.Over > denied || taken.MissingOver > 0 {
-		t.Errorf("who is over has %d of %d hits, missing at most %d; want all: few others are over", got.Over, denied, taken.MissingOver)
+	if got := all["user=over"]; got.Over+top.MissingOver < denied || got.Over > denied || top.MissingOver > 0 {
+		t.Errorf("who is over has %d of %d hits, missing at most %d; want all: few others are over", got.Over, denied, top.MissingOver)
 	}
-	if n := len(taken.Takers); n > 4*takerParts*takersInPart {
+	if n := len(top.Keys); n > 4*shardCount*keysPerShard {
 		t.Errorf("%d keys are held, want a bound", n)
 	}
 }
@@ -72,20 +72,20 @@ func TestWhoTookMuchIsForgottenAfterTwoPeriods(t *testing.T) {
 	a := newAsked(t)
 	a.hit("ann", 3, over, noon)
 	a.hit("bob", 1, within, noon.Add(20*time.Second))
-	a.hit("ann", 4, within, noon.Add(takerPeriod*time.Second))
+	a.hit("ann", 4, within, noon.Add(topPeriod*time.Second))
 	a.hit("ann", 1, within, noon.Add(20*time.Second)) // a request that was under way
 	for _, c := range []struct {
 		after    time.Duration
 		ann, bob uint64
 		over     uint64
 	}{{59 * time.Second, 8, 1, 3}, {60 * time.Second, 5, 0, 0}, {90 * time.Second, 0, 0, 0}} {
-		taken, all := a.taken(noon.Add(c.after))
+		top, all := a.taken(noon.Add(c.after))
 		if ann, bob := all["user=ann"], all["user=bob"]; ann.Hits() != c.ann || ann.Over != c.over || bob.Hits() != c.bob {
 			t.Errorf("after %v ann has %d hits, %d over, and bob %d; want %d, %d and %d since %v", c.after, ann.Hits(), ann.Over, bob.Hits(),
-				c.ann, c.over, c.bob, taken.Since)
+				c.ann, c.over, c.bob, top.Since)
 		}
 	}
-	if taken, _ := a.taken(noon.Add(-time.Hour)); len(taken.Takers) > 0 {
+	if top, _ := a.taken(noon.Add(-time.Hour)); len(top.Keys) > 0 {
 		t.Error("the clock stepped back, and there are takers")
 	}
 	a.hit("ann", 1, within, noon.Add(-time.Hour))
@@ -131,7 +131,7 @@ func TestManyCountAtOnceAndNothingIsLost(t *testing.T) {
 	}
 	running.Go(func() {
 		for range 100 {
-			a.Taken(noon)
+			a.TopKeys(noon)
 			a.Rate(key, noon)
 		}
 	})

@@ -1,0 +1,235 @@
+package hits
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/byrule"
+	"github.com/weirproxy/weir/server/hits/heavy"
+)
+
+// Who takes the most is known of the present period and of the one before: a half to a whole minute. 16 parts of 64
+// keys at least, in two rankings, take 1 MB, and with the longest descriptors 3.
+const (
+	topPeriod     = 30 // seconds
+	shardCount    = 16
+	keysPerShard  = 64
+	maxDescriptor = 512 // bytes of a descriptor that are shown
+)
+
+// shards are the keys with the most hits in this process, in shards by the highest bits of a key: each has its own
+// lock.
+type shards [shardCount]shard
+
+// shard has the heaviest of a part of all keys. A key that was denied may be among these in both rankings.
+type shard struct {
+	mu       sync.Mutex
+	period   int64 // the present one
+	rankings [2]ranking
+}
+
+// ranking has the top keys by all hits, or by hits over a limit.
+type ranking struct {
+	heavy   *heavy.Sketch[heldKey] // nil before the first hit
+	missing uint64                 // the most hits that a key lacks of the period before
+}
+
+const byHits, byOver = 0, 1
+
+// heldKey is a key in a ranking, with its hits since it came there.
+type heldKey struct {
+	rule       byrule.Name
+	descriptor []byte
+	shared     bool
+	limit      descriptors.Limit // the strictest, as of a denial if there was one
+	before     counts
+	present    counts
+	rate       rate
+}
+
+// rate counts the hits of the present second and of the one before.
+type rate struct {
+	second          int64
+	before, present uint64
+}
+
+// to makes a second the present one. A request under way may be a second late: that changes nothing.
+func (r *rate) to(second int64) {
+	switch {
+	case second == r.second+1:
+		r.before, r.present, r.second = r.present, 0, second
+	case second > r.second, second < r.second-1:
+		*r = rate{second: second}
+	}
+}
+
+// perSecond returns the hits in the second before a time.
+func (r rate) perSecond(at time.Time) float64 {
+	r.to(at.Unix())
+	return float64(r.present) + float64(r.before)*(1-float64(at.Nanosecond())/1e9)
+}
+
+// Key is the hash of a check's key.
+type Key uint64
+
+// Key returns the hash of a check's key.
+func (r *Recorder) Key(of []byte) Key { return Key(maphash.Bytes(r.seed, of)) }
+
+// Rate returns the hits of a key in the last second in this process, admitted or not: those of the present second, and
+// of the one before its share. It is less for a key that has just come, and 0 for one that is no top key. It costs 20
+// ns.
+func (r *Recorder) Rate(k Key, at time.Time) float64 {
+	shard := r.top.of(k)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	sketch := shard.rankings[byHits].heavy
+	if sketch == nil {
+		return 0
+	}
+	held := sketch.Find(uint64(k))
+	if held == nil {
+		return 0
+	}
+	return held.rate.perSecond(at)
+}
+
+func (t *shards) of(k Key) *shard { return &t[k>>60] }
+
+// note counts hits of a key.
+func (t *shards) note(rule *byrule.Name, h *Hit, n *counts) {
+	shard := t.of(h.Key)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	shard.moveTo(h.At.Unix() / topPeriod)
+	shard.rankings[byHits].note(rule, h, n, n.all())
+	shard.rankings[byOver].note(rule, h, n, n[history.Over])
+}
+
+func (o *ranking) note(rule *byrule.Name, h *Hit, n *counts, weight uint64) {
+	if weight == 0 {
+		return
+	}
+	if o.heavy == nil {
+		o.heavy = heavy.New[heldKey](keysPerShard)
+	}
+	held, fresh := o.heavy.Add(uint64(h.Key), weight)
+	if fresh {
+		*held = heldKey{rule: *rule, descriptor: held.descriptor[:0]}
+		held.show(h)
+	}
+	if h.Decision.Err == nil && len(h.Check.Limits) > 0 && (fresh || n[history.Over] > 0) {
+		held.limit = h.Check.Limits[h.Decision.Strictest]
+	}
+	for i := range n {
+		held.present[i] += n[i]
+	}
+	held.rate.to(h.At.Unix())
+	held.rate.present += n.all()
+}
+
+// show sets the descriptor, with a pattern in place of a value where all values of the pattern count as one.
+func (t *heldKey) show(h *Hit) {
+	d := h.Descriptor
+	for i := range d {
+		if pattern := h.Rule.Shared(i); pattern != "" {
+			if !t.shared {
+				t.shared, d = true, slices.Clone(d)
+			}
+			d[i].Value = pattern
+		}
+	}
+	t.descriptor = d.AppendShort(t.descriptor, maxDescriptor)
+}
+
+// moveTo makes a period the present one. A request under way may be a period late: that changes nothing.
+func (s *shard) moveTo(period int64) {
+	if period == s.period || period == s.period-1 {
+		return
+	}
+	for i := range s.rankings {
+		o := &s.rankings[i]
+		if o.heavy == nil {
+			continue
+		}
+		if period != s.period+1 { // long ago, or the clock stepped back
+			o.heavy.Reset()
+		}
+		o.missing = o.heavy.Missing()
+		o.heavy.Renew(func(h *heavy.Held[heldKey]) uint64 {
+			h.Kept.before, h.Kept.present = h.Kept.present, counts{}
+			if i == byOver {
+				return h.Kept.before[history.Over]
+			}
+			return h.Kept.before.all()
+		})
+	}
+	s.period = period
+}
+
+// TopKey is one of the keys with the most hits. Its hits are lower bounds.
+type TopKey struct {
+	Domain, Path string // of the rule, as it is stored; history.Unmatched for limits of requests without one
+	Descriptor   string // cut to 512 bytes
+	Shared       bool   // a pattern stands in it for all values that fit
+	Limit        descriptors.Limit
+	Within, Over, Degraded,
+	Near, Shadow uint64 // near is part of within, shadow of over
+	Rate float64 // hits a second now, see Recorder.Rate
+}
+
+// Hits returns all its hits.
+func (t TopKey) Hits() uint64 { return t.Within + t.Over + t.Degraded }
+
+// TopKeys are the keys with the most hits.
+type TopKeys struct {
+	Since time.Time
+	// Missing is the most hits that a key may have had beyond those shown; a key that is not shown had no more.
+	// MissingOver is the same for hits over a limit.
+	Missing, MissingOver uint64
+	Keys                 []TopKey // in no order
+}
+
+// TopKeys returns the keys with the most hits in this process since the beginning of the half minute before the present
+// one: some hundreds of keys.
+func (r *Recorder) TopKeys(at time.Time) TopKeys {
+	period := at.Unix() / topPeriod
+	top := TopKeys{Since: time.Unix((period-1)*topPeriod, 0)}
+	for i := range r.top {
+		s := &r.top[i]
+		s.mu.Lock()
+		s.moveTo(period)
+		found := make(map[uint64]*TopKey)
+		for order, missing := range [...]*uint64{&top.Missing, &top.MissingOver} {
+			if o := &s.rankings[order]; o.heavy != nil {
+				*missing = max(*missing, o.missing+o.heavy.Missing())
+				o.addTo(found, at)
+			}
+		}
+		s.mu.Unlock()
+		for _, t := range found {
+			top.Keys = append(top.Keys, *t)
+		}
+	}
+	return top
+}
+
+// addTo adds the ranking's keys to found, or raises the hits of those that are there.
+func (o *ranking) addTo(found map[uint64]*TopKey, at time.Time) {
+	for i := range o.heavy.Held() {
+		h := &o.heavy.Held()[i]
+		k := &h.Kept
+		t := found[h.Key]
+		if t == nil {
+			t = &TopKey{Domain: k.rule.Domain, Path: k.rule.Path, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit,
+				Rate: k.rate.perSecond(at)}
+			found[h.Key] = t
+		}
+		for o, n := range [...]*uint64{&t.Within, &t.Over, &t.Degraded, &t.Near, &t.Shadow} {
+			*n = max(*n, k.before[o]+k.present[o])
+		}
+	}
+}
