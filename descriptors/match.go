@@ -118,5 +118,10 @@ func (c *Config) BrokenNames() []string { return c.broken }
 // files. The result is shared: do not change it.
 func (c *Config) Passes() []Pass { return c.passes }
 
-// Rules lists all rules, in the same order as Passes. The result is shared: do not change it.
-func (c *Config) Rules() []*Rule { return c.rules }
+// Rules lists all rules, in the same order as Passes; none of nil. The result is shared: do not change it.
+func (c *Config) Rules() []*Rule {
+	if c == nil {
+		return nil
+	}
+	return c.rules
+}

@@ -27,7 +27,7 @@ const (
 	maxLosses = 256
 )
 
-var errRemoved = errors.New("the configuration no longer names this server")
+var errRemoved = errors.New("the SRV record no longer names this server")
 
 // server is one memcached, and what is known of it.
 type server struct {

@@ -86,15 +86,13 @@ func (o *outages) end(message string) {
 func (o *outages) logBegin(servers []string) {
 	about := []any{"servers", descriptors.Listed(servers)}
 	var rules [descriptors.Policies]int
-	if config := o.limiter.Config(); config != nil {
-		for _, r := range config.Rules() {
-			switch {
-			case r.Unlimited:
-			case r.Shadow: // which refuses nothing
-				rules[descriptors.PolicyAllow]++
-			default:
-				rules[cmp.Or(r.OnFailure, o.policy)]++
-			}
+	for _, r := range o.limiter.Config().Rules() {
+		switch {
+		case r.Unlimited:
+		case r.Shadow: // which refuses nothing
+			rules[descriptors.PolicyAllow]++
+		default:
+			rules[cmp.Or(r.OnFailure, o.policy)]++
 		}
 	}
 	for i, n := range rules {

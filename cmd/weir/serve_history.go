@@ -72,12 +72,7 @@ func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, 
 	if p.store == nil || !set.History.Query {
 		return nil
 	}
-	rules := func() []*descriptors.Rule {
-		if config := limiter.Config(); config != nil {
-			return config.Rules()
-		}
-		return nil
-	}
+	rules := func() []*descriptors.Rule { return limiter.Config().Rules() }
 	bounds := set.History.Queries
 	h := promql.NewHandler(promql.Config{
 		Config:  engine.Config{Store: p.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},

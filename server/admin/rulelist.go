@@ -85,9 +85,6 @@ func configOf(r Rules) *descriptors.Config {
 
 // sortedRules returns the rules by domain and path; none of nil.
 func sortedRules(config *descriptors.Config) []*descriptors.Rule {
-	if config == nil {
-		return nil
-	}
 	return slices.SortedStableFunc(slices.Values(config.Rules()), func(a, b *descriptors.Rule) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
 	})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
@@ -78,9 +77,16 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 		a.warnings, a.infos = warnings, infos
 		return a
 	}
-	value, cut := first(result.Value, limit)
-	if cut {
-		warnings = append(warnings, truncated)
+	value := result.Value
+	switch v := value.(type) {
+	case promql.Matrix:
+		if limit > 0 && len(v) > limit {
+			value, warnings = v[:limit], append(warnings, truncated)
+		}
+	case promql.Vector:
+		if limit > 0 && len(v) > limit {
+			value, warnings = v[:limit], append(warnings, truncated)
+		}
 	}
 	if r.parameter("lookback_delta") != "" {
 		warnings = append(warnings, "lookback_delta has no effect: weir looks back over the widest bucket that it has stored")
@@ -95,17 +101,4 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 		e.result(value)
 		e.raw("}")
 	}}
-}
-
-// first returns the first series of a result, 0 for all, and reports whether there are more.
-func first(v parser.Value, limit int) (parser.Value, bool) {
-	matrix, isMatrix := v.(promql.Matrix)
-	vector, _ := v.(promql.Vector)
-	switch {
-	case limit == 0 || max(len(matrix), len(vector)) <= limit:
-		return v, false
-	case isMatrix:
-		return matrix[:limit], true
-	}
-	return vector[:limit], true
 }

@@ -53,11 +53,7 @@ var limitRequests = prometheus.NewDesc("weir_limit_requests",
 
 // collectLimits sends the limits of the configuration in force.
 func collectLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
-	config := limiter.Config()
-	if config == nil {
-		return
-	}
-	for _, rule := range config.Rules() {
+	for _, rule := range limiter.Config().Rules() {
 		for i, l := range rule.Limits {
 			written := func(other descriptors.Limit) bool { return other.String() == l.String() }
 			if !slices.ContainsFunc(rule.Limits[:i], written) { // two algorithms may have one limit each that reads alike

@@ -10,9 +10,6 @@ import (
 
 // ineffective warns of each limit that denies nothing, as another of its rule covers it wherever it holds.
 func ineffective(config *descriptors.Config) (all yaml.Problems) {
-	if config == nil {
-		return nil
-	}
 	replacing := slices.DeleteFunc(slices.Clone(config.Rules()), func(r *descriptors.Rule) bool { return len(r.Replaces) == 0 })
 	for _, r := range config.Rules() {
 		for i := range r.Limits {

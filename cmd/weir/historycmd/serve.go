@@ -186,12 +186,7 @@ func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load().Conf
 func (r *fleetRules) Loaded() time.Time { return r.inForce.Load().loaded }
 
 // Rules returns the rules of all domains.
-func (r *fleetRules) Rules() []*descriptors.Rule {
-	if config := r.Config(); config != nil {
-		return config.Rules()
-	}
-	return nil
-}
+func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }
 
 // watch logs when the history cannot be read, and when it can again.
 func watch(ctx context.Context, r readiness, log *slog.Logger) {
