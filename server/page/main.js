@@ -248,7 +248,9 @@ async function lookAtCurve(signal, quiet) {
   curveOf = keyOf(asked);
   curve = answer ? joined(answer, !asked.path || values?.found !== 1) : null;
   const before = then ? joined(then, true) : null;
-  if (before?.totals.hits > 0) {
+  if (before?.totals.hits > 0 && then.to - then.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
+    answer.warnings.push(`Of ${against.name} only wider buckets are stored, of ${span(then.from, then.to)}: no comparison.`);
+  } else if (before?.totals.hits > 0) {
     const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
     if (first > before.buckets.length / 10) answer.warnings.push(`Of ${against.name} there are hits since ${day(buckets[0].start)} only.`);
     Object.assign(curve, { earlier: before.totals, before: { buckets, ...against } });

@@ -131,7 +131,7 @@ function summaryOf({ from, to, buckets }) {
   if (Number(highest.peak.hits) > 0) parts.push(largest(highest, ` in ${span(highest.start, highest.end)}`));
   const done = buckets.filter(b => !b.partial), quiet = done.findLastIndex(b => !(b.over > 0));
   if (quiet < done.length - 2) {
-    const since = quiet < 0 ? 'before this range' : `${day(done[quiet].end)} ${timeOfDay(done[quiet].end)}`;
+    const since = quiet < 0 ? 'before this range' : `${day(done[quiet].end)} ${timeOfDay(done[quiet].end)}–${timeOfDay(done[quiet + 1].end)}`;
     parts.push(make('span', { 'data-part': 'since' }, 'refuses without a break since ', make('b', {}, since)));
   }
   return parts;
