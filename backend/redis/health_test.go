@@ -247,7 +247,7 @@ func beats(t *testing.T, when string, all []*heartbeat, want ...int) {
 func TestReplicasKnowHowManyTheyAre(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Cluster) {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			all := heartbeats(t, start(t, kind), 3)
 			beats(t, "at first", all, 1, 2, 3)

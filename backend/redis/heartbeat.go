@@ -113,7 +113,9 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	known := fieldsOf(hash)
 	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is noted already.
 	if _, kept := known[h.name]; !kept && !h.sent.IsZero() && h.store.StatesSince(h.sentAt) == 1 {
-		h.noteLoss()
+		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
+			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
+		}
 	}
 	delete(known, h.name)
 	gone := []any{"hdel", replicasKey}
@@ -140,13 +142,6 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	}
 	h.sent, h.sentAt = now.Val(), time.Now()
 	return 1 + h.others(time.Now()), nil
-}
-
-// noteLoss notes that the server of the heartbeats may have lost its counts.
-func (h *heartbeat) noteLoss() {
-	if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
-		h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
-	}
 }
 
 // others returns how many others live. One without a field may live: its server may have been restarted empty, or its

@@ -70,6 +70,7 @@ func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	if p.meter != nil {
 		q.meter = p.meter(q.name)
 	}
+	q.timer = time.AfterFunc(0, q.fire)
 	q.overdue = time.AfterFunc(0, q.missed)
 	return q
 }
@@ -119,12 +120,7 @@ func (q *queue) schedule(now time.Time) {
 		}
 	case !q.timed:
 		q.timed = true
-		wait := q.last.Add(pace).Sub(now)
-		if q.timer == nil {
-			q.timer = time.AfterFunc(wait, q.fire)
-		} else {
-			q.timer.Reset(wait)
-		}
+		q.timer.Reset(q.last.Add(pace).Sub(now))
 	}
 }
 
@@ -143,7 +139,6 @@ func (q *queue) hasRoom() bool {
 	return false
 }
 
-// fire is what the timer does.
 func (q *queue) fire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -266,7 +261,6 @@ func (q *queue) fill(b *Batch, now time.Time) bool {
 	return len(b.requests) > 0
 }
 
-// empty takes out what waits.
 func (q *queue) empty() firsts {
 	waiting := q.waiting
 	q.waiting, q.checks = nil, 0
@@ -284,14 +278,11 @@ func (q *queue) close(err error) {
 	q.mu.Lock()
 	waiting := q.empty()
 	q.stop()
-	if q.timer != nil {
-		q.timer.Stop()
-	}
+	q.timer.Stop()
 	q.mu.Unlock()
 	waiting.refuse(err)
 }
 
-// stop ends the queue's goroutines.
 func (q *queue) stop() {
 	q.closed = true
 	q.wake()

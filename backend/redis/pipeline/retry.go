@@ -227,12 +227,8 @@ func run(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 	return c.Val(), nil
 }
 
-// Ask sends commands that may run twice to one server, together, until it answers all of them or ctx, which needs a
-// deadline, ends. The answers are in the commands. Its error names the server and the remedy.
-func Ask(ctx context.Context, s *topology.Servers, at topology.At, commands ...goredis.Cmder) error {
-	return ask(ctx, s, at, nil, commands...)
-}
-
+// ask sends commands that may run twice to one server, together, until it answers all of them or ctx, which needs a
+// deadline, ends.
 func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
 	r := &Request{At: at}
 	if err := r.find(s); err != nil {

@@ -38,9 +38,6 @@ func (t *Type) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// String returns the name that UnmarshalText reads.
-func (t Type) String() string { return string(t) }
-
 // NodeLoss says what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
 // two seconds, and back when it answers one.
 type NodeLoss string

@@ -48,7 +48,6 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection.
 func (c *counted) Close() error {
 	c.once.Do(func() { c.in.Closed.Add(1) })
 	return c.Conn.Close()
