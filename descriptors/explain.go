@@ -44,8 +44,10 @@ func (c Child) String() string {
 	return c.Entry.String()
 }
 
-// at returns the child and where it stands, for a sentence.
-func (c *Child) at() string { return fmt.Sprintf("%s (%s)", Shown(c.String()), Printable(c.Where)) }
+// withPlace returns the child and where it stands, for a sentence.
+func (c *Child) withPlace() string {
+	return fmt.Sprintf("%s (%s)", Shown(c.String()), Printable(c.Where))
+}
 
 // Explain returns how a descriptor is matched, level by level, and why it ends on a rule or on none.
 func (c *Config) Explain(domain string, d Descriptor) Explanation {
@@ -117,16 +119,16 @@ func (x *Explanation) noChild(n *Node, e Entry) string {
 		reason += fmt.Sprintf("nothing in domain %s fits %s.", Shown(x.Domain), entry)
 	case n.children() == 0:
 		last := above[len(above)-1].Chosen
-		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.at(), entry)
+		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.withPlace(), entry)
 	default:
-		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.at(), entry)
+		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.withPlace(), entry)
 	}
 	if n.Rule != nil {
 		reason += " Its own limit applies only to descriptors that end there."
 	}
 	for _, s := range above {
 		if len(s.Others) > 0 && s.Others[0].Fits {
-			reason += " " + s.Others[0].at() + " was passed over before, and matching does not go back."
+			reason += " " + s.Others[0].withPlace() + " was passed over before, and matching does not go back."
 			break
 		}
 	}
@@ -138,7 +140,7 @@ func (x *Explanation) ended(n *Node) string {
 	if len(x.Steps) == 0 {
 		return "No rule applies: the descriptor has no entries."
 	}
-	last := x.Steps[len(x.Steps)-1].Chosen.at()
+	last := x.Steps[len(x.Steps)-1].Chosen.withPlace()
 	switch {
 	case n.Rule != nil:
 		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))

@@ -28,9 +28,9 @@ type Match struct {
 	plain bool // the key is envoyproxy/ratelimit's
 }
 
-// Apart returns the match for a limit that the request brings with it, and that is charged so: its key has every value,
+// ForOverride returns the match for a limit that the request brings with it, and that is charged so: its key has every value,
 // also where the rule lets the values of a pattern share one count.
-func (m Match) Apart(l *Limit, c Charge) Match {
+func (m Match) ForOverride(l *Limit, c Charge) Match {
 	return Match{Found: m.Found, keys: m.keys, plain: m.keys.Format == KeysOfRatelimit && l.plain(c)}
 }
 

@@ -29,16 +29,16 @@ import (
 // number gets a goroutine of its own, which has to grow its stack first: a fifth of a call's CPU.
 const streamWorkers = 64
 
-// greeting is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside
+// handshakeTimeout is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside
 // weir takes milliseconds; one that stalls holds a socket and the buffers of a connection meanwhile. It is also how
 // long the HTTP ports wait for a request's header.
-const greeting = 5 * time.Second
+const handshakeTimeout = 5 * time.Second
 
 // httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.
 const httpConnections = 512
 
-// buffered is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
-const buffered = 8 << 10
+// bufferSize is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
+const bufferSize = 8 << 10
 
 // Config says where to listen and how to end.
 type Config struct {
@@ -63,7 +63,7 @@ type Config struct {
 	NoJSON      string // why /json is not served, a sentence; "" serves it
 	AnyJSONType bool   // take requests on /json whatever their Content-Type says
 
-	TellStart slog.Level // of the line that says where it listens
+	StartLevel slog.Level // of the line that says where it listens
 }
 
 // Parts are what the server serves.
@@ -127,9 +127,9 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
 		grpc.MaxConcurrentStreams(door.MaxStreams),
 		grpc.MaxHeaderListSize(door.MaxHeaderList),
-		grpc.ReadBufferSize(buffered),
-		grpc.WriteBufferSize(buffered),
-		grpc.ConnectionTimeout(greeting),
+		grpc.ReadBufferSize(bufferSize),
+		grpc.WriteBufferSize(bufferSize),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
@@ -143,7 +143,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 
 func newHTTP(d *door.Door, log *slog.Logger, h http.Handler) *http.Server {
 	errors := &httpErrors{port: d.Port, log: log}
-	return &http.Server{Handler: nosniff(h), ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
+	return &http.Server{Handler: nosniff(h), ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ConnState: d.State, ErrorLog: stdlog.New(errors, "", 0)}
 }
@@ -160,7 +160,7 @@ func (s *Server) Run(ctx, kill context.Context) error {
 	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
 	go func() { failed <- s.http.Serve(s.httpLis) }()
 	go func() { failed <- s.admin.Serve(s.debug) }()
-	s.parts.Log.Log(ctx, s.config.TellStart, "listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
+	s.parts.Log.Log(ctx, s.config.StartLevel, "listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
 	select {
 	case err := <-failed:
 		s.grpc.Stop()

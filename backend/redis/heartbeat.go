@@ -49,7 +49,6 @@ func newHeartbeat(s *Store) *heartbeat {
 	return &heartbeat{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}}
 }
 
-// begin sends heartbeats until end.
 func (h *heartbeat) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
@@ -57,7 +56,7 @@ func (h *heartbeat) begin() {
 		for sent := 0; ctx.Err() == nil; {
 			wait := time.Second
 			if n, err := h.beat(ctx); err == nil {
-				h.learn(n, time.Now())
+				h.noteAlive(n, time.Now())
 				if sent++; sent >= quickHeartbeats { // others may start at the same time
 					wait = heartbeatPause - mathrand.N(heartbeatPause/5)
 				}
@@ -70,9 +69,9 @@ func (h *heartbeat) begin() {
 	})
 }
 
-// learn notes the number of processes that a heartbeat found. It only grows until heartbeats have succeeded for
+// noteAlive notes the number of processes that a heartbeat found. It only grows until heartbeats have succeeded for
 // heartbeatPause: others may have started at the same time, or could not reach the server either.
-func (h *heartbeat) learn(alive int, now time.Time) {
+func (h *heartbeat) noteAlive(alive int, now time.Time) {
 	if h.since.IsZero() {
 		h.since = now
 	}
@@ -84,7 +83,6 @@ func (h *heartbeat) learn(alive int, now time.Time) {
 	h.alive.Store(int64(alive))
 }
 
-// pause waits, for as long as ctx lasts.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -92,8 +90,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// quiet reports whether the server of the heartbeats is known to be away, or not known.
-func (h *heartbeat) quiet() bool {
+// serverAway reports whether the server of the heartbeats is known to be away, or not known.
+func (h *heartbeat) serverAway() bool {
 	client, err := h.store.servers.Owner([]byte(replicasKey))
 	return err != nil || h.store.Away(client)
 }
@@ -101,7 +99,7 @@ func (h *heartbeat) quiet() bool {
 // beat sends a heartbeat, unless the server is away, returns how many processes live, and removes the fields of others.
 // It uses commands that counting needs, too.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
-	if h.quiet() {
+	if h.serverAway() {
 		return 0, ErrUnavailable
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
@@ -155,7 +153,7 @@ func (h *heartbeat) others(now time.Time) int {
 func (h *heartbeat) end() {
 	h.stop()
 	h.done.Wait()
-	if h.alive.Load() == 0 || h.quiet() {
+	if h.alive.Load() == 0 || h.serverAway() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(heartbeatTimeout, h.store.servers.Timeout()))

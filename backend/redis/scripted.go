@@ -62,7 +62,6 @@ func (s scripted) readFields(ctx context.Context, name string, fields []string) 
 	return texts, err
 }
 
-// Reset removes a key.
 func (s scripted) Reset(ctx context.Context, key []byte) error {
 	name := string(script.AppendKey(nil, key))
 	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))

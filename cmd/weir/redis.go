@@ -56,9 +56,9 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 }
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
-func openOne(set *config.Settings, of *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
+func openOne(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
 	log *slog.Logger) (one redis.Counters, pool *topology.Connections, err error) {
-	c, err := set.RedisConfig(of, log)
+	c, err := set.RedisConfig(variables, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,9 +128,9 @@ func (c *counters) await(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps health negative while the servers do not answer, until ctx ends, if asked is set.
-func (c *counters) follow(ctx context.Context, h *server.Health, asked bool) {
-	for more := asked; more; more = wait.For(ctx, 200*time.Millisecond) {
+// follow keeps health negative while the servers do not answer, until ctx ends, if that is enabled.
+func (c *counters) follow(ctx context.Context, h *server.Health, enabled bool) {
+	for more := enabled; more; more = wait.For(ctx, 200*time.Millisecond) {
 		h.Counting(c.remote == nil || c.remote.Answers() == nil)
 	}
 }

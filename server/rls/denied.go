@@ -88,16 +88,16 @@ func appendDenial(dst []byte, name, domain string, by *limit.Status, wait time.D
 	dst = appendText(dst, entryKey, name)
 	dst, value := openMessage(dst, entryValue)
 	dst, denial := openMessage(dst, valueStruct)
-	dst = appendAbout(dst, domain, by)
+	dst = appendRule(dst, domain, by)
 	if wait != backend.Never {
 		dst = appendNumber(dst, "retry_after", float64(wholeSeconds(wait)))
 	}
 	return closeMessage(closeMessage(closeMessage(dst, denial), value), entry)
 }
 
-// appendAbout writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name
+// appendRule writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name
 // if it has one.
-func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
+func appendRule(dst []byte, domain string, s *limit.Status) []byte {
 	var room [128]byte // on the stack
 	dst = appendField(dst, "domain", domain)
 	dst = appendField(dst, "path", s.Path())
@@ -109,7 +109,6 @@ func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
 	return dst
 }
 
-// appendField writes an entry whose value is a text.
 func appendField[T string | []byte](dst []byte, name string, text T) []byte {
 	value := 1 + protowire.SizeBytes(len(text)) // tags have a byte
 	entry := 1 + protowire.SizeBytes(len(name)) + 1 + protowire.SizeBytes(value)
@@ -119,7 +118,6 @@ func appendField[T string | []byte](dst []byte, name string, text T) []byte {
 	return appendText(dst, valueString, text)
 }
 
-// appendNumber writes an entry whose value is a number.
 func appendNumber(dst []byte, name string, n float64) []byte {
 	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)

@@ -91,7 +91,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	if b.pipeline.script != nil {
 		b.mode, err = b.pipeline.script.Mode(ctx, route.Client)
 	}
-	if b.keep(group); len(b.live) == 0 {
+	if b.dropExpired(group); len(b.live) == 0 {
 		return
 	}
 	if err == nil {
@@ -109,14 +109,14 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	b.endRetries(ctx, q)
 }
 
-// keep drops the requests of a group whose callers have left, unless they are counted and not finished.
-func (b *Batch) keep(group []*Request) {
+// dropExpired drops the requests of a group whose callers have left, unless they are counted and not finished.
+func (b *Batch) dropExpired(group []*Request) {
 	now := time.Now()
 	b.live, b.waiting = b.live[:0], time.Time{}
 	for _, r := range group {
 		until := r.call.deadline
 		switch {
-		case r.Number.Counted:
+		case r.Plain.Counted:
 			until = now.Add(b.pipeline.servers.Timeout())
 		case r.call.expired(now):
 			b.pipeline.dropped.Add(1)
@@ -183,7 +183,7 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 
 // drop drops a request whose caller has left, unless it is counted.
 func (b *Batch) drop(r *Request, now time.Time) bool {
-	dropped := !r.Number.Counted && r.call.expired(now)
+	dropped := !r.Plain.Counted && r.call.expired(now)
 	if dropped {
 		b.pipeline.dropped.Add(1)
 		b.pipeline.Report(false)
@@ -193,7 +193,7 @@ func (b *Batch) drop(r *Request, now time.Time) bool {
 
 // done gives the caller a request's answer, or why there is none.
 func (b *Batch) done(r *Request, err error) {
-	if r.Number.Counted {
+	if r.Plain.Counted {
 		err = nil // whatever became of the rest
 	}
 	b.pipeline.Report(err == nil)

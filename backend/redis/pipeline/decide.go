@@ -189,11 +189,11 @@ type Request struct {
 	Command *Command // what carries the request now; nil if nothing was sent
 	Item    int      // its place among the requests of the command
 	Reply   string
-	Number  Number
+	Plain   PlainCount
 }
 
-// Number is the state of a check with a key of envoyproxy/ratelimit.
-type Number struct {
+// PlainCount is the state of a check with a key of envoyproxy/ratelimit.
+type PlainCount struct {
 	TTL      Blob
 	Add      int64         // what the check adds
 	Rest     time.Duration // of the window
@@ -207,7 +207,7 @@ type Number struct {
 
 // written reports whether the server may have seen the request.
 func (r *Request) written() bool {
-	return r.Number.Counted || r.Command != nil && r.Command.Written
+	return r.Plain.Counted || r.Command != nil && r.Command.Written
 }
 
 // answer gives the caller the reply, or why there is none. From then on the request is not the queue's.

@@ -38,7 +38,7 @@ type queue struct {
 	meter    Meter
 
 	mu        sync.Mutex
-	waiting   firsts
+	waiting   waitingCalls
 	checks    int           // all that wait
 	out       []*Batch      // oldest first
 	last      time.Time     // when the last one left
@@ -56,8 +56,8 @@ type queue struct {
 	watch // whether the server is to be asked
 }
 
-// firsts are the first requests of calls.
-type firsts []*Request
+// waitingCalls are calls that wait, each by its first request here.
+type waitingCalls []*Request
 
 func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	// A batch that waits for a connection cannot take what arrives meanwhile.
@@ -71,7 +71,7 @@ func newQueue(p *Pipeline, client *goredis.Client) *queue {
 		q.meter = p.meter(q.name)
 	}
 	q.timer = time.AfterFunc(0, q.fire)
-	q.overdue = time.AfterFunc(0, q.missed)
+	q.overdue = time.AfterFunc(0, q.checkOverdue)
 	return q
 }
 
@@ -94,15 +94,15 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 	first.joined = now
 	// How long what waits takes to leave, about.
 	drain := time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
-	crowded := q.checks+first.count > maxQueue || !now.Add(drain).Before(deadline)
-	if !crowded {
+	full := q.checks+first.count > maxQueue || !now.Add(drain).Before(deadline)
+	if !full {
 		q.waiting = append(q.waiting, first)
 		q.checks += first.count
 		q.schedule(now)
-		q.expect(deadline, now)
+		q.watchDeadline(deadline, now)
 	}
 	q.mu.Unlock()
-	if crowded {
+	if full {
 		refuse(first, errBusy)
 	}
 	return true
@@ -150,7 +150,7 @@ func (q *queue) fire() {
 func (q *queue) work() {
 	defer q.pipeline.running.Done()
 	b := q.pipeline.batches.Get().(*Batch)
-	for again := true; again; again = q.rest() {
+	for again := true; again; again = q.sleep() {
 		q.yield()
 		for q.next(b) {
 			b.send()
@@ -177,18 +177,18 @@ func (q *queue) yield() {
 	}
 }
 
-// rest waits until the worker is woken. It returns false at once if another worker is idle, or the queue is closed.
-func (q *queue) rest() bool {
+// sleep waits until the worker is woken. It returns false at once if another worker is idle, or the queue is closed.
+func (q *queue) sleep() bool {
 	q.mu.Lock()
-	rests := !q.idle && !q.closed
-	if rests {
+	sleeps := !q.idle && !q.closed
+	if sleeps {
 		q.idle = true
 	}
 	q.mu.Unlock()
-	if rests {
+	if sleeps {
 		<-q.woken
 	}
-	return rests
+	return sleeps
 }
 
 // wake wakes the worker that is idle. It returns false if none is.
@@ -219,7 +219,7 @@ func (q *queue) next(b *Batch) bool {
 	if leaves {
 		q.out = append(q.out, b)
 		q.last = now
-		q.expect(b.until, now)
+		q.watchDeadline(b.until, now)
 		b.connect = q.connect
 		if q.breaker.state == stateHalfOpen {
 			q.trial = b
@@ -261,13 +261,13 @@ func (q *queue) fill(b *Batch, now time.Time) bool {
 	return len(b.requests) > 0
 }
 
-func (q *queue) empty() firsts {
+func (q *queue) empty() waitingCalls {
 	waiting := q.waiting
 	q.waiting, q.checks = nil, 0
 	return waiting
 }
 
-func (f firsts) refuse(err error) {
+func (f waitingCalls) refuse(err error) {
 	for _, first := range f {
 		refuse(first, err)
 	}

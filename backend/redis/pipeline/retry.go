@@ -134,7 +134,7 @@ func (s *retry) reroute(ctx context.Context) {
 		if s.transport.drop(r, now) {
 			continue
 		}
-		if err := s.aim(ctx, r, repaired); err != nil {
+		if err := s.nextRoute(ctx, r, repaired); err != nil {
 			s.transport.done(r, err)
 			continue
 		}
@@ -145,8 +145,7 @@ func (s *retry) reroute(ctx context.Context) {
 	}
 }
 
-// aim gives a request its next route.
-func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
+func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
 	client, class := r.Route.Client, r.class
 	_, known := repaired[client]
 	switch {
@@ -173,11 +172,11 @@ func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Clien
 			topology.Disconnect(ctx, client)
 		}
 	}
-	return r.find(s.servers)
+	return r.findOwner(s.servers)
 }
 
-// find gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
-func (r *Request) find(servers *topology.Servers) error {
+// findOwner gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
+func (r *Request) findOwner(servers *topology.Servers) error {
 	owner, err := servers.Locate(r.At)
 	r.Route = Route{Client: owner}
 	if errors.Is(err, topology.ErrUnknownCluster) {
@@ -231,7 +230,7 @@ func run(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 // deadline, ends.
 func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
 	r := &Request{At: at}
-	if err := r.find(s); err != nil {
+	if err := r.findOwner(s); err != nil {
 		return err
 	}
 	q := &repeatable{servers: s, commands: commands}

@@ -62,7 +62,7 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 		Addrs:                      addrs,
 		DB:                         like.db,
 		Dialer:                     o.dial(like),
-		CredentialsProviderContext: o.login.of(like).credentials,
+		CredentialsProviderContext: o.login.forTarget(like).credentials,
 		Protocol:                   protocol,
 
 		MaxRedirects:    disabled, // redirects are followed, and repeats decided, where counting is understood

@@ -64,13 +64,13 @@ func (c *Command) Run(out terminal.Output) error {
 
 // checked is the result of reading files: the configuration, and the problems.
 type checked struct {
-	config   *descriptors.Config // nil if no domain is right
-	problems yaml.Problems
-	leftOut  []string
-	files    config.Files
-	below    string // the directory that the names of files are relative to; "" if they are paths already
-	unread   bool   // nothing could be checked: the only problem is the reason
-	right    bool   // the configuration can be used
+	config     *descriptors.Config // nil if no domain is right
+	problems   yaml.Problems
+	leftOut    []string
+	files      config.Files
+	dir        string // the directory that the names of files are relative to; "" if they are paths already
+	unreadable bool   // nothing could be checked: the only problem is the reason
+	right      bool   // the configuration can be used
 }
 
 // severity returns "warning" or "error".
@@ -95,7 +95,7 @@ func (c *Command) count(problems yaml.Problems) (errs, warnings int) {
 
 // write prints problems, and the rules or the explanation.
 func (c *Command) write(out terminal.Output, x *checked) error {
-	if x.unread {
+	if x.unreadable {
 		fmt.Fprintln(out.Err, "weir check:", terminal.Printable(x.problems[0].Text))
 		return nil
 	}

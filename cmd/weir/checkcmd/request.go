@@ -65,6 +65,6 @@ func effect(r *descriptors.Rule, replaced []string) string {
 	case r.Quota:
 		does = "denies when all quotas of the request are over: "
 	}
-	held := slices.DeleteFunc(slices.Clone(r.Limits), func(l descriptors.Limit) bool { return l.ReplacedBy(replaced) })
-	return does + descriptors.DescribeLimits(held...)
+	remaining := slices.DeleteFunc(slices.Clone(r.Limits), func(l descriptors.Limit) bool { return l.ReplacedBy(replaced) })
+	return does + descriptors.DescribeLimits(remaining...)
 }

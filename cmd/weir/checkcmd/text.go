@@ -11,14 +11,14 @@ import (
 )
 
 // Report prints the problems of files, which are called of, and reports whether the configuration can be used.
-func Report(w io.Writer, of string, problems yaml.Problems, strict bool) bool {
+func Report(w io.Writer, name string, problems yaml.Problems, strict bool) bool {
 	c := Command{Strict: strict}
 	for i := range problems {
 		fmt.Fprintf(w, "%s: %v\n", c.severity(&problems[i]), problems[i])
 	}
 	errs, warnings := c.count(problems)
 	if errs > 0 {
-		fmt.Fprintf(w, "%s: %s, %s\n", of, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
+		fmt.Fprintf(w, "%s: %s, %s\n", name, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
 	}
 	return errs == 0
 }
