@@ -194,18 +194,18 @@ func (x Explanation) String() string {
 func (s *Step) write(b *strings.Builder) {
 	fmt.Fprintf(b, "  %s\n", Shown(s.Entry.String()))
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	row := func(mark string, c *Child, why string) {
-		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), why)
+	row := func(mark string, c *Child, remark string) {
+		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), remark)
 	}
 	if s.Chosen != nil {
 		row("→", s.Chosen, "applies")
 	}
 	for i := range s.Others {
-		why := "does not fit"
+		remark := "does not fit"
 		if s.Others[i].Fits {
-			why = "fits too, but comes after: first exact values, then patterns in their order, then keys alone"
+			remark = "fits too, but comes after: first exact values, then patterns in their order, then keys alone"
 		}
-		row("·", &s.Others[i], why)
+		row("·", &s.Others[i], remark)
 	}
 	if s.More > 0 {
 		fmt.Fprintf(table, "    ·\tand %d more\n", s.More)

@@ -33,9 +33,9 @@ func (r *watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthI
 }
 
 // logRefused logs that a client was refused, or counts it for the next line.
-func (r *watchedTLS) logRefused(client string, why error, now time.Time) {
+func (r *watchedTLS) logRefused(client string, cause error, now time.Time) {
 	r.logged.Log(now, func(others int) {
-		r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", why, "others_since", others)
+		r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", cause, "others_since", others)
 	})
 }
 

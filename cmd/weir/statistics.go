@@ -104,8 +104,8 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counters, cached bool) {
 		c.Counters[name+".cx_total"] = pool.Opened.Load
 		c.Counters[name+".cx_local_close"] = pool.Closed.Load
 	}
-	g, is := store.Counter.(*guard.Guard)
-	if !is || !cached {
+	g, ok := store.Counter.(*guard.Guard)
+	if !ok || !cached {
 		return
 	}
 	const cache = "ratelimit.localcache."

@@ -162,13 +162,13 @@ func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
 func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
 	n = Follow(n)
 	if n.Kind != yaml.MappingNode {
-		is, remedy := describe(n), ""
+		found, remedy := describe(n), ""
 		if in == inFile && n.Kind == yaml.ScalarNode {
-			is = "a text" // maybe a secret
+			found = "a text" // maybe a secret
 		} else if in == inRateLimit && n.Kind == yaml.SequenceNode {
 			remedy = ": several limits stand in rate_limits"
 		}
-		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, is, remedy)
+		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, found, remedy)
 		return mapping{}, false
 	}
 	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}

@@ -44,11 +44,11 @@ func faultyLine(lines []string, libraryLine int) int {
 	r := &lineReader{lines: lines}
 	_ = decode(r)
 	size := 0
-	for _, line := range lines[:r.begun] {
+	for _, line := range lines[:r.started] {
 		size += len(line)
 	}
 	budget := minReread + maxRereads*size
-	first := r.begun
+	first := r.started
 	for ; first > 0; first-- {
 		if budget -= size; budget < 0 {
 			return libraryLine
@@ -74,18 +74,18 @@ func decode(r io.Reader) error {
 
 // lineReader gives at most a line for each Read, so that it knows how far its reader has come.
 type lineReader struct {
-	lines []string
-	begun int    // how many lines
-	rest  string // of the last one
+	lines   []string
+	started int    // how many lines
+	rest    string // of the last one
 }
 
 func (r *lineReader) Read(p []byte) (int, error) {
 	if r.rest == "" {
-		if r.begun == len(r.lines) {
+		if r.started == len(r.lines) {
 			return 0, io.EOF
 		}
-		r.rest = r.lines[r.begun]
-		r.begun++
+		r.rest = r.lines[r.started]
+		r.started++
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]

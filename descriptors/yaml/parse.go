@@ -239,7 +239,7 @@ func (p *parser) where(n *yaml.Node) string {
 
 // place returns where a line of the file that is being read stands, as people are told.
 func (p *parser) place(line int) (file, part string, inFile int) {
-	if part, is := p.options.Parts[p.file.Name]; is {
+	if part, ok := p.options.Parts[p.file.Name]; ok {
 		return part.File, part.Name, part.Line(line)
 	}
 	return p.file.Name, "", line

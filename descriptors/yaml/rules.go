@@ -33,25 +33,25 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 			r.Values[i] = i
 		}
 	}
-	one, many := m.get("rate_limit"), m.get("rate_limits")
-	if one != nil && many != nil {
+	single, list := m.get("rate_limit"), m.get("rate_limits")
+	if single != nil && list != nil {
 		p.errorf(m.at("rate_limits"), path, "rate_limit and rate_limits on one descriptor: write rate_limits: for both")
 	}
-	if many != nil {
-		p.limits(many, r, path)
+	if list != nil {
+		p.limits(list, r, path)
 	}
-	if one != nil && isNull(one) {
+	if single != nil && isNull(single) {
 		p.lostLimitf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: indent its keys "+
 			"below it, or leave it out")
 		return nil
 	}
-	if one != nil {
-		r.Unlimited = p.rateLimit(one, r, path)
+	if single != nil {
+		r.Unlimited = p.rateLimit(single, r, path)
 	}
 	switch {
 	case r.Unlimited:
 		p.warnIneffective(m, r, "on an unlimited descriptor", false) // its hits are counted, in detail too
-	case one == nil && many == nil:
+	case single == nil && list == nil:
 		p.warnIneffective(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
 	case p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain():
@@ -68,12 +68,12 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.SlidingLog }
 
 // warnIneffective warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
-func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, why string, detailed bool) {
+func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, where string, detailed bool) {
 	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed, "lease": !r.NoLease}
 	for _, name := range []string{"charge", "on_backend_failure", "lease", "message", "shadow_mode", "quota_mode", "metadata",
 		"detailed_metric"} {
 		if n := m.get(name); n != nil && !off[name] {
-			p.warnf(n, r.Path, "%s has no effect %s", name, why)
+			p.warnf(n, r.Path, "%s has no effect %s", name, where)
 		}
 	}
 }

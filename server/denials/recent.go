@@ -101,14 +101,14 @@ func (r *recent) hashes(to []uint64, descriptor descriptors.Descriptor) []uint64
 // returns for a rule, those that began last first, at most n. It counts the others, and returns since when all
 // denials are kept; zero if none is forgotten.
 func (r *Recorder) Recent(q Filter, n int) (all []Summary, more int, since time.Time) {
-	asked := r.recent.hashes(nil, q.Descriptor)
+	wanted := r.recent.hashes(nil, q.Descriptor)
 	r.recent.mu.Lock()
 	ring, next, since := slices.Clone(r.recent.ring[:]), r.recent.next, r.recent.since
 	r.recent.mu.Unlock()
 	for i := range uint64(places) {
 		k := ring[(next-1-i)%places]
 		missing := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
-		if k == nil || !q.matches(k.slot.rule) || slices.ContainsFunc(asked, missing) {
+		if k == nil || !q.matches(k.slot.rule) || slices.ContainsFunc(wanted, missing) {
 			continue
 		}
 		kept, _ := k.slot.summary(&k.denied, q.Values)

@@ -118,10 +118,10 @@ func (d *Door) freeMemory(share int64) {
 
 // closeFirst closes the first, by an order, of the connections that hold at least so many bytes. For memory it closes
 // none if others have made room meanwhile: many call it at once, and would close all.
-func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
+func (d *Door) closeFirst(reason Reason, least int64, order func(a, b *conn) int) {
 	d.mu.Lock()
 	var first *conn
-	if why != Memory || d.held.Load() > budget {
+	if reason != Memory || d.held.Load() > budget {
 		for _, c := range d.conns {
 			if c.held.Load() >= least && (first == nil || order(c, first) < 0) {
 				first = c
@@ -131,21 +131,21 @@ func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
 	removed := first != nil && d.removeLocked(first)
 	d.mu.Unlock()
 	if removed {
-		d.finish(first, why)
+		d.finish(first, reason)
 	}
 }
 
 // close closes a connection, unless it is closed already.
-func (d *Door) close(c *conn, why Reason) {
+func (d *Door) close(c *conn, reason Reason) {
 	if d.remove(c) {
-		d.finish(c, why)
+		d.finish(c, reason)
 	}
 }
 
 // finish closes a connection that was removed, counts it and logs it.
-func (d *Door) finish(c *conn, why Reason) {
+func (d *Door) finish(c *conn, reason Reason) {
 	_ = c.Conn.Close() // its server notices at its next read
-	closed := d.closed[why]
+	closed := d.closed[reason]
 	closed.count.Add(1)
 	closed.logged.Log(time.Now(), func(others int) {
 		d.log.Warn(closed.message, "port", d.Port, "client", c.RemoteAddr().String(), "others_since", others,
@@ -207,7 +207,7 @@ func (d *Door) sweep() {
 
 // State is an http.Server's ConnState: a connection that waits for its next request was served, and holds nothing.
 func (d *Door) State(nc net.Conn, s http.ConnState) {
-	if secure, is := nc.(interface{ NetConn() net.Conn }); is { // tls.Conn's
+	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // tls.Conn's
 		nc = secure.NetConn()
 	}
 	if c, ours := nc.(*conn); ours && s == http.StateIdle {
@@ -274,8 +274,8 @@ func (c *conn) noteAnswer() {
 // come back are always new and never served.
 func (c *conn) cost() float64 {
 	cost := float64(c.held.Load()) / float64(1+c.answers.Load())
-	if came := c.served.Load(); came%2 == 0 {
-		cost *= 1 + float64(c.door.arrivals.Load()-came)/doublingArrivals
+	if arrival := c.served.Load(); arrival%2 == 0 {
+		cost *= 1 + float64(c.door.arrivals.Load()-arrival)/doublingArrivals
 	}
 	return cost
 }

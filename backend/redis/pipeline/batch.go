@@ -98,14 +98,14 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 		b.process(ctx)
 	}
 	took := time.Since(start)
-	shown, why := b.read(err)
-	if q.meter != nil && shown >= outcomeLoading {
+	best, cause := b.read(err)
+	if q.meter != nil && best >= outcomeLoading {
 		q.meter.Answered(took)
 	}
-	if shown == outcomeAnswered && start.Add(took).After(b.waiting) {
-		shown = outcomeLost // for those who asked
+	if best == outcomeAnswered && start.Add(took).After(b.waiting) {
+		best = outcomeLost // for those who asked
 	}
-	q.exchanged(shown, start, b.waiting.Sub(start), cmp.Or(why, errLate))
+	q.exchanged(best, start, b.waiting.Sub(start), cmp.Or(cause, errLate))
 	b.endRetries(ctx, q)
 }
 
@@ -146,7 +146,7 @@ func (b *Batch) process(ctx context.Context) {
 }
 
 // read notes the class of each reply, or why nothing was sent. It returns the best outcome, with its error.
-func (b *Batch) read(unsent error) (shown outcome, why error) {
+func (b *Batch) read(unsent error) (best outcome, cause error) {
 	for i, r := range b.live {
 		if unsent != nil {
 			r.class, r.err = Classify(unsent, false), unsent
@@ -156,11 +156,11 @@ func (b *Batch) read(unsent error) (shown outcome, why error) {
 		if r.class.kind == classNoScript { // the call mode may change, which a probe logs
 			b.pipeline.Report(false)
 		}
-		if found := outcomeOf(r.err, r.written()); i == 0 || found > shown {
-			shown, why = found, r.err
+		if found := outcomeOf(r.err, r.written()); i == 0 || found > best {
+			best, cause = found, r.err
 		}
 	}
-	return shown, why
+	return best, cause
 }
 
 // endRetries ends requests that would be sent again to a server that is away, or after their time.

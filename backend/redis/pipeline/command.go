@@ -225,8 +225,8 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 	if !ok {
 		return Class{}, errUnreadable
 	}
-	if why, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
-		return ClassifyText(why), ReplyError(why)
+	if text, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
+		return ClassifyText(text), ReplyError(text)
 	}
 	r.Reply = text
 	return Answered, nil

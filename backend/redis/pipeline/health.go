@@ -31,7 +31,7 @@ const (
 var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
 
 // Probe checks that a server can do its work. Its error names the remedy.
-type Probe func(ctx context.Context, one topology.Server) error
+type Probe func(ctx context.Context, server topology.Server) error
 
 // Health probes servers, see [backend.Health]: at the start, and, once they can count, whenever a check got no answer,
 // which alone may only mean that its caller had little time. Each change is logged once for each server. Before Watch
@@ -120,11 +120,11 @@ func (h *Health) Servers() map[string]backend.ServerState {
 		return known
 	}
 	all, _ := h.servers.All(context.Background()) // only a cluster is asked for them
-	for _, one := range all {
-		if trouble, probed := found[one.Name]; probed && !h.servers.NodeLost(one.Name) {
-			known[one.Name] = stateOf(trouble)
+	for _, server := range all {
+		if trouble, probed := found[server.Name]; probed && !h.servers.NodeLost(server.Name) {
+			known[server.Name] = stateOf(trouble)
 		} else {
-			known[one.Name] = backend.ServerAway
+			known[server.Name] = backend.ServerAway
 		}
 	}
 	return known
@@ -238,8 +238,8 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	slices.SortFunc(servers, func(a, b topology.Server) int { return strings.Compare(a.Name, b.Name) })
 	found := make([]finding, len(servers))
 	var running sync.WaitGroup
-	for i, one := range servers {
-		running.Go(func() { found[i] = finding{one, h.probe(ctx, one)} })
+	for i, server := range servers {
+		running.Go(func() { found[i] = finding{server, h.probe(ctx, server)} })
 	}
 	running.Wait()
 	return found, nil

@@ -213,13 +213,13 @@ func (p *Pipeline) Stats() Stats {
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := p.Health.Servers()
 	for _, q := range p.queues.Range {
-		one := q.(*queue).stats()
-		_, listed := known[one.Name]
+		server := q.(*queue).stats()
+		_, listed := known[server.Name]
 		switch {
-		case listed && one.Away:
-			known[one.Name] = backend.ServerAway
-		case !listed && !one.Away && p.servers.Redirects(): // a cluster has just sent checks there
-			known[one.Name] = backend.ServerUp
+		case listed && server.Away:
+			known[server.Name] = backend.ServerAway
+		case !listed && !server.Away && p.servers.Redirects(): // a cluster has just sent checks there
+			known[server.Name] = backend.ServerUp
 		}
 	}
 	return known

@@ -209,7 +209,7 @@ func (q *queue) next(b *Batch) bool {
 	if b.queue == nil {
 		b.queue, q.waking = q, false
 	} else {
-		q.out = slices.DeleteFunc(q.out, func(one *Batch) bool { return one == b })
+		q.out = slices.DeleteFunc(q.out, func(out *Batch) bool { return out == b })
 		q.roundTrip = now.Sub(b.sent)
 		if q.trial == b {
 			q.trial = nil

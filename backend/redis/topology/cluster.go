@@ -77,7 +77,7 @@ type mapHook struct {
 func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
-		if slots, is := cmd.(*goredis.ClusterSlotsCmd); is && err == nil {
+		if slots, ok := cmd.(*goredis.ClusterSlotsCmd); ok && err == nil {
 			if err = m.cluster.validate(m.addr, slots.Val()); err != nil {
 				select {
 				case <-time.After(learnPause):

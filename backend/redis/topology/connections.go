@@ -24,11 +24,11 @@ func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
 		return conn, err
 	}
 	c.Opened.Add(1)
-	one := &countedConn{Conn: conn, counts: c}
-	if system, is := conn.(syscall.Conn); is { // by which go-redis finds out whether it was closed by the other side
-		return &countedSyscallConn{one, system}, nil
+	counted := &countedConn{Conn: conn, counts: c}
+	if system, ok := conn.(syscall.Conn); ok { // by which go-redis finds out whether it was closed by the other side
+		return &countedSyscallConn{counted, system}, nil
 	}
-	return one, nil
+	return counted, nil
 }
 
 // countedConn is a connection that is counted as open until it is closed, or damaged.

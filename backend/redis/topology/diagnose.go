@@ -95,7 +95,7 @@ func (s *Servers) describe(client *goredis.Client) Server {
 // is asked for them.
 func (s *Servers) All(ctx context.Context) ([]Server, error) {
 	list, err := s.topology.Servers(ctx)
-	if c, is := s.topology.(*cluster); is && err != nil {
+	if c, ok := s.topology.(*cluster); ok && err != nil {
 		return nil, s.Diagnose(c.describe("a node of the cluster", nil), "CLUSTER SLOTS", err)
 	}
 	return list, err

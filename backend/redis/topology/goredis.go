@@ -143,7 +143,7 @@ func (d dialHook) DialHook(next goredis.DialHook) goredis.DialHook {
 		if err != nil {
 			return failedConn{&dialError{err}}, nil
 		}
-		if s, is := conn.(*sentinelConn); is {
+		if s, ok := conn.(*sentinelConn); ok {
 			conn = s.Conn // it leads to the primary
 		}
 		if d.reached != nil {

@@ -175,9 +175,9 @@ func (s *Servers) Each(ctx context.Context, ask func(name string, do func(comman
 		return err
 	}
 	var failed error
-	for _, one := range all {
-		failed = errors.Join(failed, ask(one.Name, func(command ...any) (any, error) {
-			return one.Client.Do(ctx, command...).Result()
+	for _, server := range all {
+		failed = errors.Join(failed, ask(server.Name, func(command ...any) (any, error) {
+			return server.Client.Do(ctx, command...).Result()
 		}))
 	}
 	return failed

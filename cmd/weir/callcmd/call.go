@@ -61,7 +61,7 @@ long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
 // Run asks, prints the answer and returns a terminal.Exit unless all was OK.
 func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	err := c.run(ctx, out.Out)
-	if _, told := terminal.ExitCode(err); told {
+	if _, reported := terminal.ExitCode(err); reported {
 		return err
 	}
 	fmt.Fprintf(out.Err, "weir call: %s\n", terminal.Printable(err.Error()))

@@ -126,11 +126,11 @@ func (x *checked) explainEffects(t table, e *descriptors.Explanation) {
 		t.add("quota", "denied only when all quotas of a request are over")
 	}
 	if policy := cmp.Or(r.OnFailure, x.files.OnFailure); !r.Unlimited {
-		by := "on_backend_failure"
+		variable := "on_backend_failure"
 		if r.OnFailure == descriptors.PolicyDefault {
-			by = "ON_BACKEND_FAILURE"
+			variable = "ON_BACKEND_FAILURE"
 		}
-		t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, by, policy.Effect())
+		t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, variable, policy.Effect())
 	}
 	if x.config.RefundsOnDeny(e.Domain) {
 		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
