@@ -162,14 +162,9 @@ func (n *Node) explain(e Entry, next *Node) Step {
 			others = append(others, c)
 		}
 	}
-	rank := func(c *Child) int {
-		if c.Fits {
-			return 0
-		}
-		return 1
-	}
+	rank := map[bool]int{true: 0, false: 1} // those that fit come first
 	slices.SortFunc(others, func(a, b Child) int {
-		return cmp.Or(rank(&a)-rank(&b), cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
+		return cmp.Or(rank[a.Fits]-rank[b.Fits], cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
 			cmp.Compare(a.Where, b.Where), cmp.Compare(a.String(), b.String()))
 	})
 	s.Others = others[:min(len(others), maxListed)]

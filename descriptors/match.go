@@ -74,22 +74,14 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 		}
 		return Match{Found: UnknownDomain, keys: c.keys}
 	}
-	n, _ := configured.Root.walk(d)
+	n := &configured.Root
+	for i := 0; i < len(d) && n != nil; i++ {
+		n = n.step(&d[i])
+	}
 	if n == nil || n.Rule == nil {
 		return Match{Found: NoRule, keys: c.keys}
 	}
 	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
-}
-
-// Fitting returns how many entries of a descriptor, from the first, lead down the domain's tree: all, or those before one
-// that nothing fits. It allocates nothing.
-func (c *Config) Fitting(domain string, d Descriptor) int {
-	configured := c.domains[domain]
-	if configured == nil {
-		return 0
-	}
-	_, fitting := configured.Root.walk(d)
-	return fitting
 }
 
 // Domains returns the number of domains that have rules or may have them: all but the broken ones.

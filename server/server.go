@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -89,22 +90,25 @@ type Server struct {
 // Listen opens all ports, so that a wrong address is known before anything runs.
 func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
-	listeners, names := []*net.Listener{&s.grpcLis, &s.httpLis, &s.debug}, []string{"grpc", "http", "debug"}
-	for i, address := range []string{c.GRPCAddress, c.HTTPAddress, c.DebugAddress} {
-		lis, err := listen(address, c.ReusePort)
+	for _, port := range []struct {
+		name, address string
+		connections   int
+		setting       string
+	}{
+		{"gRPC", c.GRPCAddress, c.Connections, "GRPC_MAX_CONNECTIONS"},
+		{"HTTP", c.HTTPAddress, httpConnections, "none"},
+		{"debug", c.DebugAddress, httpConnections, "none"},
+	} {
+		lis, err := listen(port.address, c.ReusePort)
 		if err != nil {
-			for _, opened := range listeners[:i] {
-				_ = (*opened).Close() // the error that matters is the one that led here
+			for _, opened := range s.doors {
+				_ = opened.Close() // the error that matters is the one that led here
 			}
-			return nil, fmt.Errorf("opening the %s port: %w", []string{"gRPC", "HTTP", "debug"}[i], err)
+			return nil, fmt.Errorf("opening the %s port: %w", port.name, err)
 		}
-		bound, setting := httpConnections, "none"
-		if i == 0 {
-			bound, setting = c.Connections, "GRPC_MAX_CONNECTIONS"
-		}
-		s.doors = append(s.doors, door.New(lis, names[i], bound, setting, p.Log))
-		*listeners[i] = s.doors[i]
+		s.doors = append(s.doors, door.New(lis, strings.ToLower(port.name), port.connections, port.setting, p.Log))
 	}
+	s.grpcLis, s.httpLis, s.debug = s.doors[0], s.doors[1], s.doors[2]
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)

@@ -64,7 +64,10 @@ func (h *heartbeat) begin() {
 				h.since = time.Time{}
 				wait += mathrand.N(time.Second)
 			}
-			pause(ctx, wait)
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
 		}
 	})
 }
@@ -81,13 +84,6 @@ func (h *heartbeat) noteAlive(alive int, now time.Time) {
 		h.all.Store(true)
 	}
 	h.alive.Store(int64(alive))
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // serverAway reports whether the server of the heartbeats is known to be away, or not known.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -73,8 +72,7 @@ func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, p
 	query.Set("domain", c.Domain)
 	query.Set("descriptor", c.Descriptor)
 	a, err := ask(ctx, out, &c.portFlags, method, "/api/v1/counters"+path, query, func(a *admin.CountersAnswer) string {
-		view := countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
-		return view.String()
+		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 	if err == nil && a.Changed != nil && a.HitsBefore == 0 {
 		return terminal.No
@@ -187,8 +185,7 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	}
 	digits, layout := len(fmt.Sprint(maxHits)), cmp.Or(layouts[l.Width], "2006-01-02 15:04")
 	for _, bucket := range buckets {
-		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
-		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)
+		fmt.Fprintf(b, "  %-4s  %s  %*d", label, timeOf(bucket.Start).In(v.zone).Format(layout), digits, bucket.Hits)
 		if l.Width != instant { // instants hold a hit or two
 			bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(maxHits)-1)/float64(maxHits)))
 			b.WriteString("  " + v.paint.Dim(bar))

@@ -49,8 +49,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
 	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *admin.TopAnswer) string {
-		view := topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
-		return view.String()
+		return (&topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 	return withCommand("counters top", err)
 }

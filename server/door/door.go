@@ -87,14 +87,15 @@ func (d *Door) Open() int {
 // Closed returns how many connections were closed for a reason.
 func (d *Door) Closed(r Reason) uint64 { return d.closed[r].count.Load() }
 
-// Accept returns the next connection. Where there are too many, it takes the place of another.
+// Accept returns the next connection. Where there are too many, it takes the place of the one served longest ago, counted
+// in arrivals.
 func (d *Door) Accept() (net.Conn, error) {
 	raw, err := d.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	for d.max > 0 && d.Open() >= d.max { // nobody else adds any
-		d.makeRoom()
+		d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,11 +104,6 @@ func (d *Door) Accept() (net.Conn, error) {
 	c.answers.Store(initialAnswers)
 	d.conns = append(d.conns, c)
 	return c, nil
-}
-
-// makeRoom closes the connection that was served longest ago, counted in arrivals.
-func (d *Door) makeRoom() {
-	d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
 }
 
 // freeMemory closes, of the connections that hold at least half their share, the one with the highest cost. The others hold

@@ -135,13 +135,17 @@ func (b *Batch) dropExpired(group []*Request) {
 func (b *Batch) process(ctx context.Context) {
 	b.commands, b.pipe = b.commands[:0], b.pipe[:0]
 	b.pipeline.codec.Write(b, b.live)
-	ctx = commandContext{ctx, b.commands[0]}
-	if len(b.pipe) == 1 {
-		_ = b.route.Client.Process(ctx, b.pipe[0]) // each command has its error
+	execute(commandContext{ctx, b.commands[0]}, b.route.Client, b.pipe)
+}
+
+// execute sends commands together, once. Each has its error.
+func execute(ctx context.Context, client *goredis.Client, commands []goredis.Cmder) {
+	if len(commands) == 1 {
+		_ = client.Process(ctx, commands[0])
 		return
 	}
-	pipe := b.route.Client.Pipeline()
-	_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
+	pipe := client.Pipeline()
+	_ = pipe.BatchProcess(ctx, commands...) // queues them; it has no way to fail
 	_, _ = pipe.Exec(ctx)
 }
 

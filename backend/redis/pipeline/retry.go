@@ -253,16 +253,11 @@ func (q *repeatable) exchange(ctx context.Context, route Route, group []*Request
 	for _, c := range q.commands {
 		c.SetErr(nil)
 	}
-	if len(q.commands) == 1 && !route.Asking {
-		_ = route.Client.Process(ctx, q.commands[0]) // the command has the error too
-	} else {
-		pipe := route.Client.Pipeline()
-		if route.Asking {
-			_ = pipe.Process(ctx, goredis.NewStatusCmd(ctx, "asking")) // queues it, as the next line does
-		}
-		_ = pipe.BatchProcess(ctx, q.commands...)
-		_, _ = pipe.Exec(ctx)
+	commands := q.commands
+	if route.Asking {
+		commands = slices.Concat([]goredis.Cmder{goredis.NewStatusCmd(ctx, "asking")}, commands)
 	}
+	execute(ctx, route.Client, commands)
 	r := group[0]
 	at := slices.IndexFunc(q.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
 	if at < 0 {
