@@ -13,13 +13,13 @@ func (c *Config) Changes(before *Config) []string {
 	var all []string
 	names := slices.Sorted(slices.Values(append(before.DomainNames(), c.DomainNames()...)))
 	for _, name := range slices.Compact(names) {
-		switch was, is := before.domains[name], c.domains[name]; {
+		switch was, now := before.domains[name], c.domains[name]; {
 		case was == nil:
-			all = append(all, fmt.Sprintf("%s: a new domain, rules: %d", Shown(name), len(is.rules)))
-		case is == nil:
+			all = append(all, fmt.Sprintf("%s: a new domain, rules: %d", Shown(name), len(now.rules)))
+		case now == nil:
 			all = append(all, fmt.Sprintf("%s: the domain is gone, rules: %d", Shown(name), len(was.rules)))
-		case was != is && was.contentSum() != is.contentSum():
-			all = append(all, is.changes(was)...)
+		case was != now && was.contentSum() != now.contentSum():
+			all = append(all, now.changes(was)...)
 		}
 	}
 	return all

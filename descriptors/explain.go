@@ -44,8 +44,10 @@ func (c Child) String() string {
 	return c.Entry.String()
 }
 
-// at returns the child and where it stands, for a sentence.
-func (c *Child) at() string { return fmt.Sprintf("%s (%s)", Shown(c.String()), Printable(c.Where)) }
+// withPlace returns the child and where it stands, for a sentence.
+func (c *Child) withPlace() string {
+	return fmt.Sprintf("%s (%s)", Shown(c.String()), Printable(c.Where))
+}
 
 // Explain returns how a descriptor is matched, level by level, and why it ends on a rule or on none.
 func (c *Config) Explain(domain string, d Descriptor) Explanation {
@@ -117,16 +119,16 @@ func (x *Explanation) noChild(n *Node, e Entry) string {
 		reason += fmt.Sprintf("nothing in domain %s fits %s.", Shown(x.Domain), entry)
 	case n.children() == 0:
 		last := above[len(above)-1].Chosen
-		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.at(), entry)
+		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.withPlace(), entry)
 	default:
-		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.at(), entry)
+		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.withPlace(), entry)
 	}
 	if n.Rule != nil {
 		reason += " Its own limit applies only to descriptors that end there."
 	}
 	for _, s := range above {
 		if len(s.Others) > 0 && s.Others[0].Fits {
-			reason += " " + s.Others[0].at() + " was passed over before, and matching does not go back."
+			reason += " " + s.Others[0].withPlace() + " was passed over before, and matching does not go back."
 			break
 		}
 	}
@@ -138,7 +140,7 @@ func (x *Explanation) ended(n *Node) string {
 	if len(x.Steps) == 0 {
 		return "No rule applies: the descriptor has no entries."
 	}
-	last := x.Steps[len(x.Steps)-1].Chosen.at()
+	last := x.Steps[len(x.Steps)-1].Chosen.withPlace()
 	switch {
 	case n.Rule != nil:
 		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))
@@ -160,14 +162,9 @@ func (n *Node) explain(e Entry, next *Node) Step {
 			others = append(others, c)
 		}
 	}
-	rank := func(c *Child) int {
-		if c.Fits {
-			return 0
-		}
-		return 1
-	}
+	rank := map[bool]int{true: 0, false: 1} // those that fit come first
 	slices.SortFunc(others, func(a, b Child) int {
-		return cmp.Or(rank(&a)-rank(&b), cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
+		return cmp.Or(rank[a.Fits]-rank[b.Fits], cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
 			cmp.Compare(a.Where, b.Where), cmp.Compare(a.String(), b.String()))
 	})
 	s.Others = others[:min(len(others), maxListed)]
@@ -192,18 +189,18 @@ func (x Explanation) String() string {
 func (s *Step) write(b *strings.Builder) {
 	fmt.Fprintf(b, "  %s\n", Shown(s.Entry.String()))
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	row := func(mark string, c *Child, why string) {
-		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), why)
+	row := func(mark string, c *Child, remark string) {
+		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), remark)
 	}
 	if s.Chosen != nil {
 		row("→", s.Chosen, "applies")
 	}
 	for i := range s.Others {
-		why := "does not fit"
+		remark := "does not fit"
 		if s.Others[i].Fits {
-			why = "fits too, but comes after: first exact values, then patterns in their order, then keys alone"
+			remark = "fits too, but comes after: first exact values, then patterns in their order, then keys alone"
 		}
-		row("·", &s.Others[i], why)
+		row("·", &s.Others[i], remark)
 	}
 	if s.More > 0 {
 		fmt.Fprintf(table, "    ·\tand %d more\n", s.More)

@@ -99,7 +99,7 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	dst = appendPart(dst, domain)
 	for i := range d {
 		dst = appendPart(dst, d[i].Key)
-		dst = appendPart(dst, m.Rule.counted(d, i))
+		dst = appendPart(dst, m.Rule.countedValue(d, i))
 	}
 	if len(dst)-begin > maxKey {
 		sum := sha256.Sum256(dst[begin:])
@@ -117,7 +117,7 @@ func (m Match) appendPlain(dst []byte, domain string, d Descriptor) []byte {
 	dst = append(append(dst, domain...), '_')
 	for i := range d {
 		dst = append(append(dst, d[i].Key...), '_')
-		dst = append(append(dst, m.Rule.counted(d, i)...), '_')
+		dst = append(append(dst, m.Rule.countedValue(d, i)...), '_')
 	}
 	if len(dst)-begin > maxKey {
 		sum := sha256.Sum256(dst[begin:])

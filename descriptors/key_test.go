@@ -197,10 +197,10 @@ func TestPlainKeysAreThoseOfRatelimit(t *testing.T) {
 		}
 	}
 	m, d := c.Match("domain", Descriptor{{"files", "files/a.pdf"}}), Descriptor{{"files", "files/a.pdf"}}
-	if stem, _ := PlainStem(m.Apart(&fixed, ChargeByAlgorithm).AppendKey(nil, "domain", d)); string(stem) != "p:domain_files_files/a.pdf_" {
+	if stem, _ := PlainStem(m.ForOverride(&fixed, ChargeByAlgorithm).AppendKey(nil, "domain", d)); string(stem) != "p:domain_files_files/a.pdf_" {
 		t.Errorf("a limit that the request brings is counted under %q; want each value apart", stem)
 	}
-	if _, plain := PlainStem(m.Apart(&two, ChargeByAlgorithm).AppendKey(nil, "domain", d)); plain {
+	if _, plain := PlainStem(m.ForOverride(&two, ChargeByAlgorithm).AppendKey(nil, "domain", d)); plain {
 		t.Error("a limit of two units has a key of envoyproxy/ratelimit, which would count it in windows of one")
 	}
 }

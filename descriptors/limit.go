@@ -214,8 +214,8 @@ func (l *Limit) checkExact() error {
 	return nil
 }
 
-func (l *Limit) tooLong(most time.Duration) error {
-	return fmt.Errorf("a window of %s is too long for %s: at most %d days", brief(l.Window), l.Algorithm, most/day)
+func (l *Limit) tooLong(longest time.Duration) error {
+	return fmt.Errorf("a window of %s is too long for %s: at most %d days", shortDuration(l.Window), l.Algorithm, longest/day)
 }
 
 // choosePrecision sets the window's default precision if there is none, and refuses one that it cannot have.
@@ -230,19 +230,19 @@ func (l *Limit) choosePrecision() error {
 	fits := func(width time.Duration) bool { return (l.Window-1)/width < maxPrecisions }
 	switch {
 	case !slices.Contains(ladder[:], l.Precision):
-		return fmt.Errorf("precision %s is not a bucket width: use one of %s", brief(l.Precision), PrecisionNames)
+		return fmt.Errorf("precision %s is not a bucket width: use one of %s", shortDuration(l.Precision), PrecisionNames)
 	case l.Precision >= l.Window:
-		return fmt.Errorf("precision %s must be below the window of %s", brief(l.Precision), brief(l.Window))
+		return fmt.Errorf("precision %s must be below the window of %s", shortDuration(l.Precision), shortDuration(l.Window))
 	case !fits(l.Precision):
 		finest := ladder[slices.IndexFunc(ladder[:], fits)] // days always fit
 		return fmt.Errorf("precision %s is too fine for a window of %s: at most %d buckets fit, so use %s or coarser",
-			brief(l.Precision), brief(l.Window), maxPrecisions, brief(finest))
+			shortDuration(l.Precision), shortDuration(l.Window), maxPrecisions, shortDuration(finest))
 	}
 	return nil
 }
 
-// brief writes a duration without the zeros of Go's own form: 1d, 1h, 90s as 1m30s.
-func brief(d time.Duration) string {
+// shortDuration writes a duration without the zeros of Go's own form: 1d, 1h, 90s as 1m30s.
+func shortDuration(d time.Duration) string {
 	if d%day == 0 && d != 0 {
 		return fmt.Sprintf("%dd", d/day)
 	}
@@ -322,13 +322,13 @@ func (l *Limit) Describe() string {
 }
 
 // WindowName returns the window as people write it: 1m, 7d.
-func (l *Limit) WindowName() string { return brief(l.Window) }
+func (l *Limit) WindowName() string { return shortDuration(l.Window) }
 
 // LevelNames returns the levels as people write them: 1s, 1m.
 func (l *Limit) LevelNames() []string {
 	var names []string
 	for _, width := range l.Levels() {
-		names = append(names, brief(width))
+		names = append(names, shortDuration(width))
 	}
 	return names
 }

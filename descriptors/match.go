@@ -28,9 +28,9 @@ type Match struct {
 	plain bool // the key is envoyproxy/ratelimit's
 }
 
-// Apart returns the match for a limit that the request brings with it, and that is charged so: its key has every value,
+// ForOverride returns the match for a limit that the request brings with it, and that is charged so: its key has every value,
 // also where the rule lets the values of a pattern share one count.
-func (m Match) Apart(l *Limit, c Charge) Match {
+func (m Match) ForOverride(l *Limit, c Charge) Match {
 	return Match{Found: m.Found, keys: m.keys, plain: m.keys.Format == KeysOfRatelimit && l.plain(c)}
 }
 
@@ -74,22 +74,14 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 		}
 		return Match{Found: UnknownDomain, keys: c.keys}
 	}
-	n, _ := configured.Root.walk(d)
+	n := &configured.Root
+	for i := 0; i < len(d) && n != nil; i++ {
+		n = n.step(&d[i])
+	}
 	if n == nil || n.Rule == nil {
 		return Match{Found: NoRule, keys: c.keys}
 	}
 	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
-}
-
-// Fitting returns how many entries of a descriptor, from the first, lead down the domain's tree: all, or those before one
-// that nothing fits. It allocates nothing.
-func (c *Config) Fitting(domain string, d Descriptor) int {
-	configured := c.domains[domain]
-	if configured == nil {
-		return 0
-	}
-	_, fitting := configured.Root.walk(d)
-	return fitting
 }
 
 // Domains returns the number of domains that have rules or may have them: all but the broken ones.

@@ -28,8 +28,8 @@ type Rule struct {
 	Patterns  []string       // those that count in place of the first entries' values; "" where the value itself counts
 }
 
-// counted returns what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
-func (r *Rule) counted(d Descriptor, entry int) string {
+// countedValue returns what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
+func (r *Rule) countedValue(d Descriptor, entry int) string {
 	return cmp.Or(r.Shared(entry), d[entry].Value)
 }
 
@@ -132,7 +132,7 @@ func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 		}
 		dst = appendEscaped(dst, d[entry].Key)
 		dst = append(dst, '=')
-		dst = appendEscaped(dst, r.counted(d, entry))
+		dst = appendEscaped(dst, r.countedValue(d, entry))
 	}
 	return dst
 }

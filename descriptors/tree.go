@@ -98,16 +98,6 @@ func (n *Node) Children() iter.Seq2[Entry, *Node] {
 // children returns how many children n has.
 func (n *Node) children() int { return len(n.exact) + len(n.byKey) }
 
-// walk returns the node that the entries of a descriptor lead to from n, nil if one fits nothing, and how many before it fit.
-func (n *Node) walk(d Descriptor) (end *Node, fitting int) {
-	for i := range d {
-		if n = n.step(&d[i]); n == nil {
-			return nil, i
-		}
-	}
-	return n, len(d)
-}
-
 // step returns the child that an entry leads to, nil if there is none.
 func (n *Node) step(e *Entry) *Node {
 	if next := n.exact[*e]; next != nil {

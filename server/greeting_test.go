@@ -47,11 +47,11 @@ func TestConnectionsThatNeverFinishTheirGreetingAreClosed(t *testing.T) {
 			}
 			defer conn.Close()
 			go func() { _, _ = io.WriteString(conn, sent) }()
-			_ = conn.SetReadDeadline(began.Add(10 * greeting))
+			_ = conn.SetReadDeadline(began.Add(10 * handshakeTimeout))
 			_, err = io.Copy(io.Discard, conn)
-			if took := time.Since(began); took != greeting {
+			if took := time.Since(began); took != handshakeTimeout {
 				t.Errorf("a connection that has sent %s is open for %v (%v), want %v: such connections would use up the process's files",
-					what, took, err, greeting)
+					what, took, err, handshakeTimeout)
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func TestASlowGreetingIsWaitedForAndItsConnectionStays(t *testing.T) {
 			if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann"), grpc.WaitForReady(true)); err != nil {
 				t.Errorf("a client that greets byte by byte got %v; want an answer", err)
 			}
-			time.Sleep(greeting + time.Second)
+			time.Sleep(handshakeTimeout + time.Second)
 		}
 		if dials != 1 {
 			t.Errorf("the client connected %d times, want once: the bound is of the greeting, not of the connection", dials)

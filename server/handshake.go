@@ -21,22 +21,21 @@ type watchedTLS struct {
 	logged door.Sampled
 }
 
-// ServerHandshake is grpc's.
 func (r *watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := r.TransportCredentials.ServerHandshake(conn)
 	if err == nil {
 		return door.Watch(conn, secure), info, nil
 	}
 	if !errors.Is(err, io.EOF) { // a probe of the port says nothing
-		r.tell(conn.RemoteAddr().String(), err, time.Now())
+		r.logRefused(conn.RemoteAddr().String(), err, time.Now())
 	}
 	return nil, nil, err
 }
 
-// tell logs that a client was refused, or counts it for the next line.
-func (r *watchedTLS) tell(client string, why error, now time.Time) {
+// logRefused logs that a client was refused, or counts it for the next line.
+func (r *watchedTLS) logRefused(client string, cause error, now time.Time) {
 	r.logged.Log(now, func(others int) {
-		r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", why, "others_since", others)
+		r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", cause, "others_since", others)
 	})
 }
 
@@ -47,7 +46,6 @@ type httpErrors struct {
 	logged door.Sampled
 }
 
-// Write logs a line, or counts it for the next.
 func (e *httpErrors) Write(line []byte) (int, error) {
 	e.logged.Log(time.Now(), func(others int) {
 		e.log.Error("an HTTP port could not serve a connection or request", "port", e.port,

@@ -59,7 +59,7 @@ func TestClientsThatTLSRefusesAreTold(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
 		t.Errorf("three clients are told in %d lines; want one, with an address:\n%s", n, &log)
 	}
-	r.tell("later:1", errors.New("no"), time.Now().Add(door.Gap))
+	r.logRefused("later:1", errors.New("no"), time.Now().Add(door.SampleInterval))
 	if !strings.Contains(log.String(), "client=later:1 error=no others_since=2") {
 		t.Errorf("the next line is\n%s\nwant it to tell of the two others", &log)
 	}

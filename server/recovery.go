@@ -60,9 +60,8 @@ type boundStream struct {
 // Context returns the stream's context, which ends with the server as well.
 func (s boundStream) Context() context.Context { return s.ctx }
 
-// SendMsg sends an answer.
 func (s boundStream) SendMsg(m any) error {
-	if p, ok := peer.FromContext(s.ctx); ok && !door.Hold(p.Addr, buffer(m)) {
+	if p, ok := peer.FromContext(s.ctx); ok && !door.HoldAnswer(p.Addr, buffer(m)) {
 		return status.Error(codes.ResourceExhausted, "the connection holds too many answers that were not read")
 	}
 	return s.ServerStream.SendMsg(m)

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,16 +30,16 @@ import (
 // number gets a goroutine of its own, which has to grow its stack first: a fifth of a call's CPU.
 const streamWorkers = 64
 
-// greeting is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside
+// handshakeTimeout is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside
 // weir takes milliseconds; one that stalls holds a socket and the buffers of a connection meanwhile. It is also how
 // long the HTTP ports wait for a request's header.
-const greeting = 5 * time.Second
+const handshakeTimeout = 5 * time.Second
 
 // httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.
 const httpConnections = 512
 
-// buffered is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
-const buffered = 8 << 10
+// bufferSize is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
+const bufferSize = 8 << 10
 
 // Config says where to listen and how to end.
 type Config struct {
@@ -63,7 +64,7 @@ type Config struct {
 	NoJSON      string // why /json is not served, a sentence; "" serves it
 	AnyJSONType bool   // take requests on /json whatever their Content-Type says
 
-	TellStart slog.Level // of the line that says where it listens
+	StartLevel slog.Level // of the line that says where it listens
 }
 
 // Parts are what the server serves.
@@ -89,22 +90,25 @@ type Server struct {
 // Listen opens all ports, so that a wrong address is known before anything runs.
 func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
-	listeners, names := []*net.Listener{&s.grpcLis, &s.httpLis, &s.debug}, []string{"grpc", "http", "debug"}
-	for i, address := range []string{c.GRPCAddress, c.HTTPAddress, c.DebugAddress} {
-		lis, err := listen(address, c.ReusePort)
+	for _, port := range []struct {
+		name, address string
+		connections   int
+		setting       string
+	}{
+		{"gRPC", c.GRPCAddress, c.Connections, "GRPC_MAX_CONNECTIONS"},
+		{"HTTP", c.HTTPAddress, httpConnections, "none"},
+		{"debug", c.DebugAddress, httpConnections, "none"},
+	} {
+		lis, err := listen(port.address, c.ReusePort)
 		if err != nil {
-			for _, opened := range listeners[:i] {
-				_ = (*opened).Close() // the error that matters is the one that led here
+			for _, opened := range s.doors {
+				_ = opened.Close() // the error that matters is the one that led here
 			}
-			return nil, fmt.Errorf("opening the %s port: %w", []string{"gRPC", "HTTP", "debug"}[i], err)
+			return nil, fmt.Errorf("opening the %s port: %w", port.name, err)
 		}
-		bound, setting := httpConnections, "none"
-		if i == 0 {
-			bound, setting = c.Connections, "GRPC_MAX_CONNECTIONS"
-		}
-		s.doors = append(s.doors, door.New(lis, names[i], bound, setting, p.Log))
-		*listeners[i] = s.doors[i]
+		s.doors = append(s.doors, door.New(lis, strings.ToLower(port.name), port.connections, port.setting, p.Log))
 	}
+	s.grpcLis, s.httpLis, s.debug = s.doors[0], s.doors[1], s.doors[2]
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
@@ -127,9 +131,9 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
 		grpc.MaxConcurrentStreams(door.MaxStreams),
 		grpc.MaxHeaderListSize(door.MaxHeaderList),
-		grpc.ReadBufferSize(buffered),
-		grpc.WriteBufferSize(buffered),
-		grpc.ConnectionTimeout(greeting),
+		grpc.ReadBufferSize(bufferSize),
+		grpc.WriteBufferSize(bufferSize),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
@@ -143,7 +147,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 
 func newHTTP(d *door.Door, log *slog.Logger, h http.Handler) *http.Server {
 	errors := &httpErrors{port: d.Port, log: log}
-	return &http.Server{Handler: nosniff(h), ReadHeaderTimeout: greeting, ReadTimeout: 10 * time.Second,
+	return &http.Server{Handler: nosniff(h), ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ConnState: d.State, ErrorLog: stdlog.New(errors, "", 0)}
 }
@@ -160,7 +164,7 @@ func (s *Server) Run(ctx, kill context.Context) error {
 	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
 	go func() { failed <- s.http.Serve(s.httpLis) }()
 	go func() { failed <- s.admin.Serve(s.debug) }()
-	s.parts.Log.Log(ctx, s.config.TellStart, "listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
+	s.parts.Log.Log(ctx, s.config.StartLevel, "listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
 	select {
 	case err := <-failed:
 		s.grpc.Stop()

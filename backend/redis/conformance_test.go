@@ -82,7 +82,7 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	for _, kind := range typesBut(topology.Cluster) {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			c := on(t, kind)
 			limits := []descriptors.Limit{

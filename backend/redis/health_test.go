@@ -247,7 +247,7 @@ func beats(t *testing.T, when string, all []*heartbeat, want ...int) {
 func TestReplicasKnowHowManyTheyAre(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Cluster) {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			all := heartbeats(t, start(t, kind), 3)
 			beats(t, "at first", all, 1, 2, 3)
@@ -328,17 +328,17 @@ func TestOneHeartbeatIsNotEnoughToKnowThatOthersAreGone(t *testing.T) {
 		{"when all have told", heartbeatPause, 3, 3, true},
 		{"when one has left", heartbeatPause, 2, 2, true},
 	} {
-		h.learn(step.found, now.Add(step.after))
+		h.noteAlive(step.found, now.Add(step.after))
 		if alive, all := s.Replicas(); alive != step.alive || all != step.all {
 			t.Errorf("%s %d are known (all: %v), want %d (%v)", step.when, alive, all, step.alive, step.all)
 		}
 	}
 	h.since = time.Time{} // as an outage has it
-	h.learn(1, now.Add(time.Hour))
+	h.noteAlive(1, now.Add(time.Hour))
 	if alive, _ := s.Replicas(); alive != 2 {
 		t.Errorf("the first heartbeat after an outage leaves %d replicas, want the 2 from before: the other may not have told yet", alive)
 	}
-	h.learn(1, now.Add(time.Hour+heartbeatPause))
+	h.noteAlive(1, now.Add(time.Hour+heartbeatPause))
 	if alive, _ := s.Replicas(); alive != 1 {
 		t.Errorf("%d replicas are known, want one: no other has told for as long as each does", alive)
 	}

@@ -49,7 +49,6 @@ func newHeartbeat(s *Store) *heartbeat {
 	return &heartbeat{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}}
 }
 
-// begin sends heartbeats until end.
 func (h *heartbeat) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
@@ -57,7 +56,7 @@ func (h *heartbeat) begin() {
 		for sent := 0; ctx.Err() == nil; {
 			wait := time.Second
 			if n, err := h.beat(ctx); err == nil {
-				h.learn(n, time.Now())
+				h.noteAlive(n, time.Now())
 				if sent++; sent >= quickHeartbeats { // others may start at the same time
 					wait = heartbeatPause - mathrand.N(heartbeatPause/5)
 				}
@@ -65,14 +64,17 @@ func (h *heartbeat) begin() {
 				h.since = time.Time{}
 				wait += mathrand.N(time.Second)
 			}
-			pause(ctx, wait)
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
 		}
 	})
 }
 
-// learn notes the number of processes that a heartbeat found. It only grows until heartbeats have succeeded for
+// noteAlive notes the number of processes that a heartbeat found. It only grows until heartbeats have succeeded for
 // heartbeatPause: others may have started at the same time, or could not reach the server either.
-func (h *heartbeat) learn(alive int, now time.Time) {
+func (h *heartbeat) noteAlive(alive int, now time.Time) {
 	if h.since.IsZero() {
 		h.since = now
 	}
@@ -84,16 +86,8 @@ func (h *heartbeat) learn(alive int, now time.Time) {
 	h.alive.Store(int64(alive))
 }
 
-// pause waits, for as long as ctx lasts.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-// quiet reports whether the server of the heartbeats is known to be away, or not known.
-func (h *heartbeat) quiet() bool {
+// serverAway reports whether the server of the heartbeats is known to be away, or not known.
+func (h *heartbeat) serverAway() bool {
 	client, err := h.store.servers.Owner([]byte(replicasKey))
 	return err != nil || h.store.Away(client)
 }
@@ -101,7 +95,7 @@ func (h *heartbeat) quiet() bool {
 // beat sends a heartbeat, unless the server is away, returns how many processes live, and removes the fields of others.
 // It uses commands that counting needs, too.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
-	if h.quiet() {
+	if h.serverAway() {
 		return 0, ErrUnavailable
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
@@ -113,7 +107,9 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	known := fieldsOf(hash)
 	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is noted already.
 	if _, kept := known[h.name]; !kept && !h.sent.IsZero() && h.store.StatesSince(h.sentAt) == 1 {
-		h.noteLoss()
+		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
+			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
+		}
 	}
 	delete(known, h.name)
 	gone := []any{"hdel", replicasKey}
@@ -142,13 +138,6 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	return 1 + h.others(time.Now()), nil
 }
 
-// noteLoss notes that the server of the heartbeats may have lost its counts.
-func (h *heartbeat) noteLoss() {
-	if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
-		h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
-	}
-}
-
 // others returns how many others live. One without a field may live: its server may have been restarted empty, or its
 // key has another owner now.
 func (h *heartbeat) others(now time.Time) int {
@@ -160,7 +149,7 @@ func (h *heartbeat) others(now time.Time) int {
 func (h *heartbeat) end() {
 	h.stop()
 	h.done.Wait()
-	if h.alive.Load() == 0 || h.quiet() {
+	if h.alive.Load() == 0 || h.serverAway() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(heartbeatTimeout, h.store.servers.Timeout()))

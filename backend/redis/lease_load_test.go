@@ -33,7 +33,7 @@ type span struct{ asked, answered time.Duration }
 func TestNeverOverAmongManyClientsOfWeirsThatLease(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Ring) {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			checks := int64(max(*conformanceSteps, 3000)) * 100
 			c := on(t, kind)
 			stores := []*Store{opened(t, c, nil), opened(t, c, nil), opened(t, c, nil)}

@@ -118,7 +118,7 @@ func librariesOf(t *testing.T, server *redistest.Server) (names []string) {
 func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []topology.Type{topology.Single, topology.Cluster} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			c := start(t, kind)
 			functions, scripts := openedWith(t, c, nil, newScript()), openedWith(t, c, nil, scriptOnly())

@@ -22,9 +22,9 @@ import (
 // plain is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a
 // command that counts it, or takes back what went too far, and one that sets the TTL.
 type plain struct {
-	store *Store
-	keys  incr.Keys
-	noGet sync.Map // of addresses of servers that refuse GET
+	store      *Store
+	keys       incr.Keys
+	refusesGet sync.Map // of addresses of servers that refuse GET
 }
 
 // plainRights are what counting in such keys needs of any server.
@@ -36,29 +36,28 @@ func plainRights() topology.Rights {
 func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
 	stem, _ := descriptors.PlainStem(c.Key)
 	w := p.keys.Window(&c.Limits[0], p.store.clock())
-	n := &r.Number
+	n := &r.Plain
 	n.Look, n.Add, n.Rest = c.Op == backend.Look, incr.By(c), w.Rest
-	text, key := pipeline.Cut(w.AppendKey(text, stem), len(text))
-	text, r.Payload = pipeline.Cut(strconv.AppendInt(text, n.Add, 10), len(text))
-	text, n.TTL = pipeline.Cut(strconv.AppendInt(text, p.keys.TTL(w), 10), len(text))
+	text, key := pipeline.CutTail(w.AppendKey(text, stem), len(text))
+	text, r.Payload = pipeline.CutTail(strconv.AppendInt(text, n.Add, 10), len(text))
+	text, n.TTL = pipeline.CutTail(strconv.AppendInt(text, p.keys.TTL(w), 10), len(text))
 	r.Key = key
 	return text
 }
 
-// Write gives each check the commands that it still needs.
 func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
-	_, noGet := p.noGet.Load(b.Client().Options().Addr)
+	_, refusesGet := p.refusesGet.Load(b.Client().Options().Addr)
 	for _, r := range requests {
-		n, key := &r.Number, (*pipeline.Blob)(&r.Key)
+		n, key := &r.Plain, (*pipeline.Blob)(&r.Key)
 		switch {
-		case !n.Counted && n.Look && !noGet:
+		case !n.Counted && n.Look && !refusesGet:
 			r.Command = b.Command("get", key)
 		case !n.Counted:
 			r.Command = b.Command("incrby", key, &r.Payload)
 		case n.Back != 0:
 			r.Command = b.Command("incrby", key, n.Back)
 		}
-		if n.Expire = nil; !n.Expiring && (n.Counted || !n.Look || noGet) {
+		if n.Expire = nil; !n.Expiring && (n.Counted || !n.Look || refusesGet) {
 			n.Expire = b.Command("expire", key, &n.TTL)
 		}
 	}
@@ -68,7 +67,7 @@ const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
 // Read notes the state of a check. One that is counted and needs more is unfinished.
 func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
-	n := &r.Number
+	n := &r.Plain
 	switch {
 	case r.Command == nil:
 	case n.Counted:
@@ -95,11 +94,11 @@ func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Cla
 }
 
 // readCount reads what counts a check, or looks at its key.
-func (p *plain) readCount(b *pipeline.Batch, n *pipeline.Number, c *pipeline.Command) (pipeline.Class, error) {
-	looked := c.Asks("get")
+func (p *plain) readCount(b *pipeline.Batch, n *pipeline.PlainCount, c *pipeline.Command) (pipeline.Class, error) {
+	looked := c.IsCommand("get")
 	err := c.Failure()
 	switch {
-	case c.Nothing(): // the key is not there
+	case c.AnsweredNil(): // the key is not there
 		n.Counted, n.Expiring = true, true
 		return pipeline.Answered, nil
 	case err != nil && c.Written && overflow(err): // nothing was counted where no more can be
@@ -109,16 +108,16 @@ func (p *plain) readCount(b *pipeline.Batch, n *pipeline.Number, c *pipeline.Com
 		}
 		return pipeline.Answered, nil
 	case err != nil && looked && c.Written && goredis.IsPermissionError(err):
-		p.noGet.Store(b.Client().Options().Addr, true)
-		p.tell(b, looksByCounting, "GET", err)
+		p.refusesGet.Store(b.Client().Options().Addr, true)
+		p.logRefusal(b, looksByCounting, "GET", err)
 		return pipeline.Unfinished, err
 	case err != nil:
 		if c.Written && topology.Forbidden(err) {
-			p.tell(b, "redis server cannot count", "INCRBY", err)
+			p.logRefusal(b, "redis server cannot count", "INCRBY", err)
 		}
 		return pipeline.Classify(err, c.Written), err
 	}
-	if n.After, err = number64(c.Val()); err != nil {
+	if n.After, err = parseCount(c.Val()); err != nil {
 		return pipeline.Class{}, errNoNumber
 	}
 	n.Counted = true
@@ -127,8 +126,7 @@ func (p *plain) readCount(b *pipeline.Batch, n *pipeline.Number, c *pipeline.Com
 	return pipeline.Answered, nil
 }
 
-// number64 reads what INCRBY or GET answered.
-func number64(value any) (int64, error) {
+func parseCount(value any) (int64, error) {
 	if n, ok := value.(int64); ok {
 		return n, nil
 	}
@@ -137,13 +135,12 @@ func number64(value any) (int64, error) {
 
 const looksByCounting = "redis server refuses GET: a look at a counter counts nothing instead, which makes a key"
 
-// overflow reports whether a server says that a number would be too large for it.
 func overflow(err error) bool { return strings.Contains(err.Error(), "would overflow") }
 
 const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
 
 // readBack reads the reply to what takes a count back. It is not sent again if it may have run.
-func readBack(n *pipeline.Number, c *pipeline.Command) (pipeline.Class, error) {
+func readBack(n *pipeline.PlainCount, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		if class := pipeline.Classify(err, c.Written); class.Retryable() {
 			return class, err
@@ -162,22 +159,21 @@ func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Cla
 		if class := pipeline.Classify(err, refused); !refused || class.Retryable() {
 			return class, err
 		}
-		p.tell(b, "redis server keeps counters for ever", "EXPIRE", err)
+		p.logRefusal(b, "redis server keeps counters for ever", "EXPIRE", err)
 	}
 	return pipeline.Answered, nil
 }
 
-// tell logs once that a server refuses a command, and the remedy.
-func (p *plain) tell(b *pipeline.Batch, what, command string, err error) {
+// logRefusal logs once that a server refuses a command, and the remedy.
+func (p *plain) logRefusal(b *pipeline.Batch, what, command string, err error) {
 	servers := p.store.servers
-	if name := servers.NameOf(b.Client()); p.store.news(command+" of "+name, err.Error()) {
+	if name := servers.NameOf(b.Client()); p.store.changed(command+" of "+name, err.Error()) {
 		servers.Log().Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
 	}
 }
 
-// Decode reads the answer to a check.
 func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision, error) {
-	return incr.Decide(c, r.Number.After, r.Number.Rest), nil
+	return incr.Decide(c, r.Plain.After, r.Plain.Rest), nil
 }
 
 // Inspect reads the count of a key's window.
@@ -192,7 +188,7 @@ func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		if err := p.store.Ask(ctx, name, get); err != nil {
 			return nil, err
 		}
-		n, err := number64(cmp.Or(get.Val(), "0"))
+		n, err := parseCount(cmp.Or(get.Val(), "0"))
 		if err != nil {
 			return nil, unreadable(name, errNoNumber)
 		}

@@ -259,7 +259,7 @@ func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
 func TestTheRightsAreEnoughOnEveryTopology(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Single, topology.Cluster) {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			rules := append([]string{"resetchannels", "+hello"}, plainRights().Rules...)
 			if kind == topology.Cluster {

@@ -40,13 +40,13 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	if s.script == nil {
 		return cmp.Or(do([]any{"ping"}), s.Slow(server.Client))
 	}
-	mode, unloaded := s.script.Load(ctx, server.Client)
-	s.servers.Need(server, rightsTo(mode)...)
+	mode, loadErr := s.script.Load(ctx, server.Client)
+	s.servers.AddRights(server, rightsTo(mode)...)
 	if err := do([]any{"ping"}, []any{"time"}); err != nil {
 		return err
 	}
-	if unloaded != nil {
-		return s.servers.Diagnose(server, "loading the script", unloaded)
+	if loadErr != nil {
+		return s.servers.Diagnose(server, "loading the script", loadErr)
 	}
 	if err := s.probeScript(ctx, server, mode); err != nil {
 		return err
@@ -57,9 +57,9 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 		[]any{"hmget", name, "nothing"}); err != nil {
 		return err
 	}
-	s.tell(server, mode)
+	s.logCallMode(server, mode)
 	if mode.Command == "fcall" {
-		s.tidy(ctx, server, mode.Name)
+		s.removeOldLibraries(ctx, server, mode.Name)
 	}
 	return s.Slow(server.Client)
 }
@@ -89,10 +89,10 @@ func (s *Store) probeScript(ctx context.Context, server topology.Server, mode pi
 	return nil
 }
 
-// tell logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
+// logCallMode logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
 // error tells.
-func (s *Store) tell(server topology.Server, mode pipeline.CallMode) {
-	if mode.Full() || !s.news(server.Name, mode.Command) {
+func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
+	if mode.Full() || !s.changed(server.Name, mode.Command) {
 		return
 	}
 	log := s.servers.Log().With("server", server.Name)
@@ -151,15 +151,15 @@ func rightsTo(mode pipeline.CallMode) []string {
 // every ten minutes. A weir that could not loads its library again.
 const idleLibrary = 24 * time.Hour
 
-// versions matches the names that weir gives its libraries.
-var versions = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
+// libraryPattern matches the names that weir gives its libraries.
+var libraryPattern = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
 
-// tidy marks this weir's library on a server as in use, and removes those of other versions that were not marked for a
+// removeOldLibraries marks this weir's library on a server as in use, and removes those of other versions that were not marked for a
 // day. Marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What fails
 // is left to a later probe.
-func (s *Store) tidy(ctx context.Context, server topology.Server, own string) {
+func (s *Store) removeOldLibraries(ctx context.Context, server topology.Server, own string) {
 	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
-	if err != nil && s.news("libraries of "+server.Name, err.Error()) {
+	if err != nil && s.changed("libraries of "+server.Name, err.Error()) {
 		s.servers.Log().Warn("redis server keeps libraries that older versions of weir have left; to have them removed: "+
 			s.servers.ACLLine(server), "server", server.Name, "error", err)
 	}
@@ -176,7 +176,7 @@ func tidyLibraries(ctx context.Context, client *goredis.Client, key, own string)
 	if err := mark(own); err != nil {
 		return err
 	}
-	libraries, err := client.FunctionList(ctx, goredis.FunctionListQuery{LibraryNamePattern: versions}).Result()
+	libraries, err := client.FunctionList(ctx, goredis.FunctionListQuery{LibraryNamePattern: libraryPattern}).Result()
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,6 @@ func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
 	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
 }
 
-// fieldsOf returns what wholeHash has read.
 func fieldsOf(hash *goredis.ScanCmd) map[string]string {
 	fields := make(map[string]string)
 	list, _ := hash.Val()

@@ -27,11 +27,7 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 	}
 	counts := make([]backend.LimitCount, len(limits))
 	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
-		read := func(fields ...string) ([]string, error) {
-			command := readFields(ctx, name, fields)
-			err := s.Ask(ctx, name, command)
-			return textsOf(command, len(fields)), err
-		}
+		read := func(fields ...string) ([]string, error) { return s.readFields(ctx, name, fields) }
 		for i := range limits {
 			count, err := script.CountLog(&limits[i], window.At(now), read)
 			if err != nil {
@@ -51,25 +47,21 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 	return counts, nil
 }
 
-// readFields is a command that reads fields of a hash.
-func readFields(ctx context.Context, name string, fields []string) *goredis.SliceCmd {
+// readFields reads fields of a hash, "" for those that are not there.
+func (s scripted) readFields(ctx context.Context, name string, fields []string) ([]string, error) {
 	args := []any{"hmget", name}
 	for _, field := range fields {
 		args = append(args, field)
 	}
-	return goredis.NewSliceCmd(ctx, args...)
-}
-
-// textsOf returns n fields that readFields has read, "" for those that are not there.
-func textsOf(c *goredis.SliceCmd, n int) []string {
-	texts := make([]string, n)
-	for i, value := range c.Val()[:min(n, len(c.Val()))] {
-		texts[i], _ = value.(string)
+	command := goredis.NewSliceCmd(ctx, args...)
+	err := s.Ask(ctx, name, command)
+	texts := make([]string, len(fields))
+	for i := range min(len(fields), len(command.Val())) {
+		texts[i], _ = command.Val()[i].(string)
 	}
-	return texts
+	return texts, err
 }
 
-// Reset removes a key.
 func (s scripted) Reset(ctx context.Context, key []byte) error {
 	name := string(script.AppendKey(nil, key))
 	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))

@@ -95,7 +95,7 @@ func scriptOnly() *pipeline.Script { return pipeline.NewScript(script.Source()) 
 
 // start starts servers of a type for a test, and returns how they are reached.
 func start(t *testing.T, kind topology.Type, options ...redistest.Option) topology.Config {
-	return topology.Config{Type: kind, URL: redistest.Start(t, kind.String(), options...).URL}
+	return topology.Config{Type: kind, URL: redistest.Start(t, string(kind), options...).URL}
 }
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
@@ -105,7 +105,7 @@ func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 // keys would be counted elsewhere meanwhile.
 func on(t *testing.T, kind topology.Type) topology.Config {
 	t.Helper()
-	return topology.Config{Type: kind, URL: redistest.Shared(t, kind.String()).URL, Fixed: true}
+	return topology.Config{Type: kind, URL: redistest.Shared(t, string(kind)).URL, Fixed: true}
 }
 
 // apart keeps the keys of one store of a test apart from those of others on the same servers.

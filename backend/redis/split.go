@@ -21,9 +21,9 @@ import (
 // Split counts some checks in one store and the others in another.
 type Split struct {
 	first, second Counters
-	// seconds reports whether the second store counts a key under limits.
-	seconds func(key []byte, limits []descriptors.Limit) bool
-	label   string // of the second store in errors, "" for none
+	// isSecond reports whether the second store counts a key under limits.
+	isSecond func(key []byte, limits []descriptors.Limit) bool
+	label    string // of the second store in errors, "" for none
 	// plain and scripted are the stores if both are on the same servers, and the key alone chooses one. The second one
 	// begins when a check first needs it.
 	plain, scripted *Store
@@ -42,10 +42,10 @@ type parts struct {
 // PerSecond counts checks whose limits are all per second in one Redis, all others in another. A check with limits of
 // several units is not split, since it counts under all of them or under none.
 func PerSecond(main, perSecond Counters) *Split {
-	seconds := func(_ []byte, limits []descriptors.Limit) bool {
+	isSecond := func(_ []byte, limits []descriptors.Limit) bool {
 		return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })
 	}
-	return &Split{first: main, second: perSecond, seconds: seconds, label: "limits per second"}
+	return &Split{first: main, second: perSecond, isSecond: isSecond, label: "limits per second"}
 }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with the rights that that program
@@ -57,17 +57,17 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 		return nil, err
 	}
 	log := servers.Log().With(slog.String("keys", descriptors.KeysOfWeir.String()))
-	first, second := newPlain(servers, c, keys), newScripted(servers.For(rightsBeside(), log), c, newScript())
-	seconds := func(key []byte, _ []descriptors.Limit) bool {
+	first, second := newPlain(servers, c, keys), newScripted(servers.WithRights(rightsBeside(), log), c, newScript())
+	isSecond := func(key []byte, _ []descriptors.Limit) bool {
 		_, plain := descriptors.PlainStem(key)
 		return !plain
 	}
 	first.Watch(first.probe)
-	return &Split{first: first, second: second, seconds: seconds, plain: first, scripted: second}, nil
+	return &Split{first: first, second: second, isSecond: isSecond, plain: first, scripted: second}, nil
 }
 
-// begun returns the second store, which it begins if need be.
-func (s *Split) begun() Counters {
+// startedSecond returns the second store, which it begins if need be.
+func (s *Split) startedSecond() Counters {
 	if s.scripted != nil {
 		s.scripted.begin()
 	}
@@ -76,19 +76,19 @@ func (s *Split) begun() Counters {
 
 // Decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
 func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	seconds := 0
+	secondCount := 0
 	for i := range checks {
-		if s.seconds(checks[i].Key, checks[i].Limits) {
-			seconds++
+		if s.isSecond(checks[i].Key, checks[i].Limits) {
+			secondCount++
 		} else if s.plain != nil && !incr.Countable(&checks[i]) {
 			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v",
 				checks[i].Limits)
 		}
 	}
 	switch {
-	case seconds == 0:
+	case secondCount == 0:
 		return s.first.Decide(ctx, checks, out)
-	case seconds == len(checks):
+	case secondCount == len(checks):
 		return s.decideSecond(ctx, checks, out)
 	case len(out) < len(checks):
 		return backend.Valid(checks, out)
@@ -98,7 +98,7 @@ func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backen
 		p = &parts{done: make(chan error, 1)}
 	}
 	for i := range checks {
-		if s.seconds(checks[i].Key, checks[i].Limits) {
+		if s.isSecond(checks[i].Key, checks[i].Limits) {
 			p.second.Add(checks, i)
 		} else {
 			p.first.Add(checks, i)
@@ -116,7 +116,7 @@ func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backen
 
 // decideSecond asks the second store, and names it in errors.
 func (s *Split) decideSecond(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	err := s.begun().Decide(ctx, checks, out)
+	err := s.startedSecond().Decide(ctx, checks, out)
 	for i := range min(len(checks), len(out)) {
 		out[i].Err = s.name(out[i].Err)
 	}
@@ -133,8 +133,8 @@ func (s *Split) name(err error) error {
 
 // Inspect asks the store that counts a key under these limits.
 func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	if s.seconds(key, limits) {
-		return s.begun().Inspect(ctx, key, limits)
+	if s.isSecond(key, limits) {
+		return s.startedSecond().Inspect(ctx, key, limits)
 	}
 	return s.first.Inspect(ctx, key, limits)
 }
@@ -144,8 +144,8 @@ func (s *Split) Reset(ctx context.Context, key []byte) error {
 	switch {
 	case s.plain == nil:
 		return errors.Join(s.first.Reset(ctx, key), s.name(s.second.Reset(ctx, key)))
-	case s.seconds(key, nil):
-		return s.begun().Reset(ctx, key)
+	case s.isSecond(key, nil):
+		return s.startedSecond().Reset(ctx, key)
 	}
 	return s.first.Reset(ctx, key)
 }

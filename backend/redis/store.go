@@ -43,8 +43,8 @@ type Store struct {
 	script  *pipeline.Script // nil where none is needed
 	now     func() time.Time // nil but in tests
 
-	logged sync.Map  // what was logged last of a server: its call mode, what keeps libraries there
-	once   sync.Once // of begin
+	logged    sync.Map  // what was logged last of a server: its call mode, what keeps libraries there
+	beginOnce sync.Once // of begin
 	*heartbeat
 }
 
@@ -85,7 +85,7 @@ func open(c Config, code *pipeline.Script) (*Store, error) {
 
 // begin starts the probes and the heartbeat, once and not after Close.
 func (s *Store) begin() {
-	s.once.Do(func() {
+	s.beginOnce.Do(func() {
 		s.Watch(s.probe)
 		s.heartbeat.begin()
 	})
@@ -120,7 +120,7 @@ func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
 
 // Close is that of [backend.Counter].
 func (s *Store) Close() error {
-	s.once.Do(func() {}) // nothing begins any more
+	s.beginOnce.Do(func() {}) // nothing begins any more
 	s.heartbeat.end()
 	return s.Pipeline.Close()
 }
@@ -136,10 +136,10 @@ func (s *Store) clock() time.Time {
 	return time.Now()
 }
 
-// news reports whether a text differs from the one that was logged last of something.
-func (s *Store) news(of, what string) bool {
-	before, known := s.logged.Swap(of, what)
-	return !known || before != what
+// changed reports whether a text about a subject differs from the last one, which it replaces.
+func (s *Store) changed(subject, text string) bool {
+	before, known := s.logged.Swap(subject, text)
+	return !known || before != text
 }
 
 // unreadable names the key whose content is not what it should be.

@@ -57,8 +57,8 @@ func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, 
 	return answer, err
 }
 
-// named adds the name of its command to an error, nil to none, and makes it printable.
-func named(command string, err error) error {
+// withCommand adds the name of its command to an error, nil to none, and makes it printable.
+func withCommand(command string, err error) error {
 	if err == nil {
 		return nil
 	}

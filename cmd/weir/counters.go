@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -68,18 +67,17 @@ func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 // run asks and shows the answer. Its error is terminal.No if there was nothing to change.
 func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
 	if err := checkDescriptor(c.Descriptor); err != nil {
-		return named("counters", err)
+		return withCommand("counters", err)
 	}
 	query.Set("domain", c.Domain)
 	query.Set("descriptor", c.Descriptor)
 	a, err := ask(ctx, out, &c.portFlags, method, "/api/v1/counters"+path, query, func(a *admin.CountersAnswer) string {
-		view := countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
-		return view.String()
+		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 	if err == nil && a.Changed != nil && a.HitsBefore == 0 {
 		return terminal.No
 	}
-	return named("counters", err)
+	return withCommand("counters", err)
 }
 
 const (
@@ -181,16 +179,15 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 		fmt.Fprintf(b, "  %-4s  … %d earlier %s hold %s (--json lists them)\n", label, hidden, what, terminal.Count(int(hits), "hit"))
 		label, buckets = "", buckets[hidden:]
 	}
-	most := uint64(1)
+	maxHits := uint64(1)
 	for _, bucket := range buckets {
-		most = max(most, bucket.Hits)
+		maxHits = max(maxHits, bucket.Hits)
 	}
-	digits, layout := len(fmt.Sprint(most)), cmp.Or(layouts[l.Width], "2006-01-02 15:04")
+	digits, layout := len(fmt.Sprint(maxHits)), cmp.Or(layouts[l.Width], "2006-01-02 15:04")
 	for _, bucket := range buckets {
-		begin := time.UnixMicro(int64(math.Round(bucket.Start * 1e6))).In(v.zone).Format(layout)
-		fmt.Fprintf(b, "  %-4s  %s  %*d", label, begin, digits, bucket.Hits)
+		fmt.Fprintf(b, "  %-4s  %s  %*d", label, timeOf(bucket.Start).In(v.zone).Format(layout), digits, bucket.Hits)
 		if l.Width != instant { // instants hold a hit or two
-			bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(most)-1)/float64(most)))
+			bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(maxHits)-1)/float64(maxHits)))
 			b.WriteString("  " + v.paint.Dim(bar))
 		}
 		b.WriteByte('\n')

@@ -43,16 +43,15 @@ weirs that share it. Exit code: 0, or 2 for an error.
 // Run asks and prints.
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	if err := out.SetZone(c.TZ); err != nil {
-		return named("counters top", err)
+		return withCommand("counters top", err)
 	}
 	now := time.Now()
 	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
 	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *admin.TopAnswer) string {
-		view := topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}
-		return view.String()
+		return (&topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
-	return named("counters top", err)
+	return withCommand("counters top", err)
 }
 
 // topView shows who took the most to people:

@@ -109,8 +109,8 @@ func givenTwice(k *kong.Context) error {
 
 // finish prints an error, unless the user has been told, and returns the exit code for it.
 func finish(err error) int {
-	code, told := terminal.ExitCode(err)
-	if !told {
+	code, reported := terminal.ExitCode(err)
+	if !reported {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 	}
 	return code

@@ -56,9 +56,9 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 }
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
-func openOne(set *config.Settings, of *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
-	log *slog.Logger) (one redis.Counters, pool *topology.Connections, err error) {
-	c, err := set.RedisConfig(of, log)
+func openOne(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
+	log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
+	c, err := set.RedisConfig(variables, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,21 +67,21 @@ func openOne(set *config.Settings, of *config.Redis, name string, metrics *stats
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
 	}
 	if set.Keys().Format == descriptors.KeysOfRatelimit {
-		one, err = redis.OpenRatelimit(config, set.PlainKeys.Windows())
+		store, err = redis.OpenRatelimit(config, set.PlainKeys.Windows())
 	} else {
-		one, err = redis.Open(config)
+		store, err = redis.Open(config)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	servers.Watch(name, func(yield func(server string, away bool)) {
-		for _, s := range one.Stats().Servers {
+		for _, s := range store.Stats().Servers {
 			yield(s.Name, s.Away)
 		}
 	})
-	showTotals(metrics, map[string]string{"redis": name}, one.Stats, pipelineTotals)
-	countServers(one, "weir_redis_servers", map[string]string{"redis": name}, metrics)
-	return one, c.Connections, nil
+	showTotals(metrics, map[string]string{"redis": name}, store.Stats, pipelineTotals)
+	countServers(store, "weir_redis_servers", map[string]string{"redis": name}, metrics)
+	return store, c.Connections, nil
 }
 
 // pipelineTotals are about the checks for one of the Redis.
@@ -104,8 +104,8 @@ func countServers(store backend.Health, name string, labels map[string]string, m
 		state, all := backend.ServerState(i), map[string]string{"state": backend.ServerState(i).String()}
 		maps.Copy(all, labels)
 		metrics.Gauge(name, helpOfServers, all, func() (n float64) {
-			for _, is := range store.Servers() {
-				if is == state {
+			for _, found := range store.Servers() {
+				if found == state {
 					n++
 				}
 			}
@@ -128,9 +128,9 @@ func (c *counters) await(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps health negative while the servers do not answer, until ctx ends, if asked is set.
-func (c *counters) follow(ctx context.Context, h *server.Health, asked bool) {
-	for more := asked; more; more = wait.For(ctx, 200*time.Millisecond) {
+// follow keeps health negative while the servers do not answer, until ctx ends, if that is enabled.
+func (c *counters) follow(ctx context.Context, h *server.Health, enabled bool) {
+	for more := enabled; more; more = wait.For(ctx, 200*time.Millisecond) {
 		h.Counting(c.remote == nil || c.remote.Answers() == nil)
 	}
 }

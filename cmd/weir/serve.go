@@ -55,7 +55,7 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 	if err == nil {
 		err = serve(log)
 	}
-	if _, told := terminal.ExitCode(err); told || !set.LogsJSON() {
+	if _, reported := terminal.ExitCode(err); reported || !set.LogsJSON() {
 		return err
 	}
 	log.Error("weir does not serve", "error", err)

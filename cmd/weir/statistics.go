@@ -46,7 +46,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	if s.counted {
 		recorder.CountAsRatelimit()
 	}
-	ofStore(s.all, store, set.LocalCacheSize > 0)
+	addStoreStatistics(s.all, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.all, log
 		sender := statsd.New(c)
@@ -95,8 +95,8 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	return nil
 }
 
-// ofStore adds the statistics of connections to Redis and, where there is a local cache, of the denials in it.
-func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
+// addStoreStatistics adds the statistics of connections to Redis and, where there is a local cache, of the denials in it.
+func addStoreStatistics(c *ratelimit.Statistics, store *counters, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
 		name = "ratelimit." + name
@@ -104,8 +104,8 @@ func ofStore(c *ratelimit.Statistics, store *counters, cached bool) {
 		c.Counters[name+".cx_total"] = pool.Opened.Load
 		c.Counters[name+".cx_local_close"] = pool.Closed.Load
 	}
-	g, is := store.Counter.(*guard.Guard)
-	if !is || !cached {
+	g, ok := store.Counter.(*guard.Guard)
+	if !ok || !cached {
 		return
 	}
 	const cache = "ratelimit.localcache."

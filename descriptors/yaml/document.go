@@ -43,8 +43,8 @@ func (p *parser) document(data []byte) *yaml.Node {
 	second := 0 // the line of the second document
 	if len(roots) > 1 {
 		second = roots[1].Line
-		if of := roots[1].Content; len(of) > 0 {
-			second = of[0].Line // that of the root may be the line before
+		if content := roots[1].Content; len(content) > 0 {
+			second = content[0].Line // that of the root may be the line before
 		}
 	} else if err != nil {
 		second, _ = syntaxError(err)
@@ -136,7 +136,6 @@ func (m *mapping) index(name string) int {
 	return slices.IndexFunc(m.fields, func(f field) bool { return f.key.Value == name })
 }
 
-// get returns the value of a key, nil if the mapping has none.
 func (m *mapping) get(name string) *yaml.Node {
 	if i := m.index(name); i >= 0 {
 		return m.fields[i].value
@@ -163,13 +162,13 @@ func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
 func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
 	n = Follow(n)
 	if n.Kind != yaml.MappingNode {
-		is, remedy := describe(n), ""
+		found, remedy := describe(n), ""
 		if in == inFile && n.Kind == yaml.ScalarNode {
-			is = "a text" // maybe a secret
+			found = "a text" // maybe a secret
 		} else if in == inRateLimit && n.Kind == yaml.SequenceNode {
 			remedy = ": several limits stand in rate_limits"
 		}
-		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, is, remedy)
+		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, found, remedy)
 		return mapping{}, false
 	}
 	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
@@ -253,12 +252,12 @@ func (p *parser) text(m mapping, name, path string) string {
 
 // plainText reports whether envoyproxy/ratelimit takes a scalar as text: no fraction, no number beyond 64 bits.
 func plainText(n *yaml.Node) bool {
-	var whole int64
-	return n.Tag != "!!float" && (n.Tag != "!!int" || n.Decode(&whole) == nil)
+	var v int64
+	return n.Tag != "!!float" && (n.Tag != "!!int" || n.Decode(&v) == nil)
 }
 
-// needed returns a text that cannot be left out; missing is the error if it is.
-func (p *parser) needed(m mapping, name, path, missing string) string {
+// required returns a text that cannot be left out; missing is the error if it is.
+func (p *parser) required(m mapping, name, path, missing string) string {
 	before := p.errors
 	text := p.text(m, name, path)
 	if text == "" && p.errors == before {
@@ -316,8 +315,8 @@ func unquoted(n *yaml.Node) string {
 	return ", without quotes"
 }
 
-// whole returns a field that is a whole number of 32 bits, from least; 0 if it is missing.
-func (p *parser) whole(m mapping, name, path string, least uint32) uint32 {
+// wholeNumber returns a field that is a whole number of 32 bits, from least; 0 if it is missing.
+func (p *parser) wholeNumber(m mapping, name, path string, least uint32) uint32 {
 	n := m.get(name)
 	if n == nil {
 		return 0

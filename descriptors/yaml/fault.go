@@ -11,54 +11,54 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ours is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
-var ours = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
+// descriptorFile is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
+var descriptorFile = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
 // findFault returns where a file goes wrong for which the library has this error, from 1, 0 if it is not known, and what
 // would be right.
 func findFault(data []byte, err error) (line int, text string) {
-	told, said := syntaxError(err)
-	if !ours.Match(data) {
-		return told, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +
+	libraryLine, message := syntaxError(err)
+	if !descriptorFile.Match(data) {
+		return libraryLine, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +
 			"keep all others elsewhere"
 	}
 	lines := strings.SplitAfter(string(data), "\n")
-	first := faultyLine(lines, told)
+	first := faultyLine(lines, libraryLine)
 	for _, h := range hints {
 		for _, at := range []int{first, contentBefore(lines, first)} {
-			if h.said == nesting && at != first {
+			if h.errorPattern == nesting && at != first {
 				continue // nearly all lines look so
 			}
-			if text := h.text(lines, at, said); text != "" {
+			if text := h.text(lines, at, message); text != "" {
 				return at, text
 			}
 		}
 	}
-	return first, "not valid YAML: " + said
+	return first, "not valid YAML: " + message
 }
 
 // faultyLine returns the line behind the longest part of a file that is right by itself. The library itself often tells
 // the line on which the block around a fault begins, or the one before: that is returned where finding out takes too much
 // reading.
-func faultyLine(lines []string, told int) int {
+func faultyLine(lines []string, libraryLine int) int {
 	r := &lineReader{lines: lines}
 	_ = decode(r)
 	size := 0
-	for _, line := range lines[:r.begun] {
+	for _, line := range lines[:r.started] {
 		size += len(line)
 	}
 	budget := minReread + maxRereads*size
-	first := r.begun
+	first := r.started
 	for ; first > 0; first-- {
 		if budget -= size; budget < 0 {
-			return told
+			return libraryLine
 		}
 		size -= len(lines[first-1])
 		if decode(strings.NewReader(strings.Join(lines[:first-1], ""))) == nil {
 			break
 		}
 	}
-	return max(first, told)
+	return max(first, libraryLine)
 }
 
 // minReread and maxRereads bound how much text is read again to find a fault: so many bytes, and the file so many times.
@@ -74,18 +74,18 @@ func decode(r io.Reader) error {
 
 // lineReader gives at most a line for each Read, so that it knows how far its reader has come.
 type lineReader struct {
-	lines []string
-	begun int    // how many lines
-	rest  string // of the last one
+	lines   []string
+	started int    // how many lines
+	rest    string // of the last one
 }
 
 func (r *lineReader) Read(p []byte) (int, error) {
 	if r.rest == "" {
-		if r.begun == len(r.lines) {
+		if r.started == len(r.lines) {
 			return 0, io.EOF
 		}
-		r.rest = r.lines[r.begun]
-		r.begun++
+		r.rest = r.lines[r.started]
+		r.started++
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]
@@ -102,19 +102,19 @@ func contentBefore(lines []string, at int) int {
 	return 0
 }
 
-// hint is a mistake that people make: a line that looks so, where the library says one of these.
+// hint is a mistake that people make, known by the library's error and the line's text; both are regular expressions.
 type hint struct {
-	said   string // a regular expression
-	line   string // another
-	remedy string // what is told, with $1 for what its groups found
+	errorPattern string // "" for any
+	linePattern  string // KEY is any key of a file
+	remedy       string // $1 and $2 are what the groups of linePattern found
 }
 
-// text returns what a hint tells of a line, "" if that has not the mistake.
-func (h *hint) text(lines []string, at int, said string) string {
-	if at < 1 || at > len(lines) || !regexp.MustCompile(h.said).MatchString(said) {
+// text returns the remedy for a line, "" if it does not have the mistake.
+func (h *hint) text(lines []string, at int, message string) string {
+	if at < 1 || at > len(lines) || !regexp.MustCompile(h.errorPattern).MatchString(message) {
 		return ""
 	}
-	pattern := regexp.MustCompile(strings.ReplaceAll(h.line, "KEY", "("+anyKey+")"))
+	pattern := regexp.MustCompile(strings.ReplaceAll(h.linePattern, "KEY", "("+anyKey+")"))
 	found := append(pattern.FindStringSubmatch(strings.TrimRight(lines[at-1], "\r\n")), "", "")
 	if len(found) == 2 {
 		return ""

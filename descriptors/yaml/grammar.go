@@ -33,8 +33,8 @@ func (in *kind) has(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
 }
 
-// belongs says where a key goes that is in a mapping of the wrong kind. A key of several kinds has the first.
-var belongs = []struct {
+// rightPlaces says where a key goes that is in a mapping of the wrong kind; of several kinds, the first holds.
+var rightPlaces = []struct {
 	in    *kind
 	where string
 }{
@@ -85,16 +85,16 @@ func (p *parser) checkKeys(m *mapping, path string) {
 
 // misplaced is a key that a kind of mapping lacks. A file may have a million, so its text is made only if it is told.
 type misplaced struct {
-	key string
-	in  *kind
-	is  string // "does not belong" or "is ignored"
+	key  string
+	in   *kind
+	verb string // "does not belong" or "is ignored"
 }
 
 // String says where the key belongs, or which keys the mapping can have.
 func (m misplaced) String() string {
-	for _, b := range belongs {
+	for _, b := range rightPlaces {
 		if slices.Contains(b.in.keys, m.key) {
-			return fmt.Sprintf("%q %s in %s: it goes %s", m.key, m.is, m.in.name, b.where)
+			return fmt.Sprintf("%q %s in %s: it goes %s", m.key, m.verb, m.in.name, b.where)
 		}
 	}
 	return fmt.Sprintf("unknown key %s in %s: use one of %s", descriptors.Quoted(m.key), m.in.name, strings.Join(m.in.keys, ", "))

@@ -17,11 +17,11 @@ import (
 // LastGood is what a configuration in force was made of: the last good form of each domain. It is immutable. Make one
 // with [NewLastGood]; the zero value is that of zero [Options].
 type LastGood struct {
-	options Options
-	domains map[string]form
-	broken  []string          // domains that files name, but that never had a good form; sorted
-	inForce bool              // something is, if only a configuration without domains
-	of      map[string]string // the domain of each file that is there, as it was last known
+	options  Options
+	domains  map[string]form
+	broken   []string          // domains that files name, but that never had a good form; sorted
+	inForce  bool              // something is, if only a configuration without domains
+	domainOf map[string]string // the domain of each file that is there, as it was last known
 }
 
 // form is a domain that has no errors. Configurations share it: neither its tree nor its rules ever change.
@@ -54,12 +54,12 @@ func (h *LastGood) Update(files []File, unreadable []string) Update {
 	for _, f := range slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {
 		p.readFile(f)
 	}
-	p.end()
-	next := &LastGood{options: h.options, domains: make(map[string]form), of: make(map[string]string)}
+	p.finish()
+	next := &LastGood{options: h.options, domains: make(map[string]form), domainOf: make(map[string]string)}
 	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
 	var unknown []string
 	for _, f := range p.read {
-		domain := cmp.Or(f.domain, h.of[f.Name])
+		domain := cmp.Or(f.domain, h.domainOf[f.Name])
 		if domain == "" {
 			domain = domainLine(f.Data)
 		}
@@ -67,18 +67,18 @@ func (h *LastGood) Update(files []File, unreadable []string) Update {
 			unknown = append(unknown, f.Name)
 			continue
 		}
-		next.of[f.Name] = domain
+		next.domainOf[f.Name] = domain
 		bad[domain] = bad[domain] || f.bad
 		next.domains[domain] = form{p.domains[domain], append(next.domains[domain].files, f)}
 	}
-	for name, domain := range h.of {
-		if _, there := next.of[name]; !there && within(name, unreadable) {
-			next.of[name] = domain
+	for name, domain := range h.domainOf {
+		if _, there := next.domainOf[name]; !there && within(name, unreadable) {
+			next.domainOf[name] = domain
 			bad[domain] = true
 		}
 	}
-	h.keepLeft(p.read, next, bad)
-	unknown = append(unknown, slices.DeleteFunc(slices.Clone(unreadable), h.knows)...)
+	h.keepFormerDomains(p.read, next, bad)
+	unknown = append(unknown, slices.DeleteFunc(slices.Clone(unreadable), h.hadDomain)...)
 	slices.Sort(unknown)
 	r := Update{LastGood: next, Unknown: unknown, Problems: p.problems}
 	h.keepBad(&r, bad)
@@ -94,10 +94,10 @@ func (h *LastGood) Update(files []File, unreadable []string) Update {
 func (h *LastGood) keepBad(r *Update, bad map[string]bool) {
 	next := r.LastGood
 	for _, domain := range slices.Sorted(maps.Keys(bad)) {
-		last, held := h.domains[domain]
+		last, wasGood := h.domains[domain]
 		switch {
 		case !bad[domain]:
-		case held:
+		case wasGood:
 			next.domains[domain] = last
 			r.Kept = append(r.Kept, domain)
 		default:
@@ -107,9 +107,9 @@ func (h *LastGood) keepBad(r *Update, bad map[string]bool) {
 	}
 }
 
-// knows reports whether a file of that name, or below it, had a domain.
-func (h *LastGood) knows(name string) bool {
-	for file := range h.of {
+// hadDomain reports whether a file of that name, or below it, had a domain.
+func (h *LastGood) hadDomain(name string) bool {
+	for file := range h.domainOf {
 		if within(file, []string{name}) {
 			return true
 		}
@@ -117,13 +117,13 @@ func (h *LastGood) knows(name string) bool {
 	return false
 }
 
-// keepLeft keeps the domain that a file had before, if the domain that it names now is bad: the new one is not in force,
+// keepFormerDomains keeps the domain that a file had before, if the domain that it names now is bad: the new one is not in force,
 // and the old one was not deleted.
-func (h *LastGood) keepLeft(files []readFile, next *LastGood, bad map[string]bool) {
+func (h *LastGood) keepFormerDomains(files []readFile, next *LastGood, bad map[string]bool) {
 	for _, f := range files {
-		was := h.of[f.Name]
-		if _, held := h.domains[was]; held && bad[next.of[f.Name]] {
-			next.of[f.Name] = was
+		was := h.domainOf[f.Name]
+		if _, wasGood := h.domains[was]; wasGood && bad[next.domainOf[f.Name]] {
+			next.domainOf[f.Name] = was
 			if _, claimed := bad[was]; !claimed {
 				bad[was] = true
 			}

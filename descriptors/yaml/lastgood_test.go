@@ -143,8 +143,8 @@ func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
 		"keep their last good form: b":                                                                 kept,
 		`keep their last good form: a; never had a good form, so that requests cannot be decided: c\x`: never,
 	} {
-		if r.told() != want {
-			t.Errorf("told %q, want %q", r.told(), want)
+		if r.consequences() != want {
+			t.Errorf("told %q, want %q", r.consequences(), want)
 		}
 	}
 	if x := never.Config.Explain("c\\x", descriptors.Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {

@@ -40,13 +40,13 @@ func (l *Loader) Apply(u Update, apply func(*descriptors.Config) error, log *slo
 			"hash", config.Hash())
 	}
 	if len(errs) > 0 {
-		l.complain(First(errs), &u, config != nil, log)
+		l.logFailure(First(errs), &u, config != nil, log)
 	}
 	return errs
 }
 
-// complain logs that an error kept all or part of an update from being put in force, and what is in force instead.
-func (l *Loader) complain(err error, u *Update, inPart bool, log *slog.Logger) {
+// logFailure logs that an error kept all or part of an update from being put in force, and what is in force instead.
+func (l *Loader) logFailure(err error, u *Update, inPart bool, log *slog.Logger) {
 	message, inForce := "configuration not loaded", "none yet"
 	switch {
 	case inPart:
@@ -54,18 +54,18 @@ func (l *Loader) complain(err error, u *Update, inPart bool, log *slog.Logger) {
 	case l.Loaded:
 		inForce = "the last good one"
 	}
-	told := []any{"error", err, "in_force", inForce}
-	if domains := u.told(); domains != "" {
-		told = append(told, "domains", domains)
+	attrs := []any{"error", err, "in_force", inForce}
+	if domains := u.consequences(); domains != "" {
+		attrs = append(attrs, "domains", domains)
 	}
-	log.Error(message, told...)
+	log.Error(message, attrs...)
 	if l.OnError != nil {
 		l.OnError(err)
 	}
 }
 
-// told returns what an update with errors means for requests, as one line for a log; "" if it means nothing.
-func (u *Update) told() string {
+// consequences returns what an update with errors means for requests, as one line for a log; "" if it means nothing.
+func (u *Update) consequences() string {
 	var parts []string
 	add := func(what string, names []string) {
 		if len(names) > 0 {

@@ -247,7 +247,7 @@ func checkCounted(t *testing.T, m descriptors.Match, prefix, domain string, d de
 	for _, test := range []struct {
 		m    descriptors.Match
 		want descriptors.Descriptor
-	}{{m, counted}, {m.Apart(&descriptors.Limit{}, 0), d}} {
+	}{{m, counted}, {m.ForOverride(&descriptors.Limit{}, 0), d}} {
 		want := []string{domain}
 		if prefix != "" {
 			want = []string{prefix, domain}

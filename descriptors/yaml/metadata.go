@@ -16,20 +16,20 @@ func (p *parser) metadata(m mapping, path string) map[string]any {
 	case n.Kind != yaml.MappingNode:
 		p.errorf(n, path, "metadata must be a mapping (key: value), not %s", describe(n))
 	default:
-		return p.freeMapping(n, path, 0)
+		return p.anyMapping(n, path, 0)
 	}
 	return nil
 }
 
-// freeMapping reads a mapping whose keys are anything that is text. The last of a name holds, even if << gives it.
-func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]any {
+// anyMapping reads a mapping whose keys are anything that is text. The last of a name holds, even if << gives it.
+func (p *parser) anyMapping(n *yaml.Node, path string, depth int) map[string]any {
 	all, own := make(map[string]any), make(map[string]bool)
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
 			for _, source := range p.merged(value, path, depth+1) {
-				maps.Copy(all, p.freeMapping(source, path, depth+1))
+				maps.Copy(all, p.anyMapping(source, path, depth+1))
 			}
 		case key.Kind != yaml.ScalarNode || isNull(key):
 			p.errorf(key, path, "a key in metadata must be a word, not %s", describe(key))
@@ -37,35 +37,35 @@ func (p *parser) freeMapping(n *yaml.Node, path string, depth int) map[string]an
 			if own[key.Value] {
 				p.warnf(key, path, "%s is given twice in metadata: the last one holds", descriptors.Quoted(key.Value))
 			}
-			all[key.Value], own[key.Value] = p.free(value, path, depth+1), true
+			all[key.Value], own[key.Value] = p.anyValue(value, path, depth+1), true
 		}
 	}
 	return all
 }
 
-// free reads any value, as JSON has them: nil, bool, float64, string, []any or map[string]any.
-func (p *parser) free(n *yaml.Node, path string, depth int) any {
+// anyValue reads any value, as JSON has them: nil, bool, float64, string, []any or map[string]any.
+func (p *parser) anyValue(n *yaml.Node, path string, depth int) any {
 	if depth > maxDepth {
 		p.errorf(n, path, "metadata nests deeper than %d levels", maxDepth)
 		return nil
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		return p.freeMapping(n, path, depth)
+		return p.anyMapping(n, path, depth)
 	case yaml.SequenceNode:
 		all := make([]any, 0, len(n.Content))
 		for _, item := range p.list(n, "metadata", path) {
-			all = append(all, p.free(Follow(item), path, depth+1))
+			all = append(all, p.anyValue(Follow(item), path, depth+1))
 		}
 		return all
 	}
 	if !p.spend(n, len(n.Value)) {
 		return nil
 	}
-	return p.freeScalar(n, path)
+	return p.anyScalar(n, path)
 }
 
-func (p *parser) freeScalar(n *yaml.Node, path string) any {
+func (p *parser) anyScalar(n *yaml.Node, path string) any {
 	flag, isFlag := flags[n.Value]
 	switch {
 	case n.Tag == "!!null":

@@ -102,8 +102,7 @@ func (p *parser) readFile(f File) {
 	p.read = append(p.read, *p.file)
 }
 
-// end is called once all files are read.
-func (p *parser) end() {
+func (p *parser) finish() {
 	p.warnOfNothingReplaced()
 	slices.SortStableFunc(p.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
@@ -126,7 +125,7 @@ func (p *parser) readData(data []byte) {
 	if !ok {
 		return
 	}
-	name := p.needed(m, "domain", "", "no domain: begin the file with domain: and its name")
+	name := p.required(m, "domain", "", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
 	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as those of /etc/shadow
 		p.checkKeys(&m, "")
@@ -177,7 +176,7 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	if !ok {
 		return
 	}
-	key := p.needed(m, "key", in.path, "a descriptor needs a key: it is missing or empty")
+	key := p.required(m, "key", in.path, "a descriptor needs a key: it is missing or empty")
 	value := p.text(m, "value", in.path)
 	if key == "" {
 		in.node, key = &descriptors.Node{}, "?" // what else is wrong is still told
@@ -240,8 +239,8 @@ func (p *parser) where(n *yaml.Node) string {
 
 // place returns where a line of the file that is being read stands, as people are told.
 func (p *parser) place(line int) (file, part string, inFile int) {
-	if of, is := p.options.Parts[p.file.Name]; is {
-		return of.File, of.Name, of.Line(line)
+	if part, ok := p.options.Parts[p.file.Name]; ok {
+		return part.File, part.Name, part.Line(line)
 	}
 	return p.file.Name, "", line
 }

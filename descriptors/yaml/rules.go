@@ -33,26 +33,26 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 			r.Values[i] = i
 		}
 	}
-	one, many := m.get("rate_limit"), m.get("rate_limits")
-	if one != nil && many != nil {
+	single, list := m.get("rate_limit"), m.get("rate_limits")
+	if single != nil && list != nil {
 		p.errorf(m.at("rate_limits"), path, "rate_limit and rate_limits on one descriptor: write rate_limits: for both")
 	}
-	if many != nil {
-		p.limits(many, r, path)
+	if list != nil {
+		p.limits(list, r, path)
 	}
-	if one != nil && isNull(one) {
+	if single != nil && isNull(single) {
 		p.lostLimitf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: indent its keys "+
 			"below it, or leave it out")
 		return nil
 	}
-	if one != nil {
-		r.Unlimited = p.rateLimit(one, r, path)
+	if single != nil {
+		r.Unlimited = p.rateLimit(single, r, path)
 	}
 	switch {
 	case r.Unlimited:
-		p.warnIdle(m, r, "on an unlimited descriptor", false) // its hits are counted, in detail too
-	case one == nil && many == nil:
-		p.warnIdle(m, r, "on a descriptor without a rate_limit of its own", detailed)
+		p.warnIneffective(m, r, "on an unlimited descriptor", false) // its hits are counted, in detail too
+	case single == nil && list == nil:
+		p.warnIneffective(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
 	case p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain():
 		p.warnf(m.node, path, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
@@ -67,13 +67,13 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 
 func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.SlidingLog }
 
-// warnIdle warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
-func (p *parser) warnIdle(m mapping, r *descriptors.Rule, why string, detailed bool) {
+// warnIneffective warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
+func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, where string, detailed bool) {
 	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed, "lease": !r.NoLease}
 	for _, name := range []string{"charge", "on_backend_failure", "lease", "message", "shadow_mode", "quota_mode", "metadata",
 		"detailed_metric"} {
 		if n := m.get(name); n != nil && !off[name] {
-			p.warnf(n, r.Path, "%s has no effect %s", name, why)
+			p.warnf(n, r.Path, "%s has no effect %s", name, where)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool 
 		switch {
 		case n == nil || name == "name" || name == "replaces":
 		case name == "requests_per_unit":
-			p.whole(m, name, path, 0)
+			p.wholeNumber(m, name, path, 0)
 			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
 		case name == "unit" && !isUnit(n):
 			p.warnf(m.at(name), path, "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
@@ -136,17 +136,15 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool 
 		}
 	}
 	r.Name = name
-	p.named(name)
+	p.noteName(name)
 	return true
 }
 
-// isUnit reports whether n names a unit.
 func isUnit(n *yaml.Node) bool {
 	_, err := descriptors.ParseUnit(n.Value)
 	return err == nil
 }
 
-// limits reads a rate_limits list.
 func (p *parser) limits(n *yaml.Node, r *descriptors.Rule, path string) {
 	before := p.errors
 	items := p.list(n, "rate_limits", path)
@@ -164,7 +162,7 @@ func (p *parser) limits(n *yaml.Node, r *descriptors.Rule, path string) {
 		}
 		r.Replaces = append(r.Replaces, p.replaces(m, "", path)...)
 		if l, ok := p.limit(m, path); ok {
-			p.fits(m.node, r.Limits, l, path)
+			p.checkCombination(m.node, r.Limits, l, path)
 			r.Limits = append(r.Limits, l)
 		}
 	}
@@ -174,8 +172,8 @@ func (p *parser) limits(n *yaml.Node, r *descriptors.Rule, path string) {
 	}
 }
 
-// fits complains of a limit that cannot be in one rule with those before it.
-func (p *parser) fits(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit, path string) {
+// checkCombination complains of a limit that cannot be in one rule with those before it.
+func (p *parser) checkCombination(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit, path string) {
 	if i := slices.IndexFunc(all, func(o descriptors.Limit) bool { return o.SameState(&l) }); i >= 0 {
 		p.errorf(n, path, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
 	}
@@ -194,12 +192,12 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 	if m.get("unit") == nil {
 		p.errorf(m.node, path, "unit is missing: use one of %s", descriptors.UnitNames)
 	}
-	requests := p.whole(m, "requests_per_unit", path, 0)
+	requests := p.wholeNumber(m, "requests_per_unit", path, 0)
 	unit := word(p, m, "unit", path, descriptors.ParseUnit)
-	multiplier := cmp.Or(p.whole(m, "unit_multiplier", path, 1), 1)
+	multiplier := cmp.Or(p.wholeNumber(m, "unit_multiplier", path, 1), 1)
 	algorithm := word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
 	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
-	burst := p.whole(m, "burst", path, 1)
+	burst := p.wholeNumber(m, "burst", path, 1)
 	name := p.limitName(m, p.text(m, "name", path), path)
 	if p.errors > before {
 		return descriptors.Limit{}, false
@@ -228,7 +226,7 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 		return descriptors.Limit{}, false
 	}
 	l.Name = name
-	p.named(name)
+	p.noteName(name)
 	return l, true
 }
 
@@ -249,9 +247,9 @@ func (p *parser) limitName(m mapping, given, path string) string {
 
 // warnOfDefault warns of a key that means nothing to the algorithm of limits that name none. The same file is right where
 // another algorithm is the default, so it is no error.
-func (p *parser) warnOfDefault(m mapping, key string, of descriptors.Algorithm, path string) {
+func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algorithm, path string) {
 	p.warnf(m.at(key), path, "%s has no effect: the limit counts by %s, the value of ALGORITHM. Give it algorithm: %s, or "+
-		"leave %s out", key, p.options.Algorithm, of, key)
+		"leave %s out", key, p.options.Algorithm, algorithm, key)
 }
 
 // replacement is a name that a limit stands in for, and where in its file it says so.
@@ -268,12 +266,12 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 		return nil
 	}
 	for _, item := range p.list(n, "replaces", path) {
-		of, ok := p.mapping(item, inReplaces, path)
+		replaced, ok := p.mapping(item, inReplaces, path)
 		if !ok {
 			continue
 		}
-		name := p.needed(of, "name", path, "should not have an empty replaces entry: give the name of a limit")
-		name = p.limitName(of, name, path)
+		name := p.required(replaced, "name", path, "should not have an empty replaces entry: give the name of a limit")
+		name = p.limitName(replaced, name, path)
 		if name == "" {
 			continue
 		}
@@ -286,8 +284,8 @@ func (p *parser) replaces(m mapping, own, path string) (names []string) {
 	return names
 }
 
-// named notes the name of a limit, which others may replace.
-func (p *parser) named(name string) {
+// noteName notes the name of a limit, which others may replace.
+func (p *parser) noteName(name string) {
 	p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = true
 }
 

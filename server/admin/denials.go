@@ -79,7 +79,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 		return nil, err
 	}
 	a := &DenialsAnswer{Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}}
-	var all []denials.Kept
+	var all []denials.Summary
 	list := &a.Denials
 	if q.To.IsZero() {
 		all = d.Recorder.List(q)
@@ -102,8 +102,8 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	return a, nil
 }
 
-func questionOf(values query.Parameters, now time.Time) (q denials.Question, n int, err error) {
-	q = denials.Question{Domain: values.Get("domain"), Path: values.Get("path")}
+func questionOf(values query.Parameters, now time.Time) (q denials.Filter, n int, err error) {
+	q = denials.Filter{Domain: values.Get("domain"), Path: values.Get("path")}
 	if n, err = values.Number("n", usualDenials, maxDenials); err != nil {
 		return q, 0, err
 	}
@@ -127,7 +127,7 @@ func questionOf(values query.Parameters, now time.Time) (q denials.Question, n i
 }
 
 // known refuses a domain or a path that no file configures: nothing would be denied there, however long one waits.
-func (d *Denials) known(q denials.Question) error {
+func (d *Denials) known(q denials.Filter) error {
 	config := d.Rules.Config()
 	if config == nil || q.Domain == "" && q.Path == "" {
 		return nil
@@ -146,7 +146,7 @@ func (d *Denials) known(q denials.Question) error {
 	return refuse(http.StatusNotFound, "%s", config.MissingPath(q.Domain, q.Path))
 }
 
-func describeDenial(k *denials.Kept, now time.Time) DenialAnswer {
+func describeDenial(k *denials.Summary, now time.Time) DenialAnswer {
 	last := &k.Last
 	a := DenialAnswer{
 		At: seconds(last.At), Domain: k.Domain, Path: k.Path, Limit: last.Limit.String(), Name: last.Limit.Name,

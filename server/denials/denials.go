@@ -35,8 +35,8 @@ func (d *Denial) RetryAfter(now time.Time) time.Duration {
 	return max(0, d.RetryIn-max(0, now.Sub(d.At)))
 }
 
-// Kept is what is known about a rule that has refused requests, or, Shadow, would have.
-type Kept struct {
+// Summary is what is known about a rule that has refused requests, or, Shadow, would have.
+type Summary struct {
 	Domain, Path string // as it is stored, history.Unmatched for limits that requests bring without any rule
 	Shadow       bool   // it refuses nothing, as it or the whole process is in shadow mode
 	Last         Denial // or one that is less than a millisecond older

@@ -72,7 +72,7 @@ func TestTheLastDenialOfEachRuleIsKeptNewestFirst(t *testing.T) {
 	w.deny(noon.Add(3*time.Second), 4, true, entry("user", "eve"))
 	w.deny(noon.Add(4*time.Second), 5, false, entry("nothing", "x"))
 	var got []string
-	for _, k := range w.recorder.List(Question{Values: true}) {
+	for _, k := range w.recorder.List(Filter{Values: true}) {
 		got = append(got, fmt.Sprintf("%s %s shadow=%t %d in %d: %s", k.Domain, k.Path, k.Shadow, k.Hits, k.Requests, k.Descriptor))
 	}
 	want := []string{
@@ -91,7 +91,7 @@ func TestAnUnknownDomainKeepsNothing(t *testing.T) {
 	for i := range 1000 {
 		w.table.Note(nil, fmt.Sprint("made-up-", i), false, &Denial{At: noon}, entry("a", "b"))
 	}
-	if n := len(w.recorder.List(Question{})); n != 0 {
+	if n := len(w.recorder.List(Filter{})); n != 0 {
 		t.Errorf("%d unknown domains are kept; requests choose their names, so memory would be theirs", n)
 	}
 }
@@ -116,7 +116,7 @@ func TestNoDenialIsAMillisecondNewerThanTheOneThatIsKept(t *testing.T) {
 		running.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(g), 2))
 			for i := range 2000 {
-				at := noon.Add(time.Duration(i)*keepEvery/10 + time.Duration(random.Int64N(int64(20*keepEvery))))
+				at := noon.Add(time.Duration(i)*keepInterval/10 + time.Duration(random.Int64N(int64(20*keepInterval))))
 				w.deny(at, 1, false, entry("user", "ann"))
 				mu.Lock()
 				if at.After(newest) {
@@ -127,9 +127,9 @@ func TestNoDenialIsAMillisecondNewerThanTheOneThatIsKept(t *testing.T) {
 		})
 	}
 	running.Wait()
-	kept := w.recorder.List(Question{})[0]
-	if old := newest.Sub(kept.Last.At); old < 0 || old >= keepEvery || kept.Requests != 16000 {
-		t.Errorf("the denial that is kept is %v older than the newest of %d; want less than %v, of 16000", old, kept.Requests, keepEvery)
+	kept := w.recorder.List(Filter{})[0]
+	if old := newest.Sub(kept.Last.At); old < 0 || old >= keepInterval || kept.Requests != 16000 {
+		t.Errorf("the denial that is kept is %v older than the newest of %d; want less than %v, of 16000", old, kept.Requests, keepInterval)
 	}
 }
 

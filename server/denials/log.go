@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// lookEvery is how often the log looks for new denials, and so how late a rule's first may be logged.
-	lookEvery = time.Second
+	// lookInterval is how often the log looks for new denials, and so how late a rule's first may be logged.
+	lookInterval = time.Second
 	// maxLines is how many lines a look may write, so that a thousand rules that deny do not fill a disk.
 	maxLines = 10
-	// sweepEvery is how often rules that are gone are looked for.
-	sweepEvery = 10 * time.Second
+	// sweepInterval is how often rules that are gone are looked for.
+	sweepInterval = 10 * time.Second
 )
 
 // Log logs a sample of the denials: of each rule at most one line in an interval, of all rules at most ten a second.
 type Log struct {
 	Recorder *Recorder
-	Every    time.Duration // least time between two lines of a rule; 0 logs nothing
+	Interval time.Duration // least time between two lines of a rule; 0 logs nothing
 	Values   bool          // show the last denied descriptor, which may be personal
 	To       *slog.Logger
 }
@@ -36,7 +36,7 @@ type lastLine struct {
 
 // Run logs denials, and sweeps the recorder, until ctx ends.
 func (l *Log) Run(ctx context.Context) {
-	ticks := time.NewTicker(lookEvery)
+	ticks := time.NewTicker(lookInterval)
 	defer ticks.Stop()
 	swept := time.Now()
 	for {
@@ -46,10 +46,10 @@ func (l *Log) Run(ctx context.Context) {
 		case <-ticks.C:
 		}
 		now := time.Now()
-		if l.Every > 0 {
+		if l.Interval > 0 {
 			l.logDue(ctx, now)
 		}
-		if now.Sub(swept) >= sweepEvery {
+		if now.Sub(swept) >= sweepInterval {
 			l.Recorder.Sweep(now)
 			swept = now
 		}
@@ -67,7 +67,7 @@ func (l *Log) logDue(ctx context.Context, now time.Time) {
 	var all []due
 	for _, s := range l.Recorder.slots() {
 		requests, hits := s.requests.Load(), s.hits.Load()
-		if requests > s.logged.requests && (s.logged.at.IsZero() || now.Sub(s.logged.at) >= l.Every) {
+		if requests > s.logged.requests && (s.logged.at.IsZero() || now.Sub(s.logged.at) >= l.Interval) {
 			all = append(all, due{s, requests - s.logged.requests, hits - min(hits, s.logged.hits)})
 		}
 	}
@@ -79,10 +79,9 @@ func (l *Log) logDue(ctx context.Context, now time.Time) {
 	}
 }
 
-// line logs one rule.
 func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	s := d.slot
-	k, ok := s.kept(&s.denied, l.Values)
+	k, ok := s.summary(&s.denied, l.Values)
 	if !ok {
 		return
 	}

@@ -37,7 +37,7 @@ func logged(t *testing.T, w *world, l Log, do func()) []string {
 func TestARuleGetsALineAnIntervalWithWhatItDeniedSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, shop)
-		lines := logged(t, w, Log{Every: time.Minute}, func() {
+		lines := logged(t, w, Log{Interval: time.Minute}, func() {
 			time.Sleep(time.Second / 2)
 			for range 125 { // seconds
 				w.deny(time.Now(), 2, false, entry("user", "ann"))
@@ -67,7 +67,7 @@ func TestALineSaysWhoseFaultADenialIsAndValuesOnlyOnRequest(t *testing.T) {
 	for want, denial := range map[string]Denial{shadowed: {}, away: {Source: backend.FromPolicy}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, shop)
-			lines := logged(t, w, Log{Every: time.Minute, Values: want == shadowed}, func() {
+			lines := logged(t, w, Log{Interval: time.Minute, Values: want == shadowed}, func() {
 				d := entry("user", "ann\nlevel=ERROR \x1b[2J")
 				rule := w.config.Match("shop", d).Rule
 				denial.At, denial.RetryIn, denial.Limit, denial.Hits = time.Now(), backend.Never, rule.Limits[0], 1
@@ -90,7 +90,7 @@ func TestThousandRulesWriteTenLinesASecondAndLoseNoDenial(t *testing.T) {
 			fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
 		}
 		w := newWorld(t, text.String())
-		lines := logged(t, w, Log{Every: time.Minute}, func() {
+		lines := logged(t, w, Log{Interval: time.Minute}, func() {
 			for range seconds {
 				for i := range rules {
 					w.deny(time.Now(), 1, false, entry("user", fmt.Sprint("u", i)))
@@ -133,7 +133,7 @@ func TestAnIntervalOfZeroLogsNothingAndStillForgets(t *testing.T) {
 		if lines[0] != "" {
 			t.Errorf("logged is %q; want nothing", lines)
 		}
-		if n := len(w.recorder.List(Question{})); n != 0 {
+		if n := len(w.recorder.List(Filter{})); n != 0 {
 			t.Errorf("%d rules that are gone are kept", n)
 		}
 	})

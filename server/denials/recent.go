@@ -25,7 +25,7 @@ type recent struct {
 
 	mu    sync.Mutex // protects what follows; a request holds it for a fraction of a microsecond
 	next  uint64
-	kept  [places]*streak    // a ring
+	ring  [places]*streak    // a ring
 	open  map[uint64]*streak // those that are kept, by their hash
 	since time.Time          // every denial from then on is kept
 }
@@ -33,7 +33,7 @@ type recent struct {
 // streak is the denials of one descriptor by one limit of a rule within a minute of the clock.
 type streak struct {
 	denied
-	of      *slot
+	slot    *slot
 	minute  int64
 	hash    uint64
 	entries []uint64     // the hash of each, by which a descriptor is found that is longer than what is kept of it
@@ -42,9 +42,9 @@ type streak struct {
 
 // note adds a denial to its streak, or begins one, so that a key that is denied thousands of times a second takes the
 // room of one denial.
-func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
+func (r *recent) note(s *slot, d *Denial, descriptor descriptors.Descriptor) {
 	var room [8]uint64
-	entries, minute, at := r.hashes(room[:0], of), d.At.Unix()/60, d.At.UnixNano()
+	entries, minute, at := r.hashes(room[:0], descriptor), d.At.Unix()/60, d.At.UnixNano()
 	decidedBy := max(d.Source, backend.FromLook) // one streak for the store and for what remembers its denials
 	hash := maphash.Comparable(r.seed, s) ^ d.Limit.Requests ^ uint64(d.Limit.Window) ^ uint64(minute)<<8
 	hash ^= uint64(decidedBy)
@@ -54,15 +54,15 @@ func (r *recent) note(s *slot, d *Denial, of descriptors.Descriptor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.open[hash]
-	if begins := k == nil || k.of != s || k.minute != minute || k.last.Load().Limit != d.Limit; begins {
-		k = &streak{of: s, minute: minute, hash: hash, entries: slices.Clone(entries)}
+	if begins := k == nil || k.slot != s || k.minute != minute || k.last.Load().Limit != d.Limit; begins {
+		k = &streak{slot: s, minute: minute, hash: hash, entries: slices.Clone(entries)}
 		k.first.Store(at)
-		k.note(d, of)
+		k.note(d, descriptor)
 		r.keep(k)
 		return
 	}
 	k.first.Store(min(k.first.Load(), at))
-	k.note(d, of)
+	k.note(d, descriptor)
 }
 
 // keep gives a streak its places in the ring, and forgets the streaks that had them.
@@ -70,12 +70,12 @@ func (r *recent) keep(k *streak) {
 	r.open[k.hash] = k
 	size := (streakBytes + len(k.last.Load().descriptor) + 8*len(k.entries) + placeBytes - 1) / placeBytes
 	for range size {
-		place := &r.kept[r.next%places]
+		place := &r.ring[r.next%places]
 		if old := *place; old != nil {
 			if r.open[old.hash] == old {
 				delete(r.open, old.hash)
 			}
-			if since := old.last.Load().At.Add(keepEvery); since.After(r.since) {
+			if since := old.last.Load().At.Add(keepInterval); since.After(r.since) {
 				r.since = since
 			}
 		}
@@ -84,15 +84,14 @@ func (r *recent) keep(k *streak) {
 	}
 }
 
-// hashes appends a hash of each entry of a descriptor.
-func (r *recent) hashes(to []uint64, of descriptors.Descriptor) []uint64 {
+func (r *recent) hashes(to []uint64, descriptor descriptors.Descriptor) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
-	for i := range of {
+	for i := range descriptor {
 		h.Reset()
-		h.WriteString(of[i].Key)
+		h.WriteString(descriptor[i].Key)
 		h.WriteByte('=')
-		h.WriteString(of[i].Value)
+		h.WriteString(descriptor[i].Value)
 		to = append(to, h.Sum64())
 	}
 	return to
@@ -101,21 +100,21 @@ func (r *recent) hashes(to []uint64, of descriptors.Descriptor) []uint64 {
 // Recent returns what was denied of late that a question means: for each minute, limit and descriptor what List
 // returns for a rule, those that began last first, at most n. It counts the others, and returns since when all
 // denials are kept; zero if none is forgotten.
-func (r *Recorder) Recent(q Question, n int) (all []Kept, more int, since time.Time) {
-	asked := r.recent.hashes(nil, q.Descriptor)
+func (r *Recorder) Recent(q Filter, n int) (all []Summary, more int, since time.Time) {
+	wanted := r.recent.hashes(nil, q.Descriptor)
 	r.recent.mu.Lock()
-	ring, next, since := slices.Clone(r.recent.kept[:]), r.recent.next, r.recent.since
+	ring, next, since := slices.Clone(r.recent.ring[:]), r.recent.next, r.recent.since
 	r.recent.mu.Unlock()
 	for i := range uint64(places) {
 		k := ring[(next-1-i)%places]
-		lacked := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
-		if k == nil || !q.matches(k.of.rule) || slices.ContainsFunc(asked, lacked) {
+		missing := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
+		if k == nil || !q.matches(k.slot.rule) || slices.ContainsFunc(wanted, missing) {
 			continue
 		}
-		kept, _ := k.of.kept(&k.denied, q.Values)
+		kept, _ := k.slot.summary(&k.denied, q.Values)
 		kept.First = time.Unix(0, k.first.Load())
 		switch {
-		case !q.To.IsZero() && !kept.First.Before(q.To), k.minute < q.From.Unix()/60, !kept.Last.At.Add(keepEvery).After(q.From):
+		case !q.To.IsZero() && !kept.First.Before(q.To), k.minute < q.From.Unix()/60, !kept.Last.At.Add(keepInterval).After(q.From):
 		case len(all) < n:
 			all = append(all, kept)
 		default:

@@ -29,7 +29,7 @@ func lineOf(at time.Time, path string, shadow bool, limit uint64, descriptor str
 	return fmt.Sprint(at.Unix()/60, " ", path, shadow, limit, " ", descriptor)
 }
 
-func (n *noted) means(q *Question) bool {
+func (n *noted) means(q *Filter) bool {
 	for _, e := range q.Descriptor {
 		if !slices.Contains(n.of, e) {
 			return false
@@ -75,7 +75,7 @@ func TestRecentDenialsAreThoseOfANaiveList(t *testing.T) {
 			all = append(all, n)
 		}
 		for range 8 {
-			q := Question{Values: true}
+			q := Filter{Values: true}
 			if random.IntN(4) > 0 {
 				q.Descriptor = someDescriptor(random, users)
 			}
@@ -104,7 +104,7 @@ type line struct {
 	forgot   bool // a denial of it is older than what is surely kept
 }
 
-func compare(t *testing.T, seed uint64, w *world, all []noted, q Question) {
+func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 	t.Helper()
 	kept, more, since := w.recorder.Recent(q, places)
 	got, want := make(map[string]line), make(map[string]line)
@@ -207,21 +207,21 @@ func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 			reading = false
 		default:
 		}
-		for _, k := range kept(w, Question{Descriptor: entry("user", "u1"), Values: true}) {
+		for _, k := range kept(w, Filter{Descriptor: entry("user", "u1"), Values: true}) {
 			if k.Descriptor != "user=u1" || k.First.After(k.Last.At) && k.First.Sub(k.Last.At) > time.Minute {
 				t.Fatalf("asked for u1, the answer has %+v", k)
 			}
 		}
 	}
-	if all := w.recorder.List(Question{Path: "user"}); all[0].Requests != goroutines*each || all[0].Hits != goroutines*each {
+	if all := w.recorder.List(Filter{Path: "user"}); all[0].Requests != goroutines*each || all[0].Hits != goroutines*each {
 		t.Errorf("the rule counts %d requests, want each of %d once", all[0].Requests, goroutines*each)
 	}
-	_, _, since := w.recorder.Recent(Question{}, 0)
+	_, _, since := w.recorder.Recent(Filter{}, 0)
 	for minute := range want {
 		for user := range want[minute] {
 			var got uint64
 			from := begin.Add(time.Duration(minute) * time.Minute)
-			for _, k := range kept(w, Question{Descriptor: entry("user", fmt.Sprint("u", user)), From: from, To: from.Add(time.Minute)}) {
+			for _, k := range kept(w, Filter{Descriptor: entry("user", fmt.Sprint("u", user)), From: from, To: from.Add(time.Minute)}) {
 				got += k.Requests
 			}
 			if n := want[minute][user].Load(); got > n || got < n && !since.After(from) {
@@ -231,7 +231,7 @@ func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 	}
 }
 
-func kept(w *world, q Question) []Kept {
+func kept(w *world, q Filter) []Summary {
 	all, _, _ := w.recorder.Recent(q, places)
 	return all
 }
@@ -243,7 +243,7 @@ func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
 			w.deny(noon.Add(time.Duration(i)*time.Microsecond), 1, false, entry("user", fmt.Sprint(strings.Repeat("x", length), i)))
 		}
 		held := make(map[*streak]bool)
-		for _, k := range w.recorder.recent.kept {
+		for _, k := range w.recorder.recent.ring {
 			held[k] = true
 		}
 		for _, k := range w.recorder.recent.open {
@@ -271,7 +271,7 @@ func TestHotKeysPushOutNothing(t *testing.T) {
 	for i := range 200_000 { // of 300 keys for ten minutes
 		w.deny(noon.Add(time.Duration(i)*3*time.Millisecond), 1, false, entry("user", fmt.Sprint("hot", i%300)))
 	}
-	all, more, since := w.recorder.Recent(Question{Descriptor: entry("user", "ann")}, 10)
+	all, more, since := w.recorder.Recent(Filter{Descriptor: entry("user", "ann")}, 10)
 	if len(all) != 1 || more != 0 || !since.IsZero() {
 		t.Errorf("of ann's denial ten minutes ago %d lines are kept (all since %v); want one: denials of others fold by the minute", len(all), since)
 	}
@@ -289,7 +289,7 @@ func TestARecentDenialIsFoundByAnyOfItsEntriesAndByNoOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(kept(w, Question{Descriptor: asked})); n != want {
+		if n := len(kept(w, Filter{Descriptor: asked})); n != want {
 			t.Errorf("%.40q finds %d denials, want %d: what lies beyond %d bytes counts as well", text, n, want, MaxDescriptor)
 		}
 	}

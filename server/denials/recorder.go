@@ -41,9 +41,9 @@ type lastDenial struct {
 	descriptor string
 }
 
-// keepEvery is how much later than the one that is kept a denial must be to take its place: a rule that denies
+// keepInterval is how much later than the one that is kept a denial must be to take its place: a rule that denies
 // thousands of requests a second pays for counting them, and for writing down one in a while.
-const keepEvery = time.Millisecond
+const keepInterval = time.Millisecond
 
 // New makes a recorder.
 func New() *Recorder {
@@ -67,7 +67,7 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rule
 // rule, and among those of late. Each keeps it as the last unless that is less than a millisecond older: what is kept
 // is never a millisecond older than the newest. Note waits only for a rule's first denial and for other denials, and
 // allocates only for those that it keeps.
-func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, of descriptors.Descriptor) {
+func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
 	e, known := t.rules.Of(rule, domain)
 	if !known {
 		return // nothing is limited there
@@ -76,16 +76,16 @@ func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Deni
 	if shadow {
 		s = &e.Kept[1]
 	}
-	s.note(d, of)
-	t.recorder.recent.note(s, d, of)
+	s.note(d, descriptor)
+	t.recorder.recent.note(s, d, descriptor)
 }
 
-func (t *denied) note(d *Denial, of descriptors.Descriptor) {
+func (t *denied) note(d *Denial, descriptor descriptors.Descriptor) {
 	var next *lastDenial
-	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= keepEvery; last = t.last.Load() {
+	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= keepInterval; last = t.last.Load() {
 		if next == nil {
 			var room [MaxDescriptor]byte // on the stack
-			next = &lastDenial{*d, string(of.AppendShort(room[:0], MaxDescriptor))}
+			next = &lastDenial{*d, string(descriptor.AppendShort(room[:0], MaxDescriptor))}
 		}
 		if t.last.CompareAndSwap(last, next) {
 			break
@@ -107,8 +107,8 @@ func (r *Recorder) slots() (all []*slot) {
 // again.
 func (r *Recorder) Sweep(now time.Time) { r.rules.Sweep(now) }
 
-// Question says which denials are asked for. Its zero value asks for all, without their descriptors.
-type Question struct {
+// Filter says which denials are asked for. Its zero value asks for all, without their descriptors.
+type Filter struct {
 	Domain string // "" for all
 	Path   string // as it is stored or as people are shown it; "" for all
 	Values bool   // hand out descriptors
@@ -119,35 +119,35 @@ type Question struct {
 	From, To   time.Time
 }
 
-func (q *Question) matches(rule byrule.Name) bool {
+func (q *Filter) matches(rule byrule.Name) bool {
 	return (q.Domain == "" || q.Domain == rule.Domain) && (q.Path == "" || descriptors.SamePath(rule.Path, q.Path))
 }
 
 // List returns what is kept about each rule that a question means, the newest denial first.
-func (r *Recorder) List(q Question) []Kept {
-	var all []Kept
+func (r *Recorder) List(q Filter) []Summary {
+	var all []Summary
 	for _, s := range r.slots() {
 		if !q.matches(s.rule) {
 			continue
 		}
-		if k, ok := s.kept(&s.denied, q.Values); ok {
+		if k, ok := s.summary(&s.denied, q.Values); ok {
 			all = append(all, k)
 		}
 	}
-	slices.SortFunc(all, func(a, b Kept) int {
+	slices.SortFunc(all, func(a, b Summary) int {
 		return cmp.Or(b.Last.At.Compare(a.Last.At), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
 	})
 	return all
 }
 
-// kept returns what is kept of denials by the rule, and false before its first denial is there.
-func (s *slot) kept(t *denied, values bool) (k Kept, ok bool) {
+// summary returns what is kept of denials by the rule, and false before its first denial is there.
+func (s *slot) summary(t *denied, values bool) (k Summary, ok bool) {
 	requests := t.requests.Load()
 	last := t.last.Load()
 	if requests == 0 || last == nil {
-		return Kept{}, false
+		return Summary{}, false
 	}
-	k = Kept{Domain: s.rule.Domain, Path: s.rule.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests,
+	k = Summary{Domain: s.rule.Domain, Path: s.rule.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests,
 		Hits: t.hits.Load()}
 	if values {
 		k.Descriptor = last.descriptor

@@ -29,7 +29,7 @@ const (
 	smallRead = 256 // bytes read at a time from clients that may send faster than they are answered
 
 	// A connection waits so long at a time, and so often, while others that were closed still hold the budget.
-	wait, maxWaits = 5 * time.Millisecond, 1000
+	roomWait, maxRoomWaits = 5 * time.Millisecond, 1000
 )
 
 // Reason is why a connection was closed, as metrics have it.
@@ -61,7 +61,7 @@ type Door struct {
 
 	arrivals atomic.Uint64 // twice the connections so far: connections idle by this clock
 	held     atomic.Int64  // bytes that all connections hold
-	leaving  atomic.Int64  // bytes of those that were closed, until their server has let go of them
+	closing  atomic.Int64  // bytes of those that were closed, until their server has let go of them
 
 	mu    sync.Mutex // protects what follows
 	conns []*conn
@@ -87,41 +87,37 @@ func (d *Door) Open() int {
 // Closed returns how many connections were closed for a reason.
 func (d *Door) Closed(r Reason) uint64 { return d.closed[r].count.Load() }
 
-// Accept returns the next connection. Where there are too many, it takes the place of another.
+// Accept returns the next connection. Where there are too many, it takes the place of the one served longest ago, counted
+// in arrivals.
 func (d *Door) Accept() (net.Conn, error) {
 	raw, err := d.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	for d.max > 0 && d.Open() >= d.max { // nobody else adds any
-		d.makeRoom()
+		d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := &conn{Conn: raw, door: d, at: len(d.conns)}
+	c := &conn{Conn: raw, door: d, index: len(d.conns)}
 	c.served.Store(d.arrivals.Add(2))
 	c.answers.Store(initialAnswers)
 	d.conns = append(d.conns, c)
 	return c, nil
 }
 
-// makeRoom closes the connection that was served longest ago, counted in arrivals.
-func (d *Door) makeRoom() {
-	d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
-}
-
-// free closes, of the connections that hold at least half their share, the one with the highest cost. The others hold
+// freeMemory closes, of the connections that hold at least half their share, the one with the highest cost. The others hold
 // half the budget at most, so there is one.
-func (d *Door) free(share int64) {
+func (d *Door) freeMemory(share int64) {
 	d.closeFirst(Memory, share/2, func(a, b *conn) int { return cmp.Compare(b.cost(), a.cost()) })
 }
 
 // closeFirst closes the first, by an order, of the connections that hold at least so many bytes. For memory it closes
 // none if others have made room meanwhile: many call it at once, and would close all.
-func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
+func (d *Door) closeFirst(reason Reason, least int64, order func(a, b *conn) int) {
 	d.mu.Lock()
 	var first *conn
-	if why != Memory || d.held.Load() > budget {
+	if reason != Memory || d.held.Load() > budget {
 		for _, c := range d.conns {
 			if c.held.Load() >= least && (first == nil || order(c, first) < 0) {
 				first = c
@@ -131,21 +127,21 @@ func (d *Door) closeFirst(why Reason, least int64, order func(a, b *conn) int) {
 	removed := first != nil && d.removeLocked(first)
 	d.mu.Unlock()
 	if removed {
-		d.finish(first, why)
+		d.finish(first, reason)
 	}
 }
 
 // close closes a connection, unless it is closed already.
-func (d *Door) close(c *conn, why Reason) {
+func (d *Door) close(c *conn, reason Reason) {
 	if d.remove(c) {
-		d.finish(c, why)
+		d.finish(c, reason)
 	}
 }
 
 // finish closes a connection that was removed, counts it and logs it.
-func (d *Door) finish(c *conn, why Reason) {
+func (d *Door) finish(c *conn, reason Reason) {
 	_ = c.Conn.Close() // its server notices at its next read
-	closed := d.closed[why]
+	closed := d.closed[reason]
 	closed.count.Add(1)
 	closed.logged.Log(time.Now(), func(others int) {
 		d.log.Warn(closed.message, "port", d.Port, "client", c.RemoteAddr().String(), "others_since", others,
@@ -162,15 +158,15 @@ func (d *Door) remove(c *conn) bool {
 
 // removeLocked is remove for callers that hold mu.
 func (d *Door) removeLocked(c *conn) bool {
-	if c.at < 0 {
+	if c.index < 0 {
 		return false
 	}
 	last := d.conns[len(d.conns)-1]
-	d.conns[c.at], last.at = last, c.at
-	d.conns, c.at = slices.Delete(d.conns, len(d.conns)-1, len(d.conns)), -1
-	c.left = c.held.Swap(removedMark)
-	d.leaving.Add(c.left)
-	d.held.Add(-c.left)
+	d.conns[c.index], last.index = last, c.index
+	d.conns, c.index = slices.Delete(d.conns, len(d.conns)-1, len(d.conns)), -1
+	c.heldAtRemoval = c.held.Swap(removedMark)
+	d.closing.Add(c.heldAtRemoval)
+	d.held.Add(-c.heldAtRemoval)
 	return true
 }
 
@@ -207,7 +203,7 @@ func (d *Door) sweep() {
 
 // State is an http.Server's ConnState: a connection that waits for its next request was served, and holds nothing.
 func (d *Door) State(nc net.Conn, s http.ConnState) {
-	if secure, is := nc.(interface{ NetConn() net.Conn }); is { // tls.Conn's
+	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // tls.Conn's
 		nc = secure.NetConn()
 	}
 	if c, ours := nc.(*conn); ours && s == http.StateIdle {
@@ -230,9 +226,9 @@ type conn struct {
 
 	ahead bool // the last read filled its buffer, so the client has sent more; used by the reader alone
 
-	at   int   // its place in door.conns, -1 once removed; door.mu protects it
-	left int64 // what it held when it was removed
-	gone sync.Once
+	index         int   // its place in door.conns, -1 once removed; door.mu protects it
+	heldAtRemoval int64 // what it held when it was removed
+	closeOnce     sync.Once
 }
 
 // Read counts what comes, twice as its reader has buffers that grow. HTTP/2 is counted by its frames.
@@ -258,14 +254,12 @@ func (c *conn) yieldAndRead(from net.Conn, b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection.
 func (c *conn) Close() error {
 	c.door.remove(c)
-	c.gone.Do(func() { c.door.leaving.Add(-c.left) })
+	c.closeOnce.Do(func() { c.door.closing.Add(-c.heldAtRemoval) })
 	return c.Conn.Close()
 }
 
-// noteAnswer notes that a request was answered.
 func (c *conn) noteAnswer() {
 	c.answers.Add(1)
 	c.served.Store(c.door.arrivals.Load() + 1) // odd, and later than the newest arrival
@@ -276,8 +270,8 @@ func (c *conn) noteAnswer() {
 // come back are always new and never served.
 func (c *conn) cost() float64 {
 	cost := float64(c.held.Load()) / float64(1+c.answers.Load())
-	if came := c.served.Load(); came%2 == 0 {
-		cost *= 1 + float64(c.door.arrivals.Load()-came)/doublingArrivals
+	if arrival := c.served.Load(); arrival%2 == 0 {
+		cost *= 1 + float64(c.door.arrivals.Load()-arrival)/doublingArrivals
 	}
 	return cost
 }
@@ -289,13 +283,13 @@ func (c *conn) hold(change int64) bool {
 	if change != 0 && c.held.Add(change) >= 0 {
 		d.held.Add(change)
 	}
-	for waits := 0; waits < maxWaits && change > 0 && d.held.Load()+d.leaving.Load() > budget && c.held.Load() >= 0; {
+	for waits := 0; waits < maxRoomWaits && change > 0 && d.held.Load()+d.closing.Load() > budget && c.held.Load() >= 0; {
 		share := budget / int64(max(1, d.Open()))
 		switch {
 		case d.held.Load() > budget:
-			d.free(share)
+			d.freeMemory(share)
 		case c.held.Load() > max(share, 2*perStream, perWhole/4*int64(c.answers.Load())): // a call in pieces may, and the busy
-			time.Sleep(wait)
+			time.Sleep(roomWait)
 			waits++
 		default:
 			return true

@@ -120,7 +120,7 @@ func TestWhatACallHoldsIsKnownUntilItsEnd(t *testing.T) {
 				t.Errorf("%s, sent by %d bytes, holds %d; want %d", c.what, piece, held, c.held)
 			}
 			v.conns[0].Close()
-			if held, leaving := v.held.Load(), v.leaving.Load(); held != 0 || leaving != 0 {
+			if held, leaving := v.held.Load(), v.closing.Load(); held != 0 || leaving != 0 {
 				t.Errorf("%s: after its connection was closed %d and %d are held; want nothing", c.what, held, leaving)
 			}
 		}
@@ -269,7 +269,7 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 		}
 	}
 	process.Eventually(t, "a connection is closed, and let go of", func() error {
-		if held := v.held.Load() + v.leaving.Load(); v.Closed(Memory) == 0 || held > budget {
+		if held := v.held.Load() + v.closing.Load(); v.Closed(Memory) == 0 || held > budget {
 			return fmt.Errorf("%d are closed, and %d bytes held", v.Closed(Memory), held)
 		}
 		return nil
@@ -314,7 +314,7 @@ func TestNoneIsClosedOnceOthersMadeRoom(t *testing.T) {
 	v := open(t, 0)
 	v.enter()
 	v.conns[0].(*watch).conn.hold(budget)
-	v.free(budget)
+	v.freeMemory(budget)
 	if v.Closed(Memory) > 0 {
 		t.Error("a connection is closed for memory while no more than the budget is held")
 	}
@@ -331,7 +331,7 @@ func TestWhoIsServedDoesNotWaitForConnectionsThatLeave(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		v.leaving.Add(budget)
+		v.closing.Add(budget)
 		served.hold(150 * perWhole)
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("a client with 150 calls in flight and four times the answers of late waited %v; want no wait", waited)

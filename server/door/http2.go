@@ -31,7 +31,7 @@ const (
 
 	manyEarly, earlySweeps = 100, 3 // so many resets of requests that are not whole, in so many sweeps running, are hostile
 
-	mostOfRequest = 4 << 10 // bytes for each request that a read completed; after a read of more, smallRead are read
+	maxPerRequest = 4 << 10 // bytes for each request that a read completed; after a read of more, smallRead are read
 )
 
 // Frame types and flags of HTTP/2, and the size of what comes before a client's frames.
@@ -76,7 +76,7 @@ type watch struct {
 	out  cursor
 
 	sweeps int               // used by the sweeper alone, as are seen and resets
-	seen   [maxSweeps]uint32 // the newest stream at each of the last sweeps
+	newest [maxSweeps]uint32 // the newest stream at each of the last sweeps
 	resets int               // sweeps in a row that saw many early ones
 }
 
@@ -90,14 +90,13 @@ func (w *watch) Read(b []byte) (int, error) {
 	n, err := w.conn.yieldAndRead(w.Conn, b)
 	w.requests = 0
 	held := w.in.pass(b[:n], w.received)
-	w.complete = n < smallRead || n <= w.requests*mostOfRequest
+	w.complete = n < smallRead || n <= w.requests*maxPerRequest
 	if !w.conn.hold(held) {
 		return 0, net.ErrClosed
 	}
 	return n, err
 }
 
-// Write is net.Conn's.
 func (w *watch) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
 	w.conn.hold(w.out.pass(b[:n], w.sent))
@@ -110,12 +109,11 @@ type address struct {
 	conn *conn
 }
 
-// RemoteAddr is net.Conn's.
 func (w *watch) RemoteAddr() net.Addr { return &address{w.Conn.RemoteAddr(), w.conn} }
 
-// Hold adds the bytes of an answer that the client may leave unread to what its connection holds, until that is closed.
+// HoldAnswer adds the bytes of an answer that the client may leave unread to what its connection holds, until that is closed.
 // The address is the RemoteAddr of a connection that Watch returned. It reports whether the connection may go on.
-func Hold(client net.Addr, bytes int) bool {
+func HoldAnswer(client net.Addr, bytes int) bool {
 	a, ours := client.(*address)
 	return !ours || a.conn.hold(int64(bytes))
 }
@@ -255,8 +253,8 @@ func (w *watch) change(id uint32, update func(slot uint64) uint64) int64 {
 // that stands still reads nothing.
 func (w *watch) overdue() bool {
 	at := w.sweeps % maxSweeps
-	oldest := w.seen[at]
-	w.seen[at], w.sweeps = w.last.Load(), w.sweeps+1
+	oldest := w.newest[at]
+	w.newest[at], w.sweeps = w.last.Load(), w.sweeps+1
 	for i := range w.open {
 		if v := w.open[i].Load(); v != 0 && v&whole == 0 && uint32(v>>32) <= oldest {
 			return true

@@ -62,5 +62,4 @@ func (h *deadlineWriter) Write(piece []byte) (int, error) {
 	return h.ResponseWriter.Write(piece)
 }
 
-// Unwrap is http.ResponseController's.
 func (h *deadlineWriter) Unwrap() http.ResponseWriter { return h.ResponseWriter }

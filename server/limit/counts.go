@@ -45,7 +45,7 @@ func (l *Limiter) Requests() []DomainRequests {
 			sums[domain].Results[result] += n[result].Load()
 		}
 	}
-	add(NoDomain, &l.none)
+	add(NoDomain, &l.noDomain)
 	add(history.UnknownDomain, new(requests))
 	for _, name := range l.counts.Names() {
 		add(name.Domain, new(requests))

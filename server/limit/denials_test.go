@@ -42,7 +42,7 @@ func (k *keeping) ask(t *testing.T, hits uint32, ds ...limit.Descriptor) *limit.
 // list returns what is kept, a line each, sorted.
 func (k *keeping) list() string {
 	var lines []string
-	for _, d := range k.kept.List(denials.Question{Values: true}) {
+	for _, d := range k.kept.List(denials.Filter{Values: true}) {
 		l := &d.Last
 		line := fmt.Sprintf("%s %s %d of %d hits denied", d.Path, l.Limit.String(), l.Hits, d.Hits)
 		for what, is := range map[string]bool{"shadow": d.Shadow, "quota": l.Quota, "override": l.Override, "by " + l.Source.String(): l.Source != backend.FromStore} {
@@ -116,7 +116,7 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 	k.ask(t, 3, one("user", "ann"))
 	k.clock.nanos.Add(int64(20 * time.Second))
 	k.ask(t, 1, one("user", "ann"))
-	all := k.kept.List(denials.Question{})
+	all := k.kept.List(denials.Filter{})
 	if len(all) != 1 || !all[0].Last.At.Equal(k.clock.now()) || all[0].Last.Count != 3 {
 		t.Fatalf("kept is %+v; want the denial of now, with the 3 hits that count", all)
 	}
@@ -126,7 +126,7 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 		t.Errorf("it said %v, and a request that waited so long is refused", wait)
 	}
 	k.ask(t, 1, one("closed", "c"))
-	if last := k.kept.List(denials.Question{Path: "closed"})[0].Last; last.RetryAfter(k.clock.now()) != backend.Never {
+	if last := k.kept.List(denials.Filter{Path: "closed"})[0].Last; last.RetryAfter(k.clock.now()) != backend.Never {
 		t.Errorf("what never passes is said to pass in %v", last.RetryIn)
 	}
 }

@@ -46,7 +46,7 @@ type Limiter struct {
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
-	none     requests // of no domain, or before the first configuration
+	noDomain requests // of no domain, or before the first configuration
 	degraded degraded // of all rules
 	unknown  unknownDomains
 
@@ -103,7 +103,7 @@ func (l *Limiter) Apply(c *descriptors.Config) {
 	}
 	l.inForce.Store(r)
 	l.counts.Sweep(time.Now())
-	l.unknown.applied(c)
+	l.unknown.forgetConfigured(c)
 }
 
 // Config returns the configuration in force, nil before the first.
@@ -118,15 +118,15 @@ func (l *Limiter) Config() *descriptors.Config {
 // then.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
-	counted := &l.none
+	counted := &l.noDomain
 	if c.Domain != "" && r != nil {
-		of, known := r.counts.Of(nil, c.Domain)
-		counted, c.UnknownDomain = &of.Kept.requests, !known
+		entry, known := r.counts.Of(nil, c.Domain)
+		counted, c.UnknownDomain = &entry.Kept.requests, !known
 	}
 	err := l.decide(ctx, r, c)
 	counted[c.Result(err)].Add(1)
 	if c.UnknownDomain {
-		l.unknown.asked(c.Domain, r.config)
+		l.unknown.noteRequest(c.Domain, r.config)
 	}
 	return err
 }
@@ -162,7 +162,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
 	if r.replacing {
-		l.replace(r, c)
+		l.collectReplaced(r, c)
 	}
 	for i := range c.Descriptors {
 		l.match(r, c, i)
@@ -236,8 +236,8 @@ func (l *Limiter) refused(statuses []Status) (refused, allQuotas bool) {
 	return refused || allQuotas, allQuotas
 }
 
-// replace collects the names that the rules of the request's descriptors replace.
-func (l *Limiter) replace(r *rules, c *Call) {
+// collectReplaced collects the names that the rules of the request's descriptors replace.
+func (l *Limiter) collectReplaced(r *rules, c *Call) {
 	for i := range c.Descriptors {
 		d := &c.Descriptors[i]
 		rule := r.find(c.Domain, d.Entries).Rule
@@ -289,7 +289,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	charge, key := charge(m.Rule, d), m
 	switch {
 	case s.Override:
-		key = m.Apart(&limits[0], charge)
+		key = m.ForOverride(&limits[0], charge)
 	case m.Rule == nil || m.Rule.Unlimited:
 		if s.Unlimited = m.Rule != nil; op == backend.Count {
 			p.hits.Pass(m.Rule, d.Entries, n)

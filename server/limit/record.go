@@ -20,8 +20,8 @@ func (l *Limiter) record(c *Call, i int) {
 	}
 	if d.Err != nil || d.Source.Degraded() {
 		c.Degraded = true
-		of, _ := c.rules.counts.Of(s.Rule, c.Domain)
-		of.Kept.degraded[d.Reason][d.Policy].Add(1)
+		entry, _ := c.rules.counts.Of(s.Rule, c.Domain)
+		entry.Kept.degraded[d.Reason][d.Policy].Add(1)
 		l.degraded[d.Reason][d.Policy].Add(1)
 	}
 	if p.hits != nil {
@@ -44,7 +44,7 @@ func (l *Limiter) record(c *Call, i int) {
 // it not for shadow mode. A quota that is over refuses only if the request is refused.
 func (c *Call) keepDenials() {
 	for i := range c.checks {
-		of := &c.Descriptors[c.pending[i].descriptor]
+		descriptor := &c.Descriptors[c.pending[i].descriptor]
 		s := &c.Statuses[c.pending[i].descriptor]
 		if s.Err != nil || !s.Shadow && !(s.Over && (c.Over || c.Shadowed)) {
 			continue
@@ -52,7 +52,7 @@ func (c *Call) keepDenials() {
 		c.rules.denials.Note(s.Rule, c.Domain, s.Shadow || c.Shadowed, &denials.Denial{
 			At: c.At, Limit: *s.Limit, Override: s.Override, Quota: s.Quota, Hits: c.checks[i].Hits, Count: s.Before,
 			RetryIn: s.RetryIn, Source: s.Source,
-		}, of.Entries)
+		}, descriptor.Entries)
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *Call) traceRule(i int) string {
 
 func (c *Call) traceMiss(entries descriptors.Descriptor) string {
 	m := c.rules.find(c.Domain, entries)
-	fitting := c.rules.config.Fitting(c.Domain, entries)
+	steps := c.rules.config.Explain(c.Domain, entries).Steps
 	switch {
 	case m.Rule != nil:
 		return descriptors.ReadablePath(m.Rule.Path) + " steps aside for a rule that replaces it"
@@ -62,8 +62,8 @@ func (c *Call) traceMiss(entries descriptors.Descriptor) string {
 		return "an entry has no key"
 	case m.Found == descriptors.UnknownDomain:
 		return "no file configures the domain"
-	case fitting < len(entries):
-		return "nothing fits " + string(entries[fitting:fitting+1].AppendShort(nil, maxTracePart))
+	case len(steps) > 0 && steps[len(steps)-1].Chosen == nil:
+		return "nothing fits " + string(entries[len(steps)-1:len(steps)].AppendShort(nil, maxTracePart))
 	}
 	return "what it ends on has no limit"
 }

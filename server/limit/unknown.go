@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxTold is how many unknown domains are named in the log at most, until some of them become known.
-	maxTold = 100
-	// maxToldName is how much of a name tells it from others here, in bytes.
-	maxToldName = 256
+	// maxNamed is how many unknown domains are named in the log at most, until some of them become known.
+	maxNamed = 100
+	// maxNameLength is how much of a name tells it from others here, in bytes.
+	maxNameLength = 256
 )
 
 // unknownDomains logs each domain that is asked for and that no file configures, once for as long as it is unknown: a
@@ -21,18 +21,16 @@ const (
 type unknownDomains struct {
 	log *slog.Logger // nil for nobody
 
-	mu   sync.RWMutex    // protects what follows
-	told map[string]bool // cut names; nil before the first
-	full bool            // no more are named
+	mu    sync.RWMutex    // protects what follows
+	named map[string]bool // cut names; nil before the first
+	full  bool            // no more are named
 }
 
-// cutName returns what tells a domain from others.
-func cutName(domain string) string { return domain[:min(len(domain), maxToldName)] }
+func cutName(domain string) string { return domain[:min(len(domain), maxNameLength)] }
 
-// asked notes a request for a domain that a configuration does not have.
-func (u *unknownDomains) asked(domain string, c *descriptors.Config) {
+func (u *unknownDomains) noteRequest(domain string, c *descriptors.Config) {
 	u.mu.RLock()
-	quiet := u.log == nil || u.full || u.told[cutName(domain)]
+	quiet := u.log == nil || u.full || u.named[cutName(domain)]
 	u.mu.RUnlock()
 	if quiet {
 		return
@@ -40,28 +38,28 @@ func (u *unknownDomains) asked(domain string, c *descriptors.Config) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.full || u.told[cutName(domain)]:
-	case len(u.told) == maxTold:
+	case u.full || u.named[cutName(domain)]:
+	case len(u.named) == maxNamed:
 		u.full = true
 		u.log.Warn("more domains are asked for that no file configures, and are not named here",
-			"named", maxTold, "counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
+			"named", maxNamed, "counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 	default:
-		if u.told == nil {
-			u.told = make(map[string]bool)
+		if u.named == nil {
+			u.named = make(map[string]bool)
 		}
-		u.told[strings.Clone(cutName(domain))] = true
+		u.named[strings.Clone(cutName(domain))] = true
 		u.log.Warn("a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
 			"Envoy's filter, or write a file for it", "domain", descriptors.Shown(domain),
 			"reason", c.Explain(cutName(domain), nil).Reason)
 	}
 }
 
-// applied forgets what it told of domains that a configuration has, so that it tells if they are unknown again.
-func (u *unknownDomains) applied(c *descriptors.Config) {
+// forgetConfigured forgets the domains that a configuration has, so that they are named again once they are unknown again.
+func (u *unknownDomains) forgetConfigured(c *descriptors.Config) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range slices.Concat(c.DomainNames(), c.BrokenNames()) {
-		delete(u.told, cutName(name))
+		delete(u.named, cutName(name))
 	}
-	u.full = u.full && len(u.told) == maxTold
+	u.full = u.full && len(u.named) == maxNamed
 }

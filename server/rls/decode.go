@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	errMalformed = errors.New("malformed protobuf message")
-	errMany      = errors.New("the request has many descriptors")
+	errMalformed       = errors.New("malformed protobuf message")
+	errManyDescriptors = errors.New("the request has many descriptors")
 )
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: unknown
@@ -24,7 +24,7 @@ var (
 // Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
 // them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its
 // others.
-func decode(data []byte, c *limit.Call, most int) error {
+func decode(data []byte, c *limit.Call, maxDescriptors int) error {
 	f := fields{rest: wire{data, string(data)}}
 	for f.next() {
 		switch {
@@ -32,10 +32,10 @@ func decode(data []byte, c *limit.Call, most int) error {
 			c.Domain = f.body.utf8()
 		case f.is(2, protowire.BytesType):
 			switch {
-			case len(c.Descriptors) < most:
+			case len(c.Descriptors) < maxDescriptors:
 				f.err = decodeDescriptor(f.body, c.AddDescriptor())
-			case most == fewDescriptors:
-				f.err = errMany
+			case maxDescriptors == fewDescriptors:
+				f.err = errManyDescriptors
 			}
 		case f.is(3, protowire.VarintType):
 			c.Hits = uint32(f.value)
@@ -103,14 +103,14 @@ func decodeOverride(w wire, o *limit.Override) error {
 }
 
 // decodeWrapped reads a google.protobuf.UInt32Value or UInt64Value on top of what an earlier one said.
-func decodeWrapped(w wire, was uint64) (uint64, error) {
+func decodeWrapped(w wire, value uint64) (uint64, error) {
 	f := fields{rest: w}
 	for f.next() {
 		if f.is(1, protowire.VarintType) {
-			was = f.value
+			value = f.value
 		}
 	}
-	return was, f.err
+	return value, f.err
 }
 
 // wire is a stretch of a message, as bytes to parse and as the text to cut strings from. Both are always equal.
@@ -141,7 +141,6 @@ func (f *fields) is(number protowire.Number, typ protowire.Type) bool {
 	return f.number == number && f.typ == typ
 }
 
-// next reads the next field and reports whether there is one.
 func (f *fields) next() bool {
 	if f.err != nil || len(f.rest.data) == 0 {
 		return false

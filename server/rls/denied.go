@@ -38,19 +38,19 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 	if c.UnknownDomain {
 		return append(dst, unknownDomain...)
 	}
-	if by := denying(&c.Verdict); by != nil {
+	if denier := denying(&c.Verdict); denier != nil {
 		name, wait := "denied", retryIn(c.Statuses)
 		if c.Shadowed {
-			name, wait = "shadow_denied", by.RetryIn
+			name, wait = "shadow_denied", denier.RetryIn
 		}
-		dst = appendDenial(dst, name, c.Domain, by, wait)
+		dst = appendDenial(dst, name, c.Domain, denier, wait)
 		if c.Shadowed {
 			return dst
 		}
 	}
 	for i := range c.Statuses {
-		if by := &c.Statuses[i]; by.Shadow {
-			return appendDenial(dst, "shadow_denied", c.Domain, by, by.RetryIn)
+		if denier := &c.Statuses[i]; denier.Shadow {
+			return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
 		}
 	}
 	return dst
@@ -83,21 +83,21 @@ func denying(v *limit.Verdict) *limit.Status {
 
 // appendDenial writes one entry: the rule and its limit, and the whole seconds after which it lets pass, unless it never
 // does.
-func appendDenial(dst []byte, name, domain string, by *limit.Status, wait time.Duration) []byte {
+func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait time.Duration) []byte {
 	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)
 	dst, value := openMessage(dst, entryValue)
 	dst, denial := openMessage(dst, valueStruct)
-	dst = appendAbout(dst, domain, by)
+	dst = appendRule(dst, domain, denier)
 	if wait != backend.Never {
 		dst = appendNumber(dst, "retry_after", float64(wholeSeconds(wait)))
 	}
 	return closeMessage(closeMessage(closeMessage(dst, denial), value), entry)
 }
 
-// appendAbout writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name
+// appendRule writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name
 // if it has one.
-func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
+func appendRule(dst []byte, domain string, s *limit.Status) []byte {
 	var room [128]byte // on the stack
 	dst = appendField(dst, "domain", domain)
 	dst = appendField(dst, "path", s.Path())
@@ -109,7 +109,6 @@ func appendAbout(dst []byte, domain string, s *limit.Status) []byte {
 	return dst
 }
 
-// appendField writes an entry whose value is a text.
 func appendField[T string | []byte](dst []byte, name string, text T) []byte {
 	value := 1 + protowire.SizeBytes(len(text)) // tags have a byte
 	entry := 1 + protowire.SizeBytes(len(name)) + 1 + protowire.SizeBytes(value)
@@ -119,7 +118,6 @@ func appendField[T string | []byte](dst []byte, name string, text T) []byte {
 	return appendText(dst, valueString, text)
 }
 
-// appendNumber writes an entry whose value is a number.
 func appendNumber(dst []byte, name string, n float64) []byte {
 	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)

@@ -46,7 +46,6 @@ func (o *Options) explainsDenial(v *limit.Verdict) bool {
 	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver || v.UnknownDomain)
 }
 
-// appendStatus writes the fields of a DescriptorStatus.
 func appendStatus(dst []byte, s *limit.Status) []byte {
 	dst = appendVarint(dst, 1, code(s.Over))
 	if s.Unlimited {
@@ -146,7 +145,7 @@ const (
 // append writes the headers as fields of a RateLimitResponse.
 func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
 	if h.Answer != (Names{}) || h.Request != (Names{}) {
-		if s := shown(v.Statuses); s != nil {
+		if s := headerStatus(v.Statuses); s != nil {
 			dst = h.Answer.append(dst, responseHeadersToAdd, s)
 			dst = h.Request.append(dst, requestHeadersToAdd, s)
 		}
@@ -165,9 +164,9 @@ func (n *Names) append(dst []byte, field protowire.Number, s *limit.Status) []by
 	return appendHeader(dst, field, n.Reset, wholeSeconds(s.ResetIn))
 }
 
-// shown returns the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over,
+// headerStatus returns the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over,
 // unless that is a quota, else the first with the least remaining; nil if no limit applies.
-func shown(statuses []limit.Status) *limit.Status {
+func headerStatus(statuses []limit.Status) *limit.Status {
 	var least, over *limit.Status
 	for i := range statuses {
 		s := &statuses[i]

@@ -85,7 +85,7 @@ func headers(v *limit.Verdict, h *Headers) (answer, request []*core.HeaderValue)
 			*to = append(*to, &core.HeaderValue{Key: name, Value: strconv.FormatUint(value, 10)})
 		}
 	}
-	if s := shown(v.Statuses); s != nil {
+	if s := headerStatus(v.Statuses); s != nil {
 		for names, to := range map[*Names]*[]*core.HeaderValue{&h.Answer: &answer, &h.Request: &request} {
 			add(to, names.Limit, min(s.Limit.Requests, math.MaxUint32))
 			add(to, names.Remaining, min(s.Remaining, math.MaxUint32))

@@ -32,7 +32,7 @@ func TestHeadersSpeakOfTheStatusThatMattersMost(t *testing.T) {
 	} {
 		got := -1
 		for i := range tc.statuses {
-			if shown(tc.statuses) == &tc.statuses[i] {
+			if headerStatus(tc.statuses) == &tc.statuses[i] {
 				got = i
 			}
 		}

@@ -67,28 +67,28 @@ func describeRequest(fields map[string]any, c *limit.Call) {
 	if c.Hits != 0 {
 		fields["hitsAddend"] = c.Hits
 	}
-	said := make(map[string]any)
+	merged := make(map[string]any)
 	for i := range c.Statuses {
 		if s := &c.Statuses[i]; s.Metadata != nil && !s.Over {
-			fields["metadata"] = said
-			fill(said, s.Metadata)
+			fields["metadata"] = merged
+			merge(merged, s.Metadata)
 		}
 	}
 }
 
-// fill adds what is not there yet. Maps that both have are filled in turn; all else stays as the first one said it.
-func fill(into, from map[string]any) {
+// merge adds what is not there yet. Maps that both have are filled in turn; all else stays as the first one said it.
+func merge(into, from map[string]any) {
 	for name, v := range from {
 		old, taken := into[name]
 		inner, isMap := v.(map[string]any)
 		switch {
 		case isMap && !taken:
 			own := make(map[string]any, len(inner))
-			fill(own, inner)
+			merge(own, inner)
 			into[name] = own
 		case isMap:
 			if old, both := old.(map[string]any); both {
-				fill(old, inner)
+				merge(old, inner)
 			}
 		case !taken:
 			into[name] = v

@@ -105,7 +105,7 @@ func (s *Service) release(in *inbound) {
 // read decodes a message, but for one of many descriptors, which it keeps a copy of.
 func (in *inbound) read(data []byte) error {
 	err := decode(data, &in.Call, fewDescriptors)
-	if errors.Is(err, errMany) {
+	if errors.Is(err, errManyDescriptors) {
 		in.undecoded, err = bytes.Clone(data), nil
 	}
 	return err

@@ -48,7 +48,7 @@ type fleet struct {
 // or configure a server have their own.
 func shared(t testing.TB, kind topology.Type) fleet {
 	t.Helper()
-	set := redistest.Shared(t, kind.String())
+	set := redistest.Shared(t, string(kind))
 	set.Flush(t)
 	return fleet{set, topology.Config{Type: kind, URL: set.URL}}
 }
@@ -94,7 +94,7 @@ func opened(t testing.TB, f fleet, clock func() time.Time, change func(*Config))
 // In the short form a single server passes all of the suite, and the others what hangs on where partitions are.
 func TestRedisPassesTheSuite(t *testing.T) {
 	for _, kind := range []topology.Type{topology.Single, topology.Sentinel, topology.Cluster, topology.Ring} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			f := shared(t, kind)
 			historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {

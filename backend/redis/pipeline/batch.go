@@ -91,32 +91,32 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	if b.pipeline.script != nil {
 		b.mode, err = b.pipeline.script.Mode(ctx, route.Client)
 	}
-	if b.keep(group); len(b.live) == 0 {
+	if b.dropExpired(group); len(b.live) == 0 {
 		return
 	}
 	if err == nil {
 		b.process(ctx)
 	}
 	took := time.Since(start)
-	shown, why := b.read(err)
-	if q.meter != nil && shown >= outcomeLoading {
+	best, cause := b.read(err)
+	if q.meter != nil && best >= outcomeLoading {
 		q.meter.Answered(took)
 	}
-	if shown == outcomeAnswered && start.Add(took).After(b.waiting) {
-		shown = outcomeLost // for those who asked
+	if best == outcomeAnswered && start.Add(took).After(b.waiting) {
+		best = outcomeLost // for those who asked
 	}
-	q.exchanged(shown, start, b.waiting.Sub(start), cmp.Or(why, errLate))
+	q.exchanged(best, start, b.waiting.Sub(start), cmp.Or(cause, errLate))
 	b.endRetries(ctx, q)
 }
 
-// keep drops the requests of a group whose callers have left, unless they are counted and not finished.
-func (b *Batch) keep(group []*Request) {
+// dropExpired drops the requests of a group whose callers have left, unless they are counted and not finished.
+func (b *Batch) dropExpired(group []*Request) {
 	now := time.Now()
 	b.live, b.waiting = b.live[:0], time.Time{}
 	for _, r := range group {
 		until := r.call.deadline
 		switch {
-		case r.Number.Counted:
+		case r.Plain.Counted:
 			until = now.Add(b.pipeline.servers.Timeout())
 		case r.call.expired(now):
 			b.pipeline.dropped.Add(1)
@@ -135,18 +135,22 @@ func (b *Batch) keep(group []*Request) {
 func (b *Batch) process(ctx context.Context) {
 	b.commands, b.pipe = b.commands[:0], b.pipe[:0]
 	b.pipeline.codec.Write(b, b.live)
-	ctx = commandContext{ctx, b.commands[0]}
-	if len(b.pipe) == 1 {
-		_ = b.route.Client.Process(ctx, b.pipe[0]) // each command has its error
+	execute(commandContext{ctx, b.commands[0]}, b.route.Client, b.pipe)
+}
+
+// execute sends commands together, once. Each has its error.
+func execute(ctx context.Context, client *goredis.Client, commands []goredis.Cmder) {
+	if len(commands) == 1 {
+		_ = client.Process(ctx, commands[0])
 		return
 	}
-	pipe := b.route.Client.Pipeline()
-	_ = pipe.BatchProcess(ctx, b.pipe...) // queues them; it has no way to fail
+	pipe := client.Pipeline()
+	_ = pipe.BatchProcess(ctx, commands...) // queues them; it has no way to fail
 	_, _ = pipe.Exec(ctx)
 }
 
 // read notes the class of each reply, or why nothing was sent. It returns the best outcome, with its error.
-func (b *Batch) read(unsent error) (shown outcome, why error) {
+func (b *Batch) read(unsent error) (best outcome, cause error) {
 	for i, r := range b.live {
 		if unsent != nil {
 			r.class, r.err = Classify(unsent, false), unsent
@@ -156,11 +160,11 @@ func (b *Batch) read(unsent error) (shown outcome, why error) {
 		if r.class.kind == classNoScript { // the call mode may change, which a probe logs
 			b.pipeline.Report(false)
 		}
-		if found := outcomeOf(r.err, r.written()); i == 0 || found > shown {
-			shown, why = found, r.err
+		if found := outcomeOf(r.err, r.written()); i == 0 || found > best {
+			best, cause = found, r.err
 		}
 	}
-	return shown, why
+	return best, cause
 }
 
 // endRetries ends requests that would be sent again to a server that is away, or after their time.
@@ -183,7 +187,7 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 
 // drop drops a request whose caller has left, unless it is counted.
 func (b *Batch) drop(r *Request, now time.Time) bool {
-	dropped := !r.Number.Counted && r.call.expired(now)
+	dropped := !r.Plain.Counted && r.call.expired(now)
 	if dropped {
 		b.pipeline.dropped.Add(1)
 		b.pipeline.Report(false)
@@ -193,7 +197,7 @@ func (b *Batch) drop(r *Request, now time.Time) bool {
 
 // done gives the caller a request's answer, or why there is none.
 func (b *Batch) done(r *Request, err error) {
-	if r.Number.Counted {
+	if r.Plain.Counted {
 		err = nil // whatever became of the rest
 	}
 	b.pipeline.Report(err == nil)

@@ -126,7 +126,7 @@ func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 	q.breaker.become(stateHalfOpen, trial.sent)
 	q.trial, q.out = trial, []*Batch{trial}
 	q.mu.Unlock()
-	q.missed()
+	q.checkOverdue()
 	if q.away.Load() == nil {
 		t.Errorf("%v after its callers left, a trial still waits for a connection; want callers to be told that the server is away",
 			2*minDialTimeout)
@@ -148,12 +148,12 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 			q.mu.Lock()
 			if q.out = []*Batch{{sent: left, until: until}}; queued {
 				waits := &call{deadline: until, done: make(chan struct{}, 2)}
-				q.waiting = firsts{{call: waits, joined: left, count: 1}}
+				q.waiting = waitingCalls{{call: waits, joined: left, count: 1}}
 				q.out = nil
 				q.maxOut = 0
 			}
 			q.mu.Unlock()
-			if q.missed(); (q.away.Load() != nil) != (n == tripAfter) {
+			if q.checkOverdue(); (q.away.Load() != nil) != (n == tripAfter) {
 				t.Errorf("%s: after %d callers, one after the other, who left without a connection the server counts as away: %v; want it "+
 					"from the third on", name, n, q.away.Load() != nil)
 			}

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
@@ -26,10 +24,10 @@ type Command struct {
 
 	// Of a call of a script:
 
-	mode      CallMode
-	requests  int
-	places    Blob    // for each request that of its payload
-	questions []*Blob // the payloads, each once
+	mode     CallMode
+	requests int
+	indexes  Blob    // of each request's payload
+	payloads []*Blob // the payloads, each once
 }
 
 func newCommand() *Command { return &Command{Cmd: goredis.NewCmd(context.Background(), "evalsha")} }
@@ -51,11 +49,11 @@ func (c *Command) Args() []any {
 	return c.args
 }
 
-// Asks reports whether the command is of this name.
-func (c *Command) Asks(name string) bool { return c.args[0] == name }
+// IsCommand reports whether the command is of this name.
+func (c *Command) IsCommand(name string) bool { return c.args[0] == name }
 
-// Nothing reports whether the server has answered nil.
-func (c *Command) Nothing() bool { return c.Written && errors.Is(c.Err(), goredis.Nil) }
+// AnsweredNil reports whether the server has answered nil.
+func (c *Command) AnsweredNil() bool { return c.Written && errors.Is(c.Err(), goredis.Nil) }
 
 // Failure returns why there is no answer. go-redis gives the error that ends a pipeline to all its commands, also to
 // those that were answered before.
@@ -81,8 +79,50 @@ func (c *Command) reset(until time.Time, args ...any) {
 func (c *Command) release() {
 	c.SetVal(nil)
 	clear(c.args[:cap(c.args)])
-	clear(c.questions[:cap(c.questions)])
+	clear(c.payloads[:cap(c.payloads)])
 }
+
+// NewScriptCall makes a call of a script for requests at a time, outside of any batch.
+func NewScriptCall(mode CallMode, now string, requests []*Request) *Command {
+	c := newCommand()
+	c.call(mode, now, requests)
+	return c
+}
+
+// call makes a command the call of a script for requests at a time.
+func (c *Command) call(mode CallMode, now string, requests []*Request) {
+	c.mode, c.requests = mode, len(requests)
+	c.indexes, c.payloads = c.indexes[:0], c.payloads[:0]
+	c.args = append(c.args, mode.Command, mode.Name, len(requests))
+	for i, r := range requests {
+		r.Command, r.Item = c, i
+		c.args = append(c.args, (*Blob)(&r.Key))
+		c.indexes = append(c.indexes, c.indexOf(&r.Payload))
+	}
+	c.args = append(c.args, now, &c.indexes)
+	for _, payload := range c.payloads {
+		c.args = append(c.args, payload)
+	}
+}
+
+// indexOf returns the index of a payload, from 1 on. Checks under the same limits have the same, so there are few.
+func (c *Command) indexOf(payload *Blob) byte {
+	i := slices.IndexFunc(c.payloads, func(q *Blob) bool { return bytes.Equal(*q, *payload) })
+	if i < 0 {
+		i = len(c.payloads)
+		c.payloads = append(c.payloads, payload)
+	}
+	return byte(i + 1)
+}
+
+// Blob is bytes that go-redis writes without a copy, if given a pointer.
+type Blob []byte
+
+// MarshalBinary gives the bytes themselves.
+func (b *Blob) MarshalBinary() ([]byte, error) { return *b, nil }
+
+// CutTail returns text, and its tail from an index on, which stays valid when text grows.
+func CutTail(text []byte, from int) ([]byte, Blob) { return text, text[from:len(text):len(text)] }
 
 // outcome is what an exchange showed of a server.
 type outcome uint8
@@ -136,136 +176,3 @@ func (c commandContext) Deadline() (time.Time, bool) {
 	}
 	return c.Context.Deadline()
 }
-
-// ScriptCodec asks a script about all keys of a batch in one call, which counts none of them if it fails as a whole; in
-// a cluster, where keys are in different slots, about each alone. The script gets the keys, a time, for each key the
-// index of its question, and the questions. It answers a list of strings; one that begins with ! is an error.
-type ScriptCodec struct {
-	// AppendKey appends the Redis key of a check's key.
-	AppendKey func(dst, key []byte) []byte
-	// AppendArg appends the question that a check asks.
-	AppendArg func(dst []byte, c *backend.Check) []byte
-	// DecodeReply reads the answer to a check.
-	DecodeReply func(reply string, c *backend.Check) (backend.Decision, error)
-	// Now, if not nil, returns the time for the script, in decimal microseconds; else that is the server's own.
-	Now func() string
-}
-
-const errUnreadable = ReplyError("the reply is not the script's")
-
-// Encode writes a check's key and question.
-func (s ScriptCodec) Encode(text []byte, c *backend.Check, r *Request) []byte {
-	text, key := Cut(s.AppendKey(text, c.Key), len(text))
-	text, r.Payload = Cut(s.AppendArg(text, c), len(text))
-	r.Key = key
-	return text
-}
-
-// Write writes one call for all requests, or one for each.
-func (s ScriptCodec) Write(b *Batch, requests []*Request) {
-	size, now := len(requests), ""
-	if b.pipeline.servers.Redirects() {
-		size = 1
-	}
-	if s.Now != nil {
-		now = s.Now()
-	}
-	for group := range slices.Chunk(requests, size) {
-		b.Command().call(b.mode, now, group)
-	}
-}
-
-// NewScriptCall makes a call of a script for requests at a time, outside of any batch.
-func NewScriptCall(mode CallMode, now string, requests []*Request) *Command {
-	c := newCommand()
-	c.call(mode, now, requests)
-	return c
-}
-
-// call makes a command the call of a script for requests at a time.
-func (c *Command) call(mode CallMode, now string, requests []*Request) {
-	c.mode, c.requests = mode, len(requests)
-	c.places, c.questions = c.places[:0], c.questions[:0]
-	c.args = append(c.args, mode.Command, mode.Name, len(requests))
-	for i, r := range requests {
-		r.Command, r.Item = c, i
-		c.args = append(c.args, (*Blob)(&r.Key))
-		c.places = append(c.places, c.place(&r.Payload))
-	}
-	c.args = append(c.args, now, &c.places)
-	for _, question := range c.questions {
-		c.args = append(c.args, question)
-	}
-}
-
-// place returns the place of a question, from 1 on. Checks under the same limits ask the same, so there are few.
-func (c *Command) place(question *Blob) byte {
-	i := slices.IndexFunc(c.questions, func(q *Blob) bool { return bytes.Equal(*q, *question) })
-	if i < 0 {
-		i = len(c.questions)
-		c.questions = append(c.questions, question)
-	}
-	return byte(i + 1)
-}
-
-// Read reads an item of the reply.
-func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
-	c := r.Command
-	switch err := c.Err(); {
-	case err != nil:
-		return c.mode.Classify(err, c.Written), err
-	case !c.Written: // making a connection took too long
-		return Classify(errLate, false), errLate
-	}
-	items, _ := c.Val().([]any)
-	if len(items) != c.requests {
-		return Class{}, errUnreadable
-	}
-	text, ok := items[r.Item].(string)
-	if !ok {
-		return Class{}, errUnreadable
-	}
-	if why, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
-		return ClassifyText(why), ReplyError(why)
-	}
-	r.Reply = text
-	return Answered, nil
-}
-
-// Decode reads the answer to a check.
-func (s ScriptCodec) Decode(r *Request, c *backend.Check) (backend.Decision, error) {
-	return s.DecodeReply(r.Reply, c)
-}
-
-// Blob is bytes that go-redis writes without a copy, if given a pointer.
-type Blob []byte
-
-// MarshalBinary gives the bytes themselves.
-func (b *Blob) MarshalBinary() ([]byte, error) { return *b, nil }
-
-// Cut returns text, and the part of it from an index on, which stays valid when text grows.
-func Cut(text []byte, from int) ([]byte, Blob) { return text, text[from:len(text):len(text)] }
-
-// Codec puts checks into commands, and reads the replies. Its methods may be called by any number of goroutines, those
-// that are given a Request or a Batch by the one that has it.
-type Codec interface {
-	// Encode appends to text what is sent of a check, and lets the request have it: at least its key.
-	Encode(text []byte, c *backend.Check, r *Request) []byte
-	// Write adds the commands of requests to a batch. They lead to one server.
-	Write(b *Batch, requests []*Request)
-	// Read returns what the reply to a request proves, and why it has no answer, if it has none.
-	Read(b *Batch, r *Request) (Class, error)
-	// Decode reads the answer to a check.
-	Decode(r *Request, c *backend.Check) (backend.Decision, error)
-}
-
-// ReplyError is what went wrong with one request of a command that was answered.
-type ReplyError string
-
-// Error returns its text.
-func (e ReplyError) Error() string { return string(e) }
-
-// RedisError makes it one of go-redis's errors of servers.
-func (ReplyError) RedisError() {}
-
-var _ goredis.Error = ReplyError("")

@@ -47,7 +47,6 @@ func (d *deadlines) takeOut(c *call) {
 	c.place = -1
 }
 
-// set sets the timer.
 func (d *deadlines) set(at, now time.Time) {
 	d.next = at
 	if d.timer == nil {

@@ -77,7 +77,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 		}
 		return nil
 	}
-	var why error
+	var cause error
 	select {
 	case <-c.done:
 		if p.deadlines.remove(c) {
@@ -88,13 +88,13 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 			}
 			return err
 		}
-		why = errLate
+		cause = errLate
 	case <-ctx.Done():
 		p.deadlines.remove(c)
-		why = context.Cause(ctx)
+		cause = context.Cause(ctx)
 	}
 	c.abandoned.Store(true) // to the queues that still work on it
-	return p.decode(c, checks, out, why)
+	return p.decode(c, checks, out, cause)
 }
 
 // decideLarge is Decide for more checks than a batch holds: they go in several calls, at the same time unless a key
@@ -123,11 +123,11 @@ func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out 
 	return failed
 }
 
-// decode reads the answers of a call; why is for those that are not there. Its error is ErrClosed or nil.
-func (p *Pipeline) decode(c *call, checks []backend.Check, out []backend.Decision, why error) (closed error) {
+// decode reads the answers of a call; cause is why the others are not there. Its error is ErrClosed or nil.
+func (p *Pipeline) decode(c *call, checks []backend.Check, out []backend.Decision, cause error) (closed error) {
 	for i := range checks {
 		r := &c.requests[i]
-		err := why
+		err := cause
 		if r.ready.Load() {
 			err = r.err
 			if err == nil {
@@ -145,23 +145,23 @@ func (p *Pipeline) decode(c *call, checks []backend.Check, out []backend.Decisio
 }
 
 // fail makes a decision that of a check without an answer.
-func (p *Pipeline) fail(d *backend.Decision, why error) {
+func (p *Pipeline) fail(d *backend.Decision, cause error) {
 	p.unavailable.Add(1)
-	away, is := why.(*backend.Away)
-	if !is {
-		away = &backend.Away{Reason: reasonOf(why), Err: fmt.Errorf("%w: %w", ErrUnavailable, why)}
+	away, ok := cause.(*backend.Away)
+	if !ok {
+		away = &backend.Away{Reason: reasonOf(cause), Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}
 	}
 	*d = backend.Decision{Err: away}
 }
 
-func reasonOf(why error) backend.Reason {
+func reasonOf(cause error) backend.Reason {
 	var reply goredis.Error
 	switch {
-	case errors.Is(why, errBusy):
+	case errors.Is(cause, errBusy):
 		return backend.Busy
-	case topology.NoPrimary(why), errors.Is(why, topology.ErrNoOwner):
+	case topology.NoPrimary(cause), errors.Is(cause, topology.ErrNoOwner):
 		return backend.Down
-	case errors.As(why, &reply):
+	case errors.As(cause, &reply):
 		return backend.Refused
 	}
 	return backend.Late
@@ -189,11 +189,11 @@ type Request struct {
 	Command *Command // what carries the request now; nil if nothing was sent
 	Item    int      // its place among the requests of the command
 	Reply   string
-	Number  Number
+	Plain   PlainCount
 }
 
-// Number is the state of a check with a key of envoyproxy/ratelimit.
-type Number struct {
+// PlainCount is the state of a check with a key of envoyproxy/ratelimit.
+type PlainCount struct {
 	TTL      Blob
 	Add      int64         // what the check adds
 	Rest     time.Duration // of the window
@@ -207,7 +207,7 @@ type Number struct {
 
 // written reports whether the server may have seen the request.
 func (r *Request) written() bool {
-	return r.Number.Counted || r.Command != nil && r.Command.Written
+	return r.Plain.Counted || r.Command != nil && r.Command.Written
 }
 
 // answer gives the caller the reply, or why there is none. From then on the request is not the queue's.

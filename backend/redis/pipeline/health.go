@@ -31,7 +31,7 @@ const (
 var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
 
 // Probe checks that a server can do its work. Its error names the remedy.
-type Probe func(ctx context.Context, one topology.Server) error
+type Probe func(ctx context.Context, server topology.Server) error
 
 // Health probes servers, see [backend.Health]: at the start, and, once they can count, whenever a check got no answer,
 // which alone may only mean that its caller had little time. Each change is logged once for each server. Before Watch
@@ -110,8 +110,8 @@ func (h *Health) Servers() map[string]backend.ServerState {
 	found := *last
 	if h.servers.Redirects() {
 		for name, trouble := range found {
-			if name != list {
-				known[name] = stateOf(cmp.Or(found[list], trouble))
+			if name != serverList {
+				known[name] = stateOf(cmp.Or(found[serverList], trouble))
 			}
 		}
 		if len(known) == 0 {
@@ -120,11 +120,11 @@ func (h *Health) Servers() map[string]backend.ServerState {
 		return known
 	}
 	all, _ := h.servers.All(context.Background()) // only a cluster is asked for them
-	for _, one := range all {
-		if trouble, probed := found[one.Name]; probed && !h.servers.NodeLost(one.Name) {
-			known[one.Name] = stateOf(trouble)
+	for _, server := range all {
+		if trouble, probed := found[server.Name]; probed && !h.servers.NodeLost(server.Name) {
+			known[server.Name] = stateOf(trouble)
 		} else {
-			known[one.Name] = backend.ServerAway
+			known[server.Name] = backend.ServerAway
 		}
 	}
 	return known
@@ -198,9 +198,9 @@ type finding struct {
 }
 
 const (
-	away = "away" // the trouble of a server that does not answer
-	slow = "slow" // the trouble of a server that answers too late
-	list = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
+	away       = "away" // the trouble of a server that does not answer
+	slow       = "slow" // the trouble of a server that answers too late
+	serverList = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
 )
 
 // trouble returns what is wrong, without what differs each time, as ports do.
@@ -238,8 +238,8 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 	slices.SortFunc(servers, func(a, b topology.Server) int { return strings.Compare(a.Name, b.Name) })
 	found := make([]finding, len(servers))
 	var running sync.WaitGroup
-	for i, one := range servers {
-		running.Go(func() { found[i] = finding{one, h.probe(ctx, one)} })
+	for i, server := range servers {
+		running.Go(func() { found[i] = finding{server, h.probe(ctx, server)} })
 	}
 	running.Wait()
 	return found, nil
@@ -247,19 +247,19 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 
 // note keeps the findings, and reports whether they differ from the last ones. err is that of the list of servers.
 func (h *Health) note(found []finding, err error) (changed bool) {
-	fine, failed := 0, []error(nil)
+	up, failed := 0, []error(nil)
 	known := *h.found.Load()
-	missed := len(known) > 0 // a log that has the loss gets the end of it
+	lossLogged := len(known) > 0 // a log that has the loss gets the end of it
 	now := make(map[string]string, len(found)+1)
-	for _, f := range append(found, finding{Server: topology.Server{Name: list}, err: err}) {
+	for _, f := range append(found, finding{Server: topology.Server{Name: serverList}, err: err}) {
 		now[f.Name] = f.trouble()
 		failed = append(failed, f.err)
-		if (f.err == nil || now[f.Name] == slow) && f.Name != list {
-			fine++
+		if (f.err == nil || now[f.Name] == slow) && f.Name != serverList {
+			up++
 		}
 		if now[f.Name] != known[f.Name] {
 			changed = true
-			h.tell(f, known[f.Name])
+			h.logChange(f, known[f.Name])
 		}
 	}
 	for name, trouble := range known {
@@ -272,26 +272,26 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	h.found.Store(&now)
 	every := errors.Join(failed...)
 	h.troubled.Store(every != nil)
-	if fine > 0 {
+	if up > 0 {
 		every = nil
 	}
 	h.latest.Store(&every)
-	if fine > 0 && !h.counted.Swap(true) {
+	if up > 0 && !h.counted.Swap(true) {
 		level := slog.LevelInfo
-		if missed {
+		if lossLogged {
 			level = slog.LevelWarn
 		}
-		h.log.Log(context.Background(), level, "Redis is ready", "servers", fine)
+		h.log.Log(context.Background(), level, "Redis is ready", "servers", up)
 	}
 	return changed
 }
 
-// tell logs that a server, or their list, has left or is back: both at one level, so that a filter keeps or drops both.
-func (h *Health) tell(f finding, before string) {
+// logChange logs that a server, or their list, has left or is back: both at one level, so that a filter keeps or drops both.
+func (h *Health) logChange(f finding, before string) {
 	now := f.trouble()
 	lost, back, log := "redis server cannot count", "redis server can count again", h.log.With("server", f.Name)
 	switch trouble := cmp.Or(now, before); {
-	case f.Name == list:
+	case f.Name == serverList:
 		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.log
 	case trouble == away && f.LogsLoss:
 		return

@@ -73,9 +73,6 @@ func New(servers *topology.Servers, codec Codec, script *Script, meter func(serv
 	return p
 }
 
-// Closed reports whether Close was called.
-func (p *Pipeline) Closed() bool { return p.closed.Load() }
-
 // Close waits for the batches that are out, for the servers' timeout at most, and closes all connections. Checks that
 // wait are not counted.
 func (p *Pipeline) Close() error {
@@ -94,15 +91,15 @@ func (p *Pipeline) Close() error {
 	return p.servers.Close()
 }
 
-// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. Its error
-// wraps ErrUnavailable, or is ErrClosed.
+// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers are
+// in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
 func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
 	if p.closed.Load() {
 		return backend.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.servers.Timeout())
 	defer cancel()
-	if err := Ask(ctx, p.servers, topology.At{Key: []byte(key)}, commands...); err != nil {
+	if err := ask(ctx, p.servers, topology.At{Key: []byte(key)}, nil, commands...); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
@@ -216,13 +213,13 @@ func (p *Pipeline) Stats() Stats {
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := p.Health.Servers()
 	for _, q := range p.queues.Range {
-		one := q.(*queue).stats()
-		_, listed := known[one.Name]
+		server := q.(*queue).stats()
+		_, listed := known[server.Name]
 		switch {
-		case listed && one.Away:
-			known[one.Name] = backend.ServerAway
-		case !listed && !one.Away && p.servers.Redirects(): // a cluster has just sent checks there
-			known[one.Name] = backend.ServerUp
+		case listed && server.Away:
+			known[server.Name] = backend.ServerAway
+		case !listed && !server.Away && p.servers.Redirects(): // a cluster has just sent checks there
+			known[server.Name] = backend.ServerUp
 		}
 	}
 	return known

@@ -38,7 +38,7 @@ type queue struct {
 	meter    Meter
 
 	mu        sync.Mutex
-	waiting   firsts
+	waiting   waitingCalls
 	checks    int           // all that wait
 	out       []*Batch      // oldest first
 	last      time.Time     // when the last one left
@@ -56,8 +56,8 @@ type queue struct {
 	watch // whether the server is to be asked
 }
 
-// firsts are the first requests of calls.
-type firsts []*Request
+// waitingCalls are calls that wait, each by its first request here.
+type waitingCalls []*Request
 
 func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	// A batch that waits for a connection cannot take what arrives meanwhile.
@@ -70,7 +70,8 @@ func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	if p.meter != nil {
 		q.meter = p.meter(q.name)
 	}
-	q.overdue = time.AfterFunc(0, q.missed)
+	q.timer = time.AfterFunc(0, q.fire)
+	q.overdue = time.AfterFunc(0, q.checkOverdue)
 	return q
 }
 
@@ -93,15 +94,15 @@ func (q *queue) enqueue(first *Request, now time.Time) bool {
 	first.joined = now
 	// How long what waits takes to leave, about.
 	drain := time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
-	crowded := q.checks+first.count > maxQueue || !now.Add(drain).Before(deadline)
-	if !crowded {
+	full := q.checks+first.count > maxQueue || !now.Add(drain).Before(deadline)
+	if !full {
 		q.waiting = append(q.waiting, first)
 		q.checks += first.count
 		q.schedule(now)
-		q.expect(deadline, now)
+		q.watchDeadline(deadline, now)
 	}
 	q.mu.Unlock()
-	if crowded {
+	if full {
 		refuse(first, errBusy)
 	}
 	return true
@@ -119,12 +120,7 @@ func (q *queue) schedule(now time.Time) {
 		}
 	case !q.timed:
 		q.timed = true
-		wait := q.last.Add(pace).Sub(now)
-		if q.timer == nil {
-			q.timer = time.AfterFunc(wait, q.fire)
-		} else {
-			q.timer.Reset(wait)
-		}
+		q.timer.Reset(q.last.Add(pace).Sub(now))
 	}
 }
 
@@ -143,7 +139,6 @@ func (q *queue) hasRoom() bool {
 	return false
 }
 
-// fire is what the timer does.
 func (q *queue) fire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -155,7 +150,7 @@ func (q *queue) fire() {
 func (q *queue) work() {
 	defer q.pipeline.running.Done()
 	b := q.pipeline.batches.Get().(*Batch)
-	for again := true; again; again = q.rest() {
+	for again := true; again; again = q.sleep() {
 		q.yield()
 		for q.next(b) {
 			b.send()
@@ -182,18 +177,18 @@ func (q *queue) yield() {
 	}
 }
 
-// rest waits until the worker is woken. It returns false at once if another worker is idle, or the queue is closed.
-func (q *queue) rest() bool {
+// sleep waits until the worker is woken. It returns false at once if another worker is idle, or the queue is closed.
+func (q *queue) sleep() bool {
 	q.mu.Lock()
-	rests := !q.idle && !q.closed
-	if rests {
+	sleeps := !q.idle && !q.closed
+	if sleeps {
 		q.idle = true
 	}
 	q.mu.Unlock()
-	if rests {
+	if sleeps {
 		<-q.woken
 	}
-	return rests
+	return sleeps
 }
 
 // wake wakes the worker that is idle. It returns false if none is.
@@ -214,7 +209,7 @@ func (q *queue) next(b *Batch) bool {
 	if b.queue == nil {
 		b.queue, q.waking = q, false
 	} else {
-		q.out = slices.DeleteFunc(q.out, func(one *Batch) bool { return one == b })
+		q.out = slices.DeleteFunc(q.out, func(out *Batch) bool { return out == b })
 		q.roundTrip = now.Sub(b.sent)
 		if q.trial == b {
 			q.trial = nil
@@ -224,7 +219,7 @@ func (q *queue) next(b *Batch) bool {
 	if leaves {
 		q.out = append(q.out, b)
 		q.last = now
-		q.expect(b.until, now)
+		q.watchDeadline(b.until, now)
 		b.connect = q.connect
 		if q.breaker.state == stateHalfOpen {
 			q.trial = b
@@ -266,14 +261,13 @@ func (q *queue) fill(b *Batch, now time.Time) bool {
 	return len(b.requests) > 0
 }
 
-// empty takes out what waits.
-func (q *queue) empty() firsts {
+func (q *queue) empty() waitingCalls {
 	waiting := q.waiting
 	q.waiting, q.checks = nil, 0
 	return waiting
 }
 
-func (f firsts) refuse(err error) {
+func (f waitingCalls) refuse(err error) {
 	for _, first := range f {
 		refuse(first, err)
 	}
@@ -284,14 +278,11 @@ func (q *queue) close(err error) {
 	q.mu.Lock()
 	waiting := q.empty()
 	q.stop()
-	if q.timer != nil {
-		q.timer.Stop()
-	}
+	q.timer.Stop()
 	q.mu.Unlock()
 	waiting.refuse(err)
 }
 
-// stop ends the queue's goroutines.
 func (q *queue) stop() {
 	q.closed = true
 	q.wake()

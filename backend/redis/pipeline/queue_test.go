@@ -310,7 +310,7 @@ func TestAfterCloseNothingIsCounted(t *testing.T) {
 	redistest.Until(t, "a check waits", func() bool { return waiting(s) == 1 })
 	closed := make(chan error)
 	go func() { closed <- s.Close() }()
-	redistest.Until(t, "the store closes", s.Closed)
+	redistest.Until(t, "the store closes", s.closed.Load)
 	if err := decide(s, ample, "after"); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}

@@ -134,7 +134,7 @@ func (s *retry) reroute(ctx context.Context) {
 		if s.transport.drop(r, now) {
 			continue
 		}
-		if err := s.aim(ctx, r, repaired); err != nil {
+		if err := s.nextRoute(ctx, r, repaired); err != nil {
 			s.transport.done(r, err)
 			continue
 		}
@@ -145,8 +145,7 @@ func (s *retry) reroute(ctx context.Context) {
 	}
 }
 
-// aim gives a request its next route.
-func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
+func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
 	client, class := r.Route.Client, r.class
 	_, known := repaired[client]
 	switch {
@@ -173,11 +172,11 @@ func (s *retry) aim(ctx context.Context, r *Request, repaired map[*goredis.Clien
 			topology.Disconnect(ctx, client)
 		}
 	}
-	return r.find(s.servers)
+	return r.findOwner(s.servers)
 }
 
-// find gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
-func (r *Request) find(servers *topology.Servers) error {
+// findOwner gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
+func (r *Request) findOwner(servers *topology.Servers) error {
 	owner, err := servers.Locate(r.At)
 	r.Route = Route{Client: owner}
 	if errors.Is(err, topology.ErrUnknownCluster) {
@@ -227,15 +226,11 @@ func run(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 	return c.Val(), nil
 }
 
-// Ask sends commands that may run twice to one server, together, until it answers all of them or ctx, which needs a
-// deadline, ends. The answers are in the commands. Its error names the server and the remedy.
-func Ask(ctx context.Context, s *topology.Servers, at topology.At, commands ...goredis.Cmder) error {
-	return ask(ctx, s, at, nil, commands...)
-}
-
+// ask sends commands that may run twice to one server, together, until it answers all of them or ctx, which needs a
+// deadline, ends.
 func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
 	r := &Request{At: at}
-	if err := r.find(s); err != nil {
+	if err := r.findOwner(s); err != nil {
 		return err
 	}
 	q := &repeatable{servers: s, commands: commands}
@@ -258,16 +253,11 @@ func (q *repeatable) exchange(ctx context.Context, route Route, group []*Request
 	for _, c := range q.commands {
 		c.SetErr(nil)
 	}
-	if len(q.commands) == 1 && !route.Asking {
-		_ = route.Client.Process(ctx, q.commands[0]) // the command has the error too
-	} else {
-		pipe := route.Client.Pipeline()
-		if route.Asking {
-			_ = pipe.Process(ctx, goredis.NewStatusCmd(ctx, "asking")) // queues it, as the next line does
-		}
-		_ = pipe.BatchProcess(ctx, q.commands...)
-		_, _ = pipe.Exec(ctx)
+	commands := q.commands
+	if route.Asking {
+		commands = slices.Concat([]goredis.Cmder{goredis.NewStatusCmd(ctx, "asking")}, commands)
 	}
+	execute(ctx, route.Client, commands)
 	r := group[0]
 	at := slices.IndexFunc(q.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
 	if at < 0 {

@@ -31,9 +31,9 @@ func TestServersReachTheOwnerOfAKey(t *testing.T) {
 	for kind, servers := range map[topology.Type]int{
 		topology.Single: 1, topology.Sentinel: 1, topology.Cluster: 3, topology.Ring: 3,
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			url := redistest.Start(t, kind.String()).URL
+			url := redistest.Start(t, string(kind)).URL
 			s := connected(t, topology.Config{Type: kind, URL: url, Timeout: 5 * time.Second, Fixed: true})
 			nodes := s.Nodes()
 			if (len(nodes) > 0) != (kind == topology.Ring) {

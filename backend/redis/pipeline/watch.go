@@ -65,44 +65,44 @@ func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err e
 	})
 }
 
-// expect lets missed run at a caller's deadline, if none runs earlier. The caller holds mu.
-func (q *queue) expect(deadline, now time.Time) {
+// watchDeadline has checkOverdue run at a caller's deadline, unless it runs earlier. The caller holds mu.
+func (q *queue) watchDeadline(deadline, now time.Time) {
 	if q.overdueAt.IsZero() || deadline.Before(q.overdueAt) {
 		q.overdueAt = deadline
 		q.overdue.Reset(deadline.Sub(now))
 	}
 }
 
-// missed tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen server
+// checkOverdue tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen server
 // lasts as long as the store's timeout. A caller that leaves while the queue has no room is a lost exchange, too. The
 // trial of a half-open breaker has time for a connection first, as PING has. No PING follows: it would wait as well.
-func (q *queue) missed() {
+func (q *queue) checkOverdue() {
 	now := time.Now()
 	q.update(now, errLate, func() {
 		q.overdueAt = time.Time{}
-		look := func(deadline, since time.Time) {
+		check := func(deadline, since time.Time) {
 			lost := deadline
 			if q.breaker.state == stateHalfOpen {
 				lost = deadline.Add(dialTimeout(q.breaker.pongTimeout()))
 			}
 			if lost.After(now) {
-				q.expect(lost, now)
+				q.watchDeadline(lost, now)
 			} else {
 				q.breaker.exchanged(outcomeLost, since, deadline.Sub(since), lost) // the next one may have left since
 			}
 		}
 		for _, b := range q.out {
-			look(b.until, b.sent)
+			check(b.until, b.sent)
 		}
 		for i := 0; i < len(q.waiting) && len(q.out) == q.maxOut && q.breaker.state == stateClosed; i++ {
-			look(q.waiting[i].call.deadline, q.waiting[i].joined)
+			check(q.waiting[i].call.deadline, q.waiting[i].joined)
 		}
 	})
 }
 
 // update changes the breaker, and does what follows; err is why the server may be away.
 func (q *queue) update(now time.Time, err error, change func()) {
-	var waiting firsts
+	var waiting waitingCalls
 	q.mu.Lock()
 	before := q.breaker.state
 	change()
@@ -126,7 +126,7 @@ func (q *queue) update(now time.Time, err error, change func()) {
 }
 
 // opened ends all waiting for the server. It returns what waited in the queue.
-func (q *queue) opened(before breakerState, now time.Time, err error) firsts {
+func (q *queue) opened(before breakerState, now time.Time, err error) waitingCalls {
 	away := &backend.Away{Reason: backend.Down, Err: fmt.Errorf("%w: %s is away: %w", ErrUnavailable, q.name, err)}
 	q.away.Store(away)
 	q.trial = nil

@@ -65,8 +65,8 @@ func (l *login) read() error {
 
 var errNoPassword = errors.New("there is no password in it: write password or user:password")
 
-// of returns the login of one server: its URL's own credentials, if it has any, go first.
-func (l *login) of(t target) *login {
+// forTarget returns the login of one server: its URL's own credentials, if it has any, go first.
+func (l *login) forTarget(t target) *login {
 	if t.password == "" {
 		return l
 	}

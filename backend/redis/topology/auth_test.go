@@ -89,7 +89,7 @@ func TestAPasswordIsRotatedWithoutARestart(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if user, password, err := on.(one).login.credentials(ctx); err != nil || user != "ann" || password != next {
+	if user, password, err := on.(singleClient).login.credentials(ctx); err != nil || user != "ann" || password != next {
 		t.Errorf("while the file is away, the credentials are %q, %q, %v; want the last ones", user, password, err)
 	}
 }

@@ -17,10 +17,10 @@ import (
 // that it neither follows a redirect nor repeats anything.
 type cluster struct {
 	*options
-	client *goredis.ClusterClient
-	like   target // each node is reached as this one
-	ctx    context.Context
-	stop   context.CancelFunc
+	client   *goredis.ClusterClient
+	template target // each node is reached as this one
+	ctx      context.Context
+	stop     context.CancelFunc
 
 	refused  sync.Once
 	known    atomic.Bool // the map has been read once
@@ -41,7 +41,7 @@ func newCluster(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{options: o, like: seeds[0], nodes: make(map[string]*goredis.Client)}
+	c := &cluster{options: o, template: seeds[0], nodes: make(map[string]*goredis.Client)}
 	settings := o.cluster(seeds)
 	settings.NewClient = c.newNode
 	c.client = goredis.NewClusterClient(settings)
@@ -53,7 +53,7 @@ func newCluster(url string, o *options) (Topology, error) {
 func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 	o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled
 	node := newClient(o)
-	node.AddHook(mapHook{of: c, from: o.Addr})
+	node.AddHook(mapHook{cluster: c, addr: o.Addr})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes[o.Addr] = node
@@ -69,20 +69,20 @@ const maxNodes = 1000
 // mapHook validates maps of slots before go-redis makes a client for each node of them.
 type mapHook struct {
 	dialHook
-	of   *cluster
-	from string
+	cluster *cluster
+	addr    string
 }
 
 // ProcessHook is go-redis's. It waits after a map that it refuses: go-redis asks for the next one at once.
 func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
-		if slots, is := cmd.(*goredis.ClusterSlotsCmd); is && err == nil {
-			if err = m.of.validate(m.from, slots.Val()); err != nil {
+		if slots, ok := cmd.(*goredis.ClusterSlotsCmd); ok && err == nil {
+			if err = m.cluster.validate(m.addr, slots.Val()); err != nil {
 				select {
 				case <-time.After(learnPause):
 				case <-ctx.Done():
-				case <-m.of.ctx.Done():
+				case <-m.cluster.ctx.Done():
 				}
 			}
 		}
@@ -101,17 +101,17 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return Left(old) })
-	held := len(c.nodes) - len(c.extra)
+	total := len(c.nodes) - len(c.extra)
 	for addr := range named {
 		if c.nodes[addr] == nil {
-			held++
+			total++
 		}
 	}
-	if len(named) <= maxNodes && held <= 4*maxNodes { // a node may have two addresses
+	if len(named) <= maxNodes && total <= 4*maxNodes { // a node may have two addresses
 		return nil
 	}
 	err := fmt.Errorf("%s names %d nodes, %d with those that have just left: more than the %d that a cluster may have",
-		from, len(named), held, maxNodes)
+		from, len(named), total, maxNodes)
 	c.refused.Do(func() {
 		c.Log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
 			"remedy", "see what listens at that address; spread the keys over a cluster of fewer nodes")
@@ -176,7 +176,7 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	if node := c.nodes[addr]; node != nil && !Left(node) {
 		return node, nil
 	}
-	target := c.like
+	target := c.template
 	target.addr = addr
 	node := newClient(c.options.client(target))
 	c.nodes[addr] = node
@@ -186,9 +186,8 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 
 func (c *cluster) Reload() { c.client.ReloadState(context.Background()) }
 
-// describe describes a server of the cluster.
 func (c *cluster) describe(name string, client *goredis.Client) Server {
-	return Server{Name: name, Client: client, login: c.login.of(c.like), rights: []string{"+cluster|slots", "+asking"}}
+	return Server{Name: name, Client: client, login: c.login.forTarget(c.template), rights: []string{"+cluster|slots", "+asking"}}
 }
 
 // Servers lists the primaries, each with a hash tag in one of its slots.

@@ -38,9 +38,6 @@ func (t *Type) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// String returns the name that UnmarshalText reads.
-func (t Type) String() string { return string(t) }
-
 // NodeLoss says what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
 // two seconds, and back when it answers one.
 type NodeLoss string
@@ -170,7 +167,6 @@ func (c Config) withDefaults() (Config, error) {
 	return c.filled(), nil
 }
 
-// filled fills in the defaults.
 func (c Config) filled() Config {
 	c.Type, c.NodeLoss = cmp.Or(c.Type, Single), cmp.Or(c.NodeLoss, Remap)
 	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
@@ -204,17 +200,17 @@ func (c Config) nameSetting(err error) error {
 	if err == nil {
 		return nil
 	}
-	of := fmt.Sprintf("%s URL", c.Type)
+	setting := fmt.Sprintf("%s URL", c.Type)
 	switch v := c.Variables; {
 	case c.URLFile != "":
-		of += " in " + c.URLFile
+		setting += " in " + c.URLFile
 		if v.URLFile != "" {
-			of = fmt.Sprintf("%s=%s (%s is %s)", v.URLFile, c.URLFile, v.Type, c.Type)
+			setting = fmt.Sprintf("%s=%s (%s is %s)", v.URLFile, c.URLFile, v.Type, c.Type)
 		}
 	case v.URL != "":
-		of = fmt.Sprintf("%s (%s is %s)", v.URL, v.Type, c.Type)
+		setting = fmt.Sprintf("%s (%s is %s)", v.URL, v.Type, c.Type)
 	}
-	return fmt.Errorf("redis: %s: %w", of, err)
+	return fmt.Errorf("redis: %s: %w", setting, err)
 }
 
 // setCluster returns what mends a server that was taken for a single one.

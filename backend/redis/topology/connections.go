@@ -24,23 +24,23 @@ func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
 		return conn, err
 	}
 	c.Opened.Add(1)
-	one := &counted{Conn: conn, in: c}
-	if system, is := conn.(syscall.Conn); is { // by which go-redis finds out whether it was closed by the other side
-		return &countedSystem{one, system}, nil
+	counted := &countedConn{Conn: conn, counts: c}
+	if system, ok := conn.(syscall.Conn); ok { // by which go-redis finds out whether it was closed by the other side
+		return &countedSyscallConn{counted, system}, nil
 	}
-	return one, nil
+	return counted, nil
 }
 
-// counted is a connection that is counted as open until it is closed, or damaged.
-type counted struct {
+// countedConn is a connection that is counted as open until it is closed, or damaged.
+type countedConn struct {
 	net.Conn
-	in      *Connections
+	counts  *Connections
 	once    sync.Once
 	replies replies
 }
 
 // Read reads what comes, unless it is damaged: then the connection ends.
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if damaged := c.replies.follow(p[:n]); damaged != nil {
 		return 0, damaged // go-redis closes what it cannot read
@@ -48,14 +48,13 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection.
-func (c *counted) Close() error {
-	c.once.Do(func() { c.in.Closed.Add(1) })
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.counts.Closed.Add(1) })
 	return c.Conn.Close()
 }
 
-// countedSystem is one with a file descriptor.
-type countedSystem struct {
-	*counted
+// countedSyscallConn is a countedConn with a file descriptor.
+type countedSyscallConn struct {
+	*countedConn
 	syscall.Conn
 }

@@ -64,12 +64,11 @@ func (s *Servers) ACLLine(from Server) string {
 			user = name
 		}
 	}
-	extra, _ := s.extra.Load(from.Name)
+	extra, _ := s.extraRights.Load(from.Name)
 	rules, _ := extra.([]string)
 	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(slices.Concat(from.rights, rules, s.rights.Rules), " "))
 }
 
-// rightsNote returns the note of the rights, in brackets.
 func (s *Servers) rightsNote() string {
 	if s.rights.Note == "" {
 		return ""
@@ -80,7 +79,7 @@ func (s *Servers) rightsNote() string {
 // describe describes the server behind a client.
 func (s *Servers) describe(client *goredis.Client) Server {
 	switch t := s.topology.(type) {
-	case one:
+	case singleClient:
 		return t.Server
 	case *cluster:
 		return t.describe(client.Options().Addr, client)
@@ -96,7 +95,7 @@ func (s *Servers) describe(client *goredis.Client) Server {
 // is asked for them.
 func (s *Servers) All(ctx context.Context) ([]Server, error) {
 	list, err := s.topology.Servers(ctx)
-	if c, is := s.topology.(*cluster); is && err != nil {
+	if c, ok := s.topology.(*cluster); ok && err != nil {
 		return nil, s.Diagnose(c.describe("a node of the cluster", nil), "CLUSTER SLOTS", err)
 	}
 	return list, err

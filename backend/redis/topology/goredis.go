@@ -1,7 +1,9 @@
 package topology
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,7 +64,7 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 		Addrs:                      addrs,
 		DB:                         like.db,
 		Dialer:                     o.dial(like),
-		CredentialsProviderContext: o.login.of(like).credentials,
+		CredentialsProviderContext: o.login.forTarget(like).credentials,
 		Protocol:                   protocol,
 
 		MaxRedirects:    disabled, // redirects are followed, and repeats decided, where counting is understood
@@ -143,7 +145,7 @@ func (d dialHook) DialHook(next goredis.DialHook) goredis.DialHook {
 		if err != nil {
 			return failedConn{&dialError{err}}, nil
 		}
-		if s, is := conn.(*sentinelConn); is {
+		if s, ok := conn.(*sentinelConn); ok {
 			conn = s.Conn // it leads to the primary
 		}
 		if d.reached != nil {
@@ -206,4 +208,24 @@ func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Cli
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled, disabled
 	o.PoolSize, o.PipelinePoolSize = 2, disabled // one of them is used
 	return newClient(&o)
+}
+
+// keepAlive finds out within 45 s that the other side of an idle connection is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// dial returns a function that opens connections to a target, or to servers that are reached as it is: with TLS if the
+// configuration or the URL wants it, and to a unix socket, without TLS, only if the URL names one. No server names one.
+func (o *options) dial(like target) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain, network := &net.Dialer{Timeout: o.Timeout, KeepAliveConfig: keepAlive}, cmp.Or(like.network, "tcp")
+	return func(ctx context.Context, _, addr string) (net.Conn, error) {
+		if network == "unix" || !like.tls && !o.TLS {
+			return o.Connections.count(plain.DialContext(ctx, network, addr))
+		}
+		secure := tls.Dialer{NetDialer: plain, Config: o.TLSConfig()} // the timeout is that of both
+		conn, err := secure.DialContext(ctx, network, addr)
+		if err != nil {
+			err = fmt.Errorf("redis: TLS to %s: %w", addr, err)
+		}
+		return o.Connections.count(conn, err)
+	}
 }

@@ -10,17 +10,17 @@ import (
 const (
 	// maxLosses is how many losses of a server are remembered one by one.
 	maxLosses = 256
-	// remembered is for how long the losses of a server are, from the last one on: longer than any window is.
-	remembered = 400 * 24 * time.Hour
+	// keepLosses is how long the losses of a server are kept, from the last one on: longer than any window is.
+	keepLosses = 400 * 24 * time.Hour
 )
 
 // losses notes when servers may have lost their counts, or keys went to another server without them. What a server that
 // was away still holds is unknown, so each absence is a loss.
 type losses struct {
-	together bool // keys go from server to server, as on a ring: each loss may be one of any key
+	shared bool // keys go from server to server, as on a ring: each loss may be one of any key
 
 	mu      sync.Mutex
-	of      map[string]*record
+	servers map[string]*record
 	primary string // address at which the primary that sentinels name was reached last
 }
 
@@ -31,7 +31,7 @@ type record struct {
 }
 
 func newLosses(c Config) *losses {
-	return &losses{together: c.Type == Ring, of: make(map[string]*record)}
+	return &losses{shared: c.Type == Ring, servers: make(map[string]*record)}
 }
 
 // note notes that a server may have lost its counts. With its first loss it forgets servers that have lost nothing for
@@ -44,14 +44,14 @@ func (l *losses) note(server string, now time.Time) {
 
 // add is note for a caller that holds mu.
 func (l *losses) add(server string, now time.Time) {
-	if l.together {
+	if l.shared {
 		server = ""
 	}
-	r := l.of[server]
+	r := l.servers[server]
 	if r == nil {
-		maps.DeleteFunc(l.of, func(_ string, r *record) bool { return now.Sub(r.times[len(r.times)-1]) > remembered })
+		maps.DeleteFunc(l.servers, func(_ string, r *record) bool { return now.Sub(r.times[len(r.times)-1]) > keepLosses })
 		r = new(record)
-		l.of[server] = r
+		l.servers[server] = r
 	}
 	r.total++
 	if r.times = append(r.times, now); len(r.times) > maxLosses {
@@ -69,11 +69,11 @@ func (l *losses) reached(name, addr string, now time.Time) {
 	l.primary = addr
 }
 
-// since returns the losses from t on of the server that had most: where some of these are not remembered, all.
+// since returns the losses from t on of the server that had most: all, where some of these are not kept.
 func (l *losses) since(t time.Time) (most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, r := range l.of {
+	for _, r := range l.servers {
 		first, _ := slices.BinarySearchFunc(r.times, t, time.Time.Compare)
 		n := len(r.times) - first
 		if first == 0 {

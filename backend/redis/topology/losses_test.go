@@ -19,7 +19,7 @@ func TestAKeyHadAStateForEachLossOfItsServer(t *testing.T) {
 		"a loss before":             {func(l *losses) { l.note("a", at(1)) }, 2, 0},
 		"a loss then":               {func(l *losses) { l.note("a", at(1)) }, 1, 1},
 		"the server that lost most": {func(l *losses) { l.note("a", at(1)); l.note("b", at(1)); l.note("b", at(2)) }, 0, 2},
-		"any server of a ring":      {func(l *losses) { l.together = true; l.note("a", at(1)); l.note("b", at(2)) }, 0, 2},
+		"any server of a ring":      {func(l *losses) { l.shared = true; l.note("a", at(1)); l.note("b", at(2)) }, 0, 2},
 		"the same primary":          {func(l *losses) { l.reached("p", "1", at(1)); l.reached("p", "1", at(2)) }, 0, 0},
 		"another primary":           {func(l *losses) { l.reached("p", "1", at(1)); l.reached("p", "2", at(2)) }, 0, 1},
 		"more than is remembered":   {func(l *losses) { many(l, "a", 2*maxLosses, at) }, 0, 2 * maxLosses},
@@ -27,8 +27,8 @@ func TestAKeyHadAStateForEachLossOfItsServer(t *testing.T) {
 		"a server that left long ago": {func(l *losses) {
 			l.note("a", start)
 			l.note("a", start)
-			l.note("b", start.Add(remembered+time.Second))
-			l.note("c", start.Add(remembered+2*time.Second))
+			l.note("b", start.Add(keepLosses+time.Second))
+			l.note("c", start.Add(keepLosses+2*time.Second))
 		}, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestWhatIsRememberedOfLossesIsBounded(t *testing.T) {
 		many(l, fmt.Sprint("server ", i), 2, func(n int) time.Time { return time.Unix(int64(i)*86400+int64(n), 0) })
 	}
 	many(l, "one", 10_000, func(int) time.Time { return time.Unix(1000*86400, 0) })
-	if len(l.of) > 402 || len(l.of["one"].times) > maxLosses {
-		t.Errorf("%d servers are remembered, of one %d times; want those of 400 days, and %d", len(l.of), len(l.of["one"].times), maxLosses)
+	if len(l.servers) > 402 || len(l.servers["one"].times) > maxLosses {
+		t.Errorf("%d servers are remembered, of one %d times; want those of 400 days, and %d", len(l.servers), len(l.servers["one"].times), maxLosses)
 	}
 }

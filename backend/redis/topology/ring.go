@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,20 +33,20 @@ type ring struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu    sync.Mutex // of changes
-	nodes []*node
-	gone  []*node                 // have left, and may still answer what was sent
-	owner atomic.Pointer[[]*node] // the nodes that keys are placed on
+	mu      sync.Mutex // of changes
+	nodes   []*node
+	retired []*node                 // have left, and may still answer what was sent
+	owner   atomic.Pointer[[]*node] // the nodes that keys are placed on
 }
 
 // node is a server of a ring.
 type node struct {
 	target
-	hash   uint64
-	client *goredis.Client
-	lost   error // why keys that are pinned to it have no owner while it is lost
-	missed atomic.Int32
-	leave  context.CancelFunc // ends its heartbeats
+	hash    uint64
+	client  *goredis.Client
+	errLost error // why keys that are pinned to it have no owner while it is lost
+	missed  atomic.Int32
+	leave   context.CancelFunc // ends its heartbeats
 }
 
 func newRing(list string, o *options) (Topology, error) {
@@ -91,10 +92,10 @@ func (r *ring) set(targets []target) {
 
 func (r *ring) newNode(t target) *node {
 	n := &node{
-		target: t,
-		hash:   xxhash.Sum64String(t.name),
-		client: newClient(r.options.client(t)),
-		lost:   fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
+		target:  t,
+		hash:    xxhash.Sum64String(t.name),
+		client:  newClient(r.options.client(t)),
+		errLost: fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
 	}
 	ctx, leave := context.WithCancel(r.ctx)
 	if n.leave = leave; !r.Fixed {
@@ -106,11 +107,11 @@ func (r *ring) newNode(t target) *node {
 // retire ends a node that has left, and closes its client after the timeout of what was sent there.
 func (r *ring) retire(n *node) {
 	n.leave()
-	r.gone = append(r.gone, n)
+	r.retired = append(r.retired, n)
 	time.AfterFunc(r.Timeout+time.Second, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.gone = slices.DeleteFunc(r.gone, func(one *node) bool { return one == n })
+		r.retired = slices.DeleteFunc(r.retired, func(one *node) bool { return one == n })
 		_ = n.client.Close() // nobody waits for its answers any more
 	})
 }
@@ -134,7 +135,7 @@ func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 	case n == nil:
 		return nil, errNoNode
 	case r.NodeLoss == Pin && n.missed.Load() >= maxMissed:
-		return nil, n.lost
+		return nil, n.errLost
 	}
 	return n.client, nil
 }
@@ -172,25 +173,25 @@ func (r *ring) nodeOf(key []byte) (owner *node) {
 	return owner
 }
 
-// named returns the node of a name, whether it lives or not; nil if the ring has none.
-func (r *ring) named(name string) *node { return r.find(func(n *node) bool { return n.name == name }) }
+// byName returns the node of a name, alive or not; nil if the ring has none.
+func (r *ring) byName(name string) *node { return r.find(func(n *node) bool { return n.name == name }) }
 
-// find returns the first node that is looked for, whether it lives or not; nil if the ring has none.
-func (r *ring) find(is func(*node) bool) *node {
+// find returns the first node that matches, alive or not; nil if none does.
+func (r *ring) find(match func(*node) bool) *node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at := slices.IndexFunc(r.nodes, is); at >= 0 {
+	if at := slices.IndexFunc(r.nodes, match); at >= 0 {
 		return r.nodes[at]
 	}
 	return nil
 }
 
-// watch finds out every heartbeat whether a node lives, until it leaves.
+// watch sends a node heartbeats until it leaves the ring.
 func (r *ring) watch(ctx context.Context, n *node) {
 	ticker := time.NewTicker(heartbeatInterval)
 	defer ticker.Stop()
 	for {
-		r.beat(ctx, n)
+		r.heartbeat(ctx, n)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -199,8 +200,8 @@ func (r *ring) watch(ctx context.Context, n *node) {
 	}
 }
 
-// beat asks a node once: only a server that answers PING with PONG can count.
-func (r *ring) beat(ctx context.Context, n *node) {
+// heartbeat sends one PING: only a server that answers PONG can count.
+func (r *ring) heartbeat(ctx context.Context, n *node) {
 	asking, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	err := n.client.Ping(asking).Err()
 	cancel()
@@ -238,9 +239,8 @@ func (r *ring) Servers(context.Context) ([]Server, error) {
 	return all, nil
 }
 
-// describe describes a node.
 func (r *ring) describe(n *node) Server {
-	return Server{Name: n.name, Client: n.client, Tag: probeTag(0), login: r.login.of(n.target), LogsLoss: true}
+	return Server{Name: n.name, Client: n.client, Tag: probeTag(0), login: r.login.forTarget(n.target), LogsLoss: true}
 }
 
 func (r *ring) Close() error {
@@ -251,10 +251,69 @@ func (r *ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var err error
-	for _, n := range slices.Concat(r.nodes, r.gone) {
+	for _, n := range slices.Concat(r.nodes, r.retired) {
 		if failed := n.client.Close(); !errors.Is(failed, goredis.ErrClosed) {
 			err = errors.Join(err, failed)
 		}
 	}
 	return err
+}
+
+// fileInterval is how often the file of a ring's nodes is read, which is small.
+const fileInterval = time.Second
+
+// follow keeps the ring as the file says. A file that cannot be used is logged once, and changes nothing.
+func (r *ring) follow(list string) {
+	ticker := time.NewTicker(fileInterval)
+	defer ticker.Stop()
+	var trouble string
+	for {
+		select {
+		case <-ticker.C:
+		case <-r.ctx.Done():
+			return
+		}
+		content, err := os.ReadFile(r.URLFile)
+		if err == nil && string(content) == list && trouble == "" {
+			continue
+		}
+		if err == nil {
+			err = r.apply(string(content))
+		}
+		switch {
+		case err != nil && err.Error() != trouble:
+			trouble = err.Error()
+			r.Log.Error("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
+		case err == nil && trouble != "":
+			r.Log.Info("the file of the ring's nodes can be used again", "file", r.URLFile)
+		}
+		if err == nil {
+			list, trouble = string(content), ""
+		}
+	}
+}
+
+// apply makes the nodes of a list the ring's.
+func (r *ring) apply(list string) error {
+	targets, err := parseNodes(list)
+	if err != nil {
+		return err
+	}
+	before := r.names()
+	r.set(targets)
+	if after := r.names(); !slices.Equal(before, after) {
+		r.Log.Info("the ring has other nodes", "before", before, "now", after)
+	}
+	return nil
+}
+
+// names returns the names of the nodes, in order.
+func (r *ring) names() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.nodes {
+		names = append(names, n.name)
+	}
+	slices.Sort(names)
+	return names
 }

@@ -50,7 +50,7 @@ func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 		if err != nil {
 			return conn, err
 		}
-		return &sentinelConn{Conn: conn, of: s, addr: addr, from: bufio.NewReader(conn)}, nil
+		return &sentinelConn{Conn: conn, sentinels: s, addr: addr, reader: bufio.NewReader(conn)}, nil
 	}
 	return o
 }
@@ -58,12 +58,12 @@ func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 // sentinelConn is a connection to a sentinel. It gives one whole reply at a time, for what was asked last.
 type sentinelConn struct {
 	net.Conn
-	of     *sentinels
-	addr   string
-	asked  atomic.Value // one of sentinelCommands, none until one is sent
-	from   *bufio.Reader
-	rest   []byte // of a reply, for the next Read
-	failed error
+	sentinels *sentinels
+	addr      string
+	command   atomic.Value // one of sentinelCommands, none until one is sent
+	reader    *bufio.Reader
+	unread    []byte // of a reply, for the next Read
+	failed    error
 }
 
 const getPrimary, getSentinels, subscribe = "get-master-addr-by-name", "sentinels", "subscribe"
@@ -76,20 +76,19 @@ const hello = "$5\r\nhello\r\n$1\r\n"
 func (c *sentinelConn) Write(p []byte) (int, error) {
 	for _, command := range sentinelCommands {
 		if bytes.Contains(p, []byte("\n"+command+"\r\n")) {
-			c.asked.Store(command)
+			c.command.Store(command)
 			break
 		}
 	}
 	return c.Conn.Write(bytes.Replace(p, []byte(hello+"3"), []byte(hello+"2"), 1))
 }
 
-// Read gives what go-redis can read.
 func (c *sentinelConn) Read(p []byte) (int, error) {
-	for len(c.rest) == 0 && c.failed == nil {
-		c.rest, c.failed = c.next()
+	for len(c.unread) == 0 && c.failed == nil {
+		c.unread, c.failed = c.next()
 	}
-	n := copy(p, c.rest)
-	if c.rest = c.rest[n:]; n == 0 {
+	n := copy(p, c.unread)
+	if c.unread = c.unread[n:]; n == 0 {
 		return 0, c.failed
 	}
 	return n, nil
@@ -97,37 +96,37 @@ func (c *sentinelConn) Read(p []byte) (int, error) {
 
 // next reads a reply. Of a message that cannot be used it gives nothing.
 func (c *sentinelConn) next() ([]byte, error) {
-	raw, words, err := readReply(c.from)
+	raw, words, err := readReply(c.reader)
 	trouble, effect := "", "other sentinels are asked; without any, failure policies decide"
-	asked, _ := c.asked.Load().(string)
+	command, _ := c.command.Load().(string)
 	switch {
 	case errors.Is(err, errSentinel):
 		trouble = "it does not speak like a sentinel"
 	case err != nil:
 		return nil, err
 	case words[0][0] != '*' || words[0] == "*-1": // an error, or nothing
-	case asked == getPrimary && kinds(words) != "*$$":
+	case command == getPrimary && kinds(words) != "*$$":
 		trouble = "asked for the primary, it does not answer with an address and a port"
-	case asked == getSentinels && !c.of.mayName(words):
+	case command == getSentinels && !c.sentinels.noteNamed(words):
 		trouble = fmt.Sprintf("with it, sentinels name more than %d others", maxSentinels)
 		effect = "those that are known by now are asked"
-	case asked == subscribe && !isMessage(words):
-		c.of.warn(c.addr, "it sends a message that no sentinel sends",
+	case command == subscribe && !isMessage(words):
+		c.sentinels.warn(c.addr, "it sends a message that no sentinel sends",
 			"the message is ignored: another primary is found when the old one does not answer")
 		return nil, nil
 	}
 	if trouble == "" {
 		return raw, nil
 	}
-	c.of.warn(c.addr, trouble, effect)
+	c.sentinels.warn(c.addr, trouble, effect)
 	return nil, cmp.Or(err, fmt.Errorf("%w: %s", errSentinel, trouble))
 }
 
 // readReply reads a reply in RESP2, as it came and as its words, each after the sign of its kind. go-redis would stop
 // reading at an error or a nil in a list, and take the rest for the next reply.
-func readReply(from *bufio.Reader) (raw []byte, words []string, err error) {
+func readReply(reader *bufio.Reader) (raw []byte, words []string, err error) {
 	for more := 1; more > 0; more-- {
-		line, err := from.ReadBytes('\n') // which follow keeps short
+		line, err := reader.ReadBytes('\n') // which follow keeps short
 		if err != nil {
 			return nil, nil, err
 		}
@@ -143,7 +142,7 @@ func readReply(from *bufio.Reader) (raw []byte, words []string, err error) {
 			more += max(number, 0)
 		} else if line[0] == '$' && number >= 0 {
 			text := make([]byte, number+2)
-			if _, err := io.ReadFull(from, text); err != nil {
+			if _, err := io.ReadFull(reader, text); err != nil {
 				return nil, nil, err
 			}
 			raw, word = append(raw, text...), "$"+string(text[:number])
@@ -176,8 +175,8 @@ func isMessage(words []string) bool {
 	return false
 }
 
-// mayName notes the sentinels of a reply, unless they get too many.
-func (s *sentinels) mayName(words []string) bool {
+// noteNamed notes the sentinels of a reply, unless they get too many.
+func (s *sentinels) noteNamed(words []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ip := ""

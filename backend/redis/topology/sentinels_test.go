@@ -52,8 +52,8 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 	} {
 		log := new(redistest.Log)
 		conn := &sentinelConn{
-			Conn: failedConn{}, of: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
-			from: bufio.NewReader(strings.NewReader(test.says)),
+			Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
+			reader: bufio.NewReader(strings.NewReader(test.says)),
 		}
 		_, _ = conn.Write([]byte(list("sentinel", test.asked, "weir")))
 		read, err := io.ReadAll(conn)
@@ -70,8 +70,8 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 // go-redis keeps what it has read beyond a reply for the next command.
 func TestASentinelCannotAnswerBeforeItIsAsked(t *testing.T) {
 	conn := &sentinelConn{
-		Conn: failedConn{}, of: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
-		from: bufio.NewReader(strings.NewReader("+OK\r\n" + list("10.0.0.1"))),
+		Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
+		reader: bufio.NewReader(strings.NewReader("+OK\r\n" + list("10.0.0.1"))),
 	}
 	buffer := make([]byte, 4096)
 	if n, err := conn.Read(buffer); err != nil || string(buffer[:n]) != "+OK\r\n" {

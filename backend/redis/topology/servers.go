@@ -13,14 +13,14 @@ import (
 
 // Servers reaches the servers of a configuration. All methods may be called by any number of goroutines.
 type Servers struct {
-	topology  Topology
-	redirects Redirecting // nil where servers do not name each other
-	ring      *ring       // nil where there is none
-	config    Config
-	rights    Rights
-	losses    *losses
-	borrowed  bool     // another one closes them
-	extra     sync.Map // of names of servers: []string, the rights that Need was told
+	topology    Topology
+	redirects   Redirecting // nil where servers do not name each other
+	ring        *ring       // nil where there is none
+	config      Config
+	rights      Rights
+	losses      *losses
+	borrowed    bool     // another one closes them
+	extraRights sync.Map // of names of servers: []string, those of AddRights
 }
 
 // Rights are what a caller needs of each server, as rules of an ACL: "~weir:*", "+get". Errors name them.
@@ -40,25 +40,25 @@ func Connect(c Config, r Rights) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return over(t, c, r, l), nil
+	return newServers(t, c, r, l), nil
 }
 
 // Over makes servers of a topology, which they close in the end, for tests.
-func Over(t Topology, c Config) *Servers { return over(t, c.filled(), Rights{}, newLosses(c)) }
+func Over(t Topology, c Config) *Servers { return newServers(t, c.filled(), Rights{}, newLosses(c)) }
 
-func over(t Topology, c Config, r Rights, l *losses) *Servers {
+func newServers(t Topology, c Config, r Rights, l *losses) *Servers {
 	s := &Servers{topology: t, config: c, rights: r, losses: l}
 	s.redirects, _ = t.(Redirecting)
 	s.ring, _ = t.(*ring)
 	return s
 }
 
-// For returns the same servers for a use that needs other rights, and logs apart. They are closed by s, and not by
+// WithRights returns the same servers for a use that needs other rights, and logs apart. They are closed by s, and not by
 // their own Close.
-func (s *Servers) For(r Rights, log *slog.Logger) *Servers {
+func (s *Servers) WithRights(r Rights, log *slog.Logger) *Servers {
 	c := s.config
 	c.Log = log
-	same := over(s.topology, c, r, s.losses)
+	same := newServers(s.topology, c, r, s.losses)
 	same.borrowed = true
 	return same
 }
@@ -80,8 +80,8 @@ func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
 // Log returns Config.Log, or its default.
 func (s *Servers) Log() *slog.Logger { return s.config.Log }
 
-// Need adds rights that are needed of one server, as rules of an ACL.
-func (s *Servers) Need(of Server, rules ...string) { s.extra.Store(of.Name, rules) }
+// AddRights adds rights that are needed on one server, as rules of an ACL.
+func (s *Servers) AddRights(to Server, rules ...string) { s.extraRights.Store(to.Name, rules) }
 
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }
@@ -145,7 +145,7 @@ func (s *Servers) NodeLost(name string) bool {
 	if s.ring == nil {
 		return false
 	}
-	n := s.ring.named(name)
+	n := s.ring.byName(name)
 	return n != nil && n.missed.Load() >= maxMissed
 }
 
@@ -161,7 +161,7 @@ func (s *Servers) Locate(at At) (*goredis.Client, error) {
 		return s.topology.Owner(at.Key)
 	}
 	if s.ring != nil {
-		if n := s.ring.named(at.Node); n != nil {
+		if n := s.ring.byName(at.Node); n != nil {
 			return n.client, nil
 		}
 	}
@@ -175,9 +175,9 @@ func (s *Servers) Each(ctx context.Context, ask func(name string, do func(comman
 		return err
 	}
 	var failed error
-	for _, one := range all {
-		failed = errors.Join(failed, ask(one.Name, func(command ...any) (any, error) {
-			return one.Client.Do(ctx, command...).Result()
+	for _, server := range all {
+		failed = errors.Join(failed, ask(server.Name, func(command ...any) (any, error) {
+			return server.Client.Do(ctx, command...).Result()
 		}))
 	}
 	return failed

@@ -77,15 +77,15 @@ func newTopology(c Config, l *losses) (Topology, error) {
 	return t, c.nameSetting(err)
 }
 
-// one is a topology of one client: a single server, or the primary that sentinels name.
-type one struct{ Server }
+// singleClient is a topology of one client: a single server, or the primary that sentinels name.
+type singleClient struct{ Server }
 
 func newSingle(url string, o *options) (Topology, error) {
 	t, err := parseSingle(url, o.SocketType)
 	if err != nil {
 		return nil, err
 	}
-	return newOne(t.name, newClient(o.client(t)), o.login.of(t)), nil
+	return newSingleClient(t.name, newClient(o.client(t)), o.login.forTarget(t)), nil
 }
 
 // newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
@@ -106,15 +106,15 @@ func newSentinel(url string, o *options) (Topology, error) {
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
 	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
 	client.AddHook(dialHook{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
-	return newOne(name, client, o.login), nil
+	return newSingleClient(name, client, o.login), nil
 }
 
-func newOne(name string, client *goredis.Client, l *login) one {
-	return one{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
+func newSingleClient(name string, client *goredis.Client, l *login) singleClient {
+	return singleClient{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
 }
 
-func (o one) Owner([]byte) (*goredis.Client, error) { return o.Client, nil }
+func (o singleClient) Owner([]byte) (*goredis.Client, error) { return o.Client, nil }
 
-func (o one) Servers(context.Context) ([]Server, error) { return []Server{o.Server}, nil }
+func (o singleClient) Servers(context.Context) ([]Server, error) { return []Server{o.Server}, nil }
 
-func (o one) Close() error { return o.Client.Close() }
+func (o singleClient) Close() error { return o.Client.Close() }

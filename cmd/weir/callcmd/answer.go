@@ -20,7 +20,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// printOnce calls once and prints the answer.
 func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	a := c.callOnce(ctx)
 	if a.err != nil {

@@ -61,7 +61,7 @@ long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
 // Run asks, prints the answer and returns a terminal.Exit unless all was OK.
 func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	err := c.run(ctx, out.Out)
-	if _, told := terminal.ExitCode(err); told {
+	if _, reported := terminal.ExitCode(err); reported {
 		return err
 	}
 	fmt.Fprintf(out.Err, "weir call: %s\n", terminal.Printable(err.Error()))
@@ -69,21 +69,21 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 }
 
 func (c *Command) run(ctx context.Context, out io.Writer) error {
-	asked, err := c.client()
+	caller, err := c.client()
 	if err != nil {
 		return err
 	}
 	if err := c.checkFlags(); err != nil {
 		return err
 	}
-	if asked.ClientConn, err = c.dial(); err != nil {
+	if caller.ClientConn, err = c.dial(); err != nil {
 		return err
 	}
-	defer asked.Close()
+	defer caller.Close()
 	if c.Rate > 0 {
-		return asked.watch(ctx, out)
+		return caller.watch(ctx, out)
 	}
-	return asked.printOnce(ctx, out)
+	return caller.printOnce(ctx, out)
 }
 
 // client reads the flags that say what to ask. Its errors name the flag and what it wants. It is not connected yet.
@@ -91,13 +91,13 @@ func (c *Command) client() (*client, error) {
 	if c.Refund && c.Hits == 0 {
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
 	}
-	asked := &client{Command: c}
+	caller := &client{Command: c}
 	for _, text := range descriptors.SplitRequest(strings.Join(c.Descriptor, " + ")) {
 		d, err := descriptors.ParseDescriptor(text)
 		if err = cmp.Or(err, terminal.CheckUTF8(text)); err != nil {
 			return nil, fmt.Errorf("--descriptor: %w", err)
 		}
-		asked.descriptors = append(asked.descriptors, d)
+		caller.descriptors = append(caller.descriptors, d)
 	}
 	if err := terminal.CheckUTF8(c.Domain); err != nil {
 		return nil, fmt.Errorf("--domain: %w", err)
@@ -107,9 +107,9 @@ func (c *Command) client() (*client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--limit: %w", err)
 		}
-		asked.limit = &l
+		caller.limit = &l
 	}
-	return asked, nil
+	return caller, nil
 }
 
 // The bounds of --rate, in calls a second. More than the largest is for a load generator.

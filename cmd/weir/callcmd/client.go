@@ -143,7 +143,6 @@ func (c *Command) Ask(ctx context.Context, all []descriptors.Descriptor) (*rls.R
 	return answered.resp, answered.err
 }
 
-// callOnce connects and calls, within one timeout.
 func (c *client) callOnce(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

@@ -24,8 +24,8 @@ type watch struct {
 	last             *outcome        // that was answered; nil before the first
 	failure          error           // the first
 
-	told     time.Duration // when the last line about progress was written, after begin
-	toldSent int           // and how many calls had been sent then
+	printedAt   time.Duration // when the last line about progress was written, after begin
+	printedSent int           // and how many calls had been sent then
 }
 
 // watch calls until its time is over or ctx ends. It prints each answer as JSON; or a line each second, another at each
@@ -44,7 +44,7 @@ func (c *client) watch(ctx context.Context, out io.Writer) error {
 		}
 		more := wait.For(ctx, due-time.Since(w.begin))
 		now := time.Since(w.begin)
-		if now-w.told >= time.Second {
+		if now-w.printedAt >= time.Second {
 			w.printProgress(now)
 		}
 		if !more || c.For > 0 && now >= c.For {
@@ -105,13 +105,13 @@ func (w *watch) printProgress(now time.Duration) {
 	if w.JSON {
 		return
 	}
-	rate := float64(w.sent()-w.toldSent) / (now - w.told).Seconds()
+	rate := float64(w.sent()-w.printedSent) / (now - w.printedAt).Seconds()
 	fmt.Fprintf(w.out, "%5.0fs  %d sent (%.0f/s), %s", now.Seconds(), w.sent(), rate, w.counts())
 	if w.last != nil {
 		fmt.Fprintf(w.out, "; last: %s", w.phrase(w.last))
 	}
 	fmt.Fprintln(w.out)
-	w.told, w.toldSent = now, w.sent()
+	w.printedAt, w.printedSent = now, w.sent()
 }
 
 func (w *watch) counts() string {

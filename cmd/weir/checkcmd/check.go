@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -64,13 +65,13 @@ func (c *Command) Run(out terminal.Output) error {
 
 // checked is the result of reading files: the configuration, and the problems.
 type checked struct {
-	config   *descriptors.Config // nil if no domain is right
-	problems yaml.Problems
-	leftOut  []string
-	files    config.Files
-	below    string // the directory that the names of files are relative to; "" if they are paths already
-	unread   bool   // nothing could be checked: the only problem is the reason
-	right    bool   // the configuration can be used
+	config     *descriptors.Config // nil if no domain is right
+	problems   yaml.Problems
+	leftOut    []string
+	files      config.Files
+	dir        string // the directory that the names of files are relative to; "" if they are paths already
+	unreadable bool   // nothing could be checked: the only problem is the reason
+	right      bool   // the configuration can be used
 }
 
 // severity returns "warning" or "error".
@@ -95,7 +96,7 @@ func (c *Command) count(problems yaml.Problems) (errs, warnings int) {
 
 // write prints problems, and the rules or the explanation.
 func (c *Command) write(out terminal.Output, x *checked) error {
-	if x.unread {
+	if x.unreadable {
 		fmt.Fprintln(out.Err, "weir check:", terminal.Printable(x.problems[0].Text))
 		return nil
 	}
@@ -130,3 +131,39 @@ func readAll(r io.Reader) ([]byte, error) {
 }
 
 const maxInput = 16 << 20 // bytes of a file, as weir serve has it
+
+// Report prints the problems of files, which are called of, and reports whether the configuration can be used.
+func Report(w io.Writer, name string, problems yaml.Problems, strict bool) bool {
+	c := Command{Strict: strict}
+	for i := range problems {
+		fmt.Fprintf(w, "%s: %v\n", c.severity(&problems[i]), problems[i])
+	}
+	errs, warnings := c.count(problems)
+	if errs > 0 {
+		fmt.Fprintf(w, "%s: %s, %s\n", name, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
+	}
+	return errs == 0
+}
+
+// List prints the rules of a configuration, by their domains.
+func List(out io.Writer, config *descriptors.Config) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, domain := range config.DomainNames() {
+		fmt.Fprintln(w, terminal.Printable(domain))
+		for _, r := range config.Rules() {
+			if r.Domain == domain {
+				fmt.Fprintf(w, "  %s\t%s\n", readable(r.Path), r.Describe())
+			}
+		}
+		for _, p := range config.Passes() {
+			if p.Domain == domain {
+				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", readable(p.Path))
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.Domains(), "domain"), terminal.Count(len(config.Rules()), "rule"))
+	return err
+}

@@ -126,11 +126,11 @@ func (x *checked) explainEffects(t table, e *descriptors.Explanation) {
 		t.add("quota", "denied only when all quotas of a request are over")
 	}
 	if policy := cmp.Or(r.OnFailure, x.files.OnFailure); !r.Unlimited {
-		by := "on_backend_failure"
+		variable := "on_backend_failure"
 		if r.OnFailure == descriptors.PolicyDefault {
-			by = "ON_BACKEND_FAILURE"
+			variable = "ON_BACKEND_FAILURE"
 		}
-		t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, by, policy.Effect())
+		t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, variable, policy.Effect())
 	}
 	if x.config.RefundsOnDeny(e.Domain) {
 		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
@@ -198,8 +198,68 @@ func quotedList(names []string) string {
 // asJSON returns a rule's metadata on one line, its keys in order.
 func asJSON(metadata map[string]any) string {
 	var b strings.Builder
-	if err := terminal.WriteJSON(&b, metadata); err != nil {
-		return err.Error()
-	}
+	_ = terminal.WriteJSON(&b, metadata) // a rule has only what JSON has
 	return strings.TrimSpace(b.String())
+}
+
+// request describes what each descriptor does for a request that has them all, then what is charged, and the verdict.
+func (x *checked) request(all []descriptors.Explanation) (lines []string) {
+	var replaced, charged, deniers, quotas []string
+	for i := range all {
+		if r := all[i].Match.Rule; r != nil {
+			replaced = append(replaced, r.Replaces...)
+		}
+	}
+	for i := range all {
+		r, name := all[i].Match.Rule, descriptors.Shown(all[i].Descriptor.String())
+		lines = append(lines, name+": "+effect(r, replaced))
+		switch {
+		case r == nil || r.Unlimited || r.ReplacedBy(replaced):
+			continue
+		case r.Shadow:
+		case r.Quota:
+			quotas = append(quotas, name)
+		default:
+			deniers = append(deniers, name)
+		}
+		charged = append(charged, name)
+	}
+	if len(quotas) > 0 {
+		deniers = append(deniers, "all of "+strings.Join(quotas, ", "))
+	}
+	verdict := "OK: nothing here denies"
+	if len(deniers) > 0 {
+		verdict = "denied if over: " + strings.Join(deniers, ", or ") + "; else OK. Envoy shows the limit with the least left"
+	}
+	charge := "nothing"
+	if len(charged) > 0 {
+		charge = strings.Join(charged, ", ") + ", each by itself, also where another denies or is unlimited"
+		if x.config.RefundsOnDeny(all[0].Domain) {
+			charge += "; refund_on_deny gives back what a denied request has charged elsewhere"
+		}
+	}
+	return append(lines, "charged: "+charge, "verdict: "+verdict)
+}
+
+// effect describes what a rule, nil for none, does in a request that replaces the limits of some names.
+func effect(r *descriptors.Rule, replaced []string) string {
+	switch {
+	case r == nil:
+		return "passes, uncounted: no rule applies"
+	case r.ReplacedBy(replaced):
+		return "passes, uncounted: another descriptor replaces it"
+	case r.Unlimited && len(r.Replaces) > 0:
+		return "never denies: unlimited; limits named " + quotedList(r.Replaces) + " step aside for it"
+	case r.Unlimited:
+		return "never denies: unlimited; limits of others hold"
+	}
+	does := "denies when it is over: "
+	switch {
+	case r.Shadow:
+		does = "never denies, in shadow mode: "
+	case r.Quota:
+		does = "denies when all quotas of the request are over: "
+	}
+	remaining := slices.DeleteFunc(slices.Clone(r.Limits), func(l descriptors.Limit) bool { return l.ReplacedBy(replaced) })
+	return does + descriptors.DescribeLimits(remaining...)
 }

@@ -40,11 +40,11 @@ type problemDocument struct {
 type domainDocument struct {
 	Domain string         `json:"domain"`
 	Rules  []ruleDocument `json:"rules"`
-	Passes []placed       `json:"passes"`
+	Passes []placedPath   `json:"passes"`
 }
 
-// placed is a path, and where its descriptor stands.
-type placed struct {
+// placedPath is a path, and where its descriptor stands.
+type placedPath struct {
 	Path     string `json:"path"`
 	Readable string `json:"readable"`
 	File     string `json:"file"`
@@ -52,7 +52,7 @@ type placed struct {
 }
 
 type ruleDocument struct {
-	placed
+	placedPath
 	Limits    []limitDocument `json:"limits"`
 	Unlimited bool            `json:"unlimited"`
 	Shadow    bool            `json:"shadow"`
@@ -118,7 +118,7 @@ func (c *Command) writeJSON(out io.Writer, x *checked) error {
 	}
 	var failed error
 	switch {
-	case len(c.Explain) == 0 || x.unread:
+	case len(c.Explain) == 0 || x.unreadable:
 	case x.config == nil:
 		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
 	default:
@@ -145,7 +145,7 @@ func (c *Command) problem(x *checked, p *yaml.Problem) problemDocument {
 }
 
 func (x *checked) domain(name string) domainDocument {
-	d := domainDocument{Domain: name, Rules: []ruleDocument{}, Passes: []placed{}}
+	d := domainDocument{Domain: name, Rules: []ruleDocument{}, Passes: []placedPath{}}
 	for _, r := range x.config.Rules() {
 		if r.Domain == name {
 			d.Rules = append(d.Rules, x.rule(r))
@@ -159,12 +159,11 @@ func (x *checked) domain(name string) domainDocument {
 	return d
 }
 
-func (x *checked) placed(path, where string) placed {
+func (x *checked) placed(path, where string) placedPath {
 	file, line := place(where)
-	return placed{Path: path, Readable: descriptors.ReadablePath(path), File: x.path(file), Line: line}
+	return placedPath{Path: path, Readable: descriptors.ReadablePath(path), File: x.path(file), Line: line}
 }
 
-// place parts file:line.
 func place(where string) (file string, line int) {
 	if i := strings.LastIndexByte(where, ':'); i >= 0 {
 		if n, err := strconv.Atoi(where[i+1:]); err == nil {
@@ -175,7 +174,7 @@ func place(where string) (file string, line int) {
 }
 
 func (x *checked) rule(r *descriptors.Rule) ruleDocument {
-	d := ruleDocument{placed: x.placed(r.Path, r.Where), Limits: []limitDocument{}, Unlimited: r.Unlimited, Shadow: r.Shadow,
+	d := ruleDocument{placedPath: x.placed(r.Path, r.Where), Limits: []limitDocument{}, Unlimited: r.Unlimited, Shadow: r.Shadow,
 		Quota: r.Quota, Name: r.Name, OnFailure: cmp.Or(r.OnFailure, x.files.OnFailure).String(), Message: r.Message,
 		Metadata: r.Metadata, Replaces: r.Replaces}
 	for i := range r.Limits {

@@ -25,9 +25,9 @@ func (c *Command) read(in io.Reader) (x *checked, err error) {
 	case c.Path == "-":
 		x, err = readFile(name(c.Path), in)
 	case errors.Is(err, fs.ErrNotExist):
-		x, err = unread("%s does not exist: name a directory of descriptor files, a file, or - for standard input", c.Path), nil
+		x, err = unreadable("%s does not exist: name a directory of descriptor files, a file, or - for standard input", c.Path), nil
 	case err != nil:
-		x, err = unread("%s cannot be read: %v", c.Path, err), nil
+		x, err = unreadable("%s cannot be read: %v", c.Path, err), nil
 	case info.IsDir():
 		x, err = readDir(c.Path)
 	default:
@@ -40,9 +40,9 @@ func (c *Command) read(in io.Reader) (x *checked, err error) {
 	return x, err
 }
 
-// unread returns the result for a path that cannot be read: one problem, without a place.
-func unread(format string, args ...any) *checked {
-	return &checked{unread: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
+// unreadable returns the result for a path that cannot be read: one problem, without a place.
+func unreadable(format string, args ...any) *checked {
+	return &checked{unreadable: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
 }
 
 func readDir(dir string) (*checked, error) {
@@ -52,15 +52,15 @@ func readDir(dir string) (*checked, error) {
 	}
 	config, problems, err := file.Load(dir, files.Options())
 	if err != nil {
-		return unread("%v", err), nil
+		return unreadable("%v", err), nil
 	}
-	return &checked{config: config, problems: append(problems, ineffective(config)...), files: files, below: dir}, nil
+	return &checked{config: config, problems: append(problems, ineffective(config)...), files: files, dir: dir}, nil
 }
 
 func openFile(path string) (*checked, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return unread("%v", err), nil
+		return unreadable("%v", err), nil
 	}
 	defer f.Close()
 	return readFile(path, f)
@@ -70,7 +70,7 @@ func openFile(path string) (*checked, error) {
 func readFile(name string, in io.Reader) (*checked, error) {
 	data, err := readAll(in)
 	if err != nil {
-		return unread("%s cannot be read: %v", name, err), nil
+		return unreadable("%s cannot be read: %v", name, err), nil
 	}
 	m, manifests := manifest.Read(name, data)
 	if !manifests {
@@ -97,8 +97,8 @@ func readFile(name string, in io.Reader) (*checked, error) {
 
 // path returns the path of a file from the directory that the command runs in, as annotations need it.
 func (x *checked) path(file string) string {
-	if x.below == "" || file == "" {
+	if x.dir == "" || file == "" {
 		return file
 	}
-	return filepath.ToSlash(filepath.Join(x.below, file))
+	return filepath.ToSlash(filepath.Join(x.dir, file))
 }

@@ -24,7 +24,7 @@ func (s *Settings) Server() server.Config {
 		grpc = "unix:" + s.GRPCUnix // instead of the port
 	}
 	c := s.Ports
-	c.TellStart = s.StartLevel
+	c.StartLevel = s.StartLevel
 	c.GRPCAddress, c.HTTPAddress, c.DebugAddress = grpc, address(s.Host, s.Port), address(s.DebugHost, s.DebugPort)
 	c.DrainDelay, c.DrainTimeout, c.Connections = s.DrainDelay, s.DrainTimeout, s.MaxConnections
 	c.MaxConnectionAge, c.MaxConnectionAgeGrace, c.Profiles = s.MaxConnectionAge, s.MaxConnectionAgeGrace, s.Profiles
@@ -135,5 +135,5 @@ func checkHeader(variable, name string) error {
 
 // DenialLog returns the logger of denials.
 func (s *Settings) DenialLog(r *denials.Recorder, log *slog.Logger) *denials.Log {
-	return &denials.Log{Recorder: r, Every: s.DenialLogEvery, Values: s.DenialLogValues, To: log}
+	return &denials.Log{Recorder: r, Interval: s.DenialLogEvery, Values: s.DenialLogValues, To: log}
 }

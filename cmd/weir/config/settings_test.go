@@ -47,7 +47,7 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 	const named, on = " LIMIT_REQUEST_RESET_HEADER=X-Reset", "LIMIT_REQUEST_HEADERS_ENABLED=true"
 	denials := func(s *Settings) any { // the interval of the log, whether it shows values, and whether metadata tell of denials
 		l := s.DenialLog(nil, nil)
-		return fmt.Sprint(l.Every, l.Values, s.Answers().DeniedMetadata)
+		return fmt.Sprint(l.Interval, l.Values, s.Answers().DeniedMetadata)
 	}
 	keys := func(s *Settings) any { return s.Windows() }
 	// What would answer without the certificate that a client must have is not served, and what may be turned off says by what.
