@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/server/door"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
@@ -36,8 +36,8 @@ type Handler struct {
 	parser parser.Parser
 	mux    *http.ServeMux
 
-	inside  query.Turns // requests that run, wait, or write what is small
-	running query.Turns
+	inside  door.Turns // requests that run, wait, or write what is small
+	running door.Turns
 
 	answered map[string]*atomic.Uint64 // by result
 	busy     atomic.Int64              // nanoseconds in which queries were answered
@@ -49,7 +49,7 @@ func NewHandler(c Config) *Handler {
 		c.Concurrency = DefaultConcurrency
 	}
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: parser.NewParser(parser.Options{}), mux: http.NewServeMux(),
-		inside: make(query.Turns, c.Concurrency+maxWaiting), running: make(query.Turns, c.Concurrency), answered: make(map[string]*atomic.Uint64)}
+		inside: make(door.Turns, c.Concurrency+maxWaiting), running: make(door.Turns, c.Concurrency), answered: make(map[string]*atomic.Uint64)}
 	for _, result := range results {
 		h.answered[result] = new(atomic.Uint64)
 	}

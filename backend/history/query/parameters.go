@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -40,17 +41,26 @@ func (p Parameters) Bool(name string, byDefault bool) (bool, error) {
 	return given, nil
 }
 
-// Number reads a whole number from 1.
-func (p Parameters) Number(name string, byDefault, most int) (int, error) {
+// Number reads a whole number from 1 to a maximum.
+func (p Parameters) Number(name string, byDefault, maximum int) (int, error) {
 	text := p.Get(name)
 	if text == "" {
 		return byDefault, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, refuse("%s must be a whole number from 1 to %d, not %q.", name, most, text)
+	if err != nil || n < 1 || n > maximum {
+		return 0, refuse("%s must be a whole number from 1 to %d, not %q.", name, maximum, text)
 	}
 	return n, nil
+}
+
+// By reads what a ranking is by: hits, unless given, or an outcome.
+func (p Parameters) By() (string, error) {
+	by := cmp.Or(p.Get("by"), byHits)
+	if new(RankedHits).By(by) == nil {
+		return "", refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", by)
+	}
+	return by, nil
 }
 
 // Between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
