@@ -204,6 +204,9 @@ func (r Range) widen(width int64) Range {
 	return Range{floorDiv(r.From, width) * width, ceilDiv(r.To, width) * width}
 }
 
+// Has reports whether a moment lies in the range.
+func (r Range) Has(at int64) bool { return at >= r.From && at < r.To }
+
 // Length returns the range's length in seconds.
 func (r Range) Length() int64 { return r.To - r.From }
 

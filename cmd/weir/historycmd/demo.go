@@ -55,12 +55,12 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 		err := checkEmpty(ctx, store)
 		if err == nil {
 			err = demo.Buckets(until, c.Days, set.History.Keep(), func(id history.ID, bucket history.Point) error {
-				show(func() string { return describeRows(l.Did()) })
-				return l.Add(transfer.RowOf(id, bucket))
+				show(func() string { return describeRows(l.Loaded()) })
+				return l.Add(transfer.Row{ID: id, Start: bucket.Start, Width: bucket.Tier.Width(), Sum: bucket.Sum, Peak: bucket.Peak})
 			})
 		}
 		if err != nil {
-			return l.Did(), err
+			return l.Loaded(), err
 		}
 		return l.Close()
 	})
