@@ -27,11 +27,11 @@ func (q *Question) shape(stored *history.Extent) shape {
 	switch {
 	case q.step > 0:
 		step = stored.StepWidth(q.step)
-		cut = stored.Step(q.Wanted, step, q.zone)
+		cut = stored.Step(q.Range, step, q.zone)
 	case q.points > 0:
-		cut = stored.Cut(q.Wanted, q.points, q.zone)
+		cut = stored.Cut(q.Range, q.points, q.zone)
 	default:
-		return shape{Range: stored.Widen(q.Wanted)}
+		return shape{Range: stored.Widen(q.Range)}
 	}
 	return shape{cut.Range(), &cut, step}
 }
@@ -43,8 +43,8 @@ func (s *shape) equal(other *shape) bool {
 	return s.cut.Equal(other.cut)
 }
 
-// gathered is how a question was answered.
-type gathered struct {
+// reading is what was read to answer a question.
+type reading struct {
 	shape
 	stored     history.Extent // of the series that can be read
 	found      bool           // a series that was asked for, with hits in the range or not
@@ -54,8 +54,8 @@ type gathered struct {
 // gather reads all series of a question in one shape, and passes those that can be read to the visitor that begin
 // returns. The stored buckets decide which shapes are possible, so the first shape is a guess. For each further one
 // begin is called again, and what earlier visitors got is void.
-func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (gathered, error) {
-	var g gathered
+func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (reading, error) {
+	var g reading
 	for range maxRounds {
 		g.shape, g.unreadable = q.shape(&g.stored), Unreadable{}
 		visit := begin(g.shape)
@@ -69,13 +69,13 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape) fun
 			return visit(s)
 		})
 		if err != nil {
-			return gathered{}, err
+			return reading{}, err
 		}
 		if next := q.shape(&g.stored); next.equal(&g.shape) {
 			return g, nil
 		}
 	}
-	return gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
+	return reading{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
 // Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no
@@ -116,8 +116,8 @@ const maxProbed = 1000
 
 var errTooManySeries = errors.New("too many series")
 
-// About is what answers say of the range and of what they were made of. All times are Unix seconds.
-type About struct {
+// Metadata is what answers say of the range and of what they were made of. All times are Unix seconds.
+type Metadata struct {
 	From       int64    `json:"from"`            // that asked for, widened to whole buckets
 	To         int64    `json:"to"`              // exclusive
 	Step       int64    `json:"step,omitempty"`  // seconds, of the buckets; 0, and left out, unless a step was asked for
@@ -127,9 +127,9 @@ type About struct {
 	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: warnings name the first 20
 }
 
-// about describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
-func (h *History) about(ctx context.Context, q *Question, g *gathered, personal bool, warnings ...string) (About, error) {
-	a := About{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
+// metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
+func (h *History) metadata(ctx context.Context, q *Question, g *reading, personal bool, warnings ...string) (Metadata, error) {
+	a := Metadata{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), g.unreadable.Warnings()...)
 	if (personal || q.Value != nil && !g.found) && history.HidesValues(ctx) {
 		a.Warnings = append(a.Warnings, Hidden)
@@ -141,7 +141,7 @@ func (h *History) about(ctx context.Context, q *Question, g *gathered, personal 
 
 // storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
 // of all time. It is empty if nothing is stored, or too many series are.
-func (h *History) storedRange(ctx context.Context, q *Question, g *gathered) (history.Range, error) {
+func (h *History) storedRange(ctx context.Context, q *Question, g *reading) (history.Range, error) {
 	if stored, any := g.stored.Range(); any {
 		return stored, nil
 	}

@@ -30,25 +30,17 @@ func (p Parameters) Check(known ...string) error {
 
 // Bool reads true or false.
 func (p Parameters) Bool(name string, byDefault bool) (bool, error) {
-	text := p.Get(name)
-	if text == "" {
-		return byDefault, nil
-	}
-	given, err := strconv.ParseBool(text)
+	value, err := parsed(p, name, byDefault, strconv.ParseBool)
 	if err != nil {
-		return false, refuse("%s must be true or false, not %q.", name, text)
+		return false, refuse("%s must be true or false, not %q.", name, p.Get(name))
 	}
-	return given, nil
+	return value, nil
 }
 
 // Number reads a whole number from 1 to a maximum.
 func (p Parameters) Number(name string, byDefault, maximum int) (int, error) {
-	text := p.Get(name)
-	if text == "" {
-		return byDefault, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maximum {
+	n, err := parsed(p, name, byDefault, strconv.Atoi)
+	if text := p.Get(name); err != nil || text != "" && (n < 1 || n > maximum) {
 		return 0, refuse("%s must be a whole number from 1 to %d, not %q.", name, maximum, text)
 	}
 	return n, nil

@@ -1,6 +1,6 @@
 // Package query answers questions about the history of hits: how many over time, of which rules, and whether it is exact.
-// The JSON API, the page and weir history ask it in the same words, those of a URL. PromQL shares its bounds and its
-// words for damage.
+// The JSON API, the page and weir history ask it by the same parameters, those of a URL. PromQL shares its warnings about
+// damaged series.
 package query
 
 import (
@@ -41,10 +41,10 @@ const DefaultRows, MaxRows = 20, 1000
 
 const maxPoints = 10_000 // how many buckets a series may be cut into
 
-// Question is what people ask about the history.
+// Question is a query of the history, as [History.Read] reads it from parameters.
 type Question struct {
 	history.Query               // without its range
-	Wanted        history.Range // as asked for
+	Range         history.Range // as asked for, before it is widened to whole buckets
 	points        int           // how many buckets to cut the time into at most; 0: as stored, or by step
 	step          int64         // how wide they are to be, in seconds; 0: as stored, or by points
 	mergeValues   bool          // adds up the values of a rule
@@ -82,8 +82,8 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 		}
 	}
 	return &Question{
-		Query:  history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
-		Wanted: wanted, points: points, step: step, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows,
+		Query: history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
+		Range: wanted, points: points, step: step, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows,
 		zone: zone, Now: now.Unix(),
 	}, nil
 }

@@ -16,7 +16,7 @@ const maxAnswered = 250_000
 
 // HistoryAnswer is what GET /api/v1/history answers.
 type HistoryAnswer struct {
-	About
+	Metadata
 	Series []SeriesAnswer `json:"series"` // by domain, path, value and outcome
 }
 
@@ -103,7 +103,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 		a.Series = append(a.Series, *answers[id])
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
-	a.About, err = h.about(ctx, q, &g, personal, append(q.widened(&g), warningsOf(g.cut, q.zone)...)...)
+	a.Metadata, err = h.metadata(ctx, q, &g, personal, append(q.widened(&g), warningsOf(g.cut, q.zone)...)...)
 	if _, any := g.stored.Range(); any {
 		a.Since, a.Until = 0, 0
 	}
@@ -177,7 +177,7 @@ func stepName(step int64) string {
 }
 
 // widened returns a sentence if the step in force is not that asked for.
-func (q *Question) widened(g *gathered) []string {
+func (q *Question) widened(g *reading) []string {
 	if g.step == q.step {
 		return nil
 	}

@@ -16,7 +16,7 @@ const (
 
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
 type TopAnswer struct {
-	About
+	Metadata
 	By    string   `json:"by"` // hits, or an outcome
 	Found int      `json:"found"`
 	Total uint64   `json:"total"` // by the same, of all that were found
@@ -87,7 +87,7 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 	}
 	a := q.rank(rows)
 	personal := slices.ContainsFunc(a.Top, func(r TopRow) bool { return history.IsPersonal(r.Value) })
-	a.About, err = h.about(ctx, q, &g, personal)
+	a.Metadata, err = h.metadata(ctx, q, &g, personal)
 	return a, err
 }
 

@@ -46,8 +46,8 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 	if err != nil {
 		return written, err
 	}
-	written.To = q.Wanted.To
-	out, leftOut := NewWriter(w, format, q.Wanted, q.Now), query.Unreadable{}
+	written.To = q.Range.To
+	out, leftOut := NewWriter(w, format, q.Range, q.Now), query.Unreadable{}
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:
@@ -69,7 +69,7 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 	}
 	for _, outcomes := range format.Passes(q.Outcomes) {
 		q.Outcomes = outcomes
-		found, err := h.Each(ctx, q, format.Needs(q.Wanted), write)
+		found, err := h.Each(ctx, q, format.Needs(q.Range), write)
 		if err != nil {
 			return written, err
 		}

@@ -1,6 +1,5 @@
 // Package transfer brings the history of hits from one store to another, or to a file: it writes what is stored as CSV
-// or OpenMetrics, reads CSV back, and counts its rows in a store as late hits, each file once. It knows no store but by
-// what it asks of one.
+// or OpenMetrics, reads CSV back, and counts its rows in a store as late hits, each file once.
 package transfer
 
 import (

@@ -219,7 +219,7 @@ func readable(domain, path, value string) string {
 }
 
 // noHits says that a range has no hits of what was asked for, and where there are some.
-func noHits(a *query.About, zone *time.Location) string {
+func noHits(a *query.Metadata, zone *time.Location) string {
 	text := "No such hits in this range"
 	if a.Until > 0 {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }

@@ -82,7 +82,7 @@ func (v *showView) String() string {
 			hidden)
 	}
 	if len(drawn) == 0 {
-		fmt.Fprint(&b, "\n", noHits(&a.About, v.zone))
+		fmt.Fprint(&b, "\n", noHits(&a.Metadata, v.zone))
 	} else if empty > 0 {
 		fmt.Fprintf(&b, "\n%d more series without hits in this range.\n", empty)
 	}

@@ -66,7 +66,7 @@ func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) stri
 	if len(a.Top) > 0 && len(columns) > 0 {
 		topTable(&b, a, columns, p)
 	} else if len(a.Top) == 0 {
-		b.WriteString(noHits(&a.About, zone))
+		b.WriteString(noHits(&a.Metadata, zone))
 	}
 	return b.String()
 }
