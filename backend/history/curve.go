@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// Met is the stored buckets that a range has met, in all series that are asked for. It decides where the range can be
-// cut so that no stored bucket is split: only then are sums of what lies between two cuts integers. The zero value
-// has met none.
-type Met struct {
+// Extent is from when to when series have stored buckets, and how coarse they are. It decides where a range can be cut
+// so that no stored bucket is split: only then are sums of what lies between two borders integers. The zero value is that
+// of no bucket.
+type Extent struct {
 	first, end int64 // of all buckets: where the first begins, and the last ends
 	coarsest   Tier
-	until      [Tiers]int64 // where the last bucket of each tier ends, 0 if none was met
+	until      [Tiers]int64 // where the last bucket of each tier ends, 0 if there is none
 }
 
 // Add adds the points of a series.
-func (m *Met) Add(points []Point) {
+func (e *Extent) Add(points []Point) {
 	for _, p := range points {
-		if m.end == 0 || p.Start < m.first {
-			m.first = p.Start
+		if e.end == 0 || p.Start < e.first {
+			e.first = p.Start
 		}
-		m.end = max(m.end, p.End())
-		m.coarsest = max(m.coarsest, p.Tier)
-		m.until[p.Tier] = max(m.until[p.Tier], p.End())
+		e.end = max(e.end, p.End())
+		e.coarsest = max(e.coarsest, p.Tier)
+		e.until[p.Tier] = max(e.until[p.Tier], p.End())
 	}
 }
 
-// Coarsest returns the coarsest tier that was met, minutes if none was.
-func (m *Met) Coarsest() Tier { return m.coarsest }
+// Coarsest returns the coarsest tier, minutes if there is no bucket.
+func (e *Extent) Coarsest() Tier { return e.coarsest }
 
-// Range returns the range from the first bucket met to the last, and reports whether any was met.
-func (m *Met) Range() (Range, bool) { return Range{m.first, m.end}, m.end > 0 }
+// Range returns the range from the first bucket to the last, and reports whether there is any.
+func (e *Extent) Range() (Range, bool) { return Range{e.first, e.end}, e.end > 0 }
 
-// Widen moves a range's ends outwards to whole minutes, and to the ends of the buckets that it has met.
-func (m *Met) Widen(r Range) Range {
-	if r = r.widen(minute); m.end > 0 {
-		r = Range{min(r.From, m.first), max(r.To, m.end)}
+// Widen moves a range's ends outwards to whole minutes, and to the ends of all buckets.
+func (e *Extent) Widen(r Range) Range {
+	if r = r.widen(minute); e.end > 0 {
+		r = Range{min(r.From, e.first), max(r.To, e.end)}
 	}
 	return r
 }
@@ -63,13 +63,13 @@ var roundSteps = [...]int64{minute, 2 * minute, 5 * minute, 10 * minute, 15 * mi
 
 // Cut cuts a range, as Step does, into buckets of the narrowest round width of which there are at most n, which is at
 // least 1. If no width is wide enough, it is one bucket.
-func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
-	coarsest := m.coarsest.Width()
+func (e *Extent) Cut(r Range, n int, zone *time.Location) Cut {
+	coarsest := e.coarsest.Width()
 	for _, step := range roundSteps {
 		if step%coarsest != 0 || r.Length()/step > int64(n) {
 			continue
 		}
-		if cut := m.Step(r, step, zone); len(cut.Borders)-1 <= n {
+		if cut := e.Step(r, step, zone); len(cut.Borders)-1 <= n {
 			return cut
 		}
 	}
@@ -78,9 +78,9 @@ func (m *Met) Cut(r Range, n int, zone *time.Location) Cut {
 }
 
 // StepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
-// that of the coarsest tier met, as no stored bucket may be split.
-func (m *Met) StepWidth(step int64) int64 {
-	coarsest := m.coarsest.Width()
+// that of the coarsest tier, as no stored bucket may be split.
+func (e *Extent) StepWidth(step int64) int64 {
+	coarsest := e.coarsest.Width()
 	return ceilDiv(step, coarsest) * coarsest
 }
 
@@ -88,9 +88,9 @@ func (m *Met) StepWidth(step int64) int64 {
 // multiples of it since 1970; those of whole days at midnight in the zone, and of whole weeks on Monday. Days may be
 // shorter than a day: in spring, and by half a day where those that are stored by UTC end and those of the zone begin.
 // So a range of less than a day may meet three.
-func (m *Met) Step(r Range, width int64, zone *time.Location) Cut {
+func (e *Extent) Step(r Range, width int64, zone *time.Location) Cut {
 	if width%day == 0 {
-		return m.days(r.widen(minute), zone, width/day)
+		return e.days(r.widen(minute), zone, width/day)
 	}
 	r = r.widen(width)
 	borders := make([]int64, 0, r.Length()/width+1)
@@ -101,12 +101,12 @@ func (m *Met) Step(r Range, width int64, zone *time.Location) Cut {
 }
 
 // days cuts a range into buckets of a number of days each; those of whole weeks begin on Monday.
-func (m *Met) days(r Range, zone *time.Location, each int64) Cut {
+func (e *Extent) days(r Range, zone *time.Location, each int64) Cut {
 	var c Cut
 	// A border moves by half a day at most, so the bucket before that of the range's first day begins before the range.
 	for i := floorDiv(dayOf(r.From, zone)-monday/day, each) - 1; ; i++ {
 		at := midnight(monday/day+i*each, zone)
-		border, in := m.snap(at)
+		border, in := e.snap(at)
 		switch last := len(c.Borders) - 1; {
 		case border <= r.From:
 			c = Cut{Borders: []int64{border}}
@@ -127,9 +127,9 @@ func (m *Met) days(r Range, zone *time.Location, each int64) Cut {
 // snap moves a midnight to the nearest border that splits no stored bucket, and returns the tier of the one that it lay
 // in. Between the buckets of a tier it is treated as in one of them, so that days without hits are as long as those
 // around them.
-func (m *Met) snap(midnight int64) (int64, Tier) {
+func (e *Extent) snap(midnight int64) (int64, Tier) {
 	for t := Days; t > Minutes; t-- {
-		if midnight < m.until[t] {
+		if midnight < e.until[t] {
 			width := t.Width()
 			return floorDiv(midnight+width/2-1, width) * width, t
 		}
@@ -203,6 +203,9 @@ func Always() Range { return Range{0, (maxMinute + 1) * minute} }
 func (r Range) widen(width int64) Range {
 	return Range{floorDiv(r.From, width) * width, ceilDiv(r.To, width) * width}
 }
+
+// Has reports whether a moment lies in the range.
+func (r Range) Has(at int64) bool { return at >= r.From && at < r.To }
 
 // Length returns the range's length in seconds.
 func (r Range) Length() int64 { return r.To - r.From }

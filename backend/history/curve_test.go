@@ -69,8 +69,8 @@ func randomPoints(r *rand.Rand, from, to int64) []Point {
 
 // gather is what a reader of a store does: it cuts, looks at what the cut's range meets, and cuts anew until both
 // agree.
-func gather(series [][]Point, cut func(*Met) Cut) (Cut, [][]Point) {
-	var met Met
+func gather(series [][]Point, cut func(*Extent) Cut) (Cut, [][]Point) {
+	var met Extent
 	for {
 		c := cut(&met)
 		var seen [][]Point
@@ -115,11 +115,11 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 			series = append(series, randomPoints(r, asked.From-2*day, asked.To+2*day))
 		}
 		n, zone := 1+r.IntN([]int{3, 40, 2000}[r.IntN(3)]), zones[r.IntN(len(zones))]
-		how := func(m *Met) Cut { return m.Cut(asked, n, zone) }
+		how := func(m *Extent) Cut { return m.Cut(asked, n, zone) }
 		if r.IntN(3) == 0 {
 			step := []int64{1, 7, 15, 60, 90, 360, 1440, 2 * 1440, 7 * 1440}[r.IntN(9)] * minute
 			n = int((asked.Length()+shorter)/step) + 2
-			how = func(m *Met) Cut { return m.Step(asked, m.StepWidth(step), zone) }
+			how = func(m *Extent) Cut { return m.Step(asked, m.StepWidth(step), zone) }
 		}
 		cut, seen := gather(series, how)
 		used := cut.Range()
@@ -164,7 +164,7 @@ func TestACutIntoSomeBucketsHasTheNarrowestRoundWidth(t *testing.T) {
 		{hour, day, 67, []int64{0, day}},
 		{3650 * day, minute, 1, []int64{0, 3650 * day}},
 	} {
-		m := Met{}
+		m := Extent{}
 		for t := range tiers {
 			if tiers[t].width == c.width {
 				m.Add([]Point{{Start: noon, Tier: Tier(t), Sum: 1}})
@@ -216,7 +216,7 @@ func TestStepsBeginWhereStepsBegin(t *testing.T) {
 				"2026-11-05T00:00:00+01:00"}},
 	} {
 		zone := zoneOf(t, c.zone)
-		var m Met
+		var m Extent
 		m.Add(c.met)
 		used := m.StepWidth(c.step)
 		cut := m.Step(Range{unix(t, c.from), unix(t, c.to)}, used, zone)
@@ -228,7 +228,7 @@ func TestStepsBeginWhereStepsBegin(t *testing.T) {
 
 func TestPeaksSurviveEveryCut(t *testing.T) {
 	points := []Point{{0, Minutes, 5, 5}, {60, Minutes, 7, 7}, {300, FiveMinutes, 9, 4}}
-	var m Met
+	var m Extent
 	m.Add(points)
 	c := m.Cut(Range{0, 600}, 1, time.UTC)
 	if got, want := c.Fill(points), (Bucket{0, 600, 21, 7, FiveMinutes}); len(got) != 1 || got[0] != want {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -35,15 +36,17 @@ func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
 	const noon = 1795262400
 	seven, none := uint64(7), uint64(0)
 	rows := []admin.TopRow{
-		{Descriptor: "tenant=t1", Path: "tenant", Limit: "100/minute", Rate: 55.25, Hits: 2310, Within: 420, Over: 1890, Near: 12},
-		{Descriptor: "user=ann\x1b,path=/v1/*", Path: "user/path=%2Fv1%2F*", Limit: "10/hour", Burst: 40, Hits: 9, Within: 9, Shared: true},
+		{Descriptor: "tenant=t1", Path: "tenant", Limit: "100/minute", Rate: 55.25,
+			RankedHits: query.RankedHits{Hits: 2310, Within: 420, Over: 1890, Near: 12}},
+		{Descriptor: "user=ann\x1b,path=/v1/*", Path: "user/path=%2Fv1%2F*", Limit: "10/hour", Burst: 40, Shared: true,
+			RankedHits: query.RankedHits{Hits: 9, Within: 9}},
 	}
 	now := admin.TopAnswer{Domain: "shop", Path: "tenant", Source: "process", By: "over", From: noon, To: noon + 42, Found: 2, Missing: &seven, Top: rows}
 	more, alone, nobody := now, now, now
 	more.Found, alone.Missing = 3, &none
 	nobody.Missing, nobody.Found, nobody.Top = &none, 0, nil
 	past := admin.TopAnswer{Domain: "shop", Source: "history", By: "hits", From: noon, To: noon + 3600, Found: 1, Warnings: []string{"node\n2 is away"},
-		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", Hits: 9, Over: 9}}}
+		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", RankedHits: query.RankedHits{Hits: 9, Over: 9}}}}
 	empty := past
 	empty.Top, empty.Warnings = nil, nil
 	const table = `shop tenant   this weir alone, the 42s since 12:00:00, by over

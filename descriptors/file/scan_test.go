@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// load is Load, and its problems as texts.
+// loadTexts is Load, and its problems as texts.
 func loadTexts(dir string) (*descriptors.Config, []string, error) {
 	c, problems, err := Load(dir, yaml.Options{})
 	var texts []string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/server/door"
 )
 
 // maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
@@ -23,7 +24,7 @@ const ExportTrailer = "Weir-Exported"
 
 // registerExport serves /api/v1/history/export.
 func registerExport(mux *http.ServeMux, h *query.History) {
-	turns := make(query.Turns, maxExports)
+	turns := make(door.Turns, maxExports)
 	mux.HandleFunc("GET /api/v1/history/export", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		values, err := queryOf(r)

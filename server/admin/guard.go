@@ -19,7 +19,7 @@ import (
 	"github.com/weirproxy/weir/server/door"
 )
 
-// The reasons of watchedTLS, for clients.
+// Why requests are refused, for clients.
 const (
 	unguarded = "Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."
 	foreign   = "Without ADMIN_TOKEN_FILE, admin writes must ask for a loopback address or localhost, not for %q."

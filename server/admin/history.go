@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/server/door"
 )
 
 const (
@@ -26,7 +27,7 @@ var errBusy = busy(maxWaitingTime,
 
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *query.History) {
-	turns := make(query.Turns, maxAnswers)
+	turns := make(door.Turns, maxAnswers)
 	mux.HandleFunc("GET /api/v1/history", serveHistory(h, turns, (*query.History).Show))
 	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, turns, (*query.History).Top))
 	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, turns, (*query.History).Verify))
@@ -34,7 +35,7 @@ func registerHistory(mux *http.ServeMux, h *query.History) {
 }
 
 // serveHistory returns a handler that answers a question in its turn.
-func serveHistory[Answer any](h *query.History, turns query.Turns,
+func serveHistory[Answer any](h *query.History, turns door.Turns,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

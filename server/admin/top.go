@@ -10,14 +10,11 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/door"
 	"github.com/weirproxy/weir/server/hits"
 )
 
-const (
-	defaultRows, maxRows = 20, 1000
-
-	fromProcess, fromHistory = "process", "history"
-)
+const fromProcess, fromHistory = "process", "history"
 
 // TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
 // Hits are lower bounds.
@@ -45,17 +42,12 @@ type TopRow struct {
 	Algorithm  string  `json:"algorithm,omitempty"`
 	Burst      uint64  `json:"burst,omitempty"` // of a token_bucket
 	Rate       float64 `json:"rate,omitempty"`  // hits a second now
-	Hits       uint64  `json:"hits"`            // within, over and degraded
-	Within     uint64  `json:"within"`
-	Over       uint64  `json:"over"`
-	Degraded   uint64  `json:"degraded"`
-	Near       uint64  `json:"near"`   // part of within
-	Shadow     uint64  `json:"shadow"` // part of over
+	query.RankedHits
 }
 
 // topHandler answers who takes the most. The history is asked one question at a time.
 func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
-	turns := make(query.Turns, 1)
+	turns := make(door.Turns, 1)
 	return serveJSON("The history cannot be read: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if err := g.mayRead(r); err != nil {
 			return nil, err
@@ -92,11 +84,10 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 
 // topOfProcess answers from what this process was asked in the last minute.
 func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters) (any, error) {
-	a := TopAnswer{Domain: values.Get("domain"), Source: fromProcess, By: cmp.Or(values.Get("by"), "hits"), Warnings: []string{},
-		Top: []TopRow{}}
-	n, err := values.Number("n", defaultRows, maxRows)
-	if err == nil && new(query.TopRow).By(a.By) == nil {
-		err = refuse(http.StatusBadRequest, "by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", a.By)
+	a := TopAnswer{Domain: values.Get("domain"), Source: fromProcess, Warnings: []string{}, Top: []TopRow{}}
+	n, err := values.Number("n", query.DefaultRows, query.MaxRows)
+	if err == nil {
+		a.By, err = values.By()
 	}
 	if err == nil {
 		a.Path, err = pathOf(config, a.Domain, values.Get("path"))
@@ -110,33 +101,28 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 	if a.By == "over" || a.By == "shadow" {
 		a.Missing = &top.MissingOver
 	}
-	ranked := rank(top.Keys, &a)
-	a.Found = len(ranked)
-	for _, t := range ranked[:min(n, len(ranked))] {
-		row := TopRow{Descriptor: t.Descriptor, Shared: t.Shared, Path: t.Path, Rate: t.Rate, Hits: t.Hits(), Within: t.Within,
-			Over: t.Over, Degraded: t.Degraded, Near: t.Near, Shadow: t.Shadow}
-		if t.Limit.Window > 0 {
-			row.Limit, row.Algorithm, row.Burst = t.Limit.String(), t.Limit.Algorithm.String(), t.Limit.Burst
+	for i := range top.Keys {
+		key := &top.Keys[i]
+		row := rowOf(key)
+		if *row.By(a.By) > 0 && key.Domain == a.Domain && (a.Path == "" || key.Path == a.Path) {
+			a.Top = append(a.Top, row)
 		}
-		a.Top = append(a.Top, row)
 	}
+	slices.SortFunc(a.Top, func(x, y TopRow) int {
+		return cmp.Or(cmp.Compare(*y.By(a.By), *x.By(a.By)), cmp.Compare(y.Hits, x.Hits), strings.Compare(x.Descriptor, y.Descriptor))
+	})
+	a.Found = len(a.Top)
+	a.Top = a.Top[:min(n, len(a.Top))]
 	return a, nil
 }
 
-// rank returns the keys of the answer's domain and path that have hits of what it ranks by, the most first.
-func rank(keys []hits.TopKey, a *TopAnswer) (ranked []*hits.TopKey) {
-	by := make(map[*hits.TopKey]uint64)
-	for i := range keys {
-		t := &keys[i]
-		all := query.TopRow{Hits: t.Hits(), Within: t.Within, Over: t.Over, Degraded: t.Degraded, Near: t.Near, Shadow: t.Shadow}
-		if by[t] = *all.By(a.By); by[t] > 0 && t.Domain == a.Domain && (a.Path == "" || t.Path == a.Path) {
-			ranked = append(ranked, t)
-		}
+func rowOf(key *hits.TopKey) TopRow {
+	row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, Rate: key.Rate, RankedHits: query.RankedHits{
+		Hits: key.Hits(), Within: key.Within, Over: key.Over, Degraded: key.Degraded, Near: key.Near, Shadow: key.Shadow}}
+	if key.Limit.Window > 0 {
+		row.Limit, row.Algorithm, row.Burst = key.Limit.String(), key.Limit.Algorithm.String(), key.Limit.Burst
 	}
-	slices.SortFunc(ranked, func(x, y *hits.TopKey) int {
-		return cmp.Or(cmp.Compare(by[y], by[x]), cmp.Compare(y.Hits(), x.Hits()), strings.Compare(x.Descriptor, y.Descriptor))
-	})
-	return ranked
+	return row
 }
 
 // pathOf returns the path that is asked for, as it is stored, "" for all. Its error says why nothing is counted there.
@@ -162,11 +148,11 @@ func pathOf(config *descriptors.Config, domain, asked string) (path string, err 
 
 // topOfHistory answers from what all weirs have kept of the values of rules.
 func topOfHistory(ctx context.Context, h *query.History, values query.Parameters) (any, error) {
-	n, err := values.Number("n", defaultRows, maxRows)
+	n, err := values.Number("n", query.DefaultRows, query.MaxRows)
 	if err != nil {
 		return nil, err
 	}
-	values["n"] = []string{fmt.Sprint(maxRows)} // rules that keep no values are among them
+	values["n"] = []string{fmt.Sprint(query.MaxRows)} // rules that keep no values are among them
 	top, err := h.Top(ctx, values)
 	if err != nil {
 		return nil, err
@@ -178,8 +164,7 @@ func topOfHistory(ctx context.Context, h *query.History, values query.Parameters
 			continue
 		}
 		if a.Found++; len(a.Top) < n {
-			a.Top = append(a.Top, TopRow{Descriptor: descriptors.ReadablePath(r.Value), Path: r.Path, Hits: r.Hits, Within: r.Within,
-				Over: r.Over, Degraded: r.Degraded, Near: r.Near, Shadow: r.Shadow})
+			a.Top = append(a.Top, TopRow{Descriptor: descriptors.ReadablePath(r.Value), Path: r.Path, RankedHits: r.RankedHits})
 		}
 	}
 	if a.Found == 0 && top.Found > 0 {

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -24,20 +25,31 @@ const (
 // may share them.
 type Turns chan struct{}
 
+// Take waits for a turn for so long at most, and reports whether it came; it must be given back then.
+func (t Turns) Take(ctx context.Context, atMost time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// GiveBack ends a turn.
+func (t Turns) GiveBack() { <-t }
+
 // Bound has a handler answer in its turn, and gives each client so much time to read the answer.
 func (t Turns) Bound(h http.Handler, read time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case t <- struct{}{}:
-		case <-r.Context().Done():
-			return // so is the client
-		case <-time.After(turnTime):
+		if !t.Take(r.Context(), turnTime) {
 			w.Header().Set("Retry-After", strconv.Itoa(int(turnTime.Seconds())))
 			http.Error(w, fmt.Sprintf("%d other answers are being made, or read by slow clients: ask again in %.0f seconds.",
 				cap(t), turnTime.Seconds()), http.StatusServiceUnavailable)
 			return
 		}
-		defer func() { <-t }()
+		defer t.GiveBack()
 		h.ServeHTTP(&deadlineWriter{ResponseWriter: w, read: read}, r)
 	})
 }

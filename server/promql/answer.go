@@ -19,7 +19,7 @@ const (
 	maxWaitingTime = 30 * time.Second // for a turn
 )
 
-// errBusy is that no turn came.
+// errBusy is the error of a request whose turn did not come.
 var errBusy = errors.New("too many queries of the history at a time: ask again")
 
 // results are how queries end, as metrics name it.
@@ -43,7 +43,7 @@ var (
 	internal   = kind{"internal", http.StatusInternalServerError, "internal"}
 	notFound   = kind{"not_found", http.StatusNotFound, "bad_data"}
 	notAllowed = kind{"bad_data", http.StatusMethodNotAllowed, "bad_data"}
-	overrun    = kind{"unavailable", http.StatusServiceUnavailable, "busy"}
+	tooBusy    = kind{"unavailable", http.StatusServiceUnavailable, "busy"}
 )
 
 // answer is data, or why there is none.
@@ -74,7 +74,7 @@ func kindOf(err error) kind {
 	var storage promql.ErrStorage
 	switch {
 	case errors.Is(err, errBusy):
-		return overrun
+		return tooBusy
 	case errors.As(err, &stopped), errors.Is(err, context.Canceled):
 		return canceled
 	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
@@ -85,17 +85,17 @@ func kindOf(err error) kind {
 	return execution
 }
 
-// nothing returns the same data each time.
-func nothing(data string) func(*request) *answer {
+// constant always answers with the same JSON.
+func constant(data string) func(*request) *answer {
 	return func(*request) *answer { return &answer{data: func(e *encoder) { e.raw(data) }} }
 }
 
 // atOnce returns a handler of requests that read nothing but their parameters.
-func (h *Handler) atOnce(give func(*request) *answer) http.HandlerFunc {
+func (h *Handler) atOnce(serve func(*request) *answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		asked, a := h.read(w, r)
+		request, a := h.read(w, r)
 		if a == nil {
-			a = give(asked)
+			a = serve(request)
 		}
 		h.write(w, a, nil)
 	}
@@ -103,16 +103,16 @@ func (h *Handler) atOnce(give func(*request) *answer) http.HandlerFunc {
 
 // inTurn returns a handler of requests that read the history or parse a query, of which few are answered at a time. A
 // client that sends its parameters slowly takes nobody's place.
-func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
+func (h *Handler) inTurn(serve func(*request) *answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		asked, a := h.read(w, r)
+		parsed, a := h.read(w, r)
 		if a != nil {
 			h.end(w, r, a, nil)
 			return
 		}
 		select {
-		case h.inside <- struct{}{}:
-			defer h.inside.GiveBack()
+		case h.admitted <- struct{}{}:
+			defer h.admitted.GiveBack()
 		default:
 			h.end(w, r, fail(errBusy), nil)
 			return
@@ -127,7 +127,8 @@ func (h *Handler) inTurn(give func(*request) *answer) http.HandlerFunc {
 		defer func() { h.busy.Add(int64(time.Since(begin))) }()
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
-		h.end(w, r, give(&request{Request: asked.WithContext(ctx), now: asked.now}), giveBack)
+		parsed.Request = parsed.WithContext(ctx)
+		h.end(w, r, serve(parsed), giveBack)
 	}
 }
 
@@ -152,7 +153,7 @@ func (h *Handler) write(w http.ResponseWriter, a *answer, release func()) {
 	status := http.StatusOK
 	if a.err != nil {
 		status = a.kind.status
-		if a.kind == overrun {
+		if a.kind == tooBusy {
 			w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
 		}
 	}

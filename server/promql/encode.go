@@ -10,31 +10,24 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// maxHeld is how much of an answer is held before it begins to be written, in bytes: a dashboard's panel fits.
-const maxHeld = 512 << 10
+// bufferSize is how much of an answer is made before it begins to be written, in bytes: a dashboard's panel fits.
+const bufferSize = 512 << 10
 
 // encoder writes JSON as Prometheus does. What does not fit into its buffer goes out at once, so that an answer is never
 // in memory twice.
 type encoder struct {
 	to     http.ResponseWriter
 	status int // of the answer; 0 once it is written
-	held   []byte
+	buffer []byte
 	err    error // of writing: the client is gone
 }
 
-func (e *encoder) raw(text string) { e.held = append(e.held, text...) }
+func (e *encoder) raw(text string) { e.buffer = append(e.buffer, text...) }
 
-// json writes strings, or what is made of them. What HTML gives a meaning is escaped: names come from requests.
+// json writes what is small. What HTML gives a meaning is escaped: names come from requests.
 func (e *encoder) json(value any) {
-	text, _ := json.Marshal(value) // no string fails
-	e.held = append(e.held, text...)
-}
-
-// pause flushes a buffer that is full.
-func (e *encoder) pause() {
-	if len(e.held) >= maxHeld {
-		e.flush()
-	}
+	text, _ := json.Marshal(value) // of strings and times, it cannot fail
+	e.buffer = append(e.buffer, text...)
 }
 
 func (e *encoder) flush() {
@@ -43,9 +36,9 @@ func (e *encoder) flush() {
 		e.status = 0
 	}
 	if e.err == nil {
-		_, e.err = e.to.Write(e.held)
+		_, e.err = e.to.Write(e.buffer)
 	}
-	e.held = e.held[:0]
+	e.buffer = e.buffer[:0]
 }
 
 // answer writes all of an answer, some of which may be held afterwards.
@@ -80,7 +73,9 @@ func (e *encoder) each(n int, write func(i int)) {
 			e.raw(",")
 		}
 		write(i)
-		e.pause()
+		if len(e.buffer) >= bufferSize {
+			e.flush()
+		}
 	}
 	e.raw("]")
 }
@@ -91,7 +86,7 @@ func (e *encoder) moment(ms int64) {
 		e.raw("-")
 		ms = -ms
 	}
-	e.held = strconv.AppendInt(e.held, ms/1000, 10)
+	e.buffer = strconv.AppendInt(e.buffer, ms/1000, 10)
 	if part := ms % 1000; part != 0 {
 		e.raw(".")
 		e.raw(strconv.FormatInt(1000+part, 10)[1:])
@@ -105,7 +100,7 @@ func (e *encoder) value(v float64) {
 		form = 'e'
 	}
 	e.raw(`"`)
-	e.held = strconv.AppendFloat(e.held, v, form, -1, 64)
+	e.buffer = strconv.AppendFloat(e.buffer, v, form, -1, 64)
 	e.raw(`"`)
 }
 
@@ -136,19 +131,7 @@ func (e *encoder) result(v parser.Value) {
 			e.point(v[i].T, v[i].F)
 			e.raw("}")
 		})
-	case promql.Scalar:
-		e.raw("[")
-		e.moment(v.T)
-		e.raw(`,"`)
-		e.held = strconv.AppendFloat(e.held, v.V, 'f', -1, 64) // as Prometheus writes scalars alone
-		e.raw(`"]`)
-	case promql.String:
-		e.raw("[")
-		e.moment(v.T)
-		e.raw(",")
-		e.json(v.V)
-		e.raw("]")
-	default:
-		e.raw("[]")
+	default: // promql.Scalar and promql.String say how they are written
+		e.json(v)
 	}
 }

@@ -57,7 +57,7 @@ func TestWhatTakesGETAloneSaysSo(t *testing.T) {
 	}
 }
 
-// curves returns the values of a matrix of at most one series, by moment.
+// curve returns the values of a matrix of at most one series, by moment.
 func curve(t testing.TB, a answer) map[int64]float64 {
 	t.Helper()
 	data, _ := a.Data.(map[string]any)

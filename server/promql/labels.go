@@ -28,7 +28,7 @@ func (h *Handler) series(r *request) *answer {
 
 // labels answers with the names of the labels of the series that match.
 func (h *Handler) labels(r *request) *answer {
-	return h.texts(r, func(l labels.Label) string { return l.Name })
+	return h.distinct(r, func(l labels.Label) string { return l.Name })
 }
 
 // labelValues answers with the values of a label of the series that match.
@@ -37,7 +37,7 @@ func (h *Handler) labelValues(r *request) *answer {
 	if !model.UTF8Validation.IsValidLabelName(name) {
 		return refuse(badData, "invalid label name: %q", clip(name))
 	}
-	return h.texts(r, func(l labels.Label) string {
+	return h.distinct(r, func(l labels.Label) string {
 		if l.Name == name {
 			return l.Value
 		}
@@ -45,21 +45,23 @@ func (h *Handler) labelValues(r *request) *answer {
 	})
 }
 
-// texts answers with a text of each label of the series that match, but for empty ones, each once and sorted.
-func (h *Handler) texts(r *request, pick func(labels.Label) string) *answer {
+// distinct answers with the texts that pick returns of the labels of the series that match, but for empty ones, each once
+// and sorted.
+func (h *Handler) distinct(r *request, pick func(labels.Label) string) *answer {
 	found := make(map[string]bool)
-	see := func(l labels.Labels) {
+	visit := func(l labels.Labels) {
 		l.Range(func(l labels.Label) {
 			if text := pick(l); text != "" {
 				found[text] = true
 			}
 		})
 	}
-	return list(h, r, see, func() []string { return slices.Sorted(maps.Keys(found)) })
+	return list(h, r, visit, func() []string { return slices.Sorted(maps.Keys(found)) })
 }
 
-// list shows the labels of all series that match, and answers with what was made of them, as far as the limit allows.
-func list[T any](h *Handler, r *request, see func(labels.Labels), made func() []T) *answer {
+// list calls visit with the labels of all series that match, and answers with the items that it then has, as far as the
+// limit allows.
+func list[T any](h *Handler, r *request, visit func(labels.Labels), items func() []T) *answer {
 	limit := min(cmp.Or(r.limit(), maxListed), maxListed)
 	from, to := r.moment("start", firstMoment).UnixMilli(), r.moment("end", lastMoment).UnixMilli()
 	sets := r.matchers(h.parser)
@@ -73,18 +75,19 @@ func list[T any](h *Handler, r *request, see func(labels.Labels), made func() []
 	for _, set := range sets {
 		all := q.Select(r.Context(), false, hints, set...)
 		for all.Next() {
-			see(all.At().Labels())
+			visit(all.At().Labels())
 		}
 		if err := errors.Join(all.Err(), r.Context().Err()); err != nil {
 			return fail(err)
 		}
 		notes.Merge(all.Warnings())
 	}
-	a, items := &answer{}, made()
-	a.warnings, a.infos = notes.AsStrings("", maxNotes, maxNotes)
-	if len(items) > limit {
-		items, a.warnings = items[:limit], append(a.warnings, truncated)
+	listed := items()
+	warnings, infos := notes.AsStrings("", maxNotes, maxNotes)
+	if len(listed) > limit {
+		listed, warnings = listed[:limit], append(warnings, truncated)
 	}
-	a.data = func(e *encoder) { e.each(len(items), func(i int) { e.json(items[i]) }) }
-	return a
+	return &answer{warnings: warnings, infos: infos, data: func(e *encoder) {
+		e.each(len(listed), func(i int) { e.json(listed[i]) })
+	}}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/server/door"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
@@ -36,8 +36,8 @@ type Handler struct {
 	parser parser.Parser
 	mux    *http.ServeMux
 
-	inside  query.Turns // requests that run, wait, or write what is small
-	running query.Turns
+	admitted door.Turns // requests that run, wait, or write a small answer
+	running  door.Turns
 
 	answered map[string]*atomic.Uint64 // by result
 	busy     atomic.Int64              // nanoseconds in which queries were answered
@@ -49,7 +49,7 @@ func NewHandler(c Config) *Handler {
 		c.Concurrency = DefaultConcurrency
 	}
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: parser.NewParser(parser.Options{}), mux: http.NewServeMux(),
-		inside: make(query.Turns, c.Concurrency+maxWaiting), running: make(query.Turns, c.Concurrency), answered: make(map[string]*atomic.Uint64)}
+		admitted: make(door.Turns, c.Concurrency+maxWaiting), running: make(door.Turns, c.Concurrency), answered: make(map[string]*atomic.Uint64)}
 	for _, result := range results {
 		h.answered[result] = new(atomic.Uint64)
 	}
@@ -61,13 +61,13 @@ func NewHandler(c Config) *Handler {
 		h.mux.HandleFunc("POST "+api+path, h.inTurn(answer))
 	}
 	h.getOnly(api+"label/{name}/values", h.inTurn(h.labelValues))
-	h.mux.HandleFunc("GET "+api+"query_exemplars", h.atOnce(nothing("[]")))
-	h.mux.HandleFunc("POST "+api+"query_exemplars", h.atOnce(nothing("[]")))
+	h.mux.HandleFunc("GET "+api+"query_exemplars", h.atOnce(constant("[]")))
+	h.mux.HandleFunc("POST "+api+"query_exemplars", h.atOnce(constant("[]")))
 	for path, answer := range map[string]func(*request) *answer{
 		"metadata": metadata, "status/buildinfo": h.buildInfo,
-		"rules": nothing(`{"groups":[]}`), "alerts": nothing(`{"alerts":[]}`),
-		"targets":       nothing(`{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}`),
-		"alertmanagers": nothing(`{"activeAlertmanagers":[],"droppedAlertmanagers":[]}`),
+		"rules": constant(`{"groups":[]}`), "alerts": constant(`{"alerts":[]}`),
+		"targets":       constant(`{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}`),
+		"alertmanagers": constant(`{"activeAlertmanagers":[],"droppedAlertmanagers":[]}`),
 	} {
 		h.getOnly(api+path, h.atOnce(answer))
 	}

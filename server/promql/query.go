@@ -32,18 +32,18 @@ func (h *Handler) query(r *request) *answer {
 
 // queryRange answers for moments a step apart.
 func (h *Handler) queryRange(r *request) *answer {
-	from, err := parseTime(r.parameter("start"))
-	r.wrong("start", err)
-	to, err := parseTime(r.parameter("end"))
+	from, err := parseTime(r.FormValue("start"))
+	r.refuse("start", err)
+	to, err := parseTime(r.FormValue("end"))
 	if err == nil && to.Before(from) {
 		err = errors.New("end timestamp must not be before start time")
 	}
-	r.wrong("end", err)
-	step, err := parseDuration(r.parameter("step"))
+	r.refuse("end", err)
+	step, err := parseDuration(r.FormValue("step"))
 	if err == nil && step < time.Millisecond {
 		err = engine.ErrStep
 	}
-	r.wrong("step", err)
+	r.refuse("step", err)
 	// As a Duration the range might not fit.
 	if length := float64(to.UnixMilli()) - float64(from.UnixMilli()); r.refused == nil && length >= (maxSteps+1)*step.Seconds()*1000 {
 		return refuse(badData, "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)")
@@ -55,7 +55,7 @@ func (h *Handler) queryRange(r *request) *answer {
 
 // evaluate answers with what a query evaluates to.
 func (h *Handler) evaluate(r *request, make func(context.Context, string) (promql.Query, error)) *answer {
-	limit, text := r.limit(), r.parameter("query")
+	limit, text := r.limit(), r.FormValue("query")
 	ctx, cancel := r.bounded()
 	defer cancel()
 	if r.refused != nil {
@@ -66,7 +66,7 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 		if k := kindOf(err); k == canceled || k == timedOut {
 			return fail(err)
 		}
-		r.wrong("query", err)
+		r.refuse("query", err)
 		return r.refused
 	}
 	result := q.Exec(ctx)
@@ -88,7 +88,7 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 			value, warnings = v[:limit], append(warnings, truncated)
 		}
 	}
-	if r.parameter("lookback_delta") != "" {
+	if r.FormValue("lookback_delta") != "" {
 		warnings = append(warnings, "lookback_delta has no effect: weir looks back over the widest bucket that it has stored")
 	}
 	if history.HidesValues(ctx) && strings.Contains(text, "value") {

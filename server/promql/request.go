@@ -26,7 +26,7 @@ const maxBody = 128 << 10
 type request struct {
 	*http.Request
 	now     time.Time
-	refused *answer // for the first parameter that was read and is wrong; nil for none
+	refused *answer // for the first parameter that was read and is bad; nil for none
 }
 
 // read returns a request whose parameters are read.
@@ -45,11 +45,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*request, *answe
 	return &request{Request: r, now: h.config.Now()}, nil
 }
 
-// parameter returns the value of a parameter, "" for none.
-func (r *request) parameter(name string) string { return r.Form.Get(name) }
-
-// wrong refuses the request for a parameter, unless it has been refused for another, or err is nil.
-func (r *request) wrong(name string, err error) {
+// refuse refuses the request for a parameter, unless it has been refused for another, or err is nil.
+func (r *request) refuse(name string, err error) {
 	if err != nil && r.refused == nil {
 		r.refused = refuse(badData, "invalid parameter %q: %w", name, err)
 	}
@@ -63,13 +60,13 @@ var (
 
 // moment returns the moment that a parameter says.
 func (r *request) moment(name string, byDefault time.Time) time.Time {
-	text := r.parameter(name)
+	text := r.FormValue(name)
 	if text == "" {
 		return byDefault
 	}
 	at, err := parseTime(text)
 	if err != nil {
-		r.wrong(name, fmt.Errorf("invalid time value for '%s': %w", name, err))
+		r.refuse(name, fmt.Errorf("invalid time value for '%s': %w", name, err))
 	}
 	return at
 }
@@ -109,7 +106,7 @@ func parseDuration(text string) (time.Duration, error) {
 
 // bounded returns a context that ends when the time is over that timeout says, if it says one.
 func (r *request) bounded() (context.Context, context.CancelFunc) {
-	text := r.parameter("timeout")
+	text := r.FormValue("timeout")
 	if text == "" {
 		return r.Context(), func() {}
 	}
@@ -117,13 +114,13 @@ func (r *request) bounded() (context.Context, context.CancelFunc) {
 	if err == nil && timeout <= 0 {
 		err = fmt.Errorf("timeout must be positive, got %s", timeout)
 	}
-	r.wrong("timeout", err)
+	r.refuse("timeout", err)
 	return context.WithTimeout(r.Context(), timeout)
 }
 
 // limit returns how much is to be answered, 0 for all.
 func (r *request) limit() int {
-	text := r.parameter("limit")
+	text := r.FormValue("limit")
 	if text == "" {
 		return 0
 	}
@@ -131,7 +128,7 @@ func (r *request) limit() int {
 	if err == nil && n < 0 {
 		err = errors.New("limit must be non-negative")
 	}
-	r.wrong("limit", err)
+	r.refuse("limit", err)
 	return n
 }
 
@@ -143,7 +140,7 @@ func (r *request) matchers(p parser.Parser) [][]*labels.Matcher {
 	}
 	err := engine.Fits(strings.Join(all, "\n")) // the parser ends with the first that does not stand by itself
 	if err != nil {
-		r.wrong("match[]", err)
+		r.refuse("match[]", err)
 		return nil
 	}
 	sets, err := p.ParseMetricSelectors(all)
@@ -153,15 +150,15 @@ func (r *request) matchers(p parser.Parser) [][]*labels.Matcher {
 	if err == nil && slices.ContainsFunc(sets, selectsAll) {
 		err = errors.New("match[] must contain at least one non-empty matcher")
 	}
-	r.wrong("match[]", err)
+	r.refuse("match[]", err)
 	return sets
 }
 
 // clip shortens what a client has sent for a message.
 func clip(text string) string {
-	const most = 200
-	if len(text) > most {
-		return text[:most] + "…"
+	const maxClipped = 200 // bytes
+	if len(text) > maxClipped {
+		return text[:maxClipped] + "…"
 	}
 	return text
 }

@@ -1,7 +1,6 @@
 package promql
 
 import (
-	"encoding/json"
 	"runtime"
 
 	"github.com/weirproxy/weir/server/promql/engine"
@@ -13,10 +12,11 @@ const prometheusVersion = "3.16.0"
 
 // buildInfo answers who this is. Grafana takes a source with a field of features for Mimir, so there is none.
 func (h *Handler) buildInfo(*request) *answer {
-	return plain(map[string]string{
+	info := map[string]string{
 		"application": "weir", "version": prometheusVersion, "revision": h.config.Version, "branch": "", "buildUser": "",
 		"buildDate": "", "goVersion": runtime.Version(),
-	})
+	}
+	return &answer{data: func(e *encoder) { e.json(info) }}
 }
 
 // metrics are all that the history has: name, type and help.
@@ -31,18 +31,12 @@ var metrics = [][3]string{
 
 // metadata answers what metrics there are.
 func metadata(r *request) *answer {
-	asked := r.parameter("metric")
-	known := make(map[string][]map[string]string)
+	wanted := r.FormValue("metric")
+	found := make(map[string][]map[string]string)
 	for _, m := range metrics {
-		if asked == "" || asked == m[0] {
-			known[m[0]] = []map[string]string{{"type": m[1], "help": m[2], "unit": ""}}
+		if wanted == "" || wanted == m[0] {
+			found[m[0]] = []map[string]string{{"type": m[1], "help": m[2], "unit": ""}}
 		}
 	}
-	return plain(known)
-}
-
-// plain returns an answer with a value of strings only.
-func plain(value any) *answer {
-	text, _ := json.Marshal(value) // strings do not fail
-	return nothing(string(text))(nil)
+	return &answer{data: func(e *encoder) { e.json(found) }}
 }

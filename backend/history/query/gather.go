@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxRounds is how often a question is asked again because coarser buckets were met than its shape allows.
+// maxRounds is how often the store is asked again because it has coarser buckets than the shape allows.
 const maxRounds = 12
 
 // shape is the range that an answer is about, and how it is cut: nil as stored.
@@ -20,18 +20,18 @@ type shape struct {
 	step int64 // in force, in seconds, if one was asked for
 }
 
-// shape returns how the question is answered if the stored buckets are those met.
-func (q *Question) shape(met *history.Met) shape {
+// shape returns how the question is answered if the stored buckets have this extent.
+func (q *Question) shape(stored *history.Extent) shape {
 	var cut history.Cut
 	step := int64(0)
 	switch {
 	case q.step > 0:
-		step = met.StepWidth(q.step)
-		cut = met.Step(q.Wanted, step, q.zone)
+		step = stored.StepWidth(q.step)
+		cut = stored.Step(q.Range, step, q.zone)
 	case q.points > 0:
-		cut = met.Cut(q.Wanted, q.points, q.zone)
+		cut = stored.Cut(q.Range, q.points, q.zone)
 	default:
-		return shape{Range: met.Widen(q.Wanted)}
+		return shape{Range: stored.Widen(q.Range)}
 	}
 	return shape{cut.Range(), &cut, step}
 }
@@ -43,50 +43,45 @@ func (s *shape) equal(other *shape) bool {
 	return s.cut.Equal(other.cut)
 }
 
-// gathered is how a question was answered.
-type gathered struct {
+// reading is what was read to answer a question.
+type reading struct {
 	shape
-	met        history.Met
-	found      bool       // a series that was asked for, with hits in the range or not
-	unreadable Unreadable // those left out
+	stored     history.Extent // of the series that can be read
+	found      bool           // a series that was asked for, with hits in the range or not
+	unreadable Unreadable     // those left out
 }
 
 // gather reads all series of a question in one shape, and passes those that can be read to the visitor that begin
 // returns. The stored buckets decide which shapes are possible, so the first shape is a guess. For each further one
 // begin is called again, and what earlier visitors got is void.
-func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (gathered, error) {
-	var g gathered
+func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (reading, error) {
+	var g reading
 	for range maxRounds {
-		g.shape, g.unreadable = q.shape(&g.met), Unreadable{}
+		g.shape, g.unreadable = q.shape(&g.stored), Unreadable{}
 		visit := begin(g.shape)
 		var err error
-		g.found, err = h.each(ctx, q, g.Range, &g.met, func(s history.Series) error {
+		g.found, err = h.Each(ctx, q, g.Range, func(s history.Series) error {
 			if s.Err != nil {
 				g.unreadable.Add(&s)
 				return nil
 			}
+			g.stored.Add(s.Points)
 			return visit(s)
 		})
 		if err != nil {
-			return gathered{}, err
+			return reading{}, err
 		}
-		if again := q.shape(&g.met); again.equal(&g.shape) {
+		if next := q.shape(&g.stored); next.equal(&g.shape) {
 			return g, nil
 		}
 	}
-	return gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
+	return reading{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
 // Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no
 // path and value are as asked for, they are understood as people are shown them, which is not escaped. A series without
 // a name is shown once.
 func (h *History) Each(ctx context.Context, q *Question, in history.Range, visit func(history.Series) error) (found bool, err error) {
-	return h.each(ctx, q, in, new(history.Met), visit)
-}
-
-// each is Each, and remembers what it met.
-func (h *History) each(ctx context.Context, q *Question, in history.Range, met *history.Met,
-	visit func(history.Series) error) (found bool, err error) {
 	query := q.Query
 	query.From, query.To = in.From, in.To
 	unnamed := make(map[string]bool) // by their errors
@@ -97,13 +92,10 @@ func (h *History) each(ctx context.Context, q *Question, in history.Range, met *
 				return nil
 			case s.Unnamed:
 				unnamed[s.Err.Error()] = true
-			case !same(s.ID.Path, q.Path) || !same(s.ID.Value, q.Value):
+			case !isNamed(s.ID.Path, q.Path) || !isNamed(s.ID.Value, q.Value):
 				return nil
 			default:
 				found = true
-			}
-			if s.Err == nil {
-				met.Add(s.Points)
 			}
 			return visit(s)
 		})
@@ -114,14 +106,18 @@ func (h *History) each(ctx context.Context, q *Question, in history.Range, met *
 	}
 }
 
-// same reports whether a path or a value is asked for, as it is stored or as people are shown it; nil asks for any.
-func same(name string, asked *string) bool { return asked == nil || descriptors.SamePath(name, *asked) }
+// isNamed reports whether a path or a value is wanted, as it is stored or as people are shown it; nil wants any.
+func isNamed(stored string, wanted *string) bool {
+	return wanted == nil || descriptors.SamePath(stored, *wanted)
+}
 
-// maxLooked is how many series' whole life is looked at, because a range has no hits.
-const maxLooked = 1000
+// maxProbed is how many series are read as a whole to say where hits are, because a range has none.
+const maxProbed = 1000
 
-// About is what answers say of the range and of what they were made of. All times are Unix seconds.
-type About struct {
+var errTooManySeries = errors.New("too many series")
+
+// Metadata is what answers say of the range and of what they were made of. All times are Unix seconds.
+type Metadata struct {
 	From       int64    `json:"from"`            // that asked for, widened to whole buckets
 	To         int64    `json:"to"`              // exclusive
 	Step       int64    `json:"step,omitempty"`  // seconds, of the buckets; 0, and left out, unless a step was asked for
@@ -131,37 +127,40 @@ type About struct {
 	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: warnings name the first 20
 }
 
-// about describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
-func (h *History) about(ctx context.Context, q *Question, g *gathered, personal bool, warnings ...string) (About, error) {
-	a := About{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
+// metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
+func (h *History) metadata(ctx context.Context, q *Question, g *reading, personal bool, warnings ...string) (Metadata, error) {
+	a := Metadata{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), g.unreadable.Warnings()...)
 	if (personal || q.Value != nil && !g.found) && history.HidesValues(ctx) {
 		a.Warnings = append(a.Warnings, Hidden)
 	}
-	stored, err := h.stored(ctx, q, g)
+	stored, err := h.storedRange(ctx, q, g)
 	a.Since, a.Until = stored.From, stored.To
 	return a, err
 }
 
-// stored returns from where to where there are stored buckets of what is asked for: of the range if it has any, else of
-// all time. It is empty if nothing is stored, or too much to look at.
-func (h *History) stored(ctx context.Context, q *Question, g *gathered) (history.Range, error) {
-	if in, some := g.met.Range(); some {
-		return in, nil
+// storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
+// of all time. It is empty if nothing is stored, or too many series are.
+func (h *History) storedRange(ctx context.Context, q *Question, g *reading) (history.Range, error) {
+	if stored, any := g.stored.Range(); any {
+		return stored, nil
 	}
-	var all history.Met
-	looked, enough := 0, errors.New("enough")
-	_, err := h.each(ctx, q, history.Always(), &all, func(history.Series) error {
-		if looked++; looked > maxLooked {
-			return enough
+	var all history.Extent
+	series := 0
+	_, err := h.Each(ctx, q, history.Always(), func(s history.Series) error {
+		if series++; series > maxProbed {
+			return errTooManySeries
+		}
+		if s.Err == nil {
+			all.Add(s.Points)
 		}
 		return nil
 	})
-	if errors.Is(err, enough) {
+	if errors.Is(err, errTooManySeries) {
 		return history.Range{}, nil
 	}
-	in, _ := all.Range()
-	return in, err
+	stored, _ := all.Range()
+	return stored, err
 }
 
 // maxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
@@ -169,8 +168,8 @@ const maxUnreadable = 20
 
 // Unreadable are the series that an answer leaves out: a sum of what can be read would look like one of all.
 type Unreadable struct {
-	Count int
-	named []string // the first that were met
+	Count    int
+	warnings []string // about the first
 }
 
 // Add notes a series that is left out, as its Err says.
@@ -182,13 +181,13 @@ func (u *Unreadable) Add(s *history.Series) {
 	if !s.Unnamed {
 		name = ReadableName(s.ID.Domain, s.ID.Path, s.ID.Value) + " " + s.ID.Outcome.String()
 	}
-	u.named = append(u.named, fmt.Sprintf("%s is left out, as it cannot be read: %v", name, s.Err))
+	u.warnings = append(u.warnings, fmt.Sprintf("%s is left out, as it cannot be read: %v", name, s.Err))
 }
 
 // Warnings returns a sentence for each that is named, and one for all others.
 func (u *Unreadable) Warnings() []string {
-	warnings := slices.Sorted(slices.Values(u.named))
-	if more := u.Count - len(u.named); more > 0 {
+	warnings := slices.Sorted(slices.Values(u.warnings))
+	if more := u.Count - len(u.warnings); more > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d more series are left out, as they cannot be read: weir history verify "+
 			"names them.", more))
 	}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -29,28 +30,29 @@ func (p Parameters) Check(known ...string) error {
 
 // Bool reads true or false.
 func (p Parameters) Bool(name string, byDefault bool) (bool, error) {
-	text := p.Get(name)
-	if text == "" {
-		return byDefault, nil
-	}
-	given, err := strconv.ParseBool(text)
+	value, err := parsed(p, name, byDefault, strconv.ParseBool)
 	if err != nil {
-		return false, refuse("%s must be true or false, not %q.", name, text)
+		return false, refuse("%s must be true or false, not %q.", name, p.Get(name))
 	}
-	return given, nil
+	return value, nil
 }
 
-// Number reads a whole number from 1.
-func (p Parameters) Number(name string, byDefault, most int) (int, error) {
-	text := p.Get(name)
-	if text == "" {
-		return byDefault, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, refuse("%s must be a whole number from 1 to %d, not %q.", name, most, text)
+// Number reads a whole number from 1 to a maximum.
+func (p Parameters) Number(name string, byDefault, maximum int) (int, error) {
+	n, err := parsed(p, name, byDefault, strconv.Atoi)
+	if text := p.Get(name); err != nil || text != "" && (n < 1 || n > maximum) {
+		return 0, refuse("%s must be a whole number from 1 to %d, not %q.", name, maximum, text)
 	}
 	return n, nil
+}
+
+// By reads what a ranking is by: hits, unless given, or an outcome.
+func (p Parameters) By() (string, error) {
+	by := cmp.Or(p.Get("by"), byHits)
+	if new(RankedHits).By(by) == nil {
+		return "", refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", by)
+	}
+	return by, nil
 }
 
 // Between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour

@@ -1,11 +1,10 @@
 // Package query answers questions about the history of hits: how many over time, of which rules, and whether it is exact.
-// The JSON API, the page and weir history ask it in the same words, those of a URL. PromQL shares its bounds and its
-// words for damage.
+// The JSON API, the page and weir history ask it by the same parameters, those of a URL. PromQL shares its warnings about
+// damaged series.
 package query
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,24 +25,6 @@ func New(store history.Store, now func() time.Time) *History {
 	return &History{store: history.Readable(store), now: now}
 }
 
-// Turns bounds how many answers are made at a time, by its capacity, so that they never use up the limiter's memory.
-type Turns chan struct{}
-
-// Take waits for a turn for so long at most, and reports whether it came; it must be given back then.
-func (t Turns) Take(ctx context.Context, atMost time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// GiveBack ends a turn.
-func (t Turns) GiveBack() { <-t }
-
 // Hidden tells who was shown hashes instead of values how to see them.
 const Hidden = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
 	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."
@@ -55,19 +36,19 @@ func WriteJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-const (
-	maxPoints = 10_000 // how many buckets a series may be cut into
-	maxRows   = 1000   // how many rows of a ranking may be asked for
-)
+// How many rows of a ranking there are unless asked for, and at most.
+const DefaultRows, MaxRows = 20, 1000
 
-// Question is what people ask about the history.
+const maxPoints = 10_000 // how many buckets a series may be cut into
+
+// Question is a query of the history, as [History.Read] reads it from parameters.
 type Question struct {
 	history.Query               // without its range
-	Wanted        history.Range // as asked for
+	Range         history.Range // as asked for, before it is widened to whole buckets
 	points        int           // how many buckets to cut the time into at most; 0: as stored, or by step
 	step          int64         // how wide they are to be, in seconds; 0: as stored, or by points
-	merged        bool          // the values of a rule as one
-	whole         bool          // all rules as one
+	mergeValues   bool          // adds up the values of a rule
+	mergeRules    bool          // adds up all rules, and their values
 	by            string        // what to rank by: hits, or an outcome
 	rows          int           // how many to rank
 	zone          *time.Location
@@ -80,15 +61,16 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 		return nil, err
 	}
 	now := h.now()
-	each, badValues := p.Bool("values", true)
+	values, badValues := p.Bool("values", true)
 	rules, badRules := p.Bool("rules", true)
 	points, badPoints := p.Number("points", 0, maxPoints)
-	rows, badRows := p.Number("n", 20, maxRows)
+	rows, badRows := p.Number("n", DefaultRows, MaxRows)
 	outcomes, badOutcome := parsed(p, "outcome", nil, parseOutcomes)
 	step, badStep := parsed(p, "step", 0, history.ParseStep)
 	zone, badZone := parsed(p, "tz", time.UTC, parseZone)
 	wanted, badRange := p.Between("from", "to", now, zone)
-	if err := cmp.Or(badValues, badRules, badPoints, badRows, badOutcome, badStep, badZone, badRange); err != nil {
+	by, badBy := p.By()
+	if err := cmp.Or(badValues, badRules, badPoints, badRows, badOutcome, badStep, badZone, badRange, badBy); err != nil {
 		return nil, err
 	}
 	if points > 0 && step > 0 {
@@ -100,8 +82,9 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 		}
 	}
 	return &Question{
-		Query:  history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
-		Wanted: wanted, points: points, step: step, merged: !each || !rules, whole: !rules, by: cmp.Or(p.Get("by"), byHits), rows: rows, zone: zone, Now: now.Unix(),
+		Query: history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
+		Range: wanted, points: points, step: step, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows,
+		zone: zone, Now: now.Unix(),
 	}, nil
 }
 

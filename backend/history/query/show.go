@@ -10,13 +10,13 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxHeld is how many points and series an answer may have. It is held from when it is made until it is written, some
-// 12 MB, and is 15 MB of JSON.
-const maxHeld = 250_000
+// maxAnswered is how many points and series an answer may have: some 12 MB from when it is made until it is written, and
+// 15 MB of JSON.
+const maxAnswered = 250_000
 
 // HistoryAnswer is what GET /api/v1/history answers.
 type HistoryAnswer struct {
-	About
+	Metadata
 	Series []SeriesAnswer `json:"series"` // by domain, path, value and outcome
 }
 
@@ -59,29 +59,30 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
-	case q.merged && q.points == 0 && q.step == 0:
+	case q.mergeValues && q.points == 0 && q.step == 0:
 		return HistoryAnswer{}, refuse("values=false and rules=false add up buckets of one width: give points or step with them.")
 	}
-	all := make(map[history.ID]*SeriesAnswer) // nil for one that is only counted, to say what can be answered
-	series, holds := 0, 0
-	used, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
-		clear(all)
-		series, holds = 0, 0
+	answers := make(map[history.ID]*SeriesAnswer) // nil for one that is only counted, to say what can be answered
+	series, size := 0, 0
+	g, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
+		clear(answers)
+		series, size = 0, 0
 		return func(s history.Series) error {
-			if q.merged {
+			if q.mergeValues {
 				s.ID.Value = ""
 			}
-			if q.whole {
+			if q.mergeRules {
 				s.ID.Domain, s.ID.Path = "", ""
 			}
-			a, known := all[s.ID]
+			a, known := answers[s.ID]
 			if !known {
 				series++
-				if holds += 1 + as.count(&s); holds <= maxHeld {
-					a = &SeriesAnswer{SeriesName: nameOf(s.ID), Points: make([]PointAnswer, 0, as.count(&s))}
+				points := as.count(&s)
+				if size += 1 + points; size <= maxAnswered {
+					a = &SeriesAnswer{SeriesName: nameOf(s.ID), Points: make([]PointAnswer, 0, points)}
 				}
-				if a != nil || q.merged {
-					all[s.ID] = a
+				if a != nil || q.mergeValues {
+					answers[s.ID] = a
 				}
 			}
 			if a != nil {
@@ -93,17 +94,17 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
-	case holds > maxHeld:
+	case size > maxAnswered:
 		return HistoryAnswer{}, refuse("The answer of %d series would have more than %d points: ask for a domain, a path "+
-			"or an outcome, for a shorter time, or for fewer points.", series, maxHeld)
+			"or an outcome, for a shorter time, or for fewer points.", series, maxAnswered)
 	}
 	a := HistoryAnswer{Series: []SeriesAnswer{}}
-	for _, id := range slices.SortedFunc(maps.Keys(all), history.ID.Compare) {
-		a.Series = append(a.Series, *all[id])
+	for _, id := range slices.SortedFunc(maps.Keys(answers), history.ID.Compare) {
+		a.Series = append(a.Series, *answers[id])
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
-	a.About, err = h.about(ctx, q, &used, personal, append(q.widened(&used), warningsOf(used.cut, q.zone)...)...)
-	if _, some := used.met.Range(); some {
+	a.Metadata, err = h.metadata(ctx, q, &g, personal, append(q.widened(&g), warningsOf(g.cut, q.zone)...)...)
+	if _, any := g.stored.Range(); any {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err
@@ -129,23 +130,23 @@ func (a *SeriesAnswer) add(s *history.Series, buckets []history.Bucket, now int6
 }
 
 // buckets returns a series in this shape.
-func (s *shape) buckets(of *history.Series) []history.Bucket {
+func (s *shape) buckets(series *history.Series) []history.Bucket {
 	if s.cut != nil {
-		return s.cut.Fill(of.Points)
+		return s.cut.Fill(series.Points)
 	}
-	buckets := make([]history.Bucket, len(of.Points))
-	for i, p := range of.Points {
+	buckets := make([]history.Bucket, len(series.Points))
+	for i, p := range series.Points {
 		buckets[i] = history.Bucket{Start: p.Start, End: p.End(), Sum: p.Sum, Peak: p.Peak, Tier: p.Tier}
 	}
 	return buckets
 }
 
 // count returns how many buckets a series has in this shape.
-func (s *shape) count(of *history.Series) int {
+func (s *shape) count(series *history.Series) int {
 	if s.cut != nil {
 		return len(s.cut.Borders) - 1
 	}
-	return len(of.Points)
+	return len(series.Points)
 }
 
 // checkStep refuses a step that cuts a range into too many buckets.
@@ -176,12 +177,12 @@ func stepName(step int64) string {
 }
 
 // widened returns a sentence if the step in force is not that asked for.
-func (q *Question) widened(used *gathered) []string {
-	if used.step == q.step {
+func (q *Question) widened(g *reading) []string {
+	if g.step == q.step {
 		return nil
 	}
 	return []string{fmt.Sprintf("Steps of %s were asked for, but buckets of %s are stored in this range, and none is split: these are "+
-		"of %s.", stepName(q.step), stepName(used.met.Coarsest().Width()), stepName(used.step))}
+		"of %s.", stepName(q.step), stepName(g.stored.Coarsest().Width()), stepName(g.step))}
 }
 
 // warningsOf returns a sentence for each stretch of buckets that could not begin at local midnight.

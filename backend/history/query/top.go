@@ -16,7 +16,7 @@ const (
 
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
 type TopAnswer struct {
-	About
+	Metadata
 	By    string   `json:"by"` // hits, or an outcome
 	Found int      `json:"found"`
 	Total uint64   `json:"total"` // by the same, of all that were found
@@ -25,9 +25,14 @@ type TopAnswer struct {
 
 // TopRow is a rule, or one value of it.
 type TopRow struct {
-	Domain   string `json:"domain"`
-	Path     string `json:"path"` // escaped, as it is stored
-	Value    string `json:"value"`
+	Domain string `json:"domain"`
+	Path   string `json:"path"` // escaped, as it is stored
+	Value  string `json:"value"`
+	RankedHits
+}
+
+// RankedHits are the hits that a row can be ranked by.
+type RankedHits struct {
 	Hits     uint64 `json:"hits"` // within, over and degraded
 	Within   uint64 `json:"within"`
 	Over     uint64 `json:"over"`
@@ -37,7 +42,7 @@ type TopRow struct {
 }
 
 // By returns the field that ranks rows by hits or by an outcome; nil for anything else.
-func (r *TopRow) By(what string) *uint64 {
+func (r *RankedHits) By(what string) *uint64 {
 	i := slices.Index([]string{byHits, "within", "over", "degraded", "near", "shadow"}, what)
 	if i < 0 {
 		return nil
@@ -48,14 +53,11 @@ func (r *TopRow) By(what string) *uint64 {
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
 func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 	q, err := h.Read(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
-	switch {
-	case err != nil:
+	if err != nil {
 		return TopAnswer{}, err
-	case new(TopRow).By(q.by) == nil:
-		return TopAnswer{}, refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", q.by)
 	}
 	rows := make(map[history.ID]*TopRow)
-	used, err := h.gather(ctx, q, func(shape) func(history.Series) error {
+	g, err := h.gather(ctx, q, func(shape) func(history.Series) error {
 		clear(rows)
 		return func(s history.Series) error {
 			hits := s.Stored()
@@ -63,7 +65,7 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 				return nil
 			}
 			rule := s.ID
-			if rule.Outcome = 0; q.merged {
+			if rule.Outcome = 0; q.mergeValues {
 				rule.Value = ""
 			}
 			row := rows[rule]
@@ -85,7 +87,7 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 	}
 	a := q.rank(rows)
 	personal := slices.ContainsFunc(a.Top, func(r TopRow) bool { return history.IsPersonal(r.Value) })
-	a.About, err = h.about(ctx, q, &used, personal)
+	a.Metadata, err = h.metadata(ctx, q, &g, personal)
 	return a, err
 }
 

@@ -31,17 +31,6 @@ type BrokenSeries struct {
 	id history.ID // what they are ordered by
 }
 
-func brokenOf(s *history.Series) BrokenSeries {
-	b := BrokenSeries{SeriesName: nameOf(s.ID), Stored: s.Stored(), Expired: s.Expired, Lifetime: s.Lifetime, id: s.ID}
-	if s.Unnamed {
-		b.SeriesName = SeriesName{}
-	}
-	if s.Err != nil {
-		b.Error = s.Err.Error()
-	}
-	return b
-}
-
 // Verify looks at all that is stored of each series, and names those that are not exact.
 func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error) {
 	q, err := h.Read(p, "domain", "path", "outcome", "value")
@@ -55,9 +44,17 @@ func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error
 		if s.Exact() {
 			return nil
 		}
-		if a.Broken++; len(a.Named) < maxBroken {
-			a.Named = append(a.Named, brokenOf(&s))
+		if a.Broken++; len(a.Named) == maxBroken {
+			return nil
 		}
+		b := BrokenSeries{Stored: s.Stored(), Expired: s.Expired, Lifetime: s.Lifetime, id: s.ID}
+		if !s.Unnamed {
+			b.SeriesName = nameOf(s.ID)
+		}
+		if s.Err != nil {
+			b.Error = s.Err.Error()
+		}
+		a.Named = append(a.Named, b)
 		return nil
 	})
 	if err != nil {

@@ -256,7 +256,7 @@ func (r *roller) forget(ctx context.Context, p history.Partition, now int64) err
 	return nil
 }
 
-// heard is when a writer was heard of last, by its position: its last number.
+// lastHeard is when a writer was heard of last, by its position: its last number.
 func lastHeard(position string) (at int64, ok bool) {
 	space := strings.LastIndexByte(position, ' ')
 	at, err := strconv.ParseInt(position[space+1:], 10, 64)

@@ -94,7 +94,7 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	return r.forget(ctx, p, now)
 }
 
-// visitAll visits all series of a partition, as other ages have other dates, and notes the ages.
+// rollAll looks at all series of a partition, as other ages have other dates, and notes the ages.
 func (r *roller) rollAll(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := r.failures
 	if err := r.rollUntil(ctx, p, now, math.Inf(1)); err != nil || r.job.DryRun || failures != r.failures {
@@ -115,8 +115,8 @@ func (s *Store) agesText() string {
 	return strings.Join(all, " ")
 }
 
-// visit does what is due of the series of a partition that are scheduled until a moment. One that is damaged, or a name
-// that is none, does not stop it.
+// rollUntil does what is due of the series of a partition that are scheduled until a moment. One that is damaged, or a
+// name that is none, does not stop it.
 func (r *roller) rollUntil(ctx context.Context, p history.Partition, now int64, until float64) error {
 	ids, damage, err := r.names(ctx, p, &history.Query{}, until)
 	for _, d := range damage {

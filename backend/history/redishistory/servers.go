@@ -18,7 +18,7 @@ const (
 	watchTimeout              = 5 * time.Second
 )
 
-// look watches over the servers: whether they can keep a history, and what endangers it.
+// watchServers finds out whether the servers can keep a history, and what endangers it, until ctx ends.
 func (s *Store) watchServers(ctx context.Context) {
 	seen := make(map[string]string) // run ids, by server
 	trouble, checked := "", false
@@ -45,7 +45,7 @@ func (s *Store) watchServers(ctx context.Context) {
 	}
 }
 
-// lookOnce asks all servers about themselves. What does not answer or must not be asked is left out.
+// checkServers asks all servers about themselves. One that does not answer or must not be asked is left out.
 func (s *Store) checkServers(ctx context.Context, seen map[string]string) {
 	const began, why = "a Redis of the history was started within the last hour, and a crash may have cut off its " +
 		"append-only file: ", ", so that its next start loses nothing"
@@ -138,7 +138,7 @@ func (s *Store) Settle(ctx context.Context) error {
 	}
 }
 
-// behind returns why it is not known that a server's replicas have what it had when it was first looked at, nil if it
+// checkReplicas returns why it is not known that a server's replicas have what it had when it was first looked at, nil if it
 // is. A replica that has gone is known by the backlog that the server keeps for it, for an hour by default.
 func checkReplicas(info map[string]string, name string, targets map[string]uint64) error {
 	now, err := strconv.ParseUint(info["master_repl_offset"], 10, 64)

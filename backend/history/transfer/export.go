@@ -11,8 +11,9 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 )
 
-// live is since when Prometheus still writes what it has scraped. Blocks made of OpenMetrics must not reach into that.
-const live = "-3h"
+// openMetricsEnd is since when Prometheus still writes what it has scraped. Blocks made of OpenMetrics must not reach into
+// that.
+const openMetricsEnd = "-3h"
 
 // Why a series is left out.
 var (
@@ -33,20 +34,20 @@ type Exported struct {
 // Export writes what is stored of the series that a question asks for, one at a time. Without from it begins with the
 // first hit; without to it ends now, and, of OpenMetrics, 3 hours before now. It begins to write once nothing is wrong with
 // the question. After an error, what was written is not whole, and has no end.
-func Export(ctx context.Context, h *query.History, p query.Parameters, format Format, w io.Writer) (done Exported, err error) {
-	asked := maps.Clone(p)
+func Export(ctx context.Context, h *query.History, p query.Parameters, format Format, w io.Writer) (written Exported, err error) {
+	p = maps.Clone(p)
 	if p.Get("from") == "" {
-		asked["from"] = []string{"0"}
+		p["from"] = []string{"0"}
 	}
 	if p.Get("to") == "" && format == OpenMetrics {
-		asked["to"] = []string{live}
+		p["to"] = []string{openMetricsEnd}
 	}
-	q, err := h.Read(asked, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
+	q, err := h.Read(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
 	if err != nil {
-		return done, err
+		return written, err
 	}
-	done.To = q.Wanted.To
-	out, left := NewWriter(w, format, q.Wanted, q.Now), query.Unreadable{}
+	written.To = q.Range.To
+	out, leftOut := NewWriter(w, format, q.Range, q.Now), query.Unreadable{}
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:
@@ -56,24 +57,24 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 			s.Err = errReturn
 		}
 		if s.Err != nil {
-			left.Add(&s)
+			leftOut.Add(&s)
 			return nil
 		}
 		n, err := out.Series(&s)
 		if n > 0 {
-			done.Series++
-			done.Rows += n
+			written.Series++
+			written.Rows += n
 		}
 		return err
 	}
 	for _, outcomes := range format.Passes(q.Outcomes) {
 		q.Outcomes = outcomes
-		found, err := h.Each(ctx, q, format.From(q.Wanted), write)
+		found, err := h.Each(ctx, q, format.Needs(q.Range), write)
 		if err != nil {
-			return done, err
+			return written, err
 		}
-		done.Found = done.Found || found
+		written.Found = written.Found || found
 	}
-	done.Warnings, done.LeftOut = left.Warnings(), left.Count
-	return done, out.Close()
+	written.Warnings, written.LeftOut = leftOut.Warnings(), leftOut.Count
+	return written, out.Close()
 }

@@ -42,22 +42,22 @@ func (f Format) Passes(outcomes []history.Outcome) (passes [][]history.Outcome) 
 		return [][]history.Outcome{outcomes}
 	}
 	for _, family := range families {
-		asked := slices.DeleteFunc(slices.Clone(family.outcomes), func(o history.Outcome) bool {
+		pass := slices.DeleteFunc(slices.Clone(family.outcomes), func(o history.Outcome) bool {
 			return len(outcomes) > 0 && !slices.Contains(outcomes, o)
 		})
-		if len(asked) > 0 {
-			passes = append(passes, asked)
+		if len(pass) > 0 {
+			passes = append(passes, pass)
 		}
 	}
 	return passes
 }
 
-// From returns the range that the store is to be asked for, to write one: totals need all that came after it.
-func (f Format) From(in history.Range) history.Range {
+// Needs returns the range that is to be read, to write one: totals need all that came after it.
+func (f Format) Needs(r history.Range) history.Range {
 	if f == OpenMetrics {
-		in.To = max(in.To, history.Always().To)
+		r.To = max(r.To, history.Always().To)
 	}
-	return in
+	return r
 }
 
 // columns are those of a row of CSV, in order.
@@ -73,25 +73,25 @@ type Writer interface {
 }
 
 // NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
-func NewWriter(w io.Writer, f Format, in history.Range, now int64) Writer {
+func NewWriter(w io.Writer, f Format, r history.Range, now int64) Writer {
 	if f == OpenMetrics {
-		return &metricsWriter{w: w, in: in, now: now}
+		return &metricsWriter{w: w, written: r, now: now}
 	}
-	out := &csvWriter{csv.NewWriter(w), in}
+	out := &csvWriter{csv.NewWriter(w), r}
 	_ = out.csv.Write(columns) // into a buffer; Close returns what goes wrong later
 	return out
 }
 
 // csvWriter writes CSV.
 type csvWriter struct {
-	csv *csv.Writer
-	in  history.Range
+	csv     *csv.Writer
+	written history.Range
 }
 
 // Series implements [Writer].
 func (w *csvWriter) Series(s *history.Series) (n int, err error) {
 	for _, p := range s.Points {
-		if p.Start < w.in.From || p.Start >= w.in.To {
+		if !w.written.Has(p.Start) {
 			continue
 		}
 		err := w.csv.Write([]string{s.ID.Domain, s.ID.Path, s.ID.Outcome.String(), s.ID.Value, strconv.FormatInt(p.Start, 10),

@@ -18,7 +18,7 @@ const layout = "weir import 2\n"
 // first is counted. Progress, if not nil, is called after each row.
 func Import(ctx context.Context, file io.ReadSeeker, to Target, progress func(Loaded)) (Loaded, error) {
 	now, rows := to.Now(), 0
-	sum, err := each(ctx, file, &to, now, func(Row) error {
+	hash, err := readRows(ctx, file, &to, now, func(Row) error {
 		rows++
 		return nil
 	})
@@ -28,33 +28,33 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target, progress func(Lo
 	if err != nil {
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
-	l := NewLoader(ctx, to, "import-"+hex.EncodeToString(sum[:16]))
-	again, err := each(ctx, file, &to, now, func(r Row) error {
+	l := NewLoader(ctx, to, "import-"+hex.EncodeToString(hash[:16]))
+	rehash, err := readRows(ctx, file, &to, now, func(r Row) error {
 		err := l.Add(r)
 		if progress != nil {
-			progress(l.did)
+			progress(l.loaded)
 		}
 		return err
 	})
-	if err == nil && again != sum {
+	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
 			"give it what it held before, and run this again")
 	}
 	if err != nil {
-		return l.did, err
+		return l.loaded, err
 	}
 	return l.Close()
 }
 
-// each calls visit with each row of a file, and returns a hash of all bytes. Errors about a row name its line.
-func each(ctx context.Context, file io.ReadSeeker, to *Target, now time.Time, visit func(Row) error) (
-	sum [sha256.Size]byte, err error) {
+// readRows calls visit with each row of a file, and returns a hash of all bytes. Errors about a row name its line.
+func readRows(ctx context.Context, file io.ReadSeeker, to *Target, now time.Time, visit func(Row) error) (
+	hash [sha256.Size]byte, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return sum, fmt.Errorf("reading it again: %w", err)
+		return hash, fmt.Errorf("reading it again: %w", err)
 	}
-	hash := sha256.New()
-	hash.Write([]byte(layout))
-	r, err := NewReader(bufio.NewReaderSize(io.TeeReader(file, hash), 64<<10), now, to.Retention)
+	hasher := sha256.New()
+	hasher.Write([]byte(layout))
+	r, err := NewReader(bufio.NewReaderSize(io.TeeReader(file, hasher), 64<<10), now, to.Retention)
 	for err == nil {
 		var row Row
 		if row, err = r.Next(); err == nil {
@@ -65,7 +65,7 @@ func each(ctx context.Context, file io.ReadSeeker, to *Target, now time.Time, vi
 		}
 	}
 	if err != io.EOF {
-		return sum, err
+		return hash, err
 	}
-	return [sha256.Size]byte(hash.Sum(nil)), nil
+	return [sha256.Size]byte(hasher.Sum(nil)), nil
 }

@@ -13,15 +13,9 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Store is what rows are counted in: of a [history.Store], what writes.
-type Store interface {
-	Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error)
-	Roll(ctx context.Context, job history.Job) (history.RollResult, error)
-}
-
 // Target is where rows are counted.
 type Target struct {
-	Store Store
+	Store history.Store
 	// Concurrency is how many batches may be on their way at a time, at least 1. A file writes what waits in one
 	// transaction, so many are good; in Redis, each makes other callers wait another quarter of a millisecond.
 	Concurrency int
@@ -34,9 +28,9 @@ const (
 	maxWaiting = 256     // batches begin before those that are full are sent
 )
 
-// ErrForgotten means that a store no longer has batches that it had acknowledged, as after a failover. A second run
+// errForgotten means that a store no longer has batches that it had acknowledged, as after a failover. A second run
 // counts what is missing.
-var ErrForgotten = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same " +
+var errForgotten = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same " +
 	"command again, and it adds what is missing, once")
 
 // Loaded is what counting rows has done so far.
@@ -62,7 +56,7 @@ type Loader struct {
 	pending   [history.Partitions]pending
 	begun     int // batches begun since batches were last sent
 	untilRoll int // minutes
-	did       Loaded
+	loaded    Loaded
 }
 
 // pending is what waits of a partition.
@@ -79,8 +73,8 @@ func NewLoader(ctx context.Context, to Target, writer string) *Loader {
 
 // Add counts a row, which must be sound. After an error nothing more is to be added.
 func (l *Loader) Add(r Row) error {
-	l.did.Rows++
-	l.did.Hits += wholeHits(r.ID, r.Sum)
+	l.loaded.Rows++
+	l.loaded.Hits += wholeHits(r.ID, r.Sum)
 	for minute, hits := range r.Minutes() {
 		l.untilRoll--
 		l.add(&l.pending[r.ID.Partition()], history.Increment{ID: r.ID, Minute: minute, Hits: hits})
@@ -127,27 +121,27 @@ func (l *Loader) send(all bool) error {
 	sending, ctx := errgroup.WithContext(l.ctx)
 	sending.SetLimit(max(1, l.to.Concurrency))
 	for p := range l.pending {
-		waits := &l.pending[p]
-		full := max(len(waits.batches)-1, 0)
-		if all {
-			full = len(waits.batches)
+		waiting := &l.pending[p]
+		count := len(waiting.batches)
+		if !all {
+			count = max(count-1, 0)
 		}
-		batches := waits.batches[:full]
-		waits.batches = slices.Clone(waits.batches[full:])
-		if full == 0 {
+		batches := waiting.batches[:count]
+		waiting.batches = slices.Clone(waiting.batches[count:])
+		if count == 0 {
 			continue
 		}
 		sending.Go(func() error {
 			for i := range batches {
 				r, err := l.to.Store.Apply(ctx, history.Partition(p), batches[i])
 				if err == nil && r.Status == history.Gap {
-					err = ErrForgotten
+					err = errForgotten
 				}
 				if err != nil {
 					return err
 				}
 				mu.Lock()
-				l.did.count(&batches[i], r)
+				l.loaded.count(&batches[i], r)
 				mu.Unlock()
 			}
 			return nil
@@ -178,8 +172,8 @@ func (l *Loader) roll() error {
 	return err
 }
 
-// Did returns what has been done so far. What the store says of batches that wait is not there yet.
-func (l *Loader) Did() Loaded { return l.did }
+// Loaded returns what has been done so far. What the store says of batches that wait is not there yet.
+func (l *Loader) Loaded() Loaded { return l.loaded }
 
 // Close brings everything to the store, and moves what is old to coarser buckets.
 func (l *Loader) Close() (Loaded, error) {
@@ -190,5 +184,5 @@ func (l *Loader) Close() (Loaded, error) {
 				"weir downsample does as well: %w", err)
 		}
 	}
-	return l.did, err
+	return l.loaded, err
 }

@@ -24,9 +24,9 @@ var families = []family{
 // metricsWriter writes OpenMetrics 1.0 text.
 type metricsWriter struct {
 	w       io.Writer
-	in      history.Range
+	written history.Range
 	now     int64
-	family  string // that the last series was of
+	family  string // of the last series
 	samples []history.Sample
 	text    []byte
 }
@@ -36,7 +36,7 @@ func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
 	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
 	m.samples = s.AppendSamples(m.samples[:0], m.now)
 	for _, sample := range m.samples {
-		if sample.At < m.in.From || sample.At >= m.in.To {
+		if !m.written.Has(sample.At) {
 			continue
 		}
 		m.text = m.text[:0]

@@ -21,7 +21,7 @@ const maxLine = 256 << 10
 type Reader struct {
 	now       time.Time
 	retention time.Duration
-	in        *bounded
+	in        *boundedReader
 	csv       *csv.Reader
 	line      int // of the row that was read last
 }
@@ -32,7 +32,7 @@ func NewReader(r io.Reader, now time.Time, retention time.Duration) (*Reader, er
 	if mark, _ := start.Peek(3); string(mark) == "\uFEFF" {
 		_, _ = start.Discard(3) // Excel begins so
 	}
-	in := &bounded{r: start, left: maxLine}
+	in := &boundedReader{r: start, remaining: maxLine}
 	reader := &Reader{now: now, retention: retention, in: in, csv: csv.NewReader(in), line: 1}
 	reader.csv.ReuseRecord = true
 	first, err := reader.csv.Read()
@@ -50,7 +50,7 @@ func NewReader(r io.Reader, now time.Time, retention time.Duration) (*Reader, er
 
 // Next returns the next row. Its errors are io.EOF, or name the line at fault and, if it is one, the column.
 func (r *Reader) Next() (row Row, err error) {
-	r.in.left = maxLine
+	r.in.remaining = maxLine
 	record, err := r.csv.Read()
 	var syntax *csv.ParseError
 	switch {
@@ -77,7 +77,7 @@ func (r *Reader) Next() (row Row, err error) {
 // parse reads the columns of a row. Its error is about the first that cannot be read.
 func parse(record []string) (row Row, err error) {
 	if row.ID.Outcome, err = history.ParseOutcome(record[2]); err != nil {
-		return row, wrong("outcome", "%w", err)
+		return row, columnError("outcome", "%w", err)
 	}
 	row.ID.Domain, row.ID.Path, row.ID.Value = record[0], record[1], record[3]
 	var numbers [4]uint64
@@ -86,7 +86,7 @@ func parse(record []string) (row Row, err error) {
 			continue
 		}
 		if numbers[i], err = strconv.ParseUint(text, 10, 64); err != nil {
-			return row, wrong(columns[4+i], "%.40q is not a whole number from 0", text)
+			return row, columnError(columns[4+i], "%.40q is not a whole number from 0", text)
 		}
 	}
 	row.Start, row.Width = int64(min(numbers[0], 1<<62)), int64(min(numbers[1], 1<<62))
@@ -94,19 +94,19 @@ func parse(record []string) (row Row, err error) {
 	return row, nil
 }
 
-// bounded ends with an error where a row takes more than it may: a quote that is never closed would take all memory.
-type bounded struct {
-	r    io.Reader
-	left int
-	last byte // that was read
+// boundedReader ends with an error where a row takes more than it may: a quote that is never closed would take all memory.
+type boundedReader struct {
+	r         io.Reader
+	remaining int  // bytes of the row
+	last      byte // that was read
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.remaining <= 0 {
 		return 0, fmt.Errorf("a row has more than %d bytes: is a quote not closed?", maxLine)
 	}
-	n, err := b.r.Read(p[:min(len(p), b.left)])
-	if b.left -= n; n > 0 {
+	n, err := b.r.Read(p[:min(len(p), b.remaining)])
+	if b.remaining -= n; n > 0 {
 		b.last = p[n-1]
 	}
 	return n, err

@@ -1,6 +1,5 @@
 // Package transfer brings the history of hits from one store to another, or to a file: it writes what is stored as CSV
-// or OpenMetrics, reads CSV back, and counts its rows in a store as late hits, each file once. It knows no store but by
-// what it asks of one.
+// or OpenMetrics, reads CSV back, and counts its rows in a store as late hits, each file once.
 package transfer
 
 import (
@@ -28,13 +27,8 @@ type Row struct {
 	Peak  uint64 // the largest minute in it; 0 if it is not known
 }
 
-// RowOf returns a stored bucket as a row.
-func RowOf(id history.ID, p history.Point) Row {
-	return Row{ID: id, Start: p.Start, Width: p.Tier.Width(), Sum: p.Sum, Peak: p.Peak}
-}
-
-// wrong returns the error of one column of a row: what is wrong, and what would be right.
-func wrong(column, format string, args ...any) error {
+// columnError says what is wrong with one column of a row, and what would be right.
+func columnError(column, format string, args ...any) error {
 	return fmt.Errorf("column "+column+": "+format, args...)
 }
 
@@ -52,41 +46,41 @@ func (r *Row) Check(now time.Time, retention time.Duration) error {
 		{"domain", r.ID.Domain}, {"path", r.ID.Path}, {"value", r.ID.Value}} {
 		switch {
 		case !utf8.ValidString(name.text):
-			return wrong(name.column, "%q is not UTF-8", name.text)
+			return columnError(name.column, "%q is not UTF-8", name.text)
 		case len(name.text) > maxName:
-			return wrong(name.column, "it has %d bytes, and %d are allowed", len(name.text), maxName)
+			return columnError(name.column, "it has %d bytes, and %d are allowed", len(name.text), maxName)
 		}
 	}
 	minutes := uint64(max(r.Width, minute) / minute)
 	switch {
 	case r.ID.Domain == "":
-		return wrong("domain", "it is empty; hits of domains that no configuration has are of %s", history.UnknownDomain)
+		return columnError("domain", "it is empty; hits of domains that no configuration has are of %s", history.UnknownDomain)
 	case r.ID.Path == "":
-		return wrong("path", "it is empty; hits that no rule matched are of %s", history.Unmatched)
+		return columnError("path", "it is empty; hits that no rule matched are of %s", history.Unmatched)
 	case !storedPath.MatchString(r.ID.Path):
-		return wrong("path", "%q is no path as weir stores it, user/path=%%2Flogin: write / = %% in keys and values as %%2F %%3D %%25",
+		return columnError("path", "%q is no path as weir stores it, user/path=%%2Flogin: write / = %% in keys and values as %%2F %%3D %%25",
 			r.ID.Path)
 	case r.Width < minute || r.Width > day || r.Width%minute != 0:
-		return wrong("width", "%d is not the width of a bucket: use seconds in whole minutes, 60 to %d; weir's own are 60, 300, 3600 and 86400",
+		return columnError("width", "%d is not the width of a bucket: use seconds in whole minutes, 60 to %d; weir's own are 60, 300, 3600 and 86400",
 			r.Width, day)
 	case r.Start < 0 || r.Start%minute != 0:
-		return wrong("start", "%d does not begin a minute: use Unix seconds, a multiple of 60 from 0", r.Start)
+		return columnError("start", "%d does not begin a minute: use Unix seconds, a multiple of 60 from 0", r.Start)
 	case r.Start > now.Unix():
-		return wrong("start", "%s is in the future: it is %s", moment(r.Start), moment(now.Unix()))
+		return columnError("start", "%s is in the future: it is %s", timestamp(r.Start), timestamp(now.Unix()))
 	case retention > 0 && r.Start-r.Start%day+day+int64(retention/time.Second) <= now.Unix():
-		return wrong("start", "%s is older than HISTORY_RETENTION, %v, and would be lost at once: set that higher here and in "+
-			"weir serve, or leave it out", moment(r.Start), retention)
+		return columnError("start", "%s is older than HISTORY_RETENTION, %v, and would be lost at once: set that higher here and in "+
+			"weir serve, or leave it out", timestamp(r.Start), retention)
 	case r.Sum == 0 || r.Sum > history.MaxTotal:
-		return wrong("sum", "%d hits: 1 to %d are allowed; leave buckets without hits out", r.Sum, uint64(history.MaxTotal))
+		return columnError("sum", "%d hits: 1 to %d are allowed; leave buckets without hits out", r.Sum, uint64(history.MaxTotal))
 	case r.Peak > r.Sum:
-		return wrong("peak", "the largest minute, %d, cannot be more than all of them, %d", r.Peak, r.Sum)
+		return columnError("peak", "the largest minute, %d, cannot be more than all of them, %d", r.Peak, r.Sum)
 	case r.Peak > 0 && (r.Sum-1)/r.Peak >= minutes:
-		return wrong("peak", "%d hits do not fit into %d minutes of at most %d", r.Sum, minutes, r.Peak)
+		return columnError("peak", "%d hits do not fit into %d minutes of at most %d", r.Sum, minutes, r.Peak)
 	}
 	return nil
 }
 
-func moment(at int64) string {
+func timestamp(at int64) string {
 	if at > history.Always().To {
 		return fmt.Sprintf("%d (seconds are meant, not milliseconds)", at)
 	}
@@ -109,13 +103,13 @@ func (r *Row) Minutes() iter.Seq2[int64, uint64] {
 			used = (r.Sum + r.Peak - 1) / r.Peak
 			places = min(places, (used+59)/60*60)
 		}
-		left := r.Sum
+		remaining := r.Sum
 		for i := range used {
-			hits := min(r.Peak, left)
+			hits := min(r.Peak, remaining)
 			if r.Peak == 0 {
-				hits = (left + used - i - 1) / (used - i)
+				hits = (remaining + used - i - 1) / (used - i)
 			}
-			left -= hits
+			remaining -= hits
 			if !yield(r.Start/minute+int64(i*places/used), hits) {
 				return
 			}

@@ -128,7 +128,7 @@ func write(t testing.TB, store history.Store, f transfer.Format) string {
 	return out.String()
 }
 
-func read(t testing.TB, text string, store transfer.Store) transfer.Loaded {
+func read(t testing.TB, text string, store history.Store) transfer.Loaded {
 	t.Helper()
 	did, err := transfer.Import(t.Context(), strings.NewReader(text), transfer.Target{Store: store, Concurrency: 8, Now: clock}, nil)
 	if err != nil {

@@ -29,46 +29,46 @@ func columnsOf(width int) int { return max(width-chartMargin-1, minColumns) }
 var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
 const (
-	peakMark   = '·' // where the largest minute of a bucket would reach to
-	beyondMark = '↑' // it would be beyond the chart
+	peakMark    = '·' // where the largest minute of a bucket would reach to
+	clippedMark = '↑' // it would be beyond the chart
 )
 
 // chart is buckets on an axis of time, each a bar as high as its mean.
 type chart struct {
-	points []query.PointAnswer
-	wide   int     // columns of a bar
-	rows   int     // at least 2
-	top    float64 // the rate at the upper end of the uppermost row, in hits a second
-	beyond bool    // some peaks are above it: the uppermost row is for their marks alone
-	zone   *time.Location
+	points   []query.PointAnswer
+	barWidth int     // columns
+	rows     int     // at least 2
+	top      float64 // the rate at the upper end of the uppermost row, in hits a second
+	clipped  bool    // some peaks are above it: the uppermost row is for their marks alone
+	zone     *time.Location
 }
 
 // newChart returns a chart that shows all peaks, unless the means beside them would be too flat to be seen.
 func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) *chart {
 	const flat = 3 // times the highest mean
-	points = fitting(points, columnsOf(width))
-	highest, largest := 0., 0.
+	points = merge(points, columnsOf(width))
+	maxMean, maxPeak := 0., 0.
 	for i := range points {
 		mean, peak := ratesOf(&points[i])
-		highest, largest = max(highest, mean), max(largest, peak)
+		maxMean, maxPeak = max(maxMean, mean), max(maxPeak, peak)
 	}
-	c := &chart{points: points, wide: max(columnsOf(width)/len(points), 1), rows: rows, top: max(highest, largest), zone: zone}
-	if c.beyond = largest > flat*highest; c.beyond {
-		c.top = highest * float64(rows) / float64(rows-1)
+	c := &chart{points: points, barWidth: max(columnsOf(width)/len(points), 1), rows: rows, top: max(maxMean, maxPeak), zone: zone}
+	if c.clipped = maxPeak > flat*maxMean; c.clipped {
+		c.top = maxMean * float64(rows) / float64(rows-1)
 	}
 	return c
 }
 
-// fitting adds up neighbouring buckets, each time the same number, until at most most are left.
-func fitting(points []query.PointAnswer, most int) (fit []query.PointAnswer) {
-	for some := range slices.Chunk(points, (len(points)+most-1)/most) {
-		sum := some[0]
-		for _, p := range some[1:] {
+// merge adds up neighbouring buckets, each time the same number, until there are no more than a limit.
+func merge(points []query.PointAnswer, limit int) (merged []query.PointAnswer) {
+	for group := range slices.Chunk(points, (len(points)+limit-1)/limit) {
+		sum := group[0]
+		for _, p := range group[1:] {
 			sum.Width, sum.Sum, sum.Peak = sum.Width+p.Width, sum.Sum+p.Sum, max(sum.Peak, p.Peak)
 		}
-		fit = append(fit, sum)
+		merged = append(merged, sum)
 	}
-	return fit
+	return merged
 }
 
 // ratesOf returns a bucket's mean and its largest minute, in hits a second.
@@ -82,13 +82,13 @@ func (c *chart) draw(b *strings.Builder, colour, faint func(string) string) {
 	for row := c.rows - 1; row >= 0; row-- {
 		var line strings.Builder
 		for i := range c.points {
-			line.WriteString(strings.Repeat(string(c.cell(&c.points[i], row)), c.wide))
+			line.WriteString(strings.Repeat(string(c.cell(&c.points[i], row)), c.barWidth))
 		}
 		label := ""
 		switch {
-		case c.beyond && row == c.rows-2:
+		case c.clipped && row == c.rows-2:
 			label = describeRate(c.top * float64(c.rows-1) / float64(c.rows))
-		case !c.beyond && row == c.rows-1:
+		case !c.clipped && row == c.rows-1:
 			label = describeRate(c.top)
 		}
 		marks += line.String()
@@ -100,7 +100,7 @@ func (c *chart) draw(b *strings.Builder, colour, faint func(string) string) {
 	if strings.ContainsRune(marks, peakMark) {
 		legend += "   · largest minute"
 	}
-	if strings.ContainsRune(marks, beyondMark) {
+	if strings.ContainsRune(marks, clippedMark) {
 		legend += "   ↑ largest minute, beyond the chart"
 	}
 	if legend != "█ mean" {
@@ -120,7 +120,7 @@ func (c *chart) cell(p *query.PointAnswer, row int) rune {
 	case filled > 0 || peak == 0 || marked != row:
 		return eighths[filled]
 	case level(peak) > 8*c.rows:
-		return beyondMark
+		return clippedMark
 	}
 	return peakMark
 }
@@ -134,32 +134,32 @@ var axisSteps = []int64{60, 300, 600, 900, 1800, hour, 2 * hour, 3 * hour, 6 * h
 func (c *chart) axis() (axis, labels string) {
 	const room = 12 // columns, for a label of 10
 	width := c.points[0].Width
-	coarse, _ := slices.BinarySearch(axisSteps, max(width, room*width/int64(c.wide)))
+	first, _ := slices.BinarySearch(axisSteps, max(width, room*width/int64(c.barWidth)))
 	// Where no label of that step fits, as none stands near the beginning of few columns, a finer one may.
-	for i := min(coarse, len(axisSteps)-1); i >= 0 && axisSteps[i] >= width; i-- {
-		if axis, labels = c.labelled(axisSteps[i]); labels != "" {
+	for i := min(first, len(axisSteps)-1); i >= 0 && axisSteps[i] >= width; i-- {
+		if axis, labels = c.axisOf(axisSteps[i]); labels != "" {
 			break
 		}
 	}
 	return axis, labels
 }
 
-// labelled labels each bucket in which the clock of the zone comes to a multiple of a step, weeks counted from Monday. A
+// axisOf labels each bucket in which the clock of the zone comes to a multiple of a step, weeks counted from Monday. A
 // time that the clock skips, or shows for the second time, has no label.
-func (c *chart) labelled(step int64) (axis, labels string) {
-	columns, last := len(c.points)*c.wide, c.points[len(c.points)-1]
+func (c *chart) axisOf(step int64) (axis, labels string) {
+	columns, last := len(c.points)*c.barWidth, c.points[len(c.points)-1]
 	line, text := []rune(strings.Repeat("─", columns)), []rune{}
 	years := twoYears(c.points[0].Start, last.Start+last.Width, c.zone)
-	shows := func(at int64) int64 {
+	clock := func(at int64) int64 { // in seconds since that Monday
 		_, offset := time.Unix(at, 0).In(c.zone).Zone()
 		return at + int64(offset) - monday
 	}
 	for i, p := range c.points {
-		column, round := i*c.wide, shows(p.Start+p.Width-1)/step*step
+		column, round := i*c.barWidth, clock(p.Start+p.Width-1)/step*step
 		label := axisLabel(round+monday, step, years)
-		skipped := round%day > 0 && round < shows(p.Start)
+		skipped := round%day > 0 && round < clock(p.Start)
 		crowded := len(text) > 0 && len(text) > column-2 || column+len(label) > columns
-		if skipped || crowded || round <= shows(p.Start-1) {
+		if skipped || crowded || round <= clock(p.Start-1) {
 			continue
 		}
 		line[column] = '┬'
@@ -168,12 +168,12 @@ func (c *chart) labelled(step int64) (axis, labels string) {
 	return string(line), string(text)
 }
 
-// axisLabel writes what a clock shows, in seconds since 1970. The day is told by the date at its beginning, with its year if
+// axisLabel writes what a clock shows, in seconds since 1970: the time, or where a day begins its date, with its year if
 // there are several.
-func axisLabel(shown, step int64, years bool) string {
-	at := time.Unix(shown, 0).UTC()
+func axisLabel(clock, step int64, years bool) string {
+	at := time.Unix(clock, 0).UTC()
 	switch {
-	case shown%day > 0:
+	case clock%day > 0:
 		return at.Format("15:04")
 	case years || step > 28*day:
 		return at.Format(time.DateOnly)

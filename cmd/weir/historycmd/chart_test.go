@@ -71,8 +71,8 @@ func TestBucketsThatDoNotFitAreAddedUp(t *testing.T) {
 	}
 	for width := range 200 {
 		c := newChart(hourly(many...), width, 4, time.UTC)
-		if len(c.points)*c.wide > columnsOf(width) {
-			t.Fatalf("%d columns on a terminal of %d: lines would wrap", len(c.points)*c.wide, width)
+		if len(c.points)*c.barWidth > columnsOf(width) {
+			t.Fatalf("%d columns on a terminal of %d: lines would wrap", len(c.points)*c.barWidth, width)
 		}
 		hits := uint64(0)
 		for i := range c.points {

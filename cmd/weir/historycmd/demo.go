@@ -50,17 +50,17 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 		return failed(err)
 	}
 	show := progress(set.Logger(out.Err))
-	did, err := fillBulk(ctx, &set, func(store history.Store, to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(ctx, &set, func(to transfer.Target) (transfer.Loaded, error) {
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
-		err := checkEmpty(ctx, store)
+		err := checkEmpty(ctx, to.Store)
 		if err == nil {
 			err = demo.Buckets(until, c.Days, set.History.Keep(), func(id history.ID, bucket history.Point) error {
-				show(func() string { return describeRows(l.Did()) })
-				return l.Add(transfer.RowOf(id, bucket))
+				show(func() string { return describeRows(l.Loaded()) })
+				return l.Add(transfer.Row{ID: id, Start: bucket.Start, Width: bucket.Tier.Width(), Sum: bucket.Sum, Peak: bucket.Peak})
 			})
 		}
 		if err != nil {
-			return l.Did(), err
+			return l.Loaded(), err
 		}
 		return l.Close()
 	})
@@ -78,7 +78,7 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
   weir history top --from -7d
   weir history show --domain shop --path user/path=/pay --from -30d
 `, c.Days, until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
-		terminal.Printable(storeName(&set)), terminal.Thousands(did.Hits), terminal.Printable(dir), set.DebugPort)
+		terminal.Printable(storeName(&set)), terminal.Thousands(loaded.Hits), terminal.Printable(dir), set.DebugPort)
 	return err
 }
 

@@ -53,14 +53,14 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 // roll runs the job and reports to out, also of a job that ended early.
 func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, show func(func() string)) error {
 	begin := time.Now()
-	done, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: func(done history.RollResult) {
+	rolled, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: func(done history.RollResult) {
 		show(func() string {
 			chunks, points := done.Sum()
 			return fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions, history.Partitions,
 				terminal.Thousands(chunks), terminal.Thousands(points))
 		})
 	}})
-	if _, failed := io.WriteString(out, describeRolled(done, c.DryRun, time.Since(begin))); failed != nil {
+	if _, failed := io.WriteString(out, describeRolled(rolled, c.DryRun, time.Since(begin))); failed != nil {
 		return fmt.Errorf("downsample: %w", errors.Join(err, failed))
 	}
 	switch {
@@ -75,12 +75,12 @@ func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Write
 // describeRolled returns what a run did, or would do, over several lines.
 func describeRolled(r history.RollResult, dry bool, took time.Duration) string {
 	var b strings.Builder
-	done := "moved"
+	moved := "moved"
 	if dry {
-		done = "would move"
+		moved = "would move"
 	}
 	fmt.Fprintf(&b, "Looked at %d of %d partitions in %s; %s %d series.\n", r.Partitions, history.Partitions,
-		took.Round(time.Millisecond), done, r.Series)
+		took.Round(time.Millisecond), moved, r.Series)
 	for t := history.Minutes; t <= history.Days; t++ {
 		if r.Chunks[t] == 0 && r.Points[t] == 0 {
 			continue

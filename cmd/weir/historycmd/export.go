@@ -17,9 +17,9 @@ import (
 )
 
 type exportCommand struct {
-	target
-	period
-	choice
+	source
+	timeRange
+	seriesFilter
 	Format transfer.Format `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
@@ -45,48 +45,49 @@ out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an e
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := c.about(map[string]string{"outcome": c.Outcome, "value": c.Value, "format": string(c.Format)})
-	if err := c.period.ask(q, &out); err != nil {
+	parameters := map[string]string{"outcome": c.Outcome, "value": c.Value, "format": string(c.Format)}
+	if err := c.addTo(parameters, &out); err != nil {
 		return err
 	}
+	q := c.parameters(parameters)
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
-	done, err := c.export(ctx, q, buffer)
+	written, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return failed(fmt.Errorf("the export is not whole: %w", err))
 	}
-	if !done.Found && len(done.Warnings) == 0 {
+	if !written.Found && len(written.Warnings) == 0 {
 		return noSeries(q)
 	}
-	for _, warning := range done.Warnings {
+	for _, warning := range written.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))
 	}
-	if done.Rows == 0 {
+	if written.Rows == 0 {
 		fmt.Fprintf(out.Err, "No hits between --from and --to, which is %s.\n",
-			time.Unix(done.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
+			time.Unix(written.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
 	}
-	return exitNo(done.LeftOut)
+	return noIfBroken(written.LeftOut)
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, q query.Parameters, out io.Writer) (done transfer.Exported, err error) {
+func (c *exportCommand) export(ctx context.Context, q query.Parameters, out io.Writer) (written transfer.Exported, err error) {
 	store, port, err := c.open(ctx)
 	if err != nil {
-		return done, err
+		return written, err
 	}
 	if store != nil {
-		done, err = transfer.Export(ctx, query.New(store, time.Now), q, c.Format, out)
-		return done, errors.Join(err, store.Close())
+		written, err = transfer.Export(ctx, query.New(store, time.Now), q, c.Format, out)
+		return written, errors.Join(err, store.Close())
 	}
 	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)
 	if err != nil {
-		return done, err
+		return written, err
 	}
 	text, err := url.QueryUnescape(trailer.Get(admin.ExportTrailer))
 	if err == nil {
-		err = json.Unmarshal([]byte(text), &done)
+		err = json.Unmarshal([]byte(text), &written)
 	}
 	if err != nil {
-		return done, fmt.Errorf("%s did not say that this is all: %w", port.Address, err)
+		return written, fmt.Errorf("%s did not say that this is all: %w", port.Address, err)
 	}
-	return done, nil
+	return written, nil
 }

@@ -58,8 +58,8 @@ fault; the others are shown. Exit code: 0, 2 for an error, and 1 if a series tha
 verify, is not exact.`
 }
 
-// target is what all that ask have: whom, and about what.
-type target struct {
+// source is whose history is read, and of which rules.
+type source struct {
 	Domain  string          `placeholder:"NAME" help:"Only rules of this domain."`
 	Path    string          `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
 	Admin   string          `placeholder:"HOST:PORT" help:"Ask the weir with this admin port; without a Redis, 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
@@ -67,54 +67,46 @@ type target struct {
 	Timeout time.Duration   `default:"60s" help:"How long to wait for the answer."`
 }
 
-// shown is a target, and how to show what it answers.
-type shown struct {
-	target
+// printed is a source, and how to print what it answers.
+type printed struct {
+	source
 	JSON bool `name:"json" help:"Print the answer as JSON."`
 }
 
-// choice is which series of a rule show and export are about.
-type choice struct {
+// seriesFilter is which series of the rules show and export are about.
+type seriesFilter struct {
 	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 
-// about returns the parameters of a question about the rules of the target, and about more.
-func (c *target) about(more map[string]string) query.Parameters {
+// parameters returns those of a question about the rules of the source, with more. What is "" is left out.
+func (s *source) parameters(more map[string]string) query.Parameters {
+	more["domain"], more["path"] = s.Domain, s.Path
 	q := query.Parameters{}
-	setParam(q, "domain", c.Domain)
-	setParam(q, "path", c.Path)
 	for name, value := range more {
-		setParam(q, name, value)
+		if value != "" {
+			q[name] = []string{value}
+		}
 	}
 	return q
 }
 
-// period is the range of time of show, top and export.
-type period struct {
+// timeRange is that of show, top and export.
+type timeRange struct {
 	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
 	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
-// ask puts the period into the parameters of a question. Times without a zone are of --tz, or of the zone that times
-// are shown in, which may not be that of the weir that answers.
-func (p *period) ask(parameters query.Parameters, out *terminal.Output) error {
-	if err := out.SetZone(p.TZ); err != nil {
+// addTo adds the range to the parameters of a question. Times without a zone are of --tz, or of the zone that times are
+// shown in, which may not be that of the weir that answers.
+func (r *timeRange) addTo(parameters map[string]string, out *terminal.Output) error {
+	if err := out.SetZone(r.TZ); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	now := time.Now()
-	setParam(parameters, "from", p.From.In(out.Zone, now))
-	setParam(parameters, "to", p.To.In(out.Zone, now))
-	setParam(parameters, "tz", p.TZ)
+	parameters["from"], parameters["to"], parameters["tz"] = r.From.In(out.Zone, now), r.To.In(out.Zone, now), r.TZ
 	return nil
-}
-
-// setParam sets a parameter of a question. What is left open is left out.
-func setParam(parameters query.Parameters, name, value string) {
-	if value != "" {
-		parameters[name] = []string{value}
-	}
 }
 
 // Moment is a time as weir history reads it, of a flag.
@@ -139,14 +131,14 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// ask prints the answer to a question about the rules of a target: of the Redis that the environment names, or else of
-// an admin port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe does.
-func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query.Parameters, path string,
+// printAnswer prints the answer to a question: of the Redis that the environment names, or else of an admin port, at a path
+// below /api/v1/history. With --json it is as the port gives it, else as describe does.
+func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Output, q query.Parameters, path string,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	store, port, err := c.open(ctx)
+	store, port, err := p.open(ctx)
 	switch {
 	case err != nil:
 	case store != nil:
@@ -161,7 +153,7 @@ func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query
 	if err != nil {
 		return a, failed(err)
 	}
-	if c.JSON {
+	if p.JSON {
 		return a, terminal.WriteJSON(out.Out, a)
 	}
 	text, err := describe(&a)
@@ -173,9 +165,9 @@ func ask[Answer any](ctx context.Context, c *shown, out terminal.Output, q query
 
 // open returns the history in the Redis that the environment names, which must be closed, or else the admin port that
 // is to be asked.
-func (c *target) open(ctx context.Context) (store *redishistory.Store, port adminport.Port, err error) {
-	port = adminport.Port{Address: c.Admin, Timeout: c.Timeout, Token: c.Token}
-	if c.Admin != "" {
+func (s *source) open(ctx context.Context) (store *redishistory.Store, port adminport.Port, err error) {
+	port = adminport.Port{Address: s.Admin, Timeout: s.Timeout, Token: s.Token}
+	if s.Admin != "" {
 		return nil, port, nil
 	}
 	set, err := config.Read(config.Process())
@@ -193,8 +185,8 @@ func (c *target) open(ctx context.Context) (store *redishistory.Store, port admi
 
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
 
-// exitNo returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
-func exitNo(broken int) error {
+// noIfBroken returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
+func noIfBroken(broken int) error {
 	if broken > 0 {
 		return terminal.No
 	}
@@ -209,16 +201,16 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 
 // noSeries returns the error of a question that no series fits.
 func noSeries(q query.Parameters) error {
-	about := ""
+	filter := ""
 	for _, name := range []string{"domain", "path", "outcome", "value"} {
-		if asked := q.Get(name); asked != "" {
-			about += " " + name + " " + terminal.Printable(asked)
+		if value := q.Get(name); value != "" {
+			filter += " " + name + " " + terminal.Printable(value)
 		}
 	}
-	if about == "" {
+	if filter == "" {
 		return errors.New("history: there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
-	return fmt.Errorf("history: no history for%s; weir history top lists what there is", about)
+	return fmt.Errorf("history: no history for%s; weir history top lists what there is", filter)
 }
 
 // readable returns a series' name as people are shown it.
@@ -227,7 +219,7 @@ func readable(domain, path, value string) string {
 }
 
 // noHits says that a range has no hits of what was asked for, and where there are some.
-func noHits(a *query.About, zone *time.Location) string {
+func noHits(a *query.Metadata, zone *time.Location) string {
 	text := "No such hits in this range"
 	if a.Until > 0 {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }

@@ -312,7 +312,7 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 }
 
 func TestManySeriesDoNotFloodATerminal(t *testing.T) {
-	a := query.HistoryAnswer{About: query.About{To: 3600}}
+	a := query.HistoryAnswer{Metadata: query.Metadata{To: 3600}}
 	for range 14 {
 		a.Series = append(a.Series, query.SeriesAnswer{SeriesName: query.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
 			Total: 1, Points: []query.PointAnswer{{Width: 60, Sum: 1, Peak: 1, Tier: "1m"}}})

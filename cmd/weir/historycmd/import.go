@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -49,45 +48,45 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	defer file.Close()
 	show := progress(set.Logger(out.Err))
-	did, err := fillBulk(ctx, &set, func(_ history.Store, to transfer.Target) (transfer.Loaded, error) {
-		return transfer.Import(ctx, file, to, func(did transfer.Loaded) { show(func() string { return describeRows(did) }) })
+	loaded, err := load(ctx, &set, func(to transfer.Target) (transfer.Loaded, error) {
+		return transfer.Import(ctx, file, to, func(loaded transfer.Loaded) { show(func() string { return describeRows(loaded) }) })
 	})
 	if err != nil {
-		if did.Rows > 0 {
+		if loaded.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
-				"each counts once)", err, terminal.Thousands(did.Rows))
+				"each counts once)", err, terminal.Thousands(loaded.Rows))
 		}
 		return failed(fmt.Errorf("%s: %w", c.File, err))
 	}
-	if _, err = io.WriteString(out.Out, describeLoaded(did, time.Since(begin), storeName(&set))); err != nil {
+	if _, err = io.WriteString(out.Out, describeLoaded(loaded, time.Since(begin), storeName(&set))); err != nil {
 		return err
 	}
-	if did.Refused > 0 {
+	if loaded.Refused > 0 {
 		return terminal.No
 	}
 	return nil
 }
 
 // describeRows returns how many rows have been counted so far.
-func describeRows(did transfer.Loaded) string {
-	return terminal.Thousands(did.Rows) + " buckets, " + terminal.Thousands(did.Hits) + " hits"
+func describeRows(loaded transfer.Loaded) string {
+	return terminal.Thousands(loaded.Rows) + " buckets, " + terminal.Thousands(loaded.Hits) + " hits"
 }
 
-// describeLoaded returns what an import did, over several lines.
-func describeLoaded(did transfer.Loaded, took time.Duration, where string) string {
-	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(did.Rows), terminal.Thousands(did.Hits),
+// describeLoaded returns what an import loaded, over several lines.
+func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
+	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		terminal.Printable(where), took.Round(100*time.Millisecond))
 	switch {
-	case did.New == 0:
+	case loaded.New == 0:
 		text += "All of them had been counted by an earlier run: nothing has changed.\n"
-	case did.Known > 0:
-		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(did.Known))
+	case loaded.Known > 0:
+		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Known))
 	}
-	if did.Clamped > 0 {
-		text += fmt.Sprintf("%s hits of minutes that are not yet over were counted in the present one.\n", terminal.Thousands(did.Clamped))
+	if loaded.Clamped > 0 {
+		text += fmt.Sprintf("%s hits of minutes that are not yet over were counted in the present one.\n", terminal.Thousands(loaded.Clamped))
 	}
-	if did.Refused > 0 {
-		text += fmt.Sprintf("%s hits were REFUSED: their series would have more than any can hold.\n", terminal.Thousands(did.Refused))
+	if loaded.Refused > 0 {
+		text += fmt.Sprintf("%s hits were REFUSED: their series would have more than any can hold.\n", terminal.Thousands(loaded.Refused))
 	}
 	return text
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -24,8 +23,8 @@ func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
 			t.Errorf("weir history %s prints\n%s(%v), want it to begin with %s", strings.Join(c.args, " "), got, err, c.want)
 		}
 	}
-	q, out := query.Parameters{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
-	if err := (&period{From: "2026-11-20", To: "-1h"}).ask(q, &out); err != nil || q.Get("from") != "1795150800" || q.Get("to") != "-1h" || q.Get("tz") != "" {
+	q, out := map[string]string{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
+	if err := (&timeRange{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q["from"] != "1795150800" || q["to"] != "-1h" || q["tz"] != "" {
 		t.Errorf("without --tz, a day in New York is asked for as %v (%v), want Unix seconds: whoever answers may be elsewhere", q, err)
 	}
 	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.

@@ -48,7 +48,7 @@ with exit code 0.`
 const (
 	readyTime     = 5 * time.Second // for the store to answer whether it does
 	watchInterval = 10 * time.Second
-	lastReads     = 10 * time.Second // for queries that are being answered when the end comes
+	drainTime     = 10 * time.Second // for queries that are being answered when the end comes
 
 	queriesAtATime = 2 // as nothing else is done here
 )
@@ -75,12 +75,12 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	metrics := stats.NewProcess(string(version))
 	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Guard: set.Guard(log)}
 	metrics.RefusedTokens(parts.Guard.Refused)
-	known, err := openRules(c.Config, set, log)
+	rules, err := openRules(c.Config, set, log)
 	if err != nil {
 		return err
 	}
-	if known.dir != nil {
-		parts.Rules, parts.Loaded = known, known.Loaded
+	if rules.dir != nil {
+		parts.Rules, parts.Loaded = rules, rules.Loaded
 	}
 	config, err := set.RedisHistory(log)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	parts.Readiness, parts.History = ready, query.New(store, time.Now)
 	bounds := set.History.Queries
 	queries := promql.NewHandler(promql.Config{
-		Config:  engine.Config{Store: store, Rules: known.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
+		Config:  engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
 		Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, queriesAtATime),
 	})
 	queries.Show(metrics)
@@ -105,20 +105,20 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
 	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
-	if err = errors.Join(run(ctx, port, known, ready, hangups, log), store.Close()); err == nil {
+	if err = errors.Join(run(ctx, port, rules, ready, hangups, log), store.Close()); err == nil {
 		log.Info("weir ends")
 	}
 	return err
 }
 
 // run serves until ctx ends, and meanwhile follows the rules and whether the history can be read.
-func run(ctx context.Context, port *server.Port, known *fleetRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
+func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { known.follow(following) })
-	running.Go(func() { hangups.Follow(following, known.reload) })
-	running.Go(func() { watch(following, ready, log) })
-	err := port.Run(ctx, lastReads)
+	running.Go(func() { rules.follow(following) })
+	running.Go(func() { hangups.Follow(following, rules.reload) })
+	running.Go(func() { logOutages(following, ready, log) })
+	err := port.Run(ctx, drainTime)
 	end()
 	running.Wait()
 	return err
@@ -188,19 +188,19 @@ func (r *fleetRules) Loaded() time.Time { return r.inForce.Load().loaded }
 // Rules returns the rules of all domains.
 func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }
 
-// watch logs when the history cannot be read, and when it can again.
-func watch(ctx context.Context, r readiness, log *slog.Logger) {
-	away := false
+// logOutages logs when the history cannot be read, and when it can again.
+func logOutages(ctx context.Context, r readiness, log *slog.Logger) {
+	unreadable := false
 	for {
 		err := r.Ready()
 		switch {
-		case err != nil && !away:
+		case err != nil && !unreadable:
 			log.Warn("the history cannot be read: see to the Redis of REDIS_HISTORY_URL, or else REDIS_URL; queries fail until then",
 				"error", err)
-		case err == nil && away:
+		case err == nil && unreadable:
 			log.Info("the history can be read again")
 		}
-		away = err != nil
+		unreadable = err != nil
 		if !wait.For(ctx, watchInterval) {
 			return
 		}

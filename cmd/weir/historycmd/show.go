@@ -15,29 +15,30 @@ import (
 )
 
 type showCommand struct {
-	shown
-	period
-	choice
+	printed
+	timeRange
+	seriesFilter
 	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := c.about(map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step})
+	parameters := map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step}
 	width := terminal.Width(out.Out)
 	if c.Step == "" && !c.JSON {
-		setParam(q, "points", strconv.Itoa(columnsOf(width)))
+		parameters["points"] = strconv.Itoa(columnsOf(width))
 	}
-	if err := c.period.ask(q, &out); err != nil {
+	if err := c.addTo(parameters, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
+	q := c.parameters(parameters)
+	a, err := printAnswer(ctx, &c.printed, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
 		if len(a.Series) == 0 && len(a.Warnings) == 0 {
 			return "", noSeries(q)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil
 	})
-	return cmp.Or(err, exitNo(a.Unreadable))
+	return cmp.Or(err, noIfBroken(a.Unreadable))
 }
 
 // showView shows series to people, each as a curve on the same axis of time:
@@ -81,7 +82,7 @@ func (v *showView) String() string {
 			hidden)
 	}
 	if len(drawn) == 0 {
-		fmt.Fprint(&b, "\n", noHits(&a.About, v.zone))
+		fmt.Fprint(&b, "\n", noHits(&a.Metadata, v.zone))
 	} else if empty > 0 {
 		fmt.Fprintf(&b, "\n%d more series without hits in this range.\n", empty)
 	}
@@ -95,13 +96,13 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 		colour = v.paint.Yellow
 	}
 	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
-	drawn, rest := s.Points, ""
+	drawn, undrawn := s.Points, ""
 	if first := slices.IndexFunc(drawn, func(p query.PointAnswer) bool { return p.Partial }); first > 0 { // it would look like a drop
-		drawn, rest = drawn[:first], "   what is not over, from "+v.stamp(drawn[first].Start)+" on, is not drawn"
+		drawn, undrawn = drawn[:first], "   what is not over, from "+v.stamp(drawn[first].Start)+" on, is not drawn"
 	}
 	newChart(drawn, v.width, rows, v.zone).draw(b, colour, v.paint.Dim)
 	fmt.Fprintf(b, "  total %s   lifetime %s   %s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime), v.peak(s.Points))
-	fmt.Fprintf(b, "  %s%s\n", v.stored(s.Points), rest)
+	fmt.Fprintf(b, "  %s%s\n", v.tiers(s.Points), undrawn)
 }
 
 // stamp writes a moment as briefly as the range allows: its day is clear within one, and its year within one.
@@ -118,15 +119,15 @@ func (v *showView) stamp(moment int64) string {
 
 // peak describes the largest minute, and the bucket that it was in.
 func (v *showView) peak(points []query.PointAnswer) string {
-	most := slices.MaxFunc(points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
-	if most.Width <= history.Minutes.Width() {
-		return fmt.Sprintf("peak %s/min at %s", terminal.Thousands(most.Peak), v.stamp(most.Start))
+	highest := slices.MaxFunc(points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
+	if highest.Width <= history.Minutes.Width() {
+		return fmt.Sprintf("peak %s/min at %s", terminal.Thousands(highest.Peak), v.stamp(highest.Start))
 	}
-	return fmt.Sprintf("peak %s/min in the %s from %s", terminal.Thousands(most.Peak), terminal.Span(most.Width), v.stamp(most.Start))
+	return fmt.Sprintf("peak %s/min in the %s from %s", terminal.Thousands(highest.Peak), terminal.Span(highest.Width), v.stamp(highest.Start))
 }
 
-// stored tells which tiers the hits came from, and until when.
-func (v *showView) stored(points []query.PointAnswer) string {
+// tiers says of which tiers the hits are stored, and until when.
+func (v *showView) tiers(points []query.PointAnswer) string {
 	until := make(map[string]int64)
 	for _, p := range points {
 		if p.Tier != "" {
@@ -136,8 +137,8 @@ func (v *showView) stored(points []query.PointAnswer) string {
 	var tiers []string
 	for _, t := range []history.Tier{history.Days, history.Hours, history.FiveMinutes, history.Minutes} {
 		name := t.String()
-		end, some := until[name]
-		if !some {
+		end, used := until[name]
+		if !used {
 			continue
 		}
 		if delete(until, name); len(until) > 0 {

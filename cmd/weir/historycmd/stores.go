@@ -34,15 +34,15 @@ func openRedis(ctx context.Context, set *config.Settings, keep history.Keep, log
 	return nil, fmt.Errorf("opening the history: %w", err)
 }
 
-// bulkStore is a store that many old hits are to be counted in.
-type bulkStore interface {
+// closableStore is a store that is closed in the end.
+type closableStore interface {
 	history.Store
 	Close() error
 }
 
-// openBulk opens the history that the environment names, Redis or the file in DATA_DIR. Series may hold any number of
+// openForLoad opens the history that the environment names, Redis or the file in DATA_DIR. Series may hold any number of
 // points while it is open, as old minutes are many until they have been rolled.
-func openBulk(ctx context.Context, set *config.Settings) (bulkStore, error) {
+func openForLoad(ctx context.Context, set *config.Settings) (closableStore, error) {
 	keep := set.History.Keep()
 	keep.MaxPoints = math.MaxInt32
 	if set.HistoryInRedis() {
@@ -60,10 +60,9 @@ func openBulk(ctx context.Context, set *config.Settings) (bulkStore, error) {
 	return store, err
 }
 
-// fillBulk opens a store, has old hits counted in it, and closes it.
-func fillBulk(ctx context.Context, set *config.Settings,
-	count func(history.Store, transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
-	store, err := openBulk(ctx, set)
+// load opens a store, has old hits counted in it, and closes it.
+func load(ctx context.Context, set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
+	store, err := openForLoad(ctx, set)
 	if err != nil {
 		return transfer.Loaded{}, err
 	}
@@ -71,8 +70,8 @@ func fillBulk(ctx context.Context, set *config.Settings,
 	if set.HistoryInRedis() {
 		concurrency = 2 // requests may be waiting for their decisions
 	}
-	did, err := count(store, transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention})
-	return did, errors.Join(err, store.Close())
+	loaded, err := count(transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention})
+	return loaded, errors.Join(err, store.Close())
 }
 
 // storeName names the store, for people.

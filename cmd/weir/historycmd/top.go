@@ -16,21 +16,21 @@ import (
 )
 
 type topCommand struct {
-	shown
-	period
+	printed
+	timeRange
 	By string `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
 
 func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := c.about(map[string]string{"n": strconv.Itoa(c.N), "by": c.By})
-	if err := c.ask(q, &out); err != nil {
+	parameters := map[string]string{"n": strconv.Itoa(c.N), "by": c.By}
+	if err := c.addTo(parameters, &out); err != nil {
 		return err
 	}
-	a, err := ask(ctx, &c.shown, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printed, out, c.parameters(parameters), "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, exitNo(a.Unreadable))
+	return cmp.Or(err, noIfBroken(a.Unreadable))
 }
 
 const topBar = 20 // columns, of the longest bar
@@ -42,8 +42,8 @@ func topColumns(a *query.TopAnswer) []string {
 		columns = append(columns, a.By)
 	}
 	for _, kind := range []string{"hits", "over", "shadow", "degraded"} {
-		some := slices.ContainsFunc(a.Top, func(r query.TopRow) bool { return *r.By(kind) > 0 })
-		if some && kind != a.By {
+		counted := slices.ContainsFunc(a.Top, func(r query.TopRow) bool { return *r.By(kind) > 0 })
+		if counted && kind != a.By {
 			columns = append(columns, kind)
 		}
 	}
@@ -66,7 +66,7 @@ func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) stri
 	if len(a.Top) > 0 && len(columns) > 0 {
 		topTable(&b, a, columns, p)
 	} else if len(a.Top) == 0 {
-		b.WriteString(noHits(&a.About, zone))
+		b.WriteString(noHits(&a.Metadata, zone))
 	}
 	return b.String()
 }
@@ -77,20 +77,20 @@ func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p termin
 		fmt.Fprintf(table, "%s\t", column)
 	}
 	fmt.Fprintln(table)
-	var shown uint64
-	most := *a.Top[0].By(columns[0])
+	var listed uint64
+	highest := *a.Top[0].By(columns[0])
 	for _, row := range a.Top {
 		for _, column := range columns {
 			fmt.Fprintf(table, "%s\t", terminal.Thousands(*row.By(column)))
 		}
 		hits := *row.By(columns[0])
-		shown += hits
-		bar := int(math.Ceil(topBar * float64(hits) / float64(most)))
+		listed += hits
+		bar := int(math.Ceil(topBar * float64(hits) / float64(highest)))
 		fmt.Fprintf(table, "  %s%s  %s\n", p.Dim(strings.Repeat("█", bar)), strings.Repeat(" ", topBar-bar),
 			readable(row.Domain, row.Path, row.Value))
 	}
 	_ = table.Flush() // a builder takes everything
 	if hidden := a.Found - len(a.Top); hidden > 0 {
-		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-shown))
+		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-listed))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-type verifyCommand struct{ shown }
+type verifyCommand struct{ printed }
 
 func (*verifyCommand) Help() string {
 	return `Of each series, what is stored and what has expired must make all that was ever counted, at every moment: weir may
@@ -19,21 +19,21 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := c.about(nil)
-	a, err := ask(ctx, &c.shown, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
+	q := c.parameters(map[string]string{})
+	a, err := printAnswer(ctx, &c.printed, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
 			return "", noSeries(q)
 		}
 		return describeVerified(a, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, exitNo(a.Broken))
+	return cmp.Or(err, noIfBroken(a.Broken))
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.
 func describeVerified(a *query.VerifyAnswer, p terminal.Paint) string {
-	looked := fmt.Sprintf("Looked at %d series with %d points", a.Series, a.Points)
+	summary := fmt.Sprintf("Looked at %d series with %d points", a.Series, a.Points)
 	if a.Broken == 0 {
-		return looked + ": each holds exactly what it ever counted.\n"
+		return summary + ": each holds exactly what it ever counted.\n"
 	}
 	var b strings.Builder
 	for _, s := range a.Named {
@@ -45,10 +45,10 @@ func describeVerified(a *query.VerifyAnswer, p terminal.Paint) string {
 			fmt.Fprintf(&b, "%s  %s cannot be read: %s\n", p.Red("NOT EXACT"), name, terminal.Printable(s.Error))
 			continue
 		}
-		holds := s.Stored + s.Expired
-		difference := fmt.Sprintf("%s are missing", terminal.Thousands(s.Lifetime-holds))
-		if holds > s.Lifetime {
-			difference = fmt.Sprintf("%s too many", terminal.Thousands(holds-s.Lifetime))
+		counted := s.Stored + s.Expired
+		difference := fmt.Sprintf("%s are missing", terminal.Thousands(s.Lifetime-counted))
+		if counted > s.Lifetime {
+			difference = fmt.Sprintf("%s too many", terminal.Thousands(counted-s.Lifetime))
 		}
 		fmt.Fprintf(&b, "%s  %s: %s stored and %s expired, but %s were counted: %s\n", p.Red("NOT EXACT"),
 			name, terminal.Thousands(s.Stored), terminal.Thousands(s.Expired), terminal.Thousands(s.Lifetime), difference)
@@ -56,6 +56,6 @@ func describeVerified(a *query.VerifyAnswer, p terminal.Paint) string {
 	if hidden := a.Broken - len(a.Named); hidden > 0 {
 		fmt.Fprintf(&b, "and %d more\n", hidden)
 	}
-	fmt.Fprintf(&b, "%s: %d of them not exact.\n", looked, a.Broken)
+	fmt.Fprintf(&b, "%s: %d of them not exact.\n", summary, a.Broken)
 	return b.String()
 }

@@ -79,7 +79,7 @@ var houseRooms = []houseRoom{
 		"server/limit", "server/byrule", "server/hits/...", "server/denials", "server/door", "server/page"}, anyLibrary, "the rooms of the server do not know each other: package server joins them"},
 	{"server/promql/engine", []string{"descriptors", "backend/history", "backend/history/query"}, anyLibrary,
 		"it evaluates over any history, and knows neither its store nor who asks"},
-	{"server/promql", []string{"descriptors", "backend/history", "backend/history/query", "server/promql/engine"}, anyLibrary,
+	{"server/promql", []string{"descriptors", "backend/history", "backend/history/query", "server/door", "server/promql/engine"}, anyLibrary,
 		"it is Prometheus's API over the history, with all of Prometheus behind it"},
 	{"server/door", nil, nil,
 		"it sees bytes pass, and knows nothing of what they ask"},

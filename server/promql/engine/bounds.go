@@ -25,7 +25,7 @@ const maxPatterns = 500_000
 // before; Instant and Range do. It says nothing of what is wrong with the text otherwise.
 func Fits(text string) error {
 	lexer := parser.Lex(text)
-	left := maxPatterns
+	budget := maxPatterns
 	for n := 0; n <= maxTokens; n++ {
 		var item parser.Item
 		lexer.NextItem(&item)
@@ -37,7 +37,7 @@ func Fits(text string) error {
 			if err != nil {
 				return nil // the parser says so
 			}
-			if left -= instructions(pattern); left < 0 {
+			if budget -= instructions(pattern); budget < 0 {
 				return fmt.Errorf("the patterns of the query repeat too much, or have too many classes: at most %d steps are "+
 					"compiled: ask in several queries", maxPatterns)
 			}
@@ -51,12 +51,12 @@ var repeat = regexp.MustCompile(`\{([0-9]+)(?:,([0-9]*))?\}`)
 // instructions returns how many a pattern is compiled to at most, where a class of characters, which takes more memory
 // and time than they do, stands for many: most where case may be folded. It may be far fewer.
 func instructions(pattern string) int {
-	const most = 1000 // however repeats are nested, more is an error in a pattern
+	const maxRepeats = 1000 // however repeats are nested, more is an error in a pattern
 	times, class := 1, 500
 	for _, found := range repeat.FindAllStringSubmatch(pattern, -1) {
 		for _, bound := range found[1:] {
 			if n, err := strconv.Atoi(bound); err == nil && n > 1 {
-				times = min(times*min(n, most), most)
+				times = min(times*min(n, maxRepeats), maxRepeats)
 			}
 		}
 	}
@@ -73,20 +73,20 @@ const maxRead = 100_000_000
 
 // steps returns at how many moments a query and its subqueries are evaluated. It is an error if what Prometheus's engine
 // keeps of each would be more than the bound on samples, or if it would read more than maxRead: it counts neither.
-func steps(s *parser.EvalStmt, most int) (int, error) {
+func steps(s *parser.EvalStmt, maximum int) (int, error) {
 	span, moments := float64(max(s.End.Sub(s.Start), 0)), 1.0
 	if s.Interval > 0 {
 		moments += span / float64(s.Interval)
 	}
 	all, read := moments, 0.0
 	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
-		sub, is := n.(*parser.SubqueryExpr)
-		if !is {
+		sub, ok := n.(*parser.SubqueryExpr)
+		if !ok {
 			return nil
 		}
 		length, outside := span, moments // of what is around the subquery
 		for _, outer := range path {
-			if o, is := outer.(*parser.SubqueryExpr); is {
+			if o, ok := outer.(*parser.SubqueryExpr); ok {
 				length += float64(o.Range)
 				outside = 1 + length/stepOf(o)
 			}
@@ -95,7 +95,7 @@ func steps(s *parser.EvalStmt, most int) (int, error) {
 		all += 1 + (length+float64(sub.Range))/stepOf(sub)
 		return nil
 	})
-	if all > float64(most) || read > maxRead {
+	if all > float64(maximum) || read > maxRead {
 		return 0, promql.ErrTooManySamples(where)
 	}
 	return int(all), nil

@@ -74,9 +74,9 @@ func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, ste
 
 // Querier returns what reads the series that match between the moments of hints. It may be used by one goroutine at a
 // time. What it reads is bounded by its context, not by the timeout of queries.
-func (e *Engine) Querier() storage.Querier { return e.run(lookbackFor(history.Days)) }
+func (e *Engine) Querier() storage.Querier { return e.querier(lookbackFor(history.Days)) }
 
-// run returns what reads for one query, as of now.
-func (e *Engine) run(lookback time.Duration) *run {
-	return &run{LabelQuerier: storage.NoopQuerier(), config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback}
+// querier returns what reads for one query, as of now.
+func (e *Engine) querier(lookback time.Duration) *querier {
+	return &querier{LabelQuerier: storage.NoopQuerier(), config: &e.config, now: max(e.config.Now().Unix(), 0), lookback: lookback}
 }

@@ -136,7 +136,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a)
 
 // selectorOf returns PromQL that selects a series' counter.
 func selectorOf(id history.ID) string {
-	i := counter(id)
+	i := counterLabels(id)
 	return fmt.Sprintf("%s{domain=%q,path=%q,outcome=%q,value=%q}", i.Get(nameLabel), id.Domain, id.Path, i.Get(outcomeLabel), id.Value)
 }
 

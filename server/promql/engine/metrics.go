@@ -31,38 +31,20 @@ const (
 var counters = [history.Outcomes]string{history.Within: HitsTotal, history.Over: HitsTotal, history.Degraded: HitsTotal,
 	history.Near: NearTotal, history.Shadow: ShadowTotal}
 
-// labelsOf returns labels of names and values in turn, in order. An empty one is not there.
-func labelsOf(pairs ...string) labels.Labels {
-	b := labels.NewScratchBuilder(len(pairs) / 2)
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			b.Add(pairs[i], pairs[i+1])
-		}
-	}
-	return b.Labels()
-}
-
-// counter returns the labels of the counter of a series.
-func counter(id history.ID) labels.Labels {
+// counterLabels returns the labels of the counter of a series.
+func counterLabels(id history.ID) labels.Labels {
 	outcome := ""
 	if counters[id.Outcome] == HitsTotal {
 		outcome = id.Outcome.String()
 	}
-	return labelsOf(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path, valueLabel, id.Value)
+	return labels.FromStrings(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path,
+		valueLabel, id.Value).WithoutEmpty()
 }
 
-// peak returns the labels of the gauge of a series' largest minutes.
-func peak(id history.ID) labels.Labels {
-	return labelsOf(nameLabel, HitsPeak, domainLabel, id.Domain, outcomeLabel, id.Outcome.String(), pathLabel, id.Path, valueLabel, id.Value)
-}
-
-func matches(name labels.Labels, matchers []*labels.Matcher) bool {
-	for _, m := range matchers {
-		if !m.Matches(name.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
+// peakLabels returns the labels of the gauge of a series' largest minutes.
+func peakLabels(id history.ID) labels.Labels {
+	return labels.FromStrings(nameLabel, HitsPeak, domainLabel, id.Domain, outcomeLabel, id.Outcome.String(), pathLabel, id.Path,
+		valueLabel, id.Value).WithoutEmpty()
 }
 
 // sampleSize is the memory of a sample in bytes.
@@ -72,9 +54,9 @@ const sampleSize = int(unsafe.Sizeof(history.Sample{}))
 func costOf(name labels.Labels) int { return (220 + int(name.ByteSize())) / sampleSize }
 
 // queryFor returns the query that is about all series that matchers can match, and reports whether there can be any.
-func queryFor(matchers []*labels.Matcher) (history.Query, bool) {
+func queryFor(matchers labels.Selector) (history.Query, bool) {
 	var q history.Query
-	var named []*labels.Matcher // those about what is known before anything is read
+	var ofMetric labels.Selector // the matchers of labels whose values are known before anything is read
 	for _, m := range matchers {
 		switch m.Name {
 		case domainLabel, pathLabel, valueLabel:
@@ -83,12 +65,12 @@ func queryFor(matchers []*labels.Matcher) (history.Query, bool) {
 				*map[string]**string{domainLabel: &q.Domain, pathLabel: &q.Path, valueLabel: &q.Value}[m.Name] = &part
 			}
 		default:
-			named = append(named, m)
+			ofMetric = append(ofMetric, m)
 		}
 	}
 	for o := range history.Outcome(history.Outcomes) {
 		id := history.ID{Outcome: o}
-		if matches(counter(id), named) || matches(peak(id), named) {
+		if ofMetric.Matches(counterLabels(id)) || ofMetric.Matches(peakLabels(id)) {
 			q.Outcomes = append(q.Outcomes, o)
 		}
 	}

@@ -19,39 +19,39 @@ func lookbackFor(t history.Tier) time.Duration {
 	return time.Duration(t.Width())*time.Second + time.Hour
 }
 
-// prepare makes a query of Prometheus's engine.
-type prepare func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error)
+// newQuery makes a query of Prometheus's engine.
+type newQuery func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error)
 
 // execution is a query of Prometheus's, which begins again with a longer lookback when it meets a bucket that is too wide for it.
 type execution struct {
 	promql.Query
-	engine  *Engine
-	prepare prepare
-	run     *run
+	engine   *Engine
+	newQuery newQuery
+	querier  *querier
 }
 
 // query parses a query.
-func (e *Engine) query(p prepare) (promql.Query, error) {
-	q := &execution{engine: e, prepare: p}
+func (e *Engine) query(n newQuery) (promql.Query, error) {
+	q := &execution{engine: e, newQuery: n}
 	return q, q.begin(lookbackFor(history.Minutes))
 }
 
 // begin prepares the query with a lookback, in place of the one that there was.
 func (q *execution) begin(lookback time.Duration) error {
-	r := q.engine.run(lookback)
-	next, err := q.prepare(r, promql.NewPrometheusQueryOpts(false, lookback, nil))
+	reads := q.engine.querier(lookback)
+	next, err := q.newQuery(reads, promql.NewPrometheusQueryOpts(false, lookback, nil))
 	if err != nil {
 		return err
 	}
-	statement, is := next.Statement().(*parser.EvalStmt)
-	if !is {
+	statement, ok := next.Statement().(*parser.EvalStmt)
+	if !ok {
 		return fmt.Errorf("%s is not evaluated", next)
 	}
 	if q.Query != nil {
 		q.Query.Close()
 	}
-	q.Query, q.run = next, r
-	r.note(statement)
+	q.Query, q.querier = next, reads
+	reads.remember(statement)
 	return nil
 }
 
@@ -63,34 +63,34 @@ func (q *execution) Exec(ctx context.Context) *promql.Result {
 	if err != nil {
 		return &promql.Result{Err: err}
 	}
-	result.Err = plain(result.Err)
+	result.Err = unwrapped(result.Err)
 	return result
 }
 
 // exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
 func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
-	most := q.engine.config.MaxSamples
-	all, err := steps(q.run.statement, most)
+	maxSamples := q.engine.config.MaxSamples
+	moments, err := steps(q.querier.statement, maxSamples)
 	if err != nil {
 		return nil, err
 	}
-	if q.run.made.cost(1, all) > most { // without any series: vector(1) has names made for it as well
+	if q.querier.growth.cost(1, moments) > maxSamples { // without any series: vector(1) may get labels as well
 		return nil, promql.ErrTooManySamples(where)
 	}
 	for {
 		result := q.Query.Exec(ctx)
-		if !q.run.tooNarrow() {
+		if !q.querier.tooNarrow() {
 			return result, nil
 		}
-		if err := q.begin(lookbackFor(q.run.met)); err != nil {
+		if err := q.begin(lookbackFor(q.querier.coarsest)); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// plain returns the errors that Prometheus's engine ends a query with as it would return them itself, without what the
+// unwrapped returns the errors that Prometheus's engine ends a query with as it would return them itself, without what the
 // reading of series has put around them.
-func plain(err error) error {
+func unwrapped(err error) error {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		switch inner.(type) {
 		case promql.ErrTooManySamples, promql.ErrQueryTimeout, promql.ErrQueryCanceled, promql.ErrStorage:

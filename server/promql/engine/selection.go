@@ -16,29 +16,30 @@ import (
 
 // selection is a selector's series, as they are read.
 type selection struct {
-	*run
-	matchers []*labels.Matcher
-	names    bool  // no samples are asked for
-	from, to int64 // Unix seconds, both included
-	asked    moments
-	every    int64 // how far apart samples of counters are where nothing changes, in milliseconds
-	gauges   int64 // and of gauges
-	found    []*series
-	scratch  []history.Sample
+	*querier
+	matchers  labels.Selector
+	namesOnly bool  // no samples are wanted
+	from, to  int64 // Unix seconds, both included
+	times     evaluationTimes
+	// How far apart samples are where nothing changes, in milliseconds.
+	counterStep, gaugeStep int64
+
+	found   []*series
+	scratch []history.Sample
 }
 
 // span sets the time that a selection is about.
 func (s *selection) span(hints *storage.SelectHints) {
 	lookback := s.lookback.Milliseconds()
-	asked := selector{}
+	var written selector
 	if len(s.matchers) > 0 {
-		asked = s.selectors[s.matchers[0]]
+		written = s.selectors[s.matchers[0]]
 	}
-	s.asked = asked.moments(hints, lookback)
+	s.times = written.times(hints, lookback)
 	s.from, s.to = max(floor(hints.Start), 0), min(floor(hints.End)+1, s.now+staleAfter/1000)
-	s.every, s.gauges = lookback/2, lookback/2
+	s.counterStep, s.gaugeStep = lookback/2, lookback/2
 	if hints.Range > 0 { // so that no window over a gauge is empty
-		s.gauges = min(max(hints.Range, 1000), lookback/2)
+		s.gaugeStep = min(max(hints.Range, 1000), lookback/2)
 	}
 }
 
@@ -48,14 +49,14 @@ func floor(millis int64) int64 { return ceil(millis-999, 1000) / 1000 }
 // readHits reads the series of hits.
 func (s *selection) readHits(ctx context.Context) error {
 	query, any := queryFor(s.matchers)
-	if !any || s.from > s.to && !s.names {
+	if !any || s.from > s.to && !s.namesOnly {
 		return nil
 	}
 	query.From, query.To = s.from, math.MaxInt64
-	if s.names {
+	if s.namesOnly {
 		query.To = query.From // nothing but names is read
 	}
-	if err := s.ask(ctx, query, s.add); err != nil || len(s.found) > 0 {
+	if err := s.query(ctx, query, s.add); err != nil || len(s.found) > 0 {
 		return err
 	}
 	return s.noteSpelling(ctx, query)
@@ -65,33 +66,32 @@ func (s *selection) readHits(ctx context.Context) error {
 func (s *selection) noteSpelling(ctx context.Context, query history.Query) error {
 	path, value := query.Path, query.Value
 	query.Path, query.Value, query.To = nil, nil, query.From // nothing but names is read
-	meant := func(stored string, asked *string) bool {
-		if asked == nil || *asked == stored || !descriptors.SamePath(stored, *asked) {
-			return false
+	compare := func(stored string, wanted *string) {
+		if wanted != nil && *wanted != stored && descriptors.SamePath(stored, *wanted) {
+			s.notes.wanted, s.notes.stored = *wanted, stored
 		}
-		s.notes.asked, s.notes.stored = *asked, stored
-		return true
 	}
-	if !readable(path) && !readable(value) {
+	if !hasTwoSpellings(path) && !hasTwoSpellings(value) {
 		return nil
 	}
-	return s.ask(ctx, query, func(one history.Series) error {
-		_ = meant(one.ID.Path, path) || meant(one.ID.Value, value)
+	return s.query(ctx, query, func(one history.Series) error {
+		compare(one.ID.Value, value)
+		compare(one.ID.Path, path)
 		return nil
 	})
 }
 
-// readable reports whether a path or value may be spelt as people are shown it, and not as it is stored.
-func readable(name *string) bool { return name != nil && strings.ContainsAny(*name, "/=,%") }
+// hasTwoSpellings reports whether people may be shown a path or value in another spelling than it is stored in.
+func hasTwoSpellings(name *string) bool { return name != nil && strings.ContainsAny(*name, "/=,%") }
 
 // add adds what is asked for of a stored series.
 func (s *selection) add(one history.Series) error {
-	total, largest := counter(one.ID), peak(one.ID)
-	asksTotal, asksLargest := matches(total, s.matchers), matches(largest, s.matchers)
-	if !one.Unnamed && !asksTotal && !asksLargest {
+	counter, peak := counterLabels(one.ID), peakLabels(one.ID)
+	wantsCounter, wantsPeak := s.matchers.Matches(counter), s.matchers.Matches(peak)
+	if !one.Unnamed && !wantsCounter && !wantsPeak {
 		return nil
 	}
-	if one.Err == nil && !s.names && one.Stored() > one.Lifetime {
+	if one.Err == nil && !s.namesOnly && one.Stored() > one.Lifetime {
 		one.Err = errors.New("more is stored of it than it ever counted")
 	}
 	if one.Err != nil {
@@ -99,22 +99,22 @@ func (s *selection) add(one history.Series) error {
 		return nil
 	}
 	for _, p := range one.Points {
-		if s.asked.spans(p) {
-			s.met = max(s.met, p.Tier)
+		if s.times.meet(p) {
+			s.coarsest = max(s.coarsest, p.Tier)
 		}
 	}
 	if s.tooNarrow() {
 		return errTooNarrow
 	}
-	if asksTotal {
+	if wantsCounter {
 		s.scratch = s.appendTotals(s.scratch[:0], &one)
-		if err := s.addSeries(total, false, s.every); err != nil {
+		if err := s.addSeries(counter, false, s.counterStep); err != nil {
 			return err
 		}
 	}
-	if asksLargest {
+	if wantsPeak {
 		s.scratch = s.appendPeaks(s.scratch[:0], &one)
-		return s.addSeries(largest, true, s.gauges)
+		return s.addSeries(peak, true, s.gaugeStep)
 	}
 	return nil
 }
@@ -136,28 +136,28 @@ func (s *selection) appendTotals(dst []history.Sample, one *history.Series) []hi
 // so that each window meets the buckets that it overlaps, and no other.
 func (s *selection) appendPeaks(dst []history.Sample, one *history.Series) []history.Sample {
 	inside := int64(0)
-	if s.asked.back > 0 {
+	if s.times.window > 0 {
 		inside = 1
 	}
-	empty := int64(-1) // since when there is none
+	emptySince := int64(-1) // the end of the bucket before, -1 for none
 	if one.Lifetime > one.Stored() {
-		empty = s.from
+		emptySince = s.from
 	}
-	hold := func(from, to int64, largest uint64) {
-		dst = append(dst, history.Sample{At: from + inside, Total: largest})
+	appendBucket := func(from, to int64, peak uint64) {
+		dst = append(dst, history.Sample{At: from + inside, Total: peak})
 		if last := min(to-inside, s.now); inside > 0 && last > from+inside {
-			dst = append(dst, history.Sample{At: last, Total: largest})
+			dst = append(dst, history.Sample{At: last, Total: peak})
 		}
 	}
 	for _, p := range one.Points {
-		if empty >= 0 && empty < p.Start {
-			hold(empty, p.Start, 0)
+		if emptySince >= 0 && emptySince < p.Start {
+			appendBucket(emptySince, p.Start, 0)
 		}
-		hold(p.Start, p.End(), p.Peak)
-		empty = p.End()
+		appendBucket(p.Start, p.End(), p.Peak)
+		emptySince = p.End()
 	}
-	if empty >= 0 && empty+inside < s.now {
-		dst = append(dst, history.Sample{At: empty + inside})
+	if emptySince >= 0 && emptySince+inside < s.now {
+		dst = append(dst, history.Sample{At: emptySince + inside})
 	}
 	return s.upToNow(dst)
 }
@@ -171,28 +171,28 @@ func (s *selection) upToNow(samples []history.Sample) []history.Sample {
 }
 
 // addSeries adds the samples in scratch that are asked for as a series. One without a sample is left out.
-func (s *selection) addSeries(name labels.Labels, steps bool, every int64) error {
-	samples, ends := s.scratch, true
+func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) error {
+	samples, complete := s.scratch, true
 	for len(samples) > 1 && samples[1].At <= s.from {
 		samples = samples[1:]
 	}
 	for n := len(samples); n > 1 && samples[n-2].At >= s.to; n-- {
-		samples, ends = samples[:n-1], false
+		samples, complete = samples[:n-1], false
 	}
-	if !s.names && (len(samples) == 0 || samples[0].At > s.to) {
+	if !s.namesOnly && (len(samples) == 0 || samples[0].At > s.to) {
 		return nil
 	}
-	if s.names {
+	if s.namesOnly {
 		samples = nil
 	}
-	size := len(samples) + costOf(name) + s.made.cost(int(name.ByteSize()), s.asked.count())
-	if s.asked.free {
-		size += s.asked.count()
+	size := len(samples) + costOf(name) + s.growth.cost(int(name.ByteSize()), s.times.count())
+	if s.times.uncounted {
+		size += s.times.count()
 	}
-	if err := s.hold(size); err != nil {
+	if err := s.charge(size); err != nil {
 		return err
 	}
-	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), steps: steps, every: every, ends: ends})
+	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), stepwise: stepwise, fill: fill, complete: complete})
 	return nil
 }
 
@@ -206,13 +206,13 @@ func (s *selection) addLimits() error {
 		seen := make(map[string]bool, len(rule.Limits))
 		for _, l := range rule.Limits {
 			text := l.String()
-			name := labelsOf(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path)
-			if seen[text] || !matches(name, s.matchers) {
+			name := labels.FromStrings(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path).WithoutEmpty()
+			if seen[text] || !s.matchers.Matches(name) {
 				continue
 			}
 			seen[text] = true
 			s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: l.Requests}))
-			if err := s.addSeries(name, true, s.gauges); err != nil {
+			if err := s.addSeries(name, true, s.gaugeStep); err != nil {
 				return err
 			}
 		}

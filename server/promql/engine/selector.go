@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// selector is what a query says of one of its selectors.
+// selector is what a query says of one of its vector selectors.
 type selector struct {
 	smoothed, anchored bool
 	subquery           bool  // evaluated at multiples of its step
@@ -19,36 +19,37 @@ type selector struct {
 func newSelector(v *parser.VectorSelector, path []parser.Node) selector {
 	s := selector{smoothed: v.Smoothed, anchored: v.Anchored, offset: v.OriginalOffset.Milliseconds()}
 	for _, n := range path {
-		if _, is := n.(*parser.SubqueryExpr); is {
+		if _, ok := n.(*parser.SubqueryExpr); ok {
 			s.subquery = true
 		}
 	}
 	return s
 }
 
-// moments are those of the history that a selector asks about, in Unix milliseconds: from the first to the last, a step
-// apart, and where it has a range as many again, earlier by that. Those of a subquery may be more than it evaluates.
-type moments struct {
-	first, last, step, back int64
-	free                    bool // Prometheus's engine does not count what it makes of them against its bound
+// evaluationTimes are when a selector is evaluated, in Unix milliseconds: from the first time to the last, a step apart,
+// each with a window before it if it is a range selector. Those of a subquery may be more than it evaluates.
+type evaluationTimes struct {
+	first, last, step, window int64
+	uncounted                 bool // Prometheus's engine does not count what it makes of them against its bound
 }
 
-// moments takes from what the engine says of the time to be read what it has added: the lookback and the range.
-func (s selector) moments(h *storage.SelectHints, lookback int64) moments {
-	m := moments{first: h.Start + h.Range - 1, last: h.End, step: h.Step, back: h.Range, free: s.smoothed && h.Range == 0}
+// times takes from what the engine says of the time to be read what it has added: the lookback and the range.
+func (s selector) times(h *storage.SelectHints, lookback int64) evaluationTimes {
+	t := evaluationTimes{first: h.Start + h.Range - 1, last: h.End, step: h.Step, window: h.Range,
+		uncounted: s.smoothed && h.Range == 0}
 	if h.Range == 0 || s.smoothed || s.anchored {
-		m.first += lookback
+		t.first += lookback
 	}
 	if s.smoothed {
-		m.last -= lookback
+		t.last -= lookback
 	}
-	if s.subquery && m.step > 0 {
-		m.first = ceil(m.first+s.offset+1, m.step) - s.offset
+	if s.subquery && t.step > 0 {
+		t.first = ceil(t.first+s.offset+1, t.step) - s.offset
 	}
-	if m.step <= 0 {
-		m.last = m.first
+	if t.step <= 0 {
+		t.last = t.first
 	}
-	return m
+	return t
 }
 
 // ceil returns the least multiple of a step that is not less than n.
@@ -59,15 +60,15 @@ func ceil(n, step int64) int64 {
 	return n - n%step
 }
 
-// count returns how many there are, without those of the beginnings of windows.
-func (m moments) count() int {
-	if m.step <= 0 || m.last <= m.first {
+// count returns how many there are.
+func (t evaluationTimes) count() int {
+	if t.step <= 0 || t.last <= t.first {
 		return 1
 	}
-	return int(min((m.last-m.first)/m.step, math.MaxInt32)) + 1
+	return int(min((t.last-t.first)/t.step, math.MaxInt32)) + 1
 }
 
-// spans reports whether a bucket holds a moment between the first and the last that are asked about.
-func (m moments) spans(p history.Point) bool {
-	return p.Start*1000 < m.last && p.End()*1000 > m.first-m.back
+// meet reports whether a bucket lies between the first time, or the beginning of its window, and the last.
+func (t evaluationTimes) meet(p history.Point) bool {
+	return p.Start*1000 < t.last && p.End()*1000 > t.first-t.window
 }

@@ -24,9 +24,10 @@ const staleAfter = 5 * 60 * 1000
 type series struct {
 	labels  labels.Labels
 	samples []history.Sample // oldest first
-	steps   bool             // a value holds until the next sample; otherwise nothing is known between two that differ
-	every   int64            // how far apart the samples between two are, in milliseconds
-	ends    bool             // after the last sample nothing is known
+	// stepwise says that a value holds until the next sample; otherwise nothing is known between two that differ.
+	stepwise bool
+	fill     int64 // how far apart the samples between two are, in milliseconds
+	complete bool  // there is nothing after the last sample
 }
 
 // Labels implements [storage.Labels].
@@ -34,11 +35,11 @@ func (s *series) Labels() labels.Labels { return s.labels }
 
 // Iterator implements [storage.SampleIterable].
 func (s *series) Iterator(reuse chunkenc.Iterator) chunkenc.Iterator {
-	i, is := reuse.(*iterator)
-	if !is {
+	i, ok := reuse.(*iterator)
+	if !ok {
 		i = new(iterator)
 	}
-	*i = iterator{Iterator: chunkenc.NewNopIterator(), of: s, at: math.MinInt64}
+	*i = iterator{Iterator: chunkenc.NewNopIterator(), series: s, at: math.MinInt64}
 	return i
 }
 
@@ -48,18 +49,18 @@ type millis = int64
 // iterator reads a series. It implements [chunkenc.Iterator].
 type iterator struct {
 	chunkenc.Iterator // has no histograms, no start times and no errors
-	of                *series
+	series            *series
 	next              int // the first sample that is later than at
 	at                millis
 }
 
 // moment returns when a sample is, after the last one when the series ends.
 func (i *iterator) moment(n int) millis {
-	if n < len(i.of.samples) {
-		return i.of.samples[n].At * 1000
+	if n < len(i.series.samples) {
+		return i.series.samples[n].At * 1000
 	}
-	if n == len(i.of.samples) && n > 0 && i.of.ends {
-		return i.of.samples[n-1].At*1000 + staleAfter
+	if n == len(i.series.samples) && n > 0 && i.series.complete {
+		return i.series.samples[n-1].At*1000 + staleAfter
 	}
 	return math.MaxInt64
 }
@@ -85,16 +86,16 @@ func (i *iterator) Seek(t millis) chunkenc.ValueType {
 
 // seek goes to the first sample at a moment later than where it is, or after it.
 func (i *iterator) seek(t millis) {
-	held := len(i.of.samples)
+	count := len(i.series.samples)
 	if i.moment(i.next) < t {
-		i.next += sort.Search(held-min(i.next, held), func(n int) bool { return i.moment(i.next+n) >= t })
-		if i.next == held && i.moment(held) < t {
+		i.next += sort.Search(count-min(i.next, count), func(n int) bool { return i.moment(i.next+n) >= t })
+		if i.next == count && i.moment(count) < t {
 			i.next++
 		}
 	}
 	i.at = i.moment(i.next)
-	if i.next > 0 && i.next < held && (i.of.steps || i.of.samples[i.next-1].Total == i.of.samples[i.next].Total) {
-		i.at = min(i.at, ceil(t, i.of.every))
+	if i.next > 0 && i.next < count && (i.series.stepwise || i.series.samples[i.next-1].Total == i.series.samples[i.next].Total) {
+		i.at = min(i.at, ceil(t, i.series.fill))
 	}
 	if i.at == i.moment(i.next) {
 		i.next++
@@ -103,10 +104,10 @@ func (i *iterator) seek(t millis) {
 
 // At implements [chunkenc.Iterator].
 func (i *iterator) At() (int64, float64) {
-	if i.next > len(i.of.samples) {
+	if i.next > len(i.series.samples) {
 		return i.at, math.Float64frombits(value.StaleNaN)
 	}
-	return i.at, float64(i.of.samples[i.next-1].Total)
+	return i.at, float64(i.series.samples[i.next-1].Total)
 }
 
 // AtT implements [chunkenc.Iterator].
@@ -142,7 +143,7 @@ func (s *set) Err() error { return s.err }
 func (s *set) Warnings() annotations.Annotations {
 	var all annotations.Annotations
 	if n := s.notes; n.stored != "" {
-		all.Add(fmt.Errorf("%w: nothing is called %q: in labels it is spelt %q", annotations.PromQLInfo, n.asked, n.stored))
+		all.Add(fmt.Errorf("%w: nothing is called %q: in labels it is spelt %q", annotations.PromQLInfo, n.wanted, n.stored))
 	}
 	for _, warning := range s.notes.damaged.Warnings() {
 		all.Add(fmt.Errorf("%w: %s", annotations.PromQLWarning, warning))
@@ -150,9 +151,9 @@ func (s *set) Warnings() annotations.Annotations {
 	return all
 }
 
-// notes are what is told beside the answer to a query.
+// notes are what the annotations of an answer are made of.
 type notes struct {
 	damaged query.Unreadable // the series that are left out
-	asked   string           // a path or value by which nothing is found, as people are shown it,
+	wanted  string           // a path or value by which nothing is found, as people are shown it,
 	stored  string           // and how it is stored; "" if there is none
 }

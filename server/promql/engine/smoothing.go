@@ -20,8 +20,8 @@ func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
 		return expr, err
 	}
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		call, is := n.(*parser.Call)
-		if is && call.Func != nil && slices.Contains([]string{"rate", "increase", "delta"}, call.Func.Name) {
+		call, ok := n.(*parser.Call)
+		if ok && call.Func != nil && slices.Contains([]string{"rate", "increase", "delta"}, call.Func.Name) {
 			for _, arg := range call.Args {
 				smooth(arg)
 			}
@@ -37,7 +37,7 @@ func smooth(arg parser.Expr) {
 	case *parser.ParenExpr:
 		smooth(e.Expr)
 	case *parser.MatrixSelector:
-		if selector, is := e.VectorSelector.(*parser.VectorSelector); is && !selector.Anchored {
+		if selector, ok := e.VectorSelector.(*parser.VectorSelector); ok && !selector.Anchored {
 			selector.Smoothed = true
 		}
 	}
