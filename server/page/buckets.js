@@ -129,8 +129,11 @@ export function limitLines(rule, value) {
 
 const week = 7 * 86400;
 
-/** earlier is by how many whole weeks a range is compared with what was before, and how people are told. */
+/**
+ * earlier is by how many whole weeks a range is compared with what was before, and how people are told. That begins and
+ * ends with a whole bucket of those that may be all that is stored by then, so that it is as long.
+ */
 export function earlier(length) {
   const weeks = Math.max(Math.ceil((length - 86400) / week), 1); // a range is widened to whole buckets
-  return { shift: weeks * week, name: weeks === 1 ? 'a week before' : `${weeks} weeks before` };
+  return { shift: weeks * week, name: weeks === 1 ? 'a week before' : `${weeks} weeks before`, whole: length < 86400 ? 60 : length < 28 * 86400 ? 3600 : 86400 };
 }

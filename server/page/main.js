@@ -225,7 +225,7 @@ function ruleInView() {
 
 async function lookAtCurve(signal, quiet) {
   const asked = view, of = { domain: asked.domain, path: asked.path };
-  let answer = null, values = null, denials = null, then = null, recent = null;
+  let answer = null, values = null, denials = null, past = null, recent = null;
   flag(byId('plot'), 'data-stale', !quiet);
   const against = earlier(seconds(asked));
   if (serves('history')) {
@@ -233,13 +233,14 @@ async function lookAtCurve(signal, quiet) {
     const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
     answer = await askCurve({ ...how, ...times(asked) }, signal);
     const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60), by = asked.by || (asked.path ? '' : 'over');
+    const whole = seconds => Math.round(seconds / against.whole) * against.whole, end = whole(to - against.shift);
     const unlessTooMuch = promise => promise.catch(error => {
       if (error.status !== 400) throw error;
       answer.warnings.push(error.message);
       return null;
     });
-    [values, then, recent] = await Promise.all([unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
-      from < against.shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: from - against.shift, to: to - against.shift }, signal),
+    [values, past, recent] = await Promise.all([unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
+      from < against.shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: end - whole(to - from), to: end }, signal),
       asked.path ? null : recently(asked.domain, signal)]);
     answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
   }
@@ -247,13 +248,13 @@ async function lookAtCurve(signal, quiet) {
   if (signal.aborted) return;
   curveOf = keyOf(asked);
   curve = answer ? joined(answer, !asked.path || values?.found !== 1) : null;
-  const before = then ? joined(then, true) : null;
-  if (before?.totals.hits > 0 && then.to - then.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
-    answer.warnings.push(`Of ${against.name} only wider buckets are stored, of ${span(then.from, then.to)}: no comparison.`);
+  const before = past ? joined(past, true) : null;
+  if (before?.totals.hits > 0 && past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
+    answer.warnings.push(`Of ${against.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);
   } else if (before?.totals.hits > 0) {
     const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
     if (first > before.buckets.length / 10) answer.warnings.push(`Of ${against.name} there are hits since ${day(buckets[0].start)} only.`);
-    Object.assign(curve, { earlier: before.totals, before: { buckets, ...against } });
+    Object.assign(curve, { earlier: before.totals, before: { ...before, buckets, ...against } });
   }
   drawCurve(answer);
   if (recent) showSums(view, recent, curve);

@@ -36,11 +36,11 @@ export async function lookAtRules(view, rules, curve, lately, signal) {
     .sort((a, b) => Number(b.denied) - Number(a.denied) || Number(b.hits) - Number(a.hits));
   const drawn = some.slice(0, view.domain ? mostOfDomain : mostRules), asked = JSON.stringify([view.domain, view.range, view.from, view.to, view.tz]);
   if (asked !== key || now() - at >= fresh) {
-    const anew = asked === key ? new Map() : curves = new Map(), { shift } = curve.before ?? {};
-    const then = shift ? await ask('api/v1/history/top', { domain: view.domain, from: curve.from - shift, to: curve.to - shift, n: 1000, values: 'false', by: 'over' }, signal) : null;
+    const anew = asked === key ? new Map() : curves = new Map(), past = curve.before;
+    const then = past ? await ask('api/v1/history/top', { domain: view.domain, from: past.from, to: past.to, n: 1000, values: 'false', by: 'over' }, signal) : null;
     before = new Map(then?.top.map(row => [keyOf(row.domain, row.path), less(row.over, row.shadow)]));
     rest = then?.found > then?.top.length ? '?' : '0';
-    show(view, drawn, some.length, lately, curve.before?.name);
+    show(view, drawn, some.length, lately, past?.name);
     for (const { domain, path } of drawn) { // one after the other: two questions are answered at a time, and others ask as well
       const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step: stepFor(seconds(view), columns), values: 'false' }, signal);
       anew.set(keyOf(domain, path), joined(answer, true));
