@@ -36,7 +36,8 @@ function refuse(sums) {
   sums.over = less(sums.over, sums.shadow);
 }
 
-const tiers = ['', '1m', '5m', '1h', '1d'];
+/** tierNames are how wide the buckets are that are stored, the finest first. */
+export const tierNames = new Map([['1m', 'minute'], ['5m', '5 minutes'], ['1h', 'hour'], ['1d', 'day']]), tiers = [...tierNames.keys()];
 
 function coarser(a, b) {
   return tiers.indexOf(a) > tiers.indexOf(b) ? a : b;

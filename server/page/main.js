@@ -290,10 +290,9 @@ function drawCurve(answer) {
     drawNothing();
     return;
   }
-  const limits = limitsInView();
-  const at = drawChart(limits);
+  const at = drawChart(limitsInView());
   showTotals(curve);
-  showLegend(view, curve, limits.length, at, go);
+  showLegend(view, curve, at, go);
   showEmpty(configured.rules.length === 0 && Number(curve.lifetime.hits) === 0 ? noRules() : explanation(curve, answer, rule, go, configured.rules.find(r => !view.domain || r.domain === view.domain)));
   link();
 }
@@ -362,6 +361,7 @@ function shift(way) {
 }
 
 function listen() {
+  if (/^(Etc\/)?(UTC|GMT)$/.test(home)) byId('zones').textContent = 'UTC'; // there is no other to choose
   byId('ranges').addEventListener('click', event => {
     const name = event.target.dataset?.range;
     if (ranges.has(name)) go({ range: name, from: 0, to: 0 });
