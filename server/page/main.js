@@ -173,7 +173,7 @@ async function lookAtRanking(signal) {
 
 /** lookAtKeys asks whose keys are at a limit: of the rule, or the domain, or that which is refused most. */
 async function lookAtKeys(signal) {
-  const busy = rules.find(rule => rule.denied > 0 && rule.known) ?? rules.find(rule => rule.known);
+  const busy = rules.filter(rule => rule.known).sort((a, b) => b.denied - a.denied)[0];
   whose = view.path ? view.domain : configured.rules.some(rule => rule.domain === view.domain) ? view.domain : busy?.domain;
   if (!serves('counters') || !whose || view.path && !configuredInView()?.limits.length) hideWho();
   else await lookAtWho(whose, view.path, signal);
@@ -374,6 +374,12 @@ function listen() {
   byId('zones').addEventListener('click', event => event.target.dataset.tz !== undefined && go({ tz: event.target.dataset.tz }));
   byId('values').tHead.addEventListener('click', event => event.target.dataset.by !== undefined && go({ by: event.target.dataset.by }));
   byId('to-rules').addEventListener('click', () => byId('filter').focus());
+  for (const part of document.querySelectorAll('.copies')) {
+    const kinds = [['command', 'command'], ['query', 'PromQL']].slice(0, 'one' in part.dataset ? 1 : 2);
+    part.append('copy:', ...kinds.flatMap(([as, name]) => [' ', make('button', { type: 'button', 'data-as': as }, name)]));
+    flag(part, 'role', 'group');
+    flag(part, 'aria-label', 'Copy');
+  }
   document.addEventListener('click', event => {
     const { as } = event.target.dataset;
     if (as) copy(sourceOf(event.target.parentElement.dataset.of, { ...view, whose }, curve, view.tz || home)[as]);

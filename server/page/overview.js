@@ -19,10 +19,10 @@ let rest = ''; // what those refused that before lacks
 export function showSums(view, recent, curve) {
   const tiles = [['hits', 'All hits'], ['over', 'Refused'], ['degraded', 'Degraded']].map(([outcome, name]) => {
     const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
-    const lines = [make('dt', {}, name), make('dd', { 'data-now': outcome, 'data-some': Number(recent.totals[outcome]) > 0 }, make('b', {}, brief(Number(recent.totals[outcome]) / recent.minutes)), ' a minute now'),
+    const lines = [make('dt', {}, name), make('dd', { 'data-now': outcome, 'data-some': Number(recent.totals[outcome]) > 0 }, make('b', {}, brief(Number(recent.totals[outcome]) / recent.minutes)), '/min now'),
       make('dd', { 'data-sum': outcome, 'data-hits': all }, make('b', {}, exact(all)), `${view.range ? ` last ${ranges.get(view.range).name}` : ' in this range'}${part}`)];
     if (curve.earlier) lines.push(make('dd', {}, `${exact(curve.earlier[outcome])} ${curve.before.name}`));
-    return make('div', { 'data-tile': outcome }, ...lines);
+    return make('div', { 'data-tile': outcome, 'data-none': Number(all) === 0 }, ...lines);
   });
   byId('tiles').replaceChildren(...tiles);
 }
@@ -61,16 +61,16 @@ function show(view, drawn, all, lately, earlier) {
 
 function card(view, rule, recent, earlier) {
   const own = keyOf(rule.domain, rule.path), curve = curves.get(own), refused = Number(rule.denied) > 0;
-  const card = make('a', { class: 'card', 'data-key': own, href: format({ ...view, domain: rule.domain, path: rule.path }) },
-    make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))));
+  const card = make('a', { class: 'card', 'data-key': own, href: format({ ...view, domain: rule.domain, path: rule.path }) });
   const svg = document.createElementNS(byId('chart').namespaceURI, 'svg');
   flag(svg, 'aria-hidden', 'true');
   svg.setAttribute('preserveAspectRatio', 'none');
   if (curve) card.title = `up to ${brief(drawSmall(svg, curve, { ...size, outcomes, now: now() }))} hits a minute`;
   const line = (name, ...texts) => make('span', { class: name }, ...texts);
-  card.append(svg, refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'),
-    line('quiet', `of ${exact(rule.hits)} hits`), line('quiet', earlier ? `${before.has(own) ? exact(before.get(own)) : rest} ${earlier}` : ''),
-    recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)} a minute now`) : '');
+  card.append(svg, make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), ' ', view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))),
+    refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'), ' ',
+    recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)}/min now`) : '', ' ',
+    earlier ? line('quiet', `${before.has(own) ? exact(before.get(own)) : rest} ${earlier}`) : '', ' ', line('quiet', `of ${exact(rule.hits)} hits`));
   return card;
 }
 
