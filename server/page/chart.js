@@ -103,7 +103,7 @@ function scaleOf(tops, before, buckets, look, plot, end) {
   }
   const { top, ticks } = ceiling(high, look.height);
   const y = rate => plot.bottom - Math.min(rate / top, 1) * (plot.bottom - plot.top);
-  return Object.assign(y, { top, ticks });
+  return Object.assign(y, { top, ticks, above: plot.top - 3 });
 }
 
 function ceiling(high, height) {
@@ -154,23 +154,29 @@ function* stretches(buckets, outcome) {
   }
 }
 
-/** drawPeaks marks the largest minute of a bucket, or of some too narrow for a mark each, where it stands out. */
+/**
+ * drawPeaks marks the largest minute of a bucket, or of some too narrow for a mark each, where it stands out. Of a
+ * stretch of them above the scale there is one mark.
+ */
 function drawPeaks(pen, buckets, tops, x, y, look) {
   if (look.outcomes.length === 1 || buckets.length === 0) return; // which outcomes a minute had is not stored
-  const each = Math.max(Math.ceil(6 * buckets.length / (x(buckets.at(-1).end) - x(buckets[0].start))), 1);
-  let d = '';
+  const each = Math.max(Math.ceil(6 * buckets.length / (x(buckets.at(-1).end) - x(buckets[0].start))), 1), marks = [];
   for (let i = 0; i < buckets.length; i += each) {
     const some = buckets.slice(i, i + each), peak = Math.max(...some.map(b => Number(b.peak.hits)));
-    if (some[0].width <= 60 || y(Math.max(...tops.slice(i, i + each))) - y(peak) < 3) continue;
-    const at = (x(some[0].start) + x(some.at(-1).end)) / 2;
-    d += peak > y.top ? beyond(at, y) : `M${round(at - 2)} ${round(y(peak))}h4`;
+    const seen = some[0].width > 60 && y(Math.max(...tops.slice(i, i + each))) - y(peak) >= 3;
+    marks.push({ left: x(some[0].start), right: x(some.at(-1).end), at: y(peak), high: seen && peak > y.top, low: seen && peak <= y.top });
+  }
+  let d = marks.map(m => m.low ? `M${round((m.left + m.right) / 2 - 2)} ${round(m.at)}h4` : '').join('');
+  for (const [from, to] of stretches(marks, 'high')) {
+    const { left } = marks[from], { right } = marks[to - 1];
+    d += `${to - from > 1 ? `M${round(left)} ${y.above}H${round(right)}` : ''}${beyond((left + right) / 2, y)}`;
   }
   if (d) pen.add('path', { class: 'peak', d });
 }
 
 /** beyond is the mark, above the middle of something, that it is higher than the scale. */
 function beyond(middle, y) {
-  return `M${round(middle - 3)} ${round(y(y.top) - 3)}l3 -4l3 4`;
+  return `M${round(middle - 3)} ${y.above}l3 -4l3 4`;
 }
 
 /** drawBefore draws how high everything was a while before. */
@@ -188,7 +194,7 @@ function drawBeyond(pen, buckets, tops, at, y) {
     d += beyond(middle, y);
     if (middle < free) continue;
     free = middle + 40;
-    pen.add('text', { class: 'beyond', x: middle, y: y(y.top) - 10, 'text-anchor': 'middle' }, brief(Math.max(...tops.slice(from, to))));
+    pen.add('text', { class: 'beyond', x: middle, y: y.above - 7, 'text-anchor': 'middle' }, brief(Math.max(...tops.slice(from, to))));
   }
   return d;
 }

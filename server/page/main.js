@@ -285,7 +285,8 @@ function drawCurve(answer) {
   flag(document.body, 'data-bare', !curve);
   flag(document.body, 'data-overview', !view.path && curve);
   flag(document.body, 'data-timeless', !serves('history'));
-  byId('notes').replaceChildren(...(answer?.warnings ?? []).map(text => make('li', {}, shown(text, 400))));
+  const dated = (all, at) => Date.parse(at) ? `Until ${day(Date.parse(at) / 1000)}` : all; // where coarser days or hours begin
+  byId('notes').replaceChildren(...(answer?.warnings ?? []).map(text => make('li', {}, shown(text.replace(/^Until (\S+)/, dated), 400))));
   if (!curve) {
     drawNothing();
     return;

@@ -21,7 +21,7 @@ export function showSums(view, recent, curve) {
     const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
     const lines = [make('dt', {}, name), make('dd', { 'data-now': outcome, 'data-some': Number(recent.totals[outcome]) > 0 }, make('b', {}, brief(Number(recent.totals[outcome]) / recent.minutes)), '/min now'),
       make('dd', { 'data-sum': outcome, 'data-hits': all }, make('b', {}, exact(all)), `${view.range ? ` last ${ranges.get(view.range).name}` : ' in this range'}${part}`)];
-    if (curve.earlier) lines.push(make('dd', {}, `${exact(curve.earlier[outcome])} ${curve.before.name}`));
+    if (curve.earlier) lines.push(make('dd', {}, `${curve.before.name}: ${exact(curve.earlier[outcome])}`));
     return make('div', { 'data-tile': outcome, 'data-none': Number(all) === 0 }, ...lines);
   });
   byId('tiles').replaceChildren(...tiles);
@@ -70,7 +70,7 @@ function card(view, rule, recent, earlier) {
   card.append(svg, make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), ' ', view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))),
     refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'), ' ',
     recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)}/min now`) : '', ' ',
-    earlier ? line('quiet', `${before.has(own) ? exact(before.get(own)) : rest} ${earlier}`) : '', ' ', line('quiet', `of ${exact(rule.hits)} hits`));
+    earlier ? line('quiet', `${earlier}: ${before.has(own) ? exact(before.get(own)) : rest}`) : '', ' ', line('quiet', `of ${exact(rule.hits)} hits`));
   return card;
 }
 

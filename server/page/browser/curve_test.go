@@ -91,6 +91,9 @@ func TestTheCurveIsSeenInEveryRange(t *testing.T) {
 		if r.name != "1h" && r.name != "365d" { // of which less is stored
 			b.wantSeen("#chart .before", "what went on before "+r.name)
 		}
+		if notes := eval[string](b, `document.querySelector('#notes').textContent`); strings.Contains(notes, "T00:00") {
+			t.Errorf("range %s: times are written in two ways: %q", r.name, notes)
+		}
 		b.shoot("range-" + r.name)
 	}
 	if n := eval[int](b, `document.querySelectorAll('#chart .limit').length`); n > 0 {
