@@ -36,7 +36,8 @@ function refuse(sums) {
   sums.over = less(sums.over, sums.shadow);
 }
 
-const tiers = ['', '1m', '5m', '1h', '1d'];
+/** tierNames are how wide the buckets are that are stored, the finest first. */
+export const tierNames = new Map([['1m', 'minute'], ['5m', '5 minutes'], ['1h', 'hour'], ['1d', 'day']]), tiers = [...tierNames.keys()];
 
 function coarser(a, b) {
   return tiers.indexOf(a) > tiers.indexOf(b) ? a : b;
@@ -129,8 +130,11 @@ export function limitLines(rule, value) {
 
 const week = 7 * 86400;
 
-/** earlier is by how many whole weeks a range is compared with what was before, and how people are told. */
+/**
+ * earlier is by how many whole weeks a range is compared with what was before, and how people are told. That begins and
+ * ends with a whole bucket of those that may be all that is stored by then, so that it is as long.
+ */
 export function earlier(length) {
   const weeks = Math.max(Math.ceil((length - 86400) / week), 1); // a range is widened to whole buckets
-  return { shift: weeks * week, name: weeks === 1 ? 'a week before' : `${weeks} weeks before` };
+  return { shift: weeks * week, name: weeks === 1 ? 'a week before' : `${weeks} weeks before`, whole: length < 86400 ? 60 : length < 28 * 86400 ? 3600 : 86400 };
 }

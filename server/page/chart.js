@@ -3,7 +3,7 @@ import { stacked, tierRuns, degradedRuns, outlier, usually } from './buckets.js'
 import { rounded, timeTicks } from './scale.js';
 import { brief } from './text.js';
 
-const room = { left: 46, right: 10, top: 38, bottom: 22 };
+const room = { left: 46, right: 10, top: 32, bottom: 22 };
 const letter = 6.4; // pixels that one of 11 is wide at most
 
 /**
@@ -32,7 +32,7 @@ export function draw(svg, curve, look) {
   drawBands(pen, curve.buckets, bands, x, y);
   drawPeaks(pen, curve.buckets, tops, x, y, look);
   if (curve.before) drawBefore(pen, curve.before, before, x, y, plot);
-  drawCut(pen, curve.buckets, tops, x, y);
+  pen.add('path', { class: 'cut', d: drawBeyond(pen, curve.buckets, tops, x, y) });
   drawPartial(pen, curve.buckets, x, plot);
   drawTiers(pen, curve.buckets, x, plot);
   drawLimits(pen, look.limits, y, plot, names);
@@ -92,7 +92,7 @@ function hatch(pen) {
 
 /**
  * scaleOf chooses the height: all of the bands, the time before and the limits if they are not far above them, and most of
- * the peaks if they leave the bands three quarters of it. What is higher is clipped to the top, or has no mark.
+ * the peaks if they leave the bands three quarters of it. What is higher is clipped to the top, and marked.
  */
 function scaleOf(tops, before, buckets, look, plot, end) {
   const most = end || Math.max(0, ...tops), earlier = Math.max(0, ...before);
@@ -103,7 +103,7 @@ function scaleOf(tops, before, buckets, look, plot, end) {
   }
   const { top, ticks } = ceiling(high, look.height);
   const y = rate => plot.bottom - Math.min(rate / top, 1) * (plot.bottom - plot.top);
-  return Object.assign(y, { top, ticks });
+  return Object.assign(y, { top, ticks, above: plot.top - 3 });
 }
 
 function ceiling(high, height) {
@@ -154,35 +154,49 @@ function* stretches(buckets, outcome) {
   }
 }
 
-/** drawPeaks marks the largest minute of a bucket, or of some too narrow for a mark each, where it stands out. */
+/**
+ * drawPeaks marks the largest minute of a bucket, or of some too narrow for a mark each, where it stands out. Of a
+ * stretch of them above the scale there is one mark.
+ */
 function drawPeaks(pen, buckets, tops, x, y, look) {
   if (look.outcomes.length === 1 || buckets.length === 0) return; // which outcomes a minute had is not stored
-  const each = Math.max(Math.ceil(6 * buckets.length / (x(buckets.at(-1).end) - x(buckets[0].start))), 1);
-  let d = '';
+  const each = Math.max(Math.ceil(6 * buckets.length / (x(buckets.at(-1).end) - x(buckets[0].start))), 1), marks = [];
   for (let i = 0; i < buckets.length; i += each) {
     const some = buckets.slice(i, i + each), peak = Math.max(...some.map(b => Number(b.peak.hits)));
-    if (some[0].width <= 60 || peak > y.top || y(Math.max(...tops.slice(i, i + each))) - y(peak) < 3) continue;
-    d += `M${round((x(some[0].start) + x(some.at(-1).end)) / 2 - 2)} ${round(y(peak))}h4`;
+    const seen = some[0].width > 60 && y(Math.max(...tops.slice(i, i + each))) - y(peak) >= 3;
+    marks.push({ left: x(some[0].start), right: x(some.at(-1).end), at: y(peak), high: seen && peak > y.top, low: seen && peak <= y.top });
+  }
+  let d = marks.map(m => m.low ? `M${round((m.left + m.right) / 2 - 2)} ${round(m.at)}h4` : '').join('');
+  for (const [from, to] of stretches(marks, 'high')) {
+    const { left } = marks[from], { right } = marks[to - 1];
+    d += `${to - from > 1 ? `M${round(left)} ${y.above}H${round(right)}` : ''}${beyond((left + right) / 2, y)}`;
   }
   if (d) pen.add('path', { class: 'peak', d });
+}
+
+/** beyond is the mark, above the middle of something, that it is higher than the scale. */
+function beyond(middle, y) {
+  return `M${round(middle - 3)} ${y.above}l3 -4l3 4`;
 }
 
 /** drawBefore draws how high everything was a while before. */
 function drawBefore(pen, { buckets, shift }, tops, x, y, plot) {
   const at = time => round(Math.min(Math.max(x(time + shift), plot.left), plot.right));
-  const d = buckets.map((b, i) => `${i > 0 ? 'V' : `M${at(b.start)} `}${round(y(tops[i]))}H${at(b.end)}`).join('');
-  pen.add('path', { class: 'before', d });
+  const line = buckets.map((b, i) => `${i > 0 ? 'V' : `M${at(b.start)} `}${round(y(tops[i]))}${tops[i] > y.top ? 'M' + at(b.end) + ' ' + plot.top : 'H' + at(b.end)}`).join('');
+  pen.add('path', { class: 'before', d: line + drawBeyond(pen, buckets, tops, at, y) });
 }
 
-/** drawCut marks the buckets that are higher than the scale. */
-function drawCut(pen, buckets, tops, x, y) {
-  let d = '';
-  for (const [i, b] of buckets.entries()) {
-    if (tops[i] <= y.top * 1.0001) continue;
-    const middle = (x(b.start) + x(b.end)) / 2, top = y(tops[i]);
-    d += `M${round(middle - 4)} ${round(top - 3)}l4 -5l4 5Z`;
+/** drawBeyond writes how high buckets go that are higher than the scale, where there is room, and returns their marks. */
+function drawBeyond(pen, buckets, tops, at, y) {
+  let d = '', free = 0;
+  for (const [from, to] of stretches(tops.map(top => ({ high: top > y.top * 1.0001 })), 'high')) {
+    const middle = (at(buckets[from].start) + at(buckets[to - 1].end)) / 2;
+    d += beyond(middle, y);
+    if (middle < free) continue;
+    free = middle + 40;
+    pen.add('text', { class: 'beyond', x: middle, y: y.above - 7, 'text-anchor': 'middle' }, brief(Math.max(...tops.slice(from, to))));
   }
-  if (d) pen.add('path', { class: 'cut', d });
+  return d;
 }
 
 function drawPartial(pen, buckets, x, plot) {
@@ -194,22 +208,7 @@ function drawPartial(pen, buckets, x, plot) {
 }
 
 function drawTiers(pen, buckets, x, plot) {
-  const narrow = [];
-  let free = plot.left; // where the next name may begin
-  for (const [i, run] of tierRuns(buckets).entries()) {
-    const left = x(run.from);
-    if (i > 0) pen.add('line', { class: 'tier-border', x1: left, x2: left, y1: plot.top - 16, y2: plot.bottom });
-    if (x(run.to) - left > 24) {
-      pen.add('text', { class: 'tier', x: left + 4, y: plot.top - 6 }, run.tier);
-      free = left + 24;
-    } else {
-      narrow.push(run.tier);
-    }
-  }
-  // What is finest is mostly shortest, and at the right.
-  if (narrow.length > 0 && plot.right - free > 18 * narrow.length) {
-    pen.add('text', { class: 'tier', x: plot.right, y: plot.top - 6, 'text-anchor': 'end' }, narrow.join(' '));
-  }
+  for (const run of tierRuns(buckets).slice(1)) pen.add('line', { class: 'tier-border', x1: x(run.from), x2: x(run.from), y1: plot.top, y2: plot.bottom });
 }
 
 /** drawLimits draws limits, and writes their names beside them, or above all if they are. */

@@ -1,9 +1,9 @@
 // What is written around the curve of a rule: its name, legend, totals, values, last denial.
 import { byId, make, say, flag, swatch } from './elements.js';
 import { unmatched } from './rules.js';
-import { degradedRuns, tierRuns } from './buckets.js';
+import { tierNames, tierRuns } from './buckets.js';
 import { format } from './view.js';
-import { ago, brief, day, exact, less, share, shown, shownPath, timeOfDay, unescaped } from './text.js';
+import { ago, brief, day, exact, less, share, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
 
 /** outcomeNames are the outcomes as people are told them. */
 export const outcomeNames = new Map([
@@ -44,23 +44,24 @@ export function showName(view, rule, back) {
 }
 
 /**
- * showLegend explains the colours, and lets one outcome be looked at by itself, or the scale be cut: at is where, 0 for
+ * showLegend explains what is drawn, and lets one outcome be looked at by itself, or the scale be cut: at is where, 0 for
  * nowhere. choose is called with what changes in the view.
  */
-export function showLegend(view, curve, limits, at, choose) {
-  const items = [...outcomeNames].map(([outcome, name]) => {
+export function showLegend(view, curve, at, choose) {
+  const items = [...outcomeNames].filter(([outcome]) => curve.totals[outcome] > 0 || view.outcome === outcome).map(([outcome, name]) => {
     const chosen = view.outcome === outcome;
-    const item = make('button', { type: 'button', 'data-outcome': outcome, 'aria-pressed': String(chosen), title: meanings[outcome],
-      'data-none': Number(curve.totals[outcome]) === 0 }, swatch(outcome), name);
+    const item = make('button', { type: 'button', 'data-outcome': outcome, 'aria-pressed': String(chosen), title: meanings[outcome] }, swatch(outcome), name);
     item.addEventListener('click', () => choose({ outcome: chosen ? '' : outcome }));
     return item;
   });
-  if (limits > 0) items.push(mark('limit', 'limit', 'how many hits a minute a limit lets pass'));
-  if (!view.outcome && curve.buckets.some(b => b.width > 60)) items.push(mark('peak', 'peak minute', 'the largest minute in a bucket, where it stands out and the scale has room'));
-  if (curve.before) items.push(mark('before', curve.before.name, 'how much went on at the same time then'));
-  if (degradedRuns(curve.buckets).length > 0) items.push(mark('away', 'no store', 'a store was away: hits were decided by policy'));
-  if (tierRuns(curve.buckets).length > 1) items.push(mark('tier', 'stored coarser before', 'named at the top: how wide the stored buckets are; no bar is narrower'));
-  if (curve.buckets.some(b => b.partial)) items.push(mark('partial', 'not over yet', 'hits are still counted in this bucket'));
+  for (const [kind, name, meaning] of [['limit', 'limit', 'how many hits a minute a limit lets pass'],
+    ['peak', 'peak minute', 'the largest minute in a bucket, where it stands out; ^ above the scale'],
+    ['before', curve.before?.name, 'how much went on at the same time then; ^ above the scale'],
+    ['degraded-time', 'no store', 'a store was away: hits were decided by policy'],
+    ['tier-border', `stored by ${tierRuns(curve.buckets).map(run => tierNames.get(run.tier)).join(' ┊ ')}`, 'how wide the stored buckets are; no bar is narrower'],
+    ['partial', 'not over yet', 'hits are still counted in this bucket']]) {
+    if (byId('chart').querySelector(`.${kind}`)) items.push(make('span', { title: meaning }, make('span', { class: 'swatch', 'data-mark': kind, 'aria-hidden': 'true' }), name));
+  }
   if (at > 0) {
     const cut = make('button', { type: 'button', id: 'cut', 'aria-pressed': String(view.cut), title: 'A few buckets are far above all others' },
       `cut at ${brief(at)}/min`);
@@ -72,14 +73,11 @@ export function showLegend(view, curve, limits, at, choose) {
   if (focused >= 0) items[focused]?.focus();
 }
 
-function mark(kind, name, meaning) {
-  return make('span', { title: meaning }, make('span', { class: 'swatch', 'data-mark': kind, 'aria-hidden': 'true' }), name);
-}
-
 /** showTotals writes the sums of the range, of the time it is compared with, and for ever. */
 export function showTotals({ totals, lifetime, earlier, before }) {
   const rows = [];
   say(byId('before'), before?.name ?? '');
+  byId('before').title = before ? span(before.from, before.to) : '';
   for (const [outcome, name] of outcomeNames) {
     rows.push(totalRow(outcome, [swatch(outcome), name], totals, lifetime, earlier, ''));
     if (outcome === 'within' && Number(lifetime.near) > 0) {

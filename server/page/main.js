@@ -173,7 +173,7 @@ async function lookAtRanking(signal) {
 
 /** lookAtKeys asks whose keys are at a limit: of the rule, or the domain, or that which is refused most. */
 async function lookAtKeys(signal) {
-  const busy = rules.find(rule => rule.denied > 0 && rule.known) ?? rules.find(rule => rule.known);
+  const busy = rules.filter(rule => rule.known).sort((a, b) => b.denied - a.denied)[0];
   whose = view.path ? view.domain : configured.rules.some(rule => rule.domain === view.domain) ? view.domain : busy?.domain;
   if (!serves('counters') || !whose || view.path && !configuredInView()?.limits.length) hideWho();
   else await lookAtWho(whose, view.path, signal);
@@ -225,7 +225,7 @@ function ruleInView() {
 
 async function lookAtCurve(signal, quiet) {
   const asked = view, of = { domain: asked.domain, path: asked.path };
-  let answer = null, values = null, denials = null, then = null, recent = null;
+  let answer = null, values = null, denials = null, past = null, recent = null;
   flag(byId('plot'), 'data-stale', !quiet);
   const against = earlier(seconds(asked));
   if (serves('history')) {
@@ -233,13 +233,14 @@ async function lookAtCurve(signal, quiet) {
     const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
     answer = await askCurve({ ...how, ...times(asked) }, signal);
     const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60), by = asked.by || (asked.path ? '' : 'over');
+    const whole = seconds => Math.round(seconds / against.whole) * against.whole, end = whole(to - against.shift);
     const unlessTooMuch = promise => promise.catch(error => {
       if (error.status !== 400) throw error;
       answer.warnings.push(error.message);
       return null;
     });
-    [values, then, recent] = await Promise.all([unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
-      from < against.shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: from - against.shift, to: to - against.shift }, signal),
+    [values, past, recent] = await Promise.all([unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
+      from < against.shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: end - whole(to - from), to: end }, signal),
       asked.path ? null : recently(asked.domain, signal)]);
     answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
   }
@@ -247,13 +248,13 @@ async function lookAtCurve(signal, quiet) {
   if (signal.aborted) return;
   curveOf = keyOf(asked);
   curve = answer ? joined(answer, !asked.path || values?.found !== 1) : null;
-  const before = then ? joined(then, true) : null;
-  if (before?.totals.hits > 0 && then.to - then.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
-    answer.warnings.push(`Of ${against.name} only wider buckets are stored, of ${span(then.from, then.to)}: no comparison.`);
+  const before = past ? joined(past, true) : null;
+  if (before?.totals.hits > 0 && past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
+    answer.warnings.push(`Of ${against.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);
   } else if (before?.totals.hits > 0) {
     const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
     if (first > before.buckets.length / 10) answer.warnings.push(`Of ${against.name} there are hits since ${day(buckets[0].start)} only.`);
-    Object.assign(curve, { earlier: before.totals, before: { buckets, ...against } });
+    Object.assign(curve, { earlier: before.totals, before: { ...before, buckets, ...against } });
   }
   drawCurve(answer);
   if (recent) showSums(view, recent, curve);
@@ -284,15 +285,15 @@ function drawCurve(answer) {
   flag(document.body, 'data-bare', !curve);
   flag(document.body, 'data-overview', !view.path && curve);
   flag(document.body, 'data-timeless', !serves('history'));
-  byId('notes').replaceChildren(...(answer?.warnings ?? []).map(text => make('li', {}, shown(text, 400))));
+  const dated = (all, at) => Date.parse(at) ? `Until ${day(Date.parse(at) / 1000)}` : all; // where coarser days or hours begin
+  byId('notes').replaceChildren(...(answer?.warnings ?? []).map(text => make('li', {}, shown(text.replace(/^Until (\S+)/, dated), 400))));
   if (!curve) {
     drawNothing();
     return;
   }
-  const limits = limitsInView();
-  const at = drawChart(limits);
+  const at = drawChart(limitsInView());
   showTotals(curve);
-  showLegend(view, curve, limits.length, at, go);
+  showLegend(view, curve, at, go);
   showEmpty(configured.rules.length === 0 && Number(curve.lifetime.hits) === 0 ? noRules() : explanation(curve, answer, rule, go, configured.rules.find(r => !view.domain || r.domain === view.domain)));
   link();
 }
@@ -361,6 +362,7 @@ function shift(way) {
 }
 
 function listen() {
+  if (/^(Etc\/)?(UTC|GMT)$/.test(home)) byId('zones').textContent = 'UTC'; // there is no other to choose
   byId('ranges').addEventListener('click', event => {
     const name = event.target.dataset?.range;
     if (ranges.has(name)) go({ range: name, from: 0, to: 0 });
@@ -373,6 +375,12 @@ function listen() {
   byId('zones').addEventListener('click', event => event.target.dataset.tz !== undefined && go({ tz: event.target.dataset.tz }));
   byId('values').tHead.addEventListener('click', event => event.target.dataset.by !== undefined && go({ by: event.target.dataset.by }));
   byId('to-rules').addEventListener('click', () => byId('filter').focus());
+  for (const part of document.querySelectorAll('.copies')) {
+    const kinds = [['command', 'command'], ['query', 'PromQL']].slice(0, 'one' in part.dataset ? 1 : 2);
+    part.append('copy:', ...kinds.flatMap(([as, name]) => [' ', make('button', { type: 'button', 'data-as': as }, name)]));
+    flag(part, 'role', 'group');
+    flag(part, 'aria-label', 'Copy');
+  }
   document.addEventListener('click', event => {
     const { as } = event.target.dataset;
     if (as) copy(sourceOf(event.target.parentElement.dataset.of, { ...view, whose }, curve, view.tz || home)[as]);

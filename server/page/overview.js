@@ -19,10 +19,10 @@ let rest = ''; // what those refused that before lacks
 export function showSums(view, recent, curve) {
   const tiles = [['hits', 'All hits'], ['over', 'Refused'], ['degraded', 'Degraded']].map(([outcome, name]) => {
     const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
-    const lines = [make('dt', {}, name), make('dd', { 'data-now': outcome, 'data-some': Number(recent.totals[outcome]) > 0 }, make('b', {}, brief(Number(recent.totals[outcome]) / recent.minutes)), ' a minute now'),
+    const lines = [make('dt', {}, name), make('dd', { 'data-now': outcome, 'data-some': Number(recent.totals[outcome]) > 0 }, make('b', {}, brief(Number(recent.totals[outcome]) / recent.minutes)), '/min now'),
       make('dd', { 'data-sum': outcome, 'data-hits': all }, make('b', {}, exact(all)), `${view.range ? ` last ${ranges.get(view.range).name}` : ' in this range'}${part}`)];
-    if (curve.earlier) lines.push(make('dd', {}, `${exact(curve.earlier[outcome])} ${curve.before.name}`));
-    return make('div', { 'data-tile': outcome }, ...lines);
+    if (curve.earlier) lines.push(make('dd', {}, `${curve.before.name}: ${exact(curve.earlier[outcome])}`));
+    return make('div', { 'data-tile': outcome, 'data-none': Number(all) === 0 }, ...lines);
   });
   byId('tiles').replaceChildren(...tiles);
 }
@@ -36,11 +36,11 @@ export async function lookAtRules(view, rules, curve, lately, signal) {
     .sort((a, b) => Number(b.denied) - Number(a.denied) || Number(b.hits) - Number(a.hits));
   const drawn = some.slice(0, view.domain ? mostOfDomain : mostRules), asked = JSON.stringify([view.domain, view.range, view.from, view.to, view.tz]);
   if (asked !== key || now() - at >= fresh) {
-    const anew = asked === key ? new Map() : curves = new Map(), { shift } = curve.before ?? {};
-    const then = shift ? await ask('api/v1/history/top', { domain: view.domain, from: curve.from - shift, to: curve.to - shift, n: 1000, values: 'false', by: 'over' }, signal) : null;
+    const anew = asked === key ? new Map() : curves = new Map(), past = curve.before;
+    const then = past ? await ask('api/v1/history/top', { domain: view.domain, from: past.from, to: past.to, n: 1000, values: 'false', by: 'over' }, signal) : null;
     before = new Map(then?.top.map(row => [keyOf(row.domain, row.path), less(row.over, row.shadow)]));
     rest = then?.found > then?.top.length ? '?' : '0';
-    show(view, drawn, some.length, lately, curve.before?.name);
+    show(view, drawn, some.length, lately, past?.name);
     for (const { domain, path } of drawn) { // one after the other: two questions are answered at a time, and others ask as well
       const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step: stepFor(seconds(view), columns), values: 'false' }, signal);
       anew.set(keyOf(domain, path), joined(answer, true));
@@ -61,16 +61,16 @@ function show(view, drawn, all, lately, earlier) {
 
 function card(view, rule, recent, earlier) {
   const own = keyOf(rule.domain, rule.path), curve = curves.get(own), refused = Number(rule.denied) > 0;
-  const card = make('a', { class: 'card', 'data-key': own, href: format({ ...view, domain: rule.domain, path: rule.path }) },
-    make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))));
+  const card = make('a', { class: 'card', 'data-key': own, href: format({ ...view, domain: rule.domain, path: rule.path }) });
   const svg = document.createElementNS(byId('chart').namespaceURI, 'svg');
   flag(svg, 'aria-hidden', 'true');
   svg.setAttribute('preserveAspectRatio', 'none');
   if (curve) card.title = `up to ${brief(drawSmall(svg, curve, { ...size, outcomes, now: now() }))} hits a minute`;
   const line = (name, ...texts) => make('span', { class: name }, ...texts);
-  card.append(svg, refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'),
-    line('quiet', `of ${exact(rule.hits)} hits`), line('quiet', earlier ? `${before.has(own) ? exact(before.get(own)) : rest} ${earlier}` : ''),
-    recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)} a minute now`) : '');
+  card.append(svg, make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), ' ', view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))),
+    refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'), ' ',
+    recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)}/min now`) : '', ' ',
+    earlier ? line('quiet', `${earlier}: ${before.has(own) ? exact(before.get(own)) : rest}`) : '', ' ', line('quiet', `of ${exact(rule.hits)} hits`));
   return card;
 }
 

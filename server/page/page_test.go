@@ -38,6 +38,16 @@ func get(path string, headers ...string) *httptest.ResponseRecorder {
 	return w
 }
 
+func TestThePageIsSmall(t *testing.T) {
+	size := 0
+	for _, content := range contents(t) {
+		size += len(content)
+	}
+	if size > 130_000 {
+		t.Errorf("the page has %d bytes, at most 130,000 are allowed: it is loaded over slow tunnels, without a cache", size)
+	}
+}
+
 var endpoints = []Endpoint{{Path: "/livez", What: "200 while it runs"}, {Path: "/api/v1/x", Query: "a=&b=1", What: `"<b>" & more`},
 	{Path: "/asked", Query: "a=", What: "an answer", Asked: true}}
 

@@ -3,7 +3,7 @@
 import { make, swatch } from './elements.js';
 import { outcomeNames } from './detail.js';
 import { brief, day, exact, span, timeOfDay, width } from './text.js';
-import { minutes } from './buckets.js';
+import { minutes, tierNames } from './buckets.js';
 
 const least = 6; // pixels that a stretch is long; less is a click
 
@@ -148,7 +148,7 @@ function describe(b, now, before) {
   const then = before?.buckets.find(e => e.start + before.shift < b.end && e.end + before.shift > b.start);
   if (then) parts.push(make('span', { 'data-part': 'before' }, make('b', {}, brief(Number(then.hits) / minutes(then, now))), ` ${before.name}`));
   if (b.width > 60 && b.hits > 0) parts.push(largest(b, ''));
-  if (b.tier) parts.push(make('span', { 'data-part': 'tier' }, 'stored by ', make('b', {}, b.tier)));
+  if (b.tier) parts.push(make('span', { 'data-part': 'tier' }, 'stored by ', make('b', {}, tierNames.get(b.tier))));
   return parts;
 }
 

@@ -1,4 +1,4 @@
-// Who is refused now, and who takes the most.
+// Who was refused in the last minute, and who asked most.
 import { ask, now, Refused } from './api.js';
 import { byId, make, say } from './elements.js';
 import { exact, shown } from './text.js';
@@ -28,15 +28,15 @@ export async function lookAtWho(domain, path, signal) {
   [key, at] = [asked, now()];
   const listed = new Set(refused.top.map(nameOf));
   const rows = [...refused.top, ...busiest.top.filter(row => !listed.has(nameOf(row)))].slice(0, most);
-  show(domain, path, rows, refused.found > 0 ? `${exact(refused.found)} ${refused.found === 1 ? 'key is' : 'keys are'} over a limit, as this weir saw in the last minute.`
-    : rows.length > 0 ? 'No key is over a limit. These took the most of this weir in the last minute.' : 'Nobody asked this weir in the last minute.');
+  show(domain, path, rows, refused.found > 0 ? `${exact(refused.found)} ${refused.found === 1 ? 'key was' : 'keys were'} over a limit, as this weir saw.`
+    : rows.length > 0 ? 'No key was over a limit. These asked this weir most.' : 'Nobody asked this weir.');
 }
 
 const nameOf = row => JSON.stringify([row.path, row.descriptor]);
 
 function show(domain, path, rows, text) {
   byId('who-part').hidden = false;
-  say(byId('who-name'), `Who is refused now${path ? '' : `, of ${shown(domain, 60)}`}`);
+  say(byId('who-name'), `Who was refused in the last minute${path ? '' : `, of ${shown(domain, 60)}`}`);
   say(byId('at-limit'), text);
   byId('who').hidden = rows.length === 0;
   byId('who').tBodies[0].replaceChildren(...rows.map(row => make('tr', { 'data-some': row.over > 0 },

@@ -88,6 +88,12 @@ func TestTheCurveIsSeenInEveryRange(t *testing.T) {
 			t.Errorf("range %s: %d seconds are shown, want %d or a bucket more", r.name, length, r.seconds)
 		}
 		b.wantTotalsOfAPI(w, "shop", payPath, "")
+		if r.name != "1h" && r.name != "365d" { // of which less is stored
+			b.wantSeen("#chart .before", "what went on before "+r.name)
+		}
+		if notes := eval[string](b, `document.querySelector('#notes').textContent`); strings.Contains(notes, "T00:00") {
+			t.Errorf("range %s: times are written in two ways: %q", r.name, notes)
+		}
 		b.shoot("range-" + r.name)
 	}
 	if n := eval[int](b, `document.querySelectorAll('#chart .limit').length`); n > 0 {

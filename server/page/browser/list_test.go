@@ -3,8 +3,6 @@ package browser
 import (
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -201,15 +199,7 @@ func TestARankingOfManyRulesHasTheMostRefused(t *testing.T) {
 		fmt.Fprintf(&history, "old,rule-%04d,within,,%d,60,%d,%[3]d\n", i, start, 1000+i)
 	}
 	fmt.Fprintf(&history, "old,throttled,over,,%d,60,7,7\n", start)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "history.csv")
-	if err := os.WriteFile(file, []byte(history.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t, dir, "history", "import", file); err != nil {
-		t.Fatal(err)
-	}
-	w := startIn(t, dir, map[string]string{"mail.yaml": mailRules})
+	w := startWith(t, history.String(), map[string]string{"mail.yaml": mailRules})
 	b := open(t, w.admin, look{fragment: "#domain=mail&path=tenant&range=1d&list=range"})
 	b.readyWith("the list of the day", inRange)
 	if first := b.listed()[0]; first != (counted{"old", "rule-1099", 2099, 0}) {

@@ -1,16 +1,20 @@
 package browser
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -42,9 +46,10 @@ func TestTheOverviewAnswersFirst(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	from, to := aWeek()
+	short := []string{"overview", "overview-phone", "overview-320"}
 	for name, l := range map[string]look{"overview": {}, "overview-dark": {dark: true}, "overview-tablet": {width: 768, height: 1024},
 		"overview-phone": {width: 390, height: 800}, "overview-320": {width: 320, height: 700}} {
-		if testing.Short() && name != "overview" && name != "overview-320" {
+		if testing.Short() && !slices.Contains(short, name) {
 			continue
 		}
 		l.fragment = fmt.Sprintf("#from=%d&to=%d", from, to)
@@ -69,6 +74,9 @@ func TestTheOverviewAnswersFirst(t *testing.T) {
 		b.wantSeen("#chart .before", "the curve of a week before")
 		b.wantText("tenant=acme", "who was refused")
 		b.wantNoSideScroll()
+		if end := eval[float64](b, `Math.max(...['#tiles', '#chart', '.card'].map(e => document.querySelector(e).getBoundingClientRect().bottom + scrollY))`); name == "overview-phone" && end > float64(l.height) {
+			t.Errorf("sums, curve and the rule that refused most end at %v pixels, below a first screen of %d", end, l.height)
+		}
 		if !testing.Short() || l.width == 0 {
 			b.wantNothingAmiss()
 		}
@@ -115,7 +123,10 @@ func TestWhoIsRefusedIsListed(t *testing.T) {
 	}
 	for _, fragment := range []string{"", "#domain=a&path=user"} {
 		b := open(t, w.admin, look{fragment: fragment})
-		b.wantText("1 key is over a limit", "how many keys are over their limit")
+		b.wantText("1 key was over a limit", "how many keys were over their limit")
+		if name := eval[string](b, `document.querySelector('#who-name').textContent`); !strings.Contains(name, "last minute") || strings.Contains(name, "now") {
+			t.Errorf("who was refused is called %q: now is the last five minutes, and these are of the last one", name)
+		}
 		if rows := eval[[]string](b, `[...document.querySelectorAll('#who tbody tr')].map(e => [0, 2, 3].map(i => e.cells[i].textContent).join(' '))`); fmt.Sprint(rows) != "[user=ann 1 4 user=bob 0 1]" {
 			t.Errorf("%q lists %q, want ann, who was refused once of four times, and then bob", fragment, rows)
 		}
@@ -196,5 +207,40 @@ func TestTimesAreOfTheZoneThatIsShown(t *testing.T) {
 	}
 	if link := eval[string](b, `document.querySelector('#link').href`); !strings.Contains(link, "tz=UTC") {
 		t.Errorf("the link is %s, in another zone than what is seen", link)
+	}
+}
+
+// What is above the scale has a mark there, with its number where it is a line; the legend explains what is drawn, and
+// nothing else; and there is no switch between one zone and the same.
+func TestWhatIsAboveTheScaleIsMarked(t *testing.T) {
+	t.Parallel()
+	hour := time.Now().Truncate(time.Hour).Unix()
+	history := "domain,path,outcome,value,start,width,sum,peak\n"
+	for ago, hits := range map[int64]int{3: 100, 2: 1000, 7*24 + 3: 100, 7*24 + 2: 120_000} {
+		history += fmt.Sprintf("mail,tenant,within,,%d,60,%d,%[2]d\nmail,tenant,within,,%[3]d,60,10,10\n", hour-ago*3600, hits, hour-ago*3600+60)
+	}
+	w := startWith(t, history, map[string]string{"mail.yaml": mailRules})
+	b := openBlank(t, w.admin, look{})
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
+		return err
+	}))
+	b.load(fmt.Sprintf("%s/#domain=mail&path=tenant&from=%d&to=%d", w.admin, hour-86400, hour))
+	b.ready()
+	b.shoot("above")
+	if marks := eval[[]string](b, `['.peak', '.before'].map(e => document.querySelector('#chart ' + e).getAttribute('d'))`); !strings.Contains(marks[0], "l3 -4l3 4") || !strings.Contains(marks[1], "l3 -4l3 4") {
+		t.Errorf("the largest minute and the line of a week before are above the scale, and drawn as %q, without a mark there", marks)
+	}
+	if numbers := eval[string](b, `[...document.querySelectorAll('#chart .beyond')].map(e => e.textContent).join()`); numbers != "12k" {
+		t.Errorf("beside the mark of 12,000 a minute is %q", numbers)
+	}
+	if legend := eval[[]string](b, `[...document.querySelectorAll('#legend > *')].map(e => e.textContent)`); fmt.Sprint(legend) != "[within peak minute a week before]" {
+		t.Errorf("the legend explains %q, which is not what is drawn", legend)
+	}
+	if texts := eval[[]string](b, `[...document.querySelectorAll('#chart text')].map(e => e.textContent).filter(text => /^\d+[mhd]/.test(text))`); len(texts) > 0 {
+		t.Errorf("%q stands in the chart and looks like a value", texts)
+	}
+	if zone := eval[string](b, `document.querySelector('#zones').innerHTML`); zone != "UTC" {
+		t.Errorf("where the local zone is UTC, the zones are %q", zone)
 	}
 }

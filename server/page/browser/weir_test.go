@@ -115,6 +115,20 @@ func startIn(t *testing.T, dir string, files map[string]string, env ...string) *
 	return w
 }
 
+// startWith starts a weir for a test that has a history, as weir history export writes it.
+func startWith(t *testing.T, history string, files map[string]string) *weir {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "history.csv")
+	if err := os.WriteFile(file, []byte(history), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t, dir, "history", "import", file); err != nil {
+		t.Fatal(err)
+	}
+	return startIn(t, dir, files)
+}
+
 // run runs a command of weir over the history in a folder.
 func run(t *testing.T, dir string, args ...string) error {
 	t.Helper()
