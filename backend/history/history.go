@@ -260,6 +260,7 @@ type Series struct {
 	Lifetime uint64 // all hits that were ever counted
 	Expired  uint64 // of these, dropped with the retention
 	Points   []Point
+	Fine     bool // it holds points finer than a day, in the range or not: its last hits are not old
 	// Err is why some of what was asked for of the series cannot be read, with the key at fault and, of several
 	// reasons, the first; nil if all could be. The other fields then are what could be read.
 	Err error

@@ -90,7 +90,7 @@ func (l *Ledger) Series(id ID, from, to int64) Series {
 		}
 	}
 	points = slices.DeleteFunc(fold(points), func(p Point) bool { return p.Start >= to || p.End() <= from || from >= to })
-	return Series{ID: id, Lifetime: l.Lifetime, Expired: l.Expired, Points: points}
+	return Series{ID: id, Lifetime: l.Lifetime, Expired: l.Expired, Points: points, Fine: l.Totals.Points > 0}
 }
 
 // fold puts points in order, and adds those of late hits, which lie inside the stored bucket of a coarser tier, to that

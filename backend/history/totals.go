@@ -15,6 +15,10 @@ type Totals struct {
 	Points   uint64 // buckets finer than a day
 }
 
+// Gone reports whether all hits of a value's series have expired: a store then removes it, so that values that come and
+// go do not add series for ever. Other series keep their lifetime.
+func (t *Totals) Gone(id ID) bool { return IsPersonal(id.Value) && t.Expired == t.Lifetime }
+
 // Chunks is where the cells of one series are kept: in memory, or in a transaction of a store.
 type Chunks interface {
 	// Cells returns those of a chunk, none if the series has no such chunk. The caller may write into them.

@@ -110,11 +110,16 @@ func (p *historyPipeline) run(ctx context.Context) {
 func (p *historyPipeline) learnSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
 	defer cancel()
+	var fine []history.ID
 	err := p.store.Query(bounded, history.Query{}, func(s history.Series) error {
-		p.recorder.Learn(s.ID)
+		if s.Fine {
+			fine = append(fine, s.ID)
+		}
 		return nil
 	})
-	if err != nil && ctx.Err() == nil && p.store.err() == nil {
+	if err == nil {
+		p.recorder.Learn(fine)
+	} else if ctx.Err() == nil && p.store.err() == nil {
 		p.log.Warn("the series of the history are not known: rules may get more series of values than HISTORY_VALUES", "error", err)
 	}
 }

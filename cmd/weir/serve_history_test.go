@@ -140,7 +140,7 @@ func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
 	bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
 	file := open()
 	if _, err := file.Apply(t.Context(), bob.Partition(), history.Batch{Writer: "w", Seq: 1,
-		Increments: []history.Increment{{ID: bob, Minute: 1, Hits: 7}}}); err != nil {
+		Increments: []history.Increment{{ID: bob, Minute: time.Now().Unix() / 60, Hits: 7}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {

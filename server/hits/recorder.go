@@ -68,11 +68,12 @@ func New(maxValues int) *Recorder {
 // CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too. It comes before the first hit.
 func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*Ratelimit) }
 
-// Learn tells the recorder of a series that the history has. Those of values count among the ones that New allows.
-func (r *Recorder) Learn(id history.ID) {
+// Learn tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
+// places that New allows. A value whose series is no longer fine, and that had no hit since the last call, has none.
+func (r *Recorder) Learn(fine []history.ID) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
-	r.series.learn(id)
+	r.series.learn(fine)
 }
 
 // Table finds the counters for the descriptors of one configuration. It counts into the same counters as the tables

@@ -119,42 +119,56 @@ func (v *values) drain(c *Counter, id history.ID, emit func(history.ID, uint64))
 // lastSeriesHits is about how many hits between two drains a value needs for the last free series of its rule.
 const lastSeriesHits = 10
 
-// valueSeries are the series of values that the history has, so that there are no more than a number of each rule and
-// whole outcome. Recorder.draining protects it.
+// valueSeries are the values that have a place, no more than a number of each rule and whole outcome: those that the
+// history tells of, and those handed out since, of which it may not know yet. Recorder.draining protects it.
 type valueSeries struct {
 	most  int
-	known map[history.ID]bool
-	count map[history.ID]int // of all values of a rule and outcome
+	known map[history.ID]bool // whether it was handed out since the last learn
+	count map[history.ID]int  // of all values of a rule and outcome
 }
 
-// learn notes a series. That of a part stands for its whole.
-func (s *valueSeries) learn(id history.ID) {
-	for o := range history.Outcome(wholeOutcomes) {
-		if id.Outcome == partOf(o) {
-			id.Outcome = o
+// learn gives the places to the series of the history, and to those handed out since the last time. That of a part
+// stands for its whole.
+func (s *valueSeries) learn(fine []history.ID) {
+	before := s.known
+	s.known, s.count = make(map[history.ID]bool), make(map[history.ID]int)
+	for id, handed := range before {
+		if handed {
+			s.place(id, false)
 		}
 	}
-	if id.Value == "" || id.Value == history.OtherValue || s.known[id] {
-		return
+	for _, id := range fine {
+		for o := range history.Outcome(wholeOutcomes) {
+			if id.Outcome == partOf(o) {
+				id.Outcome = o
+			}
+		}
+		if history.IsPersonal(id.Value) {
+			s.place(id, false)
+		}
 	}
-	s.known[id] = true
-	id.Value = ""
-	s.count[id]++
+}
+
+// place gives a value a place, if it has none.
+func (s *valueSeries) place(id history.ID, handed bool) {
+	_, known := s.known[id]
+	s.known[id] = handed
+	if id.Value = ""; !known {
+		s.count[id]++
+	}
 }
 
 // has reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
 // heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so
 // that values that come once do not take them.
 func (s *valueSeries) has(id history.ID, hits, all uint64) bool {
-	if s.known[id] {
-		return true
-	}
 	of := id
 	of.Value = ""
 	used := s.count[of]
-	if used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastSeriesHits*used/s.most) {
+	if _, known := s.known[id]; !known &&
+		(used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastSeriesHits*used/s.most)) {
 		return false
 	}
-	s.learn(id)
+	s.place(id, true)
 	return true
 }

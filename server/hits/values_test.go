@@ -7,9 +7,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -97,9 +99,7 @@ func TestAMillionNewValuesAddNoMoreSeriesThanTheBound(t *testing.T) {
 	value := uint64(0)
 	for range 10 {
 		s := newStream(t, 1)
-		for id := range handed {
-			s.weirs[0].Learn(id)
-		}
+		s.weirs[0].Learn(slices.Collect(maps.Keys(handed)))
 		for range 25 {
 			for range 4000 {
 				value++
@@ -123,6 +123,72 @@ func TestAMillionNewValuesAddNoMoreSeriesThanTheBound(t *testing.T) {
 	}
 	if _, values := s.sum(history.Within); values < DefaultValues/2 {
 		t.Errorf("%d values got a series; want those that were heavy to have one", values)
+	}
+}
+
+// Values come for a week, and go. For years two weirs hand them to one history, which moves them to coarser tiers
+// and drops them in the end: there are never more series than the places allow, a value that comes to stay gets one, and
+// all series together have each day's hits, to the integer.
+func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
+	const places, stays, kept = 10, 1_000_000, 200 // days
+	random := rand.New(rand.NewPCG(7, 8))
+	now := noon
+	keep := history.DefaultKeep()
+	keep.Ages[history.Days] = kept * 24 * time.Hour
+	store := historytest.NewLedgers(historytest.Options{Keep: keep, Now: func() time.Time { return now }, Step: func(string) {}})
+	s := newStream(t, 2)
+	for _, r := range s.weirs {
+		r.series.most = places
+	}
+	ofDay := make(map[int64]uint64)
+	for week := range uint64(250) {
+		for range 3 {
+			for i := range uint64(400) {
+				value := week*1000 + random.Uint64N(20)*i%400 // 20 of them more than others
+				if week > 20 && i%10 == 0 {
+					value = stays
+				}
+				s.spots[random.IntN(2)](value).Pass(1)
+			}
+			clear(s.handed)
+			s.flush()
+			var all []history.Increment
+			for id, hits := range s.handed {
+				all = append(all, history.Increment{ID: id, Minute: now.Unix() / 60, Hits: hits})
+				ofDay[now.Unix()/86400] += hits
+			}
+			historytest.Count(t, store, all...)
+			now = now.Add(time.Duration(1+random.IntN(3)) * 24 * time.Hour)
+			if _, err := store.Roll(t.Context(), history.Job{Now: now}); err != nil {
+				t.Fatal(err)
+			}
+			var fine []history.ID
+			sums := make(map[int64]uint64)
+			found := historytest.All(t, store)
+			for id, one := range found {
+				if one.Fine {
+					fine = append(fine, id)
+				}
+				for _, p := range one.Points {
+					sums[p.Start/86400] += p.Sum
+				}
+			}
+			for _, r := range s.weirs {
+				r.Learn(fine)
+			}
+			for day, want := range ofDay {
+				if day > now.Unix()/86400-kept && sums[day] != want {
+					t.Fatalf("week %d: the series have %d hits of day %d, want all %d", week, sums[day], day, want)
+				}
+			}
+			// Two weirs may hand out the same free place between two looks. A week's values leave after at most 44 days.
+			if most := 2*places + 1; len(fine) > most || len(found) > most*(kept+44)/30 {
+				t.Fatalf("week %d: %d series, %d of them with a place; want at most %d and %d", week, len(found), len(fine), most*(kept+44)/30, most)
+			}
+			if _, has := found[history.ID{Domain: "shop", Path: "tenant", Value: fmt.Sprint("tenant=", stays)}]; week > 30 && !has {
+				t.Fatalf("week %d: the value that came in week 20 has no series, though others have gone since", week)
+			}
+		}
 	}
 }
 

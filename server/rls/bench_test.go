@@ -1,10 +1,12 @@
 package rls
 
 import (
+	"context"
 	"testing"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -51,9 +53,13 @@ descriptors:
 				b.Fatal(err)
 			}
 			in, ctx := mem.BufferSlice{mem.SliceBuffer(data)}, b.Context()
+			unmarshal := func(call any) error { return codec.Unmarshal(in, call) }
+			intercept := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+				return handle(ctx, request)
+			}
 			b.ReportAllocs()
 			for b.Loop() {
-				out, err := shouldRateLimit(s, ctx, func(call any) error { return codec.Unmarshal(in, call) }, nil)
+				out, err := shouldRateLimit(s, ctx, unmarshal, intercept)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -73,7 +73,7 @@ func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) *ratelimit.R
 		t.Fatal(err)
 	}
 	answer := new(ratelimit.RateLimitResponse)
-	if err := proto.Unmarshal(out, answer); err != nil {
+	if err := proto.Unmarshal(out.encoded, answer); err != nil {
 		t.Fatalf("the answer is no RateLimitResponse: %v", err)
 	}
 	return answer

@@ -49,7 +49,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, status.Convert(err).Message(), code)
 		return
 	}
-	writeJSON(w, out, in.Over)
+	writeJSON(w, out.encoded, in.Over)
 }
 
 // read reads a request in JSON, unless its client leaves before it is its turn.
@@ -71,7 +71,7 @@ func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
 	return err
 }
 
-func writeJSON(w http.ResponseWriter, out reply, over bool) {
+func writeJSON(w http.ResponseWriter, out []byte, over bool) {
 	var response ratelimit.RateLimitResponse
 	err := proto.Unmarshal(out, &response)
 	var text []byte

@@ -40,15 +40,18 @@ type Service struct {
 	limiter  *limit.Limiter
 	options  Options
 	observer Observer
-	calls    sync.Pool     // of *inbound
-	reading  chan struct{} // has one for each reader of JSON
-	deciding chan struct{} // has one for each request of many descriptors that is decided
+	info     *grpc.UnaryServerInfo // of the method
+	handler  grpc.UnaryHandler     // handle
+	calls    sync.Pool             // of *inbound
+	reading  chan struct{}         // has one for each reader of JSON
+	deciding chan struct{}         // has one for each request of many descriptors that is decided
 }
 
 // inbound is a request that was received.
 type inbound struct {
 	limit.Call
-	undecoded []byte // the message, if it has many descriptors: it is decoded when it is its turn
+	decode    func(any) error // reads the message into this
+	undecoded []byte          // the message, if it has many descriptors: it is decoded when it is its turn
 }
 
 // A request of more than fewDescriptors takes up to a hundred times the memory of its message while it is decided, so
@@ -65,8 +68,10 @@ type Options struct {
 
 // New makes the service.
 func New(l *limit.Limiter, options Options, o Observer) *Service {
-	return &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(inbound) }},
+	s := &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers), deciding: make(chan struct{}, maxDeciding)}
+	s.info, s.handler = &grpc.UnaryServerInfo{Server: s, FullMethod: method}, s.handle
+	return s
 }
 
 // Register adds the service to a server that has [NewCodec] as its codec.
@@ -84,21 +89,25 @@ func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, inter
 	s := srv.(*Service)
 	in := s.calls.Get().(*inbound)
 	defer s.release(in)
-	answer := func(ctx context.Context, _ any) (any, error) { // decodes as well, so that interceptors see a panic there
-		if err := decode(in); err != nil {
-			return nil, err
-		}
-		return s.answer(ctx, in)
-	}
+	in.decode = decode
 	if interceptor == nil {
-		return answer(ctx, in)
+		return s.handle(ctx, in)
 	}
-	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: s, FullMethod: method}, answer)
+	return interceptor(ctx, in, s.info, s.handler)
+}
+
+// handle decodes and answers a request: decodes as well, so that interceptors see a panic there.
+func (s *Service) handle(ctx context.Context, request any) (any, error) {
+	in := request.(*inbound)
+	if err := in.decode(in); err != nil {
+		return nil, err
+	}
+	return s.answer(ctx, in)
 }
 
 func (s *Service) release(in *inbound) {
 	in.Reset()
-	in.undecoded = nil
+	in.decode, in.undecoded = nil, nil
 	s.calls.Put(in)
 }
 
@@ -112,7 +121,7 @@ func (in *inbound) read(data []byte) error {
 }
 
 // answer answers a request of many descriptors when it is its turn, any other at once.
-func (s *Service) answer(ctx context.Context, in *inbound) (reply, error) {
+func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 	begin := time.Now()
 	if in.undecoded == nil {
 		return s.decide(ctx, &in.Call, begin)
@@ -133,14 +142,14 @@ func (s *Service) answer(ctx context.Context, in *inbound) (reply, error) {
 
 // decide decides a request that came at begin, and encodes the verdict, so that the call can be used again as soon as
 // it returns.
-func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (reply, error) {
+func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (*reply, error) {
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)
-	var out reply
+	var out *reply
 	result := c.Result(err)
 	switch {
 	case err == nil:
-		out = s.encode(c)
+		out = &reply{encoded: s.encode(c)}
 	case result == limit.Invalid:
 		err = status.Error(codes.InvalidArgument, err.Error())
 	default:
@@ -164,8 +173,11 @@ func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took t
 	s.options.Log.LogAttrs(ctx, slog.LevelDebug, "request", attrs...)
 }
 
-// reply is an encoded RateLimitResponse.
-type reply []byte
+// reply is an encoded RateLimitResponse, and the room to hand it to grpc-go without another allocation.
+type reply struct {
+	encoded mem.SliceBuffer
+	buffers [1]mem.Buffer
+}
 
 // Codec is the codec for a gRPC server that offers the rate-limit service. It reads and writes that service's messages
 // without reflection, which saves a tenth of a request's cost, and leaves all others to protobuf's own.
@@ -179,8 +191,9 @@ func (c Codec) Name() string { return c.proto.Name() }
 
 // Marshal encodes a message.
 func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
-	if r, ok := v.(reply); ok {
-		return mem.BufferSlice{mem.SliceBuffer(r)}, nil
+	if r, ok := v.(*reply); ok {
+		r.buffers[0] = &r.encoded
+		return r.buffers[:], nil
 	}
 	return c.proto.Marshal(v)
 }

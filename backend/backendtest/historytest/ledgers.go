@@ -112,6 +112,9 @@ func (l *Ledgers) Roll(_ context.Context, job history.Job) (history.RollResult, 
 		did.Add(after.Roll(&l.o.Keep, now.Unix()))
 		if !job.DryRun {
 			l.s.series[id] = after
+			if after.Gone(id) {
+				delete(l.s.series, id)
+			}
 		}
 	}
 	for w, p := range l.s.positions {

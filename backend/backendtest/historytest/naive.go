@@ -89,8 +89,11 @@ type span struct {
 // roll moves all that is due, as far as it goes, and returns what it did.
 func (n *naive) roll(now int64) history.RollResult {
 	var all history.RollResult
-	for _, s := range n.series {
+	for id, s := range n.series {
 		one := n.rollSeries(s, now)
+		if history.IsPersonal(id.Value) && one.Expired > 0 && s.expired == s.lifetime {
+			delete(n.series, id)
+		}
 		for t := range history.Tiers {
 			all.Chunks[t] += one.Chunks[t]
 			all.Points[t] += one.Points[t]
@@ -136,7 +139,8 @@ func (n *naive) query(q history.Query) map[history.ID]history.Series {
 	got := make(map[history.ID]history.Series)
 	for id, s := range n.series {
 		if q.Matches(id) {
-			got[id] = history.Series{ID: id, Lifetime: s.lifetime, Expired: s.expired, Points: s.points(q.From, q.To)}
+			got[id] = history.Series{ID: id, Lifetime: s.lifetime, Expired: s.expired, Points: s.points(q.From, q.To),
+				Fine: len(s.minutes[history.Minutes])+len(s.minutes[history.FiveMinutes])+len(s.minutes[history.Hours]) > 0}
 		}
 	}
 	return got

@@ -235,6 +235,9 @@ func (b *bench) compare(got, want map[history.ID]history.Series, q history.Query
 			b.t.Fatalf("%v has lifetime %d and expired %d, want %d and %d",
 				short(id), g.Lifetime, g.Expired, w.Lifetime, w.Expired)
 		}
+		if g.Fine != w.Fine {
+			b.t.Fatalf("%v is fine: %v, want %v: the places of values hang on it", short(id), g.Fine, w.Fine)
+		}
 		if !slices.Equal(g.Points, w.Points) {
 			b.t.Fatalf("%v from %d to %d at %v: %s", short(id), q.From, q.To, b.now(), difference(g.Points, w.Points))
 		}

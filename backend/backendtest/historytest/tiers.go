@@ -1,8 +1,10 @@
 package historytest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 var tierCases = []promiseCase{
 	{"AChunkMovesWhenAllOfItIsOldEnough", testDue},
 	{"WeeksFallIntoTwoYears", testWeeks},
+	{"AValuesSeriesGoesWithItsLastDay", testValueGoes},
 	{"ADryRunSaysWhatTheJobWouldDoAndTheJobHowFarItIs", testDryRun},
 	{"TheJobNeverRunsAheadOfTheStoresClock", testJobsClock},
 }
@@ -112,6 +115,39 @@ func testRetention(t *testing.T, open Open, jobEvery int) {
 		history.Increment{ID: shop, Minute: b.minute() - 1000*1440, Hits: 6})
 	b.roll()
 	b.agree()
+}
+
+// testValueGoes has a value come, go with the retention, and come again. Jobs run two at a time.
+func testValueGoes(t *testing.T, open Open) {
+	keep := history.DefaultKeep()
+	keep.Ages[history.Days] = 100 * day
+	b := newBench(t, open, keep)
+	bob, other := shop, shop
+	bob.Value, other.Value = "user=bob", history.OtherValue
+	for life := range uint64(3) {
+		for n := range int64(3) {
+			b.count(history.Increment{ID: bob, Minute: b.minute() - n*2000, Hits: life + 1},
+				history.Increment{ID: other, Minute: b.minute() - n*2000, Hits: 1})
+		}
+		for _, wait := range []time.Duration{day, 60 * day, 50 * day, day} {
+			b.wait(wait)
+			var jobs sync.WaitGroup
+			for range 2 {
+				jobs.Go(func() {
+					if _, err := b.store.Roll(context.Background(), history.Job{Now: b.now()}); err != nil {
+						t.Errorf("Roll, two at a time: %v", err)
+					}
+				})
+			}
+			jobs.Wait()
+			b.naive.roll(b.now().Unix())
+			b.agree()
+		}
+		got := b.query(Everything())
+		if _, found := got[bob]; found || got[other].Lifetime != 3*(life+1) {
+			t.Errorf("after life %d the store has %+v; want the value's series gone, and the lifetime of all others", life, got)
+		}
+	}
 }
 
 func sumOf(points []history.Point) uint64 {

@@ -154,6 +154,9 @@ func (r *roller) findDue() (found []dueChunk, err error) {
 func (r *roller) move(d dueChunk) error {
 	key := seriesKey(r.p, d.name)
 	row, found, err := get(r.table, key, decodeSeries)
+	if err == nil && !found && r.table.rows.Get(chunkKey(r.p, d.chunk, d.name)) == nil {
+		return nil // another job removed the series
+	}
 	if err == nil && !found {
 		err = r.table.damaged(key, errors.New("the series is missing, its chunks are there"))
 	}
@@ -169,6 +172,9 @@ func (r *roller) move(d dueChunk) error {
 	if !r.seen[d.name] {
 		r.seen[d.name] = true
 		r.did.Series++
+	}
+	if id, err := readID(row.id); err == nil && row.Gone(id) {
+		return r.table.rows.Delete(key)
 	}
 	return r.table.rows.Put(key, row.encode())
 }

@@ -55,6 +55,7 @@ func (r *record) score(k *history.Keep) string {
 func (s *Store) reread(ctx context.Context, p history.Partition, r *record) error {
 	found, _, err := s.records(ctx, p, []history.ID{r.id})
 	if err != nil || len(found) == 0 {
+		r.gone = err == nil
 		return err
 	}
 	*r = found[0]
@@ -97,7 +98,7 @@ func (s *Store) rollSeries(ctx context.Context, p history.Partition, r *record, 
 			stale++
 			err = s.reread(ctx, p, r)
 		}
-		if err != nil || done && len(chunks) == 0 {
+		if err != nil || r.gone || done && len(chunks) == 0 {
 			return err
 		}
 	}
@@ -163,12 +164,15 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 	if !changed {
 		return true, nil
 	}
-	expired := ""
+	expired, score := "", r.score(&s.c.Keep)
+	if r.gone = len(r.chunks) == 0 && after.Gone(r.id); r.gone {
+		score = ""
+	}
 	if after.Expired != r.Expired {
 		expired = strconv.FormatUint(after.Expired, 10)
 	}
 	reply, err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
-		r.score(&s.c.Keep), int64(after.Points)-int64(r.Points), expired,
+		score, int64(after.Points)-int64(r.Points), expired,
 		[]byte(append(newPacked(2), append(texts(gone), texts(come)...)...)), []byte(append(newPacked(len(keys)), changes...)))
 	if reply == nil {
 		return false, err

@@ -26,6 +26,7 @@ type record struct {
 	name    string // in the due set
 	key     string
 	version string
+	gone    bool // a job has removed the series
 	chunks  []history.Chunk
 	damage  error                   // why some of it, or of the chunks that were loaded, cannot be read: the first reason
 	first   map[history.Chunk]int64 // where the first day of a chunk of days begins, of those that the job has looked at

@@ -125,7 +125,9 @@ for _, n in ipairs(fresh) do
 		local hour = points[3 * n - 2]
 		names = names or cmsgpack.unpack(ARGV[9])
 		call('HSET', series, 'm' .. hour, '')
-		bump(series, 'version')
+		if bump(series, 'version') == 1 then -- a series that went and comes again has no version of its former life
+			call('HSET', series, 'version', format('%.0f', now))
+		end
 		call('ZADD', KEYS[3], 'LT', 3600 * (hour + 1) + ARGV[6], names[n])
 	end
 end

@@ -3,7 +3,7 @@
 --
 -- KEYS: format, due, series, and the hashes that change.
 -- ARGV: format, time, the second at which the change was worked out, the version of the series' list of chunks that was
--- read, the series' name, when it is due next after this, by how much the number of its points changes, what has expired of it
+-- read, the series' name, when it is due next after this ('' if nothing is left of it), by how much the number of its points changes, what has expired of it
 -- ('' if that does not change); packed the names of the chunks that go, and those of the ones that come; packed for each
 -- hash how many fields it must hold, or -1, the fields that go, what these must hold if the number is not -1, and the
 -- fields that are set with their values.
@@ -32,6 +32,12 @@ for i, change in ipairs(changes) do
 			end
 		end
 	end
+end
+
+if ARGV[6] == '' then
+	call('DEL', unpack(KEYS, 3))
+	call('ZREM', KEYS[2], ARGV[5])
+	return {'changed'}
 end
 
 -- First the removal: it is allowed to a server that is full, and what follows it in a script then is too.

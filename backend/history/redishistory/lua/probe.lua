@@ -18,6 +18,7 @@ call('HLEN', key)
 call('HDEL', key, 'a')
 call('ZADD', key, '1', 'a')
 call('ZCARD', key)
+call('ZREM', key, 'b')
 call('ZRANGEBYSCORE', key, '-inf', '0', 'LIMIT', '0', '1')
 call('DEL', key)
 return {'fine'}
