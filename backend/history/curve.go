@@ -100,13 +100,13 @@ func (e *Extent) Step(r Range, width int64, zone *time.Location) Cut {
 	return Cut{Borders: append(borders, r.To)}
 }
 
-// days cuts a range into buckets of a number of days each; those of whole weeks begin on Monday.
-func (e *Extent) days(r Range, zone *time.Location, each int64) Cut {
+// days cuts a range into buckets of a number of days; those of whole weeks begin on Monday.
+func (e *Extent) days(r Range, zone *time.Location, length int64) Cut {
 	var c Cut
 	// A border moves by half a day at most, so the bucket before that of the range's first day begins before the range.
-	for i := floorDiv(dayOf(r.From, zone)-monday/day, each) - 1; ; i++ {
-		at := midnight(monday/day+i*each, zone)
-		border, in := e.snap(at)
+	for i := floorDiv(dayOf(r.From, zone)-monday/day, length) - 1; ; i++ {
+		at := midnight(monday/day+i*length, zone)
+		border, tier := e.snap(at)
 		switch last := len(c.Borders) - 1; {
 		case border <= r.From:
 			c = Cut{Borders: []int64{border}}
@@ -116,7 +116,7 @@ func (e *Extent) days(r Range, zone *time.Location, each int64) Cut {
 			c.Borders = append(c.Borders, border)
 		}
 		if border != at {
-			c.Moved[in] = at
+			c.Moved[tier] = at
 		}
 		if border >= r.To {
 			return c

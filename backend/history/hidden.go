@@ -30,14 +30,14 @@ func IsPersonal(value string) bool { return value != "" && value != OtherValue }
 
 type readable struct{ Store }
 
-// Query is the store's. Where values are hidden, a query asks for one by what it is replaced by.
+// Query is the store's. Where values are hidden, a query names one by its hash.
 func (r readable) Query(ctx context.Context, q Query, yield func(Series) error) error {
 	key, hides := ctx.Value(hidingKey{}).([]byte)
 	if !hides {
 		return r.Store.Query(ctx, q, yield)
 	}
-	asked := q.Value
-	if asked != nil && IsPersonal(*asked) {
+	wanted := q.Value
+	if wanted != nil && IsPersonal(*wanted) {
 		q.Value = nil
 	}
 	return r.Store.Query(ctx, q, func(s Series) error {
@@ -49,7 +49,7 @@ func (r readable) Query(ctx context.Context, q Query, yield func(Series) error) 
 			hash.Write([]byte(s.ID.Value)) // a hash takes everything
 			s.ID.Value = "hidden-" + hex.EncodeToString(hash.Sum(nil)[:6])
 		}
-		if asked != nil && !s.Unnamed && s.ID.Value != *asked {
+		if wanted != nil && !s.Unnamed && s.ID.Value != *wanted {
 			return nil
 		}
 		return yield(s)

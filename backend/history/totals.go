@@ -57,12 +57,12 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 	if err != nil {
 		return false, err
 	}
-	had := len(cells)
+	before := len(cells)
 	cells, cell := cells.at(c.Place(at))
 	cell.Sum += hits
 	cell.Peak = cell.Sum
 	t.Lifetime += hits
-	t.Points += uint64(len(cells) - had)
+	t.Points += uint64(len(cells) - before)
 	return true, in.SetCells(c, cells)
 }
 
@@ -81,14 +81,14 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 		return err
 	}
 	n, _ := cells.Find(int(floorDiv(now-k.Due(c, c.Start()), day) + 1)) // the first day that is not too old
-	gone, stay := cells[:n], cells[n:]
-	if len(gone) == 0 {
+	expired, kept := cells[:n], cells[n:]
+	if len(expired) == 0 {
 		return nil
 	}
-	t.Expired += gone.Sum()
-	did.Expired += gone.Sum()
-	did.Moved(c, len(gone))
-	return in.SetCells(c, stay)
+	t.Expired += expired.Sum()
+	did.Expired += expired.Sum()
+	did.Moved(c, len(expired))
+	return in.SetCells(c, kept)
 }
 
 // shrink rolls a series early until it has no more fine points than it may have.
@@ -96,12 +96,12 @@ func (t *Totals) shrink(in Chunks, k *Keep, now int64) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
 	}
-	held, err := in.Fine()
+	fine, err := in.Fine()
 	if err != nil {
 		return err
 	}
 	for t.Points > uint64(k.MaxPoints) {
-		c, found := k.Early(held, now)
+		c, found := k.Early(fine, now)
 		if !found {
 			return nil
 		}
@@ -109,13 +109,13 @@ func (t *Totals) shrink(in Chunks, k *Keep, now int64) error {
 		if err != nil {
 			return err
 		}
-		held = append(slices.DeleteFunc(held, func(h Chunk) bool { return h == c || slices.Contains(to, h) }), to...)
+		fine = append(slices.DeleteFunc(fine, func(f Chunk) bool { return f == c || slices.Contains(to, f) }), to...)
 	}
 	return nil
 }
 
 // move moves a chunk to the next tier: to one chunk, or to two where a week lies in two years. It returns how many
-// points were in it, and where they are.
+// points were in it, and the chunks that have them now.
 func (t *Totals) move(in Chunks, c Chunk) (points int, to []Chunk, err error) {
 	cells, err := in.Cells(c)
 	if err != nil {
@@ -123,21 +123,21 @@ func (t *Totals) move(in Chunks, c Chunk) (points int, to []Chunk, err error) {
 	}
 	for next := 0; next < len(cells); {
 		chunk := ChunkOf(c.Tier+1, c.At(cells[next].Place))
-		there, err := in.Cells(chunk)
+		target, err := in.Cells(chunk)
 		if err != nil {
 			return 0, nil, err
 		}
-		had := len(there)
+		before := len(target)
 		for ; next < len(cells) && c.At(cells[next].Place) < chunk.End(); next++ {
 			var cell *Cell
-			there, cell = there.at(chunk.Place(c.At(cells[next].Place)))
+			target, cell = target.at(chunk.Place(c.At(cells[next].Place)))
 			cell.Sum += cells[next].Sum
 			cell.Peak = max(cell.Peak, cells[next].Peak)
 		}
 		if chunk.Tier < Days {
-			t.Points += uint64(len(there) - had)
+			t.Points += uint64(len(target) - before)
 		}
-		if err := in.SetCells(chunk, there); err != nil {
+		if err := in.SetCells(chunk, target); err != nil {
 			return 0, nil, err
 		}
 		to = append(to, chunk)

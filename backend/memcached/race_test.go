@@ -25,7 +25,7 @@ func hits(t testing.TB, key string, n uint64, l ...descriptors.Limit) backend.Ch
 	return backend.Check{Key: []byte(key), Limits: l, Hits: n}
 }
 
-// ask1 decides one check, which may have no answer.
+// ask decides one check, which may have no answer.
 func ask1(t testing.TB, s *Store, c backend.Check) backend.Decision {
 	t.Helper()
 	var out [1]backend.Decision

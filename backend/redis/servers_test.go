@@ -195,7 +195,7 @@ func hourly(t testing.TB, n uint64) []descriptors.Limit {
 	return []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
 }
 
-// askOne decides one check.
+// ask decides one check.
 func askOne(t testing.TB, s backend.Counter, c backend.Check) backend.Decision {
 	t.Helper()
 	var out [1]backend.Decision

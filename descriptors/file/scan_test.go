@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// loadTexts is Load, and its problems as texts.
+// load is Load, and its problems as texts.
 func loadTexts(dir string) (*descriptors.Config, []string, error) {
 	c, problems, err := Load(dir, yaml.Options{})
 	var texts []string

@@ -49,7 +49,8 @@ func NewHandler(c Config) *Handler {
 		c.Concurrency = DefaultConcurrency
 	}
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: parser.NewParser(parser.Options{}), mux: http.NewServeMux(),
-		admitted: make(door.Turns, c.Concurrency+maxWaiting), running: make(door.Turns, c.Concurrency), answered: make(map[string]*atomic.Uint64)}
+		admitted: make(door.Turns, c.Concurrency+maxWaiting), running: make(door.Turns, c.Concurrency),
+		answered: make(map[string]*atomic.Uint64)}
 	for _, result := range results {
 		h.answered[result] = new(atomic.Uint64)
 	}

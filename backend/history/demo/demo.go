@@ -74,7 +74,7 @@ type rule struct {
 	attack              float64 // hits in a minute of the attack
 	awayToo             bool    // counted degraded while the store was away
 	onTheHour           bool    // only in the first minutes of each hour
-	limit               uint64  // of hits in a minute, of a rule that has one count: those above it are over; 0 for none
+	most                uint64  // what is asked for above it in a minute is over, of a rule that has one count
 	loop                float64 // hits in a minute of a client that tries again and again, whatever the hour
 }
 
@@ -83,11 +83,11 @@ var rules = [...]rule{
 	{domain: "shop", path: "user", within: 42, over: .8, near: 9, attack: 150, awayToo: true},
 	{domain: "shop", path: "user/path=%2Fpay", within: 6, over: .15, near: 6, attack: 380, awayToo: true},
 	{domain: "shop", path: "user/path=%2Fstatic%2F*", within: 90},
-	{domain: "shop", path: "route=search", within: 15, limit: 20, near: 5, since: 120 * day},
-	{domain: "shop", path: "route=report", within: 4, limit: 4, onTheHour: true},
+	{domain: "shop", path: "route=search", within: 15, most: 20, near: 5, since: 120 * day},
+	{domain: "shop", path: "route=report", within: 4, most: 4, onTheHour: true},
 	{domain: "shop", path: "remote_address", within: 60, over: 1.5, shadow: true, since: 45 * day}, // on trial
 	{domain: "shop", path: history.Unmatched, within: .4},
-	{domain: "mail", path: "tenant", value: "tenant=acme", within: 5, near: 4, limit: 10, loop: 24},
+	{domain: "mail", path: "tenant", value: "tenant=acme", within: 5, near: 4, most: 10, loop: 24},
 	{domain: "mail", path: "tenant", value: "tenant=globex", within: 5},
 	{domain: "mail", path: "tenant", value: "tenant=initech", within: 1.2},
 	{domain: "mail", path: "recipient", within: 4, since: 200 * day},
@@ -114,8 +114,8 @@ func (r *rule) minute(number int, at, now int64) (n [history.Outcomes]uint64) {
 	}
 	n[history.Within] = around(asked, at, 2*number)
 	n[history.Over] = around(r.over*busy*busy, at, 2*number+1)
-	if r.limit > 0 && n[history.Within] > r.limit {
-		n[history.Within], n[history.Over] = r.limit, n[history.Within]-r.limit
+	if r.most > 0 && n[history.Within] > r.most {
+		n[history.Within], n[history.Over] = r.most, n[history.Within]-r.most
 	}
 	if since := sinceMidnight + attackAgo; since >= 0 && since < attackFor {
 		n[history.Over] += around(r.attack, at, 2*number+1)
@@ -154,9 +154,9 @@ var daily = [25]float64{.10, .06, .04, .03, .04, .08, .20, .45, .70, .85, .95, 1
 
 // busyAt returns how busy a minute is: by the hour, quieter on weekends, and more from month to month.
 func busyAt(at, now int64) float64 {
-	hours := float64(at%day) / hour
-	h := int(hours)
-	b := daily[h] + (daily[h+1]-daily[h])*(hours-float64(h))
+	of := float64(at%day) / hour
+	h := int(of)
+	b := daily[h] + (daily[h+1]-daily[h])*(of-float64(h))
 	if weekday := time.Unix(at, 0).UTC().Weekday(); weekday == time.Saturday || weekday == time.Sunday {
 		b *= .55
 	}

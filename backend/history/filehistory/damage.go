@@ -79,8 +79,8 @@ func (s *Store) inspect(path string) error {
 			return s.wrap(err)
 		}
 		err = db.View(func(tx *bolt.Tx) error {
-			if is, want := info.Size(), tx.Size(); is < want {
-				return fmt.Errorf("%s %w (it has %d bytes and should have %d or more)", s.name, ErrDamaged, is, want)
+			if size, needed := info.Size(), tx.Size(); size < needed {
+				return fmt.Errorf("%s %w (it has %d bytes and should have %d or more)", s.name, ErrDamaged, size, needed)
 			}
 			return s.checkFormat(tx)
 		})

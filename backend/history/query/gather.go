@@ -51,28 +51,28 @@ type reading struct {
 	unreadable Unreadable     // those left out
 }
 
-// gather reads all series of a question in one shape, and passes those that can be read to the visitor that begin
-// returns. The stored buckets decide which shapes are possible, so the first shape is a guess. For each further one
-// begin is called again, and what earlier visitors got is void.
-func (h *History) gather(ctx context.Context, q *Question, begin func(shape) func(history.Series) error) (reading, error) {
-	var g reading
+// gather reads all series of a question in one shape, and calls visit with those that can be read. The stored buckets
+// decide which shapes are possible, so the first shape is a guess. For each, begin is called first: what was visited in
+// another is void.
+func (h *History) gather(ctx context.Context, q *Question, begin func(shape), visit func(history.Series) error) (reading, error) {
+	var r reading
 	for range maxRounds {
-		g.shape, g.unreadable = q.shape(&g.stored), Unreadable{}
-		visit := begin(g.shape)
+		r.shape, r.unreadable = q.shape(&r.stored), Unreadable{}
+		begin(r.shape)
 		var err error
-		g.found, err = h.Each(ctx, q, g.Range, func(s history.Series) error {
+		r.found, err = h.Each(ctx, q, r.Range, func(s history.Series) error {
 			if s.Err != nil {
-				g.unreadable.Add(&s)
+				r.unreadable.Add(&s)
 				return nil
 			}
-			g.stored.Add(s.Points)
+			r.stored.Add(s.Points)
 			return visit(s)
 		})
 		if err != nil {
 			return reading{}, err
 		}
-		if next := q.shape(&g.stored); next.equal(&g.shape) {
-			return g, nil
+		if next := q.shape(&r.stored); next.equal(&r.shape) {
+			return r, nil
 		}
 	}
 	return reading{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
@@ -128,21 +128,21 @@ type Metadata struct {
 }
 
 // metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
-func (h *History) metadata(ctx context.Context, q *Question, g *reading, personal bool, warnings ...string) (Metadata, error) {
-	a := Metadata{From: g.From, To: g.To, Step: g.step, Unreadable: g.unreadable.Count}
-	a.Warnings = append(append([]string{}, warnings...), g.unreadable.Warnings()...)
-	if (personal || q.Value != nil && !g.found) && history.HidesValues(ctx) {
+func (h *History) metadata(ctx context.Context, q *Question, r *reading, personal bool, warnings ...string) (Metadata, error) {
+	a := Metadata{From: r.From, To: r.To, Step: r.step, Unreadable: r.unreadable.Count}
+	a.Warnings = append(append([]string{}, warnings...), r.unreadable.Warnings()...)
+	if (personal || q.Value != nil && !r.found) && history.HidesValues(ctx) {
 		a.Warnings = append(a.Warnings, Hidden)
 	}
-	stored, err := h.storedRange(ctx, q, g)
+	stored, err := h.storedRange(ctx, q, r)
 	a.Since, a.Until = stored.From, stored.To
 	return a, err
 }
 
 // storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
 // of all time. It is empty if nothing is stored, or too many series are.
-func (h *History) storedRange(ctx context.Context, q *Question, g *reading) (history.Range, error) {
-	if stored, any := g.stored.Range(); any {
+func (h *History) storedRange(ctx context.Context, q *Question, r *reading) (history.Range, error) {
+	if stored, any := r.stored.Range(); any {
 		return stored, nil
 	}
 	var all history.Extent

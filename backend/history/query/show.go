@@ -62,52 +62,62 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	case q.mergeValues && q.points == 0 && q.step == 0:
 		return HistoryAnswer{}, refuse("values=false and rules=false add up buckets of one width: give points or step with them.")
 	}
-	answers := make(map[history.ID]*SeriesAnswer) // nil for one that is only counted, to say what can be answered
-	series, size := 0, 0
-	g, err := h.gather(ctx, q, func(as shape) func(history.Series) error {
-		clear(answers)
-		series, size = 0, 0
-		return func(s history.Series) error {
-			if q.mergeValues {
-				s.ID.Value = ""
-			}
-			if q.mergeRules {
-				s.ID.Domain, s.ID.Path = "", ""
-			}
-			a, known := answers[s.ID]
-			if !known {
-				series++
-				points := as.count(&s)
-				if size += 1 + points; size <= maxAnswered {
-					a = &SeriesAnswer{SeriesName: nameOf(s.ID), Points: make([]PointAnswer, 0, points)}
-				}
-				if a != nil || q.mergeValues {
-					answers[s.ID] = a
-				}
-			}
-			if a != nil {
-				a.add(&s, as.buckets(&s), q.Now)
-			}
+	var all curves
+	r, err := h.gather(ctx, q, func(s shape) { all = curves{shape: s, answers: make(map[history.ID]*SeriesAnswer)} },
+		func(s history.Series) error {
+			all.add(&s, q)
 			return nil
-		}
-	})
+		})
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
-	case size > maxAnswered:
+	case all.size > maxAnswered:
 		return HistoryAnswer{}, refuse("The answer of %d series would have more than %d points: ask for a domain, a path "+
-			"or an outcome, for a shorter time, or for fewer points.", series, maxAnswered)
+			"or an outcome, for a shorter time, or for fewer points.", all.series, maxAnswered)
 	}
 	a := HistoryAnswer{Series: []SeriesAnswer{}}
-	for _, id := range slices.SortedFunc(maps.Keys(answers), history.ID.Compare) {
-		a.Series = append(a.Series, *answers[id])
+	for _, id := range slices.SortedFunc(maps.Keys(all.answers), history.ID.Compare) {
+		a.Series = append(a.Series, *all.answers[id])
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
-	a.Metadata, err = h.metadata(ctx, q, &g, personal, append(q.widened(&g), warningsOf(g.cut, q.zone)...)...)
-	if _, any := g.stored.Range(); any {
+	a.Metadata, err = h.metadata(ctx, q, &r, personal, append(q.widened(&r), warningsOf(r.cut, q.zone)...)...)
+	if _, any := r.stored.Range(); any {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err
+}
+
+// curves are the series of an answer, in one shape.
+type curves struct {
+	shape
+	answers map[history.ID]*SeriesAnswer // nil for one that is only counted, as there are too many points
+	series  int
+	size    int // points and series
+}
+
+// add adds a series, or adds it to that which it is merged with.
+func (c *curves) add(s *history.Series, q *Question) {
+	id := s.ID
+	if q.mergeValues {
+		id.Value = ""
+	}
+	if q.mergeRules {
+		id.Domain, id.Path = "", ""
+	}
+	a, known := c.answers[id]
+	if !known {
+		c.series++
+		points := c.count(s)
+		if c.size += 1 + points; c.size <= maxAnswered {
+			a = &SeriesAnswer{SeriesName: nameOf(id), Points: make([]PointAnswer, 0, points)}
+		}
+		if a != nil || q.mergeValues {
+			c.answers[id] = a
+		}
+	}
+	if a != nil {
+		a.add(s, c.buckets(s), q.Now)
+	}
 }
 
 // add adds the buckets of a series, as it is stored or cut; of several, which are values of one rule, all are cut alike. That
@@ -177,12 +187,12 @@ func stepName(step int64) string {
 }
 
 // widened returns a sentence if the step in force is not that asked for.
-func (q *Question) widened(g *reading) []string {
-	if g.step == q.step {
+func (q *Question) widened(r *reading) []string {
+	if r.step == q.step {
 		return nil
 	}
 	return []string{fmt.Sprintf("Steps of %s were asked for, but buckets of %s are stored in this range, and none is split: these are "+
-		"of %s.", stepName(q.step), stepName(g.stored.Coarsest().Width()), stepName(g.step))}
+		"of %s.", stepName(q.step), stepName(r.stored.Coarsest().Width()), stepName(r.step))}
 }
 
 // warningsOf returns a sentence for each stretch of buckets that could not begin at local midnight.

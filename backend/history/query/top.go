@@ -57,37 +57,34 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 		return TopAnswer{}, err
 	}
 	rows := make(map[history.ID]*TopRow)
-	g, err := h.gather(ctx, q, func(shape) func(history.Series) error {
-		clear(rows)
-		return func(s history.Series) error {
-			hits := s.Stored()
-			if hits == 0 {
-				return nil
-			}
-			rule := s.ID
-			if rule.Outcome = 0; q.mergeValues {
-				rule.Value = ""
-			}
-			row := rows[rule]
-			if row == nil {
-				if len(rows) == maxRanked {
-					return refuse("More than %d rules and values were hit: ask for a domain, a path, or a "+
-						"shorter time.", maxRanked)
-				}
-				row = &TopRow{Domain: rule.Domain, Path: rule.Path, Value: rule.Value}
-				rows[rule] = row
-			}
-			*row.By(s.ID.Outcome.String()) += hits
-			row.Hits = row.Within + row.Over + row.Degraded
+	r, err := h.gather(ctx, q, func(shape) { clear(rows) }, func(s history.Series) error {
+		hits := s.Stored()
+		if hits == 0 {
 			return nil
 		}
+		rule := s.ID
+		if rule.Outcome = 0; q.mergeValues {
+			rule.Value = ""
+		}
+		row := rows[rule]
+		if row == nil {
+			if len(rows) == maxRanked {
+				return refuse("More than %d rules and values were hit: ask for a domain, a path, or a "+
+					"shorter time.", maxRanked)
+			}
+			row = &TopRow{Domain: rule.Domain, Path: rule.Path, Value: rule.Value}
+			rows[rule] = row
+		}
+		*row.By(s.ID.Outcome.String()) += hits
+		row.Hits = row.Within + row.Over + row.Degraded
+		return nil
 	})
 	if err != nil {
 		return TopAnswer{}, err
 	}
 	a := q.rank(rows)
 	personal := slices.ContainsFunc(a.Top, func(r TopRow) bool { return history.IsPersonal(r.Value) })
-	a.Metadata, err = h.metadata(ctx, q, &g, personal)
+	a.Metadata, err = h.metadata(ctx, q, &r, personal)
 	return a, err
 }
 

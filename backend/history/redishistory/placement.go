@@ -21,22 +21,22 @@ const placementKey = Prefix + ":placement"
 // ring is which node of a ring holds which partition. It was decided once and is stored on every node: hits that lie on
 // a node that is away wait for it, and a node that is missing in the configuration is an error.
 type ring struct {
-	names  []string                       // as configured; nil if there is no ring
-	asking sync.Mutex                     // held while nodes are asked, which may take long
-	known  atomic.Pointer[knownPlacement] // nil before any node has answered
+	names []string                           // as configured; nil if there is no ring
+	mu    sync.Mutex                         // locked while nodes are asked, which may take long
+	known atomic.Pointer[confirmedPlacement] // nil before any node has answered
 }
 
-// knownPlacement is a placement, and the nodes that have shown it. It is replaced, and never changed.
-type knownPlacement struct {
-	stored  string // as on the nodes
-	node    [history.Partitions]string
-	shownBy map[string]bool
+// confirmedPlacement is a placement, and the nodes that are known to store it. It is replaced, and never changed.
+type confirmedPlacement struct {
+	stored    string // as on the nodes
+	node      [history.Partitions]string
+	confirmed map[string]bool
 }
 
 // placement is what is stored.
 type placement struct {
 	Format string           `json:"format"`
-	Of     map[string][]int `json:"nodes"` // the partitions of each
+	Nodes  map[string][]int `json:"nodes"` // the partitions of each
 }
 
 // node returns the node that holds a partition, "" where there is no ring.
@@ -45,19 +45,19 @@ func (s *Store) node(ctx context.Context, p history.Partition) (string, error) {
 	if r.names == nil {
 		return "", nil
 	}
-	if known := r.known.Load(); known != nil && known.shownBy[known.node[p]] {
+	if known := r.known.Load(); known != nil && known.confirmed[known.node[p]] {
 		return known.node[p], nil
 	}
-	r.asking.Lock()
-	defer r.asking.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.known.Load() == nil {
 		if err := s.findPlacement(ctx); err != nil {
 			return "", err
 		}
 	}
 	known := r.known.Load()
-	if node := known.node[p]; !known.shownBy[node] {
-		return node, s.verify(ctx, known, node)
+	if node := known.node[p]; !known.confirmed[node] {
+		return node, s.confirm(ctx, known, node)
 	}
 	return known.node[p], nil
 }
@@ -102,13 +102,13 @@ func (s *Store) placed(ctx context.Context, name string, content ...any) (string
 
 // newPlacement places all partitions as keys are placed on a ring.
 func (s *Store) newPlacement() string {
-	made := placement{Format: Format, Of: make(map[string][]int)}
+	made := placement{Format: Format, Nodes: make(map[string][]int)}
 	for _, name := range s.ring.names {
-		made.Of[name] = []int{} // one without any partition is a node too
+		made.Nodes[name] = []int{} // one without any partition is a node too
 	}
 	for p := range history.Partitions {
 		node := s.servers.NodeOf([]byte(partitionKey(history.Partition(p))))
-		made.Of[node] = append(made.Of[node], p)
+		made.Nodes[node] = append(made.Nodes[node], p)
 	}
 	content, _ := json.Marshal(made) // of texts and numbers, it cannot fail
 	return string(content)
@@ -128,24 +128,24 @@ func (r *ring) adopt(stored map[string]string) error {
 				first, name)
 		}
 	}
-	known := knownPlacement{stored: stored[first], shownBy: make(map[string]bool)}
+	known := confirmedPlacement{stored: stored[first], confirmed: make(map[string]bool)}
 	for name := range stored {
-		known.shownBy[name] = true
+		known.confirmed[name] = true
 	}
-	var is placement
-	if err := json.Unmarshal([]byte(stored[first]), &is); err != nil {
+	var parsed placement
+	if err := json.Unmarshal([]byte(stored[first]), &parsed); err != nil {
 		return fmt.Errorf("%w: %s on %s: %w", ErrDamaged, placementKey, first, err)
 	}
-	if is.Format != Format {
-		return fmt.Errorf("%w: %s on %s, and this weir knows %s", ErrFormat, is.Format, first, Format)
+	if parsed.Format != Format {
+		return fmt.Errorf("%w: %s on %s, and this weir knows %s", ErrFormat, parsed.Format, first, Format)
 	}
 	for _, name := range r.names {
-		if _, known := is.Of[name]; !known {
+		if _, placed := parsed.Nodes[name]; !placed {
 			return fmt.Errorf("node %s is unknown to the placement of the history on %s: leave it out, "+
 				"or name a ring of its own for the history", name, first)
 		}
 	}
-	if err := known.place(is, r.names, first); err != nil {
+	if err := known.place(parsed, r.names, first); err != nil {
 		return err
 	}
 	r.known.Store(&known)
@@ -153,8 +153,8 @@ func (r *ring) adopt(stored map[string]string) error {
 }
 
 // place notes the node of each partition by a placement, that on the first node. Each must be on one configured node.
-func (k *knownPlacement) place(is placement, names []string, first string) error {
-	for name, partitions := range is.Of {
+func (k *confirmedPlacement) place(parsed placement, names []string, first string) error {
+	for name, partitions := range parsed.Nodes {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("node %s is missing: by the placement on %s it holds %d partitions of the history: "+
 				"name it again as it was written", name, first, len(partitions))
@@ -172,8 +172,8 @@ func (k *knownPlacement) place(is placement, names []string, first string) error
 	return nil
 }
 
-// verify checks that a node that was away before has the same placement. One that has none has lost what it held.
-func (s *Store) verify(ctx context.Context, known *knownPlacement, name string) error {
+// confirm checks that a node that was away before has the same placement. One that has none has lost what it held.
+func (s *Store) confirm(ctx context.Context, known *confirmedPlacement, name string) error {
 	content, err := s.placed(ctx, name)
 	if err == nil && content == "" {
 		if s.c.ReadOnly {
@@ -188,8 +188,8 @@ func (s *Store) verify(ctx context.Context, known *knownPlacement, name string) 
 	case content != known.stored:
 		return fmt.Errorf("node %s has another placement of the history than the other nodes: it is of another ring", name)
 	}
-	more := knownPlacement{known.stored, known.node, maps.Clone(known.shownBy)}
-	more.shownBy[name] = true
-	s.ring.known.Store(&more)
+	updated := confirmedPlacement{known.stored, known.node, maps.Clone(known.confirmed)}
+	updated.confirmed[name] = true
+	s.ring.known.Store(&updated)
 	return nil
 }

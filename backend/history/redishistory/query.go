@@ -26,20 +26,20 @@ const (
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.SetLimit(maxReaders)
-	var yielding sync.Mutex
-	var ended error // of yield
+	var mu sync.Mutex
+	var yieldErr error
 	for _, p := range q.Partitions() {
 		reading.Go(func() error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return s.queryPartition(ctx, p, &q, func(one history.Series) error {
-				yielding.Lock()
-				defer yielding.Unlock()
-				if ended == nil {
-					ended = yield(one)
+			return s.queryPartition(ctx, p, &q, func(series history.Series) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if yieldErr == nil {
+					yieldErr = yield(series)
 				}
-				return ended
+				return yieldErr
 			})
 		})
 	}
@@ -50,11 +50,11 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *history.Query, yield func(history.Series) error) error {
 	ids := q.IDs()
 	if ids == nil {
-		named, damage, err := s.names(ctx, p, q, math.Inf(1))
-		if err != nil {
+		var damage []error
+		var err error
+		if ids, damage, err = s.names(ctx, p, q, math.Inf(1)); err != nil {
 			return err
 		}
-		ids = named
 		for _, d := range damage {
 			if err := yield(history.Series{Err: d, Unnamed: true}); err != nil {
 				return err
@@ -72,9 +72,9 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 			if err != nil {
 				return err
 			}
-			one := ledger.Series(records[i].id, q.From, q.To)
-			one.Err = records[i].damage
-			if err := yield(one); err != nil {
+			series := ledger.Series(records[i].id, q.From, q.To)
+			series.Err = records[i].damage
+			if err := yield(series); err != nil {
 				return err
 			}
 		}
@@ -106,9 +106,9 @@ func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query
 	return ids, damage, err
 }
 
-// scan calls each with all that a scanning command finds in a key: fields with their values, or members with their
+// scan calls visit with all that a scanning command finds in a key: fields with their values, or members with their
 // scores, some of them maybe twice.
-func (s *Store) scan(ctx context.Context, p history.Partition, each func(name, value string),
+func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, value string),
 	command, key string, options ...any) error {
 	for cursor := "0"; ; {
 		answer, err := s.do(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
@@ -121,7 +121,7 @@ func (s *Store) scan(ctx context.Context, p history.Partition, each func(name, v
 		}
 		items, _ := reply[1].([]any)
 		for i := 0; i+1 < len(items); i += 2 {
-			each(item[string](items, i), item[string](items, i+1))
+			visit(item[string](items, i), item[string](items, i+1))
 		}
 		if cursor = item[string](reply, 0); cursor == "0" {
 			return nil

@@ -73,15 +73,15 @@ func parseCount(value string) (uint64, error) {
 	return n, nil
 }
 
-// fields calls f with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
+// fields calls visit with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
 // returns the first.
-func fields(hash any, f func(name, value string) error) (first error) {
-	if failed, is := hash.([]any); is {
+func fields(hash any, visit func(name, value string) error) (first error) {
+	if failed, ok := hash.([]any); ok {
 		return errors.New(item[string](failed, 0))
 	}
 	text, _ := hash.(string)
-	count, rest, some := strings.Cut(text, " ")
-	if !some {
+	count, rest, any := strings.Cut(text, " ")
+	if !any {
 		return nil
 	}
 	if strconv.Itoa(strings.Count(rest, " ")+1) != count {
@@ -91,7 +91,7 @@ func fields(hash any, f func(name, value string) error) (first error) {
 		var name, value string
 		name, rest, _ = strings.Cut(rest, " ")
 		value, rest, more = strings.Cut(rest, " ")
-		if err := f(name, value); err != nil && first == nil {
+		if err := visit(name, value); err != nil && first == nil {
 			first = fmt.Errorf("field %q with %q: %w", name, value, err)
 		}
 	}

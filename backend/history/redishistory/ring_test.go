@@ -33,7 +33,7 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes {
-		if held := len(is.Of[n.Addr]); held < 55 || held > 115 {
+		if held := len(is.Nodes[n.Addr]); held < 55 || held > 115 {
 			t.Errorf("node %s holds %d of 256 partitions, want about a third", n.Addr, held)
 		}
 	}

@@ -82,13 +82,12 @@ func NewWriter(w io.Writer, f Format, r history.Range, now int64) Writer {
 	return out
 }
 
-// csvWriter writes CSV.
+// csvWriter is a [Writer] of CSV.
 type csvWriter struct {
 	csv     *csv.Writer
 	written history.Range
 }
 
-// Series implements [Writer].
 func (w *csvWriter) Series(s *history.Series) (n int, err error) {
 	for _, p := range s.Points {
 		if !w.written.Has(p.Start) {
@@ -104,7 +103,6 @@ func (w *csvWriter) Series(s *history.Series) (n int, err error) {
 	return n, nil
 }
 
-// Close implements [Writer].
 func (w *csvWriter) Close() error {
 	w.csv.Flush()
 	return w.csv.Error()

@@ -21,7 +21,7 @@ var families = []family{
 	{"weir_shadow_hits", "Hits that were over a limit, and let through by shadow mode.", []history.Outcome{history.Shadow}},
 }
 
-// metricsWriter writes OpenMetrics 1.0 text.
+// metricsWriter is a [Writer] of OpenMetrics 1.0 text.
 type metricsWriter struct {
 	w       io.Writer
 	written history.Range
@@ -31,7 +31,7 @@ type metricsWriter struct {
 	text    []byte
 }
 
-// Series implements [Writer]. It writes what a series had counted at the borders of its buckets.
+// Series writes what a series had counted at the borders of its buckets.
 func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
 	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
 	m.samples = s.AppendSamples(m.samples[:0], m.now)
@@ -56,7 +56,6 @@ func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
 	return n, nil
 }
 
-// Close implements [Writer].
 func (m *metricsWriter) Close() error {
 	_, err := io.WriteString(m.w, "# EOF\n")
 	return err

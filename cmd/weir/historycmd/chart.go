@@ -52,7 +52,8 @@ func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) 
 		mean, peak := ratesOf(&points[i])
 		maxMean, maxPeak = max(maxMean, mean), max(maxPeak, peak)
 	}
-	c := &chart{points: points, barWidth: max(columnsOf(width)/len(points), 1), rows: rows, top: max(maxMean, maxPeak), zone: zone}
+	c := &chart{points: points, barWidth: max(columnsOf(width)/len(points), 1), rows: rows, zone: zone}
+	c.top = max(maxMean, maxPeak)
 	if c.clipped = maxPeak > flat*maxMean; c.clipped {
 		c.top = maxMean * float64(rows) / float64(rows-1)
 	}

@@ -33,7 +33,6 @@ type serveCommand struct {
 	Config string `placeholder:"DIR" help:"Directory of the descriptor files that the fleet has, so that its rules and limits are known here."`
 }
 
-// Help returns what weir history serve --help shows below the first sentence.
 func (*serveCommand) Help() string {
 	return `For a fleet of weirs that keep their history in one Redis: one more process, which reads it and limits nothing, so that
 the queries of Grafana take nothing from those that answer Envoy. It needs no configuration but the Redis, which the

@@ -61,7 +61,8 @@ func openForLoad(ctx context.Context, set *config.Settings) (closableStore, erro
 }
 
 // load opens a store, has old hits counted in it, and closes it.
-func load(ctx context.Context, set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
+func load(ctx context.Context, set *config.Settings,
+	count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
 	store, err := openForLoad(ctx, set)
 	if err != nil {
 		return transfer.Loaded{}, err

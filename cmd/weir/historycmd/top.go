@@ -27,7 +27,8 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(parameters, &out); err != nil {
 		return err
 	}
-	a, err := printAnswer(ctx, &c.printed, out, c.parameters(parameters), "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+	q := c.parameters(parameters)
+	a, err := printAnswer(ctx, &c.printed, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
 	return cmp.Or(err, noIfBroken(a.Unreadable))

@@ -32,7 +32,6 @@ type querier struct {
 	notes     notes
 }
 
-// Querier implements [storage.Queryable].
 func (q *querier) Querier(_, _ int64) (storage.Querier, error) { return q, nil }
 
 // Select implements [storage.Querier]. The series are read before it returns, and come in order. For hints with the

@@ -22,7 +22,8 @@ func lookbackFor(t history.Tier) time.Duration {
 // newQuery makes a query of Prometheus's engine.
 type newQuery func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error)
 
-// execution is a query of Prometheus's, which begins again with a longer lookback when it meets a bucket that is too wide for it.
+// execution is a [promql.Query] of Prometheus's engine, which begins again with a longer lookback when it meets a bucket
+// that is too wide for it.
 type execution struct {
 	promql.Query
 	engine   *Engine
@@ -55,7 +56,6 @@ func (q *execution) begin(lookback time.Duration) error {
 	return nil
 }
 
-// Exec implements [promql.Query].
 func (q *execution) Exec(ctx context.Context) *promql.Result {
 	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
 	defer cancel()

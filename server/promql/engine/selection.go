@@ -192,7 +192,8 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 	if err := s.charge(size); err != nil {
 		return err
 	}
-	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), stepwise: stepwise, fill: fill, complete: complete})
+	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), stepwise: stepwise, fill: fill,
+		complete: complete})
 	return nil
 }
 
@@ -206,7 +207,8 @@ func (s *selection) addLimits() error {
 		seen := make(map[string]bool, len(rule.Limits))
 		for _, l := range rule.Limits {
 			text := l.String()
-			name := labels.FromStrings(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text, pathLabel, rule.Path).WithoutEmpty()
+			name := labels.FromStrings(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text,
+				pathLabel, rule.Path).WithoutEmpty()
 			if seen[text] || !s.matchers.Matches(name) {
 				continue
 			}

@@ -19,8 +19,8 @@ import (
 // staleAfter is how long after the last moment that is known a series has no value any more, in milliseconds.
 const staleAfter = 5 * 60 * 1000
 
-// series is samples of a metric. Where nothing changes between two of them there are more when it is read, so that no
-// lookback misses them, but none is held.
+// series is samples of a metric. It implements [storage.Series]. Where nothing changes between two of them there are more
+// when it is read, so that no lookback misses them, but none is held.
 type series struct {
 	labels  labels.Labels
 	samples []history.Sample // oldest first
@@ -30,10 +30,8 @@ type series struct {
 	complete bool  // there is nothing after the last sample
 }
 
-// Labels implements [storage.Labels].
 func (s *series) Labels() labels.Labels { return s.labels }
 
-// Iterator implements [storage.SampleIterable].
 func (s *series) Iterator(reuse chunkenc.Iterator) chunkenc.Iterator {
 	i, ok := reuse.(*iterator)
 	if !ok {
@@ -65,7 +63,6 @@ func (i *iterator) moment(n int) millis {
 	return math.MaxInt64
 }
 
-// Next implements [chunkenc.Iterator].
 func (i *iterator) Next() chunkenc.ValueType {
 	if i.at == math.MaxInt64 {
 		return chunkenc.ValNone
@@ -73,7 +70,6 @@ func (i *iterator) Next() chunkenc.ValueType {
 	return i.Seek(i.at + 1)
 }
 
-// Seek implements [chunkenc.Iterator].
 func (i *iterator) Seek(t millis) chunkenc.ValueType {
 	if t > i.at {
 		i.seek(t)
@@ -102,7 +98,6 @@ func (i *iterator) seek(t millis) {
 	}
 }
 
-// At implements [chunkenc.Iterator].
 func (i *iterator) At() (int64, float64) {
 	if i.next > len(i.series.samples) {
 		return i.at, math.Float64frombits(value.StaleNaN)
@@ -110,7 +105,6 @@ func (i *iterator) At() (int64, float64) {
 	return i.at, float64(i.series.samples[i.next-1].Total)
 }
 
-// AtT implements [chunkenc.Iterator].
 func (i *iterator) AtT() int64 { return i.at }
 
 // set is series that were selected. It implements [storage.SeriesSet].
@@ -127,19 +121,15 @@ func newSet(all []*series, notes *notes, err error) *set {
 	return &set{series: all, notes: notes, err: err}
 }
 
-// Next implements [storage.SeriesSet].
 func (s *set) Next() bool {
 	s.next++
 	return s.err == nil && s.next <= len(s.series)
 }
 
-// At implements [storage.SeriesSet].
 func (s *set) At() storage.Series { return s.series[s.next-1] }
 
-// Err implements [storage.SeriesSet].
 func (s *set) Err() error { return s.err }
 
-// Warnings implements [storage.SeriesSet].
 func (s *set) Warnings() annotations.Annotations {
 	var all annotations.Annotations
 	if n := s.notes; n.stored != "" {

@@ -6,11 +6,10 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// smoothing is a parser that has plain rates interpolate inside buckets, as if they were written with "smoothed". It
+// smoothing is a [parser.Parser] that has plain rates interpolate inside buckets, as if they were written with "smoothed". It
 // changes what was parsed, not the text, so that positions in messages are those of the text.
 type smoothing struct{ parser.Parser }
 
-// ParseExpr implements [parser.Parser].
 func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
 	if err := Fits(text); err != nil {
 		return nil, err
