@@ -77,9 +77,9 @@ func (l *leases) shard(key []byte) *leaseShard {
 // asked about leases, together with the check; nil for nothing. The answer has to be brought to answered.
 //
 // Refunds of a key that leases give their hits back to the lease: others may use them once it is settled. That of an
-// operator, which has no rate, is for all at once.
+// operator, which does not lease, is for all at once.
 func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (decided bool, q *backend.Lease) {
-	want := c.Rate > 0 && len(c.Key) <= maxDeniedKey && c.MayLease()
+	want := c.Leases && len(c.Key) <= maxDeniedKey && c.MayLease()
 	sh := l.shard(c.Key)
 	if c.Op == backend.Look || !want && sh.size.Load() == 0 {
 		return false, nil
@@ -87,7 +87,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.known[string(c.Key)]
-	if e != nil && c.Rate > 0 && e.decide(c, now, out) {
+	if e != nil && c.Leases && e.decide(c, now, out) {
 		if c.Op == backend.Count {
 			l.used.Add(c.Hits)
 		}

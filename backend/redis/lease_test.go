@@ -205,7 +205,7 @@ func (l *leasing) step() {
 // ask has a weir decide a check. What the store admits is logged when it does, what a lease does now.
 func (l *leasing) ask(w *leasingWeir, op backend.Op, hits uint64) {
 	check := backend.Check{Key: l.key, Limits: l.limits, Op: op, Hits: hits, Charge: descriptors.ChargeAdmitted}
-	if l.r.IntN(100) > 0 {
+	if check.Leases = l.r.IntN(100) > 0; l.r.IntN(20) > 0 {
 		check.Rate = float32(l.limits[0].Requests) / 4 * l.r.Float32() / float32(backend.LeaseSpan(l.limits).Seconds())
 	}
 	stale := w.stale
