@@ -22,7 +22,7 @@ const (
 	// half as much.
 	leaseDrift = 1000
 	// maxLeases is how many keys a shard knows leases of at most, leaseShards how many shards there are, a power of two.
-	maxLeases, leaseShards = 1024, 64
+	maxLeases, leaseShards = 512, 64
 	// lastSettled is how many leases are settled at the end, in at most lastSettling.
 	lastSettled, lastSettling = 4096, time.Second
 )
