@@ -148,6 +148,24 @@ func TestOnlyWindowsThatCountWhatTheyAdmitLease(t *testing.T) {
 	}
 }
 
+// A check that asks for a lease costs Redis twice as much as one that does not.
+func TestNobodyAsksForALeaseInVain(t *testing.T) {
+	l, here, _ := still(t)
+	wants := func(want int, why string) {
+		t.Helper()
+		if here.does(backend.Count, 1); here.wants != want {
+			t.Errorf("a lease was wanted %d times; want %d: %s", here.wants, want, why)
+		}
+	}
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 79, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	wants(0, "a tenth of the limit is too little for one")
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 80, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	wants(1, "a tenth of the limit is enough")
+	wants(1, "so little remains that none was granted just now")
+	l.passes(1001 * time.Millisecond)
+	wants(2, "that was a second ago")
+}
+
 func TestOperatorsSeeWhatIsLeased(t *testing.T) {
 	l, here, _ := still(t)
 	l.limits = append(l.limits, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.FixedWindow, 0))
