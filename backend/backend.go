@@ -45,7 +45,8 @@ type Check struct {
 
 	OnFailure descriptors.Policy // what becomes of the hits while the store is away
 	Enforced  bool               // denied, the check refuses the whole request
-	Rate      float32            // hits a second of the key in this process, as estimated; 0: unknown, it does not lease
+	Leases    bool               // hits may be leased beforehand
+	Rate      float32            // hits a second that the key had in this process before these, as estimated
 }
 
 // Source is who decided about a check.

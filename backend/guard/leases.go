@@ -21,8 +21,10 @@ const (
 	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
 	// half as much.
 	leaseDrift = 1000
+	// noneLasts is how long a key is not asked about again at most if Redis has granted nothing.
+	noneLasts = time.Second
 	// maxLeases is how many keys a shard knows leases of at most, leaseShards how many shards there are, a power of two.
-	maxLeases, leaseShards = 1024, 64
+	maxLeases, leaseShards = 512, 64
 	// lastSettled is how many leases are settled at the end, in at most lastSettling.
 	lastSettled, lastSettling = 4096, time.Second
 )
@@ -53,6 +55,7 @@ type lease struct {
 	bucket         time.Time // when the bucket is over that it was charged in; zero: never was one
 	ends           time.Time
 	asking         *backend.Lease // nil: nobody asks for one
+	none           time.Time      // until when nobody asks again, as none was granted
 	strictest      int
 	before, remain uint64    // of the strictest limit: what counts of which this process knows, and what remains
 	reset          time.Time // of the strictest limit
@@ -77,9 +80,9 @@ func (l *leases) shard(key []byte) *leaseShard {
 // asked about leases, together with the check; nil for nothing. The answer has to be brought to answered.
 //
 // Refunds of a key that leases give their hits back to the lease: others may use them once it is settled. That of an
-// operator, which has no rate, is for all at once.
+// operator, which does not lease, is for all at once.
 func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (decided bool, q *backend.Lease) {
-	want := c.Rate > 0 && len(c.Key) <= maxDeniedKey && c.MayLease()
+	want := c.Leases && len(c.Key) <= maxDeniedKey && c.MayLease()
 	sh := l.shard(c.Key)
 	if c.Op == backend.Look || !want && sh.size.Load() == 0 {
 		return false, nil
@@ -87,7 +90,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.known[string(c.Key)]
-	if e != nil && c.Rate > 0 && e.decide(c, now, out) {
+	if e != nil && c.Leases && e.decide(c, now, out) {
 		if c.Op == backend.Count {
 			l.used.Add(c.Hits)
 		}
@@ -99,17 +102,21 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 		}
 		e.granted = 0
 	}
-	if n := e.need(c, now); want && n >= backend.Handful && (e != nil || l.room(sh, now)) {
+	if !want {
+		return false, q
+	}
+	share := leaseShare * uint64(max(1, l.replicas()))
+	if n := e.need(c, share, now); n >= backend.Handful && (e != nil || l.room(sh, now)) {
 		if e == nil {
 			e = new(lease)
 			sh.known[string(c.Key)] = e
 			sh.size.Add(1)
 		}
-		if e.asking == nil {
+		if e.asking == nil && now.After(e.none) {
 			if q == nil {
 				q = new(backend.Lease)
 			}
-			q.Want, q.Share, q.Left = n, leaseShare*uint64(max(1, l.replicas())), e.behind(c.Limits, now)
+			q.Want, q.Share, q.Left = n, share, e.behind(c.Limits, now)
 			e.asking = q
 		}
 	}
@@ -146,8 +153,9 @@ func (e *lease) settle(c *backend.Check, now time.Time) *backend.Lease {
 	return &backend.Lease{Granted: e.granted, Unused: e.rest, At: e.at}
 }
 
-// need returns how many hits a key needs until its narrowest bucket is over, as far as it is known when that is.
-func (e *lease) need(c *backend.Check, now time.Time) uint64 {
+// need returns how many hits a key needs until its narrowest bucket is over, as far as it is known when that is: at most
+// what may be leased of an empty one.
+func (e *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
 	if c.Rate <= 0 {
 		return 0
 	}
@@ -158,7 +166,11 @@ func (e *lease) need(c *backend.Check, now time.Time) uint64 {
 			rest += span
 		}
 	}
-	return uint64(math.Ceil(float64(c.Rate) * min(rest, longestLease).Seconds()))
+	n := uint64(math.Ceil(float64(c.Rate) * min(rest, longestLease).Seconds()))
+	for i := range c.Limits {
+		n = min(n, c.Limits[i].Requests/share)
+	}
+	return n
 }
 
 // leave leaves unused hits of a lease behind: they count until their window ends. The key may be forgotten.
@@ -216,6 +228,9 @@ func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Leas
 	l.returned.Add(q.Returned)
 	l.leave(e, q.Unused-q.Returned, sent)
 	if q.Hits == 0 || d.Err != nil {
+		if mine && d.Err == nil { // the limit is near: a check with a question costs twice as much
+			e.none = sent.Add(min(backend.LeaseSpan(c.Limits), noneLasts))
+		}
 		return
 	}
 	l.grants.Add(1)

@@ -28,7 +28,7 @@ func still(t *testing.T) (l *leasing, here, there *leasingWeir) {
 // does has a weir decide a check at 200 hits a second.
 func (w *leasingWeir) does(op backend.Op, hits uint64) backend.Decision {
 	w.of.t.Helper()
-	return askOne(w.of.t, w.guard, backend.Check{Key: w.of.key, Limits: w.of.limits, Op: op, Hits: hits, Rate: 200})
+	return askOne(w.of.t, w.guard, backend.Check{Key: w.of.key, Limits: w.of.limits, Op: op, Hits: hits, Leases: true, Rate: 200})
 }
 
 // has sees what a weir is told.
@@ -60,7 +60,7 @@ func TestALeaseIsUsedWhileRedisIsAway(t *testing.T) {
 	here.cut = true
 	if d := (func() backend.Decision {
 		var out [1]backend.Decision
-		_ = here.guard.Decide(t.Context(), []backend.Check{{Key: l.key, Limits: l.limits, Hits: 500, Rate: 200}}, out[:])
+		_ = here.guard.Decide(t.Context(), []backend.Check{{Key: l.key, Limits: l.limits, Hits: 500, Leases: true, Rate: 200}}, out[:])
 		return out[0]
 	})(); d.Err == nil {
 		t.Errorf("more hits than the lease has got %+v while the server is away", d)
@@ -77,7 +77,7 @@ func TestWhatIsRefusedAnywayTakesNothingFromALease(t *testing.T) {
 		Limits: []descriptors.Limit{backendtest.NewLimit(t, 0, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}}
 	askOne(t, here.guard, blocked)
 	var out [2]backend.Decision
-	leased := backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Rate: 200}
+	leased := backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200}
 	if err := here.guard.Decide(t.Context(), []backend.Check{leased, blocked}, out[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -141,17 +141,35 @@ func TestOnlyWindowsThatCountWhatTheyAdmitLease(t *testing.T) {
 		here.does(backend.Count, 1)
 	}
 	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
-	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Rate: 200, Charge: descriptors.ChargeAlways})
+	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAlways})
 	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1})
 	if n := here.guard.Stats().Leases; n != 0 {
 		t.Errorf("%d leases were granted, of others than windows that count what they admit, or of keys that nobody asks for", n)
 	}
 }
 
+// A check that asks for a lease costs Redis twice as much as one that does not.
+func TestNobodyAsksForALeaseInVain(t *testing.T) {
+	l, here, _ := still(t)
+	wants := func(want int, why string) {
+		t.Helper()
+		if here.does(backend.Count, 1); here.wants != want {
+			t.Errorf("a lease was wanted %d times; want %d: %s", here.wants, want, why)
+		}
+	}
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 79, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	wants(0, "a tenth of the limit is too little for one")
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 80, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	wants(1, "a tenth of the limit is enough")
+	wants(1, "so little remains that none was granted just now")
+	l.passes(1001 * time.Millisecond)
+	wants(2, "that was a second ago")
+}
+
 func TestOperatorsSeeWhatIsLeased(t *testing.T) {
 	l, here, _ := still(t)
 	l.limits = append(l.limits, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.FixedWindow, 0))
-	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Rate: 200, Charge: descriptors.ChargeAdmitted})
+	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAdmitted})
 	counts, err := here.guard.Inspect(t.Context(), l.key, l.limits)
 	if err != nil {
 		t.Fatal(err)

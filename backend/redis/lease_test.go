@@ -97,6 +97,7 @@ type leasingWeir struct {
 	guard *guard.Guard
 	stale bool // the server's clock has stepped since it was last asked: a lease may go by the old one
 	cut   bool // the server cannot be reached
+	wants int  // checks that wanted a lease
 }
 
 // admission is hits that were admitted, or what is left of them after refunds.
@@ -114,6 +115,11 @@ func (w *leasingWeir) Decide(ctx context.Context, checks []backend.Check, out []
 			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("connection refused")}}
 		}
 		return nil
+	}
+	for i := range checks {
+		if q := checks[i].Lease; q != nil && q.Want > 0 {
+			w.wants++
+		}
 	}
 	w.of.linger()
 	moves := w.of.moves
@@ -205,7 +211,7 @@ func (l *leasing) step() {
 // ask has a weir decide a check. What the store admits is logged when it does, what a lease does now.
 func (l *leasing) ask(w *leasingWeir, op backend.Op, hits uint64) {
 	check := backend.Check{Key: l.key, Limits: l.limits, Op: op, Hits: hits, Charge: descriptors.ChargeAdmitted}
-	if l.r.IntN(100) > 0 {
+	if check.Leases = l.r.IntN(100) > 0; l.r.IntN(20) > 0 {
 		check.Rate = float32(l.limits[0].Requests) / 4 * l.r.Float32() / float32(backend.LeaseSpan(l.limits).Seconds())
 	}
 	stale := w.stale

@@ -79,24 +79,6 @@ type Key uint64
 // Key returns the hash of a check's key.
 func (r *Recorder) Key(of []byte) Key { return Key(maphash.Bytes(r.seed, of)) }
 
-// Rate returns the hits of a key in the last second in this process, admitted or not: those of the present second, and
-// of the one before its share. It is less for a key that has just come, and 0 for one that is no top key. It costs 20
-// ns.
-func (r *Recorder) Rate(k Key, at time.Time) float64 {
-	shard := r.top.of(k)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	sketch := shard.rankings[byHits].heavy
-	if sketch == nil {
-		return 0
-	}
-	held := sketch.Find(uint64(k))
-	if held == nil {
-		return 0
-	}
-	return held.rate.perSecond(at)
-}
-
 func (t *shards) of(k Key) *shard { return &t[k>>60] }
 
 // note counts hits of a key.
@@ -178,7 +160,7 @@ type TopKey struct {
 	Limit        descriptors.Limit
 	Within, Over, Degraded,
 	Near, Shadow uint64 // near is part of within, shadow of over
-	Rate float64 // hits a second now, see Recorder.Rate
+	Rate float64 // hits in the last second, admitted or not; less for a key that has just come
 }
 
 // Hits returns all its hits.

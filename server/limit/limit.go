@@ -43,6 +43,7 @@ type Limiter struct {
 	counter  backend.Counter
 	options  Options
 	recorder *hits.Recorder
+	rates    *rates // nil without leases
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
@@ -67,8 +68,7 @@ type Options struct {
 	LookFirst bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
-	// Leases tells the store how many hits a second a key has here now, so that it may grant those of busy keys
-	// beforehand.
+	// Leases lets the store grant hits of busy keys beforehand, and tells it how many a second a key has here now.
 	Leases bool
 	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
 	Denials *denials.Recorder
@@ -88,8 +88,12 @@ type rules struct {
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
-	return &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil),
+	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil),
 		unknown: unknownDomains{log: o.Log}}
+	if o.Leases {
+		l.rates = new(rates)
+	}
+	return l
 }
 
 // Apply puts a configuration in force for the requests that begin from now on.
@@ -310,7 +314,10 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
 	})
 	if l.options.Leases && m.Rule.Leases() {
-		c.checks[len(c.checks)-1].Rate = float32(l.recorder.Rate(p.key, c.At))
+		check := &c.checks[len(c.checks)-1]
+		if check.Leases = true; op == backend.Count {
+			check.Rate = l.rates.add(p.key, n, c.At)
+		}
 	}
 	c.pending = append(c.pending, p)
 }

@@ -290,27 +290,6 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 	}
 }
 
-// What a store may lease of a key is by the rate at which this process is asked for it.
-func TestAKeyIsKnownByItsRate(t *testing.T) {
-	l, clk, recorder := newLimiterWith(t, limit.Options{}, shop)
-	ann := one("user", "ann")
-	at := clk.now()
-	for i := range 40 { // the limit is reached after 10
-		c := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{ann}, At: at.Add(time.Duration(i) * 50 * time.Millisecond)}}
-		if err := l.Decide(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m := l.Config().Match("shop", ann.Entries)
-	key := recorder.Key(m.AppendKey(nil, "shop", ann.Entries))
-	if rate := recorder.Rate(key, at.Add(2*time.Second)); rate != 20 {
-		t.Errorf("a key that is asked for 20 times a second has a rate of %v: want 20, whatever was decided", rate)
-	}
-	if rate := recorder.Rate(recorder.Key([]byte("another")), at.Add(2*time.Second)); rate != 0 {
-		t.Errorf("another key has a rate of %v", rate)
-	}
-}
-
 // One huge request must not make every later one carry its room.
 func TestResetGivesUpTheRoomOfAHugeRequest(t *testing.T) {
 	c := new(limit.Call)
@@ -322,7 +301,7 @@ func TestResetGivesUpTheRoomOfAHugeRequest(t *testing.T) {
 	}
 }
 
-// asked is a store that remembers at which rate it was asked.
+// asked is a store that remembers at which rate it was asked, -1 where nothing may be leased.
 type asked struct {
 	*memory.Store
 	rates []float32
@@ -330,7 +309,11 @@ type asked struct {
 
 func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	for i := range checks {
-		a.rates = append(a.rates, checks[i].Rate)
+		rate := float32(-1)
+		if checks[i].Leases {
+			rate = checks[i].Rate
+		}
+		a.rates = append(a.rates, rate)
 	}
 	return a.Store.Decide(ctx, checks, out)
 }
@@ -347,8 +330,8 @@ descriptors:
 	for range 3 {
 		ask(t, l, "shop", 1, one("busy", "x"), one("asked", "x"))
 	}
-	if want := []float32{0, 0, 1, 0, 2, 0}; !slices.Equal(counter.rates, want) {
-		t.Errorf("the store is asked at %v hits a second; want %v: by those of before, for which it may grant some beforehand, and none "+
+	if want := []float32{0, -1, 1, -1, 2, -1}; !slices.Equal(counter.rates, want) {
+		t.Errorf("the store is asked at %v hits a second; want %v: by those of before, for which it may grant some beforehand, and none (-1) "+
 			"with lease: false", counter.rates, want)
 	}
 }

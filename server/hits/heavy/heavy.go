@@ -68,14 +68,6 @@ func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
 	return &h.Kept, true
 }
 
-// Find returns what is kept with a key, nil if the key is not held.
-func (s *Sketch[T]) Find(key uint64) *T {
-	if i := s.table[s.place(key)]; i > 0 {
-		return &s.held[i-1].Kept
-	}
-	return nil
-}
-
 // Held returns the keys that are held, in no order. They are the sketch's own: read them before its next call.
 func (s *Sketch[T]) Held() []Held[T] { return s.held }
 

@@ -47,12 +47,12 @@ func (c *counted) check(t *testing.T) {
 				"that miss no more", h.Key, h.Weight, h.Kept, exact, missing)
 		}
 		held[h.Key] = true
-		if kept := c.sketch.Find(h.Key); kept == nil || *kept != h.Kept {
+		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || *kept != h.Kept {
 			t.Fatalf("key %d is held and not found", h.Key)
 		}
 	}
 	for key, exact := range c.exact {
-		if !held[key] && (exact > missing || c.sketch.Find(key) != nil) {
+		if !held[key] && exact > missing {
 			t.Fatalf("key %d of %d is not held, at most %d are missing; want every heavier key", key, exact, missing)
 		}
 	}
@@ -113,13 +113,13 @@ func TestARenewedSketchHoldsWhatHasAWeight(t *testing.T) {
 		c.add(key, key+1)
 	}
 	c.sketch.Renew(func(h *heavy.Held[uint64]) uint64 { return h.Key % 2 * h.Kept })
-	for key := range uint64(16) {
-		if kept := c.sketch.Find(key); (kept != nil) != (key%2 == 1) || kept != nil && *kept != key+1 {
-			t.Errorf("key %d keeps %v; want what has a weight, and that alone", key, kept)
+	for _, h := range c.sketch.Held() {
+		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || h.Key%2 == 0 || *kept != h.Key+1 {
+			t.Errorf("key %d keeps %v; want what has a weight, and that alone", h.Key, *kept)
 		}
 	}
 	c.sketch.Reset()
-	if n := len(c.sketch.Held()); n != 0 || c.sketch.Find(1) != nil {
+	if n := len(c.sketch.Held()); n != 0 {
 		t.Errorf("%d keys are held after a reset", n)
 	}
 	if _, fresh := c.sketch.Add(1, 1); !fresh {
