@@ -90,10 +90,7 @@ func opened(t testing.TB, c Config) *Store {
 		c.Timeout = 30 * time.Second
 	}
 	c.Connections = max(c.Connections, 2)
-	s, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := Open(c)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -101,12 +98,9 @@ func opened(t testing.TB, c Config) *Store {
 // readStates reads what is held of a key.
 func readStates(t testing.TB, s *Store, key []byte) window.States {
 	t.Helper()
-	d, e := digestOf(key), entry{key: key}
-	v := (*s.servers.Load()).byRendezvous(d.hash())
-	err := s.onServer(t.Context(), v, func(c *conn) error {
-		return c.one(d.appendName(nil), func(v value) error { return e.read(v.data) })
-	})
-	if err != nil {
+	var e entry
+	_, at := (*s.servers.Load()).own(nil, key, "")
+	if err := s.readAt(t.Context(), at, e.read); err != nil {
 		t.Fatal(err)
 	}
 	return e.states

@@ -248,11 +248,10 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}})
-	d := digestOf([]byte("other"))
-	foreign := entry{key: []byte("another")}
-	value, _ := foreign.append(nil)
-	for name, data := range map[string]string{"garbage": "hello", "another's": string(value), "torn": string(value) + "\x01"} {
-		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(data), data), 1)
+	_, at := (*s.servers.Load()).own(nil, []byte("other"), "")
+	torn := append(new(entry).append(nil), 1)
+	for name, data := range map[string]string{"garbage": "hello", "torn": string(torn)} {
+		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(data), data), 1)
 		checks, out := []backend.Check{hits(t, "other", 1, l), hits(t, own, 1, l)}, make([]backend.Decision, 2)
 		if err := s.Decide(t.Context(), checks, out); err != nil {
 			t.Fatal(err)
@@ -273,12 +272,12 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 func TestALostRaceIsNotTriedForEver(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
-	d, e := digestOf([]byte(own)), entry{key: []byte(own)}
-	value, _ := e.append(nil)
-	between := ahead(t, server.Addr, func() {
-		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(value), value), 1)
-	})
-	s := opened(t, Config{Servers: []string{between}})
+	value := new(entry).append(nil)
+	var at place
+	s := opened(t, Config{Servers: []string{ahead(t, server.Addr, func() {
+		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(value), value), 1)
+	})}})
+	_, at = (*s.servers.Load()).own(nil, []byte(own), "")
 	got := ask1(t, s, hits(t, own, 1, l))
 	if backend.ReasonOf(got.Err) != backend.Contended || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
 		t.Errorf("%+v after %d lost races; want an error with the reason contended after %d", got, s.Stats().LostRaces, maxTries)

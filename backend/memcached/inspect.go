@@ -17,14 +17,24 @@ func (s *Store) onServer(ctx context.Context, v *server, do func(c *conn) error)
 	defer cancel()
 	c, err := v.dial(ctx, s.config.Timeout)
 	if err == nil {
-		defer func() { _ = c.Close() }()
-		defer c.closeAt(ctx)()
+		defer c.close()
 		err = do(c)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, err)
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, cmp.Or(ctx.Err(), err))
 	}
 	return nil
+}
+
+// readAt reads a value, and lets take have it if it is there.
+func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
+	return s.onServer(ctx, at.server, func(c *conn) error {
+		c.ask(at.name)
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+		return c.only(take)
+	})
 }
 
 // known returns the servers, at least one, or why there is none to ask.
@@ -48,12 +58,9 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	if stem, plain := descriptors.PlainStem(key); plain {
 		return s.inspectNumbers(ctx, servers, stem, limits)
 	}
-	d, e := digestOf(key), entry{key: key}
-	name := d.appendName(nil)
-	err = s.onServer(ctx, servers.byRendezvous(d.hash()), func(c *conn) error {
-		return c.one(name, func(v value) error { return e.read(v.data) })
-	})
-	if err != nil {
+	var e entry
+	_, at := servers.own(nil, key, "")
+	if err := s.readAt(ctx, at, e.read); err != nil {
 		return nil, err
 	}
 	return e.states.Counts(limits, e.clock(s)), nil
@@ -65,13 +72,11 @@ func (s *Store) inspectNumbers(ctx context.Context, servers serverList, stem []b
 	for i := range limits {
 		now := s.config.now()
 		w := s.config.Keys.Window(&limits[i], now)
-		name, v, _ := plainName(nil, stem, w, servers)
+		_, at := servers.plain(nil, stem, w)
 		var n int64
-		err := s.onServer(ctx, v, func(c *conn) error {
-			return c.one(name, func(v value) (err error) {
-				n, err = parseCount(v.data)
-				return err
-			})
+		err := s.readAt(ctx, at, func(data []byte) (err error) {
+			n, err = parseCount(data)
+			return err
 		})
 		if err != nil {
 			return nil, err
@@ -89,21 +94,21 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 	}
 	stem, plain := descriptors.PlainStem(key)
 	if !plain {
-		d := digestOf(key)
-		return s.remove(ctx, servers.byRendezvous(d.hash()), d.appendName(nil))
+		_, at := servers.own(nil, key, "")
+		return s.remove(ctx, at)
 	}
 	for _, begin := range incr.Begins(s.config.now()) {
-		name, v, _ := plainName(nil, stem, incr.Window{Begin: begin}, servers)
-		if err := s.remove(ctx, v, name); err != nil {
+		_, at := servers.plain(nil, stem, incr.Window{Begin: begin})
+		if err := s.remove(ctx, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) remove(ctx context.Context, v *server, name []byte) error {
-	return s.onServer(ctx, v, func(c *conn) error {
-		c.write("delete ", string(name), "\r\n")
+func (s *Store) remove(ctx context.Context, at place) error {
+	return s.onServer(ctx, at.server, func(c *conn) error {
+		c.write("delete ", string(at.name), "\r\n")
 		if err := c.out.Flush(); err != nil {
 			return err
 		}
@@ -129,8 +134,6 @@ func (s *Store) Answers() error {
 		}
 		if away := v.away.Load(); away != nil {
 			why = away
-		} else if failing := v.failing.Load(); failing != nil {
-			why = fmt.Errorf("%w: %s: %s", ErrUnavailable, v.name, *failing)
 		}
 	}
 	return why
@@ -162,10 +165,4 @@ func (s *Store) Servers() map[string]backend.ServerState {
 func (s *Store) Replicas() (alive int, all bool) { return 0, false }
 
 // StatesSince returns how many states a key may have had since t, by the server that may have lost most.
-func (s *Store) StatesSince(t time.Time) int {
-	most := 0
-	for _, v := range *s.servers.Load() {
-		most = max(most, v.lostSince(t))
-	}
-	return 1 + most
-}
+func (s *Store) StatesSince(t time.Time) int { return 1 + s.losses.Since(t) }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/losslog"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -59,8 +60,8 @@ type Config struct {
 type Store struct {
 	config  Config
 	servers atomic.Pointer[serverList]
+	losses  losslog.Log
 
-	changing sync.Mutex // of servers
 	closed   atomic.Bool
 	stop     context.CancelFunc
 	running  sync.WaitGroup
@@ -95,15 +96,7 @@ var (
 
 // Open makes a store. It does not wait for servers, and a server that does not answer is no error, see
 // [backend.Health].
-func Open(c Config) (*Store, error) {
-	for _, name := range c.Servers {
-		if err := CheckServer(name); err != nil {
-			return nil, fmt.Errorf("memcached: %w", err)
-		}
-	}
-	if (c.SRV == "") == (len(c.Servers) == 0) {
-		return nil, errors.New("memcached: either servers or an SRV record is needed")
-	}
+func Open(c Config) *Store {
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.now == nil {
 		c.now = time.Now
@@ -118,14 +111,11 @@ func Open(c Config) (*Store, error) {
 	s.servers.Store(new(serverList))
 	var ctx context.Context
 	if ctx, s.stop = context.WithCancel(context.Background()); c.SRV != "" {
-		if err := CheckRecord(c.SRV); err != nil {
-			return nil, fmt.Errorf("memcached: %w", err)
-		}
 		s.running.Go(func() { s.follow(ctx) })
 	} else {
 		s.use(c.Servers)
 	}
-	return s, nil
+	return s
 }
 
 // Close interrupts exchanges that are under way, and closes all connections. Checks that wait are not counted.
@@ -135,8 +125,6 @@ func (s *Store) Close() error {
 	}
 	s.stop()
 	s.running.Wait()
-	s.changing.Lock()
-	defer s.changing.Unlock()
 	for _, v := range *s.servers.Load() {
 		v.close(backend.ErrClosed)
 	}
@@ -211,7 +199,7 @@ func (s *Store) handOver(c *call, out []backend.Decision) (err error) {
 			continue
 		}
 		reason, why := backend.Late, errLate
-		if r.raced.Load() && !r.written.Load() {
+		if r.progress.Load() == lostRace {
 			reason, why = backend.Contended, errContended
 		}
 		s.fail(&out[i], r.queue.server.unavailable(reason, why))
