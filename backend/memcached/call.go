@@ -43,6 +43,18 @@ func (r *request) answer(d backend.Decision) {
 
 func (r *request) refuse(why *backend.Away) { r.answer(backend.Decision{Err: why}) }
 
+// left returns why there is no answer for a caller who leaves now, and lets the server's breaker know.
+func (r *request) left(now time.Time) *backend.Away {
+	server, c := r.queue.server, r.call
+	if !now.Before(c.deadline) && now.Sub(c.began) >= minWait {
+		server.missed(c.began, false, errLate)
+	}
+	if r.progress.Load() == lostRace {
+		return server.unavailable(backend.Contended, errContended)
+	}
+	return server.unavailable(backend.Late, errLate)
+}
+
 // call is one call of Decide, with copies of all that queues need: the caller may leave before they are done.
 type call struct {
 	requests  []request

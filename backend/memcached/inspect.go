@@ -29,7 +29,7 @@ func (s *Store) onServer(ctx context.Context, v *server, do func(c *conn) error)
 // readAt reads a value, and lets take have it if it is there.
 func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
 	return s.onServer(ctx, at.server, func(c *conn) error {
-		c.ask(at.name)
+		c.write("gets ", at.name, "\r\n")
 		if err := c.out.Flush(); err != nil {
 			return err
 		}
@@ -56,7 +56,14 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		return nil, err
 	}
 	if stem, plain := descriptors.PlainStem(key); plain {
-		return s.inspectNumbers(ctx, servers, stem, limits)
+		return s.config.Keys.Counts(limits, s.config.now, func(w incr.Window) (n int64, err error) {
+			_, at := servers.plain(nil, stem, w)
+			err = s.readAt(ctx, at, func(data []byte) (unread error) {
+				n, unread = parseCount(data)
+				return unread
+			})
+			return n, err
+		})
 	}
 	var e entry
 	_, at := servers.own(nil, key, "")
@@ -64,26 +71,6 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		return nil, err
 	}
 	return e.states.Counts(limits, e.clock(s)), nil
-}
-
-func (s *Store) inspectNumbers(ctx context.Context, servers serverList, stem []byte,
-	limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	counts := make([]backend.LimitCount, len(limits))
-	for i := range limits {
-		now := s.config.now()
-		w := s.config.Keys.Window(&limits[i], now)
-		_, at := servers.plain(nil, stem, w)
-		var n int64
-		err := s.readAt(ctx, at, func(data []byte) (err error) {
-			n, err = parseCount(data)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		counts[i] = incr.Count(limits[i], w, n, now)
-	}
-	return counts, nil
 }
 
 // Reset removes a key; one of envoyproxy/ratelimit in each window that it may be of now.
@@ -108,7 +95,7 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 
 func (s *Store) remove(ctx context.Context, at place) error {
 	return s.onServer(ctx, at.server, func(c *conn) error {
-		c.write("delete ", string(at.name), "\r\n")
+		c.write("delete ", at.name, "\r\n")
 		if err := c.out.Flush(); err != nil {
 			return err
 		}

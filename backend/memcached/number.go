@@ -17,15 +17,19 @@ func (q *queue) writeNumber(g *group) {
 	}
 	switch {
 	case by > 0 && r.missing:
-		life := q.server.store.config.Keys.TTL(r.window)
-		c.store(g.name, expiry(life), strconv.AppendInt(nil, by, 10), nil)
+		c.store(g.name, q.server.store.config.Keys.TTL(r.window), strconv.AppendInt(nil, by, 10), nil)
 	case by > 0:
-		c.count("incr", g.name, by, "\r\n")
+		c.write("incr ", g.name, " ", by, "\r\n")
 	default:
-		c.ask(g.name)
-		if by < 0 {
-			c.count("decr", g.name, -by, " noreply\r\n")
-		}
+		c.write("gets ", g.name, "\r\n")
+		c.takeBack(g.name, -by)
+	}
+}
+
+// takeBack buffers decr, if that takes anything. It has no answer: whatever becomes of it, the check is decided.
+func (c *conn) takeBack(name []byte, hits int64) {
+	if hits > 0 {
+		c.write("decr ", name, " ", hits, " noreply\r\n")
 	}
 }
 
@@ -59,8 +63,8 @@ func (q *queue) readNumber(g *group) (err error) {
 		r.missing = !r.missing
 		q.repeat(g, unsent)
 	default:
-		if back := incr.Back(by, after); by > 0 && back != 0 { // it is over, whatever becomes of that
-			c.count("decr", g.name, -back, " noreply\r\n")
+		if by > 0 {
+			c.takeBack(g.name, -incr.Back(by, after))
 		}
 		r.decision = incr.Decide(&r.check, after, r.window.Rest)
 		q.settle(g, nil)

@@ -277,11 +277,11 @@ func (q *queue) fail(reached bool, why error) {
 	}
 }
 
-// connect makes sure of a connection that works: one that was used within maxIdle or answers a ping, or a new one.
+// connect makes sure of a connection that works: one that was used within maxIdle or still answers, or a new one.
 func (q *queue) connect(deadline time.Time) (err error) {
 	if c := q.conn; c != nil && time.Since(c.used) >= maxIdle {
-		_ = c.SetDeadline(deadline) // ping returns what fails
-		if c.ping() != nil {
+		_ = c.SetDeadline(deadline) // statistics returns what fails
+		if _, err := c.statistics(); err != nil {
 			q.disconnect()
 		}
 	}

@@ -150,8 +150,9 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 	deadline := backend.Deadline(ctx, now, s.config.Timeout)
 	if ctx.Err() != nil || !now.Before(deadline) {
 		for i := range checks {
-			s.fail(&out[i], &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)})
+			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)}}
 		}
+		s.unavailable.Add(uint64(len(checks)))
 		return nil
 	}
 	c := s.calls.Get().(*call)
@@ -186,31 +187,20 @@ func valid(checks []backend.Check) error {
 }
 
 // handOver copies the answers of a call. Its error is ErrClosed or nil.
-func (s *Store) handOver(c *call, out []backend.Decision) (err error) {
+func (s *Store) handOver(c *call, out []backend.Decision) (closed error) {
 	for i := range c.requests {
 		r := &c.requests[i]
 		if r.ready.Load() {
-			if out[i] = r.decision; out[i].Err != nil {
-				s.fail(&out[i], out[i].Err)
-				if errors.Is(out[i].Err, backend.ErrClosed) {
-					err = backend.ErrClosed
-				}
-			}
-			continue
+			out[i] = r.decision
+		} else {
+			out[i] = backend.Decision{Err: r.left(time.Now())}
 		}
-		reason, why := backend.Late, errLate
-		if r.progress.Load() == lostRace {
-			reason, why = backend.Contended, errContended
+		if out[i].Err != nil {
+			s.unavailable.Add(1)
 		}
-		s.fail(&out[i], r.queue.server.unavailable(reason, why))
-		if now := time.Now(); !now.Before(c.deadline) && now.Sub(c.began) >= minWait {
-			r.queue.server.missed(c.began, false, errLate)
+		if errors.Is(out[i].Err, backend.ErrClosed) {
+			closed = backend.ErrClosed
 		}
 	}
-	return err
-}
-
-func (s *Store) fail(d *backend.Decision, why error) {
-	s.unavailable.Add(1)
-	*d = backend.Decision{Err: why}
+	return closed
 }

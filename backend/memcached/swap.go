@@ -17,8 +17,7 @@ func (q *queue) ask() (asked bool) {
 		if !asked {
 			q.conn.write("gets")
 		}
-		q.conn.write(" ")
-		_, _ = q.conn.out.Write(g.name) // Flush returns what fails
+		q.conn.write(" ", g.name)
 		asked = true
 	}
 	if asked {
@@ -78,7 +77,7 @@ func (q *queue) decide(g *group, found value) {
 		life = lifeUntil(now, expires)
 	}
 	g.nonce, g.sent = e.nonce, true
-	q.conn.store(g.name, expiry(life), q.text, found.unique)
+	q.conn.store(g.name, life, q.text, found.unique)
 }
 
 // dropExpired removes the checks whose callers have left. The others are marked as sent before the look at their

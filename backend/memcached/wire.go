@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,8 +27,8 @@ type conn struct {
 	in     *bufio.Reader
 	out    *bufio.Writer
 	used   time.Time
-	text   []byte          // of a number
 	head   []byte          // of a value
+	data   []byte          // of the same
 	life   context.Context // it is closed when that ends
 	unbind func() bool     // from life
 }
@@ -72,46 +73,27 @@ func (c *conn) close() {
 	_ = c.Close()
 }
 
-// write buffers parts of a command. Flush returns what fails.
-func (c *conn) write(words ...string) {
-	for _, w := range words {
-		_, _ = c.out.WriteString(w)
+// write buffers a command of texts and numbers. Flush returns what fails.
+func (c *conn) write(parts ...any) {
+	for _, part := range parts {
+		switch part := part.(type) {
+		case string:
+			_, _ = c.out.WriteString(part)
+		case []byte:
+			_, _ = c.out.Write(part)
+		case int64:
+			_, _ = c.out.Write(strconv.AppendInt(c.out.AvailableBuffer(), part, 10))
+		}
 	}
 }
 
-func (c *conn) number(n int64) {
-	c.text = strconv.AppendInt(c.text[:0], n, 10)
-	_, _ = c.out.Write(c.text)
-}
-
-// count writes incr or decr, and how the command ends.
-func (c *conn) count(command string, name []byte, by int64, end string) {
-	c.write(command, " ")
-	_, _ = c.out.Write(name)
-	c.write(" ")
-	c.number(by)
-	c.write(end)
-}
-
-// store writes add, or cas where a unique is given.
-func (c *conn) store(name []byte, expires int64, data []byte, unique []byte) {
-	command := "cas "
+// store buffers add, or cas where a unique is given, of a value that lives for so many seconds.
+func (c *conn) store(name []byte, life int64, data []byte, unique []byte) {
 	if unique == nil {
-		command = "add "
+		c.write("add ", name, " 0 ", expiry(life), " ", int64(len(data)), "\r\n", data, "\r\n")
+	} else {
+		c.write("cas ", name, " 0 ", expiry(life), " ", int64(len(data)), " ", unique, "\r\n", data, "\r\n")
 	}
-	c.write(command)
-	_, _ = c.out.Write(name)
-	c.write(" 0 ")
-	c.number(expires)
-	c.write(" ")
-	c.number(int64(len(data)))
-	if unique != nil {
-		c.write(" ")
-		_, _ = c.out.Write(unique)
-	}
-	c.write("\r\n")
-	_, _ = c.out.Write(data)
-	c.write("\r\n")
 }
 
 // line reads a line, which is valid until the next read.
@@ -174,7 +156,7 @@ func (c *conn) value() (v value, err error) {
 	if err != nil || bytes.Equal(text, []byte("END")) {
 		return v, err
 	}
-	c.head = append(c.head[:0], text...) // reading the data may overwrite text
+	c.head = append(c.head[:0], text...) // reading on overwrites text
 	kind, rest, _ := bytes.Cut(c.head, []byte(" "))
 	v.name, rest, _ = bytes.Cut(rest, []byte(" "))
 	_, rest, _ = bytes.Cut(rest, []byte(" ")) // flags
@@ -183,31 +165,15 @@ func (c *conn) value() (v value, err error) {
 	if string(kind) != "VALUE" || err != nil || size < 0 || size > maxValue {
 		return v, fmt.Errorf("memcached answers %q, which is no value", c.head)
 	}
-	if v.data, err = c.bytes(size + len("\r\n")); err != nil {
+	c.data = slices.Grow(c.data[:0], size+len("\r\n"))[:size+len("\r\n")]
+	if _, err := io.ReadFull(c.in, c.data); err != nil {
 		return v, fmt.Errorf("reading memcached's answer: %w", err)
 	}
-	v.unique, v.data = unique, v.data[:size]
+	v.unique, v.data = unique, c.data[:size]
 	return v, nil
 }
 
-// bytes reads n bytes, which are valid until the next read.
-func (c *conn) bytes(n int) ([]byte, error) {
-	if n > c.in.Size() {
-		data := make([]byte, n)
-		_, err := io.ReadFull(c.in, data)
-		return data, err
-	}
-	data, err := c.in.Peek(n)
-	if err == nil {
-		_, err = c.in.Discard(n)
-	}
-	return data, err
-}
-
-// ask buffers gets for one name.
-func (c *conn) ask(name []byte) { c.write("gets ", string(name), "\r\n") }
-
-// only reads the answer to ask, and lets take have the value that is there.
+// only reads the answer to gets for one name, and lets take have the value that is there.
 func (c *conn) only(take func(data []byte) error) error {
 	v, err := c.value()
 	if err != nil || v.name == nil {
@@ -216,16 +182,6 @@ func (c *conn) only(take func(data []byte) error) error {
 	unread := take(v.data)
 	_, err = c.value() // which ends the answer
 	return cmp.Or(err, unread)
-}
-
-// ping asks for the version, which every server answers at once.
-func (c *conn) ping() error {
-	c.write("version\r\n")
-	if err := c.out.Flush(); err != nil {
-		return err
-	}
-	_, err := c.line()
-	return err
 }
 
 // statistics reads the server's numbers by their names.
@@ -240,10 +196,9 @@ func (c *conn) statistics() (map[string]uint64, error) {
 		if err != nil || bytes.Equal(text, []byte("END")) {
 			return all, err
 		}
-		if words := bytes.Fields(text); len(words) == 3 {
-			if n, err := strconv.ParseUint(string(words[2]), 10, 64); err == nil {
-				all[string(words[1])] = n
-			}
+		name, number, _ := strings.Cut(strings.TrimPrefix(string(text), "STAT "), " ")
+		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
+			all[name] = n
 		}
 	}
 }
