@@ -1,14 +1,12 @@
 package memcached
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/window"
@@ -48,7 +46,7 @@ func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Sto
 		own := fmt.Sprintf("%s%d_", mark, round.Add(1))
 		s := opened(t, Config{Servers: addrs, skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		return backendtest.Store{
-			Counter: apart{s, own},
+			Counter: backendtest.Apart{Counter: s, Own: own},
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
 			Buckets: func(key []byte, limits []descriptors.Limit) (n int) {
 				if mark != "" {
@@ -65,22 +63,6 @@ func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Sto
 			},
 		}
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
-}
-
-// apart is a store whose keys begin with its own name: the suites' stores share servers.
-type apart struct {
-	*Store
-	own string
-}
-
-func (a apart) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	mine := make([]backend.Check, len(checks))
-	for i, c := range checks {
-		if mine[i] = c; len(c.Key) > 0 {
-			mine[i].Key = append([]byte(a.own), c.Key...)
-		}
-	}
-	return a.Store.Decide(ctx, mine, out)
 }
 
 // opened opens a store that is patient, unless told otherwise, and lasts until its test ends.

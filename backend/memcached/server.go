@@ -98,15 +98,21 @@ func (v *server) answered(now time.Time) {
 // exchanges in a row, after one and a lost probe, or at once if it refuses a probe, or if nothing listens there and it
 // has not answered since.
 func (v *server) missed(sent time.Time, probe bool, why error) {
-	now, reason := time.Now(), backend.Down
+	now, reason, what := time.Now(), backend.Down, "memcached server does not answer"
+	if refused, _ := refused(why); refused != nil {
+		reason, what = backend.Refused, "memcached server cannot count"
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	gone := v.lastAnswer.Before(sent) && (unreachable(why) || probe && v.lostInRow > 0)
-	if refused, _ := refused(why); refused != nil {
-		gone, reason = true, backend.Refused
-	}
-	known := v.away.Load()
-	if v.life.Err() != nil || sent.Before(v.lastLost) && !gone || known != nil && known.Reason == reason {
+	gone := reason == backend.Refused || v.lastAnswer.Before(sent) && (unreachable(why) || probe && v.lostInRow > 0)
+	away := v.unavailable(reason, fmt.Errorf("it is away: %w", why))
+	switch known := v.away.Load(); {
+	case v.life.Err() != nil, sent.Before(v.lastLost) && !gone:
+		return
+	case known != nil && known.Reason == reason:
+		if probe {
+			v.away.Store(away) // what is wrong now
+		}
 		return
 	}
 	signal(v.probeNow)
@@ -114,15 +120,11 @@ func (v *server) missed(sent time.Time, probe bool, why error) {
 	if v.lostInRow++; v.lostInRow < tripAfter && !gone {
 		return
 	}
-	v.away.Store(v.unavailable(reason, fmt.Errorf("it is away: %w", why)))
+	v.away.Store(away)
 	v.interrupt()
 	v.up, v.interrupt = context.WithCancel(v.life)
 	v.store.losses.Note(v.name, 1, now) // it may be empty when it is back
-	if reason == backend.Refused {
-		v.log().Warn("memcached server cannot count", "error", why)
-	} else {
-		v.log().Warn("memcached server does not answer", "error", why)
-	}
+	v.log().Warn(what, "error", why)
 }
 
 // unreachable reports whether nothing listens at the server's address.
