@@ -184,12 +184,15 @@ func (q *queue) exchange(open []*request) {
 
 // join adds a request to what is asked.
 func (q *queue) join(r *request) {
-	groups := &q.values
-	if r.plain {
-		groups = &q.numbers
-	} else if i := slices.IndexFunc(q.values, func(g group) bool { return bytes.Equal(g.name, r.name) }); i >= 0 {
-		q.values[i].requests = append(q.values[i].requests, r)
-		return
+	groups := &q.numbers
+	if !r.plain {
+		groups = &q.values
+		for g := range unsettled(q.values) {
+			if bytes.Equal(g.name, r.name) {
+				g.requests = append(g.requests, r)
+				return
+			}
+		}
 	}
 	n := len(*groups)
 	*groups = slices.Grow(*groups, 1)[:n+1]
