@@ -261,7 +261,7 @@ func TestAServerThatRefusesIsFailing(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := memcachedtest.Start(t)
-	s := opened(t, Config{Servers: []string{server.Addr}})
+	s := opened(t, Config{Servers: []string{server.Addr}, every: 20 * time.Millisecond})
 	untilState(t, s, backend.ServerUp)
 	server.Kill()
 	locked := memcachedtest.StartAt(t, server.Addr, "-Y", passwords)

@@ -11,17 +11,10 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// onServer runs do on a new connection to a server, for the commands of operators.
+// onServer runs do on a connection to a server, for the commands of operators.
 func (s *Store) onServer(ctx context.Context, v *server, do func(c *conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	c, err := v.dial(ctx, s.config.Timeout)
-	if err == nil {
-		defer c.close()
-		err = do(c)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, cmp.Or(ctx.Err(), err))
+	if err := v.ask(ctx, s.config.Timeout, do); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, err)
 	}
 	return nil
 }

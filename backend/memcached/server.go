@@ -19,7 +19,7 @@ const (
 	tripAfter = 3
 	// probePause is the least pause between probes of a server that is away; the longest is half as much again.
 	probePause = 100 * time.Millisecond
-	// probeTimeout is how long a probe may take, and connecting for one.
+	// probeTimeout is how long a probe may take, connecting for it included.
 	probeTimeout = 250 * time.Millisecond
 	// readEvery is how often the statistics of a server are read.
 	readEvery = 10 * time.Second
@@ -150,10 +150,13 @@ func (v *server) returned() {
 
 // watch reads the server's statistics every 10 s, and probes it by reading them while it is away.
 func (v *server) watch() {
-	var c *conn
 	for v.life.Err() == nil {
 		sent, pause := time.Now(), v.store.config.every
-		all, err := v.readStats(&c)
+		var all map[string]uint64
+		err := v.ask(v.life, probeTimeout, func(c *conn) (err error) {
+			all, err = c.statistics()
+			return err
+		})
 		if err == nil {
 			v.noteStats(all)
 			v.returned()
@@ -169,19 +172,19 @@ func (v *server) watch() {
 	}
 }
 
-// readStats reads the statistics by a connection, which it makes if there is none. One that fails it closes.
-func (v *server) readStats(c **conn) (all map[string]uint64, err error) {
-	if *c == nil {
-		if *c, err = v.dial(v.life, probeTimeout); err != nil {
-			return nil, err
-		}
+// ask runs do on a connection of its own, both within a timeout.
+func (v *server) ask(ctx context.Context, timeout time.Duration, do func(c *conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := v.dial(ctx, timeout)
+	if err != nil {
+		return err
 	}
-	_ = (*c).SetDeadline(time.Now().Add(probeTimeout)) // reading returns what fails
-	if all, err = (*c).statistics(); err != nil {
-		(*c).close()
-		*c = nil
+	defer c.close()
+	if err = do(c); ctx.Err() != nil { // which has closed the connection
+		return ctx.Err()
 	}
-	return all, err
+	return err
 }
 
 // noteStats finds evictions, restarts and flushes since the statistics were last read.

@@ -41,7 +41,7 @@ type Config struct {
 	// SRV, instead of Servers, is a DNS record that names them. It is looked up every Refresh, or once if that is 0.
 	SRV     string
 	Refresh time.Duration
-	// Connections is the number of connections to each server for checks, at least 1. One more reads its statistics.
+	// Connections is the number of connections to each server for checks, at least 1. One more comes now and then.
 	Connections int
 	// Timeout bounds a check whose caller has a later deadline or none.
 	Timeout time.Duration
