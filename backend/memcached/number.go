@@ -1,6 +1,7 @@
 package memcached
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/weirproxy/weir/backend"
@@ -22,14 +23,9 @@ func (q *queue) writeNumber(g *group) {
 		c.write("incr ", g.name, " ", by, "\r\n")
 	default:
 		c.write("gets ", g.name, "\r\n")
-		c.takeBack(g.name, -by)
-	}
-}
-
-// takeBack buffers decr, if that takes anything. It has no answer: whatever becomes of it, the check is decided.
-func (c *conn) takeBack(name []byte, hits int64) {
-	if hits > 0 {
-		c.write("decr ", name, " ", hits, " noreply\r\n")
+		if by < 0 {
+			c.write("decr ", g.name, " ", -by, "\r\n")
+		}
 	}
 }
 
@@ -52,6 +48,10 @@ func (q *queue) readNumber(g *group) (err error) {
 			after = before + by
 			return unread
 		})
+		if _, broken := refused(err); by < 0 && broken == nil {
+			_, _, failed := c.counted()
+			err = cmp.Or(failed, err)
+		}
 	}
 	why, err := refused(err)
 	switch {
@@ -63,8 +63,8 @@ func (q *queue) readNumber(g *group) (err error) {
 		r.missing = !r.missing
 		q.repeat(g, unsent)
 	default:
-		if by > 0 {
-			c.takeBack(g.name, -incr.Back(by, after))
+		if back := -incr.Back(by, after); by > 0 && back > 0 { // it is over, whatever becomes of that
+			c.write("decr ", g.name, " ", back, " noreply\r\n")
 		}
 		r.decision = incr.Decide(&r.check, after, r.window.Rest)
 		q.settle(g, nil)

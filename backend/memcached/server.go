@@ -94,37 +94,43 @@ func (v *server) answered(now time.Time) {
 	v.mu.Unlock()
 }
 
-// missed notes that what was sent at a time, an exchange or a probe, got no answer. The server is away after three lost
-// exchanges in a row, after one and a lost probe, or at once if it refuses a probe, or if nothing listens there and it
-// has not answered since.
+// missed notes that what was sent at a time, an exchange or a probe, got no answer.
 func (v *server) missed(sent time.Time, probe bool, why error) {
-	now, reason, what := time.Now(), backend.Down, "memcached server does not answer"
+	reason, what := backend.Down, "memcached server does not answer"
 	if refused, _ := refused(why); refused != nil {
 		reason, what = backend.Refused, "memcached server cannot count"
 	}
+	if v.opens(sent, probe, why, v.unavailable(reason, fmt.Errorf("it is away: %w", why))) {
+		v.log().Warn(what, "error", why)
+	}
+}
+
+// opens notes a loss, and reports whether the server is away by that: after three lost exchanges in a row, after one
+// and a lost probe, or at once if it refuses a probe, or if nothing listens there and it has not answered since.
+func (v *server) opens(sent time.Time, probe bool, why error, away *backend.Away) bool {
+	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	gone := reason == backend.Refused || v.lastAnswer.Before(sent) && (unreachable(why) || probe && v.lostInRow > 0)
-	away := v.unavailable(reason, fmt.Errorf("it is away: %w", why))
+	gone := away.Reason == backend.Refused || v.lastAnswer.Before(sent) && (unreachable(why) || probe && v.lostInRow > 0)
 	switch known := v.away.Load(); {
 	case v.life.Err() != nil, sent.Before(v.lastLost) && !gone:
-		return
-	case known != nil && known.Reason == reason:
+		return false
+	case known != nil && known.Reason == away.Reason:
 		if probe {
 			v.away.Store(away) // what is wrong now
 		}
-		return
+		return false
 	}
 	signal(v.probeNow)
 	v.lastLost = now
 	if v.lostInRow++; v.lostInRow < tripAfter && !gone {
-		return
+		return false
 	}
 	v.away.Store(away)
 	v.interrupt()
 	v.up, v.interrupt = context.WithCancel(v.life)
 	v.store.losses.Note(v.name, 1, now) // it may be empty when it is back
-	v.log().Warn(what, "error", why)
+	return true
 }
 
 // unreachable reports whether nothing listens at the server's address.
@@ -136,10 +142,13 @@ func unreachable(err error) bool {
 // returned notes that the server has shown that it can count.
 func (v *server) returned() {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.away.Load() != nil && v.life.Err() == nil {
+	back := v.away.Load() != nil && v.life.Err() == nil
+	if back {
 		v.lostInRow = tripAfter - 1 // one more loss, and it is away again
 		v.away.Store(nil)
+	}
+	v.mu.Unlock()
+	if back {
 		v.log().Warn("memcached server answers again")
 	}
 	if !v.everUp.Swap(true) {
