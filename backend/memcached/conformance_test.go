@@ -1,8 +1,10 @@
 package memcached
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,6 +74,7 @@ func opened(t testing.TB, c Config) *Store {
 		c.Timeout = 30 * time.Second
 	}
 	c.Connections = max(c.Connections, 2)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	s := Open(c)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
