@@ -77,8 +77,23 @@ func Countable(c *backend.Check) bool {
 	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
 }
 
-// Count returns what a key holds of a limit, of whose window it is now.
-func Count(l descriptors.Limit, w Window, n int64, now time.Time) backend.LimitCount {
+// Counts reads what a key holds of limits, each in the window that a clock then shows.
+func (k Keys) Counts(limits []descriptors.Limit, clock func() time.Time, read func(Window) (int64, error)) ([]backend.LimitCount, error) {
+	counts := make([]backend.LimitCount, len(limits))
+	for i := range limits {
+		now := clock()
+		w := k.Window(&limits[i], now)
+		n, err := read(w)
+		if err != nil {
+			return nil, err
+		}
+		counts[i] = count(limits[i], w, n, now)
+	}
+	return counts, nil
+}
+
+// count returns what a key holds of a limit, of whose window it is now.
+func count(l descriptors.Limit, w Window, n int64, now time.Time) backend.LimitCount {
 	c := backend.LimitCount{Limit: l, Hits: hitsOf(n), Levels: [][]backend.Bucket{nil}}
 	if c.Hits > 0 {
 		begin := time.Unix(w.Begin, 0).UTC()

@@ -1,14 +1,14 @@
 package memcached
 
 import (
-	"context"
+	"cmp"
 	"flag"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/window"
@@ -48,7 +48,7 @@ func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Sto
 		own := fmt.Sprintf("%s%d_", mark, round.Add(1))
 		s := opened(t, Config{Servers: addrs, skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		return backendtest.Store{
-			Counter: apart{s, own},
+			Counter: backendtest.Apart{Counter: s, Own: own},
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
 			Buckets: func(key []byte, limits []descriptors.Limit) (n int) {
 				if mark != "" {
@@ -67,22 +67,6 @@ func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Sto
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
 
-// apart is a store whose keys begin with its own name: the suites' stores share servers.
-type apart struct {
-	*Store
-	own string
-}
-
-func (a apart) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	mine := make([]backend.Check, len(checks))
-	for i, c := range checks {
-		if mine[i] = c; len(c.Key) > 0 {
-			mine[i].Key = append([]byte(a.own), c.Key...)
-		}
-	}
-	return a.Store.Decide(ctx, mine, out)
-}
-
 // opened opens a store that is patient, unless told otherwise, and lasts until its test ends.
 func opened(t testing.TB, c Config) *Store {
 	t.Helper()
@@ -90,10 +74,8 @@ func opened(t testing.TB, c Config) *Store {
 		c.Timeout = 30 * time.Second
 	}
 	c.Connections = max(c.Connections, 2)
-	s, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	s := Open(c)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -101,12 +83,9 @@ func opened(t testing.TB, c Config) *Store {
 // readStates reads what is held of a key.
 func readStates(t testing.TB, s *Store, key []byte) window.States {
 	t.Helper()
-	d, e := digestOf(key), entry{key: key}
-	v := (*s.servers.Load()).byRendezvous(d.hash())
-	err := s.onServer(t.Context(), v, func(c *conn) error {
-		return c.one(d.appendName(nil), func(v value) error { return e.read(v.data) })
-	})
-	if err != nil {
+	var e entry
+	_, at := (*s.servers.Load()).own(nil, key, "")
+	if err := s.readAt(t.Context(), at, e.read); err != nil {
 		t.Fatal(err)
 	}
 	return e.states

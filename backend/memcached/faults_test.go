@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
+	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -63,21 +63,6 @@ func (n *tally) check(t *testing.T, s *Store, key string, l descriptors.Limit) {
 	}
 }
 
-// keepBusy lets clients call f until stop is called, which waits for them.
-func keepBusy(clients int, f func(client int)) (stop func()) {
-	var running sync.WaitGroup
-	var stopped atomic.Bool
-	for i := range clients {
-		running.Go(func() {
-			for !stopped.Load() {
-				f(i)
-				time.Sleep(time.Millisecond)
-			}
-		})
-	}
-	return func() { stopped.Store(true); running.Wait() }
-}
-
 func untilState(t *testing.T, s *Store, want backend.ServerState) {
 	t.Helper()
 	process.Eventually(t, fmt.Sprintf("the server is %v", want), func() error {
@@ -114,7 +99,7 @@ func TestAHitIsCountedAtMostOnce(t *testing.T) {
 					s, l := opened(t, Config{Servers: []string{proxy.Addr}, Timeout: patience}), lots(t)
 					var n tally
 					n.hit(t, s, key, ample, l) // the key is there
-					stop := keepBusy(4, func(int) { n.hit(t, s, key, patience, l) })
+					stop := backendtest.KeepBusy(4, func(int) { n.hit(t, s, key, patience, l) })
 					for range 2 {
 						spring(t, proxy, command, action)
 						time.Sleep(5 * time.Millisecond)
@@ -157,7 +142,7 @@ func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			var n tally
-			stop := keepBusy(8, func(int) { n.hit(t, s, key, 200*time.Millisecond, l) })
+			stop := backendtest.KeepBusy(8, func(int) { n.hit(t, s, key, 200*time.Millisecond, l) })
 			server.Freeze()
 			untilState(t, s, backend.ServerAway)
 			down := n.uncounted.Load()
@@ -248,11 +233,10 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}})
-	d := digestOf([]byte("other"))
-	foreign := entry{key: []byte("another")}
-	value, _ := foreign.append(nil)
-	for name, data := range map[string]string{"garbage": "hello", "another's": string(value), "torn": string(value) + "\x01"} {
-		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(data), data), 1)
+	_, at := (*s.servers.Load()).own(nil, []byte("other"), "")
+	torn := append(new(entry).append(nil), 1)
+	for name, data := range map[string]string{"garbage": "hello", "torn": string(torn)} {
+		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(data), data), 1)
 		checks, out := []backend.Check{hits(t, "other", 1, l), hits(t, own, 1, l)}, make([]backend.Decision, 2)
 		if err := s.Decide(t.Context(), checks, out); err != nil {
 			t.Fatal(err)
@@ -269,16 +253,39 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 	}
 }
 
+// A server that wants a password, which weir has none for, answers and cannot count.
+func TestAServerThatRefusesIsFailing(t *testing.T) {
+	t.Parallel()
+	passwords := filepath.Join(t.TempDir(), "passwords")
+	if err := os.WriteFile(passwords, []byte("ann:secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := memcachedtest.Start(t)
+	s := opened(t, Config{Servers: []string{server.Addr}, every: 20 * time.Millisecond})
+	untilState(t, s, backend.ServerUp)
+	server.Kill()
+	locked := memcachedtest.StartAt(t, server.Addr, "-Y", passwords)
+	untilState(t, s, backend.ServerFailing)
+	if d := ask1(t, s, hits(t, own, 1, lots(t))); backend.ReasonOf(d.Err) != backend.Refused || s.Answers() == nil {
+		t.Errorf("%+v, and the store says %v; want the check refused, and why", d, s.Answers())
+	}
+	locked.Kill()
+	untilState(t, s, backend.ServerAway)
+	server.Restart()
+	untilState(t, s, backend.ServerUp)
+}
+
 // Others change a key each time that it is to be changed here: it is given up, and the caller is told why.
 func TestALostRaceIsNotTriedForEver(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
-	d, e := digestOf([]byte(own)), entry{key: []byte(own)}
-	value, _ := e.append(nil)
-	between := ahead(t, server.Addr, func() {
-		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", d.appendName(nil), len(value), value), 1)
-	})
-	s := opened(t, Config{Servers: []string{between}})
+	var at place
+	s := opened(t, Config{Servers: []string{server.Addr}, now: func() time.Time { // which is asked for between read and write
+		value := new(entry).append(nil)
+		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(value), value), 1)
+		return time.Now()
+	}})
+	_, at = (*s.servers.Load()).own(nil, []byte(own), "")
 	got := ask1(t, s, hits(t, own, 1, l))
 	if backend.ReasonOf(got.Err) != backend.Contended || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
 		t.Errorf("%+v after %d lost races; want an error with the reason contended after %d", got, s.Stats().LostRaces, maxTries)
@@ -286,45 +293,4 @@ func TestALostRaceIsNotTriedForEver(t *testing.T) {
 	if got := allowed(t, opened(t, Config{Servers: []string{server.Addr}}), hits(t, own, 1, l)); !got {
 		t.Error("it was counted all the same")
 	}
-}
-
-// ahead listens for clients of a server, and does something before each command that writes reaches it.
-func ahead(t *testing.T, addr string, do func()) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var running sync.WaitGroup
-	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
-	serve := func(client net.Conn) {
-		there, err := net.Dial("tcp", addr)
-		if err != nil {
-			_ = client.Close()
-			return
-		}
-		running.Go(func() { _, _ = io.Copy(client, there) })
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := client.Read(buffer)
-			if err != nil {
-				_ = there.Close()
-				return
-			}
-			if command := string(buffer[:min(n, 4)]); command == "cas " || command == "add " {
-				do()
-			}
-			_, _ = there.Write(buffer[:n])
-		}
-	}
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { serve(client) })
-		}
-	})
-	return listener.Addr().String()
 }

@@ -11,20 +11,23 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// onServer runs do on a new connection to a server, for the commands of operators.
+// onServer runs do on a connection to a server, for the commands of operators.
 func (s *Store) onServer(ctx context.Context, v *server, do func(c *conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	c, err := v.dial(ctx, s.config.Timeout)
-	if err == nil {
-		defer func() { _ = c.Close() }()
-		defer c.closeAt(ctx)()
-		err = do(c)
-	}
-	if err != nil {
+	if err := v.ask(ctx, s.config.Timeout, do); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, err)
 	}
 	return nil
+}
+
+// readAt reads a value, and lets take have it if it is there.
+func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
+	return s.onServer(ctx, at.server, func(c *conn) error {
+		c.write("gets ", at.name, "\r\n")
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+		return c.only(take)
+	})
 }
 
 // known returns the servers, at least one, or why there is none to ask.
@@ -46,39 +49,21 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		return nil, err
 	}
 	if stem, plain := descriptors.PlainStem(key); plain {
-		return s.inspectNumbers(ctx, servers, stem, limits)
+		return s.config.Keys.Counts(limits, s.config.now, func(w incr.Window) (n int64, err error) {
+			_, at := servers.plain(nil, stem, w)
+			err = s.readAt(ctx, at, func(data []byte) (unread error) {
+				n, unread = parseCount(data)
+				return unread
+			})
+			return n, err
+		})
 	}
-	d, e := digestOf(key), entry{key: key}
-	name := d.appendName(nil)
-	err = s.onServer(ctx, servers.byRendezvous(d.hash()), func(c *conn) error {
-		return c.one(name, func(v value) error { return e.read(v.data) })
-	})
-	if err != nil {
+	var e entry
+	_, at := servers.own(nil, key, "")
+	if err := s.readAt(ctx, at, e.read); err != nil {
 		return nil, err
 	}
 	return e.states.Counts(limits, e.clock(s)), nil
-}
-
-func (s *Store) inspectNumbers(ctx context.Context, servers serverList, stem []byte,
-	limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	counts := make([]backend.LimitCount, len(limits))
-	for i := range limits {
-		now := s.config.now()
-		w := s.config.Keys.Window(&limits[i], now)
-		name, v, _ := plainName(nil, stem, w, servers)
-		var n int64
-		err := s.onServer(ctx, v, func(c *conn) error {
-			return c.one(name, func(v value) (err error) {
-				n, err = parseCount(v.data)
-				return err
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
-		counts[i] = incr.Count(limits[i], w, n, now)
-	}
-	return counts, nil
 }
 
 // Reset removes a key; one of envoyproxy/ratelimit in each window that it may be of now.
@@ -89,21 +74,21 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 	}
 	stem, plain := descriptors.PlainStem(key)
 	if !plain {
-		d := digestOf(key)
-		return s.remove(ctx, servers.byRendezvous(d.hash()), d.appendName(nil))
+		_, at := servers.own(nil, key, "")
+		return s.remove(ctx, at)
 	}
 	for _, begin := range incr.Begins(s.config.now()) {
-		name, v, _ := plainName(nil, stem, incr.Window{Begin: begin}, servers)
-		if err := s.remove(ctx, v, name); err != nil {
+		_, at := servers.plain(nil, stem, incr.Window{Begin: begin})
+		if err := s.remove(ctx, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) remove(ctx context.Context, v *server, name []byte) error {
-	return s.onServer(ctx, v, func(c *conn) error {
-		c.write("delete ", string(name), "\r\n")
+func (s *Store) remove(ctx context.Context, at place) error {
+	return s.onServer(ctx, at.server, func(c *conn) error {
+		c.write("delete ", at.name, "\r\n")
 		if err := c.out.Flush(); err != nil {
 			return err
 		}
@@ -129,8 +114,6 @@ func (s *Store) Answers() error {
 		}
 		if away := v.away.Load(); away != nil {
 			why = away
-		} else if failing := v.failing.Load(); failing != nil {
-			why = fmt.Errorf("%w: %s: %s", ErrUnavailable, v.name, *failing)
 		}
 	}
 	return why
@@ -162,10 +145,4 @@ func (s *Store) Servers() map[string]backend.ServerState {
 func (s *Store) Replicas() (alive int, all bool) { return 0, false }
 
 // StatesSince returns how many states a key may have had since t, by the server that may have lost most.
-func (s *Store) StatesSince(t time.Time) int {
-	most := 0
-	for _, v := range *s.servers.Load() {
-		most = max(most, v.lostSince(t))
-	}
-	return 1 + most
-}
+func (s *Store) StatesSince(t time.Time) int { return 1 + s.losses.Since(t) }

@@ -1,16 +1,16 @@
 package memcached
 
 import (
-	"cmp"
-	"context"
+	"bytes"
 	"errors"
+	"iter"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
 )
 
 const (
@@ -38,15 +38,24 @@ type queue struct {
 
 	mu      sync.Mutex
 	waiting []*request
-	conn    *conn         // nil if there is none
 	took    time.Duration // by the last exchange
 	closed  bool
 
-	// Of one exchange:
-	numbers []*request // those counted by incr
-	read    int        // how many of them are answered, or in again
-	swaps   swaps      // the rest, by key
-	again   []*request // to be asked about again
+	// Of run alone:
+	conn    *conn      // nil if there is none
+	numbers []group    // what is asked now, one check each
+	values  []group    // what is asked now, all checks of a key each
+	again   []*request // what is to be asked about again
+	text    []byte     // of a value
+}
+
+// group is what an exchange asks about a key.
+type group struct {
+	name     []byte
+	requests []*request
+	nonce    uint64 // of the new value
+	sent     bool   // what may count was sent
+	settled  bool   // the checks are answered, or will be asked again: the exchange has none of this any more
 }
 
 // enqueue adds a request to its queue, or refuses it at once if it could not be answered in time.
@@ -56,7 +65,7 @@ func (r *request) enqueue() {
 		return
 	}
 	q := r.queue
-	if away := cmp.Or(q.server.ended.Load(), q.server.away.Load()); away != nil {
+	if away := q.server.away.Load(); away != nil {
 		r.refuse(away)
 		return
 	}
@@ -74,30 +83,27 @@ func (r *request) enqueue() {
 	signal(q.wake)
 }
 
-// run makes exchanges until ctx ends.
-func (q *queue) run(ctx context.Context) {
-	var open []*request
-	for ctx.Err() == nil {
-		if len(open) == 0 {
+// run makes exchanges until the server is closed.
+func (q *queue) run() {
+	for life := q.server.life; life.Err() == nil; {
+		if len(q.again) == 0 {
 			select {
 			case <-q.wake:
-			case <-ctx.Done():
+			case <-life.Done():
 			}
 			q.yield()
 		}
-		if open = q.take(open); len(open) > 0 {
-			open = q.exchange(ctx, open)
+		if open := q.take(); len(open) > 0 {
+			q.exchange(open)
 		}
 	}
 	q.mu.Lock()
 	q.closed = true
-	open = append(open, q.waiting...)
-	q.waiting = nil
+	left := append(q.again, q.waiting...)
 	q.mu.Unlock()
-	for _, r := range open {
-		r.refuse(q.server.ended.Load())
+	for _, r := range left {
+		r.refuse(q.server.away.Load())
 	}
-	q.disconnect()
 }
 
 // yield lets callers that are about to come join the next exchange.
@@ -115,20 +121,19 @@ func (q *queue) yield() {
 	}
 }
 
-// take adds what waits to the open requests, which come first, and leaves out those whose callers have left.
-func (q *queue) take(open []*request) []*request {
+// take returns what is to be asked now: first what was asked before, then what waits. Requests whose callers have left
+// are dropped.
+func (q *queue) take() []*request {
 	q.mu.Lock()
-	n := min(len(q.waiting), max(0, maxBatch-len(open)))
-	open = append(open, q.waiting[:n]...)
-	rest := copy(q.waiting, q.waiting[n:])
-	clear(q.waiting[rest:])
-	if q.waiting = q.waiting[:rest]; rest > 0 {
+	n := min(len(q.waiting), maxBatch-len(q.again))
+	open := append(q.again, q.waiting[:n]...)
+	if q.waiting = slices.Delete(q.waiting, 0, n); len(q.waiting) > 0 {
 		signal(q.wake)
 	}
 	q.mu.Unlock()
-	now, kept := time.Now(), open[:0]
-	away := cmp.Or(q.server.ended.Load(), q.server.away.Load())
-	for _, r := range open {
+	q.again = open[:0]
+	now, away := time.Now(), q.server.away.Load()
+	return slices.DeleteFunc(open, func(r *request) bool {
 		switch {
 		case r.call.expired(now):
 			q.server.store.dropped.Add(1)
@@ -137,148 +142,165 @@ func (q *queue) take(open []*request) []*request {
 		case r.tries >= maxTries:
 			r.refuse(q.server.unavailable(backend.Contended, errContended))
 		default:
-			kept = append(kept, r)
+			return false
 		}
-	}
-	clear(open[len(kept):])
-	return kept
+		return true
+	})
 }
 
-// exchange asks the server about the requests, and answers them. It returns those that have to be asked about again.
-func (q *queue) exchange(ctx context.Context, open []*request) []*request {
-	sent := time.Now()
-	deadline := sent.Add(minExchange)
-	q.again, q.numbers, q.read = q.again[:0], q.numbers[:0], 0
-	q.swaps.reset()
+// exchange asks the server about the requests, and answers them or lets the next exchange ask again.
+func (q *queue) exchange(open []*request) {
+	began, s := time.Now(), q.server.store
+	s.exchanges.Add(1)
+	s.checks.Add(uint64(len(open)))
+	deadline := began.Add(minExchange)
+	q.numbers, q.values = q.numbers[:0], q.values[:0]
 	for _, r := range open {
 		if r.tries++; r.call.deadline.After(deadline) {
 			deadline = r.call.deadline
 		}
-		if r.plain {
-			q.numbers = append(q.numbers, r)
-		} else {
-			q.swaps.add(r)
-		}
+		q.join(r)
 	}
-	s := q.server.store
-	s.exchanges.Add(1)
-	s.checks.Add(uint64(len(open)))
-	c, err := q.connection(ctx, deadline)
-	if err == nil {
-		_ = c.SetDeadline(deadline) // the exchange returns what fails
-		err = q.talk(c)
+	err := q.connect(deadline)
+	reached := err == nil
+	if reached {
+		_ = q.conn.SetDeadline(deadline) // talk returns what fails
+		err = q.talk()
 	}
 	now := time.Now()
 	if err == nil {
-		c.used = now
+		q.conn.used = now
 		q.server.answered(now)
 	} else {
 		q.disconnect()
-		q.server.missed(sent, false, err)
-		q.verify(ctx, deadline)
-		q.fail(c == nil, err)
+		q.server.missed(began, false, err)
+		q.verify(deadline)
+		q.fail(reached, err)
 	}
 	q.mu.Lock()
-	q.took = now.Sub(sent)
+	q.took = now.Sub(began)
 	q.mu.Unlock()
-	return append(open[:0], q.again...)
+}
+
+// join adds a request to what is asked.
+func (q *queue) join(r *request) {
+	groups := &q.numbers
+	if !r.plain {
+		groups = &q.values
+		for g := range unsettled(q.values) {
+			if bytes.Equal(g.name, r.name) {
+				g.requests = append(g.requests, r)
+				return
+			}
+		}
+	}
+	n := len(*groups)
+	*groups = slices.Grow(*groups, 1)[:n+1]
+	g := &(*groups)[n]
+	*g = group{name: r.name, requests: append(g.requests[:0], r)} // in the room of a former one
+}
+
+// unsettled lists the groups whose checks are not settled yet.
+func unsettled(groups []group) iter.Seq[*group] {
+	return func(yield func(*group) bool) {
+		for i := range groups {
+			if !groups[i].settled && !yield(&groups[i]) {
+				return
+			}
+		}
+	}
+}
+
+// settle answers the checks of a group with their decisions or, if why is not nil, with that error.
+func (q *queue) settle(g *group, why *backend.Away) {
+	g.settled = true
+	for _, r := range g.requests {
+		if why != nil {
+			r.refuse(why)
+		} else {
+			r.answer(r.decision)
+		}
+	}
+}
+
+// repeat lets the next exchange ask about a group, of which nothing is counted.
+func (q *queue) repeat(g *group, progress int32) {
+	g.settled = true
+	for _, r := range g.requests {
+		r.progress.Store(progress)
+	}
+	q.again = append(q.again, g.requests...)
 }
 
 // talk writes the numbers and reads of values at once, and reads the answers; then it writes values, and reads whether
 // they are stored.
-func (q *queue) talk(c *conn) error {
-	writeNumbers(c, q.numbers)
-	lines := ask(c, q.swaps.groups)
-	if err := c.out.Flush(); err != nil {
+func (q *queue) talk() error {
+	for i := range q.numbers {
+		q.writeNumber(&q.numbers[i])
+	}
+	asked := q.ask()
+	if err := q.conn.out.Flush(); err != nil {
 		return err
 	}
-	for q.read < len(q.numbers) {
-		r := q.numbers[q.read]
-		answered, err := r.readNumber(c)
-		if err != nil {
+	for i := range q.numbers {
+		if err := q.readNumber(&q.numbers[i]); err != nil {
 			return err
 		}
-		if q.read++; !answered {
-			q.again = append(q.again, r)
+	}
+	if asked {
+		if err := q.read(q.decide); err != nil {
+			return err
 		}
 	}
-	return q.swap(c, lines)
+	if err := q.conn.out.Flush(); err != nil {
+		return err
+	}
+	for g := range unsettled(q.values) {
+		if err := q.readStored(g); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fail ends the checks that an exchange has left without an answer. Those that are not counted are asked again, if the
 // connection broke.
-func (q *queue) fail(unreached bool, why error) {
-	end := func(r *request) {
-		switch {
-		case r.number.step == stepBack: // it is counted, whatever becomes of the rest
-			r.answer(incr.Decide(&r.check, r.number.after, r.number.rest))
-		case r.written.Load():
-			r.refuse(q.server.unavailable(backend.Late, why))
-		case unreached:
-			r.refuse(q.server.unavailable(backend.Down, why))
-		case errors.Is(why, os.ErrDeadlineExceeded):
-			r.refuse(q.server.unavailable(backend.Late, why))
-		default:
-			q.again = append(q.again, r)
-		}
-	}
-	for _, r := range q.numbers[q.read:] {
-		end(r)
-	}
-	for _, g := range q.swaps.groups {
-		if g.settled {
-			continue
-		}
-		for r := g.first; r != nil; {
-			next := r.next
-			end(r)
-			r = next
+func (q *queue) fail(reached bool, why error) {
+	for _, groups := range [][]group{q.numbers, q.values} {
+		for g := range unsettled(groups) {
+			switch {
+			case !g.sent && !reached:
+				q.settle(g, q.server.unavailable(backend.Down, why))
+			case g.sent, errors.Is(why, os.ErrDeadlineExceeded):
+				q.settle(g, q.server.unavailable(backend.Late, why))
+			default:
+				q.repeat(g, unsent)
+			}
 		}
 	}
 }
 
-// connection returns a connection that works: a new one, or one that was used within maxIdle or answers a ping.
-func (q *queue) connection(ctx context.Context, deadline time.Time) (*conn, error) {
-	q.mu.Lock()
-	c := q.conn
-	q.mu.Unlock()
-	if c != nil && time.Since(c.used) >= maxIdle {
-		_ = c.SetDeadline(deadline)
-		var refused refusal
-		if err := c.ping(); err != nil && !errors.As(err, &refused) {
+// connect makes sure of a connection that works: one that was used within maxIdle or still answers, or a new one.
+func (q *queue) connect(deadline time.Time) (err error) {
+	if c := q.conn; c != nil && time.Since(c.used) >= maxIdle {
+		_ = c.SetDeadline(deadline) // statistics returns what fails
+		if _, err := c.statistics(); err != nil {
 			q.disconnect()
-			c = nil
 		}
 	}
-	if c != nil {
-		return c, nil
+	if q.conn != nil && q.conn.life.Err() != nil {
+		q.disconnect()
 	}
-	c, err := q.server.dial(ctx, max(minConnect, time.Until(deadline)))
-	if err != nil {
-		return nil, err
+	if q.conn == nil {
+		q.conn, err = q.server.dial(q.server.present(), max(minConnect, time.Until(deadline)))
 	}
-	q.mu.Lock()
-	q.conn = c
-	q.mu.Unlock()
-	return c, nil
+	return err
 }
 
-// disconnect closes the connection, if there is one.
 func (q *queue) disconnect() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.conn != nil {
-		_ = q.conn.Close() // nothing more is read from it
+		q.conn.close()
 		q.conn = nil
-	}
-}
-
-// interrupt lets the exchange that is under way fail at once.
-func (q *queue) interrupt() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.conn != nil {
-		_ = q.conn.SetDeadline(time.Unix(1, 0))
 	}
 }
 

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +22,7 @@ func hits(t testing.TB, key string, n uint64, l ...descriptors.Limit) backend.Ch
 	return backend.Check{Key: []byte(key), Limits: l, Hits: n}
 }
 
-// ask decides one check, which may have no answer.
+// ask1 decides one check, which may have no answer.
 func ask1(t testing.TB, s *Store, c backend.Check) backend.Decision {
 	t.Helper()
 	var out [1]backend.Decision
@@ -35,14 +32,10 @@ func ask1(t testing.TB, s *Store, c backend.Check) backend.Decision {
 	return out[0]
 }
 
-// allowed is ask1 for a check that has to have an answer.
+// allowed decides a check that has to have an answer.
 func allowed(t testing.TB, s *Store, c backend.Check) bool {
 	t.Helper()
-	d := ask1(t, s, c)
-	if d.Err != nil {
-		t.Errorf("no answer: %v", d.Err)
-	}
-	return d.Allowed
+	return backendtest.Ask(t, s, c).Allowed
 }
 
 func limitOf(t testing.TB, n uint64, u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
@@ -61,38 +54,13 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 				n := 2000 / keys
 				limits := []descriptors.Limit{limitOf(t, uint64(n), descriptors.Hour, descriptors.SlidingWindow),
 					limitOf(t, uint64(n), descriptors.Day, descriptors.TokenBucket)}
-				var admitted [1000]atomic.Int64
-				var unknown atomic.Int64
-				var clients sync.WaitGroup
-				var stores []*Store
-				for range 3 {
-					stores = append(stores, opened(t, Config{Servers: addrs}))
-				}
-				for client := range 64 {
-					clients.Go(func() {
-						for i := range 64 {
-							key := (client*64 + i) % keys
-							switch d := ask1(t, stores[client%3], hits(t, strconv.Itoa(key), 1, limits...)); {
-							case d.Allowed:
-								admitted[key].Add(1)
-							case d.Err != nil: // the machine stood still
-								unknown.Add(1)
-							}
-						}
-					})
-				}
-				clients.Wait()
-				for key := range keys {
-					if got := int(admitted[key].Load()); got > n || got+int(unknown.Load()) < n {
-						t.Fatalf("of the key %d, %d were admitted under a limit of %d, and %d had no answer: never over while its "+
-							"value lives, and each lost race is tried again", key, got, n, unknown.Load())
-					}
-				}
+				stores := []*Store{opened(t, Config{Servers: addrs}), opened(t, Config{Servers: addrs}), opened(t, Config{Servers: addrs})}
+				unanswered := backendtest.ExactlyN(t, keys, n, limits, stores[0], stores[1], stores[2])
 				var lost, exchanges uint64
 				for _, s := range stores {
 					lost, exchanges = lost+s.Stats().LostRaces, exchanges+s.Stats().Exchanges
 				}
-				t.Logf("%d races lost in %d exchanges", lost, exchanges)
+				t.Logf("%d races lost in %d exchanges, %d checks without an answer", lost, exchanges, unanswered)
 			})
 		}
 	}

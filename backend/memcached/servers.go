@@ -1,19 +1,22 @@
 package memcached
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"hash/fnv"
-	"log/slog"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirproxy/weir/backend/incr"
 )
 
 // firstLook and longestLook bound the pauses between lookups of a record that names no servers.
@@ -24,12 +27,51 @@ var errNoServers = errors.New("its SRV record names no server yet")
 // serverList is the servers, in the order in which envoyproxy/ratelimit's client has them. It does not change.
 type serverList []*server
 
+// place is where a key is counted.
+type place struct {
+	server *server
+	name   []byte // of the key there
+	hash   uint64 // by which one of the server's queues is chosen
+}
+
+const (
+	// ownPrefix begins the names of weir's own keys, which are always legal in memcached.
+	ownPrefix = "weir:"
+	// maxName is how long a name may be in memcached, in bytes.
+	maxName = 250
+	// hashSize is how much of SHA-256, in bytes, names a key of weir's: no two keys are known to have the same.
+	hashSize = 18
+)
+
+// own places a key of weir's. It appends the name to text.
+func (l serverList) own(text, key []byte, suffix string) ([]byte, place) {
+	sum, from := sha256.Sum256(key), len(text)
+	text = base64.RawURLEncoding.AppendEncode(append(text, ownPrefix...), sum[:hashSize])
+	text = append(text, suffix...)
+	hash := binary.LittleEndian.Uint64(sum[:])
+	return text, place{l.byRendezvous(hash), text[from:len(text):len(text)], hash >> 32}
+}
+
+// plain places a key of envoyproxy/ratelimit in a window. It appends the name to text. One that memcached does not
+// take, for which that program limits nothing, is replaced and placed as one of weir's own.
+func (l serverList) plain(text, stem []byte, w incr.Window) ([]byte, place) {
+	from := len(text)
+	text = w.AppendKey(text, stem)
+	name := text[from:len(text):len(text)]
+	if legal(name) {
+		return text, place{l.byModulo(name), name, idOf(name)}
+	}
+	return l.own(text, name, "_n")
+}
+
+// legal reports whether memcached, and envoyproxy/ratelimit's client, take a name.
+func legal(name []byte) bool {
+	return len(name) <= maxName && !bytes.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
 // byModulo returns the server of a key of envoyproxy/ratelimit: CRC-32 modulo the number of servers, as its client has
 // it.
 func (l serverList) byModulo(name []byte) *server {
-	if len(l) == 1 {
-		return l[0]
-	}
 	return l[crc32.ChecksumIEEE(name)%uint32(len(l))]
 }
 
@@ -52,32 +94,9 @@ func idOf[T string | []byte](name T) uint64 {
 	return h.Sum64()
 }
 
-// CheckServer returns what is wrong with how a server is named: host:port, or the path of a socket.
-func CheckServer(name string) error {
-	if strings.Contains(name, "/") {
-		return nil
-	}
-	host, port, err := net.SplitHostPort(name)
-	if err != nil || host == "" || port == "" {
-		return fmt.Errorf("%q is no host:port, nor the path of a socket", name)
-	}
-	return nil
-}
-
-var recordName = regexp.MustCompile(`^_(.+?)\._(.+?)\.(.+)$`)
-
-// CheckRecord returns what is wrong with the name of an SRV record.
-func CheckRecord(name string) error {
-	if !recordName.MatchString(name) {
-		return fmt.Errorf("%q is no name of an SRV record, such as _memcache._tcp.example.com", name)
-	}
-	return nil
-}
-
 // lookup asks for the servers of a record, sorted as envoyproxy/ratelimit does, so that all have the same order.
 func lookup(ctx context.Context, record string) ([]string, error) {
-	parts := recordName.FindStringSubmatch(record)
-	_, found, err := net.DefaultResolver.LookupSRV(ctx, parts[1], parts[2], parts[3])
+	_, found, err := net.DefaultResolver.LookupSRV(ctx, "", "", record)
 	if err == nil && len(found) == 0 {
 		err = errNoServers
 	}
@@ -87,8 +106,7 @@ func lookup(ctx context.Context, record string) ([]string, error) {
 	}
 	slices.Sort(names)
 	for i := range names {
-		host, port, _ := strings.Cut(names[i], ":")
-		names[i] = strings.TrimSuffix(host, ".") + ":" + port
+		names[i] = strings.Replace(names[i], ".:", ":", 1)
 	}
 	return names, err
 }
@@ -119,13 +137,8 @@ func (s *Store) follow(ctx context.Context) {
 	}
 }
 
-// use makes these the servers. Those that stay keep their connections; keys that move to another leave their counts.
+// use makes these the servers, for one caller at a time. Those that stay keep their connections; keys that move to another leave their counts.
 func (s *Store) use(names []string) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	if s.closed.Load() { // Close would not find a server that is opened now
-		return
-	}
 	before := *s.servers.Load()
 	byName := make(map[string]*server)
 	for _, v := range before {
@@ -145,7 +158,7 @@ func (s *Store) use(names []string) {
 		s.config.Log.Warn("memcached has other servers now: counts of the keys that move begin anew",
 			"servers", strings.Join(names, ", "))
 		for _, v := range now {
-			v.noteLoss(1, time.Now())
+			s.losses.Note(v.name, 1, time.Now())
 		}
 	}
 	s.servers.Store(&now)
@@ -155,25 +168,3 @@ func (s *Store) use(names []string) {
 		}
 	}
 }
-
-// dial connects to a server.
-func (v *server) dial(ctx context.Context, timeout time.Duration) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	network := "tcp"
-	if strings.Contains(v.name, "/") {
-		network = "unix"
-	}
-	dial := new(net.Dialer).DialContext
-	if v.store.config.TLS != nil {
-		dial = (&tls.Dialer{Config: v.store.config.TLS()}).DialContext
-	}
-	c, err := dial(ctx, network, v.name)
-	if err != nil {
-		return nil, err
-	}
-	return newConn(c), nil
-}
-
-// log returns the logger for lines about the server.
-func (v *server) log() *slog.Logger { return v.store.config.Log.With("server", v.name) }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/losslog"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -40,7 +41,7 @@ type Config struct {
 	// SRV, instead of Servers, is a DNS record that names them. It is looked up every Refresh, or once if that is 0.
 	SRV     string
 	Refresh time.Duration
-	// Connections is the number of connections to each server for checks, at least 1. One more reads its statistics.
+	// Connections is the number of connections to each server for checks, at least 1. One more comes now and then.
 	Connections int
 	// Timeout bounds a check whose caller has a later deadline or none.
 	Timeout time.Duration
@@ -59,8 +60,8 @@ type Config struct {
 type Store struct {
 	config  Config
 	servers atomic.Pointer[serverList]
+	losses  losslog.Log
 
-	changing sync.Mutex // of servers
 	closed   atomic.Bool
 	stop     context.CancelFunc
 	running  sync.WaitGroup
@@ -95,15 +96,7 @@ var (
 
 // Open makes a store. It does not wait for servers, and a server that does not answer is no error, see
 // [backend.Health].
-func Open(c Config) (*Store, error) {
-	for _, name := range c.Servers {
-		if err := CheckServer(name); err != nil {
-			return nil, fmt.Errorf("memcached: %w", err)
-		}
-	}
-	if (c.SRV == "") == (len(c.Servers) == 0) {
-		return nil, errors.New("memcached: either servers or an SRV record is needed")
-	}
+func Open(c Config) *Store {
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.now == nil {
 		c.now = time.Now
@@ -118,14 +111,11 @@ func Open(c Config) (*Store, error) {
 	s.servers.Store(new(serverList))
 	var ctx context.Context
 	if ctx, s.stop = context.WithCancel(context.Background()); c.SRV != "" {
-		if err := CheckRecord(c.SRV); err != nil {
-			return nil, fmt.Errorf("memcached: %w", err)
-		}
 		s.running.Go(func() { s.follow(ctx) })
 	} else {
 		s.use(c.Servers)
 	}
-	return s, nil
+	return s
 }
 
 // Close interrupts exchanges that are under way, and closes all connections. Checks that wait are not counted.
@@ -135,8 +125,6 @@ func (s *Store) Close() error {
 	}
 	s.stop()
 	s.running.Wait()
-	s.changing.Lock()
-	defer s.changing.Unlock()
 	for _, v := range *s.servers.Load() {
 		v.close(backend.ErrClosed)
 	}
@@ -162,8 +150,9 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 	deadline := backend.Deadline(ctx, now, s.config.Timeout)
 	if ctx.Err() != nil || !now.Before(deadline) {
 		for i := range checks {
-			s.fail(&out[i], &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)})
+			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)}}
 		}
+		s.unavailable.Add(uint64(len(checks)))
 		return nil
 	}
 	c := s.calls.Get().(*call)
@@ -198,31 +187,20 @@ func valid(checks []backend.Check) error {
 }
 
 // handOver copies the answers of a call. Its error is ErrClosed or nil.
-func (s *Store) handOver(c *call, out []backend.Decision) (err error) {
+func (s *Store) handOver(c *call, out []backend.Decision) (closed error) {
 	for i := range c.requests {
 		r := &c.requests[i]
 		if r.ready.Load() {
-			if out[i] = r.decision; out[i].Err != nil {
-				s.fail(&out[i], out[i].Err)
-				if errors.Is(out[i].Err, backend.ErrClosed) {
-					err = backend.ErrClosed
-				}
-			}
-			continue
+			out[i] = r.decision
+		} else {
+			out[i] = backend.Decision{Err: r.left(time.Now())}
 		}
-		reason, why := backend.Late, errLate
-		if r.raced.Load() && !r.written.Load() {
-			reason, why = backend.Contended, errContended
+		if out[i].Err != nil {
+			s.unavailable.Add(1)
 		}
-		s.fail(&out[i], r.queue.server.unavailable(reason, why))
-		if now := time.Now(); !now.Before(c.deadline) && now.Sub(c.began) >= minWait {
-			r.queue.server.missed(c.began, false, errLate)
+		if errors.Is(out[i].Err, backend.ErrClosed) {
+			closed = backend.ErrClosed
 		}
 	}
-	return err
-}
-
-func (s *Store) fail(d *backend.Decision, why error) {
-	s.unavailable.Add(1)
-	*d = backend.Decision{Err: why}
+	return closed
 }

@@ -1,7 +1,6 @@
 package memcached
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -21,33 +20,23 @@ const (
 	maxLife = 30 * 24 * 60 * 60
 )
 
-// entry is the content of a value: the key, so that two keys with the same hash are an error and never one count, and
-// the states of its limits as package window writes them.
+// entry is the content of a value.
 type entry struct {
-	key    []byte
 	nonce  uint64         // random, of this write
 	at     window.Instant // when, by the clock of the key
 	states window.States
 	before []byte // the states as they were read
 }
 
-// read reads a value of the key.
+// read reads a value.
 func (e *entry) read(data []byte) error {
 	if len(data) < headSize || data[0] != format {
 		return fmt.Errorf("the key holds a value that is not of weir: something else uses it; weir counters reset removes it")
 	}
 	e.nonce = binary.LittleEndian.Uint64(data[1:])
 	e.at = window.Instant(binary.LittleEndian.Uint64(data[9:]))
-	size, n := binary.Uvarint(data[headSize:])
-	rest := data[headSize+max(n, 0):]
-	if n <= 0 || size > uint64(len(rest)) {
-		return fmt.Errorf("the key holds a torn value; weir counters reset removes it")
-	}
-	if !bytes.Equal(rest[:size], e.key) {
-		return fmt.Errorf("the key has the name of another, %.40q", rest[:size])
-	}
-	e.before = rest[size:]
-	for rest = e.before; len(rest) > 0; {
+	e.before = data[headSize:]
+	for rest := e.before; len(rest) > 0; {
 		state, after, err := window.ReadState(rest)
 		if err != nil {
 			return fmt.Errorf("the key holds a torn value; weir counters reset removes it: %w", err)
@@ -57,17 +46,14 @@ func (e *entry) read(data []byte) error {
 	return nil
 }
 
-// append writes the value, and returns from where on the states are in it.
-func (e *entry) append(dst []byte) (value []byte, states int) {
-	dst = append(dst, format)
-	dst = binary.LittleEndian.AppendUint64(dst, e.nonce)
+// append writes the value.
+func (e *entry) append(dst []byte) []byte {
+	dst = binary.LittleEndian.AppendUint64(append(dst, format), e.nonce)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.at))
-	dst = append(binary.AppendUvarint(dst, uint64(len(e.key))), e.key...)
-	states = len(dst)
 	for _, s := range e.states {
 		dst = s.Append(dst)
 	}
-	return dst, states
+	return dst
 }
 
 // clock returns the key's time: that of the last write where it is ahead by up to the skew, so that time does not run
@@ -89,7 +75,7 @@ func (e *entry) clock(s *Store) window.Instant {
 func (s *Store) logAhead(by time.Duration) {
 	s.ahead.Add(1)
 	now := time.Now().Unix()
-	if last := s.aheadLogged.Load(); now-last < 60 || s.config.skew < 0 || !s.aheadLogged.CompareAndSwap(last, now) {
+	if last := s.aheadLogged.Load(); now-last < 60 || !s.aheadLogged.CompareAndSwap(last, now) {
 		return
 	}
 	s.config.Log.Warn("another process of weir has written a count by a clock that is ahead of this one's: while they differ by more "+

@@ -3,34 +3,34 @@ package memcached
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// maxName is how long a name may be in memcached, in bytes.
-const maxName = 250
-
 // maxValue bounds the size that a reply may announce for a value, in bytes. memcached's own default is 1 MiB.
 const maxValue = 64 << 20
-
-// maxNamesALine is how many names one gets asks for: memcached closes connections that send longer lines.
-const maxNamesALine = 40
 
 // conn is a connection that speaks memcached's text protocol. It writes many commands, flushes, and reads their replies
 // in order. After an error that is no [refusal] it must be closed. It is for one goroutine.
 type conn struct {
 	net.Conn
-	in   *bufio.Reader
-	out  *bufio.Writer
-	used time.Time
-	text []byte // of a number
-	head []byte // of a value
+	in     *bufio.Reader
+	out    *bufio.Writer
+	used   time.Time
+	head   []byte          // of a value
+	data   []byte          // of the same
+	life   context.Context // it is closed when that ends
+	unbind func() bool     // from life
 }
 
 // refusal is the error that a server answered to one command. Other commands on the connection are not affected.
@@ -47,50 +47,53 @@ func refused(err error) (answer, broken error) {
 	return nil, err
 }
 
-func newConn(c net.Conn) *conn {
-	return &conn{Conn: c, in: bufio.NewReaderSize(c, 16<<10), out: bufio.NewWriterSize(c, 16<<10), used: time.Now()}
+// dial connects to a server. The connection is closed when ctx ends.
+func (v *server) dial(ctx context.Context, timeout time.Duration) (*conn, error) {
+	soon, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	network := "tcp"
+	if strings.Contains(v.name, "/") {
+		network = "unix"
+	}
+	dial := new(net.Dialer).DialContext
+	if v.store.config.TLS != nil {
+		dial = (&tls.Dialer{Config: v.store.config.TLS()}).DialContext
+	}
+	c, err := dial(soon, network, v.name)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, in: bufio.NewReaderSize(c, 16<<10), out: bufio.NewWriterSize(c, 16<<10), used: time.Now(),
+		life: ctx, unbind: context.AfterFunc(ctx, func() { _ = c.Close() })}, nil
 }
 
-// write buffers parts of a command. Flush returns what fails.
-func (c *conn) write(words ...string) {
-	for _, w := range words {
-		_, _ = c.out.WriteString(w)
+// close closes the connection. Nothing more is read from it.
+func (c *conn) close() {
+	c.unbind()
+	_ = c.Close()
+}
+
+// write buffers a command of texts and numbers. Flush returns what fails.
+func (c *conn) write(parts ...any) {
+	for _, part := range parts {
+		switch part := part.(type) {
+		case string:
+			_, _ = c.out.WriteString(part)
+		case []byte:
+			_, _ = c.out.Write(part)
+		case int64:
+			_, _ = c.out.Write(strconv.AppendInt(c.out.AvailableBuffer(), part, 10))
+		}
 	}
 }
 
-func (c *conn) number(n int64) {
-	c.text = strconv.AppendInt(c.text[:0], n, 10)
-	_, _ = c.out.Write(c.text)
-}
-
-// count writes incr or decr.
-func (c *conn) count(command string, name []byte, by int64) {
-	c.write(command, " ")
-	_, _ = c.out.Write(name)
-	c.write(" ")
-	c.number(by)
-	c.write("\r\n")
-}
-
-// store writes add, or cas where a unique is given.
-func (c *conn) store(name []byte, expires int64, data []byte, unique []byte) {
-	command := "cas "
+// store buffers add, or cas where a unique is given, of a value that lives for so many seconds.
+func (c *conn) store(name []byte, life int64, data []byte, unique []byte) {
 	if unique == nil {
-		command = "add "
+		c.write("add ", name, " 0 ", expiry(life), " ", int64(len(data)), "\r\n", data, "\r\n")
+	} else {
+		c.write("cas ", name, " 0 ", expiry(life), " ", int64(len(data)), " ", unique, "\r\n", data, "\r\n")
 	}
-	c.write(command)
-	_, _ = c.out.Write(name)
-	c.write(" 0 ")
-	c.number(expires)
-	c.write(" ")
-	c.number(int64(len(data)))
-	if unique != nil {
-		c.write(" ")
-		_, _ = c.out.Write(unique)
-	}
-	c.write("\r\n")
-	_, _ = c.out.Write(data)
-	c.write("\r\n")
 }
 
 // line reads a line, which is valid until the next read.
@@ -107,53 +110,6 @@ func (c *conn) line() ([]byte, error) {
 		return nil, errors.New("memcached does not know the command")
 	}
 	return text, nil
-}
-
-// value is a value that a server sent.
-type value struct {
-	name, unique, data []byte
-}
-
-// values reads the answer to get or gets, and calls take with each value, whose slices take must not keep.
-func (c *conn) values(take func(value) error) error {
-	for {
-		text, err := c.line()
-		if err != nil || bytes.Equal(text, []byte("END")) {
-			return err
-		}
-		c.head = append(c.head[:0], text...) // reading the data may overwrite text
-		var v value
-		kind, rest, _ := bytes.Cut(c.head, []byte(" "))
-		v.name, rest, _ = bytes.Cut(rest, []byte(" "))
-		_, rest, _ = bytes.Cut(rest, []byte(" ")) // flags
-		length, unique, _ := bytes.Cut(rest, []byte(" "))
-		size, err := strconv.Atoi(string(length))
-		if string(kind) != "VALUE" || err != nil || size < 0 || size > maxValue {
-			return fmt.Errorf("memcached answers %q, which is no value", c.head)
-		}
-		v.unique = unique
-		if v.data, err = c.bytes(size + len("\r\n")); err != nil {
-			return fmt.Errorf("reading memcached's answer: %w", err)
-		}
-		v.data = v.data[:size]
-		if err := take(v); err != nil {
-			return err
-		}
-	}
-}
-
-// bytes reads n bytes, which are valid until the next read.
-func (c *conn) bytes(n int) ([]byte, error) {
-	if n > c.in.Size() {
-		data := make([]byte, n)
-		_, err := io.ReadFull(c.in, data)
-		return data, err
-	}
-	data, err := c.in.Peek(n)
-	if err == nil {
-		_, err = c.in.Discard(n)
-	}
-	return data, err
 }
 
 // word reads one of the words that a command may be answered with.
@@ -189,29 +145,43 @@ func parseCount(text []byte) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// gets buffers gets commands for so many names, and returns how many commands there are.
-func (c *conn) gets(names int, name func(i int) []byte) (lines int) {
-	for i := range names {
-		if i%maxNamesALine == 0 {
-			c.write("gets")
-			lines++
-		}
-		c.write(" ")
-		_, _ = c.out.Write(name(i))
-		if i%maxNamesALine == maxNamesALine-1 || i == names-1 {
-			c.write("\r\n")
-		}
-	}
-	return lines
+// value is a value that a server sent, valid until the next read. One without a name is not there.
+type value struct {
+	name, unique, data []byte
 }
 
-// one reads one value, and calls take if it is there.
-func (c *conn) one(name []byte, take func(value) error) error {
-	c.gets(1, func(int) []byte { return name })
-	if err := c.out.Flush(); err != nil {
+// value reads the next value of the answer to gets; after the last one, one that is not there.
+func (c *conn) value() (v value, err error) {
+	text, err := c.line()
+	if err != nil || bytes.Equal(text, []byte("END")) {
+		return v, err
+	}
+	c.head = append(c.head[:0], text...) // reading on overwrites text
+	kind, rest, _ := bytes.Cut(c.head, []byte(" "))
+	v.name, rest, _ = bytes.Cut(rest, []byte(" "))
+	_, rest, _ = bytes.Cut(rest, []byte(" ")) // flags
+	length, unique, _ := bytes.Cut(rest, []byte(" "))
+	size, err := strconv.Atoi(string(length))
+	if string(kind) != "VALUE" || err != nil || size < 0 || size > maxValue {
+		return v, fmt.Errorf("memcached answers %q, which is no value", c.head)
+	}
+	c.data = slices.Grow(c.data[:0], size+len("\r\n"))[:size+len("\r\n")]
+	if _, err := io.ReadFull(c.in, c.data); err != nil {
+		return v, fmt.Errorf("reading memcached's answer: %w", err)
+	}
+	v.unique, v.data = unique, c.data[:size]
+	return v, nil
+}
+
+// only reads the answer to gets for one name, and lets take have the value that is there.
+func (c *conn) only(take func(data []byte) error) error {
+	v, err := c.value()
+	if err != nil || v.name == nil {
 		return err
 	}
-	return c.values(take)
+	unread := take(v.data)
+	_, err = c.value() // which ends the answer
+	return cmp.Or(err, unread)
 }
 
 // statistics reads the server's numbers by their names.
@@ -226,25 +196,9 @@ func (c *conn) statistics() (map[string]uint64, error) {
 		if err != nil || bytes.Equal(text, []byte("END")) {
 			return all, err
 		}
-		if words := bytes.Fields(text); len(words) == 3 {
-			if n, err := strconv.ParseUint(string(words[2]), 10, 64); err == nil {
-				all[string(words[1])] = n
-			}
+		name, number, _ := strings.Cut(strings.TrimPrefix(string(text), "STAT "), " ")
+		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
+			all[name] = n
 		}
 	}
-}
-
-// ping asks for the version, which every server answers at once.
-func (c *conn) ping() error {
-	c.write("version\r\n")
-	if err := c.out.Flush(); err != nil {
-		return err
-	}
-	_, err := c.line()
-	return err
-}
-
-// closeAt lets reads and writes fail from when ctx ends, until stop is called.
-func (c *conn) closeAt(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 }

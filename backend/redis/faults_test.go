@@ -7,12 +7,12 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -63,24 +63,6 @@ func uncounted(err error) bool {
 	return false
 }
 
-// keepBusy lets clients call f until stop is called, which waits for them. They pause, or nobody else has the machine.
-func keepBusy(clients int, f func(client int)) (stop func()) {
-	var running sync.WaitGroup
-	var stopped atomic.Bool
-	for i := range clients {
-		running.Go(func() {
-			for !stopped.Load() {
-				f(i)
-				time.Sleep(time.Millisecond)
-			}
-		})
-	}
-	return func() {
-		stopped.Store(true)
-		running.Wait()
-	}
-}
-
 // A key is hit while commands that count it, or their replies, are lost in each way.
 func TestAHitIsCountedAtMostOnce(t *testing.T) {
 	t.Parallel()
@@ -108,7 +90,7 @@ func TestAHitIsCountedAtMostOnce(t *testing.T) {
 					_ = decide(s, patience, "before") // so that the script is known
 				}
 				var n tally
-				stop := keepBusy(8, func(int) { n.hit(t, s, patience, key) })
+				stop := backendtest.KeepBusy(8, func(int) { n.hit(t, s, patience, key) })
 				for range losses {
 					select {
 					case <-proxy.Trap(command, action):
@@ -146,7 +128,7 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	client := testClient(t, server.Addr, time.Second)
 	s := storeOf(over(fixed{client}, time.Second), pipeline.NewScript(redistest.SumScript), sumCodec)
-	stop := keepBusy(64, func(client int) { _ = decide(s, time.Second, fmt.Sprint("key ", client)) })
+	stop := backendtest.KeepBusy(64, func(client int) { _ = decide(s, time.Second, fmt.Sprint("key ", client)) })
 	time.Sleep(100 * time.Millisecond)
 	server.Stop()
 	time.Sleep(50 * time.Millisecond)

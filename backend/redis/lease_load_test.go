@@ -103,7 +103,7 @@ func (b *busy) change(t *testing.T) {
 
 func (b *busy) ask(t *testing.T, g *guard.Guard, began time.Time) backend.Source {
 	asked := time.Since(began)
-	d := askOne(t, g, backend.Check{Key: b.key, Limits: *b.limits.Load(), Hits: 1, Leases: true, Rate: 1000})
+	d := backendtest.Ask(t, g, backend.Check{Key: b.key, Limits: *b.limits.Load(), Hits: 1, Leases: true, Rate: 1000})
 	if d.Allowed {
 		b.mu.Lock()
 		b.log = append(b.log, span{asked, time.Since(began)})
@@ -173,7 +173,7 @@ func (l *leasing) overload(replicas int) (asked, denied, early int, unused uint6
 		l.passes(time.Duration(l.r.ExpFloat64() / rate * float64(time.Second)))
 		second := l.now.Unix()
 		w := l.weirs[second%int64(replicas)]
-		d := askOne(l.t, w.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 2 * float32(rate)})
+		d := backendtest.Ask(l.t, w.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 2 * float32(rate)})
 		asked++
 		if d.Allowed {
 			used[second]++

@@ -28,7 +28,7 @@ func still(t *testing.T) (l *leasing, here, there *leasingWeir) {
 // does has a weir decide a check at 200 hits a second.
 func (w *leasingWeir) does(op backend.Op, hits uint64) backend.Decision {
 	w.of.t.Helper()
-	return askOne(w.of.t, w.guard, backend.Check{Key: w.of.key, Limits: w.of.limits, Op: op, Hits: hits, Leases: true, Rate: 200})
+	return backendtest.Ask(w.of.t, w.guard, backend.Check{Key: w.of.key, Limits: w.of.limits, Op: op, Hits: hits, Leases: true, Rate: 200})
 }
 
 // has sees what a weir is told.
@@ -75,7 +75,7 @@ func TestWhatIsRefusedAnywayTakesNothingFromALease(t *testing.T) {
 	here.does(backend.Count, 1)
 	blocked := backend.Check{Key: append(l.key, "/blocked"...), Hits: 1, Enforced: true,
 		Limits: []descriptors.Limit{backendtest.NewLimit(t, 0, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}}
-	askOne(t, here.guard, blocked)
+	backendtest.Ask(t, here.guard, blocked)
 	var out [2]backend.Decision
 	leased := backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200}
 	if err := here.guard.Decide(t.Context(), []backend.Check{leased, blocked}, out[:]); err != nil {
@@ -92,7 +92,7 @@ func TestARefundGoesToTheLease(t *testing.T) {
 	here.does(backend.Count, 50)
 	here.has(here.does(backend.Refund, 20), backend.FromLease, true, 969, "hits come back to the lease that they were taken from")
 	grant := backend.Check{Key: l.key, Limits: l.limits, Op: backend.Refund, Hits: 30}
-	if d := askOne(t, here.guard, grant); d.Source != backend.FromStore || d.Remaining != 999 {
+	if d := backendtest.Ask(t, here.guard, grant); d.Source != backend.FromStore || d.Remaining != 999 {
 		t.Errorf("an operator's grant got %+v; want the lease settled, and all but one hit back", d)
 	}
 	there.has(there.does(backend.Count, 1), backend.FromStore, true, 998, "others see it")
@@ -141,8 +141,8 @@ func TestOnlyWindowsThatCountWhatTheyAdmitLease(t *testing.T) {
 		here.does(backend.Count, 1)
 	}
 	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
-	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAlways})
-	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1})
+	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAlways})
+	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1})
 	if n := here.guard.Stats().Leases; n != 0 {
 		t.Errorf("%d leases were granted, of others than windows that count what they admit, or of keys that nobody asks for", n)
 	}
@@ -169,7 +169,7 @@ func TestNobodyAsksForALeaseInVain(t *testing.T) {
 func TestOperatorsSeeWhatIsLeased(t *testing.T) {
 	l, here, _ := still(t)
 	l.limits = append(l.limits, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.FixedWindow, 0))
-	askOne(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAdmitted})
+	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAdmitted})
 	counts, err := here.guard.Inspect(t.Context(), l.key, l.limits)
 	if err != nil {
 		t.Fatal(err)

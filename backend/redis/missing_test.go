@@ -123,7 +123,7 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 			c := start(t, kind)
 			functions, scripts := openedWith(t, c, nil, newScript()), openedWith(t, c, nil, scriptOnly())
 			byFunction, byScript := newBurden(t, "a", "b", "c", "d"), newBurden(t, "e", "f", "g", "h")
-			stop := sync.OnceFunc(keepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
+			stop := sync.OnceFunc(backendtest.KeepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
 			defer stop()
 			answered := [2]int64{-1, -1} // at the last flush: on a slow machine the next would meet each try of a call
 			redistest.Until(t, "many flushes have met checks by each way", func() bool {
@@ -161,7 +161,7 @@ func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 			c := topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
 			s, plain := openedWith(t, c, nil, tc.code()), plainStore(t, connect(t, c))
 			b, n := newBurden(t, "a", "b", "c"), new(tally)
-			stop := sync.OnceFunc(keepBusy(4, func(client int) {
+			stop := sync.OnceFunc(backendtest.KeepBusy(4, func(client int) {
 				b.call(t, s)
 				n.hit(t, plain, 200*time.Millisecond, fmt.Sprintf("\x00d_k_%d_", client))
 			}))
@@ -227,7 +227,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 		c := topology.Config{URL: server.Addr, Auth: "ann:" + secret}
 		s := opened(t, c, nil)
 		b := newBurden(t, "a", "b", "c")
-		stop := sync.OnceFunc(keepBusy(8, func(int) { b.call(t, s) }))
+		stop := sync.OnceFunc(backendtest.KeepBusy(8, func(int) { b.call(t, s) }))
 		defer stop()
 		client, evals := ownerOf(t, c), 0
 		for range 10 {
@@ -301,7 +301,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 	b := newBurden(t, "slot/a", "slot/b", "slot/c", "slot/d")
 	var byScript, ofPlain tally
 	var phase, next atomic.Int64
-	stop := sync.OnceFunc(keepBusy(9, func(client int) {
+	stop := sync.OnceFunc(backendtest.KeepBusy(9, func(client int) {
 		i := next.Add(1)
 		switch client % 3 {
 		case 0:

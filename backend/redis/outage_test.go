@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
@@ -119,7 +120,7 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	server := redistest.Single(t)
 	s := onServer(t, server.Addr, ample)
 	var n tally
-	stop := keepBusy(16, func(client int) {
+	stop := backendtest.KeepBusy(16, func(client int) {
 		checks := []backend.Check{redistest.Hit(fmt.Sprint("key ", client))}
 		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
 		out := make([]backend.Decision, 1)

@@ -179,22 +179,18 @@ func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision,
 // Inspect reads the count of a key's window.
 func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	stem, _ := descriptors.PlainStem(key)
-	counts := make([]backend.LimitCount, len(limits))
-	for i := range limits {
-		now := p.store.clock()
-		w := p.keys.Window(&limits[i], now)
+	return p.keys.Counts(limits, p.store.clock, func(w incr.Window) (int64, error) {
 		name := string(w.AppendKey(nil, stem))
 		get := goredis.NewStringCmd(ctx, "get", name)
 		if err := p.store.Ask(ctx, name, get); err != nil {
-			return nil, err
+			return 0, err
 		}
 		n, err := parseCount(cmp.Or(get.Val(), "0"))
 		if err != nil {
-			return nil, unreadable(name, errNoNumber)
+			return 0, unreadable(name, errNoNumber)
 		}
-		counts[i] = incr.Count(limits[i], w, n, now)
-	}
-	return counts, nil
+		return n, nil
+	})
 }
 
 // Reset removes a key of each window that it may be of now.

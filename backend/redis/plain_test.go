@@ -103,7 +103,7 @@ func TestOneCountBesideRatelimit(t *testing.T) {
 		})
 		running.Go(func() {
 			for range each {
-				d := askOne(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Hits: 1})
+				d := backendtest.Ask(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Hits: 1})
 				if d.Allowed != (d.Before < n) {
 					t.Errorf("%+v under %d a year; want it allowed while the count was below", d, n)
 				}
@@ -122,7 +122,7 @@ func TestOneCountBesideRatelimit(t *testing.T) {
 	if keys := server.Client().Keys(ctx, "*").Val(); !slices.Equal(keys, []string{key}) {
 		t.Errorf("Redis holds %q; want nothing but the key of envoyproxy/ratelimit", keys)
 	}
-	askOne(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Op: backend.Look})
+	backendtest.Ask(t, m, backend.Check{Key: ofRatelimit("shop_user_ann_path_/pay_"), Limits: yearly, Op: backend.Look})
 	if refused := denials(t, server); len(refused) > 0 {
 		t.Errorf("the ACL refused %v; want nothing asked that envoyproxy/ratelimit does not ask", refused)
 	}
@@ -161,7 +161,7 @@ func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
 					t.Fatalf("check %d: %+v; want it counted all the same", i+1, d)
 				}
 				check.Op, check.Hits = backend.Look, 3
-				if d := askOne(t, m, check); d.Before != i+1 || d.Remaining != 4-i || !d.Allowed {
+				if d := backendtest.Ask(t, m, check); d.Before != i+1 || d.Remaining != 4-i || !d.Allowed {
 					t.Fatalf("a look after %d hits: %+v; want these, and the rest of 5 left", i+1, d)
 				}
 			}
@@ -185,7 +185,7 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 	for range 3 {
 		for _, op := range []backend.Op{backend.Count, backend.Look, backend.Refund} {
 			plain.Op = op
-			askOne(t, m, plain)
+			backendtest.Ask(t, m, plain)
 		}
 		if _, err := m.Inspect(t.Context(), plain.Key, plain.Limits); err != nil {
 			t.Fatal(err)
@@ -228,8 +228,8 @@ func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
 			continue // which is over before it is looked at
 		}
 		key := ofRatelimit("shop_unit_" + u.String() + "_")
-		askOne(t, m, backend.Check{Key: key, Limits: limits, Hits: 7})
-		askOne(t, m, backend.Check{Key: key, Limits: limits, Op: backend.Refund, Hits: 3})
+		backendtest.Ask(t, m, backend.Check{Key: key, Limits: limits, Hits: 7})
+		backendtest.Ask(t, m, backend.Check{Key: key, Limits: limits, Op: backend.Refund, Hits: 3})
 		counts, err := m.Inspect(t.Context(), key, limits)
 		if err != nil || len(counts) != 1 || counts[0].Hits != 4 || counts[0].Remaining() != 6 || len(counts[0].Levels) != 1 {
 			t.Fatalf("%v: %+v, %v; want the 4 hits that were counted and not granted back", u, counts, err)
@@ -270,11 +270,11 @@ func TestTheRightsAreEnoughOnEveryTopology(t *testing.T) {
 			m := openedMixed(t, c, nil)
 			for i := range 50 {
 				check := backend.Check{Key: ofRatelimit(fmt.Sprintf("d_k_%d_", i)), Limits: hourly(t, 5), Hits: 2}
-				askOne(t, m, check)
+				backendtest.Ask(t, m, check)
 				check.Op, check.Hits = backend.Refund, 3
-				askOne(t, m, check)
+				backendtest.Ask(t, m, check)
 				check.Op = backend.Look
-				if d := askOne(t, m, check); d.Before != 0 || !d.Allowed {
+				if d := backendtest.Ask(t, m, check); d.Before != 0 || !d.Allowed {
 					t.Errorf("after 2 hits and a refund of 3: %+v; want nothing counted", d)
 				}
 			}
@@ -361,7 +361,7 @@ func TestWhatWentTooFarIsTakenBack(t *testing.T) {
 			s := plainStore(t, over(fixed{testClient(t, server.Addr, ample)}, ample))
 			check := redistest.Hit("\x00a_")
 			check.Op, check.Hits = tc.check.Op, tc.check.Hits
-			if d := askOne(t, s, check); d != tc.want {
+			if d := backendtest.Ask(t, s, check); d != tc.want {
 				t.Errorf("got  %+v\nwant %+v", d, tc.want)
 			}
 			time.Sleep(5 * time.Millisecond) // for what should not come

@@ -97,7 +97,7 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 				} {
 					step.Key = fmt.Append(nil, a)
 					step.Limits = []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Day, 1, a, 0)}
-					askOne(t, store, step)
+					backendtest.Ask(t, store, step)
 				}
 			}
 		})

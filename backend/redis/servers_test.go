@@ -2,7 +2,6 @@ package redis
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/incr"
@@ -108,23 +106,6 @@ func on(t *testing.T, kind topology.Type) topology.Config {
 	return topology.Config{Type: kind, URL: redistest.Shared(t, string(kind)).URL, Fixed: true}
 }
 
-// apart keeps the keys of one store of a test apart from those of others on the same servers.
-type apart struct {
-	backend.Counter
-	own []byte
-}
-
-// Decide asks the store with other keys.
-func (a apart) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	checks = slices.Clone(checks)
-	for i := range checks {
-		if len(checks[i].Key) > 0 {
-			checks[i].Key = slices.Concat(a.own, checks[i].Key)
-		}
-	}
-	return a.Counter.Decide(ctx, checks, out)
-}
-
 // opened is a store on a clock of its own, nil for the servers', whose servers can be used.
 func opened(t testing.TB, c topology.Config, now *atomic.Int64) *Store {
 	t.Helper()
@@ -193,16 +174,6 @@ func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) *Split {
 func hourly(t testing.TB, n uint64) []descriptors.Limit {
 	t.Helper()
 	return []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Hour, 1, descriptors.FixedWindow, 0)}
-}
-
-// ask decides one check.
-func askOne(t testing.TB, s backend.Counter, c backend.Check) backend.Decision {
-	t.Helper()
-	var out [1]backend.Decision
-	if err := backend.DecideAll(context.Background(), s, []backend.Check{c}, out[:]); err != nil {
-		t.Fatal(err)
-	}
-	return out[0]
 }
 
 // connect connects to the servers of a configuration until the end of the test.

@@ -56,7 +56,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 		if stem, plain := strings.CutPrefix(key, "\x00"); plain {
 			name = stem + "0" // when its window began
 		}
-		askOne(t, p, backend.Check{Key: []byte(key), Limits: c.limits, Hits: 3})
+		backendtest.Ask(t, p, backend.Check{Key: []byte(key), Limits: c.limits, Hits: 3})
 		for i, server := range servers {
 			want := int64(0)
 			if i == c.at {
@@ -75,7 +75,7 @@ func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
 	// An override of another unit has the rule's key.
 	both := [][]descriptors.Limit{limitsPer(t, 10, descriptors.Second), limitsPer(t, 10, descriptors.Hour)}
 	for _, limits := range both {
-		askOne(t, p, backend.Check{Key: []byte("both"), Limits: limits, Hits: 1})
+		backendtest.Ask(t, p, backend.Check{Key: []byte("both"), Limits: limits, Hits: 1})
 	}
 	if err := p.Reset(t.Context(), []byte("both")); err != nil {
 		t.Fatal(err)

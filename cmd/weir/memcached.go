@@ -11,14 +11,11 @@ import (
 
 // openMemcached opens the memcached that the variables name, behind a guard.
 func openMemcached(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
-	var store *memcached.Store
 	c, err := set.MemcachedConfig(log)
-	if err == nil {
-		store, err = memcached.Open(c)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
+	store := memcached.Open(c)
 	showTotals(metrics, nil, store.Stats, memcachedTotals)
 	countServers(store, "weir_memcached_servers", nil, metrics)
 	return guarded(store, "memcached", nil, set, metrics, log), nil

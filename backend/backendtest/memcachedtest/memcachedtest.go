@@ -32,7 +32,13 @@ type Server struct {
 // Start starts a server, with more arguments, and waits until it answers.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{Addr: process.Addr(t), t: t, args: args}
+	return StartAt(t, process.Addr(t), args...)
+}
+
+// StartAt is Start at a host:port.
+func StartAt(t testing.TB, addr string, args ...string) *Server {
+	t.Helper()
+	s := &Server{Addr: addr, t: t, args: args}
 	s.Restart()
 	return s
 }

@@ -104,7 +104,7 @@ func (s *Servers) Reload() {
 
 // StatesSince returns how many states a key may have had since t, at most: one, and one more for each time that its
 // server was away or another took its place.
-func (s *Servers) StatesSince(t time.Time) int { return 1 + s.losses.since(t) }
+func (s *Servers) StatesSince(t time.Time) int { return 1 + s.losses.Since(t) }
 
 // Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.
 func (s *Servers) Redirects() bool { return s.redirects != nil }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net"
+	"regexp"
+	"strings"
 
 	"github.com/weirproxy/weir/backend/memcached"
 	"github.com/weirproxy/weir/cmd/weir/certs"
@@ -17,6 +20,8 @@ const noLogs = "memcached cannot count a sliding_log, of which each check would 
 // less do requests cost memcached.
 const maxConns = 4
 
+var recordName = regexp.MustCompile(`^_.+?\._.+?\..+$`)
+
 // namesServers reports whether a variable names the servers of memcached.
 func (m *Memcache) namesServers() bool { return len(m.HostPort) > 0 || m.SRV != "" }
 
@@ -27,14 +32,13 @@ func (m *Memcache) check() error {
 		return fmt.Errorf("environment variable MEMCACHE_HOST_PORT or MEMCACHE_SRV must say where memcached is")
 	case len(m.HostPort) > 0 && m.SRV != "":
 		return fmt.Errorf("environment variables MEMCACHE_HOST_PORT and MEMCACHE_SRV both say where memcached is: set one of them")
-	case m.SRV != "":
-		if err := memcached.CheckRecord(m.SRV); err != nil {
-			return fmt.Errorf("environment variable MEMCACHE_SRV: %w", err)
-		}
+	case m.SRV != "" && !recordName.MatchString(m.SRV):
+		return fmt.Errorf("environment variable MEMCACHE_SRV: %q is no name of an SRV record, such as _memcache._tcp.example.com", m.SRV)
 	}
 	for _, name := range m.HostPort {
-		if err := memcached.CheckServer(name); err != nil {
-			return fmt.Errorf("environment variable MEMCACHE_HOST_PORT: %w", err)
+		host, port, err := net.SplitHostPort(name)
+		if isPath := strings.Contains(name, "/"); !isPath && (err != nil || host == "" || port == "") {
+			return fmt.Errorf("environment variable MEMCACHE_HOST_PORT: %q is no host:port, nor the path of a socket", name)
 		}
 	}
 	return cmp.Or(
