@@ -2,6 +2,7 @@ package xds
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -103,7 +104,10 @@ func TestAServerMayBeNamedAsGRPCNamesIt(t *testing.T) {
 	local := listen(t, socket(t), nil)
 	local.set("1", limited("a", 1))
 	follow(t, local.address, nil).expect("a=1", "over a socket")
-	server := listen(t, "[::1]:0", nil)
+	held, err := net.Listen("tcp", "127.0.0.1:0") // so that no other test is given the port by IPv4
+	must(t, err)
+	defer held.Close()
+	server := listen(t, fmt.Sprintf("[::1]:%d", held.Addr().(*net.TCPAddr).Port), nil)
 	server.set("1", limited("b", 1))
 	follow(t, "passthrough:///"+server.address, nil).expect("b=1", "with a resolver of one's own choice")
 	follow(t, server.address, nil).expect("b=1", "by an IPv6 address")
