@@ -116,7 +116,7 @@ func readRows(prefix string, mapping *yaml.Node) ([]*row, error) {
 // longestDefault is the most of a default, in bytes, that a row shows.
 const longestDefault = 130
 
-// inOneLine shows a default as one writes it on the command line; one that is too long is a link to the file.
+// inOneLine shows a default as one writes it on the command line; one that is too long is left to the file.
 func inOneLine(value *yaml.Node) (string, error) {
 	text, err := yaml.Marshal(withoutComments(value))
 	if err != nil {
@@ -124,7 +124,7 @@ func inOneLine(value *yaml.Node) (string, error) {
 	}
 	line := strings.TrimSuffix(string(text), "\n")
 	if len(line) > longestDefault {
-		return "[values.yaml](values.yaml)", nil
+		return "`values.yaml`", nil
 	}
 	return "`" + strings.ReplaceAll(line, "|", `\|`) + "`", nil
 }
