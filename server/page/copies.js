@@ -11,7 +11,7 @@ export function sourceOf(part, view, curve, zone) {
   const options = { domain: view.domain, path: unescaped(view.path), value: unescaped(view.value) };
   const times = curve ? { from: local(curve.from), to: local(curve.to), tz: zone } : {};
   const labels = ['domain', 'path', 'value'].filter(name => view[name]).map(name => `${name}=${JSON.stringify(view[name])}`);
-  const during = curve ? `[${curve.to - curve.from}s] @ ${curve.to}` : '[5m]', rank = view.by ? { by: view.by } : {};
+  const during = curve ? `[${curve.to - curve.from}s] @ ${curve.to}` : '[5m]', rank = { by: view.by || (part === 'values' && view.path ? 'hits' : 'over') };
   const hits = (by, of = labels, when = during) => `sum by (${by}) (increase(weir_hits_total{${of.join(',')}}${when}))`;
   const rules = (when, of = []) => hits('domain, path, outcome', of, when);
   switch (part) {

@@ -104,7 +104,7 @@ function totalRow(outcome, name, totals, lifetime, earlier, kind) {
 export function showValues(view, answer, choose) {
   const rows = (answer?.top ?? []).filter(row => row.value !== '');
   byId('values-part').hidden = rows.length === 0;
-  for (const button of byId('values').tHead.querySelectorAll('button')) flag(button.parentElement, 'aria-sort', answer?.by === (button.dataset.by || 'hits') && 'descending');
+  for (const button of byId('values').tHead.querySelectorAll('button')) flag(button.parentElement, 'aria-sort', answer?.by === button.dataset.by && 'descending');
   flag(byId('values-part'), 'data-long', rows.length > 20);
   byId('values').tBodies[0].replaceChildren(...rows.map(row => {
     const name = row.value === '__other__' ? 'all other values' : shownPath(row.value);

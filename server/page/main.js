@@ -227,12 +227,12 @@ async function lookAtCurve(signal, quiet) {
   const asked = view, of = { domain: asked.domain, path: asked.path };
   let answer = null, values = null, denials = null, past = null, recent = null;
   flag(byId('plot'), 'data-stale', !quiet);
-  const against = earlier(seconds(asked));
+  const against = earlier(seconds(asked)), by = asked.by || (asked.path ? 'hits' : 'over');
   if (serves('history')) {
     const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
     const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
     answer = await askCurve({ ...how, ...times(asked) }, signal);
-    const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60), by = asked.by || (asked.path ? '' : 'over');
+    const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60);
     const whole = seconds => Math.round(seconds / against.whole) * against.whole, end = whole(to - against.shift);
     const unlessTooMuch = promise => promise.catch(error => {
       if (error.status !== 400) throw error;
@@ -247,7 +247,7 @@ async function lookAtCurve(signal, quiet) {
   if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', of, signal);
   if (signal.aborted) return;
   curveOf = keyOf(asked);
-  curve = answer ? joined(answer, !asked.path || values?.found !== 1) : null;
+  curve = answer ? joined(answer, !asked.path || by === 'over' || values?.found !== 1) : null;
   const before = past ? joined(past, true) : null;
   if (before?.totals.hits > 0 && past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
     answer.warnings.push(`Of ${against.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);

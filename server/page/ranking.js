@@ -1,7 +1,7 @@
 // Which rules had the most hits in the range that is looked at.
 import { ask, now } from './api.js';
-import { keyOf } from './rules.js';
-import { less, unescaped } from './text.js';
+import { bare, compare, keyOf } from './rules.js';
+import { less } from './text.js';
 
 const fresh = 60; // seconds that an answer is good for: a year of many rules is dear
 const most = 1000; // rows that are asked for
@@ -75,24 +75,13 @@ export function ranked(rules, answer, known, view) {
     all.set(key, { ...(all.get(key) ?? bare(row, known)), ...counted(row) });
   }
   const list = [...all.values()];
-  for (const rule of list) {
-    rule.unmeasured = !answer || (!answer.whole && rule.hits === 0); // fewer than those that were told
-    rule.text = `${rule.domain} ${rule.path} ${unescaped(rule.path)}`.toLowerCase();
-  }
-  const by = view.by ? 'denied' : 'hits';
+  for (const rule of list) rule.unmeasured = !answer || (!answer.whole && rule.hits === 0); // fewer than those that were told
+  const by = view.by === 'hits' ? 'hits' : 'denied';
   return list.sort((a, b) => compare(b[by], a[by]) || compare(b.hits, a.hits) || compare(a.domain, b.domain) || compare(a.path, b.path));
-}
-
-function bare({ domain, path }, known) {
-  return { domain, path, limits: [], each: [], gone: known };
 }
 
 function counted(row) {
   return { counts: true, hits: row.hits, denied: less(row.over, row.shadow), size: Number(row.hits) };
-}
-
-function compare(a, b) {
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** besides returns the rules that have hits in a range and are not in a list of what is hit now, as that list has them. */

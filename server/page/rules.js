@@ -24,7 +24,7 @@ export function merged(rules, top, minutes, known, view) {
   const also = view.path ? [{ domain: view.domain, path: view.path, hits: 0, over: 0, shadow: 0 }] : [];
   for (const row of [...also, ...top?.top ?? []]) {
     const key = keyOf(row.domain, row.path);
-    const rule = all.get(key) ?? { domain: row.domain, path: row.path, limits: [], each: [], gone: known };
+    const rule = all.get(key) ?? bare(row, known);
     const denied = Number(row.over) - Number(row.shadow);
     all.set(key, { ...rule, hits: Number(row.hits), denied, perMinute: Number(row.hits) / minutes, deniedPerMinute: denied / minutes });
   }
@@ -35,19 +35,27 @@ export function merged(rules, top, minutes, known, view) {
     rule.unmeasured = !top;
     rule.size = rule.perMinute; // what the bar under its name is as long as
     if (rule.hits === 0 && cut > 0) rule.below = cut;
-    rule.text = `${rule.domain} ${rule.path} ${unescaped(rule.path)}`.toLowerCase();
   }
-  return list.sort((a, b) => (view.by ? b.denied - a.denied : 0) || b.perMinute - a.perMinute || compare(a.domain, b.domain) || compare(a.path, b.path));
+  return list.sort((a, b) => (view.by === 'hits' ? 0 : b.denied - a.denied) || b.perMinute - a.perMinute || compare(a.domain, b.domain) || compare(a.path, b.path));
 }
 
-function compare(a, b) {
+/** bare is a rule of which no more than its name is known. */
+export function bare({ domain, path }, known) {
+  return { domain, path, limits: [], each: [], gone: known };
+}
+
+/** compare orders two texts or two counts, the lower one first. */
+export function compare(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** matching returns the rules that hold every word of a filter. */
 export function matching(rules, filter) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  return words.length === 0 ? rules : rules.filter(rule => words.every(word => rule.text.includes(word)));
+  return words.length === 0 ? rules : rules.filter(({ domain, path }) => {
+    const text = `${domain} ${path} ${unescaped(path)}`.toLowerCase();
+    return words.every(word => text.includes(word));
+  });
 }
 
 /** limitsOf says what a rule limits, for people. */
@@ -64,7 +72,7 @@ export function limitsOf(rule) {
 export class RuleTable {
   /**
    * table and more are elements; choose is called with the rule that somebody wants to look at, and rank with what the
-   * list of a range is to be ranked by: "" or "over".
+   * list of a range is to be ranked by: "hits" or "over".
    */
   constructor(table, more, choose, rank) {
     this.table = table;
@@ -118,7 +126,7 @@ export class RuleTable {
   head(view) {
     for (const [i, cell] of [...this.table.tHead.rows[0].cells].entries()) {
       if (i === 1) say(cell.firstElementChild, view.list ? 'Hits' : 'Hits/min');
-      flag(cell, 'aria-sort', i > 0 && view.by === cell.firstElementChild.dataset.by && 'descending');
+      flag(cell, 'aria-sort', i > 0 && (view.by || 'over') === cell.firstElementChild.dataset.by && 'descending');
     }
   }
 

@@ -26,7 +26,7 @@ export function parse(fragment) {
     filter: given.get('filter') ?? '',
     cut: given.get('cut') === '1',
     list: given.get('list') === 'range' ? 'range' : '',
-    by: given.get('by') === 'over' ? 'over' : '',
+    by: ['hits', 'over'].includes(given.get('by')) ? given.get('by') : '',
     tz: given.get('tz') === 'UTC' ? 'UTC' : '',
     range: usual, from: 0, to: 0,
   };

@@ -79,40 +79,40 @@ func TestTheListRanksTheChosenRange(t *testing.T) {
 		t.Errorf("the list begins with the hits of a range in %d rows, want the rates of now", n)
 	}
 	b.click("#lists [data-list=range]")
-	b.readyWith("the list of the range", inRange+" && "+sorted(2))
+	b.readyWith("the list of the range", inRange+" && "+sorted(3))
 	drawn := eval[[]string](b, `(p => [p.get('from'), p.get('to')])(new URLSearchParams(new URL(document.querySelector('#link').href).hash.slice(1)))`)
 	want := w.ranking(t, drawn[0], drawn[1])
-	b.wantRanking(want, func(c counted) int64 { return c.Hits })
-	b.do(chromedp.Focus(chromedp.CSS("#rules th:nth-child(3) button")))
-	b.press(kb.Enter)
-	b.readyWith("ranked by what was refused", sorted(3))
 	b.wantRanking(want, func(c counted) int64 { return c.Refused })
 	b.shoot("list-refused")
-	rows := b.listed()
-	if rows[0].Refused == 0 {
+	if b.listed()[0].Refused == 0 {
 		t.Error("nothing was refused: this proves nothing")
 	}
+	b.do(chromedp.Focus(chromedp.CSS("#rules th:nth-child(2) button")))
+	b.press(kb.Enter)
+	b.readyWith("ranked by hits", sorted(2))
+	b.wantRanking(want, func(c counted) int64 { return c.Hits })
+	rows := b.listed()
 
 	link := eval[string](b, `document.querySelector('#link').href`)
-	for _, part := range []string{"list=range", "by=over"} {
+	for _, part := range []string{"list=range", "by=hits"} {
 		if !strings.Contains(link, part) {
 			t.Errorf("the link is %s, without %s", link, part)
 		}
 	}
 	_, fragment, _ := strings.Cut(link, "#")
 	other := open(t, w.admin, look{fragment: "#" + fragment, dark: true})
-	if !eval[bool](other, inRange+" && "+sorted(3)) {
+	if !eval[bool](other, inRange+" && "+sorted(2)) {
 		t.Error("the link leads to another list")
 	}
 	if again := other.listed(); fmt.Sprint(again) != fmt.Sprint(rows) {
 		t.Errorf("the link leads to\n%v\nwant\n%v", again, rows)
 	}
-	other.shoot("list-refused-dark")
+	other.shoot("list-hits-dark")
 
 	b.click(`#lists [data-list=""]`)
-	b.readyWith("the list of now, as it was ranked", `!location.hash.includes('list') && `+sorted(3))
-	b.click("#rules th:nth-child(1) button")
-	b.readyWith("ranked by hits again", sorted(2))
+	b.readyWith("the list of now, as it was ranked", `!location.hash.includes('list') && `+sorted(2))
+	b.click("#rules th:nth-child(3) button")
+	b.readyWith("ranked by what is refused again", sorted(3))
 	b.readyWith("the list of now", `!location.hash.includes('list') && document.querySelector('#rules th:nth-child(2)').textContent === 'Hits/min'`)
 }
 
@@ -164,8 +164,8 @@ func TestARankingIsAskedForOnceAMinute(t *testing.T) {
 		b.click(fmt.Sprintf(`tr.rule[data-domain="shop"][data-path=%q]`, path))
 		b.at("shop", path)
 	}
-	b.click("#rules th:nth-child(3) button")
-	b.readyWith("ranked by what was refused", sorted(3))
+	b.click("#rules th:nth-child(2) button")
+	b.readyWith("ranked by hits", sorted(2))
 	asked := b.rankings()
 	if most := 1 + int(time.Since(began)/time.Minute); len(asked) < 1 || len(asked) > most {
 		t.Errorf("the ranking was asked for %d times, want 1 to %d: %q", len(asked), most, asked)
@@ -201,14 +201,14 @@ func TestARankingOfManyRulesHasTheMostRefused(t *testing.T) {
 	fmt.Fprintf(&history, "old,throttled,over,,%d,60,7,7\n", start)
 	w := startWith(t, history.String(), map[string]string{"mail.yaml": mailRules})
 	b := open(t, w.admin, look{fragment: "#domain=mail&path=tenant&range=1d&list=range"})
-	b.readyWith("the list of the day", inRange)
-	if first := b.listed()[0]; first != (counted{"old", "rule-1099", 2099, 0}) {
-		t.Errorf("the busiest rule is %+v", first)
-	}
-	b.click("#rules th:nth-child(3) button")
-	b.readyWith("ranked by what was refused", inRange+" && "+sorted(3))
+	b.readyWith("the list of the day", inRange+" && "+sorted(3))
 	if first := b.listed()[0]; first != (counted{"old", "throttled", 7, 7}) {
 		t.Errorf("the rule that was refused most is %+v", first)
+	}
+	b.click("#rules th:nth-child(2) button")
+	b.readyWith("ranked by hits", inRange+" && "+sorted(2))
+	if first := b.listed()[0]; first != (counted{"old", "rule-1099", 2099, 0}) {
+		t.Errorf("the busiest rule is %+v", first)
 	}
 	b.shoot("list-many")
 }

@@ -216,8 +216,8 @@ func TestWhatIsAboveTheScaleIsMarked(t *testing.T) {
 	t.Parallel()
 	hour := time.Now().Truncate(time.Hour).Unix()
 	history := "domain,path,outcome,value,start,width,sum,peak\n"
-	for ago, hits := range map[int64]int{3: 100, 2: 1000, 7*24 + 3: 100, 7*24 + 2: 120_000} {
-		history += fmt.Sprintf("mail,tenant,within,,%d,60,%d,%[2]d\nmail,tenant,within,,%[3]d,60,10,10\n", hour-ago*3600, hits, hour-ago*3600+60)
+	for ago, bucket := range map[int64]string{3: "60,100,100", 2: "60,1000,1000", 7*24 + 3: "3600,600,100", 7*24 + 2: "3600,720000,12000"} { // as a store has them by then
+		history += fmt.Sprintf("mail,tenant,within,,%d,%s\n", hour-ago*3600, bucket)
 	}
 	w := startWith(t, history, map[string]string{"mail.yaml": mailRules})
 	b := openBlank(t, w.admin, look{})
