@@ -3,6 +3,7 @@
 package promql
 
 import (
+	"cmp"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -16,15 +17,12 @@ import (
 // Below is the path that all is served below. It is what Grafana is given as the address, behind host and port.
 const Below = "/prometheus/"
 
-// DefaultConcurrency is how many queries are answered at a time unless Config says otherwise.
-const DefaultConcurrency = 1
-
 // Config is what is served, and how much at a time.
 type Config struct {
 	engine.Config
 	// Version is that of this weir.
 	Version string
-	// Concurrency is how many queries are evaluated, or their large answers written, at a time; 0 is DefaultConcurrency.
+	// Concurrency is how many queries are evaluated, or their large answers written, at a time; 0 is 1.
 	// What they may hold in memory together is as many times what the engine allows each.
 	Concurrency int
 }
@@ -45,9 +43,7 @@ type Handler struct {
 
 // NewHandler returns a handler.
 func NewHandler(c Config) *Handler {
-	if c.Concurrency == 0 {
-		c.Concurrency = DefaultConcurrency
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: parser.NewParser(parser.Options{}), mux: http.NewServeMux(),
 		admitted: make(door.Turns, c.Concurrency+maxWaiting), running: make(door.Turns, c.Concurrency),
 		answered: make(map[string]*atomic.Uint64)}

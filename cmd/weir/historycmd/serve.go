@@ -48,8 +48,6 @@ const (
 	readyTime     = 5 * time.Second // for the store to answer whether it does
 	watchInterval = 10 * time.Second
 	drainTime     = 10 * time.Second // for queries that are being answered when the end comes
-
-	queriesAtATime = 2 // as nothing else is done here
 )
 
 // Run serves until a signal comes.
@@ -95,7 +93,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	bounds := set.History.Queries
 	queries := promql.NewHandler(promql.Config{
 		Config:  engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, queriesAtATime),
+		Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, 2), // as nothing else is done here
 	})
 	queries.Show(metrics)
 	parts.Query = queries
