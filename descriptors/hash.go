@@ -31,7 +31,7 @@ func (d *Domain) contentSum() [sha256.Size]byte {
 	return d.sum
 }
 
-// sumOf returns the hash of what write encodes. Encoding never fails: JSON has all that a rule has, and a hash takes every
+// sumOf returns the hash of what write encodes. Nothing fails: JSON has all that a rule has, and a hash takes every
 // write.
 func sumOf(write func(*json.Encoder)) (sum [sha256.Size]byte) {
 	hash := sha256.New()
@@ -42,8 +42,7 @@ func sumOf(write func(*json.Encoder)) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// encode writes n's rule, without what its place gives it, and what may follow n: patterns in their order, since the first
-// that fits applies, all others by their names.
+// encode writes n's rule, without its place, and its children: patterns in their order, which matters, others by name.
 func (n *Node) encode(e *json.Encoder) {
 	var rule *Rule
 	if n.Rule != nil {

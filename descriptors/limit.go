@@ -114,8 +114,7 @@ const (
 	day = 24 * time.Hour
 	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
 	maxPrecisions = 100_000
-	// maxExactWindow keeps the moment at which a hit leaves a log below 2^53 microseconds, and an age in a token
-	// bucket, which a Redis script computes exactly.
+	// maxExactWindow keeps times of logs and ages in token buckets below 2^53 µs, which Redis scripts compute exactly.
 	maxExactWindow = 73_000 * day
 )
 

@@ -21,8 +21,7 @@ type Domain struct {
 	sum     [sha256.Size]byte // of its content, once it is part of a configuration
 }
 
-// SetRule makes r the rule of a node of the domain, and gives it its domain and number: rules are numbered, and listed,
-// in the order in which they are set.
+// SetRule makes r the rule of a node of the domain. Rules are numbered, and listed, in the order of these calls.
 func (d *Domain) SetRule(n *Node, r *Rule) {
 	r.Domain, r.Number = d.Name, len(d.rules)
 	n.Rule = r

@@ -13,9 +13,8 @@ func nosniff(h http.Handler) http.Handler {
 	})
 }
 
-// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
-// well as to send them traffic, so it fails only for one that is about to go, or that depends on its counters and
-// cannot have them.
+// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. A failing /healthcheck restarts processes, so
+// it fails only for one that is about to end, or that depends on its store and cannot reach it.
 func httpHandler(c Config, p Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {

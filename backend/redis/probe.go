@@ -89,8 +89,7 @@ func (s *Store) probeScript(ctx context.Context, server topology.Server, mode pi
 	return nil
 }
 
-// logCallMode logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
-// error tells.
+// logCallMode logs a server's call mode if it changed, but not while it takes no writes: the probe's error says so.
 func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.changed(server.Name, mode.Command) {
 		return
@@ -154,9 +153,8 @@ const idleLibrary = 24 * time.Hour
 // libraryPattern matches the names that weir gives its libraries.
 var libraryPattern = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
 
-// removeOldLibraries marks this weir's library on a server as in use, and removes those of other versions that were not marked for a
-// day. Marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What fails
-// is left to a later probe.
+// removeOldLibraries marks this version's library as in use, and removes those that were not marked for a day. Marks
+// are fields of one hash: the library's name, and when, in Unix seconds. A failure is left to a later probe.
 func (s *Store) removeOldLibraries(ctx context.Context, server topology.Server, own string) {
 	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
 	if err != nil && s.changed("libraries of "+server.Name, err.Error()) {

@@ -24,8 +24,7 @@ type Split struct {
 	// isSecond reports whether the second store counts a key under limits.
 	isSecond func(key []byte, limits []descriptors.Limit) bool
 	label    string // of the second store in errors, "" for none
-	// plain and scripted are the stores if both are on the same servers, and the key alone chooses one. The second one
-	// begins when a check first needs it.
+	// plain and scripted are two stores on the same servers, chosen by the key; the second begins at its first check.
 	plain, scripted *Store
 
 	parts sync.Pool // of *parts
@@ -48,9 +47,8 @@ func PerSecond(main, perSecond Counters) *Split {
 	return &Split{first: main, second: perSecond, isSecond: isSecond, label: "limits per second"}
 }
 
-// OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with the rights that that program
-// needs, and others by the script, which servers get when a check first needs it. Until then its health is that of
-// counting by INCRBY: the servers answer PING.
+// OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
+// others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
 func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	servers, err := topology.Connect(c.Redis, plainRights())
 	if err != nil {
@@ -196,8 +194,7 @@ func (s *Split) Stats() pipeline.Stats {
 	return sum
 }
 
-// rightsBeside returns what the script needs of a user with the rights to count by INCRBY: that user may mostly use all
-// keys, and Redis then refuses to grant some.
+// rightsBeside returns the script's rights beside those to count by INCRBY: Redis refuses some to a user of all keys.
 func rightsBeside() topology.Rights {
 	r := rights()
 	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })

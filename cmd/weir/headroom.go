@@ -49,8 +49,8 @@ func gcPercent(live uint64) int {
 	return int(min(800, max(100, headroom*100/max(1, live))))
 }
 
-// memoryLimit returns how many bytes the process takes before the collector works harder than at its pace: some more than
-// that pace leads to, stacks and all.
+// memoryLimit returns how many bytes the process takes, stacks included, before the collector works harder than its
+// pace.
 func memoryLimit(live uint64) int64 {
 	return int64(max(ample, 2*live+live/4))
 }

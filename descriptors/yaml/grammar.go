@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// kind is a kind of mapping in a file: what messages call it, and the keys that it may have. descriptors/schema.json tells
-// editors of each key.
+// kind is a kind of mapping: its name in messages, and its keys, which descriptors/schema.json tells editors.
 type kind struct {
 	name string
 	keys []string

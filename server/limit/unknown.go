@@ -54,7 +54,7 @@ func (u *unknownDomains) noteRequest(domain string, c *descriptors.Config) {
 	}
 }
 
-// forgetConfigured forgets the domains that a configuration has, so that they are named again once they are unknown again.
+// forgetConfigured forgets the domains of a configuration, so that each is named if it is unknown again.
 func (u *unknownDomains) forgetConfigured(c *descriptors.Config) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

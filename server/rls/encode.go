@@ -204,8 +204,7 @@ func retryIn(statuses []limit.Status) time.Duration {
 	return longest
 }
 
-// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as one of a field's. Without a name it writes
-// none.
+// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as a field; nothing without a name.
 func appendHeader(dst []byte, field protowire.Number, name string, value uint64) []byte {
 	if name == "" {
 		return dst

@@ -32,8 +32,7 @@ func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []bac
 	return p.decideLarge(ctx, checks, out, deadline)
 }
 
-// begin lets checks join the queues of the servers that own their keys, unless their caller has left: then there is no
-// call.
+// begin lets checks join the queues of their keys' servers. It returns nil if the caller has left.
 func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline time.Time) *call {
 	now := time.Now()
 	if ctx.Err() != nil || !now.Before(deadline) {

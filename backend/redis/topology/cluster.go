@@ -155,8 +155,7 @@ func (c *cluster) learn() {
 	})
 }
 
-// At returns the client of a node, and makes one for a node without slots, which is in no map. A node that does not
-// know its address names itself by its port alone.
+// At returns the client of a node, known to the map or not. A node that does not know its address names its port alone.
 func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -34,8 +34,7 @@ func newLosses(c Config) *losses {
 	return &losses{shared: c.Type == Ring, servers: make(map[string]*record)}
 }
 
-// note notes that a server may have lost its counts. With its first loss it forgets servers that have lost nothing for
-// long.
+// note notes that a server may have lost its counts. A first loss drops servers that have lost nothing for keepLosses.
 func (l *losses) note(server string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often each node is asked whether it lives, and heartbeatTimeout how long it may take to
-	// answer.
+	// Each node gets a PING every heartbeatInterval, and has heartbeatTimeout to answer.
 	heartbeatInterval = 500 * time.Millisecond
 	heartbeatTimeout  = 250 * time.Millisecond
 	// maxMissed is how many heartbeats in a row a node misses before it counts as lost.

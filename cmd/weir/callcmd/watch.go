@@ -118,8 +118,7 @@ func (w *watch) counts() string {
 	return fmt.Sprintf("%d OK, %d over, %d errors", w.ok, w.over, w.failed)
 }
 
-// end prints how many calls came to what and how long they took. Its error is that of the first call that failed, or what
-// the last answer says.
+// end prints the totals and the latencies. Its error is the first call's that failed, or what the last answer says.
 func (w *watch) end() error {
 	if !w.JSON {
 		took := time.Since(w.begin).Seconds()
