@@ -19,8 +19,7 @@ func hashOf(domains map[string]*Domain, broken []string) string {
 	return hex.EncodeToString(sum[:8]) // enough that two never have the same by chance
 }
 
-// contentSum returns the hash of the rules, and of all else that decides a request in the domain or stands in its answer.
-// It is computed once, as configurations share domains.
+// contentSum returns the hash of all that decides about or answers the domain's requests. Configurations share it.
 func (d *Domain) contentSum() [sha256.Size]byte {
 	d.sumOnce.Do(func() {
 		d.sum = sumOf(func(e *json.Encoder) {

@@ -51,8 +51,7 @@ func PlainStem(key []byte) (stem []byte, plain bool) {
 	return key[1:], true
 }
 
-// Plain reports whether envoyproxy/ratelimit could count the rule: it has one limit, a fixed window of one unit, and
-// charges it whatever the verdict. Such a rule can have that program's keys.
+// Plain reports whether envoyproxy/ratelimit could count the rule: one fixed window of one unit, always charged.
 func (r *Rule) Plain() bool { return len(r.Limits) == 1 && r.Limits[0].plain(r.Charge) }
 
 func (l *Limit) plain(c Charge) bool {

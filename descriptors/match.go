@@ -28,8 +28,7 @@ type Match struct {
 	plain bool // the key is envoyproxy/ratelimit's
 }
 
-// ForOverride returns the match for a limit that the request brings with it, and that is charged so: its key has every value,
-// also where the rule lets the values of a pattern share one count.
+// ForOverride returns the match for a request's own limit and its charge: no pattern shares its count.
 func (m Match) ForOverride(l *Limit, c Charge) Match {
 	return Match{Found: m.Found, keys: m.keys, plain: m.keys.Format == KeysOfRatelimit && l.plain(c)}
 }

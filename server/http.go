@@ -28,8 +28,7 @@ func httpHandler(c Config, p Parts) http.Handler {
 	return mux
 }
 
-// guardJSON refuses what browsers send: web pages reach by them what only their user's network does, and if their name
-// was pointed here they are even of the same origin.
+// guardJSON refuses what browsers send: a web page could otherwise reach a port that only its reader's network reaches.
 func guardJSON(c Config, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))

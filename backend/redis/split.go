@@ -38,8 +38,7 @@ type parts struct {
 	done          chan error // has a token once the second ones are decided
 }
 
-// PerSecond counts checks whose limits are all per second in one Redis, all others in another. A check with limits of
-// several units is not split, since it counts under all of them or under none.
+// PerSecond counts checks whose limits are all per second in one Redis, all others, mixed ones too, in another.
 func PerSecond(main, perSecond Counters) *Split {
 	isSecond := func(_ []byte, limits []descriptors.Limit) bool {
 		return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })

@@ -14,9 +14,8 @@ const (
 	ample = 256 << 20
 )
 
-// keepHeadroom sets the collector's pace, after each collection, to the headroom: at most 800 % of what is live, and at
-// least 100 %. It also bounds what a crowd of clients makes pile up while the collector is behind. It does neither if the
-// user has set GOGC, and not the second if GOMEMLIMIT.
+// keepHeadroom sets the collector's pace, after each collection, to the headroom, from 100 to 800 % of what is live,
+// and a memory limit for while the collector is behind. GOGC turns both off, GOMEMLIMIT the limit.
 func keepHeadroom(gogc string) {
 	if gogc != "" {
 		return

@@ -47,8 +47,7 @@ var rightPlaces = []struct {
 var ratelimitKeys = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
-// limitKeys are the keys of envoyproxy/ratelimit that belong to a limit: where one is ignored, hits stay unlimited. Their
-// values are the remedies for a key that is given twice, "" for the usual one.
+// limitKeys are envoyproxy/ratelimit's keys of a limit, and the remedies for one that is given twice, "" for the usual.
 var limitKeys = map[string]string{"rate_limit": "write rate_limits: for both", "rate_limits": "write one list for both",
 	"descriptors": "write one list for both", "unit": "", "requests_per_unit": "", "unlimited": ""}
 

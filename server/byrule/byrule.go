@@ -40,8 +40,7 @@ type Registry[T any] struct {
 	latest  *Table[T] // nil before the first
 }
 
-// New makes a registry. An entry that is new is given to prepare, which must not wait, with its rule, or nil for what
-// none matches; a prepare of nil leaves it as it is.
+// New makes a registry. prepare, if not nil, must not wait; it is given each new entry and its rule, nil for no rule.
 func New[T any](prepare func(of *Entry[T], rule *descriptors.Rule)) *Registry[T] {
 	return &Registry[T]{prepare: prepare, entries: make(map[Name]*Entry[T])}
 }

@@ -79,9 +79,8 @@ type watch struct {
 	resets int               // sweeps in a row that saw many early ones
 }
 
-// Read is net.Conn's. It reads little at a time unless what it read completed requests, and requests are answered.
-// Other frames cost the more the smaller they are, and requests that were reset are counted no longer, but the server
-// holds them until the goroutines that answer and write have run.
+// Read reads little at a time unless the last read completed requests, and requests are answered: small frames cost
+// more for each byte, and the server holds requests that were reset until its goroutines have run.
 func (w *watch) Read(b []byte) (int, error) {
 	if !w.served.Load() || !w.complete {
 		b = b[:min(len(b), smallRead)]

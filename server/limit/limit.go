@@ -61,8 +61,7 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
-	// LookFirst counts a request that is refused only where it is over: its other descriptors are not charged. It
-	// asks the store twice where a request has several checks.
+	// LookFirst charges a refused request only where it is over, by a look first: the store is asked twice.
 	LookFirst bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32

@@ -16,8 +16,7 @@ const (
 	maxNameLength = 256
 )
 
-// unknownDomains logs each domain that is asked for and that no file configures, once for as long as it is unknown: a
-// misspelt domain lets everything pass, and nothing else tells.
+// unknownDomains logs each domain that no file configures once while it is unknown: a misspelt one passes everything.
 type unknownDomains struct {
 	log *slog.Logger // nil for nobody
 

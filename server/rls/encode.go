@@ -40,8 +40,7 @@ func (s *Service) encode(c *limit.Call) []byte {
 	return dst
 }
 
-// explainsDenial reports whether dynamic metadata say which rule has refused a request, or would have but for shadow
-// mode, or that there is no rule, as the domain is unknown.
+// explainsDenial reports whether dynamic metadata tell what refused, or would but for shadow mode, or an unknown domain.
 func (o *Options) explainsDenial(v *limit.Verdict) bool {
 	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver || v.UnknownDomain)
 }

@@ -13,8 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// cluster is a Redis Cluster. go-redis keeps the map of its slots; commands go to the clients of its nodes directly, so
-// that it neither follows a redirect nor repeats anything.
+// cluster is a Redis Cluster. go-redis keeps the map of slots; commands go to its nodes' clients, which repeat nothing.
 type cluster struct {
 	*options
 	client   *goredis.ClusterClient

@@ -186,8 +186,7 @@ func Left(client *goredis.Client) bool {
 	return errors.Is(client.Ping(gone).Err(), goredis.ErrClosed)
 }
 
-// Disconnect closes the idle connections to a server: they lead to a replica, where new ones may lead to the primary.
-// go-redis closes one, and none where a script returns the refusal for each check.
+// Disconnect closes idle connections to a replica: new ones may lead to the primary. go-redis closes one at most.
 func Disconnect(ctx context.Context, client *goredis.Client) {
 	for range client.PoolStats().IdleConns {
 		conn := client.EphemeralConn()

@@ -14,8 +14,7 @@ const (
 	keepLosses = 400 * 24 * time.Hour
 )
 
-// losses notes when servers may have lost their counts, or keys went to another server without them. What a server that
-// was away still holds is unknown, so each absence is a loss.
+// losses notes when servers may have lost their counts, or keys have moved without them. Each absence counts as a loss.
 type losses struct {
 	shared bool // keys go from server to server, as on a ring: each loss may be one of any key
 

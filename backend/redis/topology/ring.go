@@ -23,8 +23,7 @@ const (
 	maxMissed = 3
 )
 
-// ring is a number of independent servers. Keys are placed on those that live, see score. Each node has heartbeats of
-// its own, so that one that swallows packets does not delay the others'.
+// ring is a number of independent servers, which own keys by score while they live. Each node has its own heartbeats.
 type ring struct {
 	*options
 

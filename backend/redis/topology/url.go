@@ -77,8 +77,7 @@ func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	return items[0], sentinels, nil
 }
 
-// parseCluster reads the addresses of some servers of a cluster. They are one cluster, so all have the same credentials
-// and all or none have TLS; one that is named twice is one server.
+// parseCluster reads the addresses of nodes of one cluster, with the same credentials and TLS. Repeated ones are one.
 func parseCluster(url string) ([]target, error) {
 	all, err := parseList(url)
 	var nodes []target
