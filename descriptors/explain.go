@@ -92,7 +92,7 @@ func (c *Config) MissingPath(domain, path string) string {
 	var near []string
 	for _, r := range c.rules {
 		readable := ReadablePath(r.Path)
-		if (domain == "" || r.Domain == domain) && (Holds(readable, path) || Holds(r.Path, path)) {
+		if (domain == "" || r.Domain == domain) && (containsFold(readable, path) || containsFold(r.Path, path)) {
 			near = append(near, readable)
 		}
 	}
@@ -106,8 +106,7 @@ func (c *Config) MissingPath(domain, path string) string {
 	return fmt.Sprintf("%s has the path %s; %s.", missing, Shown(path), hint)
 }
 
-// Holds reports whether a name holds a text, whatever the case of its letters.
-func Holds(name, text string) bool {
+func containsFold(name, text string) bool {
 	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
 }
 

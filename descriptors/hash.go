@@ -19,8 +19,7 @@ func hashOf(domains map[string]*Domain, broken []string) string {
 	return hex.EncodeToString(sum[:8]) // enough that two never have the same by chance
 }
 
-// contentSum returns the hash of the rules, and of all else that decides a request in the domain or stands in its answer.
-// It is computed once, as configurations share domains.
+// contentSum returns the hash of all that decides about or answers the domain's requests. Configurations share it.
 func (d *Domain) contentSum() [sha256.Size]byte {
 	d.sumOnce.Do(func() {
 		d.sum = sumOf(func(e *json.Encoder) {
@@ -31,7 +30,7 @@ func (d *Domain) contentSum() [sha256.Size]byte {
 	return d.sum
 }
 
-// sumOf returns the hash of what write encodes. Encoding never fails: JSON has all that a rule has, and a hash takes every
+// sumOf returns the hash of what write encodes. Nothing fails: JSON has all that a rule has, and a hash takes every
 // write.
 func sumOf(write func(*json.Encoder)) (sum [sha256.Size]byte) {
 	hash := sha256.New()
@@ -42,8 +41,7 @@ func sumOf(write func(*json.Encoder)) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// encode writes n's rule, without what its place gives it, and what may follow n: patterns in their order, since the first
-// that fits applies, all others by their names.
+// encode writes n's rule, without its place, and its children: patterns in their order, which matters, others by name.
 func (n *Node) encode(e *json.Encoder) {
 	var rule *Rule
 	if n.Rule != nil {

@@ -33,8 +33,7 @@ func (f KeyFormat) String() string { return keyFormats[f] }
 
 var keyFormats = []string{"weir", "ratelimit"}
 
-// Keys is how a configuration writes keys. The prefix tells its keys from those of others in the same store; "" is a
-// prefix too.
+// Keys is how a configuration writes keys. The prefix, which may be "", tells them from others in the same store.
 type Keys struct {
 	Format KeyFormat
 	Prefix string
@@ -52,8 +51,7 @@ func PlainStem(key []byte) (stem []byte, plain bool) {
 	return key[1:], true
 }
 
-// Plain reports whether envoyproxy/ratelimit could count the rule: it has one limit, a fixed window of one unit, and
-// charges it whatever the verdict. Such a rule can have that program's keys.
+// Plain reports whether envoyproxy/ratelimit could count the rule: one fixed window of one unit, always charged.
 func (r *Rule) Plain() bool { return len(r.Limits) == 1 && r.Limits[0].plain(r.Charge) }
 
 func (l *Limit) plain(c Charge) bool {
@@ -68,9 +66,9 @@ const (
 	maxKey = 1024
 )
 
-// appendPart writes one part of a key so that no two lists of parts give the same bytes: a short part as its length,
-// a colon and its bytes; a long one as '#' and 43 characters of its SHA-256. A length starts with a digit, so the two
-// forms cannot meet, and each says where it ends.
+// appendPart writes a part of a key: a short one as its length, a colon and its bytes; a long one as '#' and 43
+// characters of its SHA-256. No two lists of parts give the same bytes: lengths begin with a digit, and each form has
+// its end.
 func appendPart(dst []byte, part string) []byte {
 	if len(part) > maxLiteral {
 		sum := sha256.Sum256([]byte(part))
@@ -108,8 +106,7 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	return dst
 }
 
-// appendPlain appends a key of envoyproxy/ratelimit's. In place of a long one it is ##HASH_, like no other: it has one
-// '_', and keys of descriptors have three or more.
+// appendPlain appends a key of envoyproxy/ratelimit's. A long one becomes ##HASH_: others have three '_' or more.
 func (m Match) appendPlain(dst []byte, domain string, d Descriptor) []byte {
 	dst = append(dst, plainMark)
 	dst = append(dst, m.keys.Prefix...)

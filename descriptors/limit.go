@@ -114,8 +114,7 @@ const (
 	day = 24 * time.Hour
 	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
 	maxPrecisions = 100_000
-	// maxExactWindow keeps the moment at which a hit leaves a log below 2^53 microseconds, and an age in a token
-	// bucket, which a Redis script computes exactly.
+	// maxExactWindow keeps times of logs and ages in token buckets below 2^53 µs, which Redis scripts compute exactly.
 	maxExactWindow = 73_000 * day
 )
 
@@ -309,7 +308,7 @@ func (l *Limit) Levels() []time.Duration {
 
 // Describe returns the limit with all that decides what fits, for people: 5/minute  token_bucket of 1m, burst 10.
 func (l *Limit) Describe() string {
-	text := fmt.Sprintf("%s  %s of %s", l, l.Algorithm, l.WindowName())
+	text := fmt.Sprintf("%s  %s of %s", l, l.Algorithm, shortDuration(l.Window))
 	switch l.Algorithm {
 	case SlidingWindow:
 		text += ", buckets of " + strings.Join(l.LevelNames(), ", ")
@@ -320,9 +319,6 @@ func (l *Limit) Describe() string {
 	}
 	return text
 }
-
-// WindowName returns the window as people write it: 1m, 7d.
-func (l *Limit) WindowName() string { return shortDuration(l.Window) }
 
 // LevelNames returns the levels as people write them: 1s, 1m.
 func (l *Limit) LevelNames() []string {

@@ -28,14 +28,13 @@ type Match struct {
 	plain bool // the key is envoyproxy/ratelimit's
 }
 
-// ForOverride returns the match for a limit that the request brings with it, and that is charged so: its key has every value,
-// also where the rule lets the values of a pattern share one count.
+// ForOverride returns the match for a request's own limit and its charge: no pattern shares its count.
 func (m Match) ForOverride(l *Limit, c Charge) Match {
 	return Match{Found: m.Found, keys: m.keys, plain: m.keys.Format == KeysOfRatelimit && l.plain(c)}
 }
 
-// Config is an immutable set of rules, by domain. Its methods may be called by any number of goroutines; the zero
-// value knows no domain. Make one with [NewConfig].
+// Config is an immutable set of rules, by domain, for any number of goroutines. Make one with [NewConfig]; the zero
+// value knows no domain.
 type Config struct {
 	domains map[string]*Domain
 	rules   []*Rule
@@ -96,8 +95,7 @@ func (c *Config) RefundsOnDeny(domain string) bool {
 	return d != nil && d.Refunds
 }
 
-// Broken reports whether a domain is named by files that have errors and never were good. Such a domain is not among
-// those of DomainNames, and has no rules.
+// Broken reports whether a domain's files have errors and never were good. It has no rules, nor a place in DomainNames.
 func (c *Config) Broken(domain string) bool {
 	_, broken := slices.BinarySearch(c.broken, domain)
 	return broken
@@ -106,8 +104,7 @@ func (c *Config) Broken(domain string) bool {
 // BrokenNames lists the domains that are broken, sorted. The result is shared: do not change it.
 func (c *Config) BrokenNames() []string { return c.broken }
 
-// Passes lists what passes without a rule: domain by domain, in the order of [NewConfig], each in the order of its
-// files. The result is shared: do not change it.
+// Passes lists what passes without a rule, by domain and in the order of files. The result is shared: do not change it.
 func (c *Config) Passes() []Pass { return c.passes }
 
 // Rules lists all rules, in the same order as Passes; none of nil. The result is shared: do not change it.

@@ -36,9 +36,8 @@ func (r *Rule) Metric(d Descriptor, other string) string {
 
 var dottedAddress = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// MetricName returns a name of a statistic as envoyproxy/ratelimit writes it: without the signs that statsd gives a
-// meaning, and with no dots in what looks like an IPv4 address. Bytes that would break a line or are not UTF-8 become _
-// as well.
+// MetricName returns a statistic's name as envoyproxy/ratelimit writes it: _ for what statsd gives a meaning, for dots
+// of what looks like an IPv4 address, and for bytes that would break a line or are not UTF-8.
 func MetricName(name string) string {
 	name = strings.Map(func(c rune) rune {
 		if c == ':' || c == '|' || c < ' ' || c == 0x7f || c == utf8.RuneError {

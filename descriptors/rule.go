@@ -28,7 +28,7 @@ type Rule struct {
 	Patterns  []string       // those that count in place of the first entries' values; "" where the value itself counts
 }
 
-// countedValue returns what an entry of a descriptor of the rule counts as: its value, or the pattern that its values share.
+// countedValue returns what an entry of a descriptor counts as: its value, or the pattern that its values share.
 func (r *Rule) countedValue(d Descriptor, entry int) string {
 	return cmp.Or(r.Shared(entry), d[entry].Value)
 }
@@ -122,9 +122,9 @@ func PathSegment(key, value string) string {
 	return segment
 }
 
-// AppendValue appends what tells a descriptor's hits from others of its rule in the history: the entries that the rule
-// keeps apart, as user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text,
-// and none is empty. It allocates only to grow dst.
+// AppendValue appends the value of a descriptor's hits in the history: the entries that the rule keeps apart, as
+// user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text, and none is empty.
+// It allocates only to grow dst.
 func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 	for i, entry := range r.Values {
 		if i > 0 {
@@ -154,8 +154,7 @@ func appendEscaped(dst []byte, s string) []byte {
 // SamePath reports whether asked is a rule's path, as it is stored or as it is shown.
 func SamePath(path, asked string) bool { return path == asked || ReadablePath(path) == asked }
 
-// ReadablePath returns a rule's path, or a value of its history, unescaped, as people are shown it. It allocates only where
-// something is escaped.
+// ReadablePath unescapes a rule's path or a value of its history, for people. It allocates only if that changes it.
 func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
 
 var (

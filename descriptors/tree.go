@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Domain is what a configuration says about one domain: a match tree with its rules. A source of configuration builds
-// it in one goroutine: it adds a [Node] below Root for each configured descriptor, and gives their rules to SetRule.
-// Once it is part of a [Config] it must not change, since requests read it.
+// Domain is one domain's match tree and rules. A source builds it in one goroutine: a [Node] below Root for each
+// descriptor, and SetRule for its rule. Once it is part of a [Config] it must not change.
 type Domain struct {
 	Name, Where string // Where is file:line
 	Root        Node   // the first entries of descriptors stand below it
@@ -21,8 +20,7 @@ type Domain struct {
 	sum     [sha256.Size]byte // of its content, once it is part of a configuration
 }
 
-// SetRule makes r the rule of a node of the domain, and gives it its domain and number: rules are numbered, and listed,
-// in the order in which they are set.
+// SetRule makes r the rule of a node of the domain. Rules are numbered, and listed, in the order of these calls.
 func (d *Domain) SetRule(n *Node, r *Rule) {
 	r.Domain, r.Number = d.Name, len(d.rules)
 	n.Rule = r

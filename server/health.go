@@ -21,16 +21,14 @@ var (
 
 // HealthRules say what makes a process healthy. The zero value is weir's own.
 type HealthRules struct {
-	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain, with a configuration
-	// or without, and under "" all the time.
+	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain, and "" all the time.
 	ByStore bool
 	// NeedsDomains makes a process unhealthy while its configuration has no domain.
 	NeedsDomains bool
 }
 
-// Health is whether this process wants traffic: it does from its first configuration until it drains, unless its rules
-// say otherwise. gRPC health checks see it under "", under ratelimit, which envoyproxy/ratelimit uses, and under the
-// service's full name.
+// Health is whether this process wants traffic: from its first configuration until it drains, unless its rules say
+// otherwise. gRPC health checks see it under "", "ratelimit" and the service's full name.
 type Health struct {
 	grpc  *health.Server
 	rules HealthRules
@@ -98,8 +96,8 @@ func (h *Health) ready() error {
 	return nil
 }
 
-// Alive is Ready for liveness probes: a configuration that has not come yet is no reason to restart the process, unless
-// the rules make it one.
+// Alive is Ready for liveness probes: the wait for a configuration is no reason for a restart, unless the rules make it
+// one.
 func (h *Health) Alive() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

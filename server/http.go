@@ -13,9 +13,8 @@ func nosniff(h http.Handler) http.Handler {
 	})
 }
 
-// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. /healthcheck is used to restart processes as
-// well as to send them traffic, so it fails only for one that is about to go, or that depends on its counters and
-// cannot have them.
+// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. A failing /healthcheck restarts processes, so
+// it fails only for one that is about to end, or that depends on its store and cannot reach it.
 func httpHandler(c Config, p Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
@@ -29,8 +28,7 @@ func httpHandler(c Config, p Parts) http.Handler {
 	return mux
 }
 
-// guardJSON refuses what browsers send: web pages reach by them what only their user's network does, and if their name
-// was pointed here they are even of the same origin.
+// guardJSON refuses what browsers send: a web page could otherwise reach a port that only its reader's network reaches.
 func guardJSON(c Config, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))

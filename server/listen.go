@@ -12,12 +12,10 @@ import (
 	"time"
 )
 
-// socketMode lets all connect who can reach the socket's directory, as a port does all who can reach its host: the Envoy
-// beside weir mostly runs as another user.
+// socketMode lets all users connect, as a port does: the Envoy beside weir mostly runs as another one.
 const socketMode = 0o666
 
-// listen opens host:port, which other processes may open too if it is shared, or unix: and the path of a socket, which is
-// removed when the listener is closed.
+// listen opens host:port, for other processes too if shared, or unix:/path of a socket, which its close removes.
 func listen(address string, shared bool) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {

@@ -14,8 +14,7 @@ import (
 	"github.com/weirproxy/weir/server/door"
 )
 
-// recovery turns a panic in a handler into an error of that one call. Nothing is known to panic; it is here so that
-// what is not known cannot end the process.
+// recovery turns a panic in a handler into an error of that one call. No handler is known to panic.
 type recovery struct {
 	log      *slog.Logger
 	panicked func()
@@ -39,8 +38,7 @@ func (r recovery) caught(method string, err *error) {
 	}
 }
 
-// endWith ends streams when ctx ends, also those that clients never end, such as health watches, so that a
-// graceful stop need not wait for their clients.
+// endWith ends streams when ctx ends, health watches too, so that a graceful stop does not wait for their clients.
 func endWith(ctx context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		streamCtx, cancel := context.WithCancel(s.Context())
@@ -50,8 +48,7 @@ func endWith(ctx context.Context) grpc.StreamServerInterceptor {
 	}
 }
 
-// boundStream is a stream with a context of its own, whose answers are held against its connection: gRPC has them until
-// the client takes them.
+// boundStream is a stream with a context of its own. Answers that its client has not read count for its connection.
 type boundStream struct {
 	grpc.ServerStream
 	ctx context.Context

@@ -1,5 +1,4 @@
-// Package server holds weir's listeners together: gRPC, HTTP and the operator's port, from their opening to an orderly
-// end.
+// Package server opens, serves, drains and closes weir's ports: gRPC, HTTP and the operator's.
 package server
 
 import (
@@ -30,9 +29,8 @@ import (
 // number gets a goroutine of its own, which has to grow its stack first: a fifth of a call's CPU.
 const streamWorkers = 64
 
-// handshakeTimeout is how long a client may take to say that it speaks HTTP/2. One round trip is enough, and an Envoy beside
-// weir takes milliseconds; one that stalls holds a socket and the buffers of a connection meanwhile. It is also how
-// long the HTTP ports wait for a request's header.
+// handshakeTimeout bounds how long a client takes to say that it speaks HTTP/2, and the header of an HTTP request. An
+// Envoy beside weir takes milliseconds; one that stalls holds a socket and the buffers of a connection.
 const handshakeTimeout = 5 * time.Second
 
 // httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharePort lets other processes of the same user listen on the same port: the system gives each a part of the
-// connections.
+// sharePort lets other processes of the same user listen on the port: the system spreads connections over them.
 func sharePort(_, _ string, c syscall.RawConn) error {
 	var set error
 	err := c.Control(func(fd uintptr) {

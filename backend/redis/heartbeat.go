@@ -27,8 +27,7 @@ const (
 )
 
 // heartbeat tells Redis that this process lives, and counts the others. Heartbeats are fields of one hash: a random
-// name for each process, and when it sent its last one, in milliseconds since 1970 by the server's clock. One that
-// has not begun knows of none.
+// name, and the server's time of the last one, in Unix milliseconds. Before begin none is known.
 type heartbeat struct {
 	store  *Store
 	name   string
@@ -92,8 +91,7 @@ func (h *heartbeat) serverAway() bool {
 	return err != nil || h.store.Away(client)
 }
 
-// beat sends a heartbeat, unless the server is away, returns how many processes live, and removes the fields of others.
-// It uses commands that counting needs, too.
+// beat sends a heartbeat, by commands that counting needs too, returns how many processes live, and removes old fields.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	if h.serverAway() {
 		return 0, ErrUnavailable
@@ -138,8 +136,7 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	return 1 + h.others(time.Now()), nil
 }
 
-// others returns how many others live. One without a field may live: its server may have been restarted empty, or its
-// key has another owner now.
+// others returns how many others live. One without a field may live: its server may have restarted empty.
 func (h *heartbeat) others(now time.Time) int {
 	maps.DeleteFunc(h.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
 	return len(h.seen)
@@ -154,8 +151,7 @@ func (h *heartbeat) end() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(heartbeatTimeout, h.store.servers.Timeout()))
 	defer cancel()
-	// A heartbeat that is too old tells the others that this one has left; a missing field would not. Without an answer
-	// they find out by themselves.
+	// An old heartbeat tells the others that this process has left; a missing field would not.
 	left := h.sent.Add(-heartbeatLife - time.Millisecond).UnixMilli()
 	_ = h.store.Ask(ctx, replicasKey, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
 }

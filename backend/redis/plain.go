@@ -150,8 +150,7 @@ func readBack(n *pipeline.PlainCount, c *pipeline.Command) (pipeline.Class, erro
 	return pipeline.Answered, nil
 }
 
-// readExpire reads the reply to EXPIRE, which may run twice: it is sent again if its answer is lost, too. If the server
-// refuses it, the key stays, and the check has its answer.
+// readExpire reads the reply to EXPIRE, which is sent again if its answer is lost. If it is refused, the key stays.
 func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		var reply goredis.Error

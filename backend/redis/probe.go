@@ -66,10 +66,7 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 
 // probeScript counts by each algorithm.
 func (s *Store) probeScript(ctx context.Context, server topology.Server, mode pipeline.CallMode) error {
-	checks, err := probeChecks()
-	if err != nil {
-		return err
-	}
+	checks := probeChecks()
 	requests := make([]*pipeline.Request, len(checks))
 	for i := range checks {
 		requests[i] = &pipeline.Request{Payload: script.AppendArg(nil, &checks[i])}
@@ -89,8 +86,7 @@ func (s *Store) probeScript(ctx context.Context, server topology.Server, mode pi
 	return nil
 }
 
-// logCallMode logs the call mode of a server if it changed, but not that of one that takes no writes now, which the probe's
-// error tells.
+// logCallMode logs a server's call mode if it changed, but not while it takes no writes: the probe's error says so.
 func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.changed(server.Name, mode.Command) {
 		return
@@ -108,16 +104,11 @@ func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
 	}
 }
 
-// probeChecks count by each algorithm, alone and with others, and take that back: the script may need a right for one
-// of them only. They are always admitted, so that they write.
-func probeChecks() ([]backend.Check, error) {
-	var checks []backend.Check
+// probeChecks count by each algorithm, alone and with others, and take that back. All are admitted, so that they write.
+func probeChecks() (checks []backend.Check) {
 	var counts []descriptors.Limit
 	for _, a := range descriptors.Algorithms() {
-		limit, err := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0)
-		if err != nil {
-			return nil, fmt.Errorf("the limit of a probe: %w", err)
-		}
+		limit, _ := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0) // good for each algorithm
 		alone := []descriptors.Limit{limit}
 		checks = append(checks, backend.Check{Limits: alone, Hits: 1}, backend.Check{Limits: alone, Hits: 1, Op: backend.Refund})
 		if with := append(counts, limit); !descriptors.Mixed(with) {
@@ -127,7 +118,7 @@ func probeChecks() ([]backend.Check, error) {
 	return append(checks,
 		backend.Check{Limits: counts, Hits: 1},
 		backend.Check{Limits: counts, Hits: 4, Op: backend.Refund},
-	), nil
+	)
 }
 
 // rights returns what counting needs of any server, and looking at counters and resetting them.
@@ -147,16 +138,14 @@ func rightsTo(mode pipeline.CallMode) []string {
 	return []string{"+evalsha", "+script|load"}
 }
 
-// idleLibrary is how long a library is kept after a weir marked it as its own, which each does at its start and about
-// every ten minutes. A weir that could not loads its library again.
+// idleLibrary is how long a library is kept that no weir has marked as its own, which each does every ten minutes.
 const idleLibrary = 24 * time.Hour
 
 // libraryPattern matches the names that weir gives its libraries.
 var libraryPattern = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
 
-// removeOldLibraries marks this weir's library on a server as in use, and removes those of other versions that were not marked for a
-// day. Marks are fields of one hash: a library's name, and when it was marked last, in seconds since 1970. What fails
-// is left to a later probe.
+// removeOldLibraries marks this version's library as in use, and removes those that were not marked for a day. Marks
+// are fields of one hash: the library's name, and when, in Unix seconds. A failure is left to a later probe.
 func (s *Store) removeOldLibraries(ctx context.Context, server topology.Server, own string) {
 	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
 	if err != nil && s.changed("libraries of "+server.Name, err.Error()) {

@@ -24,8 +24,7 @@ type Split struct {
 	// isSecond reports whether the second store counts a key under limits.
 	isSecond func(key []byte, limits []descriptors.Limit) bool
 	label    string // of the second store in errors, "" for none
-	// plain and scripted are the stores if both are on the same servers, and the key alone chooses one. The second one
-	// begins when a check first needs it.
+	// plain and scripted are two stores on the same servers, chosen by the key; the second begins at its first check.
 	plain, scripted *Store
 
 	parts sync.Pool // of *parts
@@ -39,8 +38,7 @@ type parts struct {
 	done          chan error // has a token once the second ones are decided
 }
 
-// PerSecond counts checks whose limits are all per second in one Redis, all others in another. A check with limits of
-// several units is not split, since it counts under all of them or under none.
+// PerSecond counts checks whose limits are all per second in one Redis, all others, mixed ones too, in another.
 func PerSecond(main, perSecond Counters) *Split {
 	isSecond := func(_ []byte, limits []descriptors.Limit) bool {
 		return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })
@@ -48,9 +46,8 @@ func PerSecond(main, perSecond Counters) *Split {
 	return &Split{first: main, second: perSecond, isSecond: isSecond, label: "limits per second"}
 }
 
-// OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with the rights that that program
-// needs, and others by the script, which servers get when a check first needs it. Until then its health is that of
-// counting by INCRBY: the servers answer PING.
+// OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
+// others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
 func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	servers, err := topology.Connect(c.Redis, plainRights())
 	if err != nil {
@@ -196,8 +193,7 @@ func (s *Split) Stats() pipeline.Stats {
 	return sum
 }
 
-// rightsBeside returns what the script needs of a user with the rights to count by INCRBY: that user may mostly use all
-// keys, and Redis then refuses to grant some.
+// rightsBeside returns the script's rights beside those to count by INCRBY: Redis refuses some to a user of all keys.
 func rightsBeside() topology.Rights {
 	r := rights()
 	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })

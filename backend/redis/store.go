@@ -34,8 +34,7 @@ type Counters interface {
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = pipeline.ErrUnavailable
 
-// Store counts in Redis servers, in one kind of keys. A check is counted at most once: it is sent again only if its own
-// reply proves that it did not run.
+// Store counts one kind of keys in Redis servers, each check at most once: only proof that it did not run resends it.
 type Store struct {
 	*pipeline.Pipeline
 	keys
@@ -68,8 +67,7 @@ type Config struct {
 	Meter func(server string) pipeline.Meter
 }
 
-// Open makes a store that counts by the script. It waits for no server, and none that is away is an error: servers are
-// probed in the background, see [backend.Health].
+// Open makes a store that counts by the script. It waits for no server: they are probed later, see [backend.Health].
 func Open(c Config) (*Store, error) { return open(c, newScript()) }
 
 // open is Open for a version of the script.

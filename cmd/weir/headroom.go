@@ -14,9 +14,8 @@ const (
 	ample = 256 << 20
 )
 
-// keepHeadroom sets the collector's pace, after each collection, to the headroom: at most 800 % of what is live, and at
-// least 100 %. It also bounds what a crowd of clients makes pile up while the collector is behind. It does neither if the
-// user has set GOGC, and not the second if GOMEMLIMIT.
+// keepHeadroom sets the collector's pace, after each collection, to the headroom, from 100 to 800 % of what is live,
+// and a memory limit for while the collector is behind. GOGC turns both off, GOMEMLIMIT the limit.
 func keepHeadroom(gogc string) {
 	if gogc != "" {
 		return
@@ -49,8 +48,8 @@ func gcPercent(live uint64) int {
 	return int(min(800, max(100, headroom*100/max(1, live))))
 }
 
-// memoryLimit returns how many bytes the process takes before the collector works harder than at its pace: some more than
-// that pace leads to, stacks and all.
+// memoryLimit returns how many bytes the process takes, stacks included, before the collector works harder than its
+// pace.
 func memoryLimit(live uint64) int64 {
 	return int64(max(ample, 2*live+live/4))
 }

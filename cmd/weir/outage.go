@@ -20,8 +20,8 @@ const (
 	outageCalm     = 5 * time.Second        // that all must count before it is over, so that a flapping server fills no log
 )
 
-// outages logs the begin of each outage of servers that count, with what policies do to requests, and its end, with
-// what they did.
+// outages logs each outage of servers that count: its begin, with the policies that decide, and its end, with what they
+// did.
 type outages struct {
 	limiter *limit.Limiter
 	policy  descriptors.Policy // of rules that have none of their own

@@ -22,9 +22,8 @@ func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), endingSignals(exceptHangup)...)
 }
 
-// commandContext returns the context of a command, which is named as kong does it. SIGHUP ends none that serves, which
-// reads its configuration again, nor one that was started to outlive its terminal, as nohup does it. A check has nothing
-// to bring to an end, and may wait for its input: the signal ends its process.
+// commandContext returns a command's context, by kong's name. SIGHUP ends neither servers, which reload, nor what nohup
+// started. A check has nothing to end, and may wait for input: signals end its process.
 func commandContext(command string) (context.Context, context.CancelFunc) {
 	serves := command == "serve" || command == "history serve"
 	if verb, _, _ := strings.Cut(command, " "); verb == "check" {

@@ -22,8 +22,7 @@ type configSource struct {
 	reload func() // has it read again at once, as SIGHUP asks
 }
 
-// openSource returns the directory that --config names, or else the source that CONFIG_TYPE names. It reads
-// certificates.
+// openSource returns the directory of --config, or else the source of CONFIG_TYPE. It reads certificates.
 func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {

@@ -14,8 +14,7 @@ import (
 // descriptorFile is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
 var descriptorFile = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
-// findFault returns where a file goes wrong for which the library has this error, from 1, 0 if it is not known, and what
-// would be right.
+// findFault returns the line of a fault for which the library has this error, 0 if unknown, and what would be right.
 func findFault(data []byte, err error) (line int, text string) {
 	libraryLine, message := syntaxError(err)
 	if !descriptorFile.Match(data) {
@@ -37,9 +36,8 @@ func findFault(data []byte, err error) (line int, text string) {
 	return first, "not valid YAML: " + message
 }
 
-// faultyLine returns the line behind the longest part of a file that is right by itself. The library itself often tells
-// the line on which the block around a fault begins, or the one before: that is returned where finding out takes too much
-// reading.
+// faultyLine returns the line behind the longest good beginning of a file. The library often names the line where the
+// block around a fault begins: that is returned if finding out takes too much reading.
 func faultyLine(lines []string, libraryLine int) int {
 	r := &lineReader{lines: lines}
 	_ = decode(r)

@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// kind is a kind of mapping in a file: what messages call it, and the keys that it may have. descriptors/schema.json tells
-// editors of each key.
+// kind is a kind of mapping: its name in messages, and its keys, which descriptors/schema.json tells editors.
 type kind struct {
 	name string
 	keys []string
@@ -48,8 +47,7 @@ var rightPlaces = []struct {
 var ratelimitKeys = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
-// limitKeys are the keys of envoyproxy/ratelimit that belong to a limit: where one is ignored, hits stay unlimited. Their
-// values are the remedies for a key that is given twice, "" for the usual one.
+// limitKeys are envoyproxy/ratelimit's keys of a limit, and the remedies for one that is given twice, "" for the usual.
 var limitKeys = map[string]string{"rate_limit": "write rate_limits: for both", "rate_limits": "write one list for both",
 	"descriptors": "write one list for both", "unit": "", "requests_per_unit": "", "unlimited": ""}
 

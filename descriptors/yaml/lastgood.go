@@ -117,8 +117,7 @@ func (h *LastGood) hadDomain(name string) bool {
 	return false
 }
 
-// keepFormerDomains keeps the domain that a file had before, if the domain that it names now is bad: the new one is not in force,
-// and the old one was not deleted.
+// keepFormerDomains keeps the former domain of a file that names a bad one now: nobody has deleted it.
 func (h *LastGood) keepFormerDomains(files []readFile, next *LastGood, bad map[string]bool) {
 	for _, f := range files {
 		was := h.domainOf[f.Name]
@@ -172,8 +171,7 @@ func within(file string, names []string) bool {
 // domainKey is a key domain on a line of its own, as YAML's plain form has it at the top of a file, with what stands behind it.
 var domainKey = regexp.MustCompile(`(?m)^["']?domain["']?[ \t]*:([ \t].*)?$`)
 
-// domainLine returns the domain that a file which is not YAML seems to configure: that of its last line domain:. It is ""
-// if there is none.
+// domainLine returns the domain that a file which is not YAML seems to configure, by its last line domain:, or "".
 func domainLine(data []byte) string {
 	var value []byte
 	for _, found := range domainKey.FindAllSubmatch(bytes.TrimPrefix(data, []byte("\ufeff")), -1) {

@@ -2,6 +2,7 @@ package yaml
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 
@@ -39,8 +40,12 @@ func (l *Loader) Apply(u Update, apply func(*descriptors.Config) error, log *slo
 		log.With(details...).Info("configuration loaded", "domains", config.Domains(), "rules", len(config.Rules()),
 			"hash", config.Hash())
 	}
-	if len(errs) > 0 {
-		l.logFailure(First(errs), &u, config != nil, log)
+	switch len(errs) {
+	case 0:
+	case 1:
+		l.logFailure(errs[0], &u, config != nil, log)
+	default:
+		l.logFailure(fmt.Errorf("%d errors, the first: %w", len(errs), errs[0]), &u, config != nil, log)
 	}
 	return errs
 }

@@ -2,7 +2,6 @@ package yaml
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,12 +28,6 @@ func (p Problem) Error() string {
 	if p.Part != "" {
 		where += " (" + p.Part + ")"
 	}
-	parts := slices.DeleteFunc([]string{where, p.About()}, func(part string) bool { return part == "" })
-	return strings.Join(append(parts, p.Text), ": ")
-}
-
-// About returns the domain and the descriptor of the problem as people are shown them; "" outside both.
-func (p Problem) About() string {
 	about := p.Path
 	if p.Domain != "" {
 		about = "domain " + p.Domain
@@ -42,7 +35,8 @@ func (p Problem) About() string {
 			about += ", " + p.Path
 		}
 	}
-	return about
+	parts := slices.DeleteFunc([]string{where, about}, func(part string) bool { return part == "" })
+	return strings.Join(append(parts, p.Text), ": ")
 }
 
 // Problems are what [Parse] found, by file and line.
@@ -55,14 +49,6 @@ func (ps Problems) Err() error {
 		if !p.Warning {
 			errs = append(errs, p)
 		}
-	}
-	return errors.Join(errs...)
-}
-
-// First returns an error that counts several and repeats the first; nil for none.
-func First(errs []error) error {
-	if len(errs) > 1 {
-		return fmt.Errorf("%d errors, the first: %w", len(errs), errs[0])
 	}
 	return errors.Join(errs...)
 }

@@ -245,8 +245,7 @@ func (p *parser) limitName(m mapping, given, path string) string {
 	return name
 }
 
-// warnOfDefault warns of a key that means nothing to the algorithm of limits that name none. The same file is right where
-// another algorithm is the default, so it is no error.
+// warnOfDefault warns of a key that the default algorithm ignores. With another default the file is right: no error.
 func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algorithm, path string) {
 	p.warnf(m.at(key), path, "%s has no effect: the limit counts by %s, the value of ALGORITHM. Give it algorithm: %s, or "+
 		"leave %s out", key, p.options.Algorithm, algorithm, key)

@@ -1,7 +1,6 @@
-// Package byrule keeps something for each rule that needs it, whatever configuration is in force. A rule that is
-// there before and after a reload keeps what it has; one that is gone is forgotten ten minutes later. Nothing is made
-// before it is used, so that what is kept grows with the rules that are hit, not with those that are configured, and
-// never with the names that requests bring.
+// Package byrule keeps something for each rule that is used. A rule keeps what it has across reloads; one that is gone
+// is forgotten ten minutes later. Entries are made at their first use, so their number grows with the rules that are
+// hit, and never with the names that requests bring.
 package byrule
 
 import (
@@ -18,8 +17,7 @@ import (
 // Grace is how long an entry stays once a sweep has found that its rule is gone: far longer than any request runs.
 const Grace = 10 * time.Minute
 
-// Name finds an entry. That of descriptors without a rule has the path history.Unmatched in its domain, or in
-// history.UnknownDomain if no file configures that.
+// Name finds an entry. Descriptors without a rule have the path history.Unmatched in their domain, or in UnknownDomain.
 type Name struct{ Domain, Path string }
 
 // Entry is what is kept for a rule, or for what no rule matches.
@@ -42,8 +40,7 @@ type Registry[T any] struct {
 	latest  *Table[T] // nil before the first
 }
 
-// New makes a registry. An entry that is new is given to prepare, which must not wait, with its rule, or nil for what
-// none matches; a prepare of nil leaves it as it is.
+// New makes a registry. prepare, if not nil, must not wait; it is given each new entry and its rule, nil for no rule.
 func New[T any](prepare func(of *Entry[T], rule *descriptors.Rule)) *Registry[T] {
 	return &Registry[T]{prepare: prepare, entries: make(map[Name]*Entry[T])}
 }
@@ -102,9 +99,8 @@ func (t *Table[T]) each(do func(at *place[T], name Name)) {
 	}
 }
 
-// Of returns the entry for a descriptor, given the rule of the table's configuration that matches it, or nil if none
-// does, and reports whether the configuration has the domain. It neither waits nor allocates, but at a rule's first
-// use.
+// Of returns the entry of a rule of the table's configuration, or of what none matches if it is nil, and reports
+// whether the configuration has the domain. It neither waits nor allocates, but at a rule's first use.
 func (t *Table[T]) Of(rule *descriptors.Rule, domain string) (e *Entry[T], known bool) {
 	in, known := t.domains[domain]
 	at := &t.unknown

@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Of the newest denials at most 8,192 streaks are kept, in 3 MiB: each takes a place for every 384 bytes. The map of
-// them takes some 300 KiB.
+// At most 8,192 streaks are kept, in 3 MiB: each takes a place for every 384 bytes. Their map takes some 300 KiB.
 const (
 	places      = 8 << 10
 	placeBytes  = 384
@@ -40,8 +39,7 @@ type streak struct {
 	first   atomic.Int64 // Unix nanoseconds
 }
 
-// note adds a denial to its streak, or begins one, so that a key that is denied thousands of times a second takes the
-// room of one denial.
+// note adds a denial to its streak, or begins one. So a key that is denied all the time takes the room of one denial.
 func (r *recent) note(s *slot, d *Denial, descriptor descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], descriptor), d.At.Unix()/60, d.At.UnixNano()
@@ -97,9 +95,8 @@ func (r *recent) hashes(to []uint64, descriptor descriptors.Descriptor) []uint64
 	return to
 }
 
-// Recent returns what was denied of late that a question means: for each minute, limit and descriptor what List
-// returns for a rule, those that began last first, at most n. It counts the others, and returns since when all
-// denials are kept; zero if none is forgotten.
+// Recent returns up to n recent denials that a filter matches, by minute, limit and descriptor, the latest begun first;
+// how many more there are; and since when all are kept, zero if none is forgotten.
 func (r *Recorder) Recent(q Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, q.Descriptor)
 	r.recent.mu.Lock()

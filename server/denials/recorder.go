@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// Recorder keeps denials by rule, whatever configuration is in force. Its methods may be called by any number of
-// goroutines.
+// Recorder keeps denials by rule, beyond reloads. Its methods may be called by any number of goroutines.
 type Recorder struct {
 	rules  *byrule.Registry[ruleDenials]
 	recent recent
@@ -53,8 +52,7 @@ func New() *Recorder {
 	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), open: make(map[uint64]*streak)}}
 }
 
-// Table keeps the denials of one configuration. Tables before and after it keep them in the same place. Its methods may
-// be called by any number of goroutines.
+// Table keeps the denials of one configuration in the Recorder. Its methods may be called by any number of goroutines.
 type Table struct {
 	recorder *Recorder
 	rules    *byrule.Table[ruleDenials]
@@ -63,10 +61,9 @@ type Table struct {
 // Table makes the table of a configuration that is about to be put in force.
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
-// Note counts a denial of a descriptor that a rule of the table's configuration matches, or nil if none does: for the
-// rule, and among those of late. Each keeps it as the last unless that is less than a millisecond older: what is kept
-// is never a millisecond older than the newest. Note waits only for a rule's first denial and for other denials, and
-// allocates only for those that it keeps.
+// Note counts a denial by a rule of the table's configuration, nil for no rule, and keeps it as the rule's last and
+// among the recent ones, unless what is kept is less than a millisecond older. It waits only for a rule's first denial
+// and for other denials, and allocates only for those that it keeps.
 func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
 	e, known := t.rules.Of(rule, domain)
 	if !known {
@@ -103,8 +100,7 @@ func (r *Recorder) slots() (all []*slot) {
 	return all
 }
 
-// Sweep forgets rules that the latest configuration does not have, some minutes after they went. It is called again and
-// again.
+// Sweep forgets rules some minutes after they left the configuration. It must be called again and again.
 func (r *Recorder) Sweep(now time.Time) { r.rules.Sweep(now) }
 
 // Filter says which denials are asked for. Its zero value asks for all, without their descriptors.
@@ -113,8 +109,7 @@ type Filter struct {
 	Path   string // as it is stored or as people are shown it; "" for all
 	Values bool   // hand out descriptors
 
-	// Of Recent alone: only of descriptors that have each of these entries, and denied from From until before To; the
-	// zero value of each for all.
+	// Of Recent alone: descriptors with all these entries, denied from From until before To. The zero values mean all.
 	Descriptor descriptors.Descriptor
 	From, To   time.Time
 }

@@ -87,8 +87,8 @@ func (d *Door) Open() int {
 // Closed returns how many connections were closed for a reason.
 func (d *Door) Closed(r Reason) uint64 { return d.closed[r].count.Load() }
 
-// Accept returns the next connection. Where there are too many, it takes the place of the one served longest ago, counted
-// in arrivals.
+// Accept returns the next connection. If there are too many, it closes the one that got no answer for the most
+// arrivals.
 func (d *Door) Accept() (net.Conn, error) {
 	raw, err := d.Listener.Accept()
 	if err != nil {
@@ -106,8 +106,8 @@ func (d *Door) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// freeMemory closes, of the connections that hold at least half their share, the one with the highest cost. The others hold
-// half the budget at most, so there is one.
+// freeMemory closes the connection with the highest cost of those that hold half their share or more: there is always
+// one.
 func (d *Door) freeMemory(share int64) {
 	d.closeFirst(Memory, share/2, func(a, b *conn) int { return cmp.Compare(b.cost(), a.cost()) })
 }
@@ -170,8 +170,8 @@ func (d *Door) removeLocked(c *conn) bool {
 	return true
 }
 
-// Sweep closes the connections whose requests do not come whole in time, and halves what counts as answers of late,
-// every second until ctx ends.
+// Sweep closes connections whose requests are not whole in time, and halves all counts of answers, each second until
+// ctx ends.
 func (d *Door) Sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -265,9 +265,8 @@ func (c *conn) noteAnswer() {
 	c.served.Store(c.door.arrivals.Load() + 1) // odd, and later than the newest arrival
 }
 
-// cost returns the bytes that the connection holds for each answer of late; without any answer yet, more with each
-// connection that came after it. Clients that are served may have many calls in flight after a pause; attackers who
-// come back are always new and never served.
+// cost returns the bytes that the connection holds for each answer of late; before its first answer, more with each
+// later connection. Attackers who come back are always new and never served.
 func (c *conn) cost() float64 {
 	cost := float64(c.held.Load()) / float64(1+c.answers.Load())
 	if arrival := c.served.Load(); arrival%2 == 0 {

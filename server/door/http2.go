@@ -56,8 +56,7 @@ func Watch(raw, secure net.Conn) net.Conn {
 	return w
 }
 
-// watch is an HTTP/2 connection that counts its frames as they pass. One goroutine reads, one writes, one sweeps; none
-// waits for another.
+// watch is an HTTP/2 connection that counts its frames as they pass. One goroutine reads, one writes, one sweeps.
 type watch struct {
 	net.Conn // after the handshake
 	conn     *conn
@@ -80,9 +79,8 @@ type watch struct {
 	resets int               // sweeps in a row that saw many early ones
 }
 
-// Read is net.Conn's. It reads little at a time unless what it read completed requests, and requests are answered.
-// Other frames cost the more the smaller they are, and requests that were reset are counted no longer, but the server
-// holds them until the goroutines that answer and write have run.
+// Read reads little at a time unless the last read completed requests, and requests are answered: small frames cost
+// more for each byte, and the server holds requests that were reset until its goroutines have run.
 func (w *watch) Read(b []byte) (int, error) {
 	if !w.served.Load() || !w.complete {
 		b = b[:min(len(b), smallRead)]
@@ -223,8 +221,7 @@ func (w *watch) resetting() bool {
 	return w.resets >= earlySweeps
 }
 
-// begin takes a slot for a stream. Without one, the client has begun more streams than the server takes on: this one it
-// refuses.
+// begin takes a slot for a stream. If none is free, the server refuses the stream: the client has begun too many.
 func (w *watch) begin(id uint32, bytes int) int64 {
 	for i := range uint32(slots) {
 		if slot := &w.open[(id/2+i)%slots]; slot.Load() == 0 {
@@ -235,8 +232,7 @@ func (w *watch) begin(id uint32, bytes int) int64 {
 	return 0
 }
 
-// change replaces a stream's slot by what update returns, unless the stream has ended. It returns how many bytes more
-// the stream holds.
+// change updates the slot of a stream that has not ended, and returns how many bytes more the stream holds.
 func (w *watch) change(id uint32, update func(slot uint64) uint64) int64 {
 	for i := range uint32(slots) {
 		slot := &w.open[(id/2+i)%slots]
@@ -249,8 +245,8 @@ func (w *watch) change(id uint32, update func(slot uint64) uint64) int64 {
 	return 0
 }
 
-// overdue reports whether a request that was there so many sweeps ago is not whole. Sweeps count, not time: a process
-// that stands still reads nothing.
+// overdue reports whether a request is not whole after maxSweeps. It counts sweeps: a process that stands still reads
+// nothing.
 func (w *watch) overdue() bool {
 	at := w.sweeps % maxSweeps
 	oldest := w.newest[at]

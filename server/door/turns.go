@@ -20,9 +20,8 @@ const (
 	pieceTime = 5 * time.Second  // for a client to read what is written at once
 )
 
-// Turns bound how many answers are made at a time, as many as the channel holds, each until its client has read it or
-// is too slow: what is made and not read takes memory. Other requests wait, and are then told to come again. Handlers
-// may share them.
+// Turns bound how many answers are made and not yet read, to the channel's size: they take memory. Other requests wait
+// for turnTime, and then get 503 with Retry-After. Handlers may share them.
 type Turns chan struct{}
 
 // Take waits for a turn for so long at most, and reports whether it came; it must be given back then.

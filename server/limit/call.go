@@ -11,9 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// Call is one request on its way to a verdict, with the room that it needs. Fill the Request, pass the Call to
-// [Limiter.Decide], read the Verdict; then Reset makes it ready for the next request without a new allocation. A Call
-// is for one goroutine at a time.
+// Call is one request and its verdict, with reusable memory: fill the Request, pass the Call to [Limiter.Decide], read
+// the Verdict, then Reset. A Call is for one goroutine at a time.
 type Call struct {
 	Request
 	Verdict
@@ -107,8 +106,7 @@ func (r *Request) AddDescriptor() *Descriptor {
 	return d
 }
 
-// maxKept bounds the descriptors, and the entries of each, that a Call keeps room for from one request to the next;
-// maxKeptKeys the bytes of keys.
+// maxKept bounds the descriptors, and the entries of each, that Reset keeps memory for; maxKeptKeys the bytes of keys.
 const maxKept, maxKeptKeys = 64, 16 << 10
 
 // Reset empties the call. It keeps no reference to what the request and the rules held.

@@ -9,8 +9,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// NoDomain is the domain of requests that name none, or that came before there was a configuration: which domains are
-// known was not known then.
+// NoDomain is the domain of requests that name none, or that came before the first configuration.
 const NoDomain = "__none__"
 
 // counts are what the limiter counts of a rule, or of what none matches in a domain.
@@ -31,9 +30,8 @@ type DomainRequests struct {
 	Results [Results]uint64
 }
 
-// Requests returns the requests of each domain that is configured, broken ones too, or was until some minutes ago,
-// and of what no configuration has, in no particular order. Each result is there, and never goes down while the
-// domain is configured.
+// Requests returns the requests of each domain that is configured, broken ones too, or was some minutes ago, and of
+// unknown ones, unsorted. Each result is there, and never goes down while the domain is configured.
 func (l *Limiter) Requests() []DomainRequests {
 	l.counts.Sweep(time.Now())           // where nothing is reloaded any more, somebody scrapes
 	sums := map[string]*DomainRequests{} // a file may name NoDomain, too
@@ -68,8 +66,7 @@ type Degraded struct {
 	Decisions    uint64
 }
 
-// Degraded returns the decisions about each rule of each kind that there was, in no particular order. They never go
-// down while the rule is configured.
+// Degraded returns the degraded decisions of each rule, unsorted. They never go down while the rule is configured.
 func (l *Limiter) Degraded() (all []Degraded) {
 	for _, e := range l.counts.All() {
 		for reason := range e.Kept.degraded {

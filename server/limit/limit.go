@@ -26,8 +26,7 @@ var (
 	ErrNoDescriptors = errors.New("rate limit descriptor list must not be empty")
 	ErrTooMany       = errors.New("rate limit descriptor list is too long")
 	ErrNoConfig      = errors.New("no rate limit configuration loaded")
-	// ErrBrokenDomain means that the files of a domain have errors and never were good: nobody knows what its limits
-	// are.
+	// ErrBrokenDomain means that the files of a domain have errors and never were good.
 	ErrBrokenDomain = errors.New("the rate limit configuration of the domain has errors and never was good")
 )
 
@@ -63,12 +62,11 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
-	// LookFirst counts a request that is refused only where it is over: its other descriptors are not charged. It
-	// asks the store twice where a request has several checks.
+	// LookFirst charges a refused request only where it is over, by a look first: the store is asked twice.
 	LookFirst bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
-	// Leases lets the store grant hits of busy keys beforehand, and tells it how many a second a key has here now.
+	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
 	Leases bool
 	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
 	Denials *denials.Recorder
@@ -118,8 +116,8 @@ func (l *Limiter) Config() *descriptors.Config {
 	return nil
 }
 
-// Decide fills in the call's verdict. Its errors are those above, or why a check has no answer: there is no verdict
-// then.
+// Decide fills in the call's verdict. Its errors are those above, or why a check has no answer; then there is no
+// verdict.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
 	counted := &l.noDomain
@@ -218,9 +216,8 @@ func (l *Limiter) conclude(c *Call) {
 	c.Over, c.Shadowed = refused && !l.options.Shadow, refused && l.options.Shadow
 }
 
-// refused reports whether descriptors with these statuses are refused together, were it not for Options.Shadow, and
-// whether all that are quotas are over. One that is over refuses the request, unless it is a quota: of those all must
-// be.
+// refused reports whether the statuses refuse the request, before Options.Shadow, and whether all quotas are over. One
+// that is over refuses it, a quota only together with all others.
 func (l *Limiter) refused(statuses []Status) (refused, allQuotas bool) {
 	quotas, over := 0, 0
 	for i := range statuses {

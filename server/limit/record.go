@@ -61,9 +61,8 @@ type Refunds struct {
 	Done, Failed atomic.Uint64 // checks
 }
 
-// refund refunds what a refused request has charged to those of its descriptors that are not over. It does so once,
-// within the request's deadline; what that does not reach stays charged, and is counted. Hits that the descriptor or
-// the rule charges whatever the verdict are a cost that is there: they stay.
+// refund gives back what a refused request has charged to its descriptors that are not over, but not what is charged
+// whatever the verdict. It tries once, within the request's deadline, and counts failures.
 func (l *Limiter) refund(ctx context.Context, c *Call) {
 	c.round.Reset()
 	for i := range c.checks {

@@ -78,8 +78,7 @@ func (l *Limiter) askAgain(ctx context.Context, c *Call, uncharged bool) error {
 	return l.askRound(ctx, c)
 }
 
-// askRound has the store decide the round, and puts the decisions where they belong in the call. Its error is the first
-// of theirs.
+// askRound has the store decide the round, and hands the decisions to the call. Its error is the first of theirs.
 func (l *Limiter) askRound(ctx context.Context, c *Call) (undecided error) {
 	l.ask(ctx, c.round.Checks, c.round.Out)
 	for i := range c.round.Out {

@@ -16,8 +16,7 @@ const (
 	maxNameLength = 256
 )
 
-// unknownDomains logs each domain that is asked for and that no file configures, once for as long as it is unknown: a
-// misspelt domain lets everything pass, and nothing else tells.
+// unknownDomains logs each domain that no file configures once while it is unknown: a misspelt one passes everything.
 type unknownDomains struct {
 	log *slog.Logger // nil for nobody
 
@@ -54,7 +53,7 @@ func (u *unknownDomains) noteRequest(domain string, c *descriptors.Config) {
 	}
 }
 
-// forgetConfigured forgets the domains that a configuration has, so that they are named again once they are unknown again.
+// forgetConfigured forgets the domains of a configuration, so that each is named if it is unknown again.
 func (u *unknownDomains) forgetConfigured(c *descriptors.Config) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -31,9 +31,8 @@ var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*struct
 // deniedSize is the room for an entry with names and paths of the usual length: a longer one grows the answer.
 const deniedSize = 176
 
-// appendDenied writes entries of the Struct that is dynamic_metadata: unknown_domain, or denied and shadow_denied,
-// each a Struct of the rule and the limit. They are written by hand, as a refusal must stay as cheap as what it
-// refuses is not.
+// appendDenied writes entries of the Struct that is dynamic_metadata: unknown_domain, or denied and shadow_denied, each
+// a Struct of the rule and the limit. It is written by hand since refusals must stay cheap.
 func appendDenied(dst []byte, c *limit.Call) []byte {
 	if c.UnknownDomain {
 		return append(dst, unknownDomain...)
@@ -56,9 +55,8 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 	return dst
 }
 
-// denying returns the status that refuses the request, were it not for shadow mode: of those that are over the one
-// that makes wait longest; where only quotas are over, any one is enough: the one that makes wait shortest.
-// It is nil if none refuses it.
+// denying returns the status that refuses the request, or would but for shadow mode; nil for none. It is the one with
+// the longest wait; if only quotas are over, the one with the shortest.
 func denying(v *limit.Verdict) *limit.Status {
 	if !v.Over && !v.Shadowed {
 		return nil
@@ -81,8 +79,7 @@ func denying(v *limit.Verdict) *limit.Status {
 	return longest
 }
 
-// appendDenial writes one entry: the rule and its limit, and the whole seconds after which it lets pass, unless it never
-// does.
+// appendDenial writes one entry: the rule, its limit, and the whole seconds to wait, unless that is for ever.
 func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait time.Duration) []byte {
 	dst, entry := openMessage(dst, structFields)
 	dst = appendText(dst, entryKey, name)
@@ -95,8 +92,7 @@ func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait ti
 	return closeMessage(closeMessage(closeMessage(dst, denial), value), entry)
 }
 
-// appendRule writes the domain, the rule's path as it is stored and as people are shown it, the limit, and its name
-// if it has one.
+// appendRule writes the domain, the rule's path as stored and as shown, the limit, and its name if it has one.
 func appendRule(dst []byte, domain string, s *limit.Status) []byte {
 	var room [128]byte // on the stack
 	dst = appendField(dst, "domain", domain)

@@ -40,8 +40,7 @@ func (s *Service) encode(c *limit.Call) []byte {
 	return dst
 }
 
-// explainsDenial reports whether dynamic metadata say which rule has refused a request, or would have but for shadow
-// mode, or that there is no rule, as the domain is unknown.
+// explainsDenial reports whether dynamic metadata tell what refused, or would but for shadow mode, or an unknown domain.
 func (o *Options) explainsDenial(v *limit.Verdict) bool {
 	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver || v.UnknownDomain)
 }
@@ -204,8 +203,7 @@ func retryIn(statuses []limit.Status) time.Duration {
 	return longest
 }
 
-// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as one of a field's. Without a name it writes
-// none.
+// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as a field; nothing without a name.
 func appendHeader(dst []byte, field protowire.Number, name string, value uint64) []byte {
 	if name == "" {
 		return dst

@@ -11,9 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// appendMetadata writes dynamic_metadata, which Envoy hands to its logs and later filters: which descriptors were decided
-// while the store is away and, if the options ask for it, which rule refused the request, the request as it came, and
-// what the rules that let it pass say of it.
+// appendMetadata writes dynamic_metadata, for Envoy's logs and later filters: which descriptors failure policies
+// decided and, as the options say, the rule that refused the request, the request, and its rules' metadata.
 func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 	o := &s.options
 	before := len(dst)

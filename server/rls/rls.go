@@ -1,5 +1,4 @@
-// Package rls speaks Envoy's RateLimitService v3, over gRPC and as JSON. It is the only place where protobuf becomes
-// weir's own types.
+// Package rls serves Envoy's RateLimitService v3, over gRPC and as JSON. Only here does protobuf become weir's types.
 package rls
 
 import (
@@ -140,8 +139,7 @@ func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 	return s.decide(ctx, &in.Call, begin)
 }
 
-// decide decides a request that came at begin, and encodes the verdict, so that the call can be used again as soon as
-// it returns.
+// decide decides a request that came at begin, and encodes the verdict. The call can be reused when it returns.
 func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (*reply, error) {
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)

@@ -73,8 +73,8 @@ func (b *Batch) send() {
 	b.retry.send(ctx, b.requests, b.until, p.stopping)
 }
 
-// exchange sends requests to one server and notes the class of each reply. It sends none whose caller has left, and
-// none to a server that is away.
+// exchange sends requests to one server, unless it is away or their callers have left, and notes the class of each
+// reply.
 func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
 	if err == nil {

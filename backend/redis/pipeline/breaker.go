@@ -12,8 +12,7 @@ const (
 )
 
 const (
-	// tripAfter is how many exchanges in a row are lost until the breaker opens. Those that overlap count as one: a
-	// pause of the machine loses them all at once.
+	// tripAfter is how many exchanges in a row are lost until the breaker opens. Overlapping ones, as in a pause, are one.
 	tripAfter = 3
 	// minPongTimeout is how late PONG may always come, however little time callers have.
 	minPongTimeout = 5 * time.Millisecond

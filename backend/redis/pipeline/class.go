@@ -72,8 +72,8 @@ func classifyRepeatable(err error) Class {
 	return ClassifyText(reply.Error())
 }
 
-// ClassifyText is Classify for the text of a server's error: that of a command, or one that a script caught and handed
-// on, which may begin with a dash.
+// ClassifyText is Classify for the text of a server's error, or of one that a script caught, which may begin with a
+// dash.
 func ClassifyText(text string) Class {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	c := Class{kind: refusals[code]}

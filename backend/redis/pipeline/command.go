@@ -32,15 +32,13 @@ type Command struct {
 
 func newCommand() *Command { return &Command{Cmd: goredis.NewCmd(context.Background(), "evalsha")} }
 
-// NoRetry reports true, which is all that keeps go-redis from sending a command again: MaxRetries does not stop it from
-// repeating pipelines.
+// NoRetry reports true. Only this stops go-redis from repeating pipelines; MaxRetries does not.
 func (c *Command) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
 
-// Args is called by go-redis when it writes the command, and not before: one that fails without it was not sent. If a
-// new connection took longer than the callers have left, PING goes in its place: the answer would come too late, and
-// the connection is kept for the next command.
+// Args is called by go-redis when it writes the command: one that fails without it was not sent. If connecting took
+// longer than the callers have left, PING goes in its place: it keeps the connection for the next command.
 func (c *Command) Args() []any {
 	if now := time.Now(); !c.until.IsZero() && now.Sub(c.since) >= c.until.Sub(now) {
 		return ping
@@ -55,8 +53,7 @@ func (c *Command) IsCommand(name string) bool { return c.args[0] == name }
 // AnsweredNil reports whether the server has answered nil.
 func (c *Command) AnsweredNil() bool { return c.Written && errors.Is(c.Err(), goredis.Nil) }
 
-// Failure returns why there is no answer. go-redis gives the error that ends a pipeline to all its commands, also to
-// those that were answered before.
+// Failure returns why there is no answer. go-redis gives a pipeline's error also to commands that were answered.
 func (c *Command) Failure() error {
 	switch {
 	case c.Val() != nil && c.Written:
@@ -161,9 +158,8 @@ func outcomeOf(err error, written bool) outcome {
 // lateReply is how long after its callers have left an answer is still read.
 const lateReply = 10 * time.Millisecond
 
-// commandContext gives a new connection the store's timeout, and a command that was written until shortly after its
-// callers leave. Else a server with a slow greeting would never get a connection, and a reply that is just too late
-// would cost one.
+// commandContext gives a new connection the store's timeout, and a written command until shortly after its callers
+// leave. So a slow greeting still gets a connection, and a reply that is just too late costs none.
 type commandContext struct {
 	context.Context
 	command *Command

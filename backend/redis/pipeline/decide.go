@@ -32,8 +32,7 @@ func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []bac
 	return p.decideLarge(ctx, checks, out, deadline)
 }
 
-// begin lets checks join the queues of the servers that own their keys, unless their caller has left: then there is no
-// call.
+// begin lets checks join the queues of their keys' servers. It returns nil if the caller has left.
 func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline time.Time) *call {
 	now := time.Now()
 	if ctx.Err() != nil || !now.Before(deadline) {
@@ -97,8 +96,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	return p.decode(c, checks, out, cause)
 }
 
-// decideLarge is Decide for more checks than a batch holds: they go in several calls, at the same time unless a key
-// comes again: then one after the other, so that it is charged in order.
+// decideLarge is Decide for more than a batch: several calls, one after the other if a key repeats, to charge it in order.
 func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
 	keys := make(map[string]bool, len(checks))
 	for i := range checks {

@@ -33,9 +33,8 @@ var ErrSlow = errors.New("it answers later than its callers wait: raise their ti
 // Probe checks that a server can do its work. Its error names the remedy.
 type Probe func(ctx context.Context, server topology.Server) error
 
-// Health probes servers, see [backend.Health]: at the start, and, once they can count, whenever a check got no answer,
-// which alone may only mean that its caller had little time. Each change is logged once for each server. Before Watch
-// all is well, and no server is known.
+// Health probes servers, see [backend.Health]: at the start, and after each check without an answer, which may only
+// have had little time. It logs each change of a server once. Before Watch all is well, and no server is known.
 type Health struct {
 	servers *topology.Servers
 	probe   Probe
@@ -173,9 +172,8 @@ func (h *Health) run(ctx context.Context) {
 	}
 }
 
-// wait waits until the next probe: while all servers can count, until a check got no answer, or calmProbeGap; else for
-// about a pause, or until a check got an answer. The last probe is when GiveUp is over, to find a server that came
-// late.
+// wait waits for the next probe: while all servers can count, until a check gets no answer, or calmProbeGap; else for
+// about a pause, or until a check gets an answer. The last probe is when GiveUp is over.
 func (h *Health) wait(ctx context.Context, pause time.Duration) {
 	if !h.troubled.Load() {
 		pause = calmProbeGap
@@ -286,7 +284,7 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	return changed
 }
 
-// logChange logs that a server, or their list, has left or is back: both at one level, so that a filter keeps or drops both.
+// logChange logs that a server, or their list, is lost or back: both at one level, so that a filter keeps both or none.
 func (h *Health) logChange(f finding, before string) {
 	now := f.trouble()
 	lost, back, log := "redis server cannot count", "redis server can count again", h.log.With("server", f.Name)

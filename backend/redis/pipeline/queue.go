@@ -28,8 +28,7 @@ const (
 )
 
 // queue is the queue of one server: checks that arrive while a batch is out leave together in the next, first in first
-// out. Workers send one batch after the other. When nothing may leave they end, but for one, which keeps its stack and
-// stays idle until it is woken.
+// out. Workers send batches and end when none may leave, but for one, which idles and keeps its stack.
 type queue struct {
 	pipeline *Pipeline
 	client   *goredis.Client
@@ -231,8 +230,8 @@ func (q *queue) next(b *Batch) bool {
 	return leaves
 }
 
-// fill moves the first checks of the queue to the batch, without those whose callers have left. Checks of a call stay
-// together, so checks of one key stay in order.
+// fill moves the first checks to the batch, without those whose callers have left, and in order: a call's stay
+// together.
 func (q *queue) fill(b *Batch, now time.Time) bool {
 	b.requests, b.sent, b.until = b.requests[:0], now, now
 	taken := 0
@@ -289,8 +288,7 @@ func (q *queue) stop() {
 	q.end()
 }
 
-// retire closes a queue that was idle for idleTime. The queue of a server that is away stays until the server is back
-// or has left for good.
+// retire closes a queue that was idle for idleTime, but that of a server that is away only once it has left for good.
 func (q *queue) retire(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -196,8 +196,8 @@ const (
 	maxLostReplies = 3
 )
 
-// Do sends a command that may run twice until a server answers, for five seconds at most. A nil answer is nil. Its
-// error names the server and the remedy.
+// Do sends a command that may run twice until it is answered, for five seconds. A nil answer is nil. Its error
+// names the server and the remedy.
 func Do(ctx context.Context, s *topology.Servers, at topology.At, command ...any) (any, error) {
 	return run(ctx, s, at, nil, command)
 }
@@ -226,8 +226,7 @@ func run(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 	return c.Val(), nil
 }
 
-// ask sends commands that may run twice to one server, together, until it answers all of them or ctx, which needs a
-// deadline, ends.
+// ask sends commands that may run twice to one server, until it answers all of them or ctx's deadline.
 func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
 	r := &Request{At: at}
 	if err := r.findOwner(s); err != nil {

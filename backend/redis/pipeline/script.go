@@ -55,8 +55,7 @@ func NewScript(source string) *Script {
 	return &Script{source: source, sha: fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
 }
 
-// WithLibrary adds a library with a function that does the same, and returns the script. The function has the library's
-// name, which no other content has.
+// WithLibrary adds a library with a function that does the same, named by the content, and returns the script.
 func (s *Script) WithLibrary(library, function string) *Script {
 	s.library, s.function = library, function
 	return s

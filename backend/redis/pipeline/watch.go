@@ -28,8 +28,7 @@ const (
 // dialTimeout returns how long connecting for a PING may take: TLS takes round trips.
 func dialTimeout(pongTimeout time.Duration) time.Duration { return max(2*pongTimeout, minDialTimeout) }
 
-// watch is the state of a queue's server: the breaker, and the PINGs that probe it. The queue's mu guards all but the
-// atomics.
+// watch is the state of a queue's server: the breaker and its PINGs. The queue's mu guards all but the atomics.
 type watch struct {
 	breaker breaker
 	calm    atomic.Bool                  // breaker.calm
@@ -46,8 +45,7 @@ type watch struct {
 	stopConnecting context.CancelFunc
 }
 
-// exchanged notes the outcome of an exchange, with the budget of its callers, and the error if there was no answer. It
-// costs a comparison while nothing is wrong.
+// exchanged notes the outcome of an exchange, its callers' budget, and its error. It is cheap while nothing is wrong.
 func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err error) {
 	if o == outcomeAnswered && q.calm.Load() {
 		return
@@ -227,16 +225,14 @@ func (q *queue) slow() error {
 	return fmt.Errorf("%s: %s: %w", q.name, q.late, ErrSlow)
 }
 
-// pinger asks a server whether it lives, on a connection of its own, which is made anew after a loss. It is for one
-// goroutine.
+// pinger sends PING on a connection of its own, which is made anew after a loss. It is for one goroutine.
 type pinger struct {
 	server *goredis.Client
 	client *goredis.Client // nil without a connection
 }
 
-// ping returns how long the server took to answer PING, at most timeout. A connection that is not there is made first,
-// in dialTimeout at most. An error is that of the connection, or the server's word that it is not ready to count; other
-// answers are as good as PONG.
+// ping returns how long PING took, at most timeout. A missing connection is made first, in at most dialTimeout. Its
+// error means no connection, or a server that is not ready to count; any other reply is as good as PONG.
 func (p *pinger) ping(ctx context.Context, dialTimeout, timeout time.Duration) (took time.Duration, err error) {
 	if p.client == nil {
 		p.client = topology.NewPingClient(p.server, dialTimeout)

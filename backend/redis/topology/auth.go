@@ -36,8 +36,7 @@ func splitAuth(auth string) (user, password string) {
 	return "", auth
 }
 
-// credentials returns the credentials of a new connection, for go-redis. While the file cannot be read, as in the
-// middle of a rotation, the last ones hold.
+// credentials returns those of a new connection, for go-redis: the last ones while the file cannot be read.
 func (l *login) credentials(context.Context) (user, password string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

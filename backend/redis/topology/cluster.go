@@ -13,8 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// cluster is a Redis Cluster. go-redis keeps the map of its slots; commands go to the clients of its nodes directly, so
-// that it neither follows a redirect nor repeats anything.
+// cluster is a Redis Cluster. go-redis keeps the map of slots; commands go to its nodes' clients, which repeat nothing.
 type cluster struct {
 	*options
 	client   *goredis.ClusterClient
@@ -155,8 +154,7 @@ func (c *cluster) learn() {
 	})
 }
 
-// At returns the client of a node, and makes one for a node without slots, which is in no map. A node that does not
-// know its address names itself by its port alone.
+// At returns the client of a node, known to the map or not. A node that does not know its address names its port alone.
 func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

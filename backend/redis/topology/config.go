@@ -38,8 +38,7 @@ func (t *Type) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// NodeLoss says what happens to the keys of a lost node of a ring. A node is lost after three missed heartbeats, about
-// two seconds, and back when it answers one.
+// NodeLoss says where keys of a lost ring node go. Three missed heartbeats lose a node, one brings it back.
 type NodeLoss string
 
 const (
@@ -62,12 +61,10 @@ const (
 	// DefaultPoolSize leaves, beside the 16 batches that may be out to a server, room for probes.
 	DefaultPoolSize = 20
 
-	// DefaultTimeout is longer than a TLS handshake between zones or a pause of Redis while it forks, and bounds the
-	// wait of a caller without a deadline.
+	// DefaultTimeout is longer than a TLS handshake between zones, or a pause of Redis while it forks.
 	DefaultTimeout = 500 * time.Millisecond
 
-	// DefaultProbePause and DefaultLongestProbePause notice within seconds that a server is back, and ask one that
-	// stays away rarely.
+	// DefaultProbePause and DefaultLongestProbePause notice within seconds that a server is back.
 	DefaultProbePause, DefaultLongestProbePause = time.Second, 30 * time.Second
 )
 
@@ -115,8 +112,8 @@ type Config struct {
 	// PoolSize bounds the connections to a server, DefaultPoolSize by default. Below 18, batches wait for each other.
 	PoolSize int
 
-	// Timeout bounds connecting (with the TLS handshake), a write, a read, and the wait for a connection, each,
-	// DefaultTimeout by default.
+	// Timeout bounds connecting (TLS included), a write, a read, and the wait for a connection, each. 0:
+	// DefaultTimeout.
 	Timeout time.Duration
 
 	// NodeLoss is for Ring only, Remap by default.

@@ -52,8 +52,7 @@ func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) 
 	return s.Diagnose(s.describe(client), command, err)
 }
 
-// NoPrimary reports whether an error says that sentinels know no primary of the name. A script and PING never answer
-// nil.
+// NoPrimary reports whether sentinels know no primary of the name. Scripts and PING never answer nil.
 func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
 // ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.
@@ -91,8 +90,7 @@ func (s *Servers) describe(client *goredis.Client) Server {
 	return Server{Name: client.Options().Addr}
 }
 
-// All lists every server that should answer: of a cluster the primaries, of sentinels the one that they name. A cluster
-// is asked for them.
+// All lists every server that should answer: the primaries of a cluster, which is asked; the one that sentinels name.
 func (s *Servers) All(ctx context.Context) ([]Server, error) {
 	list, err := s.topology.Servers(ctx)
 	if c, ok := s.topology.(*cluster); ok && err != nil {

@@ -54,8 +54,7 @@ func newOptions(c Config, losses *losses) (*options, error) {
 // disabled is how go-redis writes "no retries" and "no pause before one": its zero means several, after 8 ms and more.
 const disabled = -1
 
-// protocol is RESP2. For the arrays of strings that scripts answer RESP3 has no advantage, and go-redis looks for push
-// messages on it.
+// protocol is RESP2: for arrays of strings RESP3 has no advantage, and makes go-redis look for push messages.
 const protocol = 2
 
 // shared returns the options of all kinds of clients, for servers that are reached as this one.
@@ -131,9 +130,8 @@ func newClient(o *goredis.Options) *goredis.Client {
 	return client
 }
 
-// dialHook turns a failed dial into a connection that fails. go-redis counts the failed dials of a client, and after as
-// many as its pool has room for it dials once a second: a server that is back would be found up to a second late. The
-// breaker decides whether a server is dialed.
+// dialHook turns a failed dial into a connection that fails: after as many failed dials as its pool has room for,
+// go-redis dials once a second, and would find a server late. The breaker decides whether a server is dialed.
 type dialHook struct {
 	reached func(addr string) // called with the address of each connection; nil for nothing
 }
@@ -188,8 +186,7 @@ func Left(client *goredis.Client) bool {
 	return errors.Is(client.Ping(gone).Err(), goredis.ErrClosed)
 }
 
-// Disconnect closes the idle connections to a server: they lead to a replica, where new ones may lead to the primary.
-// go-redis closes one, and none where a script returns the refusal for each check.
+// Disconnect closes idle connections to a replica: new ones may lead to the primary. go-redis closes one at most.
 func Disconnect(ctx context.Context, client *goredis.Client) {
 	for range client.PoolStats().IdleConns {
 		conn := client.EphemeralConn()

@@ -14,8 +14,7 @@ const maxLine, maxText, maxElements = 64 << 10, 16 << 20, 1 << 18
 // errDamaged is why a connection is closed whose other side does not speak like a Redis.
 var errDamaged = errors.New("the server's reply is damaged; closing the connection")
 
-// replies follows what a server sends, in RESP2 or RESP3, and finds what go-redis must not read. The zero value is
-// ready.
+// replies follows replies in RESP2 or RESP3, and finds what go-redis must not read. The zero value is ready.
 type replies struct {
 	kind            byte // how the line began
 	line, number    int  // bytes of it so far, 0 between lines; what it announces, -2 for nil

@@ -16,16 +16,14 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often each node is asked whether it lives, and heartbeatTimeout how long it may take to
-	// answer.
+	// Each node gets a PING every heartbeatInterval, and has heartbeatTimeout to answer.
 	heartbeatInterval = 500 * time.Millisecond
 	heartbeatTimeout  = 250 * time.Millisecond
 	// maxMissed is how many heartbeats in a row a node misses before it counts as lost.
 	maxMissed = 3
 )
 
-// ring is a number of independent servers. Keys are placed on those that live, see score. Each node has heartbeats of
-// its own, so that one that swallows packets does not delay the others'.
+// ring is a number of independent servers, which own keys by score while they live. Each node has its own heartbeats.
 type ring struct {
 	*options
 

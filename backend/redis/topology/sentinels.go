@@ -18,8 +18,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// maxSentinels is how many sentinels the others may name, since the start: go-redis dials all of them at once, and
-// forgets none.
+// maxSentinels is how many others sentinels may name since the start: go-redis dials all at once, and forgets none.
 const maxSentinels = 100
 
 // maxSentinelReply is the longest reply of a sentinel, in bytes; maxSentinels take a tenth of it.
@@ -161,8 +160,7 @@ func kinds(words []string) string {
 	return signs.String()
 }
 
-// isMessage reports whether words are what comes on a subscription. go-redis takes the primary out of +switch-master:
-// its name, where it was and where it is.
+// isMessage reports whether words come from a subscription. +switch-master has five: name, old and new address.
 func isMessage(words []string) bool {
 	switch kinds(words) {
 	case "*$$":

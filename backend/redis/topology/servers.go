@@ -53,8 +53,7 @@ func newServers(t Topology, c Config, r Rights, l *losses) *Servers {
 	return s
 }
 
-// WithRights returns the same servers for a use that needs other rights, and logs apart. They are closed by s, and not by
-// their own Close.
+// WithRights returns the same servers for a use with other rights and another log. Only s closes them.
 func (s *Servers) WithRights(r Rights, log *slog.Logger) *Servers {
 	c := s.config
 	c.Log = log
@@ -102,8 +101,7 @@ func (s *Servers) Reload() {
 	}
 }
 
-// StatesSince returns how many states a key may have had since t, at most: one, and one more for each time that its
-// server was away or another took its place.
+// StatesSince returns how many states a key may have had since t: one, and one for each loss of its server.
 func (s *Servers) StatesSince(t time.Time) int { return 1 + s.losses.Since(t) }
 
 // Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.

@@ -12,9 +12,8 @@ import (
 
 // Topology knows which server owns a key. Its methods may be called by any number of goroutines.
 type Topology interface {
-	// Owner returns the client of the server that owns a Redis key now, without waiting for any server. The client
-	// talks to one server, and never repeats a command. Some time after the server has left the topology, the client's
-	// commands fail with goredis.ErrClosed, unsent.
+	// Owner returns the client of the server that owns a Redis key now, without waiting for any. The client talks to
+	// one server, and never repeats a command; after its server has left, commands fail unsent with goredis.ErrClosed.
 	Owner(key []byte) (*goredis.Client, error)
 
 	// Servers lists every server that should answer, for probes. A cluster has to be asked for them.
@@ -88,8 +87,7 @@ func newSingle(url string, o *options) (Topology, error) {
 	return newSingleClient(t.name, newClient(o.client(t)), o.login.forTarget(t)), nil
 }
 
-// newSentinel makes a client that asks the sentinels for the primary whenever it needs a new connection, and drops its
-// connections when they announce another primary.
+// newSentinel makes a client that asks sentinels at each new connection, and drops all when they name a new primary.
 func newSentinel(url string, o *options) (Topology, error) {
 	primary, targets, err := parseSentinel(url)
 	if err != nil {

@@ -44,8 +44,7 @@ func parseSingle(url, socketType string) (target, error) {
 	return t, nil
 }
 
-// parseSentinel reads primary,host:port,… The sentinels may be written as URLs, with the credentials of all of them in
-// one.
+// parseSentinel reads primary,host:port,… Sentinels may be URLs; one of them may have the credentials of all.
 func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	items := splitList(url)
 	if len(items) < 2 {
@@ -78,8 +77,7 @@ func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	return items[0], sentinels, nil
 }
 
-// parseCluster reads the addresses of some servers of a cluster. They are one cluster, so all have the same credentials
-// and all or none have TLS; one that is named twice is one server.
+// parseCluster reads the addresses of nodes of one cluster, with the same credentials and TLS. Repeated ones are one.
 func parseCluster(url string) ([]target, error) {
 	all, err := parseList(url)
 	var nodes []target
@@ -131,8 +129,7 @@ func parseList(list string) ([]target, error) {
 	return nodes, nil
 }
 
-// splitList gives the items of a list without the space around them. Empty items are left out, so a comma or a line end
-// may close the list.
+// splitList returns the items of a list, trimmed, without empty ones: a comma or a line end may close it.
 func splitList(list string) []string {
 	var items []string
 	for item := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == '\n' }) {

@@ -37,8 +37,7 @@ func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// print shows an answer as protobuf's JSON, or to people: a line for each descriptor, in columns, then all that the
-// answer carries besides.
+// print shows an answer as protobuf's JSON, or to people: a line for each descriptor, then all else that it carries.
 func (c *client) print(w io.Writer, a *outcome) error {
 	if c.JSON {
 		text, err := protojson.Marshal(a.resp)
@@ -183,8 +182,7 @@ func (v *verdict) when() (text string) {
 	return text
 }
 
-// phrase describes the first verdict that is over, else the first: 10/minute, again in 57s. With several descriptors it
-// names the one.
+// phrase describes the first verdict that is over, else the first, and names its descriptor if there are several.
 func (c *client) phrase(o *outcome) string {
 	verdicts := c.verdicts(o)
 	if len(verdicts) == 0 {

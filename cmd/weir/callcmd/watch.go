@@ -28,8 +28,7 @@ type watch struct {
 	printedSent int           // and how many calls had been sent then
 }
 
-// watch calls until its time is over or ctx ends. It prints each answer as JSON; or a line each second, another at each
-// change between OK and over, and the latencies at the end.
+// watch calls until its time is over or ctx ends, and prints answers as JSON, or progress, changes and the latencies.
 func (c *client) watch(ctx context.Context, out io.Writer) error {
 	c.connect(ctx)
 	w := watch{client: c, out: out, paint: terminal.PaintFor(out), begin: time.Now()}
@@ -118,8 +117,7 @@ func (w *watch) counts() string {
 	return fmt.Sprintf("%d OK, %d over, %d errors", w.ok, w.over, w.failed)
 }
 
-// end prints how many calls came to what and how long they took. Its error is that of the first call that failed, or what
-// the last answer says.
+// end prints the totals and the latencies. Its error is the first call's that failed, or what the last answer says.
 func (w *watch) end() error {
 	if !w.JSON {
 		took := time.Since(w.begin).Seconds()

@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// document is what --json prints. Fields are added to it, none changes its meaning. Files are paths as the command was given
-// them; a line of 0 is not known.
+// document is what --json prints. Fields may be added, none changes. Files are paths as given; a line of 0 is unknown.
 type document struct {
 	OK          bool                 `json:"ok"`
 	Errors      int                  `json:"errors"`
