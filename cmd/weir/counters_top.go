@@ -29,9 +29,9 @@ type countersTop struct {
 
 func (*countersTop) Help() string {
 	return `Without --from it lists the keys that this one process was asked about most in the last half to whole minute: at once,
-whatever counts them. Each had at least as many hits as are listed; the last line says how many any other key had at
-most. With --from it lists the values that rules with detailed_metric or value_to_metric have in the history, of all
-weirs that share it. Exit code: 0, or 2 for an error.
+whatever counts them. hits/s is their rate now, limit the strictest of their rule, or the one that denied last; a
+sentence below says how exact that is. With --from it lists the values that rules with detailed_metric or
+value_to_metric have in the history, of all weirs that share it. Exit code: 0, or 2 for an error.
 
     weir counters top --domain shop --by over                       who is over now
     weir counters top --domain shop --path user/path=/pay -n 50     who takes the most of a rule
@@ -56,13 +56,13 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 
 // topView shows who took the most to people:
 //
-//	shop   this weir alone, the 42s since 12:00:00, by hits
+//	shop   this weir alone, the 42s since 12:00:00, most hits first
 //
-//	  hits    over  near  a second      limit
-//	  2,310  1,890    12      55.2  10/minute  user=ann   rule user
-//	     40       0    2       0.9  10/minute  user=bob   rule user
+//	   hits   over  near  hits/s      limit  rule  key
+//	  2,310  1,890    12    55.2  10/minute  user  user=ann
+//	     40      0     2     0.9  10/minute  user  user=bob
 //
-//	Each had at least as many. Any other key had 7 at most.
+//	Counts of hits may be up to 7 too low, and a key that is not listed had 7 at most.
 type topView struct {
 	answer *admin.TopAnswer
 	zone   *time.Location
@@ -81,7 +81,7 @@ func (v *topView) String() string {
 	if a.Missing != nil {
 		where = fmt.Sprintf("this weir alone, the %s since %s", terminal.Span(a.To-a.From), from.Format(time.TimeOnly))
 	}
-	fmt.Fprintf(&b, "%s   %s, by %s\n\n", title, where, a.By)
+	fmt.Fprintf(&b, "%s   %s, most %s first\n\n", title, where, a.By)
 	for _, warning := range a.Warnings {
 		b.WriteString(v.paint.Yellow("warning: "+terminal.Printable(warning)) + "\n\n")
 	}
@@ -101,10 +101,11 @@ func (v *topView) table(b *strings.Builder) {
 		third = "near"
 	}
 	head := "hits\tover\t" + third + "\t"
+	last := "rule\t  value"
 	if now {
-		head += "a second\tlimit\t"
+		head, last = head+"hits/s\tlimit\t", "rule\t  key"
 	}
-	fmt.Fprintln(table, head)
+	fmt.Fprintln(table, head+last)
 	for i := range v.answer.Top {
 		r := &v.answer.Top[i]
 		fmt.Fprintf(table, "%s\t%s\t%s\t", terminal.Thousands(r.Hits), terminal.Thousands(r.Over),
@@ -120,30 +121,27 @@ func (v *topView) table(b *strings.Builder) {
 		if r.Shared {
 			name += " (all values that fit)"
 		}
-		fmt.Fprintf(table, "  %s   %s\n", name, v.paint.Dim("rule "+readable(r.Path)))
+		fmt.Fprintf(table, "%s\t  %s\n", readable(r.Path), name)
 	}
 	_ = table.Flush() // a builder takes everything
 }
 
-// bound says what is not in the table.
+// bound says what is not in the table, and how exact it is.
 func (v *topView) bound() string {
 	a := v.answer
 	text := ""
-	if len(a.Top) > 0 {
-		text = "Each had at least as many. "
-	}
 	if more := a.Found - len(a.Top); more > 0 {
-		text += terminal.Thousands(uint64(more)) + " more have no more than the last: -n lists them. "
+		text = terminal.Thousands(uint64(more)) + " more have no more than the last: -n lists them. "
 	}
 	switch {
 	case a.Missing == nil && len(a.Top) == 0:
 		return "No value was counted by itself then.\n"
 	case a.Missing == nil:
-		return text + "All others are __other__: weir history top has the sums.\n"
+		return text + "A value may have had more, and others had some: that is in __other__, which weir history top lists.\n"
 	case *a.Missing > 0:
-		return text + fmt.Sprintf("Any other key had %s at most.\n", terminal.Thousands(*a.Missing))
+		return text + fmt.Sprintf("Counts of %s may be up to %s too low, and a key that is not listed had %[2]s at most.\n", a.By, terminal.Thousands(*a.Missing))
 	case len(a.Top) > 0:
-		return text + "No other key had any.\n"
+		return text + "Counts of " + a.By + " are exact.\n"
 	}
 	return "Nobody took any since then. Ask each weir, or --from for what was before.\n"
 }

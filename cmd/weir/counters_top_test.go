@@ -49,13 +49,13 @@ func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
 		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", RankedHits: query.RankedHits{Hits: 9, Over: 9}}}}
 	empty := past
 	empty.Top, empty.Warnings = nil, nil
-	const table = `shop tenant   this weir alone, the 42s since 12:00:00, by over
+	const table = `shop tenant   this weir alone, the 42s since 12:00:00, most over first
 
-   hits   over  near  a second             limit
-  2,310  1,890    12      55.2        100/minute  tenant=t1   rule tenant
-      9      0     0       0.0  10/hour burst 40  user=ann�,path=/v1/* (all values that fit)   rule user/path=/v1/*
+   hits   over  near  hits/s             limit             rule  key
+  2,310  1,890    12    55.2        100/minute           tenant  tenant=t1
+      9      0     0     0.0  10/hour burst 40  user/path=/v1/*  user=ann�,path=/v1/* (all values that fit)
 
-Each had at least as many. `
+`
 	for _, c := range []struct {
 		question countersTop
 		asks     string
@@ -63,23 +63,24 @@ Each had at least as many. `
 		want     string
 	}{
 		{countersTop{Domain: "shop", Path: "tenant", By: "over", N: 5}, "by=over&domain=shop&n=5&path=tenant", now,
-			table + "Any other key had 7 at most.\n"},
-		{countersTop{By: "over", N: 2}, "by=over&n=2", more, table + "1 more have no more than the last: -n lists them. Any other key had 7 at most.\n"},
-		{countersTop{By: "over", N: 2}, "by=over&n=2", alone, table + "No other key had any.\n"},
-		{countersTop{By: "hits", N: 2}, "by=hits&n=2", nobody, "shop tenant   this weir alone, the 42s since 12:00:00, by over\n\n" +
+			table + "Counts of over may be up to 7 too low, and a key that is not listed had 7 at most.\n"},
+		{countersTop{By: "over", N: 2}, "by=over&n=2", more, table + "1 more have no more than the last: -n lists them. " +
+			"Counts of over may be up to 7 too low, and a key that is not listed had 7 at most.\n"},
+		{countersTop{By: "over", N: 2}, "by=over&n=2", alone, table + "Counts of over are exact.\n"},
+		{countersTop{By: "hits", N: 2}, "by=hits&n=2", nobody, "shop tenant   this weir alone, the 42s since 12:00:00, most over first\n\n" +
 			"Nobody took any since then. Ask each weir, or --from for what was before.\n"},
 		{countersTop{By: "hits", N: 5, From: "-1h", To: "now"}, "by=hits&from=-1h&n=5&to=now", past,
-			`shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, by hits
+			`shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first
 
 warning: node�2 is away
 
-  hits  over  near
-     9     9     0  user=ann   rule user
+  hits  over  near  rule  value
+     9     9     0  user  user=ann
 
-Each had at least as many. All others are __other__: weir history top has the sums.
+A value may have had more, and others had some: that is in __other__, which weir history top lists.
 `},
 		{countersTop{By: "hits", N: 5, From: "-1h"}, "by=hits&from=-1h&n=5", empty,
-			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, by hits\n\nNo value was counted by itself then.\n"},
+			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first\n\nNo value was counted by itself then.\n"},
 	} {
 		if got := topOf(t, c.question, c.asks, c.answer); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.asks, got, c.want)

@@ -53,7 +53,7 @@ func Read(name string, data []byte) (*Manifests, bool) {
 	for _, c := range r.maps {
 		switch {
 		case out.Program != "" && !slices.Contains(r.mounted, c.name):
-			r.leaveOut("ConfigMap %s (line %d): no pod that runs weir mounts it", c.name, c.line)
+			r.leaveOut("ConfigMap %s (line %d): no pod that serves limits mounts it", c.name, c.line)
 		case len(r.maps) > 1 && !c.namesDomain():
 			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", c.name, c.line)
 		default:

@@ -48,7 +48,7 @@ func TestWhichConfigMapsAreRead(t *testing.T) {
 			[]string{"a/x", "a/y"}, "ring", ""},
 		"what weir mounts, and nothing else that names a domain": {
 			[]string{configMap("mine", "x", limits("shop"), "y", "    dmain: bank\n"), configMap("other", "x", limits("shop")), deployment(weirContainer, "mine")},
-			[]string{"mine/x", "mine/y"}, "ConfigMap other (line 12): no pod that runs weir mounts it", ""},
+			[]string{"mine/x", "mine/y"}, "ConfigMap other (line 12): no pod that serves limits mounts it", ""},
 		"other programs with such a flag are not weir": {
 			[]string{configMap("mine", "relay.yaml", "    receivers: {}\n"), configMap("other", "x", limits("b")),
 				deployment("args: [--config, /etc/otel]", "mine")},

@@ -33,7 +33,7 @@ func TestARenderedChartIsChecked(t *testing.T) {
 	}{
 		{"{}", []string{"--strict"}, 0, []string{"OK: 1 domain"}},
 		{"monitoring: {dashboards: {enabled: true}}", []string{"--strict"}, 0,
-			[]string{"left out: ConfigMap weir-dashboards (", "no pod that runs weir mounts it"}},
+			[]string{"left out: ConfigMap weir-dashboards (", "no pod that serves limits mounts it"}},
 		{"redis: {type: ring, addresses: ['a:6379', 'b:6379']}", []string{"--strict"}, 0,
 			[]string{"left out: ConfigMap weir-redis (", "nothing in it names a domain"}},
 		{"descriptors: {shop.yaml: 'domain: shop\n\n  descriptors: [{key: user, rate_limit: {unti: minute}}]'}", nil, 1,

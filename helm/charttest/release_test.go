@@ -4,12 +4,16 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -104,18 +108,44 @@ func TestAReleaseCanBeInstalledAndMadeAgain(t *testing.T) {
 				}
 			}
 		}
+		if bill := readText(t, filepath.Join(dir, name+".cdx.json")); !strings.Contains(bill, fmt.Sprintf("%x", sha256.Sum256(binary))) {
+			t.Errorf("the bill of materials %s.cdx.json does not say that it is of the binary of %s.tar.gz", name, name)
+		}
+		wantLinks(t, files)
 		wantVersion(t, arch, version, binary)
+	}
+}
+
+var relativeLink = regexp.MustCompile(`\]\(([^):#]+)[)#]`)
+
+// wantLinks follows the relative links of the documents in an archive.
+func wantLinks(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	followed := 0
+	for name, text := range files {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		for _, link := range relativeLink.FindAllSubmatch(text, -1) {
+			if target := path.Join(path.Dir(name), string(link[1])); files[target] == nil {
+				t.Errorf("%s links to %s, which the archive lacks", name, target)
+			}
+			followed++
+		}
+	}
+	if followed < 100 {
+		t.Errorf("the archive's documents have %d links: this test reads them wrongly", followed)
 	}
 }
 
 // wantVersion runs a binary, that for another machine by qemu where it is installed, and looks into it where it is not.
 func wantVersion(t *testing.T, arch, version string, binary []byte) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "weir")
-	if err := os.WriteFile(path, binary, 0o755); err != nil {
+	weir := filepath.Join(t.TempDir(), "weir")
+	if err := os.WriteFile(weir, binary, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run := []string{path, "version"}
+	run := []string{weir, "version"}
 	if arch != runtime.GOARCH {
 		qemu, err := exec.LookPath(map[string]string{"arm64": "qemu-aarch64-static", "amd64": "qemu-x86_64-static"}[arch])
 		if err != nil {

@@ -137,7 +137,7 @@ func pack(path, version string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	bill, err := materials(path, version)
+	bill, err := materials(binary, version)
 	if err != nil {
 		return nil, err
 	}

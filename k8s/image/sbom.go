@@ -2,22 +2,25 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"debug/buildinfo"
 	"fmt"
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// materials returns the CycloneDX bill of what a binary was linked from, as the Go linker wrote it into the binary.
-func materials(binary, version string) ([]byte, error) {
-	info, err := buildinfo.ReadFile(binary)
+// materials returns the CycloneDX bill of what a binary was linked from, as the Go linker wrote it into the binary. Its
+// hash says which binary that is.
+func materials(binary []byte, version string) ([]byte, error) {
+	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
-		return nil, fmt.Errorf("reading what %s was built from: %w", binary, err)
+		return nil, fmt.Errorf("reading what the binary was built from: %w", err)
 	}
 	bill := cyclonedx.NewBOM()
 	bill.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
 		BOMRef: "weir", Type: cyclonedx.ComponentTypeApplication, Name: "weir", Version: version,
 		PackageURL: "pkg:golang/" + info.Main.Path + "@" + version,
+		Hashes:     &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: fmt.Sprintf("%x", sha256.Sum256(binary))}},
 	}}
 	components := []cyclonedx.Component{{
 		BOMRef: "go", Type: cyclonedx.ComponentTypeLibrary, Name: "std", Version: info.GoVersion,

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 const (
@@ -26,16 +29,24 @@ var Config embed.FS
 // MaxDays is how far back hits can be made up.
 const MaxDays = 3650
 
-// Buckets calls yield with the buckets that a store would hold at until, of all hits since some days before, the oldest
-// first, as keep says how fine they still are. It ends with the first error of yield. The same until, days and keep make
-// the same hits.
-func Buckets(until time.Time, days int, keep history.Keep, yield func(history.ID, history.Point) error) error {
+// Since returns when the first of so many days begins that end at until.
+func Since(until time.Time, days int) (time.Time, error) {
 	if days < 1 || days > MaxDays {
-		return fmt.Errorf("%d days were asked for, and 1 to %d can be made up", days, MaxDays)
+		return time.Time{}, fmt.Errorf("%d days were asked for, and 1 to %d can be made up", days, MaxDays)
 	}
+	return time.Unix(max(0, until.Unix()/day*day-int64(days-1)*day), 0), nil
+}
+
+// Buckets calls yield with the buckets that a store would hold at until, of all hits between two whole minutes, the
+// oldest first, as keep says how fine they still are. It ends with the first error of yield. The same arguments make the
+// same hits.
+func Buckets(since, until time.Time, keep history.Keep, yield func(history.ID, history.Point) error) error {
 	now := until.Unix() / minute * minute
-	for at := max(0, now/day*day-int64(days-1)*day); at < now; {
+	for at := since.Unix() / minute * minute; at < now; {
 		tier := tierAt(at, now, &keep)
+		for at%tier.Width() != 0 {
+			tier--
+		}
 		end := min(at+tier.Width(), now)
 		for i := range rules {
 			for outcome, bucket := range rules[i].bucket(i, at, end, now) {
@@ -67,7 +78,9 @@ func tierAt(at, now int64, keep *history.Keep) history.Tier {
 // rule is what a rule counts. Within and over are hits in a minute of the busiest hour; over what some of its values had.
 type rule struct {
 	domain, path, value string
+	asks                string // the descriptor; # is the caller's number
 	within, over        float64
+	each                uint64  // the limit of a caller in a minute, of a rule whose callers have one
 	near                uint64  // every near-th hit within is near; 0 for none
 	shadow              bool    // all that is over is let through
 	since               int64   // how long ago the rule was added; 0 for always
@@ -80,17 +93,18 @@ type rule struct {
 
 // rules are those of Config, and requests that none of them matches.
 var rules = [...]rule{
-	{domain: "shop", path: "user", within: 42, over: .8, near: 9, attack: 150, awayToo: true},
-	{domain: "shop", path: "user/path=%2Fpay", within: 6, over: .15, near: 6, attack: 380, awayToo: true},
-	{domain: "shop", path: "user/path=%2Fstatic%2F*", within: 90},
-	{domain: "shop", path: "route=search", within: 15, most: 20, near: 5, since: 120 * day},
-	{domain: "shop", path: "route=report", within: 4, most: 4, onTheHour: true},
-	{domain: "shop", path: "remote_address", within: 60, over: 1.5, shadow: true, since: 45 * day}, // on trial
-	{domain: "shop", path: history.Unmatched, within: .4},
-	{domain: "mail", path: "tenant", value: "tenant=acme", within: 5, near: 4, most: 10, loop: 24},
-	{domain: "mail", path: "tenant", value: "tenant=globex", within: 5},
-	{domain: "mail", path: "tenant", value: "tenant=initech", within: 1.2},
-	{domain: "mail", path: "recipient", within: 4, since: 200 * day},
+	{domain: "shop", path: "user", asks: "user=u#", within: 42, over: .8, each: 10, near: 18, attack: 150, awayToo: true},
+	{domain: "shop", path: "user/path=%2Fpay", asks: "user=u#,path=/pay", within: 6, over: .15, each: 5, near: 6, attack: 380, awayToo: true},
+	{domain: "shop", path: "user/path=%2Fstatic%2F*", asks: "user=u#,path=/static/shop.css", within: 90},
+	{domain: "shop", path: "route=search", asks: "route=search", within: 15, most: 20, near: 3, since: 120 * day},
+	{domain: "shop", path: "route=report", asks: "route=report", within: 4, most: 4, onTheHour: true},
+	{domain: "shop", path: "remote_address", asks: "remote_address=203.0.113.#", within: 60, over: 1.5, each: 15, near: 18, shadow: true,
+		since: 45 * day}, // on trial
+	{domain: "shop", path: history.Unmatched, asks: "page=about", within: .4},
+	{domain: "mail", path: "tenant", value: "tenant=acme", asks: "tenant=acme", within: 5, near: 1, most: 10, loop: 24},
+	{domain: "mail", path: "tenant", value: "tenant=globex", asks: "tenant=globex", within: 5, most: 10},
+	{domain: "mail", path: "tenant", value: "tenant=initech", asks: "tenant=initech", within: 1.2},
+	{domain: "mail", path: "recipient", asks: "recipient=r#@example.org", within: 4, since: 200 * day},
 }
 
 // The attack on paying, the quarter of an hour without a store and the beginning of the loop are counted back from the
@@ -131,6 +145,25 @@ func (r *rule) minute(number int, at, now int64) (n [history.Outcomes]uint64) {
 		n[history.Shadow] = n[history.Over]
 	}
 	return n
+}
+
+// Requests calls yield with what Envoys ask for the shop and its mail in the second that begins at a time: in a minute, as
+// many requests as Buckets makes hits of it.
+func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor)) {
+	second, start := uint64(at.Unix()%minute), at.Unix()/minute*minute
+	for i := range rules {
+		r := &rules[i]
+		n := r.minute(i, start, start+minute)
+		all := n[history.Within] + n[history.Over]
+		for k := all * second / minute; k < all*(second+1)/minute; k++ {
+			caller := 10 + int(240*noise(start+int64(k)*minute, i))
+			if over := n[history.Over]; over > 0 && k < r.each+over {
+				caller = int(start / minute % 10) // one at a time runs over its limit
+			}
+			d, _ := descriptors.ParseDescriptor(strings.Replace(r.asks, "#", strconv.Itoa(caller), 1)) // they are right
+			yield(r.domain, d)
+		}
+	}
 }
 
 // bucket returns what a rule had in a range, by outcome: the sum, and the largest minute.

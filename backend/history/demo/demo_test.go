@@ -16,7 +16,11 @@ type made struct {
 
 func makeUp(t *testing.T, until time.Time, days int) (all []made) {
 	t.Helper()
-	err := Buckets(until, days, history.DefaultKeep(), func(id history.ID, p history.Point) error {
+	since, err := Since(until, days)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Buckets(since, until, history.DefaultKeep(), func(id history.ID, p history.Point) error {
 		all = append(all, made{id, p})
 		return nil
 	})
@@ -56,8 +60,8 @@ func TestBucketsAreAsAStoreWouldHoldThem(t *testing.T) {
 		}
 		ends[m.id] = p.End()
 	}
-	if len(tiers) != history.Tiers || len(ends) != 24 {
-		t.Errorf("there are %d tiers and %d series, want %d and 24", len(tiers), len(ends), history.Tiers)
+	if len(tiers) != history.Tiers || len(ends) != 26 {
+		t.Errorf("there are %d tiers and %d series, want %d and 26", len(tiers), len(ends), history.Tiers)
 	}
 }
 

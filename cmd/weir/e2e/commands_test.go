@@ -98,8 +98,8 @@ func TestAnOperatorSeesWhatWasCountedAndDenied(t *testing.T) {
 		return nil
 	})
 	wantCommands(t, w,
-		wanted{"counters top --domain shop", 0, []string{"this weir alone", "2/hour  plan=a/b,user=ann\uFFFD[2J   rule plan=a/b/user",
-			"plan=a/b,user=bob   rule plan=a/b/user", "No other key had any."}},
+		wanted{"counters top --domain shop", 0, []string{"this weir alone", "2/hour  plan=a/b/user  plan=a/b,user=ann\uFFFD[2J\n",
+			"plan=a/b/user  plan=a/b,user=bob\n", "Counts of hits are exact."}},
 		wanted{"counters top --domain shop --by over", 0, []string{"   5     3     1 "}},
 		wanted{"counters top --domain shpo", 2, []string{"404: No file configures domain shpo. The configured ones are"}},
 		wanted{"denials --domain shop --path plan=a/b/user", 0, []string{"plan=a/b/user  2/hour hourly  3"}},

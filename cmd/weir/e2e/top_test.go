@@ -107,7 +107,7 @@ func TestWhoTakesTheMostOfAFleetIsFoundThroughAKill(t *testing.T) {
 	}
 	most := slices.SortedFunc(maps.Keys(exact), func(a, b string) int { return cmp.Compare(exact[b], exact[a]) })[:5]
 	wantCommands(t, fleet[1],
-		wanted{"counters top --from -1h -n 10", 0, append([]string{"all weirs", "Each had at least as many."}, most...)},
+		wanted{"counters top --from -1h -n 10", 0, append([]string{"all weirs", "A value may have had more"}, most...)},
 		wanted{"counters top --path user -n 10", 0, append([]string{"this weir alone", "1000000/hour"}, most...)},
 		wanted{"history verify", 0, []string{"each holds exactly what it ever counted"}})
 }

@@ -7,19 +7,27 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/demo"
 	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/cmd/weir/callcmd"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/cmd/weir/wait"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 type demoCommand struct {
 	Days  int    `default:"400" placeholder:"N" help:"How many days to make up, 1 to 3650."`
 	Until Moment `placeholder:"T" help:"Where to end, as --to of weir history show; now unless given."`
+	Serve bool   `help:"Make up what is missing until now, then serve it as weir serve does, and send it the requests of the shop's Envoys."`
 }
+
+// Serving serves by the descriptor files in a directory, as weir serve does, until ctx ends.
+type Serving func(ctx context.Context, dir string) error
 
 func (*demoCommand) Help() string {
 	return `Makes up a year of a small shop and its mail, in the history that the environment names: Redis, or the file in DATA_DIR,
@@ -27,37 +35,81 @@ while no weir serve has it. The store must be empty. There are days and nights, 
 12 days before the end, a quarter of an hour without a store, a rule on trial, and customers that run over their limits.
 The same --until and --days make the same hits. The rules that they are of are written to demo-config in DATA_DIR.
 
-    DATA_DIR=/tmp/demo weir history demo
-    DATA_DIR=/tmp/demo weir serve --config /tmp/demo/demo-config
+    DATA_DIR=/tmp/demo weir history demo --serve     goes on counting until Ctrl-C; then open http://127.0.0.1:6070/
+
+With --serve the hits from then on are of real requests, which the rules decide. Served again, a demo in DATA_DIR has
+the time in between made up.
 
 Exit code: 0, or 2 if it failed.`
 }
 
-func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
-	begin := time.Now()
-	until := begin
-	if c.Until != "" {
-		at, err := history.ParseMoment(string(c.Until), begin, out.Zone)
-		if err != nil {
-			return fmt.Errorf("history: --until: %w", err)
-		}
-		if until = time.Unix(at, 0); until.After(begin) {
-			return fmt.Errorf("history: --until: %s is in the future: a history ends now at the latest", c.Until)
-		}
-	}
+func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve Serving) error {
 	set, err := config.Read(config.Process())
+	if err == nil {
+		err = c.makeUp(ctx, &set, out)
+	}
 	if err != nil {
 		return failed(err)
 	}
+	if !c.Serve {
+		return nil
+	}
+	ctx, end := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { askOn(ctx) })
+	err = serve(ctx, configOf(&set))
+	end()
+	asking.Wait()
+	return err
+}
+
+// askOn sends the weir of the environment what the shop's Envoys would, second by second, until ctx ends.
+func askOn(ctx context.Context) {
+	weir := callcmd.Command{Addr: config.GRPCAddress(), Hits: 1, Timeout: time.Second}
+	for wait.For(ctx, time.Until(time.Now().Truncate(time.Second).Add(time.Second))) {
+		demo.Requests(time.Now(), func(domain string, d descriptors.Descriptor) {
+			weir.Domain = domain
+			_, _ = weir.Ask(ctx, []descriptors.Descriptor{d}) // what does not answer says why itself
+		})
+	}
+}
+
+// configOf returns the folder of the rules that a demo is of. They are written last: where they are, the demo is whole.
+func configOf(set *config.Settings) string { return filepath.Join(set.DataDir, "demo-config") }
+
+// makeUp makes up the demo, or, of one that is to be served again, the time since its last hit.
+func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out terminal.Output) error {
+	begin := time.Now()
+	until, err := c.end(begin, out.Zone)
+	if err != nil {
+		return err
+	}
+	first, err := demo.Since(until, c.Days)
+	if err != nil {
+		return err
+	}
+	_, missing := os.Stat(configOf(set))
+	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
 	show := progress(set.Logger(out.Err))
-	loaded, err := load(ctx, &set, func(to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(ctx, set, func(to transfer.Target) (transfer.Loaded, error) {
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
-		err := checkEmpty(ctx, to.Store)
-		if err == nil {
-			err = demo.Buckets(until, c.Days, set.History.Keep(), func(id history.ID, bucket history.Point) error {
+		err := to.Store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
+			if !again {
+				return notEmpty(&s)
+			}
+			for _, p := range s.Points {
+				first = time.Unix(max(first.Unix(), p.End()), 0)
+			}
+			return s.Err
+		})
+		for since := first; err == nil && until.Sub(since) >= time.Minute; {
+			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, bucket history.Point) error {
 				show(func() string { return describeRows(l.Loaded()) })
 				return l.Add(transfer.Row{ID: id, Start: bucket.Start, Width: bucket.Tier.Width(), Sum: bucket.Sum, Peak: bucket.Peak})
 			})
+			if since = until; c.Serve {
+				until = time.Now() // making up a year takes minutes
+			}
 		}
 		if err != nil {
 			return l.Loaded(), err
@@ -65,31 +117,56 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output) error {
 		return l.Close()
 	})
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	rules, _ := fs.Sub(demo.Config, "config") // it is there
-	dir := filepath.Join(set.DataDir, "demo-config")
-	if err := os.CopyFS(dir, rules); err != nil && !errors.Is(err, fs.ErrExist) {
-		return failed(fmt.Errorf("the rules of the demo: %w", err))
+	if err := os.CopyFS(configOf(set), rules); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("the rules of the demo: %w", err)
 	}
-	_, err = fmt.Fprintf(out.Out, `Made up %d days until %s in %s, in %s: %s hits.
-
-  weir serve --config %s    with the same environment; then open http://127.0.0.1:%d/
-  weir history top --from -7d
-  weir history show --domain shop --path user/path=/pay --from -30d
-`, c.Days, until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
-		terminal.Printable(storeName(&set)), terminal.Thousands(loaded.Hits), terminal.Printable(dir), set.DebugPort)
+	_, err = fmt.Fprintf(out.Out, "Made up %s until %s in %s, in %s: %s hits.\n%s", terminal.Span(until.Unix()-first.Unix()),
+		until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
+		terminal.Printable(storeName(set)), terminal.Thousands(loaded.Hits), c.next(set))
 	return err
 }
 
-// checkEmpty returns an error that names a series of the store, if it has any.
-func checkEmpty(ctx context.Context, store history.Store) error {
-	return store.Query(ctx, history.Query{From: 0, To: 1}, func(s history.Series) error {
-		name := s.ID.Outcome.String() + " hits of " + readable(s.ID.Domain, s.ID.Path, s.ID.Value)
-		if s.Unnamed {
-			name = "a damaged series"
-		}
-		return fmt.Errorf("this history is not empty: it holds %s. Made-up hits never stand beside counted ones: "+
-			"name an empty folder as DATA_DIR, or a Redis without a history. A demo that was interrupted can be deleted", name)
-	})
+// next says what to do with a demo that has been made up.
+func (c *demoCommand) next(set *config.Settings) string {
+	page := fmt.Sprintf("http://127.0.0.1:%d/", set.DebugPort)
+	if c.Serve {
+		return "It goes on until Ctrl-C: open " + page + "\n"
+	}
+	serve := "history demo --serve"
+	if set.HistoryInRedis() {
+		serve = "serve --config " + terminal.Printable(configOf(set))
+	}
+	return fmt.Sprintf(`
+  weir %s    with the same environment; then open %s
+  weir history top --from -7d
+  weir history show --domain shop --path user/path=/pay --from -30d
+`, serve, page)
+}
+
+// end returns where the made-up hits are to end.
+func (c *demoCommand) end(now time.Time, zone *time.Location) (time.Time, error) {
+	if c.Until == "" {
+		return now, nil
+	}
+	at, err := history.ParseMoment(string(c.Until), now, zone)
+	if err != nil {
+		return now, fmt.Errorf("--until: %w", err)
+	}
+	if at > now.Unix() {
+		return now, fmt.Errorf("--until: %s is in the future: a history ends now at the latest", c.Until)
+	}
+	return time.Unix(at, 0), nil
+}
+
+// notEmpty returns an error that names a series which is there.
+func notEmpty(s *history.Series) error {
+	name := s.ID.Outcome.String() + " hits of " + readable(s.ID.Domain, s.ID.Path, s.ID.Value)
+	if s.Unnamed {
+		name = "a damaged series"
+	}
+	return fmt.Errorf("this history is not empty: it holds %s. Made-up hits never stand beside counted ones: "+
+		"name an empty folder as DATA_DIR, or a Redis without a history. A demo that was interrupted can be deleted", name)
 }

@@ -46,7 +46,7 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
     weir history show   --domain shop --from -30d --step 1d --tz Europe/Berlin      a month, by local days
     weir history verify
     weir history export > history.csv                                       all of it; import counts it elsewhere
-    weir history demo                                                       a made-up year, in an empty history
+    weir history demo --serve                                               a made-up year in an empty history, which goes on
 
 A time is -90m, -12h, -30d, -2w or -1y before now; 14:03, the last that was; 2026-11-15, which is the beginning of that
 day, or '2026-11-15 12:00', in --tz or else in the time zone of this process; RFC 3339 (2026-11-21T12:00:00Z); or Unix

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -103,7 +104,8 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 	var line struct {
 		History Command `cmd:""`
 	}
-	parser, err := kong.New(&line, kong.BindTo(t.Context(), (*context.Context)(nil)))
+	parser, err := kong.New(&line, kong.BindTo(t.Context(), (*context.Context)(nil)),
+		kong.Bind(Serving(func(_ context.Context, dir string) error { return errors.New("served by " + dir) })))
 	if err != nil {
 		t.Fatal(err)
 	}

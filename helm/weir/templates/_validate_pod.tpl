@@ -98,8 +98,8 @@
 {{- define "weir.validateXDS" -}}
 {{- $xds := .Values.xds -}}
 {{- if $xds.server -}}
-{{- if or .Values.descriptors .Values.existingConfigMaps -}}
-{{- fail "xds.server gives the limits in place of descriptor files, which would not be read: leave out descriptors and existingConfigMaps, or xds." -}}
+{{- if or .Values.descriptors .Values.existingConfigMaps .Values.check.enabled -}}
+{{- fail "xds.server gives the limits in place of descriptor files, which would not be read: leave out descriptors, existingConfigMaps and check, or xds." -}}
 {{- end -}}
 {{- if ne (empty $xds.tls.certKey) (empty $xds.tls.keyKey) -}}
 {{- fail "xds.tls.certKey and xds.tls.keyKey belong together: set both, or none." -}}
