@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
@@ -127,32 +128,35 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 	defer byFile.Close()
 }
 
-// A process that starts anew adds none beyond the bound to the series that its predecessors have made.
+// A process that starts anew adds none beyond the bound to the series that its predecessors have made, until one of these
+// has had no hits for so long that all of it is in days.
 func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
-	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
-	open := func() *filehistory.Store {
-		file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
-		if err != nil {
+	for days, ann := range map[int64]string{0: "__other__", 60: "user=ann"} {
+		set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
+		open := func() *filehistory.Store {
+			file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}
+		file := open()
+		bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
+		historytest.Count(t, file, history.Increment{ID: bob, Minute: time.Now().Unix()/60 - days*1440, Hits: 7})
+		if _, err := file.Roll(t.Context(), history.Job{Now: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
-		return file
-	}
-	bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
-	file := open()
-	if _, err := file.Apply(t.Context(), bob.Partition(), history.Batch{Writer: "w", Seq: 1,
-		Increments: []history.Increment{{ID: bob, Minute: time.Now().Unix() / 60, Hits: 7}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	recordSome(t, set, slog.New(slog.DiscardHandler))
-	file = open()
-	defer file.Close()
-	want := map[string]uint64{"shop user user=bob within": 7, "shop user __other__ within": 5, "shop user __other__ near": 1,
-		"__unknown__ __unmatched__  over": 2}
-	if got := kept(t, file); !maps.Equal(got, want) {
-		t.Errorf("the history has %v; want %v: the one place is taken", got, want)
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		recordSome(t, set, slog.New(slog.DiscardHandler))
+		file = open()
+		defer file.Close()
+		want := map[string]uint64{"shop user user=bob within": 7, "shop user " + ann + " within": 5, "shop user " + ann + " near": 1,
+			"__unknown__ __unmatched__  over": 2}
+		if got := kept(t, file); !maps.Equal(got, want) {
+			t.Errorf("%d days after bob's last hits the history has %v; want %v, as there is one place", days, got, want)
+		}
 	}
 }
 
