@@ -151,10 +151,11 @@ func (v *countersView) usage(l *admin.LimitAnswer) string {
 	if l.Remaining == 0 {
 		remaining = v.paint.Red(remaining)
 	}
-	out := fmt.Sprintf("%d of %s, %s", l.Hits, terminal.Printable(room), remaining)
+	leased := ""
 	if l.Leased > 0 {
-		out += fmt.Sprintf(", %d of these leased", l.Leased)
+		leased = fmt.Sprintf(" (%d leased)", l.Leased)
 	}
+	out := fmt.Sprintf("%d of %s%s, %s", l.Hits, terminal.Printable(room), leased, remaining)
 	if l.HitsBefore != nil {
 		out = fmt.Sprintf("%d before, %s", *l.HitsBefore, out)
 	}

@@ -35,7 +35,7 @@ value_to_metric have in the history, of all weirs that share it. Exit code: 0, o
 
     weir counters top --domain shop --by over                       who is over now
     weir counters top --domain shop --path user/path=/pay -n 50     who takes the most of a rule
-    weir counters top --domain shop --by over --from -1d            who was over since yesterday
+    weir counters top --domain shop --by over --from -1d            who was over since yesterday, where rules keep values
 
 --json prints what the port answers (server/admin/API.md), the most first.`
 }
@@ -134,6 +134,8 @@ func (v *topView) bound() string {
 		text = terminal.Thousands(uint64(more)) + " more have no more than the last: -n lists them. "
 	}
 	switch {
+	case a.Missing == nil && len(a.Top) == 0 && len(a.Warnings) > 0:
+		return ""
 	case a.Missing == nil && len(a.Top) == 0:
 		return "No value was counted by itself then.\n"
 	case a.Missing == nil:
@@ -143,7 +145,7 @@ func (v *topView) bound() string {
 	case len(a.Top) > 0:
 		return text + "Counts of " + a.By + " are exact.\n"
 	}
-	return "Nobody took any since then. Ask each weir, or --from for what was before.\n"
+	return "Nobody took any since then. Ask each weir; --from asks the history.\n"
 }
 
 func plural(n uint64, one, more string) string {

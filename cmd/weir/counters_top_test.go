@@ -68,7 +68,7 @@ func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
 			"Counts of over may be up to 7 too low, and a key that is not listed had 7 at most.\n"},
 		{countersTop{By: "over", N: 2}, "by=over&n=2", alone, table + "Counts of over are exact.\n"},
 		{countersTop{By: "hits", N: 2}, "by=hits&n=2", nobody, "shop tenant   this weir alone, the 42s since 12:00:00, most over first\n\n" +
-			"Nobody took any since then. Ask each weir, or --from for what was before.\n"},
+			"Nobody took any since then. Ask each weir; --from asks the history.\n"},
 		{countersTop{By: "hits", N: 5, From: "-1h", To: "now"}, "by=hits&from=-1h&n=5&to=now", past,
 			`shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first
 

@@ -100,7 +100,10 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 	if !s.logged.at.IsZero() {
 		about = append(about, "within", now.Sub(s.logged.at).Round(time.Second).String())
 	}
-	about = append(about, "again_in", againIn(k.Last.RetryAfter(now)), "decided_by", k.Last.Source.String())
+	if wait := k.Last.RetryAfter(now); wait != 0 { // the line may come later than the wait was
+		about = append(about, "again_in", againIn(wait))
+	}
+	about = append(about, "decided_by", k.Last.Source.String())
 	if k.Last.Override {
 		about = append(about, "override", true)
 	}
@@ -113,11 +116,8 @@ func (l *Log) line(ctx context.Context, now time.Time, d *due) {
 
 // againIn writes how long a denial still holds.
 func againIn(wait time.Duration) string {
-	switch wait {
-	case backend.Never:
+	if wait == backend.Never {
 		return "never"
-	case 0: // the line came later than the wait was
-		return "now"
 	}
 	return Seconds(wait).String()
 }

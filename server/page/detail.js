@@ -59,7 +59,7 @@ export function showLegend(view, curve, at, choose) {
     ['before', curve.before?.name, 'how much went on at the same time then; ^ above the scale'],
     ['degraded-time', 'no store', 'a store was away: hits were decided by policy'],
     ['tier-border', `stored by ${tierRuns(curve.buckets).map(run => tierNames.get(run.tier)).join(' ┊ ')}`, 'how wide the stored buckets are; no bar is narrower'],
-    ['partial', 'not over yet', 'hits are still counted in this bucket']]) {
+    ['partial', 'still counting', 'hits are still counted in this bucket']]) {
     if (byId('chart').querySelector(`.${kind}`)) items.push(make('span', { title: meaning }, make('span', { class: 'swatch', 'data-mark': kind, 'aria-hidden': 'true' }), name));
   }
   if (at > 0) {

@@ -1,4 +1,4 @@
-// Who was refused in the last minute, and who asked most.
+// Who was refused of late, and who asked most.
 import { ask, now, Refused } from './api.js';
 import { byId, make, say } from './elements.js';
 import { exact, shown } from './text.js';
@@ -12,7 +12,7 @@ export function hideWho() {
   key = '';
 }
 
-/** lookAtWho lists the keys of a rule, or of a domain if path is '', that were refused in the last minute, and then the busiest. */
+/** lookAtWho lists the keys of a rule, or of a domain if path is '', that were refused of late, and then the busiest. */
 export async function lookAtWho(domain, path, signal) {
   const asked = JSON.stringify([domain, path]);
   if (asked === key && now() - at < fresh) return;
@@ -29,14 +29,14 @@ export async function lookAtWho(domain, path, signal) {
   const listed = new Set(refused.top.map(nameOf));
   const rows = [...refused.top, ...busiest.top.filter(row => !listed.has(nameOf(row)))].slice(0, most);
   show(domain, path, rows, refused.found > 0 ? `${exact(refused.found)} ${refused.found === 1 ? 'key was' : 'keys were'} over a limit, as this weir saw.`
-    : rows.length > 0 ? 'No key was over a limit. These asked this weir most.' : 'Nobody asked this weir.');
+    : rows.length > 0 ? 'No key was over a limit. These asked this weir most.' : 'Nobody asked this weir.', refused.to - refused.from);
 }
 
 const nameOf = row => JSON.stringify([row.path, row.descriptor]);
 
-function show(domain, path, rows, text) {
+function show(domain, path, rows, text, seconds) {
   byId('who-part').hidden = false;
-  say(byId('who-name'), `Who was refused in the last minute${path ? '' : `, of ${shown(domain, 60)}`}`);
+  say(byId('who-name'), `Who was refused in the last ${seconds} s${path ? '' : `, of ${shown(domain, 60)}`}`);
   say(byId('at-limit'), text);
   byId('who').hidden = rows.length === 0;
   byId('who').tBodies[0].replaceChildren(...rows.map(row => make('tr', { 'data-some': row.over > 0 },

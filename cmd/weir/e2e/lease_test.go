@@ -58,7 +58,7 @@ func TestWeirsThatLeaseAdmitNoMoreThoughOneIsKilled(t *testing.T) {
 			return err
 		})
 	}
-	counted := regexp.MustCompile(`(\d+) of 20000, \d+ remaining, (\d+) of these leased`)
+	counted := regexp.MustCompile(`(\d+) of 20000 \((\d+) leased\)`)
 	weirs[0].Eventually(t, "operators see what is leased", func() error {
 		text, code := weirs[1].Command(t, "counters", "get", "--domain", "shop", "--descriptor", "plan=long,user=ann")
 		shown := counted.FindStringSubmatch(text)

@@ -98,7 +98,7 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
 	drawn, undrawn := s.Points, ""
 	if first := slices.IndexFunc(drawn, func(p query.PointAnswer) bool { return p.Partial }); first > 0 { // it would look like a drop
-		drawn, undrawn = drawn[:first], "   what is not over, from "+v.stamp(drawn[first].Start)+" on, is not drawn"
+		drawn, undrawn = drawn[:first], "   hits from "+v.stamp(drawn[first].Start)+" on are still counted: not drawn"
 	}
 	newChart(drawn, v.width, rows, v.zone).draw(b, colour, v.paint.Dim)
 	fmt.Fprintf(b, "  total %s   lifetime %s   %s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime), v.peak(s.Points))
