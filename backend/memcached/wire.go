@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// maxValue bounds the size that a reply may announce for a value, in bytes. memcached's own default is 1 MiB.
-const maxValue = 64 << 20
+// maxValue bounds the size that a reply may announce for a value, in bytes: as memcached does by default.
+const maxValue = 1 << 20
 
 // conn is a connection that speaks memcached's text protocol. It writes many commands, flushes, and reads their replies
 // in order. After an error that is no [refusal] it must be closed. It is for one goroutine.

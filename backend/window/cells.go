@@ -232,7 +232,7 @@ func (s *Cells) Append(dst []byte) []byte {
 // cells reads the cells of an empty s, false if they break a rule.
 func (r *reader) cells(s *Cells) (*Cells, bool) {
 	n := r.uvarint()
-	if r.torn || n > uint64(len(r.src)) {
+	if r.torn || n > uint64(len(r.src))/2 { // a cell has two bytes at least
 		return nil, false
 	}
 	s.cells = make([]cell, n)

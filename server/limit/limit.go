@@ -313,7 +313,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if l.options.Leases && m.Rule.Leases() {
 		check := &c.checks[len(c.checks)-1]
 		if check.Leases = true; op == backend.Count {
-			check.Rate = l.rates.add(p.key, n, c.At)
+			check.Rate = l.rates.add(p.key, min(n, limits[0].Capacity()), c.At) // more is denied
 		}
 	}
 	c.pending = append(c.pending, p)

@@ -47,7 +47,7 @@ func TestCredentialsAreReadAsDocumented(t *testing.T) {
 }
 
 func TestAFileOfCredentialsMustHaveAPassword(t *testing.T) {
-	files := []string{"/nowhere/auth"}
+	files := []string{"/nowhere/auth", "/dev/zero", t.TempDir(), writeFile(t, "auth", "ann:"+strings.Repeat("a", maxFile))}
 	for _, content := range []string{"", "\n", "ann:\n"} {
 		files = append(files, writeFile(t, "auth", content))
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -185,7 +184,7 @@ func (c Config) readURL() (string, error) {
 	if c.URLFile == "" {
 		return c.URL, nil
 	}
-	content, err := os.ReadFile(c.URLFile)
+	content, err := readFile(c.URLFile)
 	if err != nil {
 		return "", fmt.Errorf("redis: the file that holds its URL: %w", err)
 	}

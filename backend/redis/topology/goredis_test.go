@@ -88,6 +88,7 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		{Config{URL: "a:1", AuthFile: "/nowhere/auth"}, "/nowhere/auth"},
 		{Config{URLFile: "/nowhere/url"}, "/nowhere/url"},
 		{Config{Type: Ring, URLFile: "/nowhere/nodes"}, "/nowhere/nodes"},
+		{Config{URLFile: "/dev/zero"}, "/dev/zero is not a regular file of 1 MiB at most"},
 		{Config{URL: "redis://:" + secret}, "redis: single URL: it is not a URL"},
 		{Config{URL: "localhost", Variables: Variables{URL: "REDIS_URL", Type: "REDIS_TYPE"}},
 			"redis: REDIS_URL (REDIS_TYPE is single): it has no port: write host:6379"},

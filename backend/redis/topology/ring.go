@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -271,7 +270,7 @@ func (r *ring) follow(list string) {
 		case <-r.ctx.Done():
 			return
 		}
-		content, err := os.ReadFile(r.URLFile)
+		content, err := readFile(r.URLFile)
 		if err == nil && string(content) == list && trouble == "" {
 			continue
 		}
