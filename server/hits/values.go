@@ -116,6 +116,10 @@ func (v *values) drain(c *Counter, id history.ID, emit func(history.ID, uint64))
 	rest.emit(id, emit)
 }
 
+// reservedShare is which part of a drain's hits, a fiftieth, a value needs for the last quarter of its rule's places: whoever
+// sends many values takes no more than the others.
+const reservedShare = 50
+
 // lastSeriesHits is about how many hits between two drains a value needs for the last free series of its rule.
 const lastSeriesHits = 10
 
@@ -166,7 +170,8 @@ func (s *valueSeries) has(id history.ID, hits, all uint64) bool {
 	of.Value = ""
 	used := s.count[of]
 	if _, known := s.known[id]; !known &&
-		(used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastSeriesHits*used/s.most)) {
+		(used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastSeriesHits*used/s.most) ||
+			used >= s.most*3/4 && hits <= all/reservedShare) {
 		return false
 	}
 	s.place(id, true)

@@ -192,6 +192,20 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 	}
 }
 
+// Who sends many values, as many hits each, leaves places for those that have the most hits afterwards.
+func TestManyLikeValuesDoNotTakeAllPlaces(t *testing.T) {
+	s := newStream(t, 1)
+	for value := range uint64(DefaultValues) {
+		s.spots[0](value).Pass(20)
+	}
+	s.flush()
+	s.spots[0](DefaultValues).Pass(500_000)
+	s.flush()
+	if honest := (history.ID{Domain: "shop", Path: "tenant", Value: fmt.Sprint("tenant=", DefaultValues)}); s.handed[honest] != 500_000 {
+		t.Errorf("a value of 500,000 hits has a series of %d; want all of them: a hundred values of 20 hits hide it", s.handed[honest])
+	}
+}
+
 // A part of a value's hits is never more than the whole, nor is that of all others.
 func TestNoValueHasMoreNearHitsThanHits(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
