@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,8 +94,10 @@ func TestADemoThatIsServedGoesOnAsItWasMadeUp(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	now := noon.Add(-time.Hour)
+	var clock atomic.Int64 // the store's; it sweeps by it
 	recorder := hits.New(hits.DefaultValues)
-	limiter := limit.New(fixture.Memory(t, func() time.Time { return now }), limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
+	clock.Store(now.Unix())
+	limiter := limit.New(fixture.Memory(t, func() time.Time { return time.Unix(clock.Load(), 0) }), limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
 	var files []string
 	for _, name := range []string{"config/shop.yaml", "config/mail.yaml"} {
 		text, err := demo.Config.ReadFile(name)
@@ -105,6 +108,7 @@ func TestADemoThatIsServedGoesOnAsItWasMadeUp(t *testing.T) {
 	}
 	limiter.Apply(fixture.Config(t, files...))
 	for ; now.Before(noon); now = now.Add(time.Second) {
+		clock.Store(now.Unix())
 		demo.Requests(now, func(domain string, d descriptors.Descriptor) {
 			err := limiter.Decide(t.Context(), &limit.Call{Request: limit.Request{Domain: domain, Descriptors: []limit.Descriptor{{Entries: d}}}})
 			if err != nil {
