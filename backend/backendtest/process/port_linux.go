@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 )
 
@@ -13,7 +14,8 @@ func hold(port int) (int, func(), error) {
 	if err != nil {
 		return 0, nil, os.NewSyscallError("socket", err)
 	}
-	release := func() { _ = syscall.Close(fd) }
+	// A second close would end whatever has been given the number since: a listener or a pipe of another test.
+	release := sync.OnceFunc(func() { _ = syscall.Close(fd) })
 	// Whoever listens on the port already, or holds it, must be noticed: so reuse is allowed only after bind.
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		release()

@@ -25,3 +25,23 @@ func TestAHeldPortIsTheTestsAlone(t *testing.T) {
 		}
 	}
 }
+
+// A test that stops its server by hand stops it once more when it ends.
+func TestAPortGivenBackTwiceClosesNothingElse(t *testing.T) {
+	_, release, err := HoldPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel gives the lowest free descriptor
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	release()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatalf("the second release closed a listener of somebody else, whose clients are refused: %v", err)
+	}
+	c.Close()
+}
