@@ -33,6 +33,9 @@ type Lease struct {
 // Handful is the hits of the smallest lease.
 const Handful = 8
 
+// LongestLease is how long a lease lasts at most: longer ones would hold more for hardly fewer questions.
+const LongestLease = time.Minute
+
 // Ends returns how long after Now a lease of some limits that is granted then lasts.
 func (l *Lease) Ends(limits []descriptors.Limit) time.Duration {
 	ends := LeaseSpan(limits)

@@ -16,15 +16,14 @@ import (
 const (
 	// leaseShare is what part of what remains of a limit all replicas together hold by leases: a tenth.
 	leaseShare = 10
-	// longestLease is how long a lease lasts at most: longer ones would hold more for hardly fewer questions.
-	longestLease = time.Minute
 	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
 	// half as much.
 	leaseDrift = 1000
 	// noneLasts is how long a key is not asked about again at most if Redis has granted nothing.
 	noneLasts = time.Second
-	// maxLeases is how many keys a shard knows leases of at most, leaseShards how many shards there are, a power of two.
-	maxLeases, leaseShards = 512, 64
+	// maxLeases is how many keys a shard knows leases of at most, fewer for small leases, so that keys that are asked for
+	// once a minute leave room for busy ones; leaseShards is how many shards there are, a power of two.
+	maxLeases, maxSmallLeases, leaseShards = 512, 384, 64
 	// lastSettled is how many leases are settled at the end, in at most lastSettling.
 	lastSettled, lastSettling = 4096, time.Second
 )
@@ -106,7 +105,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 		return false, q
 	}
 	share := leaseShare * uint64(max(1, l.replicas()))
-	if n := e.need(c, share, now); n >= backend.Handful && (e != nil || l.room(sh, now)) {
+	if n := e.need(c, share, now); n >= backend.Handful && (e != nil || l.room(sh, n, now)) {
 		if e == nil {
 			e = new(lease)
 			sh.known[string(c.Key)] = e
@@ -166,7 +165,7 @@ func (e *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
 			rest += span
 		}
 	}
-	n := uint64(math.Ceil(float64(c.Rate) * min(rest, longestLease).Seconds()))
+	n := uint64(math.Ceil(float64(c.Rate) * min(rest, backend.LongestLease).Seconds()))
 	for i := range c.Limits {
 		n = min(n, c.Limits[i].Requests/share)
 	}
@@ -197,18 +196,21 @@ func (e *lease) behind(limits []descriptors.Limit, now time.Time) uint64 {
 	return e.left + e.older
 }
 
-// room reports whether a shard has room for one more key. It forgets some leases that are over.
-func (l *leases) room(sh *leaseShard, now time.Time) bool {
-	seen := 0
+// room reports whether a shard has room for one more key, which needs so many hits. It forgets some leases that are over.
+func (l *leases) room(sh *leaseShard, need uint64, now time.Time) bool {
+	places, seen := maxLeases, 0
+	if need <= 2*backend.Handful {
+		places = maxSmallLeases
+	}
 	for key, e := range sh.known {
-		if len(sh.known) < maxLeases || seen == 16 {
+		if len(sh.known) < places || seen == 16 {
 			break
 		}
 		if seen++; e.asking == nil && now.After(e.ends) {
 			l.forgetIn(sh, key)
 		}
 	}
-	return len(sh.known) < maxLeases
+	return len(sh.known) < places
 }
 
 // answered learns what the store has answered to a question about leases, which was sent at a moment.
@@ -245,7 +247,7 @@ func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Leas
 	lasts := q.Ends(c.Limits)
 	lasts -= lasts / leaseDrift
 	*e = lease{limits: e.limits, granted: q.Hits, rest: q.Hits, at: q.Now, bucket: sent.Add(lasts),
-		ends: sent.Add(min(lasts, longestLease)), strictest: d.Strictest, before: d.Before + c.Hits, remain: d.Remaining,
+		ends: sent.Add(min(lasts, backend.LongestLease)), strictest: d.Strictest, before: d.Before + c.Hits, remain: d.Remaining,
 		reset: sent.Add(d.ResetIn), left: e.left, older: e.older, since: e.since}
 	if !slices.Equal(e.limits, c.Limits) {
 		e.limits = slices.Clone(c.Limits) // those of an override are the request's

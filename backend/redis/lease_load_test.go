@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
@@ -29,13 +30,15 @@ type busy struct {
 // span is when a check was asked and answered; it was admitted in between.
 type span struct{ asked, answered time.Duration }
 
-// Clients of three weirs that lease, of which some are killed, and whose limits change: no window holds more than N.
+// Clients of three weirs that lease, of which some are killed, and whose limits change, on servers that freeze: no window
+// holds more than N.
 func TestNeverOverAmongManyClientsOfWeirsThatLease(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Ring) {
 		t.Run(string(kind), func(t *testing.T) {
 			checks := int64(max(*conformanceSteps, 3000)) * 100
-			c := on(t, kind)
+			set := redistest.Start(t, string(kind))
+			c := topology.Config{Type: kind, URL: set.URL, Fixed: true}
 			stores := []*Store{opened(t, c, nil), opened(t, c, nil), opened(t, c, nil)}
 			var guards [3]atomic.Pointer[guard.Guard]
 			replace := func(i int) {
@@ -57,6 +60,11 @@ func TestNeverOverAmongManyClientsOfWeirsThatLease(t *testing.T) {
 							replace(client % len(guards)) // it is killed
 						case 1:
 							keys[r.IntN(len(keys))].change(t)
+						case 2, 3, 4: // what is granted meanwhile arrives when much of its bucket is over
+							server := set.Servers[r.IntN(len(set.Servers))]
+							server.Stop()
+							time.Sleep(time.Duration(r.Int64N(int64(50 * time.Millisecond))))
+							server.Cont()
 						}
 						if keys[r.IntN(len(keys))].ask(t, guards[client%len(guards)].Load(), began) == backend.FromLease {
 							leased.Add(1)

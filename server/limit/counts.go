@@ -16,6 +16,7 @@ const NoDomain = "__none__"
 type counts struct {
 	requests requests // of the domain; only of what no rule matches
 	degraded degraded
+	returns  returns
 }
 
 // requests counts requests by result.

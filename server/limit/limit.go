@@ -313,10 +313,20 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if l.options.Leases && m.Rule.Leases() {
 		check := &c.checks[len(c.checks)-1]
 		if check.Leases = true; op == backend.Count {
-			check.Rate = l.rates.add(p.key, min(n, limits[0].Capacity()), c.At) // more is denied
+			check.Rate = l.rate(r, c, m.Rule, p.key, check)
 		}
 	}
 	c.pending = append(c.pending, p)
+}
+
+// rate estimates at which rate a check's key is asked for here.
+func (l *Limiter) rate(r *rules, c *Call, rule *descriptors.Rule, key hits.Key, check *backend.Check) float32 {
+	rate, ago := l.rates.add(key, min(check.Hits, check.Limits[0].Capacity()), c.At) // more is denied
+	if rate > 0 {
+		return rate
+	}
+	of, _ := r.counts.Of(rule, c.Domain)
+	return of.Kept.returns.rate(ago, min(backend.LeaseSpan(check.Limits), backend.LongestLease))
 }
 
 // find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/server/hits"
 )
 
@@ -19,23 +20,53 @@ const (
 	tick   = 62500 * time.Microsecond // a sixteenth of a second
 	fading = 3 * time.Second          // until an e-th is left
 	chance = 1.1                      // of no more hits nothing follows
+	never  = time.Duration(math.MaxInt64)
 )
 
-// add adds hits of a key, and returns how many a second it had before them: 0 if the key had no two in the last seconds.
-func (r *rates) add(key hits.Key, n uint64, at time.Time) float32 {
+// add adds hits of a key, and returns how many a second it had before them, 0 if it had no two in the last seconds; and
+// how long ago it had the last one, never if that is not known.
+func (r *rates) add(key hits.Key, n uint64, at time.Time) (rate float32, ago time.Duration) {
 	slot, now := &r[key%hits.Key(len(r))], uint16(at.UnixMicro()/tick.Microseconds())
 	was, had := slot.Load(), float32(0)
-	if was>>48 == uint64(key>>48) {
-		had = math.Float32frombits(uint32(was))
+	ago = never
+	if was != 0 && was>>48 == uint64(key>>48) {
+		had, ago = math.Float32frombits(uint32(was)), 0
 		if passed := int16(now - uint16(was>>32)); passed > 0 {
-			had *= float32(math.Exp(-float64(passed) * (tick.Seconds() / fading.Seconds())))
+			ago = time.Duration(passed) * tick
+			had *= float32(math.Exp(-ago.Seconds() / fading.Seconds()))
 		} else {
 			now -= uint16(passed) // the clock stepped back, or a later request was faster
 		}
 	}
 	slot.CompareAndSwap(was, uint64(key>>48)<<48|uint64(now)<<32|uint64(math.Float32bits(had+float32(n))))
 	if had < chance {
+		return 0, ago
+	}
+	return had / float32(fading.Seconds()), ago
+}
+
+// returns estimates how many of a rule's requests for a key without a rate are for one that was asked for before, within
+// the time of a lease: a float32. Of requests that come at the same time some may be missed.
+type returns struct{ share atomic.Uint32 }
+
+const (
+	returnsWeight = 1. / 256            // of the latest request
+	worthwhile    = 0.25                // a lease that spares less costs more than it spares
+	expected      = 2 * backend.Handful // hits of a key that may come back, within the time of a lease
+)
+
+// rate takes a request for a key without a rate into account, which had the last one some time ago. It returns the rate
+// that the key is to have for a lease of some span: 0 if too few keys of the rule come back.
+func (r *returns) rate(ago, span time.Duration) float32 {
+	was := r.share.Load()
+	share := math.Float32frombits(was)
+	came := float32(0)
+	if ago < span {
+		came = 1
+	}
+	r.share.CompareAndSwap(was, math.Float32bits(share+(came-share)*returnsWeight))
+	if share < worthwhile {
 		return 0
 	}
-	return had / float32(fading.Seconds())
+	return expected / float32(span.Seconds())
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/server/hits"
 )
 
@@ -13,20 +14,53 @@ func TestAKeyIsKnownByItsRate(t *testing.T) {
 	const ann, bob, carl hits.Key = 7, 8, 7 + 1<<50
 	var got float32
 	for i := range 400 { // 20 a second
-		got = r.add(ann, 1, at.Add(time.Duration(i)*50*time.Millisecond))
+		got, _ = r.add(ann, 1, at.Add(time.Duration(i)*50*time.Millisecond))
 	}
 	at = at.Add(20 * time.Second)
-	late := r.add(ann, 1, at.Add(-time.Second)) // as later requests may overtake it
-	for name, rate := range map[string]float32{"in time": got, "late": late, "once more": r.add(ann, 0, at)} {
+	late, _ := r.add(ann, 1, at.Add(-time.Second)) // as later requests may overtake it
+	more, ago := r.add(ann, 0, at)
+	if ago > tick {
+		t.Errorf("its last hit is %v ago; want about none", ago)
+	}
+	for name, rate := range map[string]float32{"in time": got, "late": late, "once more": more} {
 		if rate < 18 || rate > 22 {
 			t.Errorf("a key that is asked for 20 times a second has a rate of %v, %s; want about 20", rate, name)
 		}
 	}
-	if rate := r.add(ann, 0, at.Add(15*time.Second)); rate != 0 {
-		t.Errorf("15 seconds later its rate is %v; want none", rate)
+	if rate, ago := r.add(ann, 0, at.Add(15*time.Second)); rate != 0 || ago != 15*time.Second {
+		t.Errorf("15 seconds later its rate is %v, and its last hit %v ago; want none, and 15 s", rate, ago)
 	}
-	if b, c := r.add(bob, 1, at), r.add(carl, 1, at); b != 0 || c != 0 {
-		t.Errorf("other keys have rates of %v and %v; want 0 of a key that is new, in a slot of its own or another's", b, c)
+	for _, key := range []hits.Key{bob, carl} {
+		if rate, ago := r.add(key, 1, at); rate != 0 || ago != never {
+			t.Errorf("key %x has a rate of %v, and its last hit was %v ago; want 0 and never of a key that is new, in a "+
+				"slot of its own or another's", key, rate, ago)
+		}
+	}
+}
+
+// Most keys of a long tail are asked for a few times in a lease's time: the second question for one can be spared only
+// if the first one leases.
+func TestAKeyWithoutARateHasThatOfItsRule(t *testing.T) {
+	const span = time.Minute
+	for _, tc := range []struct {
+		every int // so many keys one comes back
+		want  bool
+	}{{1, true}, {2, true}, {8, false}, {1000, false}} {
+		var of returns
+		if rate := of.rate(never, span); rate != 0 {
+			t.Errorf("the first key of a rule has a rate of %v; want 0, since nothing is known of the rule", rate)
+		}
+		var rate float32
+		for i := range 10_000 {
+			ago := 2 * span // it comes back too late for a lease
+			if i%tc.every == 0 {
+				ago = span / 2
+			}
+			rate = of.rate(ago, span)
+		}
+		if hits := rate * float32(span.Seconds()); (hits >= backend.Handful) != tc.want {
+			t.Errorf("where every %d. key comes back, one is expected to have %v hits more; want a lease: %v", tc.every, hits, tc.want)
+		}
 	}
 }
 

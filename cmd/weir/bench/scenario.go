@@ -22,8 +22,8 @@ const domain = "bench"
 // limitOutOfReach is the limit of every rule in descriptors.yaml that must never deny.
 const limitOutOfReach = 1_000_000
 
-// Keys of a load by Zipf's law, the requests that are drawn for it, and the limit that a single key does not reach.
-const zipfKeys, zipfRequests, limitFarOut = 100_000, 1 << 18, 4_000_000_000
+// Keys of the loads with leases, the requests that are drawn for one, and the limit that a single key does not reach.
+const manyKeys, drawnRequests, limitFarOut = 100_000, 1 << 18, 4_000_000_000
 
 // place is the server that a scenario runs against.
 type place string
@@ -99,7 +99,7 @@ func scenarios() []scenario {
 	busy := func(name, rule, title string, floors, incrBys float64) scenario {
 		s := redis(rule, title, floors, incrBys)
 		s.Name, s.Place, s.Limit, s.OneKey = "redis-"+name, onLeases, limitFarOut, strings.HasPrefix(name, "one-key")
-		s.Zipf = !s.OneKey
+		s.Zipf = strings.HasPrefix(name, "zipf")
 		return s
 	}
 	denied := scenario{Name: "denied", Rule: "denied", Place: inMemory, Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
@@ -133,6 +133,8 @@ func scenarios() []scenario {
 		hotKey,
 		busy("zipf", "leased", "Zipf's law over 100,000 keys, sliding hour", 0.9, 2),
 		busy("zipf-asked", "asked", "the same, lease: false", 0.95, 6),
+		busy("even", "leased-evenly", "an even load over 100,000 keys, sliding hour", 0, 0),
+		busy("even-asked", "asked", "the same, lease: false", 0, 0),
 		busy("one-key", "leased", "one hot key, sliding hour", 0.85, 0.05),
 		busy("one-key-asked", "asked", "the same, lease: false", 0.95, 6),
 	}
@@ -189,13 +191,13 @@ func (s scenario) request(key int) *ratelimit.RateLimitRequest {
 }
 
 // requests encodes one request for each key, shuffled: a server must not profit from keys that come in the order in
-// which they lie in its memory. By Zipf's law they are drawn.
+// which they lie in its memory. For a load with leases they are drawn.
 func (s scenario) requests(keys int) ([][]byte, error) {
 	switch {
 	case s.OneKey:
 		keys = 1
-	case s.Zipf:
-		keys = zipfKeys
+	case s.Place == onLeases:
+		keys = manyKeys
 	}
 	encoded := make([][]byte, keys)
 	for i := range encoded {
@@ -206,11 +208,14 @@ func (s scenario) requests(keys int) ([][]byte, error) {
 		encoded[i] = b
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	if s.Zipf {
-		draw := rand.NewZipf(r, 1.1, 1, zipfKeys-1)
-		drawn := make([][]byte, zipfRequests)
+	if s.Place == onLeases {
+		draw := func() uint64 { return r.Uint64N(uint64(keys)) }
+		if s.Zipf {
+			draw = rand.NewZipf(r, 1.1, 1, uint64(keys)-1).Uint64
+		}
+		drawn := make([][]byte, drawnRequests)
 		for i := range drawn {
-			drawn[i] = encoded[draw.Uint64()]
+			drawn[i] = encoded[draw()]
 		}
 		return drawn, nil
 	}
