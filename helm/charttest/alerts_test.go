@@ -13,11 +13,11 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-// watched are values of a weir that counts in a Redis, and of its alerts. A busy machine wakes nobody here: neither weir
-// nor an alert takes an answer for late.
+// watched are values of a weir that asks a Redis about each request, and of its alerts. A busy machine wakes nobody here:
+// neither weir nor an alert takes an answer for late.
 func watched(redis string) map[string]any {
 	return map[string]any{
-		"redis": map[string]any{"addresses": []any{redis}, "timeout": "1m",
+		"redis": map[string]any{"addresses": []any{redis}, "timeout": "1m", "leases": false,
 			"auth": map[string]any{"existingSecret": "redis-credentials"}},
 		"descriptors": map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +
 			"  - {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +

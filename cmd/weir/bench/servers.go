@@ -207,7 +207,7 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	keeps := []string{"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s"}
 	for at, settings := range map[place][]string{
 		inMemory:     nil,
-		onRedis:      {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr()},
+		onRedis:      {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr(), "LEASES=false"},
 		onLeases:     {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr(), "LEASES=true"},
 		onMemcached:  memory.settings(),
 		onNumbers:    append(memory.settings(), "KEY_FORMAT=ratelimit"),

@@ -91,7 +91,7 @@ type Files struct {
 	MergeDomains bool                  `env:"MERGE_DOMAIN_CONFIG,default=false"`
 	OnFailure    descriptors.Policy    `env:"ON_BACKEND_FAILURE,default=allow"`
 	BackendType  string                `env:"BACKEND_TYPE"` // memory, redis or memcache
-	Leases       bool                  `env:"LEASES,default=false"`
+	Leases       bool                  `env:"LEASES,default=true"`
 
 	Lenient bool // no variable: see yaml.Options
 }
