@@ -161,7 +161,7 @@ func TestLeasesDenyFewChecksTooEarly(t *testing.T) {
 			}
 		}
 	}
-	t.Log(table.String())
+	t.Log("denied too early:", table.String())
 }
 
 const leaseTenth = 10
