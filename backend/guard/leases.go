@@ -176,9 +176,14 @@ func (e *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
 func (l *leases) leave(e *lease, hits uint64, now time.Time) {
 	l.left.Add(hits)
 	if e != nil && hits > 0 {
-		e.behind(e.limits, now)
-		e.left += hits
+		e.lose(hits, now)
 	}
+}
+
+// lose notes hits that count, and that nobody will use.
+func (e *lease) lose(hits uint64, now time.Time) {
+	e.behind(e.limits, now)
+	e.left += hits
 }
 
 // behind returns at least as many hits as were left behind and still count.
@@ -196,7 +201,8 @@ func (e *lease) behind(limits []descriptors.Limit, now time.Time) uint64 {
 	return e.left + e.older
 }
 
-// room reports whether a shard has room for one more key, which needs so many hits. It forgets some leases that are over.
+// room reports whether a shard has room for one more key, which needs so many hits. It forgets some keys whose leases are
+// over, but none of which unused hits still count: it would lease as many again.
 func (l *leases) room(sh *leaseShard, need uint64, now time.Time) bool {
 	places, seen := maxLeases, 0
 	if need <= 2*backend.Handful {
@@ -206,11 +212,24 @@ func (l *leases) room(sh *leaseShard, need uint64, now time.Time) bool {
 		if len(sh.known) < places || seen == 16 {
 			break
 		}
-		if seen++; e.asking == nil && now.After(e.ends) {
+		if seen++; e.asking == nil && now.After(e.ends) && l.spent(e, now) {
 			l.forgetIn(sh, key)
 		}
 	}
 	return len(sh.known) < places
+}
+
+// spent reports whether no unused hits of a key count any more. It leaves those of a lease behind that is over for so long
+// that it cannot be settled.
+func (l *leases) spent(e *lease, now time.Time) bool {
+	if e.granted > 0 && e.rest > 0 {
+		if !now.After(e.bucket.Add(backend.LeaseSpan(e.limits))) {
+			return false
+		}
+		l.leave(e, e.rest, now)
+		e.granted = 0
+	}
+	return e.behind(e.limits, now) == 0
 }
 
 // answered learns what the store has answered to a question about leases, which was sent at a moment.
@@ -223,15 +242,23 @@ func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Leas
 	if mine {
 		e.asking = nil
 	}
-	if why := backend.ReasonOf(d.Err); e != nil && e.granted == 0 && q.Granted > 0 && (why == backend.Down || why == backend.Busy) {
-		e.granted, e.rest = q.Granted, q.Unused // the store was not asked
+	why := backend.ReasonOf(d.Err)
+	unasked := d.Err != nil && (why == backend.Down || why == backend.Busy)
+	if unasked && e != nil && e.granted == 0 && q.Granted > 0 {
+		e.granted, e.rest = q.Granted, q.Unused
 		return
 	}
 	l.returned.Add(q.Returned)
 	l.leave(e, q.Unused-q.Returned, sent)
 	if q.Hits == 0 || d.Err != nil {
-		if mine && d.Err == nil { // the limit is near: a check with a question costs twice as much
+		if mine && !unasked { // the limit is near, or the store is slow: a check with a question costs it twice as much
 			e.none = sent.Add(min(backend.LeaseSpan(c.Limits), noneLasts))
+		}
+		if mine && d.Err != nil && !unasked { // the store may have granted what nobody will use
+			if e.granted == 0 {
+				e.limits = slices.Clone(c.Limits)
+			}
+			e.lose(q.Want, sent)
 		}
 		return
 	}

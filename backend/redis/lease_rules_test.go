@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -68,6 +69,47 @@ func TestALeaseIsUsedWhileRedisIsAway(t *testing.T) {
 	here.has(here.does(backend.Count, 99), backend.FromLease, true, 900, "the question that nobody got took nothing")
 	here.cut = false
 	here.has(here.does(backend.Count, 1), backend.FromStore, true, 899, "the server is back")
+}
+
+// Redis executes what it is asked, also if its answer comes too late: what it grants then is used by nobody.
+func TestLateAnswersDrainNoLimit(t *testing.T) {
+	l, here, there := still(t)
+	here.late = true
+	for range 20 {
+		var out [1]backend.Decision
+		check := backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, OnFailure: descriptors.PolicyError}
+		if _ = here.guard.Decide(t.Context(), []backend.Check{check}, out[:]); out[0].Err == nil {
+			t.Fatalf("a late answer is told as %+v", out[0])
+		}
+		l.passes(time.Second)
+	}
+	here.late = false
+	here.does(backend.Count, 1)
+	if d := there.does(backend.Look, 0); d.Remaining < 1000-21-100 {
+		t.Errorf("%d of 1,000 are left; want 21 hits counted, and at most a tenth of the limit to be leased besides", d.Remaining)
+	}
+}
+
+// A key that gave its place to others would lease as if it had left nothing behind.
+func TestAKeyIsKnownWhileItsUnusedHitsCount(t *testing.T) {
+	l, here, there := still(t)
+	for round := range 2 {
+		here.does(backend.Count, 1)
+		l.passes(3 * time.Second) // too late to settle it
+		checks := make([]backend.Check, 500)
+		for i := range 48_000 / len(checks) { // more than have room
+			for j := range checks {
+				checks[j] = backend.Check{Key: fmt.Appendf(nil, "%s/%d/%d/%d", l.key, round, i, j), Limits: l.limits, Hits: 1, Leases: true, Rate: 200}
+			}
+			if err := here.guard.Decide(t.Context(), checks, make([]backend.Decision, len(checks))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.passes(3 * time.Second)
+	}
+	if d := there.does(backend.Look, 0); d.Remaining < 1000-2-100 {
+		t.Errorf("%d of 1,000 are left after 2 hits; want at most a tenth of the limit to be leased besides", d.Remaining)
+	}
 }
 
 func TestWhatIsRefusedAnywayTakesNothingFromALease(t *testing.T) {

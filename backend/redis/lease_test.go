@@ -97,6 +97,7 @@ type leasingWeir struct {
 	guard *guard.Guard
 	stale bool // the server's clock has stepped since it was last asked: a lease may go by the old one
 	cut   bool // the server cannot be reached
+	late  bool // its answers come too late
 	wants int  // checks that wanted a lease
 }
 
@@ -126,6 +127,15 @@ func (w *leasingWeir) Decide(ctx context.Context, checks []backend.Check, out []
 	w.stale = w.stale && checks[0].Op == backend.Look
 	if err := w.Store.Decide(ctx, checks, out); err != nil {
 		return err
+	}
+	if w.late {
+		for i := range checks {
+			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Late, Err: context.DeadlineExceeded}}
+			if q := checks[i].Lease; q != nil {
+				q.Hits, q.Returned = 0, 0
+			}
+		}
+		return nil
 	}
 	w.of.admit(&checks[0], &out[0])
 	w.of.linger()

@@ -21,6 +21,8 @@ const (
 	fading = 3 * time.Second          // until an e-th is left
 	chance = 1.1                      // of no more hits nothing follows
 	never  = time.Duration(math.MaxInt64)
+
+	overtaken = 64 // ticks that a request may be late
 )
 
 // add adds hits of a key, and returns how many a second it had before them, 0 if it had no two in the last seconds; and
@@ -31,11 +33,14 @@ func (r *rates) add(key hits.Key, n uint64, at time.Time) (rate float32, ago tim
 	ago = never
 	if was != 0 && was>>48 == uint64(key>>48) {
 		had, ago = math.Float32frombits(uint32(was)), 0
-		if passed := int16(now - uint16(was>>32)); passed > 0 {
+		switch passed := int16(now - uint16(was>>32)); {
+		case passed > 0:
 			ago = time.Duration(passed) * tick
 			had *= float32(math.Exp(-ago.Seconds() / fading.Seconds()))
-		} else {
-			now -= uint16(passed) // the clock stepped back, or a later request was faster
+		case passed > -overtaken:
+			now -= uint16(passed) // a later request was faster
+		default: // the clock stepped back, or half an hour has passed
+			had, ago = 0, never
 		}
 	}
 	slot.CompareAndSwap(was, uint64(key>>48)<<48|uint64(now)<<32|uint64(math.Float32bits(had+float32(n))))
@@ -45,8 +50,8 @@ func (r *rates) add(key hits.Key, n uint64, at time.Time) (rate float32, ago tim
 	return had / float32(fading.Seconds()), ago
 }
 
-// returns estimates how many of a rule's requests for a key without a rate are for one that was asked for before, within
-// the time of a lease: a float32. Of requests that come at the same time some may be missed.
+// returns estimates how many of a rule's requests for a key without a rate would be answered by a lease, if the one
+// before had brought one: a float32. Of requests that come at the same time some may be missed.
 type returns struct{ share atomic.Uint32 }
 
 const (
@@ -56,12 +61,12 @@ const (
 )
 
 // rate takes a request for a key without a rate into account, which had the last one some time ago. It returns the rate
-// that the key is to have for a lease of some span: 0 if too few keys of the rule come back.
-func (r *returns) rate(ago, span time.Duration) float32 {
+// that the key is to have for a lease of some span: 0 if too few keys of the rule come back before theirs would end.
+func (r *returns) rate(at time.Time, ago, span time.Duration) float32 {
 	was := r.share.Load()
 	share := math.Float32frombits(was)
 	came := float32(0)
-	if ago < span {
+	if ago <= time.Duration(at.UnixMicro())*time.Microsecond%span { // leases end when buckets do
 		came = 1
 	}
 	r.share.CompareAndSwap(was, math.Float32bits(share+(came-share)*returnsWeight))

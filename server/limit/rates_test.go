@@ -30,6 +30,9 @@ func TestAKeyIsKnownByItsRate(t *testing.T) {
 	if rate, ago := r.add(ann, 0, at.Add(15*time.Second)); rate != 0 || ago != 15*time.Second {
 		t.Errorf("15 seconds later its rate is %v, and its last hit %v ago; want none, and 15 s", rate, ago)
 	}
+	if rate, ago := r.add(ann, 0, at.Add(45*time.Minute)); rate != 0 || ago != never {
+		t.Errorf("three quarters of an hour later its rate is %v, and its last hit %v ago; want none, and never", rate, ago)
+	}
 	for _, key := range []hits.Key{bob, carl} {
 		if rate, ago := r.add(key, 1, at); rate != 0 || ago != never {
 			t.Errorf("key %x has a rate of %v, and its last hit was %v ago; want 0 and never of a key that is new, in a "+
@@ -47,16 +50,17 @@ func TestAKeyWithoutARateHasThatOfItsRule(t *testing.T) {
 		want  bool
 	}{{1, true}, {2, true}, {8, false}, {1000, false}} {
 		var of returns
-		if rate := of.rate(never, span); rate != 0 {
+		at := time.Unix(1_800_000_000, 0).Add(span * 3 / 4)
+		if rate := of.rate(at, never, span); rate != 0 {
 			t.Errorf("the first key of a rule has a rate of %v; want 0, since nothing is known of the rule", rate)
 		}
 		var rate float32
 		for i := range 10_000 {
-			ago := 2 * span // it comes back too late for a lease
+			ago := span * 7 / 8 // it comes back in the next bucket
 			if i%tc.every == 0 {
 				ago = span / 2
 			}
-			rate = of.rate(ago, span)
+			rate = of.rate(at, ago, span)
 		}
 		if hits := rate * float32(span.Seconds()); (hits >= backend.Handful) != tc.want {
 			t.Errorf("where every %d. key comes back, one is expected to have %v hits more; want a lease: %v", tc.every, hits, tc.want)
