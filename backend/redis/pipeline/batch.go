@@ -116,7 +116,7 @@ func (b *Batch) dropExpired(group []*Request) {
 	for _, r := range group {
 		until := r.call.deadline
 		switch {
-		case r.Plain.Counted:
+		case r.Counted:
 			until = now.Add(b.pipeline.servers.Timeout())
 		case r.call.expired(now):
 			b.pipeline.dropped.Add(1)
@@ -187,7 +187,7 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 
 // drop drops a request whose caller has left, unless it is counted.
 func (b *Batch) drop(r *Request, now time.Time) bool {
-	dropped := !r.Plain.Counted && r.call.expired(now)
+	dropped := !r.Counted && r.call.expired(now)
 	if dropped {
 		b.pipeline.dropped.Add(1)
 		b.pipeline.Report(false)
@@ -197,7 +197,7 @@ func (b *Batch) drop(r *Request, now time.Time) bool {
 
 // done gives the caller a request's answer, or why there is none.
 func (b *Batch) done(r *Request, err error) {
-	if r.Plain.Counted {
+	if r.Counted {
 		err = nil // whatever became of the rest
 	}
 	b.pipeline.Report(err == nil)

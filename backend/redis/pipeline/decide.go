@@ -187,25 +187,13 @@ type Request struct {
 	Command *Command // what carries the request now; nil if nothing was sent
 	Item    int      // its place among the requests of the command
 	Reply   string
-	Plain   PlainCount
-}
-
-// PlainCount is the state of a check with a key of envoyproxy/ratelimit.
-type PlainCount struct {
-	TTL      Blob
-	Add      int64         // what the check adds
-	Rest     time.Duration // of the window
-	Look     bool
-	Counted  bool     // it is counted, or was looked at: it has its answer, and is finished though its caller has left
-	After    int64    // what the key held then
-	Back     int64    // what is still to be added, since that went too far
-	Expiring bool     // the key has its TTL, or none is to be had
-	Expire   *Command // what sets it
+	Counted bool // it has its answer, so what it still has to send is sent though its caller has left
+	State   any  // what else the codec knows of it
 }
 
 // written reports whether the server may have seen the request.
 func (r *Request) written() bool {
-	return r.Plain.Counted || r.Command != nil && r.Command.Written
+	return r.Counted || r.Command != nil && r.Command.Written
 }
 
 // answer gives the caller the reply, or why there is none. From then on the request is not the queue's.
