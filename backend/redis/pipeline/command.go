@@ -32,7 +32,7 @@ type Command struct {
 
 func newCommand() *Command { return &Command{Cmd: goredis.NewCmd(context.Background(), "evalsha")} }
 
-// NoRetry reports true. Only this stops go-redis from repeating pipelines; MaxRetries does not.
+// NoRetry reports true: go-redis then sends it once, whatever the options of its client are.
 func (c *Command) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
