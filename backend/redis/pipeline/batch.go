@@ -16,20 +16,20 @@ type Batch struct {
 	pipeline *Pipeline
 	queue    *queue
 	sent     time.Time
-	until    time.Time       // when the last caller leaves
+	deadline time.Time       // when the last caller leaves
 	connect  context.Context // until nobody waits for a connection any more
 
 	requests []*Request
 	retry    retry
 
 	// Of one exchange:
-	route    Route
-	mode     CallMode
-	live     []*Request // whose callers wait
-	waiting  time.Time  // until when the last of them does
-	commands []*Command
-	pipe     []goredis.Cmder // commands, with what goes before them
-	pool     []*Command
+	route        Route
+	mode         CallMode
+	live         []*Request // whose callers wait
+	liveDeadline time.Time  // when the last of these leaves
+	commands     []*Command
+	pipe         []goredis.Cmder // commands, with what goes before them
+	pool         []*Command
 }
 
 func newBatch(p *Pipeline) *Batch {
@@ -48,7 +48,7 @@ func (b *Batch) Command(args ...any) *Command {
 		b.pool = append(b.pool, newCommand())
 	}
 	c := b.pool[n]
-	c.reset(b.waiting, args...)
+	c.reset(b.liveDeadline, args...)
 	if b.commands = append(b.commands, c); b.route.Asking {
 		b.pipe = append(b.pipe, goredis.NewStatusCmd(context.Background(), "asking"))
 	}
@@ -70,7 +70,7 @@ func (b *Batch) send() {
 	}
 	ctx, cancel := context.WithDeadline(b.connect, b.sent.Add(p.servers.Timeout()))
 	defer cancel()
-	b.retry.send(ctx, b.requests, b.until, p.stopping)
+	b.retry.send(ctx, b.requests, b.deadline, p.stopping)
 }
 
 // exchange sends requests to one server, unless it is away or their callers have left, and notes the class of each
@@ -102,29 +102,29 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	if q.meter != nil && best >= outcomeLoading {
 		q.meter.Answered(took)
 	}
-	if best == outcomeAnswered && start.Add(took).After(b.waiting) {
+	if best == outcomeAnswered && start.Add(took).After(b.liveDeadline) {
 		best = outcomeLost // for those who asked
 	}
-	q.exchanged(best, start, b.waiting.Sub(start), cmp.Or(cause, errLate))
+	q.exchanged(best, start, b.liveDeadline.Sub(start), cmp.Or(cause, errLate))
 	b.endRetries(ctx, q)
 }
 
 // dropExpired drops the requests of a group whose callers have left, unless they are counted and not finished.
 func (b *Batch) dropExpired(group []*Request) {
 	now := time.Now()
-	b.live, b.waiting = b.live[:0], time.Time{}
+	b.live, b.liveDeadline = b.live[:0], time.Time{}
 	for _, r := range group {
-		until := r.call.deadline
+		deadline := r.call.deadline
 		switch {
 		case r.Counted:
-			until = now.Add(b.pipeline.servers.Timeout())
+			deadline = now.Add(b.pipeline.servers.Timeout())
 		case r.call.expired(now):
 			b.pipeline.dropped.Add(1)
 			r.class, r.err = Class{}, errLate
 			continue
 		}
-		if until.After(b.waiting) {
-			b.waiting = until
+		if deadline.After(b.liveDeadline) {
+			b.liveDeadline = deadline
 		}
 		r.Command = nil
 		b.live = append(b.live, r)

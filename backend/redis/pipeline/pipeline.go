@@ -29,10 +29,10 @@ type Pipeline struct {
 	script  *Script // nil where none is needed
 	meter   func(server string) Meter
 
-	queues  sync.Map   // of *goredis.Client: *queue
-	making  sync.Mutex // of queues
-	calls   sync.Pool  // of *call
-	batches sync.Pool  // of *Batch
+	queues   sync.Map   // of *goredis.Client: *queue
+	queuesMu sync.Mutex // held to add and remove queues
+	calls    sync.Pool  // of *call
+	batches  sync.Pool  // of *Batch
 
 	deadlines deadlines // of all callers
 	*Health
@@ -76,9 +76,9 @@ func New(servers *topology.Servers, codec Codec, script *Script, meter func(serv
 // Close waits for the batches that are out, for the servers' timeout at most, and closes all connections. Checks that
 // wait are not counted.
 func (p *Pipeline) Close() error {
-	p.making.Lock()
+	p.queuesMu.Lock()
 	first := !p.closed.Swap(true)
-	p.making.Unlock()
+	p.queuesMu.Unlock()
 	if !first {
 		return nil
 	}
@@ -125,8 +125,8 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 		return q.(*queue), nil
 	}
 	p.retire(time.Now())
-	p.making.Lock()
-	defer p.making.Unlock()
+	p.queuesMu.Lock()
+	defer p.queuesMu.Unlock()
 	if p.closed.Load() {
 		return nil, backend.ErrClosed
 	}
@@ -140,8 +140,8 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 
 // retire closes idle queues.
 func (p *Pipeline) retire(now time.Time) {
-	p.making.Lock()
-	defer p.making.Unlock()
+	p.queuesMu.Lock()
+	defer p.queuesMu.Unlock()
 	for client, q := range p.queues.Range {
 		if q.(*queue).retire(now) {
 			p.queues.Delete(client)

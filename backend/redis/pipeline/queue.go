@@ -40,15 +40,15 @@ type queue struct {
 	waiting   waitingCalls
 	checks    int           // all that wait
 	out       []*Batch      // oldest first
-	last      time.Time     // when the last one left
+	lastLeft  time.Time     // when the last batch did
 	roundTrip time.Duration // of the last one that came back
 	waking    bool          // a worker is on its way to the queue
 	idle      bool          // a worker waits to be woken
 	woken     chan struct{} // has a token once that one is
 	timer     *time.Timer   // schedules a batch when the pace allows it
-	timed     bool          // the timer is set
-	overdue   *time.Timer   // for callers who leave without an answer
-	overdueAt time.Time     // when it fires; zero: not at all
+	timerSet  bool
+	overdue   *time.Timer // for callers who leave without an answer
+	overdueAt time.Time   // when it fires; zero: not at all
 	closed    bool
 	lastUsed  time.Time // by a call
 
@@ -117,14 +117,14 @@ func (q *queue) schedule(now time.Time) {
 			q.pipeline.running.Add(1)
 			go q.work()
 		}
-	case !q.timed:
-		q.timed = true
-		q.timer.Reset(q.last.Add(pace).Sub(now))
+	case !q.timerSet:
+		q.timerSet = true
+		q.timer.Reset(q.lastLeft.Add(pace).Sub(now))
 	}
 }
 
 func (q *queue) mayLeave(now time.Time) bool {
-	return q.hasRoom() && (q.breaker.state == stateHalfOpen || len(q.out) == 0 || now.Sub(q.last) >= pace)
+	return q.hasRoom() && (q.breaker.state == stateHalfOpen || len(q.out) == 0 || now.Sub(q.lastLeft) >= pace)
 }
 
 // hasRoom reports whether one more batch may be out, whenever it leaves.
@@ -141,7 +141,7 @@ func (q *queue) hasRoom() bool {
 func (q *queue) fire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.timed = false
+	q.timerSet = false
 	q.schedule(time.Now())
 }
 
@@ -217,8 +217,8 @@ func (q *queue) next(b *Batch) bool {
 	leaves := q.mayLeave(now) && q.fill(b, now)
 	if leaves {
 		q.out = append(q.out, b)
-		q.last = now
-		q.watchDeadline(b.until, now)
+		q.lastLeft = now
+		q.watchDeadline(b.deadline, now)
 		b.connect = q.connect
 		if q.breaker.state == stateHalfOpen {
 			q.trial = b
@@ -233,7 +233,7 @@ func (q *queue) next(b *Batch) bool {
 // fill moves the first checks to the batch, without those whose callers have left, and in order: a call's stay
 // together.
 func (q *queue) fill(b *Batch, now time.Time) bool {
-	b.requests, b.sent, b.until = b.requests[:0], now, now
+	b.requests, b.sent, b.deadline = b.requests[:0], now, now
 	taken := 0
 	for _, first := range q.waiting {
 		c := first.call
@@ -246,8 +246,8 @@ func (q *queue) fill(b *Batch, now time.Time) bool {
 			q.pipeline.dropped.Add(uint64(first.count))
 			continue
 		}
-		if c.deadline.After(b.until) {
-			b.until = c.deadline
+		if c.deadline.After(b.deadline) {
+			b.deadline = c.deadline
 		}
 		for r := first; r != nil; r = r.next {
 			r.Route = Route{Client: q.client}
@@ -266,8 +266,8 @@ func (q *queue) empty() waitingCalls {
 	return waiting
 }
 
-func (f waitingCalls) refuse(err error) {
-	for _, first := range f {
+func (w waitingCalls) refuse(err error) {
+	for _, first := range w {
 		refuse(first, err)
 	}
 }

@@ -56,16 +56,16 @@ type retry struct {
 	open, group, scratch []*Request
 }
 
-// send sends requests, in their order, until each is answered or given up. It does not pause beyond until, the last
-// caller's deadline, nor after stop is closed. ctx bounds each exchange.
-func (s *retry) send(ctx context.Context, requests []*Request, until time.Time, stop <-chan struct{}) {
+// send sends requests, in their order, until each is answered or given up. It does not pause beyond the
+// deadline of the last caller, nor after stop is closed. ctx bounds each exchange.
+func (s *retry) send(ctx context.Context, requests []*Request, deadline time.Time, stop <-chan struct{}) {
 	s.open = append(s.open[:0], requests...)
 	for try := 1; ; try++ {
 		s.exchange(ctx)
 		if len(s.open) == 0 {
 			return
 		}
-		if try == s.maxTries || !s.pause(try, until, stop) {
+		if try == s.maxTries || !s.pause(try, deadline, stop) {
 			break
 		}
 		s.reroute(ctx)
@@ -104,7 +104,7 @@ func (s *retry) exchange(ctx context.Context) {
 }
 
 // pause waits before what is open is sent again, if need be. It reports whether there is time for it.
-func (s *retry) pause(try int, until time.Time, stop <-chan struct{}) bool {
+func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
 	for _, r := range s.open {
 		needed = needed || r.class.kind == classRetryable || r.class.Loading()
@@ -113,7 +113,7 @@ func (s *retry) pause(try int, until time.Time, stop <-chan struct{}) bool {
 		return true
 	}
 	wait := min(firstPause<<min(try-1, 10), longestPause)
-	if time.Until(until) <= wait {
+	if time.Until(deadline) <= wait {
 		return false
 	}
 	select {
@@ -232,11 +232,11 @@ func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 	if err := r.findOwner(s); err != nil {
 		return err
 	}
-	q := &repeatable{servers: s, commands: commands}
-	again := retry{servers: s, transport: q, script: script, resends: new(Resends)}
-	until, _ := ctx.Deadline()
-	again.send(ctx, []*Request{r}, until, ctx.Done())
-	return q.err
+	t := &repeatable{servers: s, commands: commands}
+	again := retry{servers: s, transport: t, script: script, resends: new(Resends)}
+	deadline, _ := ctx.Deadline()
+	again.send(ctx, []*Request{r}, deadline, ctx.Done())
+	return t.err
 }
 
 // repeatable is the transport of commands that may run twice.
@@ -248,37 +248,37 @@ type repeatable struct {
 	err      error
 }
 
-func (q *repeatable) exchange(ctx context.Context, route Route, group []*Request) {
-	for _, c := range q.commands {
+func (t *repeatable) exchange(ctx context.Context, route Route, group []*Request) {
+	for _, c := range t.commands {
 		c.SetErr(nil)
 	}
-	commands := q.commands
+	commands := t.commands
 	if route.Asking {
 		commands = slices.Concat([]goredis.Cmder{goredis.NewStatusCmd(ctx, "asking")}, commands)
 	}
 	execute(ctx, route.Client, commands)
 	r := group[0]
-	at := slices.IndexFunc(q.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
+	at := slices.IndexFunc(t.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
 	if at < 0 {
 		r.class, r.err = Answered, nil
 		return
 	}
-	q.failed = q.commands[at].Name()
-	r.err = q.commands[at].Err()
+	t.failed = t.commands[at].Name()
+	r.err = t.commands[at].Err()
 	r.class = classifyRepeatable(r.err)
 	var reply goredis.Error
 	if !errors.As(r.err, &reply) {
-		if q.lost++; q.lost == maxLostReplies {
+		if t.lost++; t.lost == maxLostReplies {
 			r.class = Class{}
 		}
 	}
 }
 
 // drop reports false: the caller waits.
-func (q *repeatable) drop(*Request, time.Time) bool { return false }
+func (t *repeatable) drop(*Request, time.Time) bool { return false }
 
-func (q *repeatable) done(r *Request, err error) {
-	if q.err = err; r.Route.Client != nil {
-		q.err = q.servers.DiagnoseOf(r.Route.Client, q.failed, err)
+func (t *repeatable) done(r *Request, err error) {
+	if t.err = err; r.Route.Client != nil {
+		t.err = t.servers.DiagnoseOf(r.Route.Client, t.failed, err)
 	}
 }
