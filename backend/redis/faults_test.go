@@ -18,12 +18,6 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// onServer is a store of the plain script at an address.
-func onServer(t *testing.T, addr string, timeout time.Duration) *Store {
-	t.Helper()
-	return testStore(t, fixed{testClient(t, addr, timeout)}, timeout)
-}
-
 // tally is what the callers of a test know of their hits.
 type tally struct {
 	answered, unknown atomic.Int64

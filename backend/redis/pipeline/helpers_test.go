@@ -60,14 +60,5 @@ func newSums(client *goredis.Client, timeout time.Duration) *Pipeline {
 func decide(p *Pipeline, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	out := make([]backend.Decision, len(keys))
-	if err := p.Decide(ctx, redistest.Hits(keys...), out); err != nil {
-		return err
-	}
-	for i := range out {
-		if out[i].Err != nil {
-			return out[i].Err
-		}
-	}
-	return nil
+	return backend.DecideAll(ctx, p, redistest.Hits(keys...), make([]backend.Decision, len(keys)))
 }
