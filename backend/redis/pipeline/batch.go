@@ -19,7 +19,8 @@ type Batch struct {
 	deadline time.Time       // when the last caller leaves
 	connect  context.Context // until nobody waits for a connection any more
 
-	requests []*Request
+	groups   []*group
+	requests []*Request // of the groups
 	retry    retry
 
 	// Of one exchange:
@@ -62,10 +63,8 @@ func (b *Batch) send() {
 	p.sent.Add(1)
 	p.checks.Add(uint64(len(b.requests)))
 	if b.queue.meter != nil {
-		for _, r := range b.requests {
-			if r.first == r {
-				b.queue.meter.Waited(b.sent.Sub(r.joined))
-			}
+		for _, g := range b.groups {
+			b.queue.meter.Waited(b.sent.Sub(g.joined))
 		}
 	}
 	ctx, cancel := context.WithDeadline(b.connect, b.sent.Add(p.servers.Timeout()))
@@ -216,6 +215,7 @@ func (b *Batch) release() {
 	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.group, b.retry.scratch} {
 		clear(requests[:cap(requests)])
 	}
+	clear(b.groups[:cap(b.groups)])
 	clear(b.pipe[:cap(b.pipe)])
 	for _, c := range b.pool {
 		c.release()

@@ -148,7 +148,7 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 			q.mu.Lock()
 			if q.out = []*Batch{{sent: left, deadline: until}}; queued {
 				waits := &call{deadline: until, done: make(chan struct{}, 2)}
-				q.waiting = waitingCalls{{call: waits, joined: left, count: 1}}
+				q.waiting = []*group{{call: waits, joined: left}}
 				q.out = nil
 				q.maxOut = 0
 			}

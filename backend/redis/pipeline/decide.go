@@ -41,27 +41,19 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 	c.set(checks, p.codec, deadline)
 	for i := range c.requests {
 		r := &c.requests[i]
-		client, err := p.servers.Owner(r.Key)
-		if err == nil {
-			r.queue, err = p.queue(client)
-		}
-		if r.err = err; err != nil {
+		q, err := p.ownerQueue(r.Key)
+		if err != nil {
 			p.Report(false)
+			r.answer(err)
 			continue
 		}
-		if i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
+		if i == 0 && q.silent.Load() { // many leave at once: few shall be late
 			c.deadline = c.deadline.Add(-backend.MinMargin)
 		}
-		c.link(i)
+		c.join(r, q)
 	}
-	for i := range c.requests {
-		switch r := &c.requests[i]; {
-		case r.first != r: // it joins with the first one, and is its queue's by now
-		case r.err != nil:
-			r.answer(r.err)
-		default:
-			p.enqueue(r, now)
-		}
+	for i := range c.groups {
+		p.enqueue(&c.groups[i], now)
 	}
 	p.deadlines.add(c, now)
 	return c

@@ -105,18 +105,27 @@ func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmde
 	return nil
 }
 
-// enqueue adds requests, from first on, to their queue.
-func (p *Pipeline) enqueue(first *Request, now time.Time) {
-	for q := first.queue; !q.enqueue(first, now); { // it was idle, and has just closed
+// enqueue adds a group to its queue.
+func (p *Pipeline) enqueue(g *group, now time.Time) {
+	for q := g.queue; !q.enqueue(g, now); { // it was idle, and has just closed
 		err := backend.ErrClosed
 		if !p.closed.Load() {
 			q, err = p.queue(q.client)
 		}
 		if err != nil {
-			refuse(first, err)
+			g.refuse(err)
 			return
 		}
 	}
+}
+
+// ownerQueue returns the queue to the server that owns a key.
+func (p *Pipeline) ownerQueue(key []byte) (*queue, error) {
+	client, err := p.servers.Owner(key)
+	if err != nil {
+		return nil, err
+	}
+	return p.queue(client)
 }
 
 // queue returns the queue to a server. If there is none, it makes one, and retires idle ones.

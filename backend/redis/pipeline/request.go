@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,15 +15,8 @@ type Request struct {
 	Route Route
 	class Class
 	err   error // why there is no answer
-
-	// Of a check; while it is in a queue it is the queue's.
-	call   *call
-	queue  *queue
-	first  *Request  // the call's first one in the same queue
-	next   *Request  // the call's next one there
-	count  int       // how many they are; only the first one's counts, as does
-	joined time.Time // when they joined the queue
-	ready  atomic.Bool
+	call  *call // of a check; else nil
+	ready atomic.Bool
 
 	// For its Codec:
 
@@ -48,18 +42,25 @@ func (r *Request) answer(err error) {
 	}
 }
 
-// refuse answers the requests of a call, from first on, with an error.
-func refuse(first *Request, err error) {
-	for r := first; r != nil; {
-		next := r.next
+// group is the requests of a call for one server. They wait, leave and are dropped together.
+type group struct {
+	call     *call
+	queue    *queue
+	requests []*Request
+	joined   time.Time // when they joined the queue
+}
+
+// refuse answers the requests with an error. From then on the group is the caller's.
+func (g *group) refuse(err error) {
+	for _, r := range g.requests {
 		r.answer(err)
-		r = next
 	}
 }
 
 // call is one call of Decide, with all that queues need of it: the caller may leave before they are done.
 type call struct {
 	requests   []Request
+	groups     []group
 	text       []byte    // the keys and payloads of requests
 	deadline   time.Time // when the caller leaves at the latest
 	abandoned  atomic.Bool
@@ -74,14 +75,14 @@ func newCall() *call { return &call{done: make(chan struct{}, 2)} }
 func (c *call) set(checks []backend.Check, codec Codec, deadline time.Time) {
 	c.deadline = deadline
 	c.unanswered.Store(int32(len(checks)))
-	c.text = c.text[:0]
+	c.groups, c.text = c.groups[:0], c.text[:0]
 	if cap(c.requests) < len(checks) {
 		c.requests = make([]Request, len(checks))
 	}
 	c.requests = c.requests[:len(checks)]
 	for i := range checks {
 		r := &c.requests[i]
-		r.call, r.first, r.count = c, r, 1
+		r.call = c
 		c.text = codec.Encode(c.text, &checks[i], r)
 	}
 }
@@ -89,14 +90,16 @@ func (c *call) set(checks []backend.Check, codec Codec, deadline time.Time) {
 // expired reports whether the caller does not wait any more.
 func (c *call) expired(now time.Time) bool { return c.abandoned.Load() || !now.Before(c.deadline) }
 
-// link ties a request to the one before it in the same queue, if there is one.
-func (c *call) link(i int) {
-	r := &c.requests[i]
-	for j := i - 1; j >= 0; j-- {
-		if before := &c.requests[j]; before.queue == r.queue {
-			before.next, r.first = r, before.first
-			r.first.count++
+// join adds a request to the group for a queue.
+func (c *call) join(r *Request, q *queue) {
+	for i := range c.groups {
+		if g := &c.groups[i]; g.queue == q {
+			g.requests = append(g.requests, r)
 			return
 		}
 	}
+	n := len(c.groups)
+	c.groups = slices.Grow(c.groups, 1)[:n+1]
+	g := &c.groups[n]
+	*g = group{call: c, queue: q, requests: append(g.requests[:0], r)} // in the room of a former one
 }

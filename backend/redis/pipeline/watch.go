@@ -100,7 +100,7 @@ func (q *queue) checkOverdue() {
 
 // update changes the breaker, and does what follows; err is why the server may be away.
 func (q *queue) update(now time.Time, err error, change func()) {
-	var waiting waitingCalls
+	var waiting []*group
 	q.mu.Lock()
 	before := q.breaker.state
 	change()
@@ -120,11 +120,11 @@ func (q *queue) update(now time.Time, err error, change func()) {
 	}
 	away := q.refusal()
 	q.mu.Unlock()
-	waiting.refuse(away)
+	refuseAll(waiting, away)
 }
 
 // opened ends all waiting for the server. It returns what waited in the queue.
-func (q *queue) opened(before breakerState, now time.Time, err error) waitingCalls {
+func (q *queue) opened(before breakerState, now time.Time, err error) []*group {
 	away := &backend.Away{Reason: backend.Down, Err: fmt.Errorf("%w: %s is away: %w", ErrUnavailable, q.name, err)}
 	q.away.Store(away)
 	q.trial = nil
