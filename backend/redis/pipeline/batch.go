@@ -35,7 +35,7 @@ type Batch struct {
 
 func newBatch(p *Pipeline) *Batch {
 	b := &Batch{pipeline: p}
-	b.retry = retry{servers: p.servers, transport: b, script: p.script, resends: &p.resends, maxTries: maxTries}
+	b.retry = retry{servers: p.servers, transport: b, script: p.script, totals: &p.totals, maxTries: maxTries}
 	return b
 }
 
@@ -60,8 +60,8 @@ func (b *Batch) Command(args ...any) *Command {
 // send gets an answer for each request, or none.
 func (b *Batch) send() {
 	p := b.pipeline
-	p.sent.Add(1)
-	p.checks.Add(uint64(len(b.requests)))
+	p.totals.batches.Add(1)
+	p.totals.checks.Add(uint64(len(b.requests)))
 	if b.queue.meter != nil {
 		for _, g := range b.groups {
 			b.queue.meter.Waited(b.sent.Sub(g.joined))
@@ -108,19 +108,19 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	b.endRetries(ctx, q)
 }
 
-// dropExpired drops the requests of a group whose callers have left, unless they are counted and not finished.
+// dropExpired drops the expired requests of a group.
 func (b *Batch) dropExpired(group []*Request) {
 	now := time.Now()
 	b.live, b.liveDeadline = b.live[:0], time.Time{}
 	for _, r := range group {
-		deadline := r.call.deadline
-		switch {
-		case r.Counted:
-			deadline = now.Add(b.pipeline.servers.Timeout())
-		case r.call.expired(now):
-			b.pipeline.dropped.Add(1)
+		if r.expired(now) {
+			b.pipeline.totals.dropped.Add(1)
 			r.class, r.err = Class{}, errLate
 			continue
+		}
+		deadline := r.call.deadline
+		if r.Counted {
+			deadline = now.Add(b.pipeline.servers.Timeout())
 		}
 		if deadline.After(b.liveDeadline) {
 			b.liveDeadline = deadline
@@ -182,16 +182,6 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 	if away != nil && replica { // no retry would leave it
 		q.disconnect()
 	}
-}
-
-// drop drops a request whose caller has left, unless it is counted.
-func (b *Batch) drop(r *Request, now time.Time) bool {
-	dropped := !r.Counted && r.call.expired(now)
-	if dropped {
-		b.pipeline.dropped.Add(1)
-		b.pipeline.Report(false)
-	}
-	return dropped
 }
 
 // done gives the caller a request's answer, or why there is none.

@@ -135,7 +135,7 @@ func (p *Pipeline) decode(c *call, checks []backend.Check, out []backend.Decisio
 
 // fail makes a decision that of a check without an answer.
 func (p *Pipeline) fail(d *backend.Decision, cause error) {
-	p.unavailable.Add(1)
+	p.totals.unavailable.Add(1)
 	away, ok := cause.(*backend.Away)
 	if !ok {
 		away = &backend.Away{Reason: reasonOf(cause), Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}

@@ -40,8 +40,12 @@ type Pipeline struct {
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of queues
 
-	sent, checks, dropped, unavailable atomic.Uint64
-	resends                            Resends
+	totals totals
+}
+
+// totals are the counters behind Stats.
+type totals struct {
+	batches, checks, redirects, resent, dropped, unavailable atomic.Uint64
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -207,9 +211,10 @@ type ServerStats struct {
 
 // Stats returns what was sent, and what waits.
 func (p *Pipeline) Stats() Stats {
+	n := &p.totals
 	stats := Stats{
-		Batches: p.sent.Load(), Checks: p.checks.Load(), Redirects: p.resends.Redirected.Load(),
-		Resent: p.resends.Resent.Load(), Dropped: p.dropped.Load(), Unavailable: p.unavailable.Load(),
+		Batches: n.batches.Load(), Checks: n.checks.Load(), Redirects: n.redirects.Load(),
+		Resent: n.resent.Load(), Dropped: n.dropped.Load(), Unavailable: n.unavailable.Load(),
 	}
 	p.retire(time.Now())
 	for _, q := range p.queues.Range {

@@ -238,7 +238,7 @@ func (q *queue) fill(b *Batch, now time.Time) bool {
 		taken++
 		q.checks -= len(g.requests)
 		if g.call.expired(now) {
-			q.pipeline.dropped.Add(uint64(len(g.requests)))
+			q.pipeline.totals.dropped.Add(uint64(len(g.requests)))
 			continue
 		}
 		if g.call.deadline.After(b.deadline) {

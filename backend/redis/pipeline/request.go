@@ -33,6 +33,11 @@ func (r *Request) written() bool {
 	return r.Counted || r.Command != nil && r.Command.Written
 }
 
+// expired reports whether the caller of a check does not wait any more, and the check need not be finished.
+func (r *Request) expired(now time.Time) bool {
+	return r.call != nil && !r.Counted && r.call.expired(now)
+}
+
 // answer gives the caller the reply, or why there is none. From then on the request is not the queue's.
 func (r *Request) answer(err error) {
 	r.err = err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -28,18 +27,10 @@ type Route struct {
 	Asking bool            // after ASKING
 }
 
-// Resends counts what was sent more than once.
-type Resends struct {
-	Redirected atomic.Uint64 // requests that followed a redirect of a cluster
-	Resent     atomic.Uint64 // requests sent again, redirected ones among them
-}
-
 // transport sends requests for a retry.
 type transport interface {
 	// exchange sends requests of one route, once, and notes in each its class and, without an answer, why.
 	exchange(ctx context.Context, route Route, group []*Request)
-	// drop reports whether the caller of a request has left, and drops it then.
-	drop(r *Request, now time.Time) bool
 	// done ends a request. err is why it has no answer, nil if it has one.
 	done(r *Request, err error)
 }
@@ -50,7 +41,7 @@ type retry struct {
 	servers   *topology.Servers
 	transport transport
 	script    *Script // nil if none can be missing
-	resends   *Resends
+	totals    *totals
 	maxTries  int // 0 for no bound but time
 
 	open, group, scratch []*Request
@@ -131,7 +122,9 @@ func (s *retry) reroute(ctx context.Context) {
 	now := time.Now()
 	repaired := make(map[*goredis.Client]error) // done once for all requests of a server
 	for _, r := range todo {
-		if s.transport.drop(r, now) {
+		if r.expired(now) {
+			s.totals.dropped.Add(1)
+			s.transport.done(r, errLate)
 			continue
 		}
 		if err := s.nextRoute(ctx, r, repaired); err != nil {
@@ -139,7 +132,7 @@ func (s *retry) reroute(ctx context.Context) {
 			continue
 		}
 		if r.class.kind != classUnfinished {
-			s.resends.Resent.Add(1)
+			s.totals.resent.Add(1)
 		}
 		s.open = append(s.open, r)
 	}
@@ -162,7 +155,7 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 			return fmt.Errorf("%w: %w", err, r.err)
 		}
 		r.Route = Route{Client: named, Asking: class.kind == classAsk}
-		s.resends.Redirected.Add(1)
+		s.totals.redirects.Add(1)
 		return nil
 	}
 	if !known && client != nil {
@@ -233,7 +226,7 @@ func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 		return err
 	}
 	t := &repeatable{servers: s, commands: commands}
-	again := retry{servers: s, transport: t, script: script, resends: new(Resends)}
+	again := retry{servers: s, transport: t, script: script, totals: new(totals)}
 	deadline, _ := ctx.Deadline()
 	again.send(ctx, []*Request{r}, deadline, ctx.Done())
 	return t.err
@@ -273,9 +266,6 @@ func (t *repeatable) exchange(ctx context.Context, route Route, group []*Request
 		}
 	}
 }
-
-// drop reports false: the caller waits.
-func (t *repeatable) drop(*Request, time.Time) bool { return false }
 
 func (t *repeatable) done(r *Request, err error) {
 	if t.err = err; r.Route.Client != nil {
