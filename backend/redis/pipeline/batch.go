@@ -74,13 +74,13 @@ func (b *Batch) send() {
 
 // exchange sends requests to one server, unless it is away or their callers have left, and notes the class of each
 // reply.
-func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
+func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) {
 	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
 	if err == nil {
 		err = q.refusal()
 	}
 	if err != nil {
-		for _, r := range group {
+		for _, r := range requests {
 			r.class, r.err = Class{}, err
 		}
 		return
@@ -90,7 +90,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	if b.pipeline.script != nil {
 		b.mode, err = b.pipeline.script.Mode(ctx, route.Client)
 	}
-	if b.dropExpired(group); len(b.live) == 0 {
+	if b.dropExpired(requests); len(b.live) == 0 {
 		return
 	}
 	if err == nil {
@@ -108,11 +108,11 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	b.endRetries(ctx, q)
 }
 
-// dropExpired drops the expired requests of a group.
-func (b *Batch) dropExpired(group []*Request) {
+// dropExpired keeps the requests that are not expired as live.
+func (b *Batch) dropExpired(requests []*Request) {
 	now := time.Now()
 	b.live, b.liveDeadline = b.live[:0], time.Time{}
-	for _, r := range group {
+	for _, r := range requests {
 		if r.expired(now) {
 			b.pipeline.totals.dropped.Add(1)
 			r.class, r.err = Class{}, errLate
@@ -202,7 +202,7 @@ func (b *Batch) done(r *Request, err error) {
 
 // release drops what it points to.
 func (b *Batch) release() {
-	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.group, b.retry.scratch} {
+	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.sameRoute, b.retry.scratch} {
 		clear(requests[:cap(requests)])
 	}
 	clear(b.groups[:cap(b.groups)])

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"testing"
 
@@ -78,16 +77,6 @@ func TestAFunctionThatCannotBeCalledDidNotRun(t *testing.T) {
 		if got := ClassifyText(text); got.kind != classFinal {
 			t.Errorf("%q of a check has the class %+v; it would be sent again and again", text, got)
 		}
-	}
-}
-
-func TestAWrongPasswordIsNotTriedAgain(t *testing.T) {
-	server := redistest.Single(t, redistest.WithPassword("hunter2"))
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, Password: "x", MaxRetries: -1})
-	defer client.Close()
-	err := client.Ping(t.Context()).Err()
-	if got := Classify(fmt.Errorf("init: %w", err), false); !goredis.IsAuthError(err) || got.kind != classFinal {
-		t.Errorf("%v has the class %+v; it stays wrong: the caller has to hear of it at once", err, got)
 	}
 }
 

@@ -30,7 +30,7 @@ type Route struct {
 // transport sends requests for a retry.
 type transport interface {
 	// exchange sends requests of one route, once, and notes in each its class and, without an answer, why.
-	exchange(ctx context.Context, route Route, group []*Request)
+	exchange(ctx context.Context, route Route, requests []*Request)
 	// done ends a request. err is why it has no answer, nil if it has one.
 	done(r *Request, err error)
 }
@@ -44,11 +44,11 @@ type retry struct {
 	totals    *totals
 	maxTries  int // 0 for no bound but time
 
-	open, group, scratch []*Request
+	open, sameRoute, scratch []*Request
 }
 
-// send sends requests, in their order, until each is answered or given up. It does not pause beyond the
-// deadline of the last caller, nor after stop is closed. ctx bounds each exchange.
+// send sends requests, in their order, until each is answered or given up. It does not pause beyond the deadline of
+// the last caller, nor after stop is closed. ctx bounds each exchange.
 func (s *retry) send(ctx context.Context, requests []*Request, deadline time.Time, stop <-chan struct{}) {
 	s.open = append(s.open[:0], requests...)
 	for try := 1; ; try++ {
@@ -72,19 +72,19 @@ func (s *retry) exchange(ctx context.Context) {
 	s.open, s.scratch = s.scratch[:0], todo
 	for len(todo) > 0 {
 		route, rest := todo[0].Route, todo[:0]
-		s.group = s.group[:0]
+		s.sameRoute = s.sameRoute[:0]
 		for _, r := range todo {
 			if r.Route == route {
-				s.group = append(s.group, r)
+				s.sameRoute = append(s.sameRoute, r)
 			} else {
 				rest = append(rest, r)
 			}
 		}
 		todo = rest
 		if route.Client != nil {
-			s.transport.exchange(ctx, route, s.group)
+			s.transport.exchange(ctx, route, s.sameRoute)
 		}
-		for _, r := range s.group {
+		for _, r := range s.sameRoute {
 			if r.class.kind == classAnswered || r.class.kind == classFinal {
 				s.transport.done(r, r.err)
 			} else {
@@ -241,7 +241,7 @@ type repeatable struct {
 	err      error
 }
 
-func (t *repeatable) exchange(ctx context.Context, route Route, group []*Request) {
+func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Request) {
 	for _, c := range t.commands {
 		c.SetErr(nil)
 	}
@@ -250,7 +250,7 @@ func (t *repeatable) exchange(ctx context.Context, route Route, group []*Request
 		commands = slices.Concat([]goredis.Cmder{goredis.NewStatusCmd(ctx, "asking")}, commands)
 	}
 	execute(ctx, route.Client, commands)
-	r := group[0]
+	r := requests[0]
 	at := slices.IndexFunc(t.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
 	if at < 0 {
 		r.class, r.err = Answered, nil
