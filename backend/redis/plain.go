@@ -114,7 +114,7 @@ func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Clas
 	looked := c.IsCommand("get")
 	err := c.Failure()
 	switch {
-	case c.AnsweredNil(): // the key is not there
+	case c.Written && errors.Is(err, goredis.Nil): // the key is not there
 		r.Counted, n.expiring = true, true
 		return pipeline.Answered, nil
 	case err != nil && c.Written && overflow(err): // nothing was counted where no more can be

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -46,9 +45,6 @@ func (c *Command) Args() []any {
 
 // IsCommand reports whether the command is of this name.
 func (c *Command) IsCommand(name string) bool { return c.args[0] == name }
-
-// AnsweredNil reports whether the server has answered nil.
-func (c *Command) AnsweredNil() bool { return c.Written && errors.Is(c.Err(), goredis.Nil) }
 
 // Failure returns why there is no answer. go-redis gives a pipeline's error also to commands that were answered.
 func (c *Command) Failure() error {

@@ -95,8 +95,8 @@ func (p *Pipeline) Close() error {
 	return p.servers.Close()
 }
 
-// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers are
-// in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
+// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers
+// are in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
 func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
 	if p.closed.Load() {
 		return backend.ErrClosed

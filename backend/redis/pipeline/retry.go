@@ -168,7 +168,7 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 	return r.findOwner(s.servers)
 }
 
-// findOwner gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
+// findOwner gives a request the route to its owner. Until a cluster is known there is none: the request is retryable.
 func (r *Request) findOwner(servers *topology.Servers) error {
 	owner, err := servers.Locate(r.At)
 	r.Route = Route{Client: owner}

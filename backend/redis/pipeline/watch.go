@@ -71,9 +71,9 @@ func (q *queue) watchDeadline(deadline, now time.Time) {
 	}
 }
 
-// checkOverdue tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen server
-// lasts as long as the store's timeout. A caller that leaves while the queue has no room is a lost exchange, too. The
-// trial of a half-open breaker has time for a connection first, as PING has. No PING follows: it would wait as well.
+// checkOverdue tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen
+// server lasts as long as the store's timeout. A caller that leaves while the queue has no room is a lost exchange, too.
+// The trial of a half-open breaker has time for a connection first, as PING has. No PING follows: it would wait as well.
 func (q *queue) checkOverdue() {
 	now := time.Now()
 	q.update(now, errLate, func() {
