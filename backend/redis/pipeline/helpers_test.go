@@ -27,12 +27,7 @@ func (f fixed) Close() error { return nil }
 
 func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
 	t.Helper()
-	servers, err := topology.Connect(topology.Config{URL: addr, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}, topology.Rights{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = servers.Close() })
-	client, _ := servers.Owner(nil)
+	client, _ := connected(t, topology.Config{URL: addr, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}).Owner(nil)
 	return client
 }
 
