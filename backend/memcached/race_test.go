@@ -103,7 +103,7 @@ func TestCountsAreSharedWithRatelimit(t *testing.T) {
 			for i := range 20 {
 				stem := fmt.Sprintf("domain_user_%d_", i)
 				name := fmt.Sprint(stem, now.Unix()/3600*3600)
-				there := servers[crcOf(name)%uint32(n)] // as gomemcache's ServerList has it
+				there := servers[crc32.ChecksumIEEE([]byte(name))%uint32(n)] // as gomemcache's ServerList has it
 				if i%2 == 0 {
 					there.Ask("add "+name+" 0 3600 1\r\n5\r\n", 1)
 				}
@@ -166,5 +166,3 @@ func TestKeysOfMonthsLast(t *testing.T) {
 		}
 	}
 }
-
-func crcOf(name string) uint32 { return crc32.ChecksumIEEE([]byte(name)) }

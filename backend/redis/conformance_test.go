@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("pair", func(t *testing.T) {
 		t.Parallel()
-		main, perSecond := single(t), single(t)
+		main, perSecond := start(t, topology.Single), start(t, topology.Single)
 		// A pair chooses by all limits of a check, so looks at single ones, as the whole suite makes them, may go
 		// elsewhere.
 		conform(t, backendtest.RunRouting, func(t *testing.T, now *atomic.Int64) backend.Counter {
@@ -98,7 +98,7 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 func TestOperatorsSeeWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
-	s := opened(t, single(t), now)
+	s := opened(t, start(t, topology.Single), now)
 	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
 		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
 }

@@ -18,12 +18,6 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// onServer is a store of the plain script at an address.
-func onServer(t *testing.T, addr string, timeout time.Duration) *Store {
-	t.Helper()
-	return testStore(t, fixed{testClient(t, addr, timeout)}, timeout)
-}
-
 // tally is what the callers of a test know of their hits.
 type tally struct {
 	answered, unknown atomic.Int64
@@ -149,15 +143,17 @@ func TestACheckWithoutCredentialsIsToldSo(t *testing.T) {
 		t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(release))
-			servers := connect(t, topology.Config{URL: server.Addr, Timeout: ample})
-			s := newScripted(servers, Config{}, newScript())
-			defer s.Close()
-			err := decide(s, ample, "key")
-			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "NOAUTH") {
-				t.Errorf("%v; want the server's NOAUTH", err)
-			}
-			if n := s.Stats().Resent; n > 0 {
-				t.Errorf("the check was sent again %d times; credentials do not come by waiting", n)
+			for auth, want := range map[string]string{"": "NOAUTH", "wrong": "WRONGPASS"} {
+				servers := connect(t, topology.Config{URL: server.Addr, Auth: auth, Timeout: ample})
+				s := newScripted(servers, Config{}, newScript())
+				defer s.Close()
+				err := decide(s, ample, "key")
+				if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v; want the server's %s", err, want)
+				}
+				if n := s.Stats().Resent; n > 0 {
+					t.Errorf("the check was sent again %d times; credentials do not come by waiting", n)
+				}
 			}
 		})
 	}

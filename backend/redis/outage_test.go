@@ -39,7 +39,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 				addr, end = proxy.Addr, proxy.Heal
 				begin = func() { proxy.Drop(redistest.Requests); proxy.Drop(redistest.Replies) }
 			}
-			s := onServer(t, addr, topology.DefaultTimeout)
+			s := testStore(t, fixed{testClient(t, addr, topology.DefaultTimeout)}, topology.DefaultTimeout)
 			began := time.Now()
 			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
 			begin()
@@ -118,7 +118,7 @@ func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
 func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	s := onServer(t, server.Addr, ample)
+	s := testStore(t, fixed{testClient(t, server.Addr, ample)}, ample)
 	var n tally
 	stop := backendtest.KeepBusy(16, func(client int) {
 		checks := []backend.Check{redistest.Hit(fmt.Sprint("key ", client))}
@@ -148,7 +148,10 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 3)
 	url := nodes[0].Addr + "," + nodes[1].Addr + "," + nodes[2].Addr
-	s, keys := opened(t, topology.Config{Type: topology.Ring, URL: url, NodeLoss: topology.Pin}, nil), names(32)
+	s, keys := opened(t, topology.Config{Type: topology.Ring, URL: url, NodeLoss: topology.Pin}, nil), make([]string, 32)
+	for i := range keys {
+		keys[i] = fmt.Sprint(i)
+	}
 	checks, out := redistest.Hits(keys...), make([]backend.Decision, len(keys))
 	if err := backend.DecideAll(t.Context(), s, checks, out); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -27,6 +28,20 @@ type plain struct {
 	refusesGet sync.Map // of addresses of servers that refuse GET
 }
 
+// plainCount is the state of a check.
+type plainCount struct {
+	ttl      pipeline.Blob
+	add      int64         // what the check adds
+	rest     time.Duration // of the window
+	look     bool
+	after    int64             // what the key held once the check was counted
+	back     int64             // what is still to be added, since that went too far
+	expiring bool              // the key has its TTL, or none is to be had
+	expire   *pipeline.Command // what sets it
+}
+
+func stateOf(r *pipeline.Request) *plainCount { return r.State.(*plainCount) }
+
 // plainRights are what counting in such keys needs of any server.
 func plainRights() topology.Rights {
 	return topology.Rights{Rules: []string{"~*", "+incrby", "+expire", "+get", "+ping"}}
@@ -36,11 +51,11 @@ func plainRights() topology.Rights {
 func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
 	stem, _ := descriptors.PlainStem(c.Key)
 	w := p.keys.Window(&c.Limits[0], p.store.clock())
-	n := &r.Plain
-	n.Look, n.Add, n.Rest = c.Op == backend.Look, incr.By(c), w.Rest
+	n := &plainCount{look: c.Op == backend.Look, add: incr.By(c), rest: w.Rest}
+	r.State = n
 	text, key := pipeline.CutTail(w.AppendKey(text, stem), len(text))
-	text, r.Payload = pipeline.CutTail(strconv.AppendInt(text, n.Add, 10), len(text))
-	text, n.TTL = pipeline.CutTail(strconv.AppendInt(text, p.keys.TTL(w), 10), len(text))
+	text, r.Payload = pipeline.CutTail(strconv.AppendInt(text, n.add, 10), len(text))
+	text, n.ttl = pipeline.CutTail(strconv.AppendInt(text, p.keys.TTL(w), 10), len(text))
 	r.Key = key
 	return text
 }
@@ -48,17 +63,17 @@ func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byt
 func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
 	_, refusesGet := p.refusesGet.Load(b.Client().Options().Addr)
 	for _, r := range requests {
-		n, key := &r.Plain, (*pipeline.Blob)(&r.Key)
+		n, key := stateOf(r), (*pipeline.Blob)(&r.Key)
 		switch {
-		case !n.Counted && n.Look && !refusesGet:
+		case !r.Counted && n.look && !refusesGet:
 			r.Command = b.Command("get", key)
-		case !n.Counted:
+		case !r.Counted:
 			r.Command = b.Command("incrby", key, &r.Payload)
-		case n.Back != 0:
-			r.Command = b.Command("incrby", key, n.Back)
+		case n.back != 0:
+			r.Command = b.Command("incrby", key, n.back)
 		}
-		if n.Expire = nil; !n.Expiring && (n.Counted || !n.Look || refusesGet) {
-			n.Expire = b.Command("expire", key, &n.TTL)
+		if n.expire = nil; !n.expiring && (r.Counted || !n.look || refusesGet) {
+			n.expire = b.Command("expire", key, &n.ttl)
 		}
 	}
 }
@@ -67,44 +82,45 @@ const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
 // Read notes the state of a check. One that is counted and needs more is unfinished.
 func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
-	n := &r.Plain
+	n := stateOf(r)
 	switch {
 	case r.Command == nil:
-	case n.Counted:
+	case r.Counted:
 		class, err = readBack(n, r.Command)
 	default:
-		if class, err = p.readCount(b, n, r.Command); err != nil {
+		if class, err = p.readCount(b, r); err != nil {
 			return class, err
 		}
 	}
-	if n.Expire != nil {
-		if also, failed := p.readExpire(b, n.Expire); failed != nil {
+	if n.expire != nil {
+		if also, failed := p.readExpire(b, n.expire); failed != nil {
 			class, err = also, failed
 		} else {
-			n.Expiring = true
+			n.expiring = true
 		}
 	}
 	switch {
 	case err != nil:
 		return class, err
-	case n.Back != 0 || !n.Expiring:
+	case n.back != 0 || !n.expiring:
 		return pipeline.Unfinished, errUnfinished
 	}
 	return pipeline.Answered, nil
 }
 
 // readCount reads what counts a check, or looks at its key.
-func (p *plain) readCount(b *pipeline.Batch, n *pipeline.PlainCount, c *pipeline.Command) (pipeline.Class, error) {
+func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Class, error) {
+	n, c := stateOf(r), r.Command
 	looked := c.IsCommand("get")
 	err := c.Failure()
 	switch {
-	case c.AnsweredNil(): // the key is not there
-		n.Counted, n.Expiring = true, true
+	case c.Written && errors.Is(err, goredis.Nil): // the key is not there
+		r.Counted, n.expiring = true, true
 		return pipeline.Answered, nil
 	case err != nil && c.Written && overflow(err): // nothing was counted where no more can be
-		n.Counted, n.After = true, math.MaxInt64
-		if n.Add < 0 {
-			n.After = math.MinInt64
+		r.Counted, n.after = true, math.MaxInt64
+		if n.add < 0 {
+			n.after = math.MinInt64
 		}
 		return pipeline.Answered, nil
 	case err != nil && looked && c.Written && goredis.IsPermissionError(err):
@@ -117,12 +133,12 @@ func (p *plain) readCount(b *pipeline.Batch, n *pipeline.PlainCount, c *pipeline
 		}
 		return pipeline.Classify(err, c.Written), err
 	}
-	if n.After, err = parseCount(c.Val()); err != nil {
+	if n.after, err = parseCount(c.Val()); err != nil {
 		return pipeline.Class{}, errNoNumber
 	}
-	n.Counted = true
-	n.Expiring = n.Expiring || looked
-	n.Back = incr.Back(n.Add, n.After)
+	r.Counted = true
+	n.expiring = n.expiring || looked
+	n.back = incr.Back(n.add, n.after)
 	return pipeline.Answered, nil
 }
 
@@ -140,13 +156,13 @@ func overflow(err error) bool { return strings.Contains(err.Error(), "would over
 const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
 
 // readBack reads the reply to what takes a count back. It is not sent again if it may have run.
-func readBack(n *pipeline.PlainCount, c *pipeline.Command) (pipeline.Class, error) {
+func readBack(n *plainCount, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		if class := pipeline.Classify(err, c.Written); class.Retryable() {
 			return class, err
 		}
 	}
-	n.Back = 0
+	n.back = 0
 	return pipeline.Answered, nil
 }
 
@@ -172,7 +188,8 @@ func (p *plain) logRefusal(b *pipeline.Batch, what, command string, err error) {
 }
 
 func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision, error) {
-	return incr.Decide(c, r.Plain.After, r.Plain.Rest), nil
+	n := stateOf(r)
+	return incr.Decide(c, n.after, n.rest), nil
 }
 
 // Inspect reads the count of a key's window.

@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// fixed is a topology of one client, of which more may be known by address.
+// fixed is a topology of one client.
 type fixed struct{ client *goredis.Client }
 
 func (f fixed) Owner([]byte) (*goredis.Client, error) { return f.client, nil }

@@ -220,21 +220,7 @@ func storeAt(t *testing.T, c topology.Config) *Store {
 	return storeOn(t, learnt(t, c))
 }
 
-// single starts one server, and returns how it is reached.
-func single(t testing.TB, options ...redistest.Option) topology.Config {
-	t.Helper()
-	return topology.Config{URL: redistest.Single(t, options...).Addr}
-}
-
 // over makes servers of a topology of a test.
 func over(t topology.Topology, timeout time.Duration) *topology.Servers {
 	return topology.Over(t, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
-}
-
-// names are so many keys.
-func names(n int) (keys []string) {
-	for i := range n {
-		keys = append(keys, fmt.Sprint(i))
-	}
-	return keys
 }

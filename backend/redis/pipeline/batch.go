@@ -16,25 +16,26 @@ type Batch struct {
 	pipeline *Pipeline
 	queue    *queue
 	sent     time.Time
-	until    time.Time       // when the last caller leaves
+	deadline time.Time       // when the last caller leaves
 	connect  context.Context // until nobody waits for a connection any more
 
-	requests []*Request
+	groups   []*group
+	requests []*Request // of the groups
 	retry    retry
 
 	// Of one exchange:
-	route    Route
-	mode     CallMode
-	live     []*Request // whose callers wait
-	waiting  time.Time  // until when the last of them does
-	commands []*Command
-	pipe     []goredis.Cmder // commands, with what goes before them
-	pool     []*Command
+	route        Route
+	mode         CallMode
+	live         []*Request // whose callers wait
+	liveDeadline time.Time  // when the last of these leaves
+	commands     []*Command
+	pipe         []goredis.Cmder // commands, with what goes before them
+	pool         []*Command
 }
 
 func newBatch(p *Pipeline) *Batch {
 	b := &Batch{pipeline: p}
-	b.retry = retry{servers: p.servers, transport: b, script: p.script, resends: &p.resends, maxTries: maxTries}
+	b.retry = retry{servers: p.servers, transport: b, script: p.script, totals: &p.totals, maxTries: maxTries}
 	return b
 }
 
@@ -48,7 +49,7 @@ func (b *Batch) Command(args ...any) *Command {
 		b.pool = append(b.pool, newCommand())
 	}
 	c := b.pool[n]
-	c.reset(b.waiting, args...)
+	c.reset(b.liveDeadline, args...)
 	if b.commands = append(b.commands, c); b.route.Asking {
 		b.pipe = append(b.pipe, goredis.NewStatusCmd(context.Background(), "asking"))
 	}
@@ -59,29 +60,27 @@ func (b *Batch) Command(args ...any) *Command {
 // send gets an answer for each request, or none.
 func (b *Batch) send() {
 	p := b.pipeline
-	p.sent.Add(1)
-	p.checks.Add(uint64(len(b.requests)))
+	p.totals.batches.Add(1)
+	p.totals.checks.Add(uint64(len(b.requests)))
 	if b.queue.meter != nil {
-		for _, r := range b.requests {
-			if r.first == r {
-				b.queue.meter.Waited(b.sent.Sub(r.joined))
-			}
+		for _, g := range b.groups {
+			b.queue.meter.Waited(b.sent.Sub(g.joined))
 		}
 	}
 	ctx, cancel := context.WithDeadline(b.connect, b.sent.Add(p.servers.Timeout()))
 	defer cancel()
-	b.retry.send(ctx, b.requests, b.until, p.stopping)
+	b.retry.send(ctx, b.requests, b.deadline, p.stopping)
 }
 
 // exchange sends requests to one server, unless it is away or their callers have left, and notes the class of each
 // reply.
-func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
+func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) {
 	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
 	if err == nil {
 		err = q.refusal()
 	}
 	if err != nil {
-		for _, r := range group {
+		for _, r := range requests {
 			r.class, r.err = Class{}, err
 		}
 		return
@@ -91,7 +90,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	if b.pipeline.script != nil {
 		b.mode, err = b.pipeline.script.Mode(ctx, route.Client)
 	}
-	if b.dropExpired(group); len(b.live) == 0 {
+	if b.dropExpired(requests); len(b.live) == 0 {
 		return
 	}
 	if err == nil {
@@ -102,29 +101,29 @@ func (b *Batch) exchange(ctx context.Context, route Route, group []*Request) {
 	if q.meter != nil && best >= outcomeLoading {
 		q.meter.Answered(took)
 	}
-	if best == outcomeAnswered && start.Add(took).After(b.waiting) {
+	if best == outcomeAnswered && start.Add(took).After(b.liveDeadline) {
 		best = outcomeLost // for those who asked
 	}
-	q.exchanged(best, start, b.waiting.Sub(start), cmp.Or(cause, errLate))
+	q.exchanged(best, start, b.liveDeadline.Sub(start), cmp.Or(cause, errLate))
 	b.endRetries(ctx, q)
 }
 
-// dropExpired drops the requests of a group whose callers have left, unless they are counted and not finished.
-func (b *Batch) dropExpired(group []*Request) {
+// dropExpired keeps the requests that are not expired as live.
+func (b *Batch) dropExpired(requests []*Request) {
 	now := time.Now()
-	b.live, b.waiting = b.live[:0], time.Time{}
-	for _, r := range group {
-		until := r.call.deadline
-		switch {
-		case r.Plain.Counted:
-			until = now.Add(b.pipeline.servers.Timeout())
-		case r.call.expired(now):
-			b.pipeline.dropped.Add(1)
+	b.live, b.liveDeadline = b.live[:0], time.Time{}
+	for _, r := range requests {
+		if r.expired(now) {
+			b.pipeline.totals.dropped.Add(1)
 			r.class, r.err = Class{}, errLate
 			continue
 		}
-		if until.After(b.waiting) {
-			b.waiting = until
+		deadline := r.call.deadline
+		if r.Counted {
+			deadline = now.Add(b.pipeline.servers.Timeout())
+		}
+		if deadline.After(b.liveDeadline) {
+			b.liveDeadline = deadline
 		}
 		r.Command = nil
 		b.live = append(b.live, r)
@@ -185,19 +184,9 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 	}
 }
 
-// drop drops a request whose caller has left, unless it is counted.
-func (b *Batch) drop(r *Request, now time.Time) bool {
-	dropped := !r.Plain.Counted && r.call.expired(now)
-	if dropped {
-		b.pipeline.dropped.Add(1)
-		b.pipeline.Report(false)
-	}
-	return dropped
-}
-
 // done gives the caller a request's answer, or why there is none.
 func (b *Batch) done(r *Request, err error) {
-	if r.Plain.Counted {
+	if r.Counted {
 		err = nil // whatever became of the rest
 	}
 	b.pipeline.Report(err == nil)
@@ -213,9 +202,10 @@ func (b *Batch) done(r *Request, err error) {
 
 // release drops what it points to.
 func (b *Batch) release() {
-	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.group, b.retry.scratch} {
+	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.sameRoute, b.retry.scratch} {
 		clear(requests[:cap(requests)])
 	}
+	clear(b.groups[:cap(b.groups)])
 	clear(b.pipe[:cap(b.pipe)])
 	for _, c := range b.pool {
 		c.release()

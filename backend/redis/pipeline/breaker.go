@@ -1,6 +1,49 @@
 package pipeline
 
-import "time"
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// outcome is what an exchange showed of a server.
+type outcome uint8
+
+const (
+	outcomeUnknown     outcome = iota // nothing
+	outcomeUnreachable                // there was no connection to be had
+	outcomeLost                       // no answer came
+	outcomeLoading                    // it said that it cannot count now, whatever it is asked
+	outcomeAnswered
+)
+
+// outcomeOf returns what an exchange shows of a server that ended with an error, before or after it was written.
+func outcomeOf(err error, written bool) outcome {
+	if err == nil { // first, as what follows allocates
+		return outcomeAnswered
+	}
+	var reply goredis.Error
+	var network net.Error
+	switch {
+	case topology.NoPrimary(err):
+		return outcomeUnreachable
+	case errors.As(err, &reply) && ClassifyText(reply.Error()).Loading():
+		return outcomeLoading
+	case errors.As(err, &reply):
+		return outcomeAnswered
+	case errors.Is(err, errLate), // a new connection came too late for its callers: the answers may, too
+		errors.Is(err, goredis.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, goredis.ErrPoolTimeout):
+		return outcomeUnknown // it is ours
+	case written, errors.As(err, &network) && network.Timeout():
+		return outcomeLost
+	}
+	return outcomeUnreachable
+}
 
 // breakerState is what is known of a server.
 type breakerState uint8

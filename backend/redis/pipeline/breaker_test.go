@@ -121,7 +121,7 @@ func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 	t.Parallel()
 	q := queueToNobody(t)
 	now := time.Now()
-	trial := &Batch{sent: now.Add(-2*minDialTimeout - patient), until: now.Add(-2 * minDialTimeout)}
+	trial := &Batch{sent: now.Add(-2*minDialTimeout - patient), deadline: now.Add(-2 * minDialTimeout)}
 	q.mu.Lock()
 	q.breaker.become(stateHalfOpen, trial.sent)
 	q.trial, q.out = trial, []*Batch{trial}
@@ -146,9 +146,9 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 		for n := 1; n <= tripAfter; n++ {
 			until := left.Add(patient)
 			q.mu.Lock()
-			if q.out = []*Batch{{sent: left, until: until}}; queued {
+			if q.out = []*Batch{{sent: left, deadline: until}}; queued {
 				waits := &call{deadline: until, done: make(chan struct{}, 2)}
-				q.waiting = waitingCalls{{call: waits, joined: left, count: 1}}
+				q.waiting = []*group{{call: waits, joined: left}}
 				q.out = nil
 				q.maxOut = 0
 			}

@@ -18,7 +18,7 @@ type kind uint8
 const (
 	classFinal      kind = iota // it may have run, or never will: it must not be sent again
 	classRetryable              // it did not run, but may a little later, or elsewhere
-	classLoading                // the same for all commands: the server loads or lost its primary, or the whole cluster is down
+	classLoading                // the same for all commands: the server loads or lost its primary, or the cluster is down
 	classReadOnly               // the same, and the connection leads to a replica
 	classNoScript               // it did not run: the server does not know the script, or how it was called
 	classMoved                  // it did not run: another server owns its key

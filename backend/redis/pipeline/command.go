@@ -3,14 +3,10 @@ package pipeline
 import (
 	"bytes"
 	"context"
-	"errors"
-	"net"
 	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 // Command is a command that go-redis sends once or not at all. Batches reuse it.
@@ -18,9 +14,9 @@ type Command struct {
 	*goredis.Cmd
 	Written bool // go-redis has taken the arguments: from then on the server may have seen them
 
-	args  []any
-	since time.Time // when it was given to go-redis
-	until time.Time // when nobody waits for it any more; zero: never
+	args     []any
+	since    time.Time // when it was given to go-redis
+	deadline time.Time // when nobody waits for it any more; zero: never
 
 	// Of a call of a script:
 
@@ -32,7 +28,7 @@ type Command struct {
 
 func newCommand() *Command { return &Command{Cmd: goredis.NewCmd(context.Background(), "evalsha")} }
 
-// NoRetry reports true. Only this stops go-redis from repeating pipelines; MaxRetries does not.
+// NoRetry reports true: go-redis then sends it once, whatever the options of its client are.
 func (c *Command) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
@@ -40,7 +36,7 @@ var ping = []any{"ping"}
 // Args is called by go-redis when it writes the command: one that fails without it was not sent. If connecting took
 // longer than the callers have left, PING goes in its place: it keeps the connection for the next command.
 func (c *Command) Args() []any {
-	if now := time.Now(); !c.until.IsZero() && now.Sub(c.since) >= c.until.Sub(now) {
+	if now := time.Now(); !c.deadline.IsZero() && now.Sub(c.since) >= c.deadline.Sub(now) {
 		return ping
 	}
 	c.Written = true
@@ -49,9 +45,6 @@ func (c *Command) Args() []any {
 
 // IsCommand reports whether the command is of this name.
 func (c *Command) IsCommand(name string) bool { return c.args[0] == name }
-
-// AnsweredNil reports whether the server has answered nil.
-func (c *Command) AnsweredNil() bool { return c.Written && errors.Is(c.Err(), goredis.Nil) }
 
 // Failure returns why there is no answer. go-redis gives a pipeline's error also to commands that were answered.
 func (c *Command) Failure() error {
@@ -64,11 +57,11 @@ func (c *Command) Failure() error {
 	return c.Err()
 }
 
-// reset makes it a new command, whose callers wait until a time; zero: without a deadline.
-func (c *Command) reset(until time.Time, args ...any) {
+// reset makes it a new command, whose callers leave at a deadline; zero: never.
+func (c *Command) reset(deadline time.Time, args ...any) {
 	c.SetErr(nil)
 	c.SetVal(nil)
-	c.since, c.until, c.Written = time.Now(), until, false
+	c.since, c.deadline, c.Written = time.Now(), deadline, false
 	c.args = append(c.args[:0], args...)
 }
 
@@ -121,40 +114,6 @@ func (b *Blob) MarshalBinary() ([]byte, error) { return *b, nil }
 // CutTail returns text, and its tail from an index on, which stays valid when text grows.
 func CutTail(text []byte, from int) ([]byte, Blob) { return text, text[from:len(text):len(text)] }
 
-// outcome is what an exchange showed of a server.
-type outcome uint8
-
-const (
-	outcomeUnknown     outcome = iota // nothing
-	outcomeUnreachable                // there was no connection to be had
-	outcomeLost                       // no answer came
-	outcomeLoading                    // it said that it cannot count now, whatever it is asked
-	outcomeAnswered
-)
-
-// outcomeOf returns what an exchange shows of a server that ended with an error, before or after it was written.
-func outcomeOf(err error, written bool) outcome {
-	if err == nil { // first, as what follows allocates
-		return outcomeAnswered
-	}
-	var reply goredis.Error
-	var network net.Error
-	switch {
-	case topology.NoPrimary(err):
-		return outcomeUnreachable
-	case errors.As(err, &reply) && ClassifyText(reply.Error()).Loading():
-		return outcomeLoading
-	case errors.As(err, &reply):
-		return outcomeAnswered
-	case errors.Is(err, errLate), // a new connection came too late for its callers: the answers may, too
-		errors.Is(err, goredis.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, goredis.ErrPoolTimeout):
-		return outcomeUnknown // it is ours
-	case written, errors.As(err, &network) && network.Timeout():
-		return outcomeLost
-	}
-	return outcomeUnreachable
-}
-
 // lateReply is how long after its callers have left an answer is still read.
 const lateReply = 10 * time.Millisecond
 
@@ -168,7 +127,7 @@ type commandContext struct {
 // Deadline is asked for before each write and each read.
 func (c commandContext) Deadline() (time.Time, bool) {
 	if c.command.Written {
-		return c.command.until.Add(lateReply), true
+		return c.command.deadline.Add(lateReply), true
 	}
 	return c.Context.Deadline()
 }

@@ -9,7 +9,7 @@ import (
 // for a check beside 31 others. The zero value is ready.
 type deadlines struct {
 	mu    sync.Mutex
-	calls []*call // whose callers wait, each at its place
+	calls []*call // whose callers wait, each at its index
 	timer *time.Timer
 	next  time.Time // when it fires; zero: not at all
 }
@@ -18,7 +18,7 @@ type deadlines struct {
 func (d *deadlines) add(c *call, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c.place = len(d.calls)
+	c.index = len(d.calls)
 	d.calls = append(d.calls, c)
 	if d.next.IsZero() || c.deadline.Before(d.next) {
 		d.set(c.deadline, now)
@@ -29,7 +29,7 @@ func (d *deadlines) add(c *call, now time.Time) {
 func (d *deadlines) remove(c *call) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c.place < 0 {
+	if c.index < 0 {
 		return false
 	}
 	d.takeOut(c)
@@ -40,10 +40,10 @@ func (d *deadlines) remove(c *call) bool {
 func (d *deadlines) takeOut(c *call) {
 	end := len(d.calls) - 1
 	last := d.calls[end]
-	d.calls[c.place], last.place = last, c.place
+	d.calls[c.index], last.index = last, c.index
 	d.calls[end] = nil
 	d.calls = d.calls[:end]
-	c.place = -1
+	c.index = -1
 }
 
 func (d *deadlines) set(at, now time.Time) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -42,27 +41,19 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 	c.set(checks, p.codec, deadline)
 	for i := range c.requests {
 		r := &c.requests[i]
-		client, err := p.servers.Owner(r.Key)
-		if err == nil {
-			r.queue, err = p.queue(client)
-		}
-		if r.err = err; err != nil {
+		q, err := p.ownerQueue(r.Key)
+		if err != nil {
 			p.Report(false)
+			r.answer(err)
 			continue
 		}
-		if i == 0 && r.queue.silent.Load() { // many leave at once: few shall be late
+		if i == 0 && q.silent.Load() { // many leave at once: few shall be late
 			c.deadline = c.deadline.Add(-backend.MinMargin)
 		}
-		c.link(i)
+		c.join(r, q)
 	}
-	for i := range c.requests {
-		switch r := &c.requests[i]; {
-		case r.first != r: // it joins with the first one, and is its queue's by now
-		case r.err != nil:
-			r.answer(r.err)
-		default:
-			p.enqueue(r, now)
-		}
+	for i := range c.groups {
+		p.enqueue(&c.groups[i], now)
 	}
 	p.deadlines.add(c, now)
 	return c
@@ -144,7 +135,7 @@ func (p *Pipeline) decode(c *call, checks []backend.Check, out []backend.Decisio
 
 // fail makes a decision that of a check without an answer.
 func (p *Pipeline) fail(d *backend.Decision, cause error) {
-	p.unavailable.Add(1)
+	p.totals.unavailable.Add(1)
 	away, ok := cause.(*backend.Away)
 	if !ok {
 		away = &backend.Away{Reason: reasonOf(cause), Err: fmt.Errorf("%w: %w", ErrUnavailable, cause)}
@@ -163,109 +154,4 @@ func reasonOf(cause error) backend.Reason {
 		return backend.Refused
 	}
 	return backend.Late
-}
-
-// Request is a question to the server that owns a key, mostly a check, and its state.
-type Request struct {
-	topology.At
-	Route Route
-	class Class
-	err   error // why there is no answer
-
-	// Of a check; while it is in a queue it is the queue's.
-	call   *call
-	queue  *queue
-	first  *Request  // the call's first one in the same queue
-	next   *Request  // the call's next one there
-	count  int       // how many they are; only the first one's counts, as does
-	joined time.Time // when they joined the queue
-	ready  atomic.Bool
-
-	// For its Codec:
-
-	Payload Blob     // what is asked about the key
-	Command *Command // what carries the request now; nil if nothing was sent
-	Item    int      // its place among the requests of the command
-	Reply   string
-	Plain   PlainCount
-}
-
-// PlainCount is the state of a check with a key of envoyproxy/ratelimit.
-type PlainCount struct {
-	TTL      Blob
-	Add      int64         // what the check adds
-	Rest     time.Duration // of the window
-	Look     bool
-	Counted  bool     // it is counted, or was looked at: it has its answer, and is finished though its caller has left
-	After    int64    // what the key held then
-	Back     int64    // what is still to be added, since that went too far
-	Expiring bool     // the key has its TTL, or none is to be had
-	Expire   *Command // what sets it
-}
-
-// written reports whether the server may have seen the request.
-func (r *Request) written() bool {
-	return r.Plain.Counted || r.Command != nil && r.Command.Written
-}
-
-// answer gives the caller the reply, or why there is none. From then on the request is not the queue's.
-func (r *Request) answer(err error) {
-	r.err = err
-	r.ready.Store(true)
-	if c := r.call; c.waiting.Add(-1) == 0 {
-		c.done <- struct{}{}
-	}
-}
-
-// refuse answers the requests of a call, from first on, with an error.
-func refuse(first *Request, err error) {
-	for r := first; r != nil; {
-		next := r.next
-		r.answer(err)
-		r = next
-	}
-}
-
-// call is one call of Decide, with all that queues need of it: the caller may leave before they are done.
-type call struct {
-	requests  []Request
-	text      []byte    // the keys and payloads of requests
-	deadline  time.Time // when the caller leaves at the latest
-	abandoned atomic.Bool
-	waiting   atomic.Int32  // requests without an answer
-	done      chan struct{} // has a token once there are none, and one from the deadline on if the caller waits so long
-	place     int           // among the deadlines; -1: none
-}
-
-func newCall() *call { return &call{done: make(chan struct{}, 2)} }
-
-// set keeps what is needed of the checks.
-func (c *call) set(checks []backend.Check, codec Codec, deadline time.Time) {
-	c.deadline = deadline
-	c.waiting.Store(int32(len(checks)))
-	c.text = c.text[:0]
-	if cap(c.requests) < len(checks) {
-		c.requests = make([]Request, len(checks))
-	}
-	c.requests = c.requests[:len(checks)]
-	for i := range checks {
-		r := &c.requests[i]
-		r.call, r.first, r.count = c, r, 1
-		c.text = codec.Encode(c.text, &checks[i], r)
-	}
-}
-
-// expired reports whether the caller does not wait any more.
-func (c *call) expired(now time.Time) bool { return c.abandoned.Load() || !now.Before(c.deadline) }
-
-// link ties a request to the one before it in the same queue, if there is one.
-func (c *call) link(i int) {
-	r := &c.requests[i]
-	for j := i - 1; j >= 0; j-- {
-		if before := &c.requests[j]; before.queue == r.queue {
-			before.next, r.first = r, before.first
-			r.first.count++
-			return
-		}
-	}
 }

@@ -47,12 +47,12 @@ type Health struct {
 	done     sync.WaitGroup
 	news     chan struct{} // has a token if a check contradicted the last probe
 	troubled atomic.Bool   // a server was away at the last probe
-	counted  atomic.Bool   // a server has shown once that it can count
-	latest   atomic.Pointer[error]
+	everUp   atomic.Bool   // a server has shown once that it can count
+	lastErr  atomic.Pointer[error]
 	decided  context.Context // ends once a server can count, or GiveUp is over
 	decide   context.CancelFunc
 
-	found atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
+	troubles atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
@@ -61,32 +61,32 @@ func newHealth(s *topology.Servers) *Health {
 	h := &Health{servers: s, log: s.Log(), config: s.Config(), news: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.decided, h.decide = context.WithCancel(context.Background())
-	h.latest.Store(new(error))
+	h.lastErr.Store(new(error))
 	return h
 }
 
 // Watch begins to probe the servers in the background, until Close.
 func (h *Health) Watch(probe Probe) {
 	h.probe, h.began = probe, time.Now()
-	h.latest.Store(&errNotProbed)
-	h.found.Store(new(map[string]string))
+	h.lastErr.Store(&errNotProbed)
+	h.troubles.Store(new(map[string]string))
 	h.done.Go(func() { h.run(h.ctx) })
 }
 
 // Ready returns nil from when a server has shown that it can count.
 func (h *Health) Ready() error {
-	if h.counted.Load() {
+	if h.everUp.Load() {
 		return nil
 	}
 	return h.Answers()
 }
 
 // Answers returns nil if a server could count when they were last probed.
-func (h *Health) Answers() error { return *h.latest.Load() }
+func (h *Health) Answers() error { return *h.lastErr.Load() }
 
 // Await waits until a server has shown that it can count, or Config.GiveUp is over.
 func (h *Health) Await(ctx context.Context) error {
-	if h.found.Load() == nil {
+	if h.troubles.Load() == nil {
 		return nil
 	}
 	select {
@@ -102,7 +102,7 @@ func (h *Health) Await(ctx context.Context) error {
 // server that gets no checks may go unnoticed for ten minutes.
 func (h *Health) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	last := h.found.Load()
+	last := h.troubles.Load()
 	if last == nil {
 		return known
 	}
@@ -156,7 +156,7 @@ func (h *Health) run(ctx context.Context) {
 		if h.note(found, err) {
 			pause = h.config.ProbePause
 		}
-		if h.counted.Load() || h.config.GiveUp > 0 && time.Since(h.began) >= h.config.GiveUp {
+		if h.everUp.Load() || h.config.GiveUp > 0 && time.Since(h.began) >= h.config.GiveUp {
 			h.decide()
 		}
 		h.wait(ctx, pause)
@@ -166,7 +166,7 @@ func (h *Health) run(ctx context.Context) {
 			return
 		}
 		pause = min(2*pause, h.config.LongestProbePause)
-		if h.counted.Load() {
+		if h.everUp.Load() {
 			pause = min(pause, maxProbeGap)
 		}
 	}
@@ -196,9 +196,9 @@ type finding struct {
 }
 
 const (
-	away       = "away" // the trouble of a server that does not answer
-	slow       = "slow" // the trouble of a server that answers too late
-	serverList = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
+	troubleAway = "away" // of a server that does not answer
+	troubleSlow = "slow" // of a server that answers too late
+	serverList  = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
 )
 
 // trouble returns what is wrong, without what differs each time, as ports do.
@@ -208,11 +208,11 @@ func (f finding) trouble() string {
 	case f.err == nil:
 		return ""
 	case errors.Is(f.err, ErrSlow):
-		return slow
+		return troubleSlow
 	case errors.As(f.err, &reply):
 		return reply.Error()
 	default:
-		return away
+		return troubleAway
 	}
 }
 
@@ -221,7 +221,7 @@ func stateOf(trouble string) backend.ServerState {
 	switch trouble {
 	case "":
 		return backend.ServerUp
-	case away, slow:
+	case troubleAway, troubleSlow:
 		return backend.ServerAway
 	}
 	return backend.ServerFailing
@@ -246,13 +246,13 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 // note keeps the findings, and reports whether they differ from the last ones. err is that of the list of servers.
 func (h *Health) note(found []finding, err error) (changed bool) {
 	up, failed := 0, []error(nil)
-	known := *h.found.Load()
+	known := *h.troubles.Load()
 	lossLogged := len(known) > 0 // a log that has the loss gets the end of it
 	now := make(map[string]string, len(found)+1)
 	for _, f := range append(found, finding{Server: topology.Server{Name: serverList}, err: err}) {
 		now[f.Name] = f.trouble()
 		failed = append(failed, f.err)
-		if (f.err == nil || now[f.Name] == slow) && f.Name != serverList {
+		if (f.err == nil || now[f.Name] == troubleSlow) && f.Name != serverList {
 			up++
 		}
 		if now[f.Name] != known[f.Name] {
@@ -267,14 +267,14 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 			h.log.Info("redis server is not asked any more", "server", name)
 		}
 	}
-	h.found.Store(&now)
+	h.troubles.Store(&now)
 	every := errors.Join(failed...)
 	h.troubled.Store(every != nil)
 	if up > 0 {
 		every = nil
 	}
-	h.latest.Store(&every)
-	if up > 0 && !h.counted.Swap(true) {
+	h.lastErr.Store(&every)
+	if up > 0 && !h.everUp.Swap(true) {
 		level := slog.LevelInfo
 		if lossLogged {
 			level = slog.LevelWarn
@@ -291,11 +291,11 @@ func (h *Health) logChange(f finding, before string) {
 	switch trouble := cmp.Or(now, before); {
 	case f.Name == serverList:
 		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.log
-	case trouble == away && f.LogsLoss:
+	case trouble == troubleAway && f.LogsLoss:
 		return
-	case trouble == away:
+	case trouble == troubleAway:
 		lost, back = "redis server does not answer", "redis server answers again"
-	case trouble == slow:
+	case trouble == troubleSlow:
 		lost, back = "redis server answers too late", "redis server answers in time again"
 	}
 	if now == "" {

@@ -27,12 +27,7 @@ func (f fixed) Close() error { return nil }
 
 func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
 	t.Helper()
-	servers, err := topology.Connect(topology.Config{URL: addr, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}, topology.Rights{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = servers.Close() })
-	client, _ := servers.Owner(nil)
+	client, _ := connected(t, topology.Config{URL: addr, Timeout: timeout, Log: slog.New(slog.DiscardHandler)}).Owner(nil)
 	return client
 }
 
@@ -60,14 +55,5 @@ func newSums(client *goredis.Client, timeout time.Duration) *Pipeline {
 func decide(p *Pipeline, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	out := make([]backend.Decision, len(keys))
-	if err := p.Decide(ctx, redistest.Hits(keys...), out); err != nil {
-		return err
-	}
-	for i := range out {
-		if out[i].Err != nil {
-			return out[i].Err
-		}
-	}
-	return nil
+	return backend.DecideAll(ctx, p, redistest.Hits(keys...), make([]backend.Decision, len(keys)))
 }

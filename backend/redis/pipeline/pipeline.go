@@ -29,10 +29,10 @@ type Pipeline struct {
 	script  *Script // nil where none is needed
 	meter   func(server string) Meter
 
-	queues  sync.Map   // of *goredis.Client: *queue
-	making  sync.Mutex // of queues
-	calls   sync.Pool  // of *call
-	batches sync.Pool  // of *Batch
+	queues   sync.Map   // of *goredis.Client: *queue
+	queuesMu sync.Mutex // held to add and remove queues
+	calls    sync.Pool  // of *call
+	batches  sync.Pool  // of *Batch
 
 	deadlines deadlines // of all callers
 	*Health
@@ -40,8 +40,12 @@ type Pipeline struct {
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of queues
 
-	sent, checks, dropped, unavailable atomic.Uint64
-	resends                            Resends
+	totals totals
+}
+
+// totals are the counters behind Stats.
+type totals struct {
+	batches, checks, redirects, resent, dropped, unavailable atomic.Uint64
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -76,9 +80,9 @@ func New(servers *topology.Servers, codec Codec, script *Script, meter func(serv
 // Close waits for the batches that are out, for the servers' timeout at most, and closes all connections. Checks that
 // wait are not counted.
 func (p *Pipeline) Close() error {
-	p.making.Lock()
+	p.queuesMu.Lock()
 	first := !p.closed.Swap(true)
-	p.making.Unlock()
+	p.queuesMu.Unlock()
 	if !first {
 		return nil
 	}
@@ -91,8 +95,8 @@ func (p *Pipeline) Close() error {
 	return p.servers.Close()
 }
 
-// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers are
-// in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
+// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers
+// are in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
 func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
 	if p.closed.Load() {
 		return backend.ErrClosed
@@ -105,18 +109,27 @@ func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmde
 	return nil
 }
 
-// enqueue adds requests, from first on, to their queue.
-func (p *Pipeline) enqueue(first *Request, now time.Time) {
-	for q := first.queue; !q.enqueue(first, now); { // it was idle, and has just closed
+// enqueue adds a group to its queue.
+func (p *Pipeline) enqueue(g *group, now time.Time) {
+	for q := g.queue; !q.enqueue(g, now); { // it was idle, and has just closed
 		err := backend.ErrClosed
 		if !p.closed.Load() {
 			q, err = p.queue(q.client)
 		}
 		if err != nil {
-			refuse(first, err)
+			g.refuse(err)
 			return
 		}
 	}
+}
+
+// ownerQueue returns the queue to the server that owns a key.
+func (p *Pipeline) ownerQueue(key []byte) (*queue, error) {
+	client, err := p.servers.Owner(key)
+	if err != nil {
+		return nil, err
+	}
+	return p.queue(client)
 }
 
 // queue returns the queue to a server. If there is none, it makes one, and retires idle ones.
@@ -125,8 +138,8 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 		return q.(*queue), nil
 	}
 	p.retire(time.Now())
-	p.making.Lock()
-	defer p.making.Unlock()
+	p.queuesMu.Lock()
+	defer p.queuesMu.Unlock()
 	if p.closed.Load() {
 		return nil, backend.ErrClosed
 	}
@@ -140,8 +153,8 @@ func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
 
 // retire closes idle queues.
 func (p *Pipeline) retire(now time.Time) {
-	p.making.Lock()
-	defer p.making.Unlock()
+	p.queuesMu.Lock()
+	defer p.queuesMu.Unlock()
 	for client, q := range p.queues.Range {
 		if q.(*queue).retire(now) {
 			p.queues.Delete(client)
@@ -198,9 +211,10 @@ type ServerStats struct {
 
 // Stats returns what was sent, and what waits.
 func (p *Pipeline) Stats() Stats {
+	n := &p.totals
 	stats := Stats{
-		Batches: p.sent.Load(), Checks: p.checks.Load(), Redirects: p.resends.Redirected.Load(),
-		Resent: p.resends.Resent.Load(), Dropped: p.dropped.Load(), Unavailable: p.unavailable.Load(),
+		Batches: n.batches.Load(), Checks: n.checks.Load(), Redirects: n.redirects.Load(),
+		Resent: n.resent.Load(), Dropped: n.dropped.Load(), Unavailable: n.unavailable.Load(),
 	}
 	p.retire(time.Now())
 	for _, q := range p.queues.Range {

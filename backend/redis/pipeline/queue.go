@@ -37,26 +37,23 @@ type queue struct {
 	meter    Meter
 
 	mu        sync.Mutex
-	waiting   waitingCalls
+	waiting   []*group
 	checks    int           // all that wait
 	out       []*Batch      // oldest first
-	last      time.Time     // when the last one left
+	lastLeft  time.Time     // when the last batch did
 	roundTrip time.Duration // of the last one that came back
 	waking    bool          // a worker is on its way to the queue
 	idle      bool          // a worker waits to be woken
 	woken     chan struct{} // has a token once that one is
 	timer     *time.Timer   // schedules a batch when the pace allows it
-	timed     bool          // the timer is set
-	overdue   *time.Timer   // for callers who leave without an answer
-	overdueAt time.Time     // when it fires; zero: not at all
+	timerSet  bool
+	overdue   *time.Timer // for callers who leave without an answer
+	overdueAt time.Time   // when it fires; zero: not at all
 	closed    bool
 	lastUsed  time.Time // by a call
 
 	watch // whether the server is to be asked
 }
-
-// waitingCalls are calls that wait, each by its first request here.
-type waitingCalls []*Request
 
 func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	// A batch that waits for a connection cannot take what arrives meanwhile.
@@ -74,35 +71,35 @@ func newQueue(p *Pipeline, client *goredis.Client) *queue {
 	return q
 }
 
-// enqueue adds the requests of a call, from first on. It returns false if the queue is closed. It refuses at once what
-// cannot leave or be answered before the caller's deadline, and everything while the server is away.
-func (q *queue) enqueue(first *Request, now time.Time) bool {
+// enqueue adds a group. It returns false if the queue is closed. It refuses at once what cannot leave or be answered
+// before the caller's deadline, and everything while the server is away.
+func (q *queue) enqueue(g *group, now time.Time) bool {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
 		return false
 	}
 	q.lastUsed = now
-	deadline := first.call.deadline
+	deadline := g.call.deadline
 	if away := q.away.Load(); away != nil {
 		q.mu.Unlock()
 		q.pipeline.Report(false)
-		refuse(first, away)
+		g.refuse(away)
 		return true
 	}
-	first.joined = now
+	g.joined = now
 	// How long what waits takes to leave, about.
 	drain := time.Duration(q.checks/maxBatch) * max(pace, q.roundTrip/time.Duration(q.maxOut))
-	full := q.checks+first.count > maxQueue || !now.Add(drain).Before(deadline)
+	full := q.checks+len(g.requests) > maxQueue || !now.Add(drain).Before(deadline)
 	if !full {
-		q.waiting = append(q.waiting, first)
-		q.checks += first.count
+		q.waiting = append(q.waiting, g)
+		q.checks += len(g.requests)
 		q.schedule(now)
 		q.watchDeadline(deadline, now)
 	}
 	q.mu.Unlock()
 	if full {
-		refuse(first, errBusy)
+		g.refuse(errBusy)
 	}
 	return true
 }
@@ -117,14 +114,14 @@ func (q *queue) schedule(now time.Time) {
 			q.pipeline.running.Add(1)
 			go q.work()
 		}
-	case !q.timed:
-		q.timed = true
-		q.timer.Reset(q.last.Add(pace).Sub(now))
+	case !q.timerSet:
+		q.timerSet = true
+		q.timer.Reset(q.lastLeft.Add(pace).Sub(now))
 	}
 }
 
 func (q *queue) mayLeave(now time.Time) bool {
-	return q.hasRoom() && (q.breaker.state == stateHalfOpen || len(q.out) == 0 || now.Sub(q.last) >= pace)
+	return q.hasRoom() && (q.breaker.state == stateHalfOpen || len(q.out) == 0 || now.Sub(q.lastLeft) >= pace)
 }
 
 // hasRoom reports whether one more batch may be out, whenever it leaves.
@@ -141,7 +138,7 @@ func (q *queue) hasRoom() bool {
 func (q *queue) fire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.timed = false
+	q.timerSet = false
 	q.schedule(time.Now())
 }
 
@@ -217,8 +214,8 @@ func (q *queue) next(b *Batch) bool {
 	leaves := q.mayLeave(now) && q.fill(b, now)
 	if leaves {
 		q.out = append(q.out, b)
-		q.last = now
-		q.watchDeadline(b.until, now)
+		q.lastLeft = now
+		q.watchDeadline(b.deadline, now)
 		b.connect = q.connect
 		if q.breaker.state == stateHalfOpen {
 			q.trial = b
@@ -230,45 +227,42 @@ func (q *queue) next(b *Batch) bool {
 	return leaves
 }
 
-// fill moves the first checks to the batch, without those whose callers have left, and in order: a call's stay
-// together.
+// fill moves the first groups to the batch, in order, without those whose callers have left.
 func (q *queue) fill(b *Batch, now time.Time) bool {
-	b.requests, b.sent, b.until = b.requests[:0], now, now
+	b.groups, b.requests, b.sent, b.deadline = b.groups[:0], b.requests[:0], now, now
 	taken := 0
-	for _, first := range q.waiting {
-		c := first.call
-		if len(b.requests)+first.count > maxBatch {
+	for _, g := range q.waiting {
+		if len(b.requests)+len(g.requests) > maxBatch {
 			break
 		}
 		taken++
-		q.checks -= first.count
-		if c.expired(now) {
-			q.pipeline.dropped.Add(uint64(first.count))
+		q.checks -= len(g.requests)
+		if g.call.expired(now) {
+			q.pipeline.totals.dropped.Add(uint64(len(g.requests)))
 			continue
 		}
-		if c.deadline.After(b.until) {
-			b.until = c.deadline
+		if g.call.deadline.After(b.deadline) {
+			b.deadline = g.call.deadline
 		}
-		for r := first; r != nil; r = r.next {
+		b.groups = append(b.groups, g)
+		for _, r := range g.requests {
 			r.Route = Route{Client: q.client}
 			b.requests = append(b.requests, r)
 		}
 	}
-	rest := copy(q.waiting, q.waiting[taken:])
-	clear(q.waiting[rest:])
-	q.waiting = q.waiting[:rest]
+	q.waiting = slices.Delete(q.waiting, 0, taken)
 	return len(b.requests) > 0
 }
 
-func (q *queue) empty() waitingCalls {
+func (q *queue) empty() []*group {
 	waiting := q.waiting
 	q.waiting, q.checks = nil, 0
 	return waiting
 }
 
-func (f waitingCalls) refuse(err error) {
-	for _, first := range f {
-		refuse(first, err)
+func refuseAll(groups []*group, err error) {
+	for _, g := range groups {
+		g.refuse(err)
 	}
 }
 
@@ -279,7 +273,7 @@ func (q *queue) close(err error) {
 	q.stop()
 	q.timer.Stop()
 	q.mu.Unlock()
-	waiting.refuse(err)
+	refuseAll(waiting, err)
 }
 
 func (q *queue) stop() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -28,18 +27,10 @@ type Route struct {
 	Asking bool            // after ASKING
 }
 
-// Resends counts what was sent more than once.
-type Resends struct {
-	Redirected atomic.Uint64 // requests that followed a redirect of a cluster
-	Resent     atomic.Uint64 // requests sent again, redirected ones among them
-}
-
 // transport sends requests for a retry.
 type transport interface {
 	// exchange sends requests of one route, once, and notes in each its class and, without an answer, why.
-	exchange(ctx context.Context, route Route, group []*Request)
-	// drop reports whether the caller of a request has left, and drops it then.
-	drop(r *Request, now time.Time) bool
+	exchange(ctx context.Context, route Route, requests []*Request)
 	// done ends a request. err is why it has no answer, nil if it has one.
 	done(r *Request, err error)
 }
@@ -50,22 +41,22 @@ type retry struct {
 	servers   *topology.Servers
 	transport transport
 	script    *Script // nil if none can be missing
-	resends   *Resends
+	totals    *totals
 	maxTries  int // 0 for no bound but time
 
-	open, group, scratch []*Request
+	open, sameRoute, scratch []*Request
 }
 
-// send sends requests, in their order, until each is answered or given up. It does not pause beyond until, the last
-// caller's deadline, nor after stop is closed. ctx bounds each exchange.
-func (s *retry) send(ctx context.Context, requests []*Request, until time.Time, stop <-chan struct{}) {
+// send sends requests, in their order, until each is answered or given up. It does not pause beyond the deadline of
+// the last caller, nor after stop is closed. ctx bounds each exchange.
+func (s *retry) send(ctx context.Context, requests []*Request, deadline time.Time, stop <-chan struct{}) {
 	s.open = append(s.open[:0], requests...)
 	for try := 1; ; try++ {
 		s.exchange(ctx)
 		if len(s.open) == 0 {
 			return
 		}
-		if try == s.maxTries || !s.pause(try, until, stop) {
+		if try == s.maxTries || !s.pause(try, deadline, stop) {
 			break
 		}
 		s.reroute(ctx)
@@ -81,19 +72,19 @@ func (s *retry) exchange(ctx context.Context) {
 	s.open, s.scratch = s.scratch[:0], todo
 	for len(todo) > 0 {
 		route, rest := todo[0].Route, todo[:0]
-		s.group = s.group[:0]
+		s.sameRoute = s.sameRoute[:0]
 		for _, r := range todo {
 			if r.Route == route {
-				s.group = append(s.group, r)
+				s.sameRoute = append(s.sameRoute, r)
 			} else {
 				rest = append(rest, r)
 			}
 		}
 		todo = rest
 		if route.Client != nil {
-			s.transport.exchange(ctx, route, s.group)
+			s.transport.exchange(ctx, route, s.sameRoute)
 		}
-		for _, r := range s.group {
+		for _, r := range s.sameRoute {
 			if r.class.kind == classAnswered || r.class.kind == classFinal {
 				s.transport.done(r, r.err)
 			} else {
@@ -104,7 +95,7 @@ func (s *retry) exchange(ctx context.Context) {
 }
 
 // pause waits before what is open is sent again, if need be. It reports whether there is time for it.
-func (s *retry) pause(try int, until time.Time, stop <-chan struct{}) bool {
+func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
 	for _, r := range s.open {
 		needed = needed || r.class.kind == classRetryable || r.class.Loading()
@@ -113,7 +104,7 @@ func (s *retry) pause(try int, until time.Time, stop <-chan struct{}) bool {
 		return true
 	}
 	wait := min(firstPause<<min(try-1, 10), longestPause)
-	if time.Until(until) <= wait {
+	if time.Until(deadline) <= wait {
 		return false
 	}
 	select {
@@ -131,7 +122,9 @@ func (s *retry) reroute(ctx context.Context) {
 	now := time.Now()
 	repaired := make(map[*goredis.Client]error) // done once for all requests of a server
 	for _, r := range todo {
-		if s.transport.drop(r, now) {
+		if r.expired(now) {
+			s.totals.dropped.Add(1)
+			s.transport.done(r, errLate)
 			continue
 		}
 		if err := s.nextRoute(ctx, r, repaired); err != nil {
@@ -139,7 +132,7 @@ func (s *retry) reroute(ctx context.Context) {
 			continue
 		}
 		if r.class.kind != classUnfinished {
-			s.resends.Resent.Add(1)
+			s.totals.resent.Add(1)
 		}
 		s.open = append(s.open, r)
 	}
@@ -162,7 +155,7 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 			return fmt.Errorf("%w: %w", err, r.err)
 		}
 		r.Route = Route{Client: named, Asking: class.kind == classAsk}
-		s.resends.Redirected.Add(1)
+		s.totals.redirects.Add(1)
 		return nil
 	}
 	if !known && client != nil {
@@ -175,7 +168,7 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 	return r.findOwner(s.servers)
 }
 
-// findOwner gives a request the route to its owner. Until a cluster is known there is none, and the request is retryable.
+// findOwner gives a request the route to its owner. Until a cluster is known there is none: the request is retryable.
 func (r *Request) findOwner(servers *topology.Servers) error {
 	owner, err := servers.Locate(r.At)
 	r.Route = Route{Client: owner}
@@ -232,11 +225,11 @@ func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 	if err := r.findOwner(s); err != nil {
 		return err
 	}
-	q := &repeatable{servers: s, commands: commands}
-	again := retry{servers: s, transport: q, script: script, resends: new(Resends)}
-	until, _ := ctx.Deadline()
-	again.send(ctx, []*Request{r}, until, ctx.Done())
-	return q.err
+	t := &repeatable{servers: s, commands: commands}
+	again := retry{servers: s, transport: t, script: script, totals: new(totals)}
+	deadline, _ := ctx.Deadline()
+	again.send(ctx, []*Request{r}, deadline, ctx.Done())
+	return t.err
 }
 
 // repeatable is the transport of commands that may run twice.
@@ -248,37 +241,34 @@ type repeatable struct {
 	err      error
 }
 
-func (q *repeatable) exchange(ctx context.Context, route Route, group []*Request) {
-	for _, c := range q.commands {
+func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Request) {
+	for _, c := range t.commands {
 		c.SetErr(nil)
 	}
-	commands := q.commands
+	commands := t.commands
 	if route.Asking {
 		commands = slices.Concat([]goredis.Cmder{goredis.NewStatusCmd(ctx, "asking")}, commands)
 	}
 	execute(ctx, route.Client, commands)
-	r := group[0]
-	at := slices.IndexFunc(q.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
+	r := requests[0]
+	at := slices.IndexFunc(t.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
 	if at < 0 {
 		r.class, r.err = Answered, nil
 		return
 	}
-	q.failed = q.commands[at].Name()
-	r.err = q.commands[at].Err()
+	t.failed = t.commands[at].Name()
+	r.err = t.commands[at].Err()
 	r.class = classifyRepeatable(r.err)
 	var reply goredis.Error
 	if !errors.As(r.err, &reply) {
-		if q.lost++; q.lost == maxLostReplies {
+		if t.lost++; t.lost == maxLostReplies {
 			r.class = Class{}
 		}
 	}
 }
 
-// drop reports false: the caller waits.
-func (q *repeatable) drop(*Request, time.Time) bool { return false }
-
-func (q *repeatable) done(r *Request, err error) {
-	if q.err = err; r.Route.Client != nil {
-		q.err = q.servers.DiagnoseOf(r.Route.Client, q.failed, err)
+func (t *repeatable) done(r *Request, err error) {
+	if t.err = err; r.Route.Client != nil {
+		t.err = t.servers.DiagnoseOf(r.Route.Client, t.failed, err)
 	}
 }

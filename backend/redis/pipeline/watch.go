@@ -30,14 +30,14 @@ func dialTimeout(pongTimeout time.Duration) time.Duration { return max(2*pongTim
 
 // watch is the state of a queue's server: the breaker and its PINGs. The queue's mu guards all but the atomics.
 type watch struct {
-	breaker breaker
-	calm    atomic.Bool                  // breaker.calm
-	silent  atomic.Bool                  // the last exchange was lost, and the breaker is still closed
-	away    atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
-	trial   *Batch                       // the one that is out while the breaker is half open
-	probing bool                         // a goroutine sends PING
-	probed  time.Time                    // when it did last
-	late    string                       // in what way replies come too late; "" if they do not
+	breaker  breaker
+	calm     atomic.Bool                  // breaker.calm
+	silent   atomic.Bool                  // the last exchange was lost, and the breaker is still closed
+	away     atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
+	trial    *Batch                       // the one that is out while the breaker is half open
+	probing  bool                         // a goroutine sends PING
+	lastPing time.Time                    // when the last one was sent
+	slowness string                       // in what way replies come too late; "" if they do not
 
 	life           context.Context // until the queue is closed
 	end            context.CancelFunc
@@ -55,9 +55,9 @@ func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err e
 		tried := q.breaker.state == stateHalfOpen
 		q.breaker.exchanged(o, sent, budget, now)
 		if tried && o == outcomeLost && q.breaker.state == stateOpen {
-			q.late = "it answers PING, and no batch in time"
+			q.slowness = "it answers PING, and no batch in time"
 		}
-		if o == outcomeLost && q.breaker.state == stateClosed && now.Sub(q.probed) >= probePause {
+		if o == outcomeLost && q.breaker.state == stateClosed && now.Sub(q.lastPing) >= probePause {
 			q.probe(0)
 		}
 	})
@@ -71,9 +71,9 @@ func (q *queue) watchDeadline(deadline, now time.Time) {
 	}
 }
 
-// checkOverdue tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen server
-// lasts as long as the store's timeout. A caller that leaves while the queue has no room is a lost exchange, too. The
-// trial of a half-open breaker has time for a connection first, as PING has. No PING follows: it would wait as well.
+// checkOverdue tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen
+// server lasts as long as the store's timeout. A caller that leaves while the queue has no room is a lost exchange, too.
+// The trial of a half-open breaker has time for a connection first, as PING has. No PING follows: it would wait as well.
 func (q *queue) checkOverdue() {
 	now := time.Now()
 	q.update(now, errLate, func() {
@@ -90,7 +90,7 @@ func (q *queue) checkOverdue() {
 			}
 		}
 		for _, b := range q.out {
-			check(b.until, b.sent)
+			check(b.deadline, b.sent)
 		}
 		for i := 0; i < len(q.waiting) && len(q.out) == q.maxOut && q.breaker.state == stateClosed; i++ {
 			check(q.waiting[i].call.deadline, q.waiting[i].joined)
@@ -100,7 +100,7 @@ func (q *queue) checkOverdue() {
 
 // update changes the breaker, and does what follows; err is why the server may be away.
 func (q *queue) update(now time.Time, err error, change func()) {
-	var waiting waitingCalls
+	var waiting []*group
 	q.mu.Lock()
 	before := q.breaker.state
 	change()
@@ -113,18 +113,18 @@ func (q *queue) update(now time.Time, err error, change func()) {
 		waiting = q.opened(before, now, err)
 	default:
 		if after == stateClosed {
-			q.late = ""
+			q.slowness = ""
 		}
 		q.away.Store(nil)
 		q.schedule(now)
 	}
 	away := q.refusal()
 	q.mu.Unlock()
-	waiting.refuse(away)
+	refuseAll(waiting, away)
 }
 
 // opened ends all waiting for the server. It returns what waited in the queue.
-func (q *queue) opened(before breakerState, now time.Time, err error) waitingCalls {
+func (q *queue) opened(before breakerState, now time.Time, err error) []*group {
 	away := &backend.Away{Reason: backend.Down, Err: fmt.Errorf("%w: %s is away: %w", ErrUnavailable, q.name, err)}
 	q.away.Store(away)
 	q.trial = nil
@@ -168,7 +168,7 @@ func pauseBetween() time.Duration { return probePause + rand.N(probePause/2) }
 func (q *queue) ping(p *pinger, long bool) (more bool) {
 	sent := time.Now()
 	q.mu.Lock()
-	q.probed = sent
+	q.lastPing = sent
 	inTime := q.breaker.pongTimeout()
 	q.mu.Unlock()
 	dial, timeout := dialTimeout(inTime), max(inTime, pingTimeout)
@@ -184,9 +184,9 @@ func (q *queue) ping(p *pinger, long bool) (more bool) {
 		q.breaker.pinged(err, took, sent, now)
 		switch {
 		case err != nil:
-			q.late = ""
+			q.slowness = ""
 		case took > inTime:
-			q.late = fmt.Sprintf("it answers PING after %v, and its callers wait %v", took.Round(time.Millisecond), inTime)
+			q.slowness = fmt.Sprintf("it answers PING after %v, and its callers wait %v", took.Round(time.Millisecond), inTime)
 		}
 		q.probing = q.breaker.state == stateOpen
 		more = q.probing
@@ -219,10 +219,10 @@ func (q *queue) refusal() error {
 func (q *queue) slow() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.breaker.state == stateClosed || q.late == "" {
+	if q.breaker.state == stateClosed || q.slowness == "" {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", q.name, q.late, ErrSlow)
+	return fmt.Errorf("%s: %s: %w", q.name, q.slowness, ErrSlow)
 }
 
 // pinger sends PING on a connection of its own, which is made anew after a loss. It is for one goroutine.

@@ -18,7 +18,7 @@ import (
 //
 //   - It repeats commands whose replies it did not see, and follows redirects, which counts twice: shared turns that off
 //     (TestGoRedisRepeatsNothingOnAnyTopology). It turns each -1 into 0, which means its default where options are used
-//     again: newNode and NewPingClient write -1 anew. Of pipelines only NoRetry of pipeline.Command stops it
+//     again: newNode and NewPingClient write -1 anew. NoRetry of pipeline.Command stops it by whatever client
 //     (pipeline TestTheLibraryNeverRepeatsACountingCommand).
 //   - It ends a new connection with its first caller: pipeline's commandContext gives that the timeout of Config, and
 //     Args of pipeline.Command tells what was written (TestASlowServerGetsAConnectionInTheEnd).
