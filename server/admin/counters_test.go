@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,13 +55,41 @@ func newPort(t *testing.T, g *Guard) *port {
 	p.counters = &Counters{Rules: inForce{config}, Counter: store, Store: store, Recorder: recorder, LogValues: true,
 		Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
-	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters, Guard: g})
+	p.Handler = serving(Parts{Counters: p.counters, Guard: g})
 	return p
 }
 
 type ready struct{}
 
 func (ready) Ready() error { return nil }
+
+// serving returns a port of some parts, which is ready.
+func serving(p Parts) http.Handler {
+	p.Readiness, p.Metrics = ready{}, cmp.Or(p.Metrics, http.NotFoundHandler())
+	return Handler(p)
+}
+
+// fromHere is a request of this host's to a loopback address.
+func fromHere(method, target string, change ...func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host, r.RemoteAddr = "localhost:6070", "127.0.0.1:1234"
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+// send sends such a request to a port.
+func send(h http.Handler, method, target string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, fromHere(method, target, change...))
+	return w
+}
+
+// get asks a port.
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	return send(h, http.MethodGet, path)
+}
 
 // hit counts hits of ann by a key.
 func (p *port) hit(t *testing.T, key string, n uint64) {
@@ -75,15 +104,9 @@ func (p *port) hit(t *testing.T, key string, n uint64) {
 		Check: &checks[0], Decision: &out[0]}, hits.Modes{Near: hits.DefaultNear})
 }
 
-// ask sends a request to localhost and returns the status and the body.
+// ask returns the status and the body of what is answered.
 func (p *port) ask(method, target string, change ...func(*http.Request)) (int, string) {
-	r := httptest.NewRequest(method, target, nil)
-	r.Host, r.RemoteAddr = "localhost:6070", "127.0.0.1:1234"
-	for _, f := range change {
-		f(r)
-	}
-	w := httptest.NewRecorder()
-	p.ServeHTTP(w, r)
+	w := send(p, method, target, change...)
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
@@ -114,47 +137,6 @@ func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
 	}
 	if _, body := p.ask("GET", "/api/v1/counters?domain=shop&descriptor=user=bob"); strings.Contains(body, "null") {
 		t.Errorf("a key without hits is shown with null where scripts expect a list: %s", body)
-	}
-}
-
-func TestQuestionsThatCannotBeAnswered(t *testing.T) {
-	p := newPort(t, &Guard{Host: "127.0.0.1"})
-	for _, c := range []struct {
-		promise, method, target string
-		code                    int
-		want                    string
-	}{
-		{"an unknown domain", "GET", "?domain=shp&descriptor=user=ann", 404, "The configured ones are shop"},
-		{"a descriptor without a rule", "GET", "?domain=shop&descriptor=usr=ann", 404, "weir check DIR --explain"},
-		{"an unlimited rule", "GET", "?domain=shop&descriptor=friend=bo", 404, `Rule "friend" (0.yaml:7) is unlimited`},
-		{"no domain", "GET", "?descriptor=user=ann", 400, "domain is missing"},
-		{"no descriptor", "GET", "?domain=shop", 400, "descriptor: it is empty"},
-		{"a torn descriptor", "GET", "?domain=shop&descriptor=user", 400, `has no "="`},
-		{"a mistyped parameter", "POST", "/grant" + ann + "&hit=3", 400, `"hit" is unknown`},
-		{"hits where none are taken", "DELETE", ann + "&hits=3", 400, `"hits" is unknown`},
-		{"a parameter given twice", "GET", ann + "&domain=other", 400, "given twice"},
-		{"bytes that are not UTF-8", "GET", "?domain=shop&descriptor=user=%ff", 400, "not UTF-8"},
-		{"a query that cannot be read", "GET", "?domain=%zz", 400, "cannot be read"},
-		{"a query without end", "GET", ann + strings.Repeat("n", maxQuery), 400, "longer than"},
-		{"no hits to grant", "POST", "/grant" + ann + "&hits=0", 400, "whole number from 1"},
-		{"hits that are no number", "POST", "/grant" + ann + "&hits=-1", 400, `not "-1"`},
-		{"a write that the address does not take", "POST", ann, 405, "Method Not Allowed"},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			code, body := p.ask(c.method, "/api/v1/counters"+c.target)
-			if code != c.code || !strings.Contains(body, c.want) {
-				t.Errorf("%s %s gave %d %q, want %d with %q", c.method, c.target, code, body, c.code, c.want)
-			}
-		})
-	}
-	p.counters.Rules = inForce{}
-	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 {
-		t.Errorf("without a configuration: %d %s, want 503", code, body)
-	}
-	p = newPort(t, &Guard{})
-	p.counters.Counter.Close()
-	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 || !strings.Contains(body, "cannot be reached") {
-		t.Errorf("with a store that is away: %d %s, want 503", code, body)
 	}
 }
 

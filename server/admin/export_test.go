@@ -24,7 +24,7 @@ import (
 // exported asks for an export of an admin port that listens.
 func exported(t *testing.T, h *query.History, query string) (*http.Response, string, error) {
 	t.Helper()
-	port := httptest.NewServer(Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}))
+	port := httptest.NewServer(serving(Parts{History: h}))
 	defer port.Close()
 	response, err := http.Get(port.URL + "/api/v1/history/export?" + query)
 	if err != nil {
@@ -126,8 +126,8 @@ func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
 
 func TestOneExportIsReadAtATimeAndTheReaderIsGivenTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
-		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, fromHere("GET", path, nil)) }
+		port := serving(Parts{History: threeMonths(t).History})
+		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, fromHere("GET", path)) }
 		first := newReader()
 		done := make(chan struct{})
 		go func() {
@@ -192,7 +192,7 @@ func TestAStoreMayTakeItsTimeForAnExport(t *testing.T) {
 		k := threeMonths(t)
 		h := query.New(seldom{k.store}, func() time.Time { return k.now })
 		line := make(pipe)
-		server := &http.Server{Handler: Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}),
+		server := &http.Server{Handler: serving(Parts{History: h}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = server.Serve(line) })

@@ -3,8 +3,6 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -66,8 +64,7 @@ func (k *kept) roll(t testing.TB) {
 
 // get asks an admin port over this history.
 func (k *kept) get(target string) (int, string) {
-	w := httptest.NewRecorder()
-	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History}).ServeHTTP(w, fromHere("GET", target, nil))
+	w := get(serving(Parts{History: k.History}), target)
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
@@ -144,52 +141,6 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 				t.Errorf("got %d\n%s\nwant\n%s\nScripts read this form.", code, got, c.want)
 			}
 		})
-	}
-}
-
-func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
-	k := threeMonths(t)
-	for _, c := range []struct {
-		promise, target string
-		want            string
-	}{
-		{"a mistyped parameter", "?domian=shop", `Parameter \"domian\" is unknown`},
-		{"a parameter given twice", "?domain=a&domain=b", "given twice"},
-		{"bytes that are not UTF-8", "?path=%ff", "not UTF-8"},
-		{"a query that cannot be read", "?path=%zz", "cannot be read"},
-		{"a query without end", "?path=" + strings.Repeat("n", maxQuery), "longer than"},
-		{"an unknown outcome", "?outcome=denied", `\"denied\" is not an outcome: use one of within, over, degraded, near, shadow`},
-		{"a time in words", "?from=yesterday", "from: \\\"yesterday\\\" is not a time: use how long ago"},
-		{"a range that ends before it begins", "?from=-1h&to=-2h", "from (2026-11-21T11:00:33Z) must be before to (2026-11-21T10:00:33Z)"},
-		{"an empty range", "?from=-1h&to=-1h", "must be before"},
-		{"no points", "?points=0", "points must be a whole number from 1 to 10000, not \\\"0\\\""},
-		{"both a count and a width", "?points=5&step=1h", "give one of them"},
-		{"a step that is no width", "?step=soon", "step: \\\"soon\\\" is not a width of buckets: use whole minutes, such as 15m"},
-		{"an unknown time zone", "?tz=Europe/Atlantis", "use a name such as Europe/Berlin"},
-		{"the server's own zone, whatever it is", "?tz=Local", "not a time zone"},
-		{"a file that is no time zone", "?tz=../../etc/passwd", "not a time zone"},
-		{"nothing to rank by", "/top?by=size", "by: nothing is ranked by \\\"size\\\": use hits"},
-		{"too long a list", "/top?n=1001", "n must be a whole number from 1 to 1000"},
-		{"an outcome where all are ranked", "/top?outcome=over", "\\\"outcome\\\" is unknown"},
-		{"values added up in buckets of any width", "?values=false", "give points or step"},
-		{"values in other words", "?values=no&step=1h", "values must be true or false"},
-		{"an unknown format", "/export?format=xml", `format: \"xml\" is not a format: use one of csv, openmetrics.`},
-		{"an export from no time", "/export?from=soon", "is not a time"},
-		{"an export in points", "/export?points=3", `Parameter \"points\" is unknown`},
-		{"an export of an unknown outcome", "/export?outcome=refused", "is not an outcome"},
-		{"a proof of a part", "/verify?from=-1h", "\\\"from\\\" is unknown"},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			code, body := k.get("/api/v1/history" + c.target)
-			if code != 400 || !strings.HasPrefix(body, `{"error":"`) || !strings.Contains(body, c.want) {
-				t.Errorf("got %d %s, want 400 and JSON with %s", code, body, c.want)
-			}
-		})
-	}
-	for _, path := range []string{"/top", "/export"} {
-		if code, body := new(kept).get("/api/v1/history" + path); code != 404 || !strings.Contains(body, `{"error":"This weir keeps no history`) {
-			t.Errorf("a weir without a history answers %s with %d %s", path, code, body)
-		}
 	}
 }
 

@@ -31,9 +31,9 @@ func (r *reader) SetWriteDeadline(at time.Time) error {
 
 func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
+		port := serving(Parts{History: threeMonths(t).History})
 		ask := func(w http.ResponseWriter) {
-			port.ServeHTTP(w, fromHere("GET", "/api/v1/history?from=-80d&points=100", nil))
+			port.ServeHTTP(w, fromHere("GET", "/api/v1/history?from=-80d&points=100"))
 		}
 		var reading sync.WaitGroup
 		var readers []*reader
@@ -66,7 +66,7 @@ func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 
 func TestARefusalGivesTheTurnBack(t *testing.T) {
 	k := threeMonths(t)
-	port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History})
+	port := serving(Parts{History: k.History})
 	for range 10 {
 		get(port, "/api/v1/history?from=yesterday")
 	}

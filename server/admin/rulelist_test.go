@@ -18,12 +18,7 @@ func rulesOf(t *testing.T, files ...string) inForce {
 
 // askRules asks for the rules, as one who knows those of a tag.
 func askRules(p Parts, query, known string) *httptest.ResponseRecorder {
-	p.Readiness, p.Metrics = ready{}, http.NotFoundHandler()
-	r := fromHere("GET", "/api/v1/rules"+query, nil)
-	r.Header.Set("If-None-Match", known)
-	w := httptest.NewRecorder()
-	Handler(p).ServeHTTP(w, r)
-	return w
+	return send(serving(p), "GET", "/api/v1/rules"+query, func(r *http.Request) { r.Header.Set("If-None-Match", known) })
 }
 
 func loadedAt(at int64) func() time.Time { return func() time.Time { return time.Unix(at, 0) } }
@@ -100,14 +95,6 @@ func TestRulesThatAreKnownAreNotSentAgain(t *testing.T) {
 	for promise, after := range map[string]Parts{"another limit": changed, "loaded again": again, "a history": more} {
 		if w := askRules(after, "", tag); w.Code != 200 || w.Header().Get("ETag") == tag {
 			t.Errorf("%s: got %d with the tag %s; want an answer with another", promise, w.Code, w.Header().Get("ETag"))
-		}
-	}
-}
-
-func TestAWrongQuestionAboutTheRulesIsRefused(t *testing.T) {
-	for query, want := range map[string]string{"?domain=shop": `Parameter "domain" is unknown`, "?%zz": "The query cannot be read"} {
-		if w := askRules(Parts{Rules: inForce{}}, query, ""); w.Code != 400 || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s is answered with %d %s; want 400 %s", query, w.Code, w.Body, want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -22,9 +21,7 @@ func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
 	if len(files) > 0 {
 		config = fixture.ConfigWith(t, o, files...)
 	}
-	w := httptest.NewRecorder()
-	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: inForce{config}}).
-		ServeHTTP(w, fromHere("GET", "/rlconfig", nil))
+	w := get(serving(Parts{Rules: inForce{config}}), "/rlconfig")
 	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		t.Errorf("/rlconfig gives %d %q, want text", w.Code, w.Header().Get("Content-Type"))
 	}
@@ -63,8 +60,8 @@ shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: fal
 
 func TestThePortListsWhatItServes(t *testing.T) {
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a.b: 1\n")) })
-	full := Handler(Parts{Readiness: ready{}, Metrics: text, Stats: text, Rules: inForce{}, Profiles: true})
-	bare := Handler(Parts{Readiness: ready{}, Metrics: text})
+	full := serving(Parts{Metrics: text, Stats: text, Rules: inForce{}, Profiles: true})
+	bare := serving(Parts{Metrics: text})
 	listed, barelyListed := get(full, "/").Body.String(), get(bare, "/").Body.String()
 	if !strings.Contains(listed, "/api/v1/history/verify?") {
 		t.Errorf("the history is not listed:\n%s", listed)

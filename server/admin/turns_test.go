@@ -25,13 +25,13 @@ func TestAnswersThatNobodyReadsAreFew(t *testing.T) {
 		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", 4},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			port := Handler(Parts{Readiness: ready{}, Metrics: text, Stats: text, Rules: inForce{}, Profiles: true,
+			port := serving(Parts{Metrics: text, Stats: text, Rules: inForce{}, Profiles: true,
 				Denials: &Denials{Recorder: denials.New(), Rules: inForce{}, Now: time.Now}})
 			var reading sync.WaitGroup
 			slow := make([]*reader, c.most)
 			for i := range slow {
 				slow[i] = newReader()
-				reading.Go(func() { port.ServeHTTP(slow[i], fromHere("GET", c.read, nil)) })
+				reading.Go(func() { port.ServeHTTP(slow[i], fromHere("GET", c.read)) })
 			}
 			synctest.Wait()
 			if left := time.Until(slow[0].deadline); left != 5*time.Second {
