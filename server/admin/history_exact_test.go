@@ -139,42 +139,6 @@ func checkShape(a query.HistoryAnswer, most int, step, now int64) error {
 	return nil
 }
 
-func TestDaysAreThoseOfTheZoneAsFarAsTheyAreStored(t *testing.T) {
-	for _, c := range []struct{ promise, zone, from, to, widths, warning string }{ // widths of the buckets, in hours
-		{"the day in Berlin when clocks go back", "Europe/Berlin", "2026-10-24", "2026-10-27", "24 25 24", ""},
-		{"half an hour from UTC, where only hours are stored", "Asia/Kolkata", "2026-11-01", "2026-11-03", "24 24 24",
-			"Until 2026-11-04T00:00:00+05:30 only whole hours are stored"},
-		{"UTC days, once nothing finer is stored", "Europe/Berlin", "2026-06-01", "2026-06-03", "24 24 24",
-			"Until 2026-06-03T00:00:00+02:00 only whole UTC days are stored"},
-	} {
-		k, tr := newKept(t, noon), truth{nameOf(annWithin): {}}
-		begin, err := time.Parse(time.DateOnly, c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for hour := range int64(120) {
-			at := begin.Unix() + 3600*(hour-24)
-			tr[nameOf(annWithin)][at] = uint64(hour + 1)
-			k.add(t, hit{annWithin, at, uint64(hour + 1)})
-		}
-		k.roll(t)
-		a := k.answer(t, url.Values{"from": {c.from}, "to": {c.to}, "step": {"1d"}, "tz": {c.zone}})
-		if err := tr.check(a); err != nil {
-			t.Errorf("%s: %v", c.promise, err)
-		}
-		var widths []string
-		for _, p := range a.Series[0].Points {
-			widths = append(widths, fmt.Sprint(float64(p.Width)/3600))
-		}
-		if got := strings.Join(widths, " "); got != c.widths {
-			t.Errorf("%s: days of %s hours, want %s", c.promise, got, c.widths)
-		}
-		if got := strings.Join(a.Warnings, " "); !strings.HasPrefix(got, c.warning) || (c.warning == "") != (got == "") {
-			t.Errorf("%s: the warning is %q, want %q", c.promise, got, c.warning)
-		}
-	}
-}
-
 // damagedBehindItsBack is a history that something is done to while its store is closed. It returns a part of the key
 // at fault.
 func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) string, hits ...hit) (*kept, string) {

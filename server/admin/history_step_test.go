@@ -10,6 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 )
 
+// Where days begin is proven in backend/history.
 func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct {
@@ -23,6 +24,11 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 			"Steps of 90m were asked for, but buckets of 1h are stored in this range, and none is split: these are of 2h."},
 		{"minutes are stored", "from=-1h&step=1m", 60, ""},
 		{"weeks of days", "from=-80d&step=1w", 7 * 86400, ""},
+		{"days of a zone, where nothing is stored", "from=2026-10-24&to=2026-10-27&step=1d&tz=Europe/Berlin", 86400, ""},
+		{"days of a zone half an hour from UTC, where hours are stored", "from=2026-11-01&to=2026-11-03&step=1d&tz=Asia/Kolkata", 86400,
+			"Until 2026-11-01T00:00:00+05:30 only whole hours are stored, so local days there begin at the full hour of UTC nearest to midnight."},
+		{"days of a zone, where days are stored", "from=2026-09-02&to=2026-09-03&step=1d&tz=Europe/Berlin", 86400,
+			"Until 2026-09-03T00:00:00+02:00 only whole UTC days are stored, so each local day there is shown as the UTC day nearest to it."},
 	} {
 		var a query.HistoryAnswer
 		k.ask(t, "?domain=shop&"+c.query, &a)
