@@ -69,7 +69,7 @@ var refusals = map[string]string{
 	"counters/top?domain=shpo":                  "404 No file configures domain shpo. The configured ones are shop",
 	"counters/top?domain=shop&path=friend":      "404 Rule friend of domain shop is unlimited",
 	"counters/top?domain=shop&path=user/path":   "404 No rule of domain shop has the path user/path",
-	"denials?domain=shpo":                       "404 No file configures domain shpo; configured are shop.",
+	"denials?domain=shpo":                       "404 No file configures domain shpo. The configured ones are shop",
 	"denials?descriptor=user%3Dann&domain=shpo": "404 No file configures domain shpo",
 	"denials?domain=shop&path=usr":              "404 No rule of domain shop has the path usr; weir check DIR lists the rules.",
 }
