@@ -26,9 +26,15 @@ type kept struct {
 
 func newKept(t testing.TB, now time.Time) *kept {
 	t.Helper()
+	return keptBy(t, now, filehistory.InMemory, "")
+}
+
+// keptBy is a history in a store, in a directory.
+func keptBy(t testing.TB, now time.Time, open func(filehistory.Config) (*filehistory.Store, error), dir string) *kept {
+	t.Helper()
 	k := &kept{now: now}
 	clock := func() time.Time { return k.now }
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock})
+	store, err := open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
