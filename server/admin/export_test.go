@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
+
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
@@ -169,37 +171,19 @@ func (s seldom) Query(ctx context.Context, q history.Query, yield func(history.S
 	})
 }
 
-// pipe listens for one connection, which is made by dial. Its time is that of the test.
-type pipe chan net.Conn
-
-func (p pipe) Accept() (net.Conn, error) {
-	if c, is := <-p; is {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-func (p pipe) Close() error   { return nil }
-func (p pipe) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p pipe) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	p <- server
-	return client, nil
-}
-
 func TestAStoreMayTakeItsTimeForAnExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := threeMonths(t)
 		h := query.New(seldom{k.store}, func() time.Time { return k.now })
-		line := make(pipe)
+		line := bufconn.Listen(1 << 10) // its time is that of the test
 		server := &http.Server{Handler: serving(Parts{History: h}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = server.Serve(line) })
 		defer serving.Wait()
 		defer server.Close()
-		defer close(line)
-		client := &http.Client{Transport: &http.Transport{DialContext: line.dial, DisableKeepAlives: true}}
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return line.DialContext(ctx) }
+		client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 		const lost = "where the store is slow an export ends with %v, want that it is whole: its reader has not failed"
 		response, err := client.Get("http://localhost/api/v1/history/export?format=openmetrics")
 		if err != nil {
