@@ -126,37 +126,6 @@ func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
 	}
 }
 
-func TestOneExportIsReadAtATimeAndTheReaderIsGivenTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		port := serving(Parts{History: threeMonths(t).History})
-		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, fromHere("GET", path)) }
-		first := newReader()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			ask(first, "/api/v1/history/export?format=openmetrics")
-		}()
-		synctest.Wait()
-		if left := time.Until(first.deadline); left != maxReadingTime {
-			t.Errorf("the reader of an export has %v for a part of it, want %v", left, maxReadingTime)
-		}
-		second := httptest.NewRecorder()
-		if ask(second, "/api/v1/history/export"); second.Code != 503 || second.Header().Get("Retry-After") == "" {
-			t.Errorf("beside an export another got %d %s, want 503 and when to come back", second.Code, second.Body)
-		}
-		beside := httptest.NewRecorder()
-		if ask(beside, "/api/v1/history"); beside.Code != 200 {
-			t.Errorf("beside an export a question got %d: exports must not hold up people", beside.Code)
-		}
-		close(first.letGo)
-		<-done
-		third := httptest.NewRecorder()
-		if ask(third, "/api/v1/history/export"); third.Code != 200 {
-			t.Errorf("after an export another got %d %s", third.Code, third.Body)
-		}
-	})
-}
-
 // seldom is a store where a minute and more goes by between two series that are asked for.
 type seldom struct{ history.Store }
 

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -30,38 +29,48 @@ func (r *reader) SetWriteDeadline(at time.Time) error {
 }
 
 func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		port := serving(Parts{History: threeMonths(t).History})
-		ask := func(w http.ResponseWriter) {
-			port.ServeHTTP(w, fromHere("GET", "/api/v1/history?from=-80d&points=100"))
-		}
-		var reading sync.WaitGroup
-		var readers []*reader
-		for range maxAnswers {
-			r := newReader()
-			readers = append(readers, r)
-			reading.Go(func() { ask(r) })
-		}
-		synctest.Wait()
-		for _, r := range readers {
-			if left := time.Until(r.deadline); left != maxReadingTime {
-				t.Errorf("a reader has %v for its answer, want %v: it holds up others and memory", left, maxReadingTime)
+	for _, c := range []struct {
+		path, beside string // asked for, and open all the same: exports must not hold up people
+		turns        int
+		busy         string
+	}{
+		{"/api/v1/history?from=-80d&points=100", "/api/v1/history/export", maxAnswers,
+			`{"error":"2 other questions about the history are being answered`},
+		{"/api/v1/history/export?format=openmetrics", "/api/v1/history", maxExports, `{"error":"Another export of the history is being read`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			port := serving(Parts{History: threeMonths(t).History})
+			var reading sync.WaitGroup
+			readers := make([]*reader, c.turns)
+			for i := range readers {
+				readers[i] = newReader()
+				reading.Go(func() { port.ServeHTTP(readers[i], fromHere("GET", c.path)) })
 			}
-		}
-		began, third := time.Now(), httptest.NewRecorder()
-		ask(third)
-		if waited := time.Since(began); third.Code != 503 || third.Header().Get("Retry-After") != "10" || waited != maxWaitingTime ||
-			!strings.Contains(third.Body.String(), `{"error":"2 other questions about the history are being answered`) {
-			t.Errorf("beside two answers that nobody reads a question got, after %v, %d %v %s; want 503 and when to come back, "+
-				"since each answer that is held takes memory of the limiter", waited, third.Code, third.Header(), third.Body)
-		}
-		time.AfterFunc(maxWaitingTime/2, func() { close(readers[0].letGo) })
-		if ask(third); !strings.HasSuffix(third.Body.String(), "]}\n") {
-			t.Errorf("a question that could wait got %s; want an answer once another is read", third.Body)
-		}
-		close(readers[1].letGo)
-		reading.Wait()
-	})
+			synctest.Wait()
+			for _, r := range readers {
+				if left := time.Until(r.deadline); left != maxReadingTime {
+					t.Errorf("a reader of %s has %v for its answer, want %v: it holds up others and memory", c.path, left, maxReadingTime)
+				}
+			}
+			began, w := time.Now(), get(port, c.path)
+			if waited := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") != "10" || waited != maxWaitingTime ||
+				!strings.HasPrefix(w.Body.String(), c.busy) {
+				t.Errorf("beside answers that nobody reads %s got, after %v, %d %v %s; want 503 and when to come back, since each "+
+					"answer that is held takes memory of the limiter", c.path, waited, w.Code, w.Header(), w.Body)
+			}
+			if w := get(port, c.beside); w.Code != 200 {
+				t.Errorf("beside %s that nobody reads %s got %d %s", c.path, c.beside, w.Code, w.Body)
+			}
+			time.AfterFunc(maxWaitingTime/2, func() { close(readers[0].letGo) })
+			if w := get(port, c.path); w.Code != 200 {
+				t.Errorf("%s that could wait got %d %s; want an answer once another is read", c.path, w.Code, w.Body)
+			}
+			for _, r := range readers[1:] {
+				close(r.letGo)
+			}
+			reading.Wait()
+		})
+	}
 }
 
 func TestARefusalGivesTheTurnBack(t *testing.T) {
