@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -209,55 +208,19 @@ func TestWritesAreGuarded(t *testing.T) {
 	})
 }
 
-func TestWritesChangeAndAreLogged(t *testing.T) {
-	p := newPort(t, &Guard{Host: "127.0.0.1"})
-	p.hit(t, "user", 7)
-	for _, c := range []struct {
-		method, target string
-		hits           uint64
-		logged         string
-	}{
-		{"POST", "/grant" + ann + "&hits=3", 4, "what=grant domain=shop path=user descriptor=user=ann hits=3"},
-		{"POST", "/grant" + ann, 3, "hits=1"},
-		{"POST", "/grant" + ann + "&hits=9007199254740991", 0, "hits=9007199254740991"},
-		{"DELETE", ann, 0, "what=reset domain=shop path=user descriptor=user=ann"},
-	} {
-		p.logged.Reset()
-		code, body := p.ask(c.method, "/api/v1/counters"+c.target)
-		var got CountersAnswer
-		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 {
-			t.Fatalf("%s %s gave %d %s", c.method, c.target, code, body)
-		}
-		if got.Limits[0].Hits != c.hits || got.Limits[1].Hits != c.hits {
-			t.Errorf("%s %s leaves %+v, want %d hits", c.method, c.target, got.Limits, c.hits)
-		}
-		log := strings.ReplaceAll(p.logged.String(), `"`, "")
-		if !strings.Contains(log, "counters changed who=127.0.0.1:1234") || !strings.Contains(log, c.logged) {
-			t.Errorf("%s %s is logged as %s, want who (127.0.0.1:1234) and %s", c.method, c.target, log, c.logged)
-		}
-	}
-	p.counters.LogValues = false
-	p.logged.Reset()
-	p.hit(t, "user", 2)
-	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
-		t.Errorf("a reset gave %d %s", code, body)
-	}
-	if strings.Contains(p.logged.String(), "ann") || !strings.Contains(p.logged.String(), "path=user") {
-		t.Errorf("without LogValues a reset is logged as %s; want the rule, and no value", &p.logged)
-	}
-}
-
-// What was given back is told to the hit, for each limit, and of a reset what was forgotten.
+// What was given back is told to the hit, for each limit, and of a reset what was forgotten; and the log has who did it.
 func TestAChangeTellsWhatItDid(t *testing.T) {
 	const grant, reset = "POST /grant", "DELETE "
 	for _, c := range []struct {
 		key, do       string
 		counted, hits uint64
-		asked         uint64 // 0 of a reset
+		asked         uint64 // 0 of a reset, and for one that is not said
 		want          string
 	}{
 		{"user", grant, 7, 0, 50, `"asked":50,"hits_before":7,"given_back":7}`},
 		{"user", grant, 7, 4, 3, `"asked":3,"hits_before":7,"given_back":3}`},
+		{"user", grant, 7, 6, 0, `"asked":1,"hits_before":7,"given_back":1}`},
+		{"user", grant, 7, 0, maxGrant, `"asked":9007199254740991,"hits_before":7,"given_back":7}`},
 		{"payer", grant, 3, 2, 1, `"asked":1,"hits_before":3,"given_back":1}`},
 		{"guest", grant, 4, 0, 5, `"asked":5,"hits_before":4,"given_back":4}`},
 		{"user", grant, 0, 0, 5, `"asked":5,"hits_before":0,"given_back":0}`},
@@ -275,9 +238,28 @@ func TestAChangeTellsWhatItDid(t *testing.T) {
 		}
 		code, body := p.ask(method, target)
 		each := fmt.Sprintf(`"hits_before":%d,"hits":%d,`, c.counted, c.hits)
-		if code != 200 || !strings.HasSuffix(body, c.want) || !strings.Contains(body, each) {
+		if code != 200 || !strings.HasSuffix(body, c.want) || strings.Count(body, each) != strings.Count(body, `"limit":`) {
 			t.Errorf("%s %s where %d are counted gave %d %s, want %s and for each limit %s", method, target, c.counted, code, body, c.want, each)
 		}
+		logged := "counters changed who=127.0.0.1:1234 what=reset domain=shop path=user descriptor=user=ann"
+		if c.do == grant {
+			logged = fmt.Sprintf("counters changed who=127.0.0.1:1234 what=grant domain=shop path=%[1]s descriptor=%[1]s=ann hits=%d", c.key, max(1, c.asked))
+		}
+		if log := strings.ReplaceAll(p.logged.String(), `"`, ""); !strings.Contains(log, logged) {
+			t.Errorf("%s %s is logged as %s, want %s", method, target, log, logged)
+		}
+	}
+}
+
+func TestValuesAreNotLoggedUnasked(t *testing.T) {
+	p := newPort(t, &Guard{Host: "127.0.0.1"})
+	p.counters.LogValues = false
+	p.hit(t, "user", 2)
+	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
+		t.Errorf("a reset gave %d %s", code, body)
+	}
+	if strings.Contains(p.logged.String(), "ann") || !strings.Contains(p.logged.String(), "path=user") {
+		t.Errorf("without LogValues a reset is logged as %s; want the rule, and no value", &p.logged)
 	}
 }
 
