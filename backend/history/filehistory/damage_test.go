@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,49 +21,35 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// whole is a closed file with some thousand rows.
-var whole = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "weir-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-	if err != nil {
-		return nil, err
-	}
-	s.db.NoSync = true
-	now := time.Now().Unix() / 60
-	sorted := make(map[history.Partition][]history.Increment)
-	for n, id := range seriesOf(1000) {
-		for hour := range int64(3) {
-			sorted[id.Partition()] = append(sorted[id.Partition()], history.Increment{ID: id, Minute: now - 60*hour, Hits: uint64(n) + 1})
-		}
-	}
-	for p, all := range sorted {
-		_, failed := s.Apply(context.Background(), p, history.Batch{Writer: "w", Seq: 1, Increments: all})
-		err = errors.Join(err, failed)
-	}
-	if err := errors.Join(err, s.db.Sync(), s.Close()); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(filepath.Join(dir, Name))
-})
+// whole is what wholeFile returns, once it is made. Tests that need it do not run beside each other.
+var whole []byte
 
-// wholeFile returns that file's bytes, which are not to be changed.
+// wholeFile returns the bytes, which are not to be changed, of a closed file with some thousand rows.
 func wholeFile(t testing.TB) []byte {
 	t.Helper()
-	content, err := whole()
+	if whole != nil {
+		return whole
+	}
+	dir, now := t.TempDir(), time.Now().Unix()/60
+	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return content
-}
-
-// filled returns a directory with such a file.
-func filled(t testing.TB) (dir string) {
-	t.Helper()
-	return holding(t, wholeFile(t))
+	s.db.NoSync = true
+	var all []history.Increment
+	for n, id := range seriesOf(1000) {
+		for hour := range int64(3) {
+			all = append(all, history.Increment{ID: id, Minute: now - 60*hour, Hits: uint64(n) + 1})
+		}
+	}
+	historytest.Count(t, s, all...)
+	if err := errors.Join(s.db.Sync(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if whole, err = os.ReadFile(filepath.Join(dir, Name)); err != nil {
+		t.Fatal(err)
+	}
+	return whole
 }
 
 // holding returns a directory with a file of some bytes.
@@ -212,7 +197,7 @@ func damage(r *rand.Rand, file []byte) {
 }
 
 func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
-	dir := filled(t)
+	dir := holding(t, wholeFile(t))
 	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +219,7 @@ func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
 }
 
 func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
-	dir := filled(t)
+	dir := holding(t, wholeFile(t))
 	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
 	s = ready(t, s, err)
 	ids := seriesOf(300)

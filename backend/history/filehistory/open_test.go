@@ -122,7 +122,7 @@ func TestADirectoryThatCannotBeWrittenIsAnError(t *testing.T) {
 }
 
 func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
-	dir := filled(t)
+	dir := holding(t, wholeFile(t))
 	private := func(name string, want os.FileMode) {
 		t.Helper()
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
