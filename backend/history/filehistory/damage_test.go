@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,10 +32,7 @@ func wholeFile(t testing.TB) []byte {
 		return whole
 	}
 	dir, now := t.TempDir(), time.Now().Unix()/60
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, Open, Config{Dir: dir})
 	s.db.NoSync = true
 	var all []history.Increment
 	for n, id := range seriesOf(1000) {
@@ -46,6 +44,7 @@ func wholeFile(t testing.TB) []byte {
 	if err := errors.Join(s.db.Sync(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	if whole, err = os.ReadFile(filepath.Join(dir, Name)); err != nil {
 		t.Fatal(err)
 	}
@@ -198,10 +197,7 @@ func damage(r *rand.Rand, file []byte) {
 
 func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
 	dir := holding(t, wholeFile(t))
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, Open, Config{Dir: dir})
 	if err := os.Truncate(filepath.Join(dir, Name), 4096*2); err != nil {
 		t.Fatal(err)
 	}
@@ -213,50 +209,37 @@ func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
 			instructs(t, "a file that shrank", err, dir)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
 }
 
 func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	dir := holding(t, wholeFile(t))
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-	s = ready(t, s, err)
+	s := opened(t, Open, Config{Dir: dir})
 	ids := seriesOf(300)
 	bad := ids[0]
-	err = s.update(func(tx *bolt.Tx) error {
+	err := s.update(func(tx *bolt.Tx) error {
 		return tx.Bucket(rowsBucket).Put(seriesKey(bad.Partition(), nameOf(bad)), []byte{0x80})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.turn <- struct{}{} // so that all batches wait for the same transaction
-	type answer struct {
-		id     history.ID
-		result history.ApplyResult
-		err    error
-	}
-	answers := make(chan answer)
+	var applying sync.WaitGroup
 	for _, id := range ids {
-		go func() {
+		applying.Go(func() {
 			r, err := s.Apply(context.Background(), id.Partition(), history.Batch{Writer: id.Path, Seq: 1,
 				Increments: []history.Increment{{ID: id, Minute: 1, Hits: 1}}})
-			answers <- answer{id, r, err}
-		}()
+			switch {
+			case id == bad && err == nil:
+				t.Error("a row that cannot be read was counted on")
+			case id == bad:
+				instructs(t, "a row that cannot be read", err, dir)
+			case err != nil || r.Status != history.Applied:
+				t.Errorf("%v: %+v, %v, want it counted though a row of another series is damaged", id, r, err)
+			}
+		})
 	}
 	<-s.turn
-	for range ids {
-		a := <-answers
-		switch {
-		case a.id == bad:
-			if a.err == nil {
-				t.Error("a row that cannot be read was counted on")
-			}
-			instructs(t, "a row that cannot be read", a.err, dir)
-		case a.err != nil || a.result.Status != history.Applied:
-			t.Errorf("%v: %+v, %v, want it counted though a row of another series is damaged", a.id, a.result, a.err)
-		}
-	}
+	applying.Wait()
 	rolled, err := s.Roll(context.Background(), history.Job{Now: time.Now()})
 	instructs(t, "the job over a damaged row", err, dir)
 	if rolled.Chunks[history.Minutes] < 299 {
@@ -290,8 +273,7 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 			}})
 	}
 	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
-		s, err := Open(config(t.TempDir(), o))
-		return ready(t, s, err)
+		return opened(t, Open, config(t.TempDir(), o))
 	}, damages...)
 }
 

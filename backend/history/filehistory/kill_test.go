@@ -169,10 +169,7 @@ func told(t *testing.T, lines []string) (last uint64) {
 // more, and each series of them to the integer.
 func holds(t *testing.T, dir string, told uint64) {
 	t.Helper()
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return benchStart }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, Open, Config{Dir: dir, Now: func() time.Time { return benchStart }})
 	at, err := s.Apply(context.Background(), victimSeries[0].Partition(), history.Batch{Writer: "victim"})
 	if err != nil || at.Last < told || at.Last > told+1 {
 		t.Fatalf("the file holds batch %d (%v), and %d was acknowledged: it must hold that, and the one under way at "+
