@@ -91,16 +91,21 @@ func instant(t testing.TB, e *Engine, text string, at int64) *promql.Result {
 	return q.Exec(context.Background())
 }
 
-// curve returns the answer to a query for moments, which must be at most one series: its values by moment.
-func curve(t testing.TB, e *Engine, text string, from, to, step int64) map[int64]float64 {
+// ranged returns the answer to a query for moments, in Unix seconds.
+func ranged(t testing.TB, e *Engine, text string, from, to, step int64) *promql.Result {
 	t.Helper()
 	q, err := e.Range(context.Background(), text, time.Unix(from, 0), time.Unix(to, 0), time.Duration(step)*time.Second)
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("%.60s: %v", text, err)
 	}
 	t.Cleanup(q.Close)
-	result := q.Exec(context.Background())
-	m, err := result.Matrix()
+	return q.Exec(context.Background())
+}
+
+// curve returns an answer that must be at most one series: its values by moment.
+func curve(t testing.TB, e *Engine, text string, from, to, step int64) map[int64]float64 {
+	t.Helper()
+	m, err := ranged(t, e, text, from, to, step).Matrix()
 	if err != nil || len(m) > 1 {
 		t.Fatalf("%s: %d series, error %v", text, len(m), err)
 	}
