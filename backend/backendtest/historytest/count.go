@@ -2,6 +2,7 @@ package historytest
 
 import (
 	"crypto/rand"
+	"fmt"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -19,6 +20,20 @@ func Count(t testing.TB, store history.Store, increments ...history.Increment) {
 			}
 		}
 	}
+}
+
+// Partners returns series of one partition.
+func Partners(n int) (p history.Partition, ids []history.ID) {
+	for i := 0; len(ids) < n; i++ {
+		id := history.ID{Domain: "shop", Path: fmt.Sprint("user/", i)}
+		if i == 0 {
+			p = id.Partition()
+		}
+		if id.Partition() == p {
+			ids = append(ids, id)
+		}
+	}
+	return p, ids
 }
 
 // All returns all series of a store that have a name.

@@ -24,7 +24,7 @@ type writer struct {
 }
 
 func newWriter(s *Store, series int) *writer {
-	p, ids := partners(series)
+	p, ids := historytest.Partners(series)
 	return &writer{Store: s, p: p, ids: ids}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -55,7 +56,7 @@ func TestARingWithOtherNodesIsAnError(t *testing.T) {
 	if err := opened(t, ringOf(nodes[:2]...), fixed(start), nil).Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, ids := partners(1)
+	_, ids := historytest.Partners(1)
 	s := opened(t, ringOf(nodes...), fixed(start), nil)
 	_, err := s.Apply(t.Context(), ids[0].Partition(), history.Batch{Writer: "ann"})
 	if want := "node " + nodes[2].Addr + " is unknown"; err == nil || !strings.Contains(err.Error(), want) {
