@@ -73,7 +73,7 @@ func randomHistory(t *testing.T, r *rand.Rand) (*kept, truth) {
 		}
 		k.add(t, hits...)
 		if r.IntN(3) == 0 {
-			k.roll(t)
+			historytest.Roll(t, k.store, k.now)
 		}
 	}
 	return k, tr

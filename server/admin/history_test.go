@@ -61,13 +61,6 @@ func (k *kept) add(t testing.TB, hits ...hit) {
 	historytest.Count(t, k.store, increments...)
 }
 
-func (k *kept) roll(t testing.TB) {
-	t.Helper()
-	if _, err := k.store.Roll(t.Context(), history.Job{Now: k.now}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // get asks an admin port over this history.
 func (k *kept) get(target string) (int, string) {
 	w := get(serving(Parts{History: k.History}), target)
@@ -106,7 +99,7 @@ func threeMonths(t *testing.T) *kept {
 		hit{annWithin, ago(2 * day), 11}, hit{annWithin, ago(2*day - time.Minute), 2}, hit{annWithin, ago(20 * day), 13},
 		hit{annWithin, ago(80 * day), 17}, hit{annOver, ago(time.Minute), 4}, hit{bobWithin, ago(3 * time.Minute), 1},
 		hit{mailOver, ago(40 * day), 9}, hit{mailOver, ago(2 * time.Minute), 6})
-	k.roll(t)
+	historytest.Roll(t, k.store, k.now)
 	return k
 }
 
@@ -282,7 +275,7 @@ func TestTheValuesOfARuleAreAddedUp(t *testing.T) {
 	one, two := history.ID{Domain: "a", Path: "b", Value: "v=1"}, history.ID{Domain: "a", Path: "b", Value: "v=2"}
 	old, recent := noon.Add(-26*time.Hour).Truncate(time.Minute).Unix(), noon.Add(-time.Hour).Truncate(time.Minute).Unix()
 	k.add(t, hit{one, recent, 3}, hit{one, recent + 60, 5}, hit{two, recent, 4}, hit{two, old, 7}, hit{history.ID{Domain: "a", Path: "c"}, recent, 1})
-	k.roll(t)
+	historytest.Roll(t, k.store, k.now)
 	a := k.answer(t, url.Values{"from": {"-2d"}, "step": {"1d"}, "values": {"false"}})
 	if len(a.Series) != 2 || a.Series[0].SeriesName != (query.SeriesName{Domain: "a", Path: "b", Outcome: "within"}) ||
 		a.Series[0].Total != 19 || a.Series[0].Lifetime != 19 {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -19,6 +20,14 @@ func Count(t testing.TB, store history.Store, increments ...history.Increment) {
 				t.Fatalf("applying %d increments: %+v, %v", len(some), r, err)
 			}
 		}
+	}
+}
+
+// Roll runs the job on a store at a moment.
+func Roll(t testing.TB, store history.Store, now time.Time) {
+	t.Helper()
+	if _, err := store.Roll(t.Context(), history.Job{Now: now}); err != nil {
+		t.Fatal(err)
 	}
 }
 

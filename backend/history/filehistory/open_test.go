@@ -185,9 +185,7 @@ func TestFormatsExampleIsReal(t *testing.T) {
 	}
 	compare("at 12:03:30")
 	clock = clock.Add(25 * time.Hour)
-	if _, err := s.Roll(context.Background(), history.Job{Now: clock}); err != nil {
-		t.Fatal(err)
-	}
+	historytest.Roll(t, s, clock)
 	compare("after the job of the next day")
 }
 

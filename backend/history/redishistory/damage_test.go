@@ -173,9 +173,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				a := newWriter(s, 60)
 				a.count(t, 0)
 				if dated {
-					if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
-						t.Fatal(err)
-					}
+					historytest.Roll(t, s, clock.now())
 				}
 				const wrong = 3*pageSize - 7
 				for i := range wrong {

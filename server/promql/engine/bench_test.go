@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 )
@@ -23,7 +24,7 @@ func BenchmarkYear(b *testing.B) {
 		all = append(all, history.Increment{ID: busy, Minute: m, Hits: 500})
 	}
 	p.count(all...)
-	p.roll()
+	historytest.Roll(p.t, p.store, p.now())
 	e := p.engine()
 	to, points := p.now().Truncate(24*time.Hour), 0
 	b.ReportAllocs()

@@ -53,14 +53,6 @@ func (p *past) count(increments ...history.Increment) {
 	}
 }
 
-// roll runs the job.
-func (p *past) roll() {
-	p.t.Helper()
-	if _, err := p.store.Roll(context.Background(), history.Job{Now: p.now()}); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
 // between returns how many hits a series had from one moment to another, both at the start of a minute.
 func (p *past) between(id history.ID, from, to int64) (sum uint64) {
 	for at, hits := range p.hits[id] {
@@ -164,7 +156,7 @@ func seventyDays(t testing.TB, keep history.Keep) *past {
 		}
 	}
 	p.count(all...)
-	p.roll()
+	historytest.Roll(p.t, p.store, p.now())
 	return p
 }
 
