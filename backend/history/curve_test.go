@@ -127,24 +127,24 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 			t.Fatalf("seed %d: %v cut into %d in %v has %d buckets over %v", seed, asked, n, zone, len(cut.Borders)-1, used)
 		}
 		for _, points := range seen {
-			var want uint64
+			var want, peak uint64
 			for _, p := range points {
 				i, _ := slices.BinarySearch(cut.Borders, p.Start+1)
 				if i == 0 || p.End() > cut.Borders[i] {
 					t.Fatalf("seed %d: %v cut into %d in %v splits the bucket %+v", seed, asked, n, zone, p)
 				}
-				want += p.Sum
+				want, peak = want+p.Sum, max(peak, p.Peak)
 			}
-			var got uint64
+			var got, highest uint64
 			for i, b := range cut.Fill(points) {
-				got += b.Sum
+				got, highest = got+b.Sum, max(highest, b.Peak)
 				if b.Start != cut.Borders[i] || b.End <= b.Start || b.Peak > b.Sum {
 					t.Fatalf("seed %d: bucket %+v of %v makes no sense", seed, b, cut.Borders)
 				}
 			}
-			if got != want {
-				t.Fatalf("seed %d: the buckets of %v hold %d, but %d are stored there: hits must neither appear nor vanish",
-					seed, used, got, want)
+			if got != want || highest != peak {
+				t.Fatalf("seed %d: the buckets of %v hold %d, at most %d a minute, but stored are %d and %d: hits must neither appear "+
+					"nor vanish, and spikes not in the average", seed, used, got, highest, want, peak)
 			}
 		}
 	}
@@ -223,16 +223,6 @@ func TestStepsBeginWhereStepsBegin(t *testing.T) {
 		if got := shown(cut.Borders, zone); used != c.used || !slices.Equal(got, c.want) {
 			t.Errorf("%s: steps of %d have borders\n%q, want steps of %d with\n%q", c.promise, used, got, c.used, c.want)
 		}
-	}
-}
-
-func TestPeaksSurviveEveryCut(t *testing.T) {
-	points := []Point{{0, Minutes, 5, 5}, {60, Minutes, 7, 7}, {300, FiveMinutes, 9, 4}}
-	var m Extent
-	m.Add(points)
-	c := m.Cut(Range{0, 600}, 1, time.UTC)
-	if got, want := c.Fill(points), (Bucket{0, 600, 21, 7, FiveMinutes}); len(got) != 1 || got[0] != want {
-		t.Errorf("got %+v, want %+v: spikes must not vanish in the average", got, want)
 	}
 }
 

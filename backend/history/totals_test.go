@@ -36,23 +36,3 @@ func TestEarlyChoosesWhatTheJobWouldMoveFirst(t *testing.T) {
 		t.Errorf("days are rolled early, as %v: there is nothing coarser", got)
 	}
 }
-
-func TestLateHitsAreShownInTheStoredBucket(t *testing.T) {
-	got := fold([]Point{
-		{Start: 7200, Tier: Minutes, Sum: 1, Peak: 1},
-		{Start: 3600, Tier: Minutes, Sum: 2, Peak: 2},
-		{Start: 3600, Tier: FiveMinutes, Sum: 4, Peak: 3},
-		{Start: 7140, Tier: Minutes, Sum: 8, Peak: 8},
-		{Start: 3600, Tier: Hours, Sum: 16, Peak: 5},
-		{Start: 0, Tier: FiveMinutes, Sum: 32, Peak: 6},
-	})
-	want := []Point{
-		{Start: 0, Tier: FiveMinutes, Sum: 32, Peak: 6},
-		{Start: 3600, Tier: Hours, Sum: 30, Peak: 8},
-		{Start: 7200, Tier: Minutes, Sum: 1, Peak: 1},
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the points are\n%v, want\n%v: points that overlap are counted twice by whoever looks at them",
-			got, want)
-	}
-}

@@ -2,8 +2,8 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -54,13 +54,41 @@ func newPort(t *testing.T, g *Guard) *port {
 	p.counters = &Counters{Rules: inForce{config}, Counter: store, Store: store, Recorder: recorder, LogValues: true,
 		Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
-	p.Handler = Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Counters: p.counters, Guard: g})
+	p.Handler = serving(Parts{Counters: p.counters, Guard: g})
 	return p
 }
 
 type ready struct{}
 
 func (ready) Ready() error { return nil }
+
+// serving returns a port of some parts, which is ready.
+func serving(p Parts) http.Handler {
+	p.Readiness, p.Metrics = ready{}, cmp.Or(p.Metrics, http.NotFoundHandler())
+	return Handler(p)
+}
+
+// fromHere is a request of this host's to a loopback address.
+func fromHere(method, target string, change ...func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host, r.RemoteAddr = "localhost:6070", "127.0.0.1:1234"
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+// send sends such a request to a port.
+func send(h http.Handler, method, target string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, fromHere(method, target, change...))
+	return w
+}
+
+// get asks a port.
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	return send(h, http.MethodGet, path)
+}
 
 // hit counts hits of ann by a key.
 func (p *port) hit(t *testing.T, key string, n uint64) {
@@ -75,15 +103,9 @@ func (p *port) hit(t *testing.T, key string, n uint64) {
 		Check: &checks[0], Decision: &out[0]}, hits.Modes{Near: hits.DefaultNear})
 }
 
-// ask sends a request to localhost and returns the status and the body.
+// ask returns the status and the body of what is answered.
 func (p *port) ask(method, target string, change ...func(*http.Request)) (int, string) {
-	r := httptest.NewRequest(method, target, nil)
-	r.Host, r.RemoteAddr = "localhost:6070", "127.0.0.1:1234"
-	for _, f := range change {
-		f(r)
-	}
-	w := httptest.NewRecorder()
-	p.ServeHTTP(w, r)
+	w := send(p, method, target, change...)
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
@@ -114,47 +136,6 @@ func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
 	}
 	if _, body := p.ask("GET", "/api/v1/counters?domain=shop&descriptor=user=bob"); strings.Contains(body, "null") {
 		t.Errorf("a key without hits is shown with null where scripts expect a list: %s", body)
-	}
-}
-
-func TestQuestionsThatCannotBeAnswered(t *testing.T) {
-	p := newPort(t, &Guard{Host: "127.0.0.1"})
-	for _, c := range []struct {
-		promise, method, target string
-		code                    int
-		want                    string
-	}{
-		{"an unknown domain", "GET", "?domain=shp&descriptor=user=ann", 404, "The configured ones are shop"},
-		{"a descriptor without a rule", "GET", "?domain=shop&descriptor=usr=ann", 404, "weir check DIR --explain"},
-		{"an unlimited rule", "GET", "?domain=shop&descriptor=friend=bo", 404, `Rule "friend" (0.yaml:7) is unlimited`},
-		{"no domain", "GET", "?descriptor=user=ann", 400, "domain is missing"},
-		{"no descriptor", "GET", "?domain=shop", 400, "descriptor: it is empty"},
-		{"a torn descriptor", "GET", "?domain=shop&descriptor=user", 400, `has no "="`},
-		{"a mistyped parameter", "POST", "/grant" + ann + "&hit=3", 400, `"hit" is unknown`},
-		{"hits where none are taken", "DELETE", ann + "&hits=3", 400, `"hits" is unknown`},
-		{"a parameter given twice", "GET", ann + "&domain=other", 400, "given twice"},
-		{"bytes that are not UTF-8", "GET", "?domain=shop&descriptor=user=%ff", 400, "not UTF-8"},
-		{"a query that cannot be read", "GET", "?domain=%zz", 400, "cannot be read"},
-		{"a query without end", "GET", ann + strings.Repeat("n", maxQuery), 400, "longer than"},
-		{"no hits to grant", "POST", "/grant" + ann + "&hits=0", 400, "whole number from 1"},
-		{"hits that are no number", "POST", "/grant" + ann + "&hits=-1", 400, `not "-1"`},
-		{"a write that the address does not take", "POST", ann, 405, "Method Not Allowed"},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			code, body := p.ask(c.method, "/api/v1/counters"+c.target)
-			if code != c.code || !strings.Contains(body, c.want) {
-				t.Errorf("%s %s gave %d %q, want %d with %q", c.method, c.target, code, body, c.code, c.want)
-			}
-		})
-	}
-	p.counters.Rules = inForce{}
-	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 {
-		t.Errorf("without a configuration: %d %s, want 503", code, body)
-	}
-	p = newPort(t, &Guard{})
-	p.counters.Counter.Close()
-	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 || !strings.Contains(body, "cannot be reached") {
-		t.Errorf("with a store that is away: %d %s, want 503", code, body)
 	}
 }
 
@@ -227,55 +208,19 @@ func TestWritesAreGuarded(t *testing.T) {
 	})
 }
 
-func TestWritesChangeAndAreLogged(t *testing.T) {
-	p := newPort(t, &Guard{Host: "127.0.0.1"})
-	p.hit(t, "user", 7)
-	for _, c := range []struct {
-		method, target string
-		hits           uint64
-		logged         string
-	}{
-		{"POST", "/grant" + ann + "&hits=3", 4, "what=grant domain=shop path=user descriptor=user=ann hits=3"},
-		{"POST", "/grant" + ann, 3, "hits=1"},
-		{"POST", "/grant" + ann + "&hits=9007199254740991", 0, "hits=9007199254740991"},
-		{"DELETE", ann, 0, "what=reset domain=shop path=user descriptor=user=ann"},
-	} {
-		p.logged.Reset()
-		code, body := p.ask(c.method, "/api/v1/counters"+c.target)
-		var got CountersAnswer
-		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 {
-			t.Fatalf("%s %s gave %d %s", c.method, c.target, code, body)
-		}
-		if got.Limits[0].Hits != c.hits || got.Limits[1].Hits != c.hits {
-			t.Errorf("%s %s leaves %+v, want %d hits", c.method, c.target, got.Limits, c.hits)
-		}
-		log := strings.ReplaceAll(p.logged.String(), `"`, "")
-		if !strings.Contains(log, "counters changed who=127.0.0.1:1234") || !strings.Contains(log, c.logged) {
-			t.Errorf("%s %s is logged as %s, want who (127.0.0.1:1234) and %s", c.method, c.target, log, c.logged)
-		}
-	}
-	p.counters.LogValues = false
-	p.logged.Reset()
-	p.hit(t, "user", 2)
-	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
-		t.Errorf("a reset gave %d %s", code, body)
-	}
-	if strings.Contains(p.logged.String(), "ann") || !strings.Contains(p.logged.String(), "path=user") {
-		t.Errorf("without LogValues a reset is logged as %s; want the rule, and no value", &p.logged)
-	}
-}
-
-// What was given back is told to the hit, for each limit, and of a reset what was forgotten.
+// What was given back is told to the hit, for each limit, and of a reset what was forgotten; and the log has who did it.
 func TestAChangeTellsWhatItDid(t *testing.T) {
 	const grant, reset = "POST /grant", "DELETE "
 	for _, c := range []struct {
 		key, do       string
 		counted, hits uint64
-		asked         uint64 // 0 of a reset
+		asked         uint64 // 0 of a reset, and for one that is not said
 		want          string
 	}{
 		{"user", grant, 7, 0, 50, `"asked":50,"hits_before":7,"given_back":7}`},
 		{"user", grant, 7, 4, 3, `"asked":3,"hits_before":7,"given_back":3}`},
+		{"user", grant, 7, 6, 0, `"asked":1,"hits_before":7,"given_back":1}`},
+		{"user", grant, 7, 0, maxGrant, `"asked":9007199254740991,"hits_before":7,"given_back":7}`},
 		{"payer", grant, 3, 2, 1, `"asked":1,"hits_before":3,"given_back":1}`},
 		{"guest", grant, 4, 0, 5, `"asked":5,"hits_before":4,"given_back":4}`},
 		{"user", grant, 0, 0, 5, `"asked":5,"hits_before":0,"given_back":0}`},
@@ -293,9 +238,28 @@ func TestAChangeTellsWhatItDid(t *testing.T) {
 		}
 		code, body := p.ask(method, target)
 		each := fmt.Sprintf(`"hits_before":%d,"hits":%d,`, c.counted, c.hits)
-		if code != 200 || !strings.HasSuffix(body, c.want) || !strings.Contains(body, each) {
+		if code != 200 || !strings.HasSuffix(body, c.want) || strings.Count(body, each) != strings.Count(body, `"limit":`) {
 			t.Errorf("%s %s where %d are counted gave %d %s, want %s and for each limit %s", method, target, c.counted, code, body, c.want, each)
 		}
+		logged := "counters changed who=127.0.0.1:1234 what=reset domain=shop path=user descriptor=user=ann"
+		if c.do == grant {
+			logged = fmt.Sprintf("counters changed who=127.0.0.1:1234 what=grant domain=shop path=%[1]s descriptor=%[1]s=ann hits=%d", c.key, max(1, c.asked))
+		}
+		if log := strings.ReplaceAll(p.logged.String(), `"`, ""); !strings.Contains(log, logged) {
+			t.Errorf("%s %s is logged as %s, want %s", method, target, log, logged)
+		}
+	}
+}
+
+func TestValuesAreNotLoggedUnasked(t *testing.T) {
+	p := newPort(t, &Guard{Host: "127.0.0.1"})
+	p.counters.LogValues = false
+	p.hit(t, "user", 2)
+	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
+		t.Errorf("a reset gave %d %s", code, body)
+	}
+	if strings.Contains(p.logged.String(), "ann") || !strings.Contains(p.logged.String(), "path=user") {
+		t.Errorf("without LogValues a reset is logged as %s; want the rule, and no value", &p.logged)
 	}
 }
 

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -91,8 +90,8 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 		a.RecentAnswer = &RecentAnswer{From: seconds(q.From), To: seconds(q.To), KeptSince: kept, Recent: []DenialAnswer{}}
 		list = &a.Recent
 	}
-	if len(all) == 0 {
-		if err := d.known(q); err != nil {
+	if config := d.Rules.Config(); len(all) == 0 && config != nil { // or nothing would be denied, however long one waits
+		if _, err := ruleAt(config, q.Domain, q.Path); err != nil {
 			return nil, err
 		}
 	}
@@ -124,26 +123,6 @@ func questionOf(values query.Parameters, now time.Time) (q denials.Filter, n int
 	}
 	q.Values, err = values.Bool("values", false)
 	return q, n, err
-}
-
-// known refuses a domain or a path that no file configures: nothing would be denied there, however long one waits.
-func (d *Denials) known(q denials.Filter) error {
-	config := d.Rules.Config()
-	if config == nil || q.Domain == "" && q.Path == "" {
-		return nil
-	}
-	names := config.DomainNames()
-	if q.Domain != "" && !slices.Contains(names, q.Domain) {
-		return refuse(http.StatusNotFound, "No file configures domain %s; configured are %s.", descriptors.Shown(q.Domain),
-			descriptors.Listed(names))
-	}
-	asked := func(r *descriptors.Rule) bool {
-		return (q.Domain == "" || q.Domain == r.Domain) && descriptors.SamePath(r.Path, q.Path)
-	}
-	if q.Path == "" || slices.ContainsFunc(config.Rules(), asked) {
-		return nil
-	}
-	return refuse(http.StatusNotFound, "%s", config.MissingPath(q.Domain, q.Path))
 }
 
 func describeDenial(k *denials.Summary, now time.Time) DenialAnswer {

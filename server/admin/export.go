@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/server/door"
 )
 
 // maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
@@ -22,55 +22,31 @@ var errExporting = busy(maxWaitingTime, "Another export of the history is being 
 // it is not whole, nor is one whose body has no end.
 const ExportTrailer = "Weir-Exported"
 
-// registerExport serves /api/v1/history/export.
-func registerExport(mux *http.ServeMux, h *query.History) {
-	turns := make(door.Turns, maxExports)
-	mux.HandleFunc("GET /api/v1/history/export", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		values, err := queryOf(r)
-		if err == nil && h == nil {
-			err = errNoHistory
-		}
-		format := transfer.CSV
-		if text := values.Get("format"); err == nil && text != "" {
-			if format, err = transfer.ParseFormat(text); err != nil {
-				err = refuse(http.StatusBadRequest, "format: %v.", err)
-			}
-		}
-		if err == nil && !turns.Take(r.Context(), maxWaitingTime) {
-			err = errExporting
-		}
-		if err != nil {
-			w.Header().Set("Content-Type", "application/json")
-			refuseHistory(w, err)
-			return
-		}
-		defer turns.GiveBack()
-		w.Header().Set("Content-Type", format.MediaType())
-		w.Header().Set("Trailer", ExportTrailer)
-		writeExport(w, r, h, values, format)
-	})
-}
-
-// writeExport writes an export for as long as its reader reads. One that fails once something has been sent is cut off,
-// so that nobody takes it for whole.
-func writeExport(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters, format transfer.Format) {
+// export writes an export for as long as its reader reads. One that fails once something has been sent is cut off, so
+// that nobody takes it for whole.
+func export(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters) error {
+	format, err := transfer.ParseFormat(cmp.Or(values.Get("format"), string(transfer.CSV)))
+	if err != nil {
+		return refuse(http.StatusBadRequest, "format: %v.", err)
+	}
+	w.Header().Set("Content-Type", format.MediaType())
+	w.Header().Set("Trailer", ExportTrailer)
 	// The server's own bound began with the request. A server that cannot be told keeps it.
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(maxQuestionTime))
 	out := &deadlineWriter{w: w, control: control}
 	done, err := transfer.Export(r.Context(), h, values, format, out)
-	switch {
-	case err == nil:
+	if err == nil {
 		text, _ := json.Marshal(done) // of numbers and strings
 		w.Header().Set(ExportTrailer, url.QueryEscape(string(text)))
-	case !out.begun:
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Del("Trailer")
-		refuseHistory(w, err)
-	default:
+		return nil
+	}
+	if out.begun {
 		panic(http.ErrAbortHandler) // net/http's way to cut an answer off: it ends this connection, and is not logged
 	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Del("Trailer")
+	return err
 }
 
 // deadlineWriter gives the reader of a long answer time for each part of it, which the server's own bound would not.

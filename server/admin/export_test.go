@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
+
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
@@ -24,7 +26,7 @@ import (
 // exported asks for an export of an admin port that listens.
 func exported(t *testing.T, h *query.History, query string) (*http.Response, string, error) {
 	t.Helper()
-	port := httptest.NewServer(Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}))
+	port := httptest.NewServer(serving(Parts{History: h}))
 	defer port.Close()
 	response, err := http.Get(port.URL + "/api/v1/history/export?" + query)
 	if err != nil {
@@ -124,37 +126,6 @@ func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
 	}
 }
 
-func TestOneExportIsReadAtATimeAndTheReaderIsGivenTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		port := Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: threeMonths(t).History})
-		ask := func(w http.ResponseWriter, path string) { port.ServeHTTP(w, fromHere("GET", path, nil)) }
-		first := newReader()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			ask(first, "/api/v1/history/export?format=openmetrics")
-		}()
-		synctest.Wait()
-		if left := time.Until(first.deadline); left != maxReadingTime {
-			t.Errorf("the reader of an export has %v for a part of it, want %v", left, maxReadingTime)
-		}
-		second := httptest.NewRecorder()
-		if ask(second, "/api/v1/history/export"); second.Code != 503 || second.Header().Get("Retry-After") == "" {
-			t.Errorf("beside an export another got %d %s, want 503 and when to come back", second.Code, second.Body)
-		}
-		beside := httptest.NewRecorder()
-		if ask(beside, "/api/v1/history"); beside.Code != 200 {
-			t.Errorf("beside an export a question got %d: exports must not hold up people", beside.Code)
-		}
-		close(first.letGo)
-		<-done
-		third := httptest.NewRecorder()
-		if ask(third, "/api/v1/history/export"); third.Code != 200 {
-			t.Errorf("after an export another got %d %s", third.Code, third.Body)
-		}
-	})
-}
-
 // seldom is a store where a minute and more goes by between two series that are asked for.
 type seldom struct{ history.Store }
 
@@ -169,37 +140,19 @@ func (s seldom) Query(ctx context.Context, q history.Query, yield func(history.S
 	})
 }
 
-// pipe listens for one connection, which is made by dial. Its time is that of the test.
-type pipe chan net.Conn
-
-func (p pipe) Accept() (net.Conn, error) {
-	if c, is := <-p; is {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-func (p pipe) Close() error   { return nil }
-func (p pipe) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p pipe) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	p <- server
-	return client, nil
-}
-
 func TestAStoreMayTakeItsTimeForAnExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := threeMonths(t)
 		h := query.New(seldom{k.store}, func() time.Time { return k.now })
-		line := make(pipe)
-		server := &http.Server{Handler: Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: h}),
+		line := bufconn.Listen(1 << 10) // its time is that of the test
+		server := &http.Server{Handler: serving(Parts{History: h}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = server.Serve(line) })
 		defer serving.Wait()
 		defer server.Close()
-		defer close(line)
-		client := &http.Client{Transport: &http.Transport{DialContext: line.dial, DisableKeepAlives: true}}
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return line.DialContext(ctx) }
+		client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 		const lost = "where the store is slow an export ends with %v, want that it is whole: its reader has not failed"
 		response, err := client.Get("http://localhost/api/v1/history/export?format=openmetrics")
 		if err != nil {

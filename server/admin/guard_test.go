@@ -3,11 +3,9 @@ package admin
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,20 +14,11 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
-
-// fromHere is a request of this host's to a loopback address.
-func fromHere(method, target string, body io.Reader) *http.Request {
-	r := httptest.NewRequest(method, target, body)
-	r.Host, r.RemoteAddr = "localhost:6070", "127.0.0.1:1234"
-	return r
-}
 
 const writer, readers = "a token that may write", "a token that may read"
 
@@ -37,28 +26,17 @@ const writer, readers = "a token that may write", "a token that may read"
 func personalPort(t *testing.T, g *Guard) http.Handler {
 	t.Helper()
 	config := fixture.Config(t, shop)
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	id := history.ID{Domain: "shop", Path: "user", Value: "ann"}
-	_, err = store.Apply(t.Context(), id.Partition(), history.Batch{Writer: "w", Seq: 1,
-		Increments: []history.Increment{{ID: id, Minute: time.Now().Unix() / 60, Hits: 7}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := newKept(t, time.Now())
+	k.add(t, hit{history.ID{Domain: "shop", Path: "user", Value: "ann"}, k.now.Unix(), 7})
 	recorder := denials.New()
 	rule := config.Match("shop", descriptors.Descriptor{{Key: "user", Value: "ann"}}).Rule
 	recorder.Table(config).Note(rule, "shop", false, &denials.Denial{At: time.Now(), Limit: rule.Limits[0], Hits: 1},
 		descriptors.Descriptor{{Key: "user", Value: "ann"}})
 	p := newPort(t, g)
 	p.hit(t, "user", 3)
-	return Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Guard: g,
-		Counters: p.counters,
-		Denials:  &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
-		History:  query.New(store, time.Now),
-		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: store, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
+	return serving(Parts{Guard: g, Counters: p.counters, History: k.History,
+		Denials: &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
+		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: k.store, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
 			Log: slog.New(slog.DiscardHandler)}}),
 	})
 }
@@ -97,14 +75,12 @@ func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 			for path, code := range map[string]int{"denials?values=true": 403, search: 403, "counters/top": 403, "history": 200,
 				"history?value=ann": 200, "history/top": 200, "history/export?format=csv": 200, "../../prometheus/api/v1/query?query=weir_hits_total": 200,
 				"../../prometheus/api/v1/label/value/values": 200, "denials": 200} {
-				r := httptest.NewRequest("GET", "/", nil)
-				r.URL, _ = r.URL.Parse("/api/v1/" + path)
-				r.RemoteAddr, r.Host = c.remote, c.host
-				if c.token != "" {
-					bearer(c.token)(r)
-				}
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, r)
+				w := send(h, "GET", "/", func(r *http.Request) {
+					r.URL, _ = r.URL.Parse("/api/v1/" + path)
+					if r.RemoteAddr, r.Host = c.remote, c.host; c.token != "" {
+						bearer(c.token)(r)
+					}
+				})
 				body := w.Body.String()
 				asked := strings.Contains(path, "value=ann") && !c.reads // what is not found is repeated
 				if strings.Contains(body, "ann") != (c.reads && path != "denials" && path != search) && !asked || c.reads && w.Code != 200 {
@@ -128,11 +104,7 @@ func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 func TestAHiddenValueIsAskedForByItsHash(t *testing.T) {
 	h := personalPort(t, &Guard{})
 	ask := func(path string) string {
-		r := fromHere("GET", path, nil)
-		r.RemoteAddr = "10.0.0.9:9"
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Body.String()
+		return send(h, "GET", path, func(r *http.Request) { r.RemoteAddr = "10.0.0.9:9" }).Body.String()
 	}
 	_, hash, _ := strings.Cut(ask("/prometheus/api/v1/label/value/values"), `["`)
 	hash, _, _ = strings.Cut(hash, `"`)
@@ -169,11 +141,11 @@ func TestAPortAnswersToItsOwnNames(t *testing.T) {
 		{"Weir.Shop:6070", "/help", &Guard{Hosts: []string{"weir.shop"}}, 200},
 		{"evil.test", "/help", &Guard{Hosts: []string{"*"}}, 200},
 	} {
-		r := httptest.NewRequest("GET", c.path, nil)
-		r.Host = c.host
 		local := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6070}
-		w := httptest.NewRecorder()
-		personalPort(t, c.guard).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local))))
+		w := send(serving(Parts{Guard: c.guard}), "GET", c.path, func(r *http.Request) {
+			r.Host = c.host
+			*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local)))
+		})
 		if w.Code != c.code || c.code == 421 && !strings.Contains(w.Body.String(), "ADMIN_HOSTS") {
 			t.Errorf("%s of %q gave %d %s, want %d", c.path, c.host, w.Code, w.Body, c.code)
 		}

@@ -28,46 +28,52 @@ var errBusy = busy(maxWaitingTime,
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *query.History) {
 	turns := make(door.Turns, maxAnswers)
-	mux.HandleFunc("GET /api/v1/history", serveHistory(h, turns, (*query.History).Show))
-	mux.HandleFunc("GET /api/v1/history/top", serveHistory(h, turns, (*query.History).Top))
-	mux.HandleFunc("GET /api/v1/history/verify", serveHistory(h, turns, (*query.History).Verify))
-	registerExport(mux, h)
+	mux.HandleFunc("GET /api/v1/history", inTurn(h, turns, errBusy, answered((*query.History).Show)))
+	mux.HandleFunc("GET /api/v1/history/top", inTurn(h, turns, errBusy, answered((*query.History).Top)))
+	mux.HandleFunc("GET /api/v1/history/verify", inTurn(h, turns, errBusy, answered((*query.History).Verify)))
+	mux.HandleFunc("GET /api/v1/history/export", inTurn(h, make(door.Turns, maxExports), errExporting, export))
 }
 
-// serveHistory returns a handler that answers a question in its turn.
-func serveHistory[Answer any](h *query.History, turns door.Turns,
-	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) http.HandlerFunc {
+// serveHistory answers a question. Its error is for a client that was sent nothing.
+type serveHistory func(http.ResponseWriter, *http.Request, *query.History, query.Parameters) error
+
+// inTurn returns a handler that serves questions in their turn; busy refuses one whose turn does not come.
+func inTurn(h *query.History, turns door.Turns, busy error, serve serveHistory) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		values, err := queryOf(r)
-		if err == nil && h == nil {
+		switch {
+		case err != nil:
+		case h == nil:
 			err = errNoHistory
-		}
-		if err == nil && !turns.Take(r.Context(), maxWaitingTime) {
-			err = errBusy
-		}
-		var a Answer
-		if err == nil {
+		case !turns.Take(r.Context(), maxWaitingTime):
+			err = busy
+		default:
 			defer turns.GiveBack()
-			ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
-			defer cancel()
-			a, err = answer(h, ctx, values)
+			err = serve(w, r, h, values)
 		}
-		// The server's own bound began with the request. A server that cannot be told keeps it.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))
 		if err != nil {
-			refuseHistory(w, err)
-			return
+			status, text := describe(w, err, "The history cannot be read: ")
+			w.WriteHeader(status)
+			_ = query.WriteJSON(w, map[string]string{"error": text})
 		}
-		_ = query.WriteJSON(w, a) // the client is gone, or too slow, if this fails
 	}
 }
 
-func refuseHistory(w http.ResponseWriter, err error) {
-	status, text := describe(w, err, "The history cannot be read: ")
-	w.WriteHeader(status)
-	_ = query.WriteJSON(w, map[string]string{"error": text})
+// answered writes answers in JSON.
+func answered[Answer any](answer func(*query.History, context.Context, query.Parameters) (Answer, error)) serveHistory {
+	return func(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters) error {
+		ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
+		defer cancel()
+		a, err := answer(h, ctx, values)
+		// The server's own bound began with the request. A server that cannot be told keeps it.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))
+		if err == nil {
+			_ = query.WriteJSON(w, a) // the client is gone, or too slow, if this fails
+		}
+		return err
+	}
 }
 
 // registerQueries serves /prometheus/, or answers there as Prometheus does that there is nothing if h is nil.

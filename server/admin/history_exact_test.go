@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -72,7 +73,7 @@ func randomHistory(t *testing.T, r *rand.Rand) (*kept, truth) {
 		}
 		k.add(t, hits...)
 		if r.IntN(3) == 0 {
-			k.roll(t)
+			historytest.Roll(t, k.store, k.now)
 		}
 	}
 	return k, tr
@@ -139,68 +140,15 @@ func checkShape(a query.HistoryAnswer, most int, step, now int64) error {
 	return nil
 }
 
-func TestDaysAreThoseOfTheZoneAsFarAsTheyAreStored(t *testing.T) {
-	for _, c := range []struct{ promise, zone, from, to, widths, warning string }{ // widths of the buckets, in hours
-		{"the day in Berlin when clocks go back", "Europe/Berlin", "2026-10-24", "2026-10-27", "24 25 24", ""},
-		{"half an hour from UTC, where only hours are stored", "Asia/Kolkata", "2026-11-01", "2026-11-03", "24 24 24",
-			"Until 2026-11-04T00:00:00+05:30 only whole hours are stored"},
-		{"UTC days, once nothing finer is stored", "Europe/Berlin", "2026-06-01", "2026-06-03", "24 24 24",
-			"Until 2026-06-03T00:00:00+02:00 only whole UTC days are stored"},
-	} {
-		k, tr := newKept(t, noon), truth{nameOf(annWithin): {}}
-		begin, err := time.Parse(time.DateOnly, c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for hour := range int64(120) {
-			at := begin.Unix() + 3600*(hour-24)
-			tr[nameOf(annWithin)][at] = uint64(hour + 1)
-			k.add(t, hit{annWithin, at, uint64(hour + 1)})
-		}
-		k.roll(t)
-		a := k.answer(t, url.Values{"from": {c.from}, "to": {c.to}, "step": {"1d"}, "tz": {c.zone}})
-		if err := tr.check(a); err != nil {
-			t.Errorf("%s: %v", c.promise, err)
-		}
-		var widths []string
-		for _, p := range a.Series[0].Points {
-			widths = append(widths, fmt.Sprint(float64(p.Width)/3600))
-		}
-		if got := strings.Join(widths, " "); got != c.widths {
-			t.Errorf("%s: days of %s hours, want %s", c.promise, got, c.widths)
-		}
-		if got := strings.Join(a.Warnings, " "); !strings.HasPrefix(got, c.warning) || (c.warning == "") != (got == "") {
-			t.Errorf("%s: the warning is %q, want %q", c.promise, got, c.warning)
-		}
-	}
-}
-
-// damagedBehindItsBack is a history that something is done to while its store is closed. It returns a part of the key
-// at fault.
-func damagedBehindItsBack(t *testing.T, damage func(t testing.TB, path string) string, hits ...hit) (*kept, string) {
-	t.Helper()
-	dir, k := t.TempDir(), &kept{now: noon}
-	open := func() {
-		var err error
-		if k.store, err = filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return noon }}); err != nil {
-			t.Fatal(err)
-		}
-		k.History = query.New(k.store, func() time.Time { return noon })
-	}
-	open()
-	k.add(t, hits...)
+func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
+	dir := t.TempDir()
+	k := keptBy(t, noon, filehistory.Open, dir)
+	k.add(t, hit{bobWithin, noon.Unix(), 7}, hit{mailOver, noon.Unix(), 4}, hit{annWithin, noon.Unix() - 7200, 3})
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	key := damage(t, filepath.Join(dir, filehistory.Name))
-	open()
-	t.Cleanup(func() { k.store.Close() })
-	return k, key
-}
-
-func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
-	k, key := damagedBehindItsBack(t, historytest.SpoilChunk, hit{bobWithin, noon.Unix(), 7},
-		hit{mailOver, noon.Unix(), 4}, hit{annWithin, noon.Unix() - 7200, 3})
+	key := historytest.SpoilChunk(t, filepath.Join(dir, filehistory.Name))
+	k = keptBy(t, noon, filehistory.Open, dir)
 	var v query.VerifyAnswer
 	if k.ask(t, "/verify", &v); v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 || !strings.Contains(v.Named[0].Error, key) {
 		t.Fatalf("verify gives %+v, want one of 3 series broken, and %s in its error", v, key)
@@ -229,7 +177,10 @@ func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 
 // A series without a name is met again when a path that nobody has is looked for as a readable one.
 func TestASeriesWithoutANameIsWarnedOfOnce(t *testing.T) {
-	k, key := damagedBehindItsBack(t, historytest.SpoilSeries, hit{annWithin, noon.Unix(), 7})
+	const key = "row 7374 is damaged"
+	k := newKept(t, noon)
+	k.History = query.New(&failing{Store: k.store, with: history.Series{Unnamed: true, Points: []history.Point{{Sum: 7}}, Err: errors.New(key)}},
+		func() time.Time { return noon })
 	for _, path := range []string{"", "user/path=/pay", "nowhere"} {
 		a := k.answer(t, url.Values{"path": {path}})
 		if a.Unreadable != 1 || len(a.Warnings) != 1 || len(a.Series) > 0 ||
@@ -237,8 +188,8 @@ func TestASeriesWithoutANameIsWarnedOfOnce(t *testing.T) {
 			t.Errorf("path %q: the answer is %+v, want no series, and one warning with %s", path, a, key)
 		}
 	}
-	const want = `"named":[{"domain":"","path":"","outcome":"","value":"","stored":7,"expired":0,"lifetime":0,"error":"history file `
-	if code, body := k.get("/api/v1/history/verify"); code != 200 || !strings.Contains(body, want) || !strings.Contains(body, key) {
-		t.Errorf("verify gives %d %s, want %s and %s", code, body, want, key)
+	const want = `"named":[{"domain":"","path":"","outcome":"","value":"","stored":7,"expired":0,"lifetime":0,"error":"` + key
+	if code, body := k.get("/api/v1/history/verify"); code != 200 || !strings.Contains(body, want) {
+		t.Errorf("verify gives %d %s, want %s", code, body, want)
 	}
 }

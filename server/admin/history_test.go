@@ -3,8 +3,6 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -28,9 +26,15 @@ type kept struct {
 
 func newKept(t testing.TB, now time.Time) *kept {
 	t.Helper()
+	return keptBy(t, now, filehistory.InMemory, "")
+}
+
+// keptBy is a history in a store, in a directory.
+func keptBy(t testing.TB, now time.Time, open func(filehistory.Config) (*filehistory.Store, error), dir string) *kept {
+	t.Helper()
 	k := &kept{now: now}
 	clock := func() time.Time { return k.now }
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: clock})
+	store, err := open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,17 +61,9 @@ func (k *kept) add(t testing.TB, hits ...hit) {
 	historytest.Count(t, k.store, increments...)
 }
 
-func (k *kept) roll(t testing.TB) {
-	t.Helper()
-	if _, err := k.store.Roll(t.Context(), history.Job{Now: k.now}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // get asks an admin port over this history.
 func (k *kept) get(target string) (int, string) {
-	w := httptest.NewRecorder()
-	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), History: k.History}).ServeHTTP(w, fromHere("GET", target, nil))
+	w := get(serving(Parts{History: k.History}), target)
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
@@ -103,7 +99,7 @@ func threeMonths(t *testing.T) *kept {
 		hit{annWithin, ago(2 * day), 11}, hit{annWithin, ago(2*day - time.Minute), 2}, hit{annWithin, ago(20 * day), 13},
 		hit{annWithin, ago(80 * day), 17}, hit{annOver, ago(time.Minute), 4}, hit{bobWithin, ago(3 * time.Minute), 1},
 		hit{mailOver, ago(40 * day), 9}, hit{mailOver, ago(2 * time.Minute), 6})
-	k.roll(t)
+	historytest.Roll(t, k.store, k.now)
 	return k
 }
 
@@ -144,52 +140,6 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 				t.Errorf("got %d\n%s\nwant\n%s\nScripts read this form.", code, got, c.want)
 			}
 		})
-	}
-}
-
-func TestHistoryQuestionsThatCannotBeAnswered(t *testing.T) {
-	k := threeMonths(t)
-	for _, c := range []struct {
-		promise, target string
-		want            string
-	}{
-		{"a mistyped parameter", "?domian=shop", `Parameter \"domian\" is unknown`},
-		{"a parameter given twice", "?domain=a&domain=b", "given twice"},
-		{"bytes that are not UTF-8", "?path=%ff", "not UTF-8"},
-		{"a query that cannot be read", "?path=%zz", "cannot be read"},
-		{"a query without end", "?path=" + strings.Repeat("n", maxQuery), "longer than"},
-		{"an unknown outcome", "?outcome=denied", `\"denied\" is not an outcome: use one of within, over, degraded, near, shadow`},
-		{"a time in words", "?from=yesterday", "from: \\\"yesterday\\\" is not a time: use how long ago"},
-		{"a range that ends before it begins", "?from=-1h&to=-2h", "from (2026-11-21T11:00:33Z) must be before to (2026-11-21T10:00:33Z)"},
-		{"an empty range", "?from=-1h&to=-1h", "must be before"},
-		{"no points", "?points=0", "points must be a whole number from 1 to 10000, not \\\"0\\\""},
-		{"both a count and a width", "?points=5&step=1h", "give one of them"},
-		{"a step that is no width", "?step=soon", "step: \\\"soon\\\" is not a width of buckets: use whole minutes, such as 15m"},
-		{"an unknown time zone", "?tz=Europe/Atlantis", "use a name such as Europe/Berlin"},
-		{"the server's own zone, whatever it is", "?tz=Local", "not a time zone"},
-		{"a file that is no time zone", "?tz=../../etc/passwd", "not a time zone"},
-		{"nothing to rank by", "/top?by=size", "by: nothing is ranked by \\\"size\\\": use hits"},
-		{"too long a list", "/top?n=1001", "n must be a whole number from 1 to 1000"},
-		{"an outcome where all are ranked", "/top?outcome=over", "\\\"outcome\\\" is unknown"},
-		{"values added up in buckets of any width", "?values=false", "give points or step"},
-		{"values in other words", "?values=no&step=1h", "values must be true or false"},
-		{"an unknown format", "/export?format=xml", `format: \"xml\" is not a format: use one of csv, openmetrics.`},
-		{"an export from no time", "/export?from=soon", "is not a time"},
-		{"an export in points", "/export?points=3", `Parameter \"points\" is unknown`},
-		{"an export of an unknown outcome", "/export?outcome=refused", "is not an outcome"},
-		{"a proof of a part", "/verify?from=-1h", "\\\"from\\\" is unknown"},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			code, body := k.get("/api/v1/history" + c.target)
-			if code != 400 || !strings.HasPrefix(body, `{"error":"`) || !strings.Contains(body, c.want) {
-				t.Errorf("got %d %s, want 400 and JSON with %s", code, body, c.want)
-			}
-		})
-	}
-	for _, path := range []string{"/top", "/export"} {
-		if code, body := new(kept).get("/api/v1/history" + path); code != 404 || !strings.Contains(body, `{"error":"This weir keeps no history`) {
-			t.Errorf("a weir without a history answers %s with %d %s", path, code, body)
-		}
 	}
 }
 
@@ -244,5 +194,110 @@ func TestNothingIsWrittenBeforeAnError(t *testing.T) {
 	}
 	if code, body := k.get("/api/v1/history"); code != 503 || !strings.HasPrefix(body, `{"error":"The history cannot be read: `) {
 		t.Errorf("a closed store gives %d %s", code, body)
+	}
+}
+
+// Where days begin is proven in backend/history.
+func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
+	k := threeMonths(t)
+	for _, c := range []struct {
+		promise, query string
+		step           int64
+		warning        string
+	}{
+		{"days are stored", "from=-80d&step=15m&outcome=within", 86400,
+			"Steps of 15m were asked for, but buckets of 1d are stored in this range, and none is split: these are of 1d."},
+		{"hours are stored", "from=-21d&to=-19d&step=90m&outcome=within", 7200,
+			"Steps of 90m were asked for, but buckets of 1h are stored in this range, and none is split: these are of 2h."},
+		{"minutes are stored", "from=-1h&step=1m", 60, ""},
+		{"weeks of days", "from=-80d&step=1w", 7 * 86400, ""},
+		{"days of a zone, where nothing is stored", "from=2026-10-24&to=2026-10-27&step=1d&tz=Europe/Berlin", 86400, ""},
+		{"days of a zone half an hour from UTC, where hours are stored", "from=2026-11-01&to=2026-11-03&step=1d&tz=Asia/Kolkata", 86400,
+			"Until 2026-11-01T00:00:00+05:30 only whole hours are stored, so local days there begin at the full hour of UTC nearest to midnight."},
+		{"days of a zone, where days are stored", "from=2026-09-02&to=2026-09-03&step=1d&tz=Europe/Berlin", 86400,
+			"Until 2026-09-03T00:00:00+02:00 only whole UTC days are stored, so each local day there is shown as the UTC day nearest to it."},
+	} {
+		var a query.HistoryAnswer
+		k.ask(t, "?domain=shop&"+c.query, &a)
+		if got := strings.Join(a.Warnings, " "); a.Step != c.step || got != c.warning {
+			t.Errorf("%s: steps of %d with the warning %q, want %d and %q", c.promise, a.Step, got, c.step, c.warning)
+		}
+	}
+	k = newKept(t, noon)
+	for at := noon.Unix() - 8*86400; at < noon.Unix(); at += 43200 { // late hits are minutes, however old they are
+		k.add(t, hit{annWithin, at, 1})
+	}
+	code, body := k.get("/api/v1/history?from=-8d&step=1m")
+	if want := `{"error":"step: this range has 11521 steps of 1m, more than 10000: use wider ones."}`; code != 400 || body != want {
+		t.Errorf("8 days by the minute gave %d %.200s, want 400 %s", code, body, want)
+	}
+}
+
+func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
+	k := threeMonths(t)
+	for query, want := range map[string]int64{
+		"?from=2026-11-21":                                     1795219200,
+		"?from=2026-11-21&tz=Europe/Berlin":                    1795215600,
+		"?from=2026-11-20&to=2026-11-21&outcome=over&points=1": 1795132800,
+		"/top?from=2026-11-21&tz=Asia/Kolkata":                 1795199400,
+	} {
+		var a struct{ From int64 }
+		if k.ask(t, query, &a); a.From != want {
+			t.Errorf("%s begins at %d, want %d", query, a.From, want)
+		}
+	}
+}
+
+func TestAValueIsFoundAsPeopleAreShownIt(t *testing.T) {
+	k := newKept(t, noon)
+	k.add(t, hit{history.ID{Domain: "api", Path: "tenant", Value: "tenant=%2Fn7"}, noon.Unix(), 1})
+	if a := k.answer(t, url.Values{"path": {"tenant"}, "value": {"tenant=/n7"}}); len(a.Series) != 1 || a.Series[0].Value != "tenant=%2Fn7" {
+		t.Errorf("a value as people are shown it gives %+v, want that series", a.Series)
+	}
+}
+
+func TestARangeWithoutHitsSaysWhereThereAreSome(t *testing.T) {
+	k := threeMonths(t)
+	since, until := noon.Truncate(24*time.Hour).Add(-80*24*time.Hour).Unix(), noon.Unix()/60*60+60
+	var top query.TopAnswer
+	if k.ask(t, "/top?from=2020-01-01&to=2020-02-01", &top); top.Since != since || top.Until != until {
+		t.Errorf("top of a month long before gave %+v, want since %d until %d", top, since, until)
+	}
+	a := k.answer(t, url.Values{"from": {"2020-01-01"}, "to": {"2020-02-01"}, "domain": {"mail"}})
+	if a.Since != noon.Truncate(24*time.Hour).Add(-40*24*time.Hour).Unix() || a.Until != until-120 {
+		t.Errorf("a month long before gives since %d until %d", a.Since, a.Until)
+	}
+}
+
+// Sums and largest minutes of the values of a rule are added up, bucket by bucket; the tier is the coarsest.
+func TestTheValuesOfARuleAreAddedUp(t *testing.T) {
+	k := newKept(t, noon)
+	one, two := history.ID{Domain: "a", Path: "b", Value: "v=1"}, history.ID{Domain: "a", Path: "b", Value: "v=2"}
+	old, recent := noon.Add(-26*time.Hour).Truncate(time.Minute).Unix(), noon.Add(-time.Hour).Truncate(time.Minute).Unix()
+	k.add(t, hit{one, recent, 3}, hit{one, recent + 60, 5}, hit{two, recent, 4}, hit{two, old, 7}, hit{history.ID{Domain: "a", Path: "c"}, recent, 1})
+	historytest.Roll(t, k.store, k.now)
+	a := k.answer(t, url.Values{"from": {"-2d"}, "step": {"1d"}, "values": {"false"}})
+	if len(a.Series) != 2 || a.Series[0].SeriesName != (query.SeriesName{Domain: "a", Path: "b", Outcome: "within"}) ||
+		a.Series[0].Total != 19 || a.Series[0].Lifetime != 19 {
+		t.Fatalf("added up are %+v, want 19 hits of one rule, and another rule", a.Series)
+	}
+	day := noon.Truncate(24 * time.Hour).Unix()
+	for i, want := range []query.PointAnswer{{Start: day - 2*86400, Width: 86400}, {Start: day - 86400, Width: 86400, Sum: 7, Peak: 7, Tier: "5m"},
+		{Start: day, Width: 86400, Sum: 12, Peak: 9, Tier: "1m", Partial: true}} {
+		if got := a.Series[0].Points[i]; got != want {
+			t.Errorf("bucket %d is %+v, want %+v", i, got, want)
+		}
+	}
+	all := k.answer(t, url.Values{"from": {"-2d"}, "step": {"1d"}, "rules": {"false"}})
+	if len(all.Series) != 1 || all.Series[0].SeriesName != (query.SeriesName{Outcome: "within"}) || all.Series[0].Total != 20 ||
+		all.Series[0].Points[2].Sum != 13 {
+		t.Errorf("rules=false answers %+v, want one curve of all 20 hits", all.Series)
+	}
+	for parameters, want := range map[string]int{"": 3, "&values=false": 2, "&values=false&value=v%3D2": 1} {
+		var top query.TopAnswer
+		k.ask(t, "/top?from=-2d"+parameters, &top)
+		if len(top.Top) != want || top.Top[0].Hits != map[int]uint64{3: 11, 2: 19, 1: 11}[want] {
+			t.Errorf("top with %q ranks %+v, want %d rows", parameters, top.Top, want)
+		}
 	}
 }

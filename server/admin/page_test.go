@@ -9,13 +9,7 @@ import (
 
 // front asks a port for a path.
 func front(listFirst bool, method, path, accept string) *httptest.ResponseRecorder {
-	r := fromHere(method, path, nil)
-	if accept != "" {
-		r.Header.Set("Accept", accept)
-	}
-	w := httptest.NewRecorder()
-	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), ListFirst: listFirst}).ServeHTTP(w, r)
-	return w
+	return send(serving(Parts{ListFirst: listFirst}), method, path, func(r *http.Request) { r.Header.Set("Accept", accept) })
 }
 
 func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {

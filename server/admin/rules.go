@@ -1,14 +1,155 @@
 package admin
 
 import (
+	"bufio"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 )
+
+// RuleAnswer is a rule as /api/v1/rules answers it.
+type RuleAnswer struct {
+	Domain    string      `json:"domain"`
+	Path      string      `json:"path"` // escaped, as it is stored
+	Limits    []RuleLimit `json:"limits"`
+	Each      []string    `json:"each"` // keys whose values have counters of their own
+	Shadow    bool        `json:"shadow"`
+	Unlimited bool        `json:"unlimited"`
+	Quota     bool        `json:"quota"`
+}
+
+// RuleLimit is a limit of a rule there.
+type RuleLimit struct {
+	Text      string `json:"text"` // 10/minute
+	Requests  uint64 `json:"requests"`
+	Window    int64  `json:"window"`          // seconds
+	Burst     uint64 `json:"burst,omitempty"` // of a token bucket
+	Algorithm string `json:"algorithm"`
+	Name      string `json:"name"`
+}
+
+// listRules serves the rules in force, by domain and path, and says what else this port can be asked about: it serves a
+// page, which is to ask for nothing in vain. There may be ten thousand rules, and the page asks every few seconds, so who
+// knows them already is told only that.
+func listRules(p *Parts) http.HandlerFunc {
+	serves := []string{}
+	for what, served := range map[string]bool{"rules": p.Rules != nil, "history": p.History != nil, "denials": p.Denials != nil,
+		"counters": p.Counters != nil} {
+		if served {
+			serves = append(serves, what)
+		}
+	}
+	slices.Sort(serves)
+	rules, loaded := p.Rules, p.Loaded
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if _, err := queryWith(r); err != nil {
+			status, text := describe(w, err, "")
+			http.Error(w, text, status)
+			return
+		}
+		head := rulesHead{Serves: serves}
+		hash := ""
+		config := configOf(rules)
+		if config != nil {
+			hash = config.Hash()
+			if loaded != nil {
+				head.Loaded = max(loaded().Unix(), 0)
+			}
+		}
+		tag := fmt.Sprintf(`"%s-%d-%s"`, hash, head.Loaded, strings.Join(serves, "-"))
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("ETag", tag)
+		if names(r.Header.Values("If-None-Match"), tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		head.write(w, sortedRules(config))
+	}
+}
+
+func configOf(r Rules) *descriptors.Config {
+	if r == nil {
+		return nil
+	}
+	return r.Config()
+}
+
+// sortedRules returns the rules by domain and path; none of nil.
+func sortedRules(config *descriptors.Config) []*descriptors.Rule {
+	return slices.SortedStableFunc(slices.Values(config.Rules()), func(a, b *descriptors.Rule) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
+	})
+}
+
+// names reports whether one of the tags that a client knows is this. A proxy that compresses marks a tag as weak.
+func names(known []string, tag string) bool {
+	for one := range strings.SplitSeq(strings.Join(known, ","), ",") {
+		if strings.TrimPrefix(strings.TrimSpace(one), "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// rulesHead is what /api/v1/rules answers before the rules.
+type rulesHead struct {
+	Loaded int64    // Unix seconds; 0 if nothing is loaded, or nobody knows when
+	Serves []string // of rules, history, denials and counters
+}
+
+// write writes one rule at a time: as a whole their JSON may be large.
+func (h rulesHead) write(w http.ResponseWriter, all []*descriptors.Rule) {
+	out := bufio.NewWriterSize(w, 64<<10)
+	serves, _ := json.Marshal(h.Serves) // of strings
+	fmt.Fprintf(out, `{"loaded":%d,"serves":%s,"rules":[`, h.Loaded, serves)
+	for i, rule := range all {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		if err := query.WriteJSON(out, ruleAnswer(rule)); err != nil {
+			return // the client is gone
+		}
+	}
+	fmt.Fprintln(out, "]}")
+	_ = out.Flush() // likewise
+}
+
+func ruleAnswer(r *descriptors.Rule) RuleAnswer {
+	a := RuleAnswer{Domain: r.Domain, Path: r.Path, Limits: []RuleLimit{}, Each: eachOf(r),
+		Shadow: r.Shadow, Unlimited: r.Unlimited, Quota: r.Quota}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		a.Limits = append(a.Limits, RuleLimit{Text: l.String(), Requests: l.Requests, Window: int64(l.Window / time.Second),
+			Burst: l.Burst, Algorithm: l.Algorithm.String(), Name: l.Name})
+	}
+	return a
+}
+
+// eachOf returns the keys of a rule whose values have counters of their own: those without a configured value, and those
+// with a pattern that its values do not share.
+func eachOf(r *descriptors.Rule) []string {
+	each := []string{}
+	entry := 0
+	for segment := range strings.SplitSeq(r.Path, "/") {
+		key, value, configured := strings.Cut(segment, "=")
+		if (!configured || strings.Contains(value, "*") || strings.Contains(key, "*")) && r.Shared(entry) == "" {
+			each = append(each, descriptors.ReadablePath(key))
+		}
+		entry++
+	}
+	return each
+}
 
 // showRules serves the limits in force in the lines of envoyproxy/ratelimit, which tools print, sorted. Without a
 // configuration there are none.

@@ -1,15 +1,105 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
+
+func rulesOf(t *testing.T, files ...string) inForce {
+	t.Helper()
+	return inForce{fixture.Config(t, files...)}
+}
+
+// askRules asks for the rules, as one who knows those of a tag.
+func askRules(p Parts, query, known string) *httptest.ResponseRecorder {
+	return send(serving(p), "GET", "/api/v1/rules"+query, func(r *http.Request) { r.Header.Set("If-None-Match", known) })
+}
+
+func loadedAt(at int64) func() time.Time { return func() time.Time { return time.Unix(at, 0) } }
+
+func TestTheRulesInForceAreListed(t *testing.T) {
+	const mail = `
+domain: mail
+descriptors: [{key: from, value: "a,b=c/d%", rate_limit: {unit: day, requests_per_unit: 0}}]`
+	const shop = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limits:
+      - {name: user-minute, unit: minute, requests_per_unit: 10}
+      - {unit: hour, unit_multiplier: 6, requests_per_unit: 4294967295}
+    descriptors:
+      - {key: path, value: /pay, shadow_mode: true, rate_limit: {unit: second, requests_per_unit: 5, algorithm: token_bucket, burst: 9}}
+      - {key: path, value: "/static/*", rate_limit: {unlimited: true}}
+  - {key: plan, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1, algorithm: fixed_window}}
+  - {key: nothing}`
+	w := askRules(Parts{Rules: rulesOf(t, shop, mail), Loaded: loadedAt(1795262433)}, "", "")
+	const want = `{"loaded":1795262433,"serves":["rules"],"rules":[` +
+		`{"domain":"mail","path":"from=a,b%3Dc%2Fd%25","limits":[{"text":"0/day","requests":0,"window":86400,"algorithm":"sliding_window","name":""}],"each":[],"shadow":false,"unlimited":false,"quota":false},` +
+		`{"domain":"shop","path":"plan","limits":[{"text":"1/minute","requests":1,"window":60,"algorithm":"fixed_window","name":""}],"each":["plan"],"shadow":false,"unlimited":false,"quota":true},` +
+		`{"domain":"shop","path":"user","limits":[{"text":"10/minute","requests":10,"window":60,"algorithm":"sliding_window","name":"user-minute"},` +
+		`{"text":"4294967295/6hour","requests":4294967295,"window":21600,"algorithm":"sliding_window","name":""}],"each":["user"],"shadow":false,"unlimited":false,"quota":false},` +
+		`{"domain":"shop","path":"user/path=%2Fpay","limits":[{"text":"5/second","requests":5,"window":1,"burst":9,"algorithm":"token_bucket","name":""}],"each":["user"],"shadow":true,"unlimited":false,"quota":false},` +
+		`{"domain":"shop","path":"user/path=%2Fstatic%2F*","limits":[],"each":["user","path"],"shadow":false,"unlimited":true,"quota":false}]}`
+	if got := strings.ReplaceAll(w.Body.String(), "\n", ""); w.Code != 200 || got != want || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("got %d %s\n%s\nwant\n%s", w.Code, w.Header().Get("Content-Type"), got, want)
+	}
+}
+
+func TestValuesThatShareACounterAreNotCountedEach(t *testing.T) {
+	const shared = `
+domain: shop
+descriptors: [{key: path, value: "/a/*", share_threshold: true, rate_limit: {unit: minute, requests_per_unit: 1}}]`
+	if w := askRules(Parts{Rules: rulesOf(t, shared)}, "", ""); !strings.Contains(w.Body.String(), `"each":[]`) {
+		t.Errorf("a pattern whose values share a counter is answered as\n%s\nwant no key whose values have counters of their own", w.Body)
+	}
+}
+
+func TestRulesAreListedBeforeThereIsAConfigurationAndWhereThereNeverIsOne(t *testing.T) {
+	history := newKept(t, noon).History
+	for _, c := range []struct {
+		promise string
+		parts   Parts
+		want    string
+	}{
+		{"no configuration yet", Parts{Rules: inForce{}, Loaded: loadedAt(0)}, `{"loaded":0,"serves":["rules"],"rules":[]}`},
+		{"a history alone", Parts{History: history}, `{"loaded":0,"serves":["history"],"rules":[]}`},
+		{"nothing", Parts{}, `{"loaded":0,"serves":[],"rules":[]}`},
+		{"nobody knows when", Parts{Rules: rulesOf(t, "domain: a"), History: history}, `{"loaded":0,"serves":["history","rules"],"rules":[]}`},
+	} {
+		if w := askRules(c.parts, "", ""); w.Code != 200 || strings.TrimSpace(w.Body.String()) != c.want {
+			t.Errorf("%s: got %d %s\nwant %s", c.promise, w.Code, w.Body, c.want)
+		}
+	}
+}
+
+func TestRulesThatAreKnownAreNotSentAgain(t *testing.T) {
+	const rule = "domain: a\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: %d}}]"
+	before := Parts{Rules: rulesOf(t, fmt.Sprintf(rule, 1)), Loaded: loadedAt(1)}
+	tag := askRules(before, "", "").Header().Get("ETag")
+	for _, known := range []string{tag, `"x", W/` + tag, `"x",` + tag} {
+		if w := askRules(before, "", known); w.Code != 304 || w.Body.Len() > 0 || w.Header().Get("ETag") != tag {
+			t.Errorf("known as %s: got %d %s; want 304", known, w.Code, w.Body)
+		}
+	}
+	changed := Parts{Rules: rulesOf(t, fmt.Sprintf(rule, 2)), Loaded: loadedAt(1)}
+	again := Parts{Rules: before.Rules, Loaded: loadedAt(2)}
+	more := before
+	more.History = newKept(t, noon).History
+	for promise, after := range map[string]Parts{"another limit": changed, "loaded again": again, "a history": more} {
+		if w := askRules(after, "", tag); w.Code != 200 || w.Header().Get("ETag") == tag {
+			t.Errorf("%s: got %d with the tag %s; want an answer with another", promise, w.Code, w.Header().Get("ETag"))
+		}
+	}
+}
 
 type inForce struct{ config *descriptors.Config }
 
@@ -22,9 +112,7 @@ func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
 	if len(files) > 0 {
 		config = fixture.ConfigWith(t, o, files...)
 	}
-	w := httptest.NewRecorder()
-	Handler(Parts{Readiness: ready{}, Metrics: http.NotFoundHandler(), Rules: inForce{config}}).
-		ServeHTTP(w, fromHere("GET", "/rlconfig", nil))
+	w := get(serving(Parts{Rules: inForce{config}}), "/rlconfig")
 	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		t.Errorf("/rlconfig gives %d %q, want text", w.Code, w.Header().Get("Content-Type"))
 	}
@@ -63,8 +151,8 @@ shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: fal
 
 func TestThePortListsWhatItServes(t *testing.T) {
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a.b: 1\n")) })
-	full := Handler(Parts{Readiness: ready{}, Metrics: text, Stats: text, Rules: inForce{}, Profiles: true})
-	bare := Handler(Parts{Readiness: ready{}, Metrics: text})
+	full := serving(Parts{Metrics: text, Stats: text, Rules: inForce{}, Profiles: true})
+	bare := serving(Parts{Metrics: text})
 	listed, barelyListed := get(full, "/").Body.String(), get(bare, "/").Body.String()
 	if !strings.Contains(listed, "/api/v1/history/verify?") {
 		t.Errorf("the history is not listed:\n%s", listed)

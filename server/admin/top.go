@@ -127,23 +127,33 @@ func rowOf(key *hits.TopKey) TopRow {
 
 // pathOf returns the path that is asked for, as it is stored, "" for all. Its error says why nothing is counted there.
 func pathOf(config *descriptors.Config, domain, asked string) (path string, err error) {
-	if found := config.Match(domain, nil).Found; found == descriptors.UnknownDomain || found == descriptors.BrokenDomain {
-		return "", refuse(http.StatusNotFound, "%s", config.Explain(domain, nil).Reason)
+	r, err := ruleAt(config, domain, asked)
+	switch {
+	case r == nil:
+		return "", err
+	case len(r.Limits) == 0:
+		return "", refuse(http.StatusNotFound, "Rule %s of domain %s is unlimited, so its keys are not counted.",
+			descriptors.Shown(descriptors.ReadablePath(r.Path)), descriptors.Shown(domain))
+	}
+	return r.Path, nil
+}
+
+// ruleAt returns the rule with a path, in a domain or, if that is "", in any; nil if the path is "". Its error says that
+// no file configures the domain, or no rule has the path.
+func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule, error) {
+	found := config.Match(domain, nil).Found
+	if domain != "" && (found == descriptors.UnknownDomain || found == descriptors.BrokenDomain) {
+		return nil, refuse(http.StatusNotFound, "%s", config.Explain(domain, nil).Reason)
+	}
+	if path == "" {
+		return nil, nil
 	}
 	for _, r := range config.Rules() {
-		if asked == "" || r.Domain != domain || !descriptors.SamePath(r.Path, asked) {
-			continue
+		if (domain == "" || r.Domain == domain) && descriptors.SamePath(r.Path, path) {
+			return r, nil
 		}
-		if len(r.Limits) == 0 {
-			return "", refuse(http.StatusNotFound, "Rule %s of domain %s is unlimited, so its keys are not counted.",
-				descriptors.Shown(descriptors.ReadablePath(r.Path)), descriptors.Shown(domain))
-		}
-		return r.Path, nil
 	}
-	if asked != "" {
-		return "", refuse(http.StatusNotFound, "%s", config.MissingPath(domain, asked))
-	}
-	return "", nil
+	return nil, refuse(http.StatusNotFound, "%s", config.MissingPath(domain, path))
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.

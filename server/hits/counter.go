@@ -23,17 +23,23 @@ const MaxHits = 1 << 40
 // first, those that shadow mode let through a part of the second; the whole is added before its part, and read after
 // it, so that no reader sees a part that is larger than its whole.
 type Counter struct {
-	totals    [history.Outcomes]atomic.Uint64
-	drained   [history.Outcomes]uint64 // of these, handed out by Drain; Recorder.draining protects it
+	own       tally // of hits whose values are not told apart
+	perValue  tally // of all others
+	values    values
 	rule      byrule.Name
 	recorder  *Recorder
-	values    *values    // nil unless the rule's values are counted apart
 	ratelimit *Ratelimit // nil unless the recorder counts as envoyproxy/ratelimit does
 	byValue   *byValue   // likewise
 }
 
 // counts are hits by outcome.
 type counts [history.Outcomes]uint64
+
+// tally counts hits by outcome.
+type tally struct {
+	totals  [history.Outcomes]atomic.Uint64
+	drained counts // of these, handed out by Drain; Recorder.draining protects it
+}
 
 // all returns the hits: near and shadow are among the others.
 func (n *counts) all() uint64 { return n[history.Within] + n[history.Over] + n[history.Degraded] }
@@ -92,17 +98,17 @@ func (c *Counter) record(h *Hit, n *counts) {
 
 // count counts hits for the rule, and for their value where it is told apart.
 func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
-	if c.values != nil {
-		c.values.count(c, rule, d, n)
+	if rule == nil || len(rule.Values) == 0 || c.recorder.maxValues == 0 {
+		c.own.add(n)
 		return
 	}
-	c.add(n)
+	c.values.count(c, rule, d, n)
 }
 
-func (c *Counter) add(n *counts) {
+func (t *tally) add(n *counts) {
 	for o, hits := range n { // the parts are last
 		if hits > 0 {
-			c.totals[o].Add(hits)
+			t.totals[o].Add(hits)
 		}
 	}
 }
@@ -138,11 +144,11 @@ func Near(requests, before, hits uint64, share float32) uint64 {
 	}
 }
 
-// news returns what has been counted since it was last asked.
-func (c *Counter) undrained() (n counts) {
+// undrained returns what has been counted since it was last asked.
+func (t *tally) undrained() (n counts) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
-		total := c.totals[o].Load()
-		n[o], c.drained[o] = total-c.drained[o], total
+		total := t.totals[o].Load()
+		n[o], t.drained[o] = total-t.drained[o], total
 	}
 	return n
 }
@@ -157,11 +163,11 @@ func (n *counts) emit(id history.ID, emit func(history.ID, uint64)) {
 	}
 }
 
-// addTo adds the totals to t.
-func (c *Counter) addTo(t *Totals) {
-	t.Shadow += c.totals[history.Shadow].Load()
-	t.Near += c.totals[history.Near].Load()
-	t.Degraded += c.totals[history.Degraded].Load()
-	t.Over += c.totals[history.Over].Load()
-	t.Within += c.totals[history.Within].Load()
+// addTo adds the totals to all.
+func (t *tally) addTo(all *Totals) {
+	all.Shadow += t.totals[history.Shadow].Load()
+	all.Near += t.totals[history.Near].Load()
+	all.Degraded += t.totals[history.Degraded].Load()
+	all.Over += t.totals[history.Over].Load()
+	all.Within += t.totals[history.Within].Load()
 }

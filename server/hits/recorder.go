@@ -24,7 +24,7 @@ const DefaultValues = 100
 type Recorder struct {
 	maxValues int
 	seed      maphash.Seed
-	rules     *byrule.Registry[ruleHits]
+	rules     *byrule.Registry[Counter]
 	top       shards
 	ratelimit ratelimitTotals
 	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
@@ -33,20 +33,14 @@ type Recorder struct {
 	series   valueSeries // draining protects it
 }
 
-// ruleHits are the counters of a rule, or of what no rule matched, that has had a hit.
-type ruleHits struct {
-	own      Counter
-	perValue Counter // of hits whose values are told apart
-}
-
 // New makes a recorder. Of a rule that tells values apart it hands out so many values of each outcome by themselves, of
 // those that have the most hits; the rest is history.OtherValue. With 0 all values are one. It is meant to be some
 // hundreds at most: a rule that has as many takes some 20 KB for each 100.
 func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
 		series: valueSeries{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
-	r.rules = byrule.New(func(of *byrule.Entry[ruleHits], rule *descriptors.Rule) {
-		c := &of.Kept.own
+	r.rules = byrule.New(func(of *byrule.Entry[Counter], rule *descriptors.Rule) {
+		c := &of.Kept
 		c.rule, c.recorder = of.Name, r
 		switch {
 		case of.Domain == history.UnknownDomain: // it is counted by CountUnknownDomain
@@ -58,9 +52,6 @@ func New(maxValues int) *Recorder {
 		if c.ratelimit != nil && rule != nil {
 			c.byValue = new(byValue)
 		}
-		perValue := &of.Kept.perValue
-		perValue.rule, perValue.recorder, perValue.ratelimit, perValue.byValue = c.rule, r, c.ratelimit, c.byValue
-		perValue.values = new(values)
 	})
 	return r
 }
@@ -80,7 +71,7 @@ func (r *Recorder) Learn(fine []history.ID) {
 // before and after it. Its methods may be called by any number of goroutines.
 type Table struct {
 	recorder *Recorder
-	rules    *byrule.Table[ruleHits]
+	rules    *byrule.Table[Counter]
 }
 
 // Table makes the table of a configuration that is about to be put in force.
@@ -90,10 +81,7 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rule
 // it, or nil if none does. It neither waits nor allocates, but for a rule that is hit for the first time.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 	e, _ := t.rules.Of(rule, domain)
-	if rule == nil || len(rule.Values) == 0 || t.recorder.maxValues == 0 {
-		return &e.Kept.own
-	}
-	return &e.Kept.perValue
+	return &e.Kept
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
@@ -118,7 +106,7 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 		id := history.ID{Domain: e.Domain, Path: e.Path}
 		own := e.Kept.own.undrained()
 		own.emit(id, emit)
-		e.Kept.perValue.values.drain(&e.Kept.perValue, id, emit)
+		e.Kept.values.drain(&e.Kept, id, emit)
 	}
 	r.rules.Sweep(now)
 }

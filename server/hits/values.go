@@ -62,7 +62,7 @@ func (v *values) count(c *Counter, rule *descriptors.Rule, d descriptors.Descrip
 	key := maphash.Bytes(c.recorder.seed, text)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c.add(n)
+	c.perValue.add(n)
 	for o := range wholeOutcomes {
 		if n[o] == 0 || len(text) == 0 {
 			continue
@@ -85,7 +85,7 @@ func (v *values) count(c *Counter, rule *descriptors.Rule, d descriptors.Descrip
 // gets one now, the rest under history.OtherValue.
 func (v *values) drain(c *Counter, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
-	rest := c.undrained()
+	rest := c.perValue.undrained()
 	v.heavy, v.drained = v.drained, v.heavy
 	v.mu.Unlock()
 	for o, sketch := range v.drained {

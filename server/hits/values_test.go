@@ -159,9 +159,7 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 			}
 			historytest.Count(t, store, all...)
 			now = now.Add(time.Duration(1+random.IntN(3)) * 24 * time.Hour)
-			if _, err := store.Roll(t.Context(), history.Job{Now: now}); err != nil {
-				t.Fatal(err)
-			}
+			historytest.Roll(t, store, now)
 			var fine []history.ID
 			sums := make(map[int64]uint64)
 			found := historytest.All(t, store)

@@ -53,8 +53,8 @@ type answer struct {
 
 	data            func(*encoder)
 	warnings, infos []string
-	// close frees what data holds; nil for nothing.
-	close func()
+	// done are called once the answer is all made: they free what data holds, and give turns back.
+	done []func()
 }
 
 // refuse returns an answer without data. An error among the arguments is wrapped by %w.
@@ -97,7 +97,7 @@ func (h *Handler) atOnce(serve func(*request) *answer) http.HandlerFunc {
 		if a == nil {
 			a = serve(request)
 		}
-		h.write(w, a, nil)
+		h.write(w, a)
 	}
 }
 
@@ -107,18 +107,18 @@ func (h *Handler) inTurn(serve func(*request) *answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		parsed, a := h.read(w, r)
 		if a != nil {
-			h.end(w, r, a, nil)
+			h.end(w, r, a)
 			return
 		}
 		select {
 		case h.admitted <- struct{}{}:
 			defer h.admitted.GiveBack()
 		default:
-			h.end(w, r, fail(errBusy), nil)
+			h.end(w, r, fail(errBusy))
 			return
 		}
 		if !h.running.Take(r.Context(), maxWaitingTime) {
-			h.end(w, r, fail(cmp.Or(r.Context().Err(), errBusy)), nil)
+			h.end(w, r, fail(cmp.Or(r.Context().Err(), errBusy)))
 			return
 		}
 		giveBack := sync.OnceFunc(h.running.GiveBack)
@@ -128,12 +128,14 @@ func (h *Handler) inTurn(serve func(*request) *answer) http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
 		parsed.Request = parsed.WithContext(ctx)
-		h.end(w, r, serve(parsed), giveBack)
+		a = serve(parsed)
+		a.done = append(a.done, giveBack)
+		h.end(w, r, a)
 	}
 }
 
 // end counts how a request ended and answers it, in this order: the request with the next turn finds it counted.
-func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer, release func()) {
+func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer) {
 	result := "ok"
 	if a.err != nil {
 		result = a.kind.result
@@ -141,12 +143,12 @@ func (h *Handler) end(w http.ResponseWriter, r *http.Request, a *answer, release
 			"error", a.err)
 	}
 	h.answered[result].Add(1)
-	h.write(w, a, release)
+	h.write(w, a)
 }
 
-// write writes an answer. Once it is all made, what it was made of is freed and release called: a client that reads
-// slowly holds nobody up, unless the answer is large.
-func (h *Handler) write(w http.ResponseWriter, a *answer, release func()) {
+// write writes an answer. Once it is all made, its turn is over: a client that reads slowly holds nobody up, unless the
+// answer is large.
+func (h *Handler) write(w http.ResponseWriter, a *answer) {
 	// The server's own bound began with the request. A server that cannot be told keeps it.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))
 	w.Header().Set("Content-Type", "application/json")
@@ -159,11 +161,8 @@ func (h *Handler) write(w http.ResponseWriter, a *answer, release func()) {
 	}
 	e := &encoder{to: w, status: status}
 	e.answer(a)
-	if a.close != nil {
-		a.close()
-	}
-	if release != nil {
-		release()
+	for _, done := range a.done {
+		done()
 	}
 	e.flush()
 }

@@ -80,19 +80,6 @@ func (e *encoder) each(n int, write func(i int)) {
 	e.raw("]")
 }
 
-// moment writes Unix milliseconds as seconds, with as many digits as are needed.
-func (e *encoder) moment(ms int64) {
-	if ms < 0 {
-		e.raw("-")
-		ms = -ms
-	}
-	e.buffer = strconv.AppendInt(e.buffer, ms/1000, 10)
-	if part := ms % 1000; part != 0 {
-		e.raw(".")
-		e.raw(strconv.FormatInt(1000+part, 10)[1:])
-	}
-}
-
 // value writes a float as a string, which JSON's numbers could not always hold: NaN, +Inf and -Inf are among them.
 func (e *encoder) value(v float64) {
 	form := byte('f')
@@ -104,9 +91,10 @@ func (e *encoder) value(v float64) {
 	e.raw(`"`)
 }
 
+// point writes a moment, in Unix milliseconds, as seconds, and a value.
 func (e *encoder) point(ms int64, v float64) {
 	e.raw("[")
-	e.moment(ms)
+	e.buffer = strconv.AppendFloat(e.buffer, float64(ms)/1000, 'f', -1, 64)
 	e.raw(",")
 	e.value(v)
 	e.raw("]")

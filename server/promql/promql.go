@@ -80,7 +80,7 @@ func (h *Handler) getOnly(path string, serve http.HandlerFunc) {
 	h.mux.HandleFunc("GET "+path, serve)
 	h.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
-		h.write(w, refuse(notAllowed, "%s is not allowed here: use GET", clip(r.Method)), nil)
+		h.write(w, refuse(notAllowed, "%s is not allowed here: use GET", clip(r.Method)))
 	})
 }
 

@@ -166,8 +166,6 @@ func keeping(t testing.TB, all []history.Increment) history.Store {
 	store := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: func() time.Time { return someday },
 		Step: func(string) {}})
 	historytest.Count(t, store, all...)
-	if _, err := store.Roll(t.Context(), history.Job{Now: someday}); err != nil {
-		t.Fatal(err)
-	}
+	historytest.Roll(t, store, someday)
 	return store
 }

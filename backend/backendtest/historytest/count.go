@@ -2,7 +2,9 @@ package historytest
 
 import (
 	"crypto/rand"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -19,6 +21,28 @@ func Count(t testing.TB, store history.Store, increments ...history.Increment) {
 			}
 		}
 	}
+}
+
+// Roll runs the job on a store at a moment.
+func Roll(t testing.TB, store history.Store, now time.Time) {
+	t.Helper()
+	if _, err := store.Roll(t.Context(), history.Job{Now: now}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Partners returns series of one partition.
+func Partners(n int) (p history.Partition, ids []history.ID) {
+	for i := 0; len(ids) < n; i++ {
+		id := history.ID{Domain: "shop", Path: fmt.Sprint("user/", i)}
+		if i == 0 {
+			p = id.Partition()
+		}
+		if id.Partition() == p {
+			ids = append(ids, id)
+		}
+	}
+	return p, ids
 }
 
 // All returns all series of a store that have a name.

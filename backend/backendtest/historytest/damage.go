@@ -17,26 +17,18 @@ import (
 // The history then no longer holds what it counted.
 func LoseChunk(t testing.TB, path string) {
 	t.Helper()
-	changeRow(t, path, 't', func(rows *bolt.Bucket, key []byte) error { return rows.Delete(key) })
+	changeChunk(t, path, func(rows *bolt.Bucket, key []byte) error { return rows.Delete(key) })
 }
 
 // SpoilChunk makes the first stored chunk of a history's file, whose store is to be closed, one that cannot be read. It
 // returns its key as people are told it.
 func SpoilChunk(t testing.TB, path string) string {
 	t.Helper()
-	return changeRow(t, path, 't', spoil)
+	return changeChunk(t, path, func(rows *bolt.Bucket, key []byte) error { return rows.Put(key, []byte{0x80}) })
 }
 
-// SpoilSeries does the same to the first series, so that not even its name can be read.
-func SpoilSeries(t testing.TB, path string) string {
-	t.Helper()
-	return changeRow(t, path, 's', spoil)
-}
-
-func spoil(rows *bolt.Bucket, key []byte) error { return rows.Put(key, []byte{0x80}) }
-
-// changeRow changes the first row of a kind in a file, and returns its key.
-func changeRow(t testing.TB, path string, kind byte, change func(rows *bolt.Bucket, key []byte) error) (key string) {
+// changeChunk changes the first stored chunk in a file, and returns its key.
+func changeChunk(t testing.TB, path string, change func(rows *bolt.Bucket, key []byte) error) (key string) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -46,12 +38,12 @@ func changeRow(t testing.TB, path string, kind byte, change func(rows *bolt.Buck
 		rows := tx.Bucket([]byte("rows"))
 		c := rows.Cursor()
 		for at, _ := c.First(); at != nil; at, _ = c.Next() {
-			if at[1] == kind {
+			if at[1] == 't' {
 				key = fmt.Sprintf("%x", at)
 				return change(rows, slices.Clone(at))
 			}
 		}
-		return fmt.Errorf("no row of kind %q is stored", kind)
+		return errors.New("no chunk is stored")
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

@@ -45,8 +45,7 @@ func BenchmarkApply(b *testing.B) {
 			var clock atomic.Int64 // Unix seconds
 			clock.Store(benchStart.Unix())
 			now := func() time.Time { return time.Unix(clock.Load(), 0) }
-			s, err := open(Config{Dir: b.TempDir(), Keep: history.DefaultKeep(), Now: now})
-			s = ready(b, s, err)
+			s := opened(b, open, Config{Dir: b.TempDir(), Now: now})
 			used := cpu(b)
 			for n := uint64(0); b.Loop(); n++ {
 				minute := clock.Add(15) / 60

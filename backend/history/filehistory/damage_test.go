@@ -22,49 +22,33 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// whole is a closed file with some thousand rows.
-var whole = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "weir-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-	if err != nil {
-		return nil, err
-	}
-	s.db.NoSync = true
-	now := time.Now().Unix() / 60
-	sorted := make(map[history.Partition][]history.Increment)
-	for n, id := range seriesOf(1000) {
-		for hour := range int64(3) {
-			sorted[id.Partition()] = append(sorted[id.Partition()], history.Increment{ID: id, Minute: now - 60*hour, Hits: uint64(n) + 1})
-		}
-	}
-	for p, all := range sorted {
-		_, failed := s.Apply(context.Background(), p, history.Batch{Writer: "w", Seq: 1, Increments: all})
-		err = errors.Join(err, failed)
-	}
-	if err := errors.Join(err, s.db.Sync(), s.Close()); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(filepath.Join(dir, Name))
-})
+// whole is what wholeFile returns, once it is made. Tests that need it do not run beside each other.
+var whole []byte
 
-// wholeFile returns that file's bytes, which are not to be changed.
+// wholeFile returns the bytes, which are not to be changed, of a closed file with some thousand rows.
 func wholeFile(t testing.TB) []byte {
 	t.Helper()
-	content, err := whole()
-	if err != nil {
+	if whole != nil {
+		return whole
+	}
+	dir, now := t.TempDir(), time.Now().Unix()/60
+	s := opened(t, Open, Config{Dir: dir})
+	s.db.NoSync = true
+	var all []history.Increment
+	for n, id := range seriesOf(1000) {
+		for hour := range int64(3) {
+			all = append(all, history.Increment{ID: id, Minute: now - 60*hour, Hits: uint64(n) + 1})
+		}
+	}
+	historytest.Count(t, s, all...)
+	if err := errors.Join(s.db.Sync(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return content
-}
-
-// filled returns a directory with such a file.
-func filled(t testing.TB) (dir string) {
-	t.Helper()
-	return holding(t, wholeFile(t))
+	var err error
+	if whole, err = os.ReadFile(filepath.Join(dir, Name)); err != nil {
+		t.Fatal(err)
+	}
+	return whole
 }
 
 // holding returns a directory with a file of some bytes.
@@ -212,11 +196,8 @@ func damage(r *rand.Rand, file []byte) {
 }
 
 func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
-	dir := filled(t)
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := holding(t, wholeFile(t))
+	s := opened(t, Open, Config{Dir: dir})
 	if err := os.Truncate(filepath.Join(dir, Name), 4096*2); err != nil {
 		t.Fatal(err)
 	}
@@ -228,50 +209,37 @@ func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
 			instructs(t, "a file that shrank", err, dir)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
 }
 
 func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
-	dir := filled(t)
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-	s = ready(t, s, err)
+	dir := holding(t, wholeFile(t))
+	s := opened(t, Open, Config{Dir: dir})
 	ids := seriesOf(300)
 	bad := ids[0]
-	err = s.update(func(tx *bolt.Tx) error {
+	err := s.update(func(tx *bolt.Tx) error {
 		return tx.Bucket(rowsBucket).Put(seriesKey(bad.Partition(), nameOf(bad)), []byte{0x80})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.turn <- struct{}{} // so that all batches wait for the same transaction
-	type answer struct {
-		id     history.ID
-		result history.ApplyResult
-		err    error
-	}
-	answers := make(chan answer)
+	var applying sync.WaitGroup
 	for _, id := range ids {
-		go func() {
+		applying.Go(func() {
 			r, err := s.Apply(context.Background(), id.Partition(), history.Batch{Writer: id.Path, Seq: 1,
 				Increments: []history.Increment{{ID: id, Minute: 1, Hits: 1}}})
-			answers <- answer{id, r, err}
-		}()
+			switch {
+			case id == bad && err == nil:
+				t.Error("a row that cannot be read was counted on")
+			case id == bad:
+				instructs(t, "a row that cannot be read", err, dir)
+			case err != nil || r.Status != history.Applied:
+				t.Errorf("%v: %+v, %v, want it counted though a row of another series is damaged", id, r, err)
+			}
+		})
 	}
 	<-s.turn
-	for range ids {
-		a := <-answers
-		switch {
-		case a.id == bad:
-			if a.err == nil {
-				t.Error("a row that cannot be read was counted on")
-			}
-			instructs(t, "a row that cannot be read", a.err, dir)
-		case a.err != nil || a.result.Status != history.Applied:
-			t.Errorf("%v: %+v, %v, want it counted though a row of another series is damaged", a.id, a.result, a.err)
-		}
-	}
+	applying.Wait()
 	rolled, err := s.Roll(context.Background(), history.Job{Now: time.Now()})
 	instructs(t, "the job over a damaged row", err, dir)
 	if rolled.Chunks[history.Minutes] < 299 {
@@ -305,8 +273,7 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 			}})
 	}
 	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
-		s, err := Open(config(t.TempDir(), o))
-		return ready(t, s, err)
+		return opened(t, Open, config(t.TempDir(), o))
 	}, damages...)
 }
 

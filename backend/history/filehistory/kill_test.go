@@ -42,16 +42,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// victimSeries are those that the victim writes to, all of one partition.
-var victimSeries = func() []history.ID {
-	all := []history.ID{{Domain: "victim"}}
-	for n := 0; len(all) < 6; n++ {
-		if id := (history.ID{Domain: "victim", Path: fmt.Sprint(n)}); id.Partition() == all[0].Partition() {
-			all = append(all, id)
-		}
-	}
-	return all
-}()
+// victimSeries are those that the victim writes to, of victimPartition.
+var victimPartition, victimSeries = historytest.Partners(6)
 
 // victimBatch returns the batch of a number: the same in each process. Its hits are of the last hundred days.
 func victimBatch(seq uint64) history.Batch {
@@ -93,14 +85,13 @@ func writeForEver(dir string, limit uint64) error {
 			}
 		}
 	}()
-	p := victimSeries[0].Partition()
-	at, err := s.Apply(context.Background(), p, history.Batch{Writer: "victim"})
+	at, err := s.Apply(context.Background(), victimPartition, history.Batch{Writer: "victim"})
 	if err != nil {
 		return err
 	}
 	for seq := at.Last + 1; ; seq++ {
 		for refused := 1; ; refused++ {
-			_, err := s.Apply(context.Background(), p, victimBatch(seq))
+			_, err := s.Apply(context.Background(), victimPartition, victimBatch(seq))
 			if err == nil {
 				break
 			}
@@ -169,11 +160,8 @@ func told(t *testing.T, lines []string) (last uint64) {
 // more, and each series of them to the integer.
 func holds(t *testing.T, dir string, told uint64) {
 	t.Helper()
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep(), Now: func() time.Time { return benchStart }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := s.Apply(context.Background(), victimSeries[0].Partition(), history.Batch{Writer: "victim"})
+	s := opened(t, Open, Config{Dir: dir, Now: func() time.Time { return benchStart }})
+	at, err := s.Apply(context.Background(), victimPartition, history.Batch{Writer: "victim"})
 	if err != nil || at.Last < told || at.Last > told+1 {
 		t.Fatalf("the file holds batch %d (%v), and %d was acknowledged: it must hold that, and the one under way at "+
 			"most", at.Last, err, told)

@@ -21,9 +21,8 @@ import (
 
 func TestASecondProcessIsToldWhomToAsk(t *testing.T) {
 	c := Config{Dir: t.TempDir(), Keep: history.DefaultKeep()}
-	s, err := Open(c)
-	s = ready(t, s, err)
-	_, err = Open(c) // the lock belongs to the opened file, so this process can be the second
+	s := opened(t, Open, c)
+	_, err := Open(c) // the lock belongs to the opened file, so this process can be the second
 	want := "history file " + filepath.Join(c.Dir, Name) + " is in use by another weir: ask it over --admin"
 	if !errors.Is(err, ErrInUse) || err.Error() != want {
 		t.Errorf("a second Open says %v, want %q", err, want)
@@ -114,15 +113,13 @@ func TestADirectoryThatCannotBeWrittenIsAnError(t *testing.T) {
 	if _, err := Open(c); err == nil || !strings.Contains(err.Error(), filepath.Join(c.Dir, Name)) {
 		t.Errorf("Open says %v, want an error with the file's name", err)
 	}
-	s, err := InMemory(c)
-	s = ready(t, s, err)
-	if err := errors.Join(work(s)...); err != nil {
+	if err := errors.Join(work(opened(t, InMemory, c))...); err != nil {
 		t.Errorf("a store in memory: %v", err)
 	}
 }
 
 func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
-	dir := filled(t)
+	dir := holding(t, wholeFile(t))
 	private := func(name string, want os.FileMode) {
 		t.Helper()
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
@@ -134,10 +131,7 @@ func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func() map[history.ID]history.Series {
-		s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := opened(t, Open, Config{Dir: dir})
 		all := historytest.All(t, s)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -147,8 +141,7 @@ func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
 	first := read()
 	private(filepath.Join(dir, Name), 0o600)
 	second := read()
-	fresh, err := Open(Config{Dir: filepath.Join(dir, "new"), Keep: history.DefaultKeep()})
-	ready(t, fresh, err)
+	opened(t, Open, Config{Dir: filepath.Join(dir, "new")})
 	private(filepath.Join(dir, "new"), 0o700)
 	if len(first) != 1000 || !reflect.DeepEqual(first, second) {
 		t.Errorf("%d series, then %d, want the same 1000 with the same points", len(first), len(second))
@@ -165,8 +158,7 @@ func TestABadKeepIsAnError(t *testing.T) {
 // after.
 func TestFormatsExampleIsReal(t *testing.T) {
 	clock := time.Date(2026, 11, 21, 12, 3, 30, 0, time.UTC)
-	s, err := Open(Config{Dir: t.TempDir(), Keep: history.DefaultKeep(), Now: func() time.Time { return clock }})
-	s = ready(t, s, err)
+	s := opened(t, Open, Config{Dir: t.TempDir(), Now: func() time.Time { return clock }})
 	within := history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Within}
 	over := history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Over}
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Unix() / 60
@@ -193,9 +185,7 @@ func TestFormatsExampleIsReal(t *testing.T) {
 	}
 	compare("at 12:03:30")
 	clock = clock.Add(25 * time.Hour)
-	if _, err := s.Roll(context.Background(), history.Job{Now: clock}); err != nil {
-		t.Fatal(err)
-	}
+	historytest.Roll(t, s, clock)
 	compare("after the job of the next day")
 }
 

@@ -8,29 +8,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-func TestPackedCellsAreReadBack(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for n := range 2000 {
-		c := history.ChunkOf(history.Tier(n%history.Tiers), r.Int64N(history.Always().To))
-		var cells history.Cells
-		for place := range c.Places() {
-			if r.IntN(1+n%50) > 0 {
-				continue
-			}
-			cell := history.Cell{Place: place, Sum: 1 + r.Uint64N(1<<r.IntN(59))}
-			cell.Peak = cell.Sum
-			if c.Tier > history.Minutes {
-				cell.Peak = 1 + r.Uint64N(cell.Sum)
-			}
-			cells = append(cells, cell)
-		}
-		got, err := unpack(c, pack(c.Tier, cells))
-		if err != nil || !slices.Equal(got, cells) {
-			t.Fatalf("%v of %v are read back as %v, %v", cells, c, got, err)
-		}
-	}
-}
-
 // Five thousand points, the most that a series keeps finer than a day, must stay small.
 func TestPackedCellsAreSmall(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -1,6 +1,7 @@
 package filehistory
 
 import (
+	"cmp"
 	"flag"
 	"os"
 	"testing"
@@ -31,9 +32,11 @@ func depth() historytest.Depth {
 	return d
 }
 
-// ready closes a store when its test ends.
-func ready(t testing.TB, s *Store, err error) *Store {
+// opened is a store that is closed when its test ends, if not before. It keeps what is usual unless told otherwise.
+func opened(t testing.TB, open func(Config) (*Store, error), c Config) *Store {
 	t.Helper()
+	c.Keep = cmp.Or(c.Keep, history.DefaultKeep())
+	s, err := open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +55,8 @@ func config(dir string, o historytest.Options) Config {
 func TestFilePassesTheSuite(t *testing.T) {
 	t.Parallel()
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
-		s, err := Open(config(t.TempDir(), o))
-		ready(t, s, err).db.NoSync = true // nothing here waits for a disk: TestAKilledProcessLeavesEveryHitOnce does
+		s := opened(t, Open, config(t.TempDir(), o))
+		s.db.NoSync = true // nothing here waits for a disk: TestAKilledProcessLeavesEveryHitOnce does
 		return s
 	}, depth())
 }
@@ -68,8 +71,7 @@ func TestMemoryPassesTheSuite(t *testing.T) {
 	d := depth()
 	d.Routing = testing.Short()
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
-		s, err := InMemory(config("/nowhere", o))
-		return ready(t, s, err)
+		return opened(t, InMemory, config("/nowhere", o))
 	}, d)
 	if after, err := os.ReadDir("."); err != nil || len(after) != len(before) {
 		t.Errorf("the directory had %d entries and has %d (%v): a store in memory leaves no file",

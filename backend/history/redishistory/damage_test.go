@@ -18,20 +18,6 @@ import (
 
 var start = time.Date(2026, 11, 21, 11, 59, 48, 0, time.UTC)
 
-// partners are series of one partition.
-func partners(n int) (p history.Partition, ids []history.ID) {
-	for i := 0; len(ids) < n; i++ {
-		id := history.ID{Domain: "shop", Path: fmt.Sprint("user/", i)}
-		if i == 0 {
-			p = id.Partition()
-		}
-		if id.Partition() == p {
-			ids = append(ids, id)
-		}
-	}
-	return p, ids
-}
-
 // dump is all that a server holds.
 func dump(t testing.TB, client *goredis.Client) map[string]string {
 	t.Helper()
@@ -73,7 +59,7 @@ func apply(t *testing.T, s *Store, p history.Partition, b history.Batch) {
 func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
-	p, ids := partners(5)
+	p, ids := historytest.Partners(5)
 	hour, minute := history.ChunkOf(history.Minutes, start.Unix()), start.Unix()/60
 	place := hour.Place(start.Unix())
 	own := func(series string) string { return series }
@@ -137,7 +123,7 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	own := func(series string) string { return series }
 	from := func(series string) string { return chunkKey(series, history.ChunkOf(history.Minutes, start.Unix())) }
 	target := func(series string) string { return chunkKey(series, to) }
-	p, _ := partners(1)
+	p, _ := historytest.Partners(1)
 	for _, damage := range []broken{
 		{"a series of another type", own, []any{"set", "x"}},
 		{"a field that no series has", own, []any{"hset", "x", "y"}},
@@ -187,9 +173,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				a := newWriter(s, 60)
 				a.count(t, 0)
 				if dated {
-					if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
-						t.Fatal(err)
-					}
+					historytest.Roll(t, s, clock.now())
 				}
 				const wrong = 3*pageSize - 7
 				for i := range wrong {

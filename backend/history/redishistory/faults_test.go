@@ -24,7 +24,7 @@ type writer struct {
 }
 
 func newWriter(s *Store, series int) *writer {
-	p, ids := partners(series)
+	p, ids := historytest.Partners(series)
 	return &writer{Store: s, p: p, ids: ids}
 }
 
@@ -46,45 +46,23 @@ func (w *writer) count(t *testing.T, before int64) {
 
 func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
 
-// logging has a store log into an output.
-func logging(l *process.Output) func(*Config) {
-	return func(c *Config) {
-		c.Redis.Log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
-}
-
-// await waits until an output has a text.
-func await(t *testing.T, l *process.Output, want string) {
-	t.Helper()
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		err := l.Contains(want)
-		if err == nil {
-			return
-		}
-		if time.Since(begin) > process.Hang {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestWhatEndangersAServerIsFoundOut: one that may evict is told of, and one that was restarted is asked to write its
 // append-only file anew, see restarted.
 func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
 	t.Parallel()
 	var l process.Output
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "maxmemory-policy allkeys-lru"))
-	opened(t, singleOf(server), nil, logging(&l))
-	await(t, &l, "set maxmemory-policy to noeviction")
-	await(t, &l, "asked it to write that anew, so that its next start loses nothing")
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		info, err := server.Info(t.Context(), "persistence")
-		if err == nil && info["aof_last_rewrite_time_sec"] != "-1" {
-			return
-		}
-		if time.Since(begin) > process.Hang {
-			t.Fatalf("the server has not written its file: %v, %v", info, err)
-		}
+	opened(t, singleOf(server), nil, func(c *Config) { c.Redis.Log = slog.New(slog.NewTextHandler(&l, nil)) })
+	for _, said := range []string{"set maxmemory-policy to noeviction", "asked it to write that anew, so that its next start loses nothing"} {
+		process.Eventually(t, "the log says so", func() error { return l.Contains(said) })
 	}
+	process.Eventually(t, "the server has written its file", func() error {
+		info, err := server.Info(t.Context(), "persistence")
+		if err == nil && info["aof_last_rewrite_time_sec"] == "-1" {
+			err = errors.New("it has not")
+		}
+		return err
+	})
 }
 
 func TestAnotherFormatIsLeftUntouched(t *testing.T) {

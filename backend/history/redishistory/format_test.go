@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
@@ -38,9 +39,7 @@ func TestFormatsExampleIsReal(t *testing.T) {
 		count(at.hits)
 	}
 	clock.set(time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC))
-	if _, err := s.Roll(t.Context(), history.Job{Now: clock.now()}); err != nil {
-		t.Fatal(err)
-	}
+	historytest.Roll(t, s, clock.now())
 	example := show(t, f.client(), partitionKey(id.Partition()))
 	guide, err := os.ReadFile("FORMAT.md")
 	if err != nil {

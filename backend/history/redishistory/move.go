@@ -66,18 +66,16 @@ func (s *Store) reread(ctx context.Context, p history.Partition, r *record) erro
 // errEarly means that a server's clock is behind the one that a move was planned by.
 var errEarly = errors.New("the server's clock went back")
 
-// change has a script change a series as it was planned. The reply is nil if the series' list of chunks is another one
-// by now.
-func (s *Store) change(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
-	pipeline.Reply, error) {
+// change has a script change a series as it was planned.
+func (s *Store) change(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) error {
 	reply, err := s.run(ctx, p, script, keys, args...)
-	switch {
-	case err != nil || item[string](reply, 0) == "stale":
-		return nil, err
-	case item[string](reply, 0) == "early":
-		return nil, errEarly
+	switch item[string](reply, 0) {
+	case "stale":
+		return errStale
+	case "early":
+		return errEarly
 	}
-	return reply, nil
+	return err
 }
 
 // rollSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
@@ -86,19 +84,18 @@ func (s *Store) rollSeries(ctx context.Context, p history.Partition, r *record, 
 	next func() []history.Chunk) error {
 	r.first = make(map[history.Chunk]int64)
 	for stale := 0; stale < maxReads; {
-		var done bool
 		var err error
 		chunks := next()
 		if len(chunks) > 0 {
-			done, err = s.rollChunks(ctx, p, r, chunks, now, did)
-		} else {
-			done, err = s.reschedule(ctx, p, r)
+			err = s.rollChunks(ctx, p, r, chunks, now, did)
+		} else if err = s.reschedule(ctx, p, r); err == nil {
+			return nil
 		}
-		if err == nil && !done {
+		if errors.Is(err, errStale) {
 			stale++
 			err = s.reread(ctx, p, r)
 		}
-		if err != nil || r.gone || done && len(chunks) == 0 {
+		if err != nil || r.gone {
 			return err
 		}
 	}
@@ -106,9 +103,9 @@ func (s *Store) rollSeries(ctx context.Context, p history.Partition, r *record, 
 }
 
 // rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
-// server's clock has come to now. It is false if the series has changed meanwhile.
+// server's clock has come to now.
 func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, chunks []history.Chunk, now int64,
-	did *history.RollResult) (bool, error) {
+	did *history.RollResult) error {
 	touched := slices.Clone(chunks)
 	for _, c := range chunks {
 		for _, at := range [...]int64{c.Start(), c.End() - 1} {
@@ -118,8 +115,8 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 		}
 	}
 	ledger, err := s.loadPieces(ctx, p, r, [][]history.Chunk{touched})
-	if err = cmp.Or(err, r.damage); err != nil || ledger == nil {
-		return false, err
+	if err = cmp.Or(err, r.damage); err != nil {
+		return err
 	}
 	before := make(map[history.Chunk]history.Cells)
 	for _, t := range touched {
@@ -128,21 +125,21 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 	var rolled history.RollResult
 	for _, c := range chunks {
 		if err := ledger.Totals.Roll(ledger, c, &s.c.Keep, now, &rolled); err != nil {
-			return false, err
+			return err
 		}
 	}
 	s.c.Step("roll " + chunks[0].Tier.String())
-	if done, err := s.save(ctx, p, r, touched, before, ledger, now); !done {
-		return false, err
+	if err := s.save(ctx, p, r, touched, before, ledger, now); err != nil {
+		return err
 	}
 	s.c.Step("rolled " + chunks[0].Tier.String())
 	did.Add(rolled)
-	return true, nil
+	return nil
 }
 
 // save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
 func (s *Store) save(ctx context.Context, p history.Partition, r *record, touched []history.Chunk,
-	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) (bool, error) {
+	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
 	var keys, gone, come []string
 	var changes packed
 	changed := false
@@ -162,7 +159,7 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 		changes = append(changes, changesOf(c, before[c], cells)...)
 	}
 	if !changed {
-		return true, nil
+		return nil
 	}
 	expired, score := "", r.score(&s.c.Keep)
 	if r.gone = len(r.chunks) == 0 && after.Gone(r.id); r.gone {
@@ -171,15 +168,15 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 	if after.Expired != r.Expired {
 		expired = strconv.FormatUint(after.Expired, 10)
 	}
-	reply, err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
+	err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
 		score, int64(after.Points)-int64(r.Points), expired,
 		[]byte(append(newPacked(2), append(texts(gone), texts(come)...)...)), []byte(append(newPacked(len(keys)), changes...)))
-	if reply == nil {
-		return false, err
+	if err != nil {
+		return err
 	}
 	version, _ := strconv.ParseInt(r.version, 10, 64) // what is no number begins anew
 	r.version, r.Totals = strconv.FormatInt(version+1, 10), after.Totals
-	return true, nil
+	return nil
 }
 
 // changesOf returns what becomes of the hashes of a chunk, for the script: of its sums and, where it is coarser than a
@@ -207,11 +204,9 @@ func changesOf(c history.Chunk, before, after history.Cells) (all packed) {
 	return all
 }
 
-// reschedule stores when a series is due next that needs nothing now. It is not done if its list of chunks is another
-// one by now.
-func (s *Store) reschedule(ctx context.Context, p history.Partition, r *record) (bool, error) {
-	reply, err := s.change(ctx, p, s.scripts.due, []string{dueKey(p), r.key}, r.version, r.name, r.score(&s.c.Keep))
-	return reply != nil, err
+// reschedule stores when a series is due next that needs nothing now.
+func (s *Store) reschedule(ctx context.Context, p history.Partition, r *record) error {
+	return s.change(ctx, p, s.scripts.due, []string{dueKey(p), r.key}, r.version, r.name, r.score(&s.c.Keep))
 }
 
 // shrink rolls a series early until it holds no more points finer than a day than it may.

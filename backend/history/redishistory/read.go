@@ -142,15 +142,17 @@ func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs 
 		if try >= piecedReads {
 			read = [][]history.Chunk{needed}
 		}
-		ledger, err := s.loadPieces(ctx, p, r, read)
-		if ledger != nil || err != nil {
+		if ledger, err := s.loadPieces(ctx, p, r, read); !errors.Is(err, errStale) {
 			return ledger, err
 		}
 	}
 	return nil, changedTooOften(p, r.id)
 }
 
-// loadPieces is one attempt of load. Its ledger is nil if the series changed meanwhile; then the record is fresh.
+// errStale means that a series' list of chunks has changed since it was read.
+var errStale = errors.New("the series has changed meanwhile")
+
+// loadPieces is one attempt of load. After errStale the record is fresh.
 func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, pieces [][]history.Chunk) (
 	*history.Ledger, error) {
 	ledger, version := &history.Ledger{}, r.version
@@ -164,7 +166,7 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 			return nil, err
 		}
 		if r.parse(hashes[0]); r.version != version {
-			return nil, nil
+			return nil, errStale
 		}
 		at := 1
 		for _, c := range piece {

@@ -3,10 +3,12 @@ package redishistory
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -54,38 +56,42 @@ func TestARingWithOtherNodesIsAnError(t *testing.T) {
 	if err := opened(t, ringOf(nodes[:2]...), fixed(start), nil).Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, ids := partners(1)
-	for promise, c := range map[string]struct {
-		nodes []*redistest.Server
-		want  string
-	}{
-		"a node is missing": {nodes[:1], "node " + nodes[1].Addr + " is missing"},
-		"a node is unknown": {nodes, "node " + nodes[2].Addr + " is unknown"},
-		"one was replaced":  {[]*redistest.Server{nodes[0], nodes[2]}, "node " + nodes[2].Addr + " is unknown"},
-	} {
-		t.Run(promise, func(t *testing.T) {
-			s := opened(t, ringOf(c.nodes...), fixed(start), nil)
-			_, err := s.Apply(t.Context(), ids[0].Partition(), history.Batch{Writer: "ann"})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the error is %v, want one that says %q", err, c.want)
-			}
-		})
+	_, ids := historytest.Partners(1)
+	s := opened(t, ringOf(nodes...), fixed(start), nil)
+	_, err := s.Apply(t.Context(), ids[0].Partition(), history.Batch{Writer: "ann"})
+	if want := "node " + nodes[2].Addr + " is unknown"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want one that says %q", err, want)
 	}
 	if content := nodes[2].Client().Get(t.Context(), placementKey).Val(); content != "" {
 		t.Errorf("a node that is no part of the ring now has the placement %q", content)
 	}
-}
-
-func TestTwoRingsAreNotMixed(t *testing.T) {
-	nodes := shared(t, topology.Ring).Servers[:2]
-	for _, n := range nodes {
-		if err := opened(t, ringOf(n), fixed(start), nil).Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	const half, rest = `{"format":"1","nodes":{"a:1":[0],"b:1":[`, `1]}}`
+	var others strings.Builder
+	for p := 2; p < history.Partitions; p++ {
+		fmt.Fprint(&others, p, ",")
 	}
-	err := opened(t, ringOf(nodes...), fixed(start), nil).Check(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "they are of two rings") {
-		t.Errorf("nodes of two rings put together: %v, want an error that says so", err)
+	both := half + others.String() + rest
+	for promise, c := range map[string]struct {
+		names  []string
+		stored map[string]string
+		want   string
+		is     error // nil for any
+	}{
+		"as it was":           {[]string{"a:1", "b:1"}, map[string]string{"a:1": both, "b:1": both}, "", nil},
+		"a node is missing":   {[]string{"a:1"}, map[string]string{"a:1": both}, "node b:1 is missing", nil},
+		"a node is unknown":   {[]string{"a:1", "b:1", "c:1"}, map[string]string{"a:1": both, "b:1": both}, "node c:1 is unknown", nil},
+		"one was replaced":    {[]string{"a:1", "c:1"}, map[string]string{"a:1": both}, "node c:1 is unknown", nil},
+		"two rings":           {[]string{"a:1", "b:1"}, map[string]string{"a:1": both, "b:1": "{}"}, "they are of two rings", nil},
+		"no JSON":             {[]string{"a:1"}, map[string]string{"a:1": "x"}, "a:1", ErrDamaged},
+		"another format":      {[]string{"a:1"}, map[string]string{"a:1": `{"format":"2","nodes":{"a:1":[0]}}`}, "a:1", ErrFormat},
+		"a partition twice":   {[]string{"a:1"}, map[string]string{"a:1": `{"format":"1","nodes":{"a:1":[0,0]}}`}, "a:1", ErrDamaged},
+		"a partition nowhere": {[]string{"a:1"}, map[string]string{"a:1": `{"format":"1","nodes":{"a:1":[0]}}`}, "a:1", ErrDamaged},
+		"no such partition":   {[]string{"a:1"}, map[string]string{"a:1": `{"format":"1","nodes":{"a:1":[256]}}`}, "a:1", ErrDamaged},
+	} {
+		err := (&ring{names: c.names}).adopt(c.stored)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: %v, want %q, and that it is %v", promise, err, c.want, c.is)
+		}
 	}
 }
 
@@ -134,24 +140,5 @@ func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
 	}
 	if content := nodes[1].Client().Get(t.Context(), placementKey).Val(); content == "" {
 		t.Error("the node that came back empty was not given the placement again")
-	}
-}
-
-func TestADamagedPlacementIsNamed(t *testing.T) {
-	for promise, c := range map[string]struct {
-		content string
-		is      error
-	}{
-		"no JSON":             {"x", ErrDamaged},
-		"another format":      {`{"format":"2","nodes":{"a:1":[0]}}`, ErrFormat},
-		"a partition twice":   {`{"format":"1","nodes":{"a:1":[0,0]}}`, ErrDamaged},
-		"a partition nowhere": {`{"format":"1","nodes":{"a:1":[0]}}`, ErrDamaged},
-		"no such partition":   {`{"format":"1","nodes":{"a:1":[256]}}`, ErrDamaged},
-	} {
-		r := &ring{names: []string{"a:1"}}
-		err := r.adopt(map[string]string{"a:1": c.content})
-		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), "a:1") {
-			t.Errorf("%s: %v, want %v on a:1", promise, err, c.is)
-		}
 	}
 }

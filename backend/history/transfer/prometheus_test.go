@@ -35,7 +35,7 @@ func threeWeeks(t *testing.T) history.Store {
 			}
 		}
 	}
-	roll(t, store)
+	historytest.Roll(t, store, now)
 	return store
 }
 

@@ -88,15 +88,8 @@ func random(t testing.TB, rng *rand.Rand) history.Store {
 		i.Hits = n
 		historytest.Count(t, store, i)
 	}
-	roll(t, store)
+	historytest.Roll(t, store, now)
 	return store
-}
-
-func roll(t testing.TB, store history.Store) {
-	t.Helper()
-	if _, err := store.Roll(t.Context(), history.Job{Now: now}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // all returns the series of a store, in order.

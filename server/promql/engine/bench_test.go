@@ -4,19 +4,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
 // BenchmarkYear is a bar a day for a year of a busy rule.
 func BenchmarkYear(b *testing.B) {
-	p := inFile(b, b.TempDir())
+	p := newPast(b, history.DefaultKeep())
+	store, err := filehistory.Open(filehistory.Config{Dir: b.TempDir(), Keep: history.DefaultKeep(), Now: p.now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	p.store = store
 	last := p.clock.Load() / minute
 	var all []history.Increment
 	for m := last - 365*day/minute; m <= last; m++ {
 		all = append(all, history.Increment{ID: busy, Minute: m, Hits: 500})
 	}
 	p.count(all...)
-	p.roll()
+	historytest.Roll(p.t, p.store, p.now())
 	e := p.engine()
 	to, points := p.now().Truncate(24*time.Hour), 0
 	b.ReportAllocs()

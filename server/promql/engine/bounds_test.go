@@ -85,15 +85,10 @@ func TestAQueryForAllEndsBeforeItHoldsMoreThanItsBound(t *testing.T) {
 	}
 	for _, text := range texts {
 		before, most, reads = live(), 0, 0
-		q, err := e.Range(t.Context(), text, someday.AddDate(-10, 0, 0), someday, 8*time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result := q.Exec(t.Context())
+		result := ranged(t, e, text, someday.AddDate(-10, 0, 0).Unix(), someday.Unix(), 8*hour)
 		if want := promql.ErrTooManySamples(where); result.Err != want {
 			t.Errorf("%s ends with %v, want %v", text, result.Err, want)
 		}
-		q.Close()
 		t.Logf("%s: %d series read, at most %.1f MB held; the bound is %.1f MB", text, reads, float64(most)/1e6, float64(bound*sampleSize)/1e6)
 		if most > 2*bound*int64(sampleSize) {
 			t.Errorf("%s: %d bytes were in use, twice its bound and more: a process that limits must not run out of memory", text, most)
@@ -144,14 +139,10 @@ func TestNamesThatAreMadeAreBoundedAsSamplesAre(t *testing.T) {
 		t.Errorf("100 KB for each of 1,000 series end with %v, want %v", r.Err, want)
 	}
 	for _, text := range []string{`count_values("` + strings.Repeat("x", 20_000) + `", vector(time()))`, `count_values("v", weir_hits_peak)`} {
-		q, err := newDecade(t, 50, func(int) {}).engine(func(*Config) {}).Range(t.Context(), text, someday.Add(-3000*time.Minute), someday, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r := q.Exec(t.Context()); r.Err != want {
+		of50 := newDecade(t, 50, func(int) {}).engine(func(*Config) {})
+		if r := ranged(t, of50, text, someday.Unix()-3000*minute, someday.Unix(), minute); r.Err != want {
 			t.Errorf("%.30s… makes a series at each of 3,000 moments, and ends with %v, want %v", text, r.Err, want)
 		}
-		q.Close()
 	}
 	if r := instant(t, e, `count_values("v", weir_hits_peak)`, someday.Unix()); r.Err != nil {
 		t.Errorf("the values of 100 series at a moment: %v", r.Err)

@@ -1,50 +1,41 @@
 package engine
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/filehistory"
 )
 
-// inFile returns what a file in a directory holds.
-func inFile(t testing.TB, dir string) *past {
-	t.Helper()
-	p := newPast(t, history.DefaultKeep())
-	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: p.now})
-	if err != nil {
-		t.Fatal(err)
+// spoilt is a store of which one series is damaged.
+type spoilt struct {
+	history.Store
+	damaged history.Series
+}
+
+func (s spoilt) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
+	if err := yield(s.damaged); err != nil {
+		return err
 	}
-	t.Cleanup(func() { _ = store.Close() })
-	p.store = store
-	return p
+	return s.Store.Query(ctx, q, yield)
 }
 
 // A damaged series is named, and the others are answered as if it were not there.
 func TestADamagedSeriesIsAWarningAndTheOthersAreAnswered(t *testing.T) {
-	for name, spoil := range map[string]func(t testing.TB, path string) string{
-		"a chunk": historytest.SpoilChunk, "a name": historytest.SpoilSeries} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			p := inFile(t, dir)
-			for n := range 3 {
-				p.count(history.Increment{ID: history.ID{Domain: "shop", Path: fmt.Sprint(n)}, Minute: p.clock.Load()/minute - 5, Hits: 7})
-			}
-			if err := p.store.(*filehistory.Store).Close(); err != nil {
-				t.Fatal(err)
-			}
-			key := spoil(t, dir+"/"+filehistory.Name)
-			p.store = inFile(t, dir).store
-			e := p.engine()
-			exact(t, "the sum of the sound ones", one(t, e, "sum(weir_hits_total)", p.clock.Load()), 14)
-			warnings, _ := instant(t, e, "weir_hits_total", p.clock.Load()).Warnings.AsStrings("", 0, 0)
-			if len(warnings) != 1 || !strings.Contains(warnings[0], key) {
-				t.Errorf("the warnings are %q, want one with the key %s", warnings, key)
-			}
-		})
+	p := newPast(t, history.DefaultKeep())
+	at := p.clock.Load()/minute - 5
+	p.count(history.Increment{ID: busy, Minute: at, Hits: 7}, history.Increment{ID: sparse, Minute: at, Hits: 7})
+	for _, damaged := range []history.Series{{ID: someIDs[1], Lifetime: 5}, {Unnamed: true}} {
+		damaged.Err = errors.New("row 7374 is damaged")
+		e := New(Config{Store: spoilt{p.store, damaged}, Now: p.now, MaxSamples: 1000, Timeout: time.Hour})
+		exact(t, "the sum of the sound ones", one(t, e, "sum(weir_hits_total)", p.clock.Load()), 14)
+		warnings, _ := instant(t, e, "weir_hits_total", p.clock.Load()).Warnings.AsStrings("", 0, 0)
+		if len(warnings) != 1 || !strings.Contains(warnings[0], "row 7374") {
+			t.Errorf("the warnings of %+v are %q, want one with its reason", damaged, warnings)
+		}
 	}
 }
 

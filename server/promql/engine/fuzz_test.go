@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -30,7 +31,7 @@ func FuzzQuery(f *testing.F) {
 	p := newPast(f, history.DefaultKeep())
 	r := dice(f)
 	p.count(p.scatter(r, 300, 100)...)
-	p.roll()
+	historytest.Roll(p.t, p.store, p.now())
 	var log bytes.Buffer
 	e := p.engine(func(c *Config) {
 		c.Log, c.MaxSamples, c.Timeout = slog.New(slog.NewTextHandler(&log, nil)), 20_000, 5*time.Second

@@ -53,14 +53,6 @@ func (p *past) count(increments ...history.Increment) {
 	}
 }
 
-// roll runs the job.
-func (p *past) roll() {
-	p.t.Helper()
-	if _, err := p.store.Roll(context.Background(), history.Job{Now: p.now()}); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
 // between returns how many hits a series had from one moment to another, both at the start of a minute.
 func (p *past) between(id history.ID, from, to int64) (sum uint64) {
 	for at, hits := range p.hits[id] {
@@ -91,16 +83,21 @@ func instant(t testing.TB, e *Engine, text string, at int64) *promql.Result {
 	return q.Exec(context.Background())
 }
 
-// curve returns the answer to a query for moments, which must be at most one series: its values by moment.
-func curve(t testing.TB, e *Engine, text string, from, to, step int64) map[int64]float64 {
+// ranged returns the answer to a query for moments, in Unix seconds.
+func ranged(t testing.TB, e *Engine, text string, from, to, step int64) *promql.Result {
 	t.Helper()
 	q, err := e.Range(context.Background(), text, time.Unix(from, 0), time.Unix(to, 0), time.Duration(step)*time.Second)
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("%.60s: %v", text, err)
 	}
 	t.Cleanup(q.Close)
-	result := q.Exec(context.Background())
-	m, err := result.Matrix()
+	return q.Exec(context.Background())
+}
+
+// curve returns an answer that must be at most one series: its values by moment.
+func curve(t testing.TB, e *Engine, text string, from, to, step int64) map[int64]float64 {
+	t.Helper()
+	m, err := ranged(t, e, text, from, to, step).Matrix()
 	if err != nil || len(m) > 1 {
 		t.Fatalf("%s: %d series, error %v", text, len(m), err)
 	}
@@ -159,7 +156,7 @@ func seventyDays(t testing.TB, keep history.Keep) *past {
 		}
 	}
 	p.count(all...)
-	p.roll()
+	historytest.Roll(p.t, p.store, p.now())
 	return p
 }
 
