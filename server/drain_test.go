@@ -58,7 +58,7 @@ func (r *running) callInBackground(t *testing.T, store *held) (overGRPC, overHTT
 	}()
 	go func() {
 		const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"bob"}]}]}`
-		answer, err := http.Post("http://"+r.httpLis.Addr().String()+"/json", "application/json", bytes.NewBufferString(body))
+		answer, err := http.Post("http://"+r.http.Address()+"/json", "application/json", bytes.NewBufferString(body))
 		if err == nil {
 			answer.Body.Close()
 			if answer.StatusCode != http.StatusOK {
@@ -111,8 +111,8 @@ func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
 	r, store := startHeld(t, Config{DrainTimeout: time.Hour})
 	rpc, web := r.callInBackground(t, store)
 	r.stop()
-	awaitClosedDoor(t, r.grpcLis)
-	awaitClosedDoor(t, r.httpLis)
+	awaitClosedDoor(t, r.doors[0])
+	awaitClosedDoor(t, r.doors[1])
 	select {
 	case err := <-r.ended:
 		t.Fatalf("the server has ended (%v) while two calls were under way", err)
@@ -146,7 +146,7 @@ func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
 			r, store := startHeld(t, cut.config)
 			rpc, web := r.callInBackground(t, store)
 			r.stop()
-			awaitClosedDoor(t, r.grpcLis)
+			awaitClosedDoor(t, r.doors[0])
 			if cut.kill {
 				r.kill()
 			}

@@ -74,16 +74,16 @@ func TestWhatGoSaysOfHTTPGoesToTheLogOnceInAWhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := door.New(listener, "http", httpConnections, "none", logger)
-	server := newHTTP(d, logger, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
+	server := newPort(d, logger, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(d) }()
+	go func() { served <- server.serve() }()
 	for range 3 {
 		if answer, err := http.Get("http://" + listener.Addr().String()); err == nil {
 			answer.Body.Close()
 			t.Errorf("a handler that panics answers %s", answer.Status)
 		}
 	}
-	if err := server.Shutdown(t.Context()); err != nil {
+	if err := server.shutDown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	<-served

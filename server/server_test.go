@@ -81,13 +81,12 @@ func start(t testing.TB, s setup) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := r.grpcLis.Addr().String()
+	target := r.doors[0].Addr().String()
 	if s.grpc != nil {
-		for _, l := range []*net.Listener{&r.grpcLis, &r.httpLis, &r.debug} {
-			(*l).Close()
-			*l = newLine()
+		for i, line := range []net.Listener{s.grpc, newLine(), newLine()} {
+			r.doors[i].Listener.Close()
+			r.doors[i].Listener = line
 		}
-		r.grpcLis = s.grpc
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	killed, kill := context.WithCancel(context.Background())
@@ -168,14 +167,14 @@ func (r *running) seen(t *testing.T, when string, nameless, named healthpb.Healt
 			t.Errorf("%s: health of %q is %v, %v; want %v", when, name, got.GetStatus(), err, want)
 		}
 	}
-	code, body := get(t, r.httpLis, "/healthcheck")
+	code, body := get(t, r.http, "/healthcheck")
 	if code != healthcheck || code == 200 && body != "OK" {
 		t.Errorf("%s: /healthcheck gives %d %q, want %d", when, code, body, healthcheck)
 	}
-	if code, _ := get(t, r.debug, "/readyz"); code != ready {
+	if code, _ := get(t, r.admin, "/readyz"); code != ready {
 		t.Errorf("%s: /readyz, which is weir's own, gives %d, want %d", when, code, ready)
 	}
-	if code, _ := get(t, r.debug, "/livez"); code != 200 {
+	if code, _ := get(t, r.admin, "/livez"); code != 200 {
 		t.Errorf("%s: /livez gives %d: the process would be restarted for nothing", when, code)
 	}
 }
@@ -247,9 +246,9 @@ func TestHealthMayNeedADomain(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, lis net.Listener, path string) (int, string) {
+func get(t *testing.T, of *Port, path string) (int, string) {
 	t.Helper()
-	resp, err := http.Get("http://" + lis.Addr().String() + path)
+	resp, err := http.Get("http://" + of.Address() + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +264,7 @@ func TestJSON(t *testing.T) {
 	r := start(t, setup{})
 	post := func(body string) (int, string) {
 		t.Helper()
-		resp, err := http.Post("http://"+r.httpLis.Addr().String()+"/json", "application/json", strings.NewReader(body))
+		resp, err := http.Post("http://"+r.http.Address()+"/json", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +317,7 @@ func TestReflectionKnowsTheService(t *testing.T) {
 
 func TestATakenPortIsAnError(t *testing.T) {
 	r := start(t, setup{})
-	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.httpLis.Addr().String(), DebugAddress: "127.0.0.1:0"}, Parts{})
+	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), DebugAddress: "127.0.0.1:0"}, Parts{})
 	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
 		t.Errorf("got %v; want an error that names the port", err)
 	}

@@ -53,7 +53,7 @@ func mustTLS(t testing.TB, make func(certs.Files, *slog.Logger) (*tls.Config, er
 // dial returns a client of its own connection.
 func (r *running) dial(t testing.TB, config *tls.Config) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(r.grpcLis.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithDisableRetry())
+	conn, err := grpc.NewClient(r.doors[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithDisableRetry())
 	if err != nil {
 		t.Fatal(err)
 	}
