@@ -30,14 +30,13 @@ type Metrics struct {
 	loadedAt atomic.Int64 // Unix milliseconds
 }
 
+var requestsTotal = prometheus.NewDesc("weir_requests_total", "Rate-limit requests answered, by outcome.", []string{"outcome"}, nil)
+
 // New makes the metrics of a process of this version.
 func New(version string) *Metrics {
 	m := &Metrics{Process: NewProcess(version)}
 	register := promauto.With(m.registry)
-	for _, o := range outcomes {
-		m.Counter("weir_requests_total", "Rate-limit requests answered, by outcome.",
-			map[string]string{"outcome": o.String()}, func() float64 { return float64(m.answered(o)) })
-	}
+	m.registry.MustRegister(collector(func(to chan<- prometheus.Metric) { sendOutcomes(to, requestsTotal, m.Requests()) }))
 	m.seconds = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
 		Help:    "Time from a decoded request to its encoded verdict.",
@@ -78,15 +77,6 @@ func NewProcess(version string) Process {
 func (m *Metrics) Observe(r limit.Result, took time.Duration) {
 	m.requests[r].Add(1)
 	m.seconds.Observe(took.Seconds())
-}
-
-// answered returns how many requests have had a result of that name.
-func (m *Metrics) answered(r limit.Result) uint64 {
-	n := m.requests[r].Load()
-	if r == limit.Unavailable {
-		n += m.requests[limit.Unconfigured].Load()
-	}
-	return n
 }
 
 // Requests returns how many requests have had each result.
