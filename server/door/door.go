@@ -193,7 +193,7 @@ func (d *Door) sweep() {
 		c.answers.Store(c.answers.Load() / 2)
 		switch w := c.watched.Load(); {
 		case w == nil:
-		case w.resetting():
+		case w.resetsEarly():
 			d.close(c, Reset)
 		case w.overdue():
 			d.close(c, Unfinished)

@@ -159,8 +159,8 @@ func TestWhoResetsRequestsThatAreNotWholeIsClosed(t *testing.T) {
 		v.send(len(v.conns)-1, 100, preface)
 	}
 	id := uint32(1)
-	for sweep := range earlySweeps {
-		for range manyEarly {
+	for sweep := range resetSweeps {
+		for range manyResets {
 			v.send(0, 1<<10, asked(id)+gone(id))
 			v.send(1, 1<<10, asked(id)+frameOf(frameData, endStream, id, "message")+gone(id))
 			v.send(2, 1<<10, asked(id)+gone(id))

@@ -29,7 +29,7 @@ const (
 	slots     = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
 	whole     = 1 << 31 // set in the slot of a stream whose request is
 
-	manyEarly, earlySweeps = 100, 3 // so many resets of requests that are not whole, in so many sweeps running, are hostile
+	manyResets, resetSweeps = 100, 3 // resets of requests that are not whole, in sweeps running, that are hostile
 
 	maxPerRequest = 4 << 10 // bytes for each request that a read completed; after a read of more, smallRead are read
 )
@@ -61,22 +61,22 @@ type watch struct {
 	net.Conn // after the handshake
 	conn     *conn
 
-	in       cursor
-	requests int           // that the last read completed
-	complete bool          // the last read was mostly of requests, or emptied the socket
-	ending   bool          // the frame or header block that is being read ends its stream
-	last     atomic.Uint32 // the newest stream; the reader sets it
-	served   atomic.Bool   // a request was answered, and none was reset since
-	early    atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
+	in          cursor
+	requests    int           // that the last read completed
+	complete    bool          // the last read was mostly of requests, or emptied the socket
+	endsStream  bool          // the frame or header block that is being read ends its stream
+	newest      atomic.Uint32 // the newest stream; the reader sets it
+	served      atomic.Bool   // a request was answered, and none was reset since
+	earlyResets atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
 
-	// open has the streams that are not answered: 32 bits of number, 1 for whole, 31 of bytes held. The reader fills
+	// streams has those that are not answered: 32 bits of number, 1 for whole, 31 of bytes held. The reader fills
 	// slots, both sides empty them.
-	open [slots]atomic.Uint64
-	out  cursor
+	streams [slots]atomic.Uint64
+	out     cursor
 
-	sweeps int               // used by the sweeper alone, as are seen and resets
-	newest [maxSweeps]uint32 // the newest stream at each of the last sweeps
-	resets int               // sweeps in a row that saw many early ones
+	sweeps        int               // used by the sweeper alone, as is what follows
+	newestAtSweep [maxSweeps]uint32 // the newest stream at each of the last sweeps
+	earlySweeps   int               // sweeps in a row that saw many early ones
 }
 
 // Read reads little at a time unless the last read completed requests, and requests are answered: small frames cost
@@ -87,7 +87,7 @@ func (w *watch) Read(b []byte) (int, error) {
 	}
 	n, err := w.conn.yieldAndRead(w.Conn, b)
 	w.requests = 0
-	held := w.in.pass(b[:n], w.received)
+	held := w.in.advance(b[:n], w.received)
 	w.complete = n < smallRead || n <= w.requests*maxPerRequest
 	if !w.conn.hold(held) {
 		return 0, net.ErrClosed
@@ -97,7 +97,7 @@ func (w *watch) Read(b []byte) (int, error) {
 
 func (w *watch) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
-	w.conn.hold(w.out.pass(b[:n], w.sent))
+	w.conn.hold(w.out.advance(b[:n], w.sent))
 	return n, err
 }
 
@@ -120,6 +120,7 @@ func HoldAnswer(client net.Addr, bytes int) bool {
 type frame [9]byte
 
 func (f *frame) length() int        { return int(f[0])<<16 | int(f[1])<<8 | int(f[2]) }
+func (f *frame) kind() byte         { return f[3] }
 func (f *frame) stream() uint32     { return binary.BigEndian.Uint32(f[5:]) &^ (1 << 31) }
 func (f *frame) has(flag byte) bool { return f[4]&flag != 0 }
 
@@ -130,8 +131,9 @@ type cursor struct {
 	left  int // bytes of its payload, or of the preface, still to pass
 }
 
-// pass calls do when the head of a frame has passed, and again when all of it has. It returns the sum of what do does.
-func (c *cursor) pass(b []byte, do func(f *frame, all bool) int64) (sum int64) {
+// advance calls do when the head of a frame has passed, and again when all of it has. It returns the sum of what do
+// returns.
+func (c *cursor) advance(b []byte, do func(f *frame, ended bool) int64) (sum int64) {
 	for len(b) > 0 {
 		if c.left == 0 {
 			n := copy(c.frame[c.head:], b)
@@ -153,43 +155,43 @@ func (c *cursor) pass(b []byte, do func(f *frame, all bool) int64) (sum int64) {
 }
 
 // received accounts for a frame of the client's, and returns how many bytes more the connection holds.
-func (w *watch) received(f *frame, all bool) int64 {
-	kind, id, n := f[3], f.stream(), f.length()
+func (w *watch) received(f *frame, ended bool) int64 {
+	kind, id, n := f.kind(), f.stream(), f.length()
 	switch {
-	case kind == frameReset && all:
+	case kind == frameReset && ended:
 		return w.reset(id)
-	case all && w.ending && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
-		w.ending = false
-		change := w.change(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
+	case ended && w.endsStream && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
+		w.endsStream = false
+		change := w.update(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
 		if change != 0 {
 			w.requests++
 		}
 		return change
-	case all:
+	case ended:
 		return 0
-	case kind == frameHeaders && id > w.last.Load():
-		w.last.Store(id)
-		w.ending = f.has(endStream)
-		return w.begin(id, perStream+min(maxHeaders, perHeaders*max(0, n-freeHeader)))
+	case kind == frameHeaders && id > w.newest.Load():
+		w.newest.Store(id)
+		w.endsStream = f.has(endStream)
+		return w.open(id, perStream+min(maxHeaders, perHeaders*max(0, n-freeHeader)))
 	case kind == frameContinuation:
-		return w.change(id, func(slot uint64) uint64 { return slot + uint64(min(maxHeaders, perHeaders*n)) })
+		return w.update(id, func(slot uint64) uint64 { return slot + uint64(min(maxHeaders, perHeaders*n)) })
 	case kind == frameData:
-		w.ending = f.has(endStream)
-		return w.change(id, func(slot uint64) uint64 { return slot + uint64(perFrame+perByte*n) })
+		w.endsStream = f.has(endStream)
+		return w.update(id, func(slot uint64) uint64 { return slot + uint64(perFrame+perByte*n) })
 	}
 	return 0
 }
 
 // sent accounts for a frame of the server's: one that ends a stream frees what it held.
-func (w *watch) sent(f *frame, all bool) int64 {
+func (w *watch) sent(f *frame, ended bool) int64 {
 	switch {
-	case all && f[3] == frameReset:
+	case ended && f.kind() == frameReset:
 		return w.reset(f.stream())
-	case all && f[3] == frameHeaders && f.has(endStream):
+	case ended && f.kind() == frameHeaders && f.has(endStream):
 		w.conn.noteAnswer()
 		w.served.Store(true)
-		w.early.Store(0)
-		return w.change(f.stream(), func(uint64) uint64 { return 0 })
+		w.earlyResets.Store(0)
+		return w.update(f.stream(), func(uint64) uint64 { return 0 })
 	}
 	return 0
 }
@@ -197,7 +199,7 @@ func (w *watch) sent(f *frame, all bool) int64 {
 // reset ends a stream without an answer.
 func (w *watch) reset(id uint32) int64 {
 	isWhole := true
-	change := w.change(id, func(slot uint64) uint64 {
+	change := w.update(id, func(slot uint64) uint64 {
 		isWhole = slot&whole != 0
 		return 0
 	})
@@ -205,26 +207,26 @@ func (w *watch) reset(id uint32) int64 {
 		w.served.Store(false)
 	}
 	if !isWhole {
-		w.early.Add(1)
+		w.earlyResets.Add(1)
 	}
 	return change
 }
 
-// resetting reports whether the connection resets requests before they are whole, over and over, and has no answer.
+// resetsEarly reports whether the connection resets requests before they are whole, over and over, and has no answer.
 // It takes more than one sweep: a client whose calls time out while weir reads nothing does so until that has passed.
-func (w *watch) resetting() bool {
-	if w.early.Swap(0) < manyEarly {
-		w.resets = 0
+func (w *watch) resetsEarly() bool {
+	if w.earlyResets.Swap(0) < manyResets {
+		w.earlySweeps = 0
 		return false
 	}
-	w.resets++
-	return w.resets >= earlySweeps
+	w.earlySweeps++
+	return w.earlySweeps >= resetSweeps
 }
 
-// begin takes a slot for a stream. If none is free, the server refuses the stream: the client has begun too many.
-func (w *watch) begin(id uint32, bytes int) int64 {
+// open takes a slot for a stream. If none is free, the server refuses the stream: the client has begun too many.
+func (w *watch) open(id uint32, bytes int) int64 {
 	for i := range uint32(slots) {
-		if slot := &w.open[(id/2+i)%slots]; slot.Load() == 0 {
+		if slot := &w.streams[(id/2+i)%slots]; slot.Load() == 0 {
 			slot.Store(uint64(id)<<32 | uint64(bytes))
 			return int64(bytes)
 		}
@@ -232,13 +234,14 @@ func (w *watch) begin(id uint32, bytes int) int64 {
 	return 0
 }
 
-// change updates the slot of a stream that has not ended, and returns how many bytes more the stream holds.
-func (w *watch) change(id uint32, update func(slot uint64) uint64) int64 {
+// update sets the slot of a stream that has not ended to what next makes of it, and returns how many bytes more the
+// stream holds.
+func (w *watch) update(id uint32, next func(slot uint64) uint64) int64 {
 	for i := range uint32(slots) {
-		slot := &w.open[(id/2+i)%slots]
+		slot := &w.streams[(id/2+i)%slots]
 		for v := slot.Load(); v != 0 && uint32(v>>32) == id; v = slot.Load() {
-			if next := update(v); slot.CompareAndSwap(v, next) {
-				return int64(next%whole) - int64(v%whole)
+			if to := next(v); slot.CompareAndSwap(v, to) {
+				return int64(to%whole) - int64(v%whole)
 			}
 		}
 	}
@@ -249,10 +252,10 @@ func (w *watch) change(id uint32, update func(slot uint64) uint64) int64 {
 // nothing.
 func (w *watch) overdue() bool {
 	at := w.sweeps % maxSweeps
-	oldest := w.newest[at]
-	w.newest[at], w.sweeps = w.last.Load(), w.sweeps+1
-	for i := range w.open {
-		if v := w.open[i].Load(); v != 0 && v&whole == 0 && uint32(v>>32) <= oldest {
+	oldest := w.newestAtSweep[at]
+	w.newestAtSweep[at], w.sweeps = w.newest.Load(), w.sweeps+1
+	for i := range w.streams {
+		if v := w.streams[i].Load(); v != 0 && v&whole == 0 && uint32(v>>32) <= oldest {
 			return true
 		}
 	}
