@@ -156,14 +156,14 @@ func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (*
 	took := time.Since(begin)
 	s.observer.Observe(result, took)
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
-		s.logTrace(ctx, c, err, took)
+		s.logTrace(ctx, c, result, err, took)
 	}
 	return out, err
 }
 
 // logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
-func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took time.Duration) {
-	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", c.Result(err).String()),
+func (s *Service) logTrace(ctx context.Context, c *limit.Call, result limit.Result, err error, took time.Duration) {
+	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", result.String()),
 		slog.String("took", took.String()), slog.String("trace", c.Trace())}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
