@@ -1,12 +1,21 @@
 package rls
 
 import (
+	"cmp"
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
@@ -15,6 +24,93 @@ import (
 type nobody struct{}
 
 func (nobody) Observe(limit.Result, time.Duration) {}
+
+// world is a service on a store in memory, whose clock stands still until it is moved.
+type world struct {
+	*Service
+	micros atomic.Int64
+}
+
+func newWorld(t testing.TB, config *descriptors.Config, limits limit.Options, o Options) *world {
+	t.Helper()
+	w := new(world)
+	w.micros.Store(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).UnixMicro())
+	limits.Algorithm = cmp.Or(limits.Algorithm, descriptors.SlidingWindow)
+	store := fixture.Memory(t, func() time.Time { return time.UnixMicro(w.micros.Load()) })
+	l := limit.New(store, limits, hits.New(hits.DefaultValues))
+	l.Apply(config)
+	w.Service = New(l, o, nobody{})
+	return w
+}
+
+// answerTo brings a message, which may come in pieces, from the wire to the wire, as grpc does.
+func (s *Service) answerTo(ctx context.Context, pieces ...[]byte) ([]byte, error) {
+	var message mem.BufferSlice
+	for _, piece := range pieces {
+		message = append(message, mem.SliceBuffer(piece))
+	}
+	answer, err := shouldRateLimit(s, ctx, func(v any) error {
+		if err := NewCodec().Unmarshal(message, v); err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	out, err := NewCodec().Marshal(answer)
+	return out.Materialize(), err
+}
+
+// send sends a request, and reads the answer.
+func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	t.Helper()
+	data, err := s.answerTo(t.Context(), written(t, r))
+	if err != nil {
+		return nil, err
+	}
+	answer := new(ratelimit.RateLimitResponse)
+	if err := proto.Unmarshal(data, answer); err != nil {
+		t.Fatalf("%x is no RateLimitResponse: %v", data, err)
+	}
+	return answer, nil
+}
+
+// ask asks for some hits of descriptors of the domain shop, and wants an answer.
+func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLimitResponse {
+	t.Helper()
+	answer, err := s.send(t, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: n, Descriptors: described(t, texts...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// described reads descriptors as weir call does.
+func described(t testing.TB, texts ...string) (all []*common.RateLimitDescriptor) {
+	t.Helper()
+	for _, text := range texts {
+		entries, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := new(common.RateLimitDescriptor)
+		for _, e := range entries {
+			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func written(t testing.TB, r *ratelimit.RateLimitRequest) []byte {
+	t.Helper()
+	data, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
 
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
 func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
