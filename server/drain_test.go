@@ -53,7 +53,7 @@ func (r *running) callInBackground(t *testing.T, store *held) (overGRPC, overHTT
 	t.Helper()
 	rpc, web := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := r.client().ShouldRateLimit(context.Background(), request("shop", "ann"))
+		_, err := r.client().ShouldRateLimit(context.Background(), ask(t, "user=ann"))
 		rpc <- err
 	}()
 	go func() {
@@ -187,7 +187,7 @@ func TestConnectionsEndAtTheirAgeWithoutAFailedCall(t *testing.T) {
 	seen, calls := make(map[string]bool), 0
 	for begin := time.Now(); len(seen) < connections && time.Since(begin) < process.Hang; calls++ {
 		var server peer.Peer
-		if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann"), grpc.Peer(&server)); err != nil {
+		if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=ann"), grpc.Peer(&server)); err != nil {
 			t.Fatalf("call %d, on connection %d: %v", calls, len(seen), err)
 		}
 		seen[server.LocalAddr.String()] = true

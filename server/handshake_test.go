@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -68,25 +69,24 @@ func TestClientsThatTLSRefusesAreTold(t *testing.T) {
 // An operator who reads JSON has no lines of another kind among them, nor any number of them.
 func TestWhatGoSaysOfHTTPGoesToTheLogOnceInAWhile(t *testing.T) {
 	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := OpenPort("http", "127.0.0.1:0", slog.New(slog.NewTextHandler(&log, nil)),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := door.New(listener, "http", httpConnections, "none", logger)
-	server := newPort(d, logger, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
-	served := make(chan error, 1)
-	go func() { served <- server.serve() }()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- port.Run(ctx, time.Hour) }()
 	for range 3 {
-		if answer, err := http.Get("http://" + listener.Addr().String()); err == nil {
+		if answer, err := http.Get("http://" + port.Address()); err == nil {
 			answer.Body.Close()
 			t.Errorf("a handler that panics answers %s", answer.Status)
 		}
 	}
-	if err := server.shutDown(t.Context()); err != nil {
-		t.Fatal(err)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
-	<-served
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), "of a handler") || !strings.Contains(log.String(), "port=http") {
 		t.Errorf("three panics are told in %d lines; want one that says what and where:\n%s", n, &log)
 	}

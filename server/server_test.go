@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -123,12 +122,6 @@ func (r *running) client() ratelimit.RateLimitServiceClient {
 	return ratelimit.NewRateLimitServiceClient(r.conn)
 }
 
-func request(domain, value string) *ratelimit.RateLimitRequest {
-	return &ratelimit.RateLimitRequest{Domain: domain, Descriptors: []*common.RateLimitDescriptor{
-		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: value}}},
-	}}
-}
-
 // rawCodec sends bytes as they are.
 type rawCodec struct{}
 
@@ -141,7 +134,7 @@ func (rawCodec) Unmarshal(_ mem.BufferSlice, v any) error { return nil }
 func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
-	_, err := r.client().ShouldRateLimit(t.Context(), request("shop", strings.Repeat("x", rls.MaxRequest)))
+	_, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user="+strings.Repeat("x", rls.MaxRequest)))
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of over 1 MiB: %v; want RESOURCE_EXHAUSTED", err)
 	}
@@ -149,7 +142,7 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	if status.Code(err) != codes.Internal || r.panics.Load() > 0 {
 		t.Errorf("bytes that are no message: %v, %d panics; want INTERNAL, as from any gRPC server", err, r.panics.Load())
 	}
-	err = r.conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", request("shop", "ann"),
+	err = r.conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", ask(t, "user=ann"),
 		new(ratelimit.RateLimitResponse))
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("version 2: %v; want UNIMPLEMENTED", err)
@@ -336,10 +329,10 @@ func (p panicky) Decide(ctx context.Context, checks []backend.Check, out []backe
 func TestAPanicCostsOneCall(t *testing.T) {
 	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}})
 	r.configure(t)
-	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
+	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
 		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, r.panics.Load())
 	}
-	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=ann")); err != nil {
 		t.Errorf("the call after a panic: %v; want an answer", err)
 	}
 }
