@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -128,45 +126,4 @@ func TestNamesThatStandForOthersMayBeConfigured(t *testing.T) {
 	if got := m.shows("weir_config_rules"); !slices.Equal(got, []string{"weir_config_rules 2"}) {
 		t.Errorf("a scrape has %v: a series that is there twice spoils all of it", got)
 	}
-}
-
-// BenchmarkScrape is what a scrape costs with 10,000 rules in force, none of which was ever hit. It prints CPU, the bytes
-// of the answer, and what is kept for it from one scrape to the next.
-func BenchmarkScrape(b *testing.B) {
-	var text strings.Builder
-	text.WriteString("domain: shop\ndescriptors:\n")
-	for i := range 10_000 {
-		fmt.Fprintf(&text, "- {key: path, value: /api/v1/resource/%d, rate_limit: {requests_per_unit: 1, unit: day}}\n", i)
-	}
-	m, recorder := New("test"), hits.New(0)
-	l := limit.New(nil, limit.Options{}, recorder)
-	m.Limiter(l)
-	m.Hits(recorder)
-	l.Apply(fixture.Config(b, text.String()))
-	held := func() uint64 {
-		for range 3 { // what pools keep goes with the second
-			runtime.GC()
-		}
-		var s runtime.MemStats
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
-	}
-	cpu := func() time.Duration {
-		var used syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-	}
-	before, began, size := held(), cpu(), 0
-	b.ReportAllocs()
-	for b.Loop() {
-		w := httptest.NewRecorder()
-		m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-		size = w.Body.Len()
-	}
-	b.ReportMetric(float64((cpu()-began).Milliseconds())/float64(b.N), "cpu-ms/op")
-	b.ReportMetric(float64(size), "scraped-bytes")
-	b.ReportMetric(float64(int64(held())-int64(before)), "kept-bytes")
-	runtime.KeepAlive(m)
 }
