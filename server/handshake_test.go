@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
-	"github.com/weirproxy/weir/server/door"
 )
 
 // Who asks clients for certificates has to hear of those that have none, and not be flooded by them.
@@ -59,10 +57,6 @@ func TestClientsThatTLSRefusesAreTold(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
 		t.Errorf("three clients are told in %d lines; want one, with an address:\n%s", n, &log)
-	}
-	r.logRefused("later:1", errors.New("no"), time.Now().Add(door.SampleInterval))
-	if !strings.Contains(log.String(), "client=later:1 error=no others_since=2") {
-		t.Errorf("the next line is\n%s\nwant it to tell of the two others", &log)
 	}
 }
 

@@ -143,10 +143,8 @@ func (d *Door) finish(c *conn, reason Reason) {
 	_ = c.Conn.Close() // its server notices at its next read
 	closed := d.closed[reason]
 	closed.count.Add(1)
-	closed.logged.Log(time.Now(), func(others int) {
-		d.log.Warn(closed.message, "port", d.Port, "client", c.RemoteAddr().String(), "others_since", others,
-			"max_connections", d.max, "setting", d.setting)
-	})
+	closed.logged.Log(d.log, slog.LevelWarn, closed.message, "port", d.Port, "client", c.RemoteAddr().String(),
+		"max_connections", d.max, "setting", d.setting)
 }
 
 // remove removes a connection from the door's, and reports whether it was there.

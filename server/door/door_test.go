@@ -94,6 +94,20 @@ func frameOf(kind, flags byte, stream uint32, payload string) string {
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+func TestALineIsLoggedOnceInAWhileWithHowManyWereLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var s Sampled
+		for range 3 {
+			s.Log(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelWarn, "again")
+			time.Sleep(sampleInterval * 2 / 3)
+		}
+		if got := log.String(); !strings.Contains(got, "others_since=0") || !strings.Contains(got, "others_since=1") || strings.Count(got, "again") != 2 {
+			t.Errorf("three lines within two intervals are logged as\n%s\nwant the first and the last, which tells of one more", got)
+		}
+	})
+}
+
 // What a connection holds is known however its frames are cut, and nothing is left of calls that have ended.
 func TestWhatACallHoldsIsKnownUntilItsEnd(t *testing.T) {
 	asked := frameOf(frameHeaders, endHeaders, 1, "block") + frameOf(frameData, 0, 1, strings.Repeat("x", 2000))

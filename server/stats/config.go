@@ -16,8 +16,8 @@ var (
 		"Domains whose files have errors and never were good, so that their requests get no verdict.", nil, nil)
 )
 
-// collectConfig sends the configuration in force. Before the first it has no rules, and no hash.
-func collectConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
+// sendConfig sends the configuration in force. Before the first it has no rules, and no hash.
+func sendConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
 	c := l.Config()
 	if c == nil {
 		c = new(descriptors.Config)
@@ -33,8 +33,8 @@ var domainRequests = prometheus.NewDesc("weir_domain_requests_total",
 	"Rate-limit requests decided, by domain and outcome. All domains that no file configures are __unknown__; __none__ are "+
 		"requests that name no domain, or came before there was a configuration.", []string{"domain", "outcome"}, nil)
 
-// collectDomains sends the requests by domain.
-func collectDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
+// sendDomains sends the requests by domain.
+func sendDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
 	for _, d := range l.Requests() {
 		sendOutcomes(to, domainRequests, d.Results, d.Domain)
 	}

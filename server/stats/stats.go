@@ -36,7 +36,7 @@ var requestsTotal = prometheus.NewDesc("weir_requests_total", "Rate-limit reques
 func New(version string) *Metrics {
 	m := &Metrics{Process: NewProcess(version)}
 	register := promauto.With(m.registry)
-	m.registry.MustRegister(collector(func(to chan<- prometheus.Metric) { sendOutcomes(to, requestsTotal, m.Requests()) }))
+	m.collect(func(to chan<- prometheus.Metric) { sendOutcomes(to, requestsTotal, m.Requests()) })
 	m.seconds = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
 		Help:    "Time from a decoded request to its encoded verdict.",
@@ -136,6 +136,9 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect is Prometheus's.
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 
+// collect adds the series that a collector sends.
+func (p Process) collect(c collector) { p.registry.MustRegister(c) }
+
 // send sends one series of a metric.
 func send(to chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 	to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
@@ -149,7 +152,7 @@ func (p Process) Handler() http.Handler {
 // Hits adds the totals of each rule in force, zeros too: Prometheus takes the first value that it sees of a series for
 // where it begins, and increase() would not see the first hits. Values are no labels: requests choose them.
 func (m *Metrics) Hits(r *hits.Recorder) {
-	m.registry.MustRegister(collector(func(to chan<- prometheus.Metric) { collectHits(r, to) }))
+	m.collect(func(to chan<- prometheus.Metric) { sendHits(r, to) })
 }
 
 var (
@@ -162,9 +165,9 @@ var (
 		"Of the hits over, those that shadow mode let through.", []string{"domain", "path"}, nil)
 )
 
-// collectHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
+// sendHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
 // a scrape of many rules.
-func collectHits(r *hits.Recorder, to chan<- prometheus.Metric) {
+func sendHits(r *hits.Recorder, to chan<- prometheus.Metric) {
 	all := r.Totals()
 	slices.SortFunc(all, func(a, b hits.Totals) int {
 		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Path, b.Path))
