@@ -2,11 +2,10 @@
 package rls
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,18 +39,20 @@ type Service struct {
 	options  Options
 	observer Observer
 	info     *grpc.UnaryServerInfo // of the method
-	handler  grpc.UnaryHandler     // handle
+	handler  grpc.UnaryHandler     // answer
 	calls    sync.Pool             // of *inbound
 	reading  chan struct{}         // has one for each reader of JSON
 	deciding chan struct{}         // has one for each request of many descriptors that is decided
 }
 
-// inbound is a request that was received.
+// inbound is a request that was received: its message, and what is decoded of it.
 type inbound struct {
+	message []byte
 	limit.Call
-	decode    func(any) error // reads the message into this
-	undecoded []byte          // the message, if it has many descriptors: it is decoded when it is its turn
 }
+
+// maxKept bounds the bytes of a message whose memory is used again.
+const maxKept = 16 << 10
 
 // A request of more than fewDescriptors takes up to a hundred times the memory of its message while it is decided, so
 // at most maxDeciding of them are decided at a time. Others do not wait.
@@ -69,7 +70,8 @@ type Options struct {
 func New(l *limit.Limiter, options Options, o Observer) *Service {
 	s := &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers), deciding: make(chan struct{}, maxDeciding)}
-	s.info, s.handler = &grpc.UnaryServerInfo{Server: s, FullMethod: method}, s.handle
+	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: method}
+	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inbound)) }
 	return s
 }
 
@@ -83,58 +85,47 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// shouldRateLimit is the method's handler, as grpc-go has it, but for the moment of decoding.
+// shouldRateLimit is the method's handler, as grpc-go has it. What decode is given only keeps the message.
 func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
 	in := s.calls.Get().(*inbound)
 	defer s.release(in)
-	in.decode = decode
+	if err := decode(in); err != nil {
+		return nil, err
+	}
 	if interceptor == nil {
-		return s.handle(ctx, in)
+		return s.answer(ctx, in)
 	}
 	return interceptor(ctx, in, s.info, s.handler)
 }
 
-// handle decodes and answers a request: decodes as well, so that interceptors see a panic there.
-func (s *Service) handle(ctx context.Context, request any) (any, error) {
-	in := request.(*inbound)
-	if err := in.decode(in); err != nil {
-		return nil, err
-	}
-	return s.answer(ctx, in)
-}
-
 func (s *Service) release(in *inbound) {
 	in.Reset()
-	in.decode, in.undecoded = nil, nil
+	in.message = in.message[:0]
 	s.calls.Put(in)
 }
 
-// read decodes a message, but for one of many descriptors, which it keeps a copy of.
-func (in *inbound) read(data []byte) error {
-	err := decode(data, &in.Call, fewDescriptors)
-	if errors.Is(err, errManyDescriptors) {
-		in.undecoded, err = bytes.Clone(data), nil
-	}
-	return err
-}
-
-// answer answers a request of many descriptors when it is its turn, any other at once.
+// answer decodes and answers a request: decodes as well, so that interceptors see a panic there. One of many descriptors
+// waits for its turn, any other does not.
 func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
+	err := decode(in.message, &in.Call, fewDescriptors)
 	begin := time.Now()
-	if in.undecoded == nil {
-		return s.decide(ctx, &in.Call, begin)
+	if errors.Is(err, errManyDescriptors) {
+		select {
+		case s.deciding <- struct{}{}:
+			defer func() { <-s.deciding }()
+		case <-ctx.Done():
+			s.observer.Observe(limit.Unavailable, time.Since(begin))
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		in.Reset()
+		err = decode(in.message, &in.Call, limit.MaxDescriptors+1) // one more is refused
 	}
-	select {
-	case s.deciding <- struct{}{}:
-		defer func() { <-s.deciding }()
-	case <-ctx.Done():
-		s.observer.Observe(limit.Unavailable, time.Since(begin))
-		return nil, status.FromContextError(ctx.Err()).Err()
+	if cap(in.message) > maxKept { // its strings were copied
+		in.message = nil
 	}
-	in.Reset()
-	if err := decode(in.undecoded, &in.Call, limit.MaxDescriptors+1); err != nil { // one more is refused
-		return nil, status.Error(codes.InvalidArgument, "RateLimitRequest: "+err.Error())
+	if err != nil {
+		return nil, status.Error(codes.Internal, "grpc: error unmarshalling request: RateLimitRequest: "+err.Error())
 	}
 	return s.decide(ctx, &in.Call, begin)
 }
@@ -193,20 +184,13 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes a message into v.
+// Unmarshal decodes a message into v. Of a request it keeps a copy for the method's handler to decode.
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*inbound)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	var err error
-	if len(data) == 1 {
-		err = in.read(data[0].ReadOnlyData())
-	} else {
-		err = in.read(data.Materialize())
-	}
-	if err != nil {
-		return fmt.Errorf("RateLimitRequest: %w", err)
-	}
+	in.message = slices.Grow(in.message[:0], data.Len())[:data.Len()]
+	data.CopyTo(in.message)
 	return nil
 }

@@ -115,21 +115,16 @@ func written(t testing.TB, r *ratelimit.RateLimitRequest) []byte {
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
 func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
 	s := New(limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0)), Options{}, nobody{})
-	inside := false
-	decode := func(any) error {
-		if !inside {
-			t.Error("the request is decoded outside of the interceptor: a panic there would end the process")
-		}
-		return context.Canceled
-	}
+	decode := func(in any) error { return NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("\n\xff")}, in) }
+	var inside error
 	interceptor := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		inside = true
 		if info.FullMethod != "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" {
 			t.Errorf("the method is called %s", info.FullMethod)
 		}
-		return handle(ctx, req)
+		_, inside = handle(ctx, req)
+		return nil, inside
 	}
-	if _, err := shouldRateLimit(s, t.Context(), decode, interceptor); err != context.Canceled {
-		t.Errorf("got %v, want the decoder's error", err)
+	if _, err := shouldRateLimit(s, t.Context(), decode, interceptor); status.Code(inside) != codes.Internal || err != inside {
+		t.Errorf("got %v, and inside the interceptor %v; want the decoder's error there: a panic outside would end the process", err, inside)
 	}
 }
