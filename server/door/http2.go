@@ -3,6 +3,7 @@ package door
 import (
 	"encoding/binary"
 	"net"
+	"sync"
 	"sync/atomic"
 )
 
@@ -25,9 +26,8 @@ const (
 )
 
 const (
-	maxSweeps = 10      // sweeps until a request must be whole
-	slots     = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
-	whole     = 1 << 31 // set in the slot of a stream whose request is
+	maxSweeps = 10  // sweeps until a request must be whole
+	maxSeen   = 512 // streams of a connection, above MaxStreams: the server refuses streams after they were seen
 
 	manyResets, resetSweeps = 100, 3 // resets of requests that are not whole, in sweeps running, that are hostile
 
@@ -50,7 +50,7 @@ func Watch(raw, secure net.Conn) net.Conn {
 	if !ours {
 		return secure
 	}
-	w := &watch{Conn: secure, conn: c, in: cursor{left: prefaceSize}}
+	w := &watch{Conn: secure, conn: c, in: cursor{left: prefaceSize}, streams: make(map[uint32]stream)}
 	c.hold(-max(0, c.held.Load())) // the handshake is over
 	c.watched.Store(w)
 	return w
@@ -61,22 +61,26 @@ type watch struct {
 	net.Conn // after the handshake
 	conn     *conn
 
-	in          cursor
-	requests    int           // that the last read completed
-	complete    bool          // the last read was mostly of requests, or emptied the socket
-	endsStream  bool          // the frame or header block that is being read ends its stream
-	newest      atomic.Uint32 // the newest stream; the reader sets it
-	served      atomic.Bool   // a request was answered, and none was reset since
-	earlyResets atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
+	in, out    cursor
+	requests   int         // that the last read completed
+	complete   bool        // the last read was mostly of requests, or emptied the socket
+	endsStream bool        // the frame or header block that is being read ends its stream
+	served     atomic.Bool // a request was answered, and none was reset since
 
-	// streams has those that are not answered: 32 bits of number, 1 for whole, 31 of bytes held. The reader fills
-	// slots, both sides empty them.
-	streams [slots]atomic.Uint64
-	out     cursor
+	mu          sync.Mutex        // protects what follows
+	streams     map[uint32]stream // that are not answered, by their numbers
+	newest      uint32            // stream
+	earlyResets int               // requests reset before they were whole since one was answered, or since the last sweep
 
 	sweeps        int               // used by the sweeper alone, as is what follows
 	newestAtSweep [maxSweeps]uint32 // the newest stream at each of the last sweeps
-	earlySweeps   int               // sweeps in a row that saw many early ones
+	earlySweeps   int               // sweeps in a row that saw many early resets
+}
+
+// stream is a request that is not answered.
+type stream struct {
+	held  int64 // bytes
+	whole bool
 }
 
 // Read reads little at a time unless the last read completed requests, and requests are answered: small frames cost
@@ -156,106 +160,103 @@ func (c *cursor) advance(b []byte, do func(f *frame, ended bool) int64) (sum int
 
 // received accounts for a frame of the client's, and returns how many bytes more the connection holds.
 func (w *watch) received(f *frame, ended bool) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	kind, id, n := f.kind(), f.stream(), f.length()
 	switch {
 	case kind == frameReset && ended:
 		return w.reset(id)
 	case ended && w.endsStream && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
 		w.endsStream = false
-		change := w.update(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
+		change := w.grow(id, perWhole-perStream, true)
 		if change != 0 {
 			w.requests++
 		}
 		return change
 	case ended:
 		return 0
-	case kind == frameHeaders && id > w.newest.Load():
-		w.newest.Store(id)
+	case kind == frameHeaders && id > w.newest:
+		w.newest = id
 		w.endsStream = f.has(endStream)
-		return w.open(id, perStream+min(maxHeaders, perHeaders*max(0, n-freeHeader)))
+		if len(w.streams) == maxSeen {
+			return 0 // the server refuses it: the client has begun too many
+		}
+		w.streams[id] = stream{}
+		return w.grow(id, perStream+min(maxHeaders, perHeaders*max(0, n-freeHeader)), false)
 	case kind == frameContinuation:
-		return w.update(id, func(slot uint64) uint64 { return slot + uint64(min(maxHeaders, perHeaders*n)) })
+		return w.grow(id, min(maxHeaders, perHeaders*n), false)
 	case kind == frameData:
 		w.endsStream = f.has(endStream)
-		return w.update(id, func(slot uint64) uint64 { return slot + uint64(perFrame+perByte*n) })
+		return w.grow(id, perFrame+perByte*n, false)
 	}
 	return 0
 }
 
 // sent accounts for a frame of the server's: one that ends a stream frees what it held.
 func (w *watch) sent(f *frame, ended bool) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case ended && f.kind() == frameReset:
 		return w.reset(f.stream())
 	case ended && f.kind() == frameHeaders && f.has(endStream):
 		w.conn.noteAnswer()
 		w.served.Store(true)
-		w.earlyResets.Store(0)
-		return w.update(f.stream(), func(uint64) uint64 { return 0 })
+		w.earlyResets = 0
+		s := w.streams[f.stream()]
+		delete(w.streams, f.stream())
+		return -s.held
 	}
 	return 0
 }
 
-// reset ends a stream without an answer.
+// reset ends a stream without an answer. It is called with mu held, as is grow.
 func (w *watch) reset(id uint32) int64 {
-	isWhole := true
-	change := w.update(id, func(slot uint64) uint64 {
-		isWhole = slot&whole != 0
-		return 0
-	})
-	if change < 0 {
+	s, open := w.streams[id]
+	if open {
 		w.served.Store(false)
 	}
-	if !isWhole {
-		w.earlyResets.Add(1)
+	if open && !s.whole {
+		w.earlyResets++
 	}
-	return change
+	delete(w.streams, id)
+	return -s.held
+}
+
+// grow adds to what a stream holds, unless it has ended, and returns how many bytes more are held.
+func (w *watch) grow(id uint32, bytes int, whole bool) int64 {
+	s, open := w.streams[id]
+	if !open {
+		return 0
+	}
+	w.streams[id] = stream{s.held + int64(bytes), s.whole || whole}
+	return int64(bytes)
 }
 
 // resetsEarly reports whether the connection resets requests before they are whole, over and over, and has no answer.
 // It takes more than one sweep: a client whose calls time out while weir reads nothing does so until that has passed.
 func (w *watch) resetsEarly() bool {
-	if w.earlyResets.Swap(0) < manyResets {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.earlyResets < manyResets {
 		w.earlySweeps = 0
-		return false
+	} else {
+		w.earlySweeps++
 	}
-	w.earlySweeps++
+	w.earlyResets = 0
 	return w.earlySweeps >= resetSweeps
-}
-
-// open takes a slot for a stream. If none is free, the server refuses the stream: the client has begun too many.
-func (w *watch) open(id uint32, bytes int) int64 {
-	for i := range uint32(slots) {
-		if slot := &w.streams[(id/2+i)%slots]; slot.Load() == 0 {
-			slot.Store(uint64(id)<<32 | uint64(bytes))
-			return int64(bytes)
-		}
-	}
-	return 0
-}
-
-// update sets the slot of a stream that has not ended to what next makes of it, and returns how many bytes more the
-// stream holds.
-func (w *watch) update(id uint32, next func(slot uint64) uint64) int64 {
-	for i := range uint32(slots) {
-		slot := &w.streams[(id/2+i)%slots]
-		for v := slot.Load(); v != 0 && uint32(v>>32) == id; v = slot.Load() {
-			if to := next(v); slot.CompareAndSwap(v, to) {
-				return int64(to%whole) - int64(v%whole)
-			}
-		}
-	}
-	return 0
 }
 
 // overdue reports whether a request is not whole after maxSweeps. It counts sweeps: a process that stands still reads
 // nothing.
 func (w *watch) overdue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	at := w.sweeps % maxSweeps
 	oldest := w.newestAtSweep[at]
-	w.newestAtSweep[at], w.sweeps = w.newest.Load(), w.sweeps+1
-	for i := range w.streams {
-		if v := w.streams[i].Load(); v != 0 && v&whole == 0 && uint32(v>>32) <= oldest {
+	w.newestAtSweep[at], w.sweeps = w.newest, w.sweeps+1
+	for id, s := range w.streams {
+		if !s.whole && id <= oldest {
 			return true
 		}
 	}
