@@ -40,7 +40,7 @@ descriptors:
 			recorder := hits.New(hits.DefaultValues)
 			l := limit.New(guard.New(store, guard.Config{}), limit.Options{Algorithm: descriptors.SlidingWindow, Denials: denials.New()}, recorder)
 			l.Apply(fixture.Config(b, rules))
-			s, codec := New(l, bench.options, nobody{}), NewCodec()
+			s, codec := New(l, bench.options, unobserved), NewCodec()
 			data := written(b, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: described(b, bench.asks...)})
 			in, ctx := mem.BufferSlice{mem.SliceBuffer(data)}, b.Context()
 			unmarshal := func(call any) error { return codec.Unmarshal(in, call) }

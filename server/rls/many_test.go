@@ -39,7 +39,7 @@ func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 		store := &slow{answer: make(chan struct{})}
 		l := limit.New(store, limit.Options{}, hits.New(0))
 		l.Apply(fixture.Config(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 10}}]"))
-		s := New(l, Options{}, nobody{})
+		s := New(l, Options{}, unobserved)
 		request := func(descriptors int) []byte {
 			return written(t, &ratelimit.RateLimitRequest{Domain: "d", Descriptors: described(t, slices.Repeat([]string{"k=v"}, descriptors)...)})
 		}

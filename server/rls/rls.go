@@ -28,16 +28,11 @@ const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
 
 const method = "/" + ServiceName + "/ShouldRateLimit"
 
-// Observer is told of every request that was answered. It is called on the request path, by many goroutines.
-type Observer interface {
-	Observe(r limit.Result, took time.Duration)
-}
-
 // Service answers rate-limit requests.
 type Service struct {
 	limiter  *limit.Limiter
 	options  Options
-	observer Observer
+	observe  func(limit.Result, time.Duration)
 	info     *grpc.UnaryServerInfo // of the method
 	handler  grpc.UnaryHandler     // answer
 	calls    sync.Pool             // of *inbound
@@ -66,9 +61,9 @@ type Options struct {
 	Log             *slog.Logger // hears of each request at level debug, with its descriptors; nil hears nothing
 }
 
-// New makes the service.
-func New(l *limit.Limiter, options Options, o Observer) *Service {
-	s := &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(inbound) }},
+// New makes the service. observe is told of every request that was answered: on the request path, by many goroutines.
+func New(l *limit.Limiter, options Options, observe func(r limit.Result, took time.Duration)) *Service {
+	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers), deciding: make(chan struct{}, maxDeciding)}
 	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: method}
 	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inbound)) }
@@ -115,7 +110,7 @@ func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 		case s.deciding <- struct{}{}:
 			defer func() { <-s.deciding }()
 		case <-ctx.Done():
-			s.observer.Observe(limit.Unavailable, time.Since(begin))
+			s.observe(limit.Unavailable, time.Since(begin))
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 		in.Reset()
@@ -145,7 +140,7 @@ func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (*
 		err = status.Error(codes.Unavailable, err.Error())
 	}
 	took := time.Since(begin)
-	s.observer.Observe(result, took)
+	s.observe(result, took)
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
 		s.logTrace(ctx, c, result, err, took)
 	}

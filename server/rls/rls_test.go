@@ -21,9 +21,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-type nobody struct{}
-
-func (nobody) Observe(limit.Result, time.Duration) {}
+func unobserved(limit.Result, time.Duration) {}
 
 // world is a service on a store in memory, whose clock stands still until it is moved.
 type world struct {
@@ -39,7 +37,7 @@ func newWorld(t testing.TB, config *descriptors.Config, limits limit.Options, o 
 	store := fixture.Memory(t, func() time.Time { return time.UnixMicro(w.micros.Load()) })
 	l := limit.New(store, limits, hits.New(hits.DefaultValues))
 	l.Apply(config)
-	w.Service = New(l, o, nobody{})
+	w.Service = New(l, o, unobserved)
 	return w
 }
 
@@ -114,7 +112,7 @@ func written(t testing.TB, r *ratelimit.RateLimitRequest) []byte {
 
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
 func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
-	s := New(limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0)), Options{}, nobody{})
+	s := New(limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0)), Options{}, unobserved)
 	decode := func(in any) error { return NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("\n\xff")}, in) }
 	var inside error
 	interceptor := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {

@@ -73,7 +73,7 @@ func NewProcess(version string) Process {
 	return p
 }
 
-// Observe counts a request; it makes Metrics an rls.Observer.
+// Observe counts a request, and notes how long its answer took.
 func (m *Metrics) Observe(r limit.Result, took time.Duration) {
 	m.requests[r].Add(1)
 	m.seconds.Observe(took.Seconds())
