@@ -74,7 +74,8 @@ func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
 	r.configure(t)
 	client := mustTLS(t, certs.Client, envoys.files("weir"))
 	call := func() (string, error) {
-		conn, err := grpc.NewClient(r.doors[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(client)), grpc.WithDisableRetry())
+		conn, err := grpc.NewClient(r.doors[0].Addr().String(), grpc.WithDisableRetry(),
+			grpc.WithTransportCredentials(credentials.NewTLS(client)))
 		if err != nil {
 			return "", err
 		}

@@ -166,7 +166,8 @@ func (w *watch) received(f *frame, ended bool) int64 {
 	switch {
 	case kind == frameReset && ended:
 		return w.reset(id)
-	case ended && w.endsStream && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
+	case ended && w.endsStream && (kind == frameData ||
+		(kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
 		w.endsStream = false
 		change := w.grow(id, perWhole-perStream, true)
 		if change != 0 {

@@ -27,7 +27,7 @@ const (
 	withRetryAfter
 	withMetadata
 	bringingFixed // the limits that requests bring
-	inPieces      // the message comes in several buffers, and the limits that requests bring are logs unless they are fixed
+	inPieces      // the message comes in two buffers, and the limits that requests bring are logs unless they are fixed
 )
 
 func settings(s byte) (limit.Options, Options) {
@@ -129,7 +129,8 @@ func shopping(t testing.TB) (all []*ratelimit.RateLimitRequest) {
 		{"q1=", "free=", "shade="},
 		{"shut=", "huge=", "many=acab"},
 	} {
-		all = append(all, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: uint32(len(all)) / 3, Descriptors: described(t, texts...)})
+		all = append(all, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: uint32(len(all)) / 3,
+			Descriptors: described(t, texts...)})
 	}
 	d := described(t, "user=ann", "any=x", "any=x", "huge=", "shade=", "shade=", "logs=")
 	d[0].HitsAddend = wrapperspb.UInt64(0)
@@ -137,7 +138,8 @@ func shopping(t testing.TB) (all []*ratelimit.RateLimitRequest) {
 	d[3].HitsAddend, d[6].HitsAddend = wrapperspb.UInt64(1<<63), wrapperspb.UInt64(1<<20)
 	d[4].Limit = &common.RateLimitDescriptor_RateLimitOverride{
 		RequestsPerUnit: 1, Unit: typev3.RateLimitUnit_MINUTE, UnitMultiplier: wrapperspb.UInt32(2)}
-	d = append(d, new(common.RateLimitDescriptor), &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{}}})
+	noKey := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{}}}
+	d = append(d, new(common.RateLimitDescriptor), noKey)
 	return append(all, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: d},
 		&ratelimit.RateLimitRequest{Domain: "nowhere", Descriptors: all[0].Descriptors})
 }

@@ -123,7 +123,8 @@ func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
 // A caller's header is no way round the limits of a request's other descriptors, nor round its own.
 func TestBytesThatAreNoUTF8AreCounted(t *testing.T) {
 	t.Parallel()
-	data := written(t, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: described(t, "user=a??z", "remote_address=10.0.0.1")})
+	data := written(t, &ratelimit.RateLimitRequest{Domain: "shop",
+		Descriptors: described(t, "user=a??z", "remote_address=10.0.0.1")})
 	var c limit.Call
 	if err := decode(bytes.Replace(data, []byte("??"), []byte{0xff, 0xfe}, 1), &c, fewDescriptors); err != nil {
 		t.Fatalf("%v: Envoy would let the request pass all its limits", err)

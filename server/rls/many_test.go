@@ -41,7 +41,8 @@ func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 		l.Apply(fixture.Config(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 10}}]"))
 		s := New(l, Options{}, unobserved)
 		request := func(descriptors int) []byte {
-			return written(t, &ratelimit.RateLimitRequest{Domain: "d", Descriptors: described(t, slices.Repeat([]string{"k=v"}, descriptors)...)})
+			texts := slices.Repeat([]string{"k=v"}, descriptors)
+			return written(t, &ratelimit.RateLimitRequest{Domain: "d", Descriptors: described(t, texts...)})
 		}
 		many := request(limit.MaxDescriptors)
 		ask := func(ctx context.Context, want codes.Code) {

@@ -53,7 +53,8 @@ func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string,
 func TestRetryAfterIsWhenEveryDescriptorAdmits(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	all := []string{"window", "brief", "fixed", "log", "several", "mixed", "shadow"}
-	w, waits, filled := newWorld(t, fixture.Config(t, waiting), limit.Options{}, Options{Headers: Headers{RetryAfter: true}}), 0, 0
+	w := newWorld(t, fixture.Config(t, waiting), limit.Options{}, Options{Headers: Headers{RetryAfter: true}})
+	waits, filled := 0, 0
 	rounds := 3000
 	if testing.Short() {
 		rounds = 600
@@ -83,7 +84,8 @@ func TestRetryAfterIsWhenEveryDescriptorAdmits(t *testing.T) {
 
 // comeAgain repeats a refused request: as one user a second before the time that the answer tells, as the other in
 // time. It reports whether the wait is longer than that of the descriptors that refused it.
-func (w *world) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32, keys []string) bool {
+func (w *world) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32,
+	keys []string) bool {
 	t.Helper()
 	_, longest := over(answer, keys)
 	after, err := strconv.ParseInt(answer.ResponseHeadersToAdd[0].Value, 10, 64)

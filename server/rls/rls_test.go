@@ -77,7 +77,8 @@ func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) (*ratelimit.
 // ask asks for some hits of descriptors of the domain shop, and wants an answer.
 func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLimitResponse {
 	t.Helper()
-	answer, err := s.send(t, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: n, Descriptors: described(t, texts...)})
+	r := &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: n, Descriptors: described(t, texts...)}
+	answer, err := s.send(t, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,8 @@ func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
 		_, inside = handle(ctx, req)
 		return nil, inside
 	}
-	if _, err := shouldRateLimit(s, t.Context(), decode, interceptor); status.Code(inside) != codes.Internal || err != inside {
-		t.Errorf("got %v, and inside the interceptor %v; want the decoder's error there: a panic outside would end the process", err, inside)
+	_, err := shouldRateLimit(s, t.Context(), decode, interceptor)
+	if status.Code(inside) != codes.Internal || err != inside {
+		t.Errorf("got %v, inside the interceptor %v; want the decoder's error there: a panic outside ends the process", err, inside)
 	}
 }

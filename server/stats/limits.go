@@ -14,9 +14,12 @@ import (
 // Limiter adds the configuration that is in force and its limits, the requests by domain, what the limiter decided while
 // the store was away, and what it gave back.
 func (m *Metrics) Limiter(l *limit.Limiter) {
-	for _, all := range []func(*limit.Limiter, chan<- prometheus.Metric){sendDegraded, sendLimits, sendConfig, sendDomains} {
-		m.collect(func(to chan<- prometheus.Metric) { all(l, to) })
-	}
+	m.collect(func(to chan<- prometheus.Metric) {
+		sendDegraded(l, to)
+		sendLimits(l, to)
+		sendConfig(l, to)
+		sendDomains(l, to)
+	})
 	for result, n := range map[string]*atomic.Uint64{"done": &l.Refunds.Done, "failed": &l.Refunds.Failed} {
 		m.Counter("weir_refunds_on_deny_total", "Checks that a refused request charged to descriptors that are not over, by "+
 			"whether they were given back (refund_on_deny).", map[string]string{"result": result},

@@ -30,7 +30,8 @@ type Metrics struct {
 	loadedAt atomic.Int64 // Unix milliseconds
 }
 
-var requestsTotal = prometheus.NewDesc("weir_requests_total", "Rate-limit requests answered, by outcome.", []string{"outcome"}, nil)
+var requestsTotal = prometheus.NewDesc("weir_requests_total", "Rate-limit requests answered, by outcome.",
+	[]string{"outcome"}, nil)
 
 // New makes the metrics of a process of this version.
 func New(version string) *Metrics {
