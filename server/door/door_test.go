@@ -136,8 +136,8 @@ func TestWhatACallHoldsIsKnownUntilItsEnd(t *testing.T) {
 				t.Errorf("%s, sent by %d bytes, holds %d; want %d", c.what, piece, held, c.held)
 			}
 			v.conns[0].Close()
-			if held, leaving := v.held.Load(), v.closing.Load(); held != 0 || leaving != 0 {
-				t.Errorf("%s: after its connection was closed %d and %d are held; want nothing", c.what, held, leaving)
+			if held, unreleased := v.held.Load(), v.unreleased.Load(); held != 0 || unreleased != 0 {
+				t.Errorf("%s: after its connection was closed %d and %d are held; want nothing", c.what, held, unreleased)
 			}
 		}
 	}
@@ -285,7 +285,7 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 		}
 	}
 	process.Eventually(t, "a connection is closed, and let go of", func() error {
-		if held := v.held.Load() + v.closing.Load(); v.Closed(Memory) == 0 || held > budget {
+		if held := v.held.Load() + v.unreleased.Load(); v.Closed(Memory) == 0 || held > budget {
 			return fmt.Errorf("%d are closed, and %d bytes held", v.Closed(Memory), held)
 		}
 		return nil
@@ -347,7 +347,7 @@ func TestWhoIsServedDoesNotWaitForConnectionsThatLeave(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		v.closing.Add(budget)
+		v.unreleased.Add(budget)
 		served.hold(150 * perWhole)
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("a client with 150 calls in flight and four times the answers of late waited %v; want no wait", waited)

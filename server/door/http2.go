@@ -65,7 +65,7 @@ type watch struct {
 	requests   int         // that the last read completed
 	complete   bool        // the last read was mostly of requests, or emptied the socket
 	endsStream bool        // the frame or header block that is being read ends its stream
-	served     atomic.Bool // a request was answered, and none was reset since
+	answering  atomic.Bool // a request was answered, and none was reset since
 
 	mu          sync.Mutex        // protects what follows
 	streams     map[uint32]stream // that are not answered, by their numbers
@@ -86,7 +86,7 @@ type stream struct {
 // Read reads little at a time unless the last read completed requests, and requests are answered: small frames cost
 // more for each byte, and the server holds requests that were reset until its goroutines have run.
 func (w *watch) Read(b []byte) (int, error) {
-	if !w.served.Load() || !w.complete {
+	if !w.answering.Load() || !w.complete {
 		b = b[:min(len(b), smallRead)]
 	}
 	n, err := w.conn.yieldAndRead(w.Conn, b)
@@ -202,7 +202,7 @@ func (w *watch) sent(f *frame, ended bool) int64 {
 		return w.reset(f.stream())
 	case ended && f.kind() == frameHeaders && f.has(endStream):
 		w.conn.noteAnswer()
-		w.served.Store(true)
+		w.answering.Store(true)
 		w.earlyResets = 0
 		s := w.streams[f.stream()]
 		delete(w.streams, f.stream())
@@ -215,7 +215,7 @@ func (w *watch) sent(f *frame, ended bool) int64 {
 func (w *watch) reset(id uint32) int64 {
 	s, open := w.streams[id]
 	if open {
-		w.served.Store(false)
+		w.answering.Store(false)
 	}
 	if open && !s.whole {
 		w.earlyResets++
