@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/mem"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
@@ -122,15 +122,6 @@ func (r *running) client() ratelimit.RateLimitServiceClient {
 	return ratelimit.NewRateLimitServiceClient(r.conn)
 }
 
-// rawCodec sends bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
-}
-func (rawCodec) Unmarshal(_ mem.BufferSlice, v any) error { return nil }
-
 func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
@@ -138,7 +129,8 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of over 1 MiB: %v; want RESOURCE_EXHAUSTED", err)
 	}
-	err = r.conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", []byte("\n\xff"), nil, grpc.ForceCodecV2(rawCodec{}))
+	malformed := &common.RateLimitDescriptor_Entry{Key: "shop", Value: "\a"} // its fields are a domain and a descriptor
+	err = r.conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", malformed, new(ratelimit.RateLimitResponse))
 	if status.Code(err) != codes.Internal || r.panics.Load() > 0 {
 		t.Errorf("bytes that are no message: %v, %d panics; want INTERNAL, as from any gRPC server", err, r.panics.Load())
 	}
