@@ -195,12 +195,15 @@ func (w *watch) received(f *frame, ended bool) int64 {
 
 // sent accounts for a frame of the server's: one that ends a stream frees what it held.
 func (w *watch) sent(f *frame, ended bool) int64 {
+	if !ended {
+		return 0
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case ended && f.kind() == frameReset:
+	case f.kind() == frameReset:
 		return w.reset(f.stream())
-	case ended && f.kind() == frameHeaders && f.has(endStream):
+	case f.kind() == frameHeaders && f.has(endStream):
 		w.conn.noteAnswer()
 		w.answering.Store(true)
 		w.earlyResets = 0
