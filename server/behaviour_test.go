@@ -234,7 +234,7 @@ func TestEveryOutcomeIsCounted(t *testing.T) {
 			t.Errorf("request %d, %s: %v", i+1, text, err)
 		}
 	}
-	_, metrics := get(t, r.debug, "/metrics")
+	_, metrics := get(t, r.admin, "/metrics")
 	const outcome = `weir_requests_total{outcome=`
 	for _, line := range []string{outcome + `"ok"} 3`, outcome + `"shadowed"} 1`, outcome + `"invalid"} 1`, outcome + `"unavailable"} 1`,
 		"weir_request_seconds_count 6", "go_goroutines"} {

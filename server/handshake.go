@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -27,16 +26,10 @@ func (r *watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthI
 		return door.Watch(conn, secure), info, nil
 	}
 	if !errors.Is(err, io.EOF) { // a probe of the port says nothing
-		r.logRefused(conn.RemoteAddr().String(), err, time.Now())
+		r.logged.Log(r.log, slog.LevelWarn, "a client of the gRPC port is refused by TLS",
+			"client", conn.RemoteAddr().String(), "error", err)
 	}
 	return nil, nil, err
-}
-
-// logRefused logs that a client was refused, or counts it for the next line.
-func (r *watchedTLS) logRefused(client string, cause error, now time.Time) {
-	r.logged.Log(now, func(others int) {
-		r.log.Warn("a client of the gRPC port is refused by TLS", "client", client, "error", cause, "others_since", others)
-	})
 }
 
 // httpErrors logs what an http.Server says of its own: it writes lines for connections that fail, and for panics.
@@ -47,9 +40,7 @@ type httpErrors struct {
 }
 
 func (e *httpErrors) Write(line []byte) (int, error) {
-	e.logged.Log(time.Now(), func(others int) {
-		e.log.Error("an HTTP port could not serve a connection or request", "port", e.port,
-			"error", strings.TrimSpace(string(line)), "others_since", others)
-	})
+	e.logged.Log(e.log, slog.LevelError, "an HTTP port could not serve a connection or request", "port", e.port,
+		"error", strings.TrimSpace(string(line)))
 	return len(line), nil
 }

@@ -2,8 +2,8 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
-	"github.com/weirproxy/weir/server/door"
 )
 
 // Who asks clients for certificates has to hear of those that have none, and not be flooded by them.
@@ -59,34 +58,29 @@ func TestClientsThatTLSRefusesAreTold(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
 		t.Errorf("three clients are told in %d lines; want one, with an address:\n%s", n, &log)
 	}
-	r.logRefused("later:1", errors.New("no"), time.Now().Add(door.SampleInterval))
-	if !strings.Contains(log.String(), "client=later:1 error=no others_since=2") {
-		t.Errorf("the next line is\n%s\nwant it to tell of the two others", &log)
-	}
 }
 
 // An operator who reads JSON has no lines of another kind among them, nor any number of them.
 func TestWhatGoSaysOfHTTPGoesToTheLogOnceInAWhile(t *testing.T) {
 	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := OpenPort("http", "127.0.0.1:0", slog.New(slog.NewTextHandler(&log, nil)),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := door.New(listener, "http", httpConnections, "none", logger)
-	server := newHTTP(d, logger, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(d) }()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- port.Run(ctx, time.Hour) }()
 	for range 3 {
-		if answer, err := http.Get("http://" + listener.Addr().String()); err == nil {
+		if answer, err := http.Get("http://" + port.Address()); err == nil {
 			answer.Body.Close()
 			t.Errorf("a handler that panics answers %s", answer.Status)
 		}
 	}
-	if err := server.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
-	<-served
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), "of a handler") || !strings.Contains(log.String(), "port=http") {
 		t.Errorf("three panics are told in %d lines; want one that says what and where:\n%s", n, &log)
 	}

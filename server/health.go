@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 
@@ -39,12 +40,14 @@ type Health struct {
 	answered   bool // the store has, once
 	away       bool // the store cannot count
 	draining   bool
+
+	ready, alive error // what follows from these
 }
 
 // NewHealth returns the health of a process that has no configuration yet.
 func NewHealth(r HealthRules) *Health {
 	h := &Health{grpc: health.NewServer(), rules: r}
-	h.publish()
+	h.update(func() {})
 	return h
 }
 
@@ -68,32 +71,41 @@ func (h *Health) Drain() {
 	h.update(func() { h.draining = true })
 }
 
+// update makes a change, and sets what follows from it, for gRPC health checks too.
 func (h *Health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
-	h.publish()
+	draining, noDomains := reason(h.draining, errDraining), reason(h.rules.NeedsDomains && h.domains == 0, errNoDomains)
+	unanswered, uncounted := reason(h.rules.ByStore && !h.answered, errUnanswered), reason(h.away, errUncounted)
+	h.ready = cmp.Or(draining, reason(!h.configured, errUnconfigured), noDomains, uncounted)
+	h.alive = cmp.Or(draining, noDomains, unanswered, uncounted)
+	nameless, named := h.ready, h.ready
+	if h.rules.ByStore {
+		nameless, named = nil, h.alive
+	}
+	for name, bad := range map[string]error{"": nameless, "ratelimit": named, rls.ServiceName: named} {
+		s := healthpb.HealthCheckResponse_SERVING
+		if bad != nil {
+			s = healthpb.HealthCheckResponse_NOT_SERVING
+		}
+		h.grpc.SetServingStatus(name, s)
+	}
+}
+
+// reason returns an error if it applies, else nil.
+func reason(applies bool, err error) error {
+	if applies {
+		return err
+	}
+	return nil
 }
 
 // Ready returns why the process should get no traffic, nil if it should.
 func (h *Health) Ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.ready()
-}
-
-func (h *Health) ready() error {
-	switch {
-	case h.draining:
-		return errDraining
-	case !h.configured:
-		return errUnconfigured
-	case h.rules.NeedsDomains && h.domains == 0:
-		return errNoDomains
-	case h.away:
-		return errUncounted
-	}
-	return nil
+	return h.ready
 }
 
 // Alive is Ready for liveness probes: the wait for a configuration is no reason for a restart, unless the rules make it
@@ -101,34 +113,5 @@ func (h *Health) ready() error {
 func (h *Health) Alive() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.alive()
-}
-
-func (h *Health) alive() error {
-	switch {
-	case h.draining:
-		return errDraining
-	case h.rules.NeedsDomains && h.domains == 0:
-		return errNoDomains
-	case h.rules.ByStore && !h.answered:
-		return errUnanswered
-	case h.away:
-		return errUncounted
-	}
-	return nil
-}
-
-// publish sets what gRPC health checks are answered.
-func (h *Health) publish() {
-	nameless, named := h.ready(), h.ready()
-	if h.rules.ByStore {
-		nameless, named = nil, h.alive()
-	}
-	for name, reason := range map[string]error{"": nameless, "ratelimit": named, rls.ServiceName: named} {
-		s := healthpb.HealthCheckResponse_SERVING
-		if reason != nil {
-			s = healthpb.HealthCheckResponse_NOT_SERVING
-		}
-		h.grpc.SetServingStatus(name, s)
-	}
+	return h.alive
 }

@@ -3,19 +3,13 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/server/door"
 )
 
 // socketPath is short, as the path of a socket may have 107 bytes at most.
@@ -38,7 +32,7 @@ func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
 		t.Fatalf("the socket is %v, %v; want mode %o, so that an Envoy of another user may connect", info, err, socketMode)
 	}
 	ask := func() error {
-		_, err := r.client().ShouldRateLimit(context.Background(), request("shop", "ann"))
+		_, err := r.client().ShouldRateLimit(context.Background(), ask(t, "user=ann"))
 		return err
 	}
 	if err := ask(); err != nil {
@@ -98,11 +92,11 @@ func TestWhatOthersHaveIsNotRemoved(t *testing.T) {
 func TestProcessesShareTheirPorts(t *testing.T) {
 	first := start(t, setup{Config: Config{ReusePort: true, DrainTimeout: time.Hour}})
 	first.configure(t)
-	second := start(t, setup{Config: Config{ReusePort: true, GRPCAddress: first.grpcLis.Addr().String()}})
+	second := start(t, setup{Config: Config{ReusePort: true, GRPCAddress: first.doors[0].Addr().String()}})
 	second.configure(t)
 	ask := func(r *running) {
 		t.Helper()
-		if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+		if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=ann")); err != nil {
 			t.Errorf("a call to a port that two share: %v", err)
 		}
 	}
@@ -112,35 +106,8 @@ func TestProcessesShareTheirPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(second)
-	if lis, err := listen(second.grpcLis.Addr().String(), false); err == nil {
+	if lis, err := listen(second.doors[0].Addr().String(), false); err == nil {
 		lis.Close()
 		t.Error("a process that does not share got a port that others have: a forgotten one would take half the calls unseen")
-	}
-}
-
-func TestTheStatisticsPortBoundsItsConnections(t *testing.T) {
-	port, err := OpenPort("Prometheus", "127.0.0.1:0", slog.New(slog.DiscardHandler), http.NotFoundHandler())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- port.Run(ctx, 0) }()
-	for range httpConnections + 1 {
-		conn, err := net.Dial("tcp", port.Address())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-	}
-	process.Eventually(t, "one connection too many takes the place of another", func() error {
-		if closed := port.listener.(*door.Door).Closed(door.Full); closed != 1 {
-			return fmt.Errorf("%d were closed", closed)
-		}
-		return nil
-	})
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }

@@ -3,19 +3,21 @@ package server
 import (
 	"context"
 	"fmt"
+	stdlog "log"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/weirproxy/weir/server/door"
 )
 
-// Port is an operator's port without a server that limits beside it.
+// httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.
+const httpConnections = 512
+
+// Port is an HTTP port: one of a [Server], or an operator's without a server that limits beside it.
 type Port struct {
-	name     string
-	listener net.Listener
-	http     *http.Server
+	door *door.Door
+	http *http.Server
 }
 
 // OpenPort opens host:port for a handler. Errors and the log call it by its name.
@@ -24,26 +26,39 @@ func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, er
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s port: %w", name, err)
 	}
-	guarded := door.New(listener, name, httpConnections, "none", log)
-	return &Port{name, guarded, newHTTP(guarded, log, h)}, nil
+	return newPort(door.New(listener, name, httpConnections, "none", log), log, h), nil
+}
+
+func newPort(d *door.Door, log *slog.Logger, h http.Handler) *Port {
+	errors := &httpErrors{port: d.Port, log: log}
+	return &Port{d, &http.Server{Handler: nosniff(h), ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ConnState: d.State, ErrorLog: stdlog.New(errors, "", 0)}}
 }
 
 // Address returns where it listens.
-func (p *Port) Address() string { return p.listener.Addr().String() }
+func (p *Port) Address() string { return p.door.Addr().String() }
 
 // Run serves until ctx ends, and then lets what is being answered finish for so long.
 func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 	failed := make(chan error, 1)
-	go func() { failed <- p.http.Serve(p.listener) }()
+	go func() { failed <- p.serve() }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("the %s port failed: %w", p.name, err)
+		return fmt.Errorf("the %s port failed: %w", p.door.Port, err)
 	case <-ctx.Done():
 	}
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	if p.http.Shutdown(bound) != nil {
-		return p.http.Close() // what is open is cut off
+	return p.shutDown(bound)
+}
+
+func (p *Port) serve() error { return p.http.Serve(p.door) }
+
+// shutDown lets what is being answered finish until ctx ends, and cuts off what is open then.
+func (p *Port) shutDown(ctx context.Context) error {
+	if p.http.Shutdown(ctx) != nil {
+		return p.http.Close()
 	}
 	return nil
 }

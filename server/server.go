@@ -6,10 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	stdlog "log"
 	"log/slog"
-	"net"
-	"net/http"
 	"strings"
 	"time"
 
@@ -32,9 +29,6 @@ const streamWorkers = 64
 // handshakeTimeout bounds how long a client takes to say that it speaks HTTP/2, and the header of an HTTP request. An
 // Envoy beside weir takes milliseconds; one that stalls holds a socket and the buffers of a connection.
 const handshakeTimeout = 5 * time.Second
-
-// httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.
-const httpConnections = 512
 
 // bufferSize is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
 const bufferSize = 8 << 10
@@ -74,15 +68,14 @@ type Parts struct {
 	Log      *slog.Logger
 }
 
-// Server is the three listeners and what answers on them.
+// Server is the three ports and what answers on them.
 type Server struct {
-	config                  Config
-	parts                   Parts
-	grpcLis, httpLis, debug net.Listener
-	doors                   []*door.Door // the same, of gRPC first
-	grpc                    *grpc.Server
-	http, admin             *http.Server
-	endStreams              context.CancelFunc
+	config      Config
+	parts       Parts
+	doors       []*door.Door // of gRPC, HTTP and debug
+	grpc        *grpc.Server
+	http, admin *Port
+	endStreams  context.CancelFunc
 }
 
 // Listen opens all ports, so that a wrong address is known before anything runs.
@@ -106,13 +99,12 @@ func Listen(c Config, p Parts) (*Server, error) {
 		}
 		s.doors = append(s.doors, door.New(lis, strings.ToLower(port.name), port.connections, port.setting, p.Log))
 	}
-	s.grpcLis, s.httpLis, s.debug = s.doors[0], s.doors[1], s.doors[2]
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
-	s.http = newHTTP(s.doors[1], p.Log, httpHandler(c, p))
+	s.http = newPort(s.doors[1], p.Log, httpHandler(c, p))
 	p.Admin.Readiness, p.Admin.ListFirst, p.Admin.Profiles = p.Health, c.ListFirst, c.Profiles
-	s.admin = newHTTP(s.doors[2], p.Log, admin.Handler(p.Admin))
+	s.admin = newPort(s.doors[2], p.Log, admin.Handler(p.Admin))
 	return s, nil
 }
 
@@ -143,13 +135,6 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	return g
 }
 
-func newHTTP(d *door.Door, log *slog.Logger, h http.Handler) *http.Server {
-	errors := &httpErrors{port: d.Port, log: log}
-	return &http.Server{Handler: nosniff(h), ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ConnState: d.State, ErrorLog: stdlog.New(errors, "", 0)}
-}
-
 // Doors returns what guards the ports.
 func (s *Server) Doors() []*door.Door { return s.doors }
 
@@ -159,14 +144,15 @@ func (s *Server) Run(ctx, kill context.Context) error {
 	defer stop()
 	go s.doors[0].Sweep(sweeping)
 	failed := make(chan error, 3)
-	go func() { failed <- s.grpc.Serve(s.grpcLis) }()
-	go func() { failed <- s.http.Serve(s.httpLis) }()
-	go func() { failed <- s.admin.Serve(s.debug) }()
-	s.parts.Log.Log(ctx, s.config.StartLevel, "listening", "grpc", s.grpcLis.Addr().String(), "http", s.httpLis.Addr().String(), "debug", s.debug.Addr().String())
+	go func() { failed <- s.grpc.Serve(s.doors[0]) }()
+	go func() { failed <- s.http.serve() }()
+	go func() { failed <- s.admin.serve() }()
+	s.parts.Log.Log(ctx, s.config.StartLevel, "listening",
+		"grpc", s.doors[0].Addr().String(), "http", s.http.Address(), "debug", s.admin.Address())
 	select {
 	case err := <-failed:
 		s.grpc.Stop()
-		return errors.Join(fmt.Errorf("a listener failed: %w", err), s.http.Close(), s.admin.Close())
+		return errors.Join(fmt.Errorf("a listener failed: %w", err), s.http.http.Close(), s.admin.http.Close())
 	case <-ctx.Done():
 	}
 	return s.drain(kill)
@@ -184,7 +170,7 @@ func (s *Server) drain(kill context.Context) error {
 	defer cancel()
 	s.endStreams()
 	http := make(chan error, 1)
-	go func() { http <- s.http.Shutdown(bound) }()
+	go func() { http <- s.http.shutDown(bound) }()
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -197,8 +183,5 @@ func (s *Server) drain(kill context.Context) error {
 		s.grpc.Stop()
 		<-stopped
 	}
-	if <-http != nil {
-		_ = s.http.Close() // the drain has timed out: what is open is cut off
-	}
-	return s.admin.Close()
+	return errors.Join(<-http, s.admin.http.Close())
 }

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/mem"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
@@ -76,18 +75,17 @@ func start(t testing.TB, s setup) *running {
 	r := &running{recorder: hits.New(0), health: s.health, ended: make(chan error, 1)}
 	r.limiter = limit.New(s.store, s.limits, r.recorder)
 	var err error
-	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, metrics), Health: r.health,
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, metrics.Observe), Health: r.health,
 		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter}, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := r.grpcLis.Addr().String()
+	target := r.doors[0].Addr().String()
 	if s.grpc != nil {
-		for _, l := range []*net.Listener{&r.grpcLis, &r.httpLis, &r.debug} {
-			(*l).Close()
-			*l = newLine()
+		for i, line := range []net.Listener{s.grpc, newLine(), newLine()} {
+			r.doors[i].Listener.Close()
+			r.doors[i].Listener = line
 		}
-		r.grpcLis = s.grpc
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	killed, kill := context.WithCancel(context.Background())
@@ -124,33 +122,19 @@ func (r *running) client() ratelimit.RateLimitServiceClient {
 	return ratelimit.NewRateLimitServiceClient(r.conn)
 }
 
-func request(domain, value string) *ratelimit.RateLimitRequest {
-	return &ratelimit.RateLimitRequest{Domain: domain, Descriptors: []*common.RateLimitDescriptor{
-		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: value}}},
-	}}
-}
-
-// rawCodec sends bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
-}
-func (rawCodec) Unmarshal(_ mem.BufferSlice, v any) error { return nil }
-
 func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
-	_, err := r.client().ShouldRateLimit(t.Context(), request("shop", strings.Repeat("x", rls.MaxRequest)))
+	_, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user="+strings.Repeat("x", rls.MaxRequest)))
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of over 1 MiB: %v; want RESOURCE_EXHAUSTED", err)
 	}
-	err = r.conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", []byte("\n\xff"), nil, grpc.ForceCodecV2(rawCodec{}))
+	malformed := &common.RateLimitDescriptor_Entry{Key: "shop", Value: "\a"} // its fields are a domain and a descriptor
+	err = r.conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", malformed, new(ratelimit.RateLimitResponse))
 	if status.Code(err) != codes.Internal || r.panics.Load() > 0 {
 		t.Errorf("bytes that are no message: %v, %d panics; want INTERNAL, as from any gRPC server", err, r.panics.Load())
 	}
-	err = r.conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", request("shop", "ann"),
+	err = r.conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", ask(t, "user=ann"),
 		new(ratelimit.RateLimitResponse))
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("version 2: %v; want UNIMPLEMENTED", err)
@@ -168,14 +152,14 @@ func (r *running) seen(t *testing.T, when string, nameless, named healthpb.Healt
 			t.Errorf("%s: health of %q is %v, %v; want %v", when, name, got.GetStatus(), err, want)
 		}
 	}
-	code, body := get(t, r.httpLis, "/healthcheck")
+	code, body := get(t, r.http, "/healthcheck")
 	if code != healthcheck || code == 200 && body != "OK" {
 		t.Errorf("%s: /healthcheck gives %d %q, want %d", when, code, body, healthcheck)
 	}
-	if code, _ := get(t, r.debug, "/readyz"); code != ready {
+	if code, _ := get(t, r.admin, "/readyz"); code != ready {
 		t.Errorf("%s: /readyz, which is weir's own, gives %d, want %d", when, code, ready)
 	}
-	if code, _ := get(t, r.debug, "/livez"); code != 200 {
+	if code, _ := get(t, r.admin, "/livez"); code != 200 {
 		t.Errorf("%s: /livez gives %d: the process would be restarted for nothing", when, code)
 	}
 }
@@ -247,9 +231,9 @@ func TestHealthMayNeedADomain(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, lis net.Listener, path string) (int, string) {
+func get(t *testing.T, of *Port, path string) (int, string) {
 	t.Helper()
-	resp, err := http.Get("http://" + lis.Addr().String() + path)
+	resp, err := http.Get("http://" + of.Address() + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +249,7 @@ func TestJSON(t *testing.T) {
 	r := start(t, setup{})
 	post := func(body string) (int, string) {
 		t.Helper()
-		resp, err := http.Post("http://"+r.httpLis.Addr().String()+"/json", "application/json", strings.NewReader(body))
+		resp, err := http.Post("http://"+r.http.Address()+"/json", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +302,7 @@ func TestReflectionKnowsTheService(t *testing.T) {
 
 func TestATakenPortIsAnError(t *testing.T) {
 	r := start(t, setup{})
-	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.httpLis.Addr().String(), DebugAddress: "127.0.0.1:0"}, Parts{})
+	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), DebugAddress: "127.0.0.1:0"}, Parts{})
 	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
 		t.Errorf("got %v; want an error that names the port", err)
 	}
@@ -337,10 +321,10 @@ func (p panicky) Decide(ctx context.Context, checks []backend.Check, out []backe
 func TestAPanicCostsOneCall(t *testing.T) {
 	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}})
 	r.configure(t)
-	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
+	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
 		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, r.panics.Load())
 	}
-	if _, err := r.client().ShouldRateLimit(t.Context(), request("shop", "ann")); err != nil {
+	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=ann")); err != nil {
 		t.Errorf("the call after a panic: %v; want an answer", err)
 	}
 }

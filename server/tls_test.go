@@ -50,22 +50,12 @@ func mustTLS(t testing.TB, make func(certs.Files, *slog.Logger) (*tls.Config, er
 	return c
 }
 
-// dial returns a client of its own connection.
-func (r *running) dial(t testing.TB, config *tls.Config) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient(r.grpcLis.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithDisableRetry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
 // hitOver makes a call, and returns the name in the certificate of the server that answered.
-func hitOver(conn *grpc.ClientConn) (string, error) {
+func hitOver(t *testing.T, conn *grpc.ClientConn) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
 	defer cancel()
 	var server peer.Peer
-	if _, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, request("shop", "ann"), grpc.Peer(&server)); err != nil {
+	if _, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, ask(t, "user=ann"), grpc.Peer(&server)); err != nil {
 		return "", err
 	}
 	return server.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].Subject.CommonName, nil
@@ -84,9 +74,16 @@ func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
 	r.configure(t)
 	client := mustTLS(t, certs.Client, envoys.files("weir"))
 	call := func() (string, error) {
-		conn := r.dial(t, client)
+		conn, err := grpc.NewClient(r.doors[0].Addr().String(), grpc.WithDisableRetry(),
+			grpc.WithTransportCredentials(credentials.NewTLS(client)))
+		if err != nil {
+			return "", err
+		}
 		defer conn.Close()
-		return hitOver(conn)
+		return hitOver(t, conn)
+	}
+	if _, err := hitOver(t, r.conn); status.Code(err) != codes.Unavailable {
+		t.Errorf("plaintext: got %v, want UNAVAILABLE", err)
 	}
 	ended, stop := make(chan error), make(chan struct{})
 	for range callers {
@@ -113,39 +110,5 @@ func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
 	close(stop)
 	if name, err := call(); err != nil || name != "weir "+string(rune('a'+rotations-1)) {
 		t.Errorf("at the end the server shows %q, %v; want its newest certificate", name, err)
-	}
-}
-
-func TestOnlyTheRightClientsAreServed(t *testing.T) {
-	mesh, next := certstest.New(t, "mesh"), certstest.New(t, "next")
-	weirs := newSecret(t, mesh, mesh, "weir")
-	r := start(t, setup{Config: Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))}})
-	r.configure(t)
-	nobody := weirs.files("weir")
-	nobody.Cert, nobody.Key = "", ""
-	ofMesh := mustTLS(t, certs.Client, newSecret(t, mesh, mesh, "envoy").files("weir"))
-	try := func(what string, c *tls.Config, want codes.Code) {
-		t.Helper()
-		conn := r.dial(t, c)
-		defer conn.Close()
-		if _, err := hitOver(conn); status.Code(err) != want {
-			t.Errorf("%s: got %v, want %v", what, err, want)
-		}
-	}
-	try("no certificate", mustTLS(t, certs.Client, nobody), codes.Unavailable)
-	try("the right certificate", ofMesh, codes.OK)
-	if _, err := hitOver(r.conn); status.Code(err) != codes.Unavailable {
-		t.Errorf("plaintext: got %v, want UNAVAILABLE", err)
-	}
-
-	kept := r.dial(t, ofMesh)
-	defer kept.Close()
-	if _, err := hitOver(kept); err != nil {
-		t.Fatal(err)
-	}
-	weirs.renew(t, next, mesh, "weir")
-	try("a certificate whose authority was taken away", ofMesh, codes.Unavailable)
-	if _, err := hitOver(kept); err != nil {
-		t.Errorf("a connection that was there: %v; want it to stay", err)
 	}
 }

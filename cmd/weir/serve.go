@@ -131,7 +131,7 @@ func (s *service) parts() server.Parts {
 	answers.Log = s.log
 	s.metrics.RefusedTokens(guard.Refused)
 	return server.Parts{
-		Service: rls.New(s.limiter, answers, s.statistics.observer()), Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
+		Service: rls.New(s.limiter, answers, s.statistics.observe), Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
 		Admin: admin.Parts{
 			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
 			Counters: &admin.Counters{

@@ -14,7 +14,6 @@ import (
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
-	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
 	"github.com/weirproxy/weir/server/stats/mapped"
 	"github.com/weirproxy/weir/server/stats/ratelimit"
@@ -118,23 +117,10 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counters, cached bool) {
 	}
 }
 
-// observer observes each request.
-func (s *statistics) observer() rls.Observer {
-	if len(s.timers) == 0 {
-		return s.metrics
-	}
-	return timed{s.metrics, s.timers}
-}
-
-// timed is an observer of requests that times them for sinks as well.
-type timed struct {
-	*stats.Metrics
-	timers []func(time.Duration)
-}
-
-func (t timed) Observe(r limit.Result, took time.Duration) {
-	t.Metrics.Observe(r, took)
-	for _, timer := range t.timers {
+// observe counts a request, and times it for sinks as well.
+func (s *statistics) observe(r limit.Result, took time.Duration) {
+	s.metrics.Observe(r, took)
+	for _, timer := range s.timers {
 		timer(took)
 	}
 }

@@ -95,7 +95,7 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run()
-	s.observer().Observe(limit.OK, 2*time.Millisecond)
+	s.observe(limit.OK, 2*time.Millisecond)
 	where := "http://" + s.port.Address()
 	for path, want := range map[string]string{
 		"/prom":         "\nratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 1\n",

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirproxy/weir/server/door"
 )
@@ -145,12 +144,10 @@ func (g *Guard) brings(r *http.Request, tokens ...string) bool {
 		}
 	}
 	g.refused.Add(1)
-	g.logged.Log(time.Now(), func(others int) {
-		if g.Log != nil {
-			g.Log.Warn("a token is refused on the admin port: see who asks there", "client", r.RemoteAddr, "path", r.URL.Path,
-				"others_since", others)
-		}
-	})
+	if g.Log != nil {
+		g.logged.Log(g.Log, slog.LevelWarn, "a token is refused on the admin port: see who asks there",
+			"client", r.RemoteAddr, "path", r.URL.Path)
+	}
 	return false
 }
 

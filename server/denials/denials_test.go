@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -62,28 +61,6 @@ func (w *world) deny(at time.Time, hits uint64, shadow bool, d descriptors.Descr
 
 func entry(key, value string) descriptors.Descriptor {
 	return descriptors.Descriptor{{Key: key, Value: value}}
-}
-
-func TestTheLastDenialOfEachRuleIsKeptNewestFirst(t *testing.T) {
-	w := newWorld(t, shop)
-	w.deny(noon, 1, false, entry("user", "ann"))
-	w.deny(noon.Add(time.Second), 2, false, append(entry("user", "ann"), descriptors.Entry{Key: "path", Value: "/pay"}))
-	w.deny(noon.Add(2*time.Second), 3, false, entry("user", "bob"))
-	w.deny(noon.Add(3*time.Second), 4, true, entry("user", "eve"))
-	w.deny(noon.Add(4*time.Second), 5, false, entry("nothing", "x"))
-	var got []string
-	for _, k := range w.recorder.List(Filter{Values: true}) {
-		got = append(got, fmt.Sprintf("%s %s shadow=%t %d in %d: %s", k.Domain, k.Path, k.Shadow, k.Hits, k.Requests, k.Descriptor))
-	}
-	want := []string{
-		"shop " + history.Unmatched + " shadow=false 5 in 1: nothing=x",
-		"shop user shadow=true 4 in 1: user=eve",
-		"shop user shadow=false 4 in 2: user=bob",
-		"shop user/path=%2Fpay shadow=false 2 in 1: user=ann,path=/pay",
-	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("kept are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
 }
 
 func TestAnUnknownDomainKeepsNothing(t *testing.T) {

@@ -142,42 +142,6 @@ func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 	}
 }
 
-func BenchmarkNote(b *testing.B) {
-	for _, bench := range []struct {
-		name string
-		keys int
-	}{{"one key", 1}, {"100 keys", 100}, {"each another", 1 << 17}} {
-		for _, parallel := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/parallel=%t", bench.name, parallel), func(b *testing.B) {
-				w := newWorld(b, shop)
-				all := make([]descriptors.Descriptor, bench.keys)
-				for i := range all {
-					all[i] = descriptors.Descriptor{{Key: "user", Value: fmt.Sprintf("user-%08d", i)}, {Key: "path", Value: "/pay"}}
-				}
-				rule := w.config.Match("shop", all[0]).Rule
-				var next atomic.Uint64
-				run := func(i uint64) {
-					d := Denial{At: noon.Add(time.Duration(i) * 2 * time.Microsecond), Hits: 1}
-					w.table.Note(rule, "shop", false, &d, all[i%uint64(len(all))])
-				}
-				b.ReportAllocs()
-				b.ResetTimer()
-				if !parallel {
-					for i := uint64(0); b.Loop(); i++ {
-						run(i)
-					}
-					return
-				}
-				b.RunParallel(func(pb *testing.PB) {
-					for i := next.Add(1 << 16); pb.Next(); i++ {
-						run(i)
-					}
-				})
-			})
-		}
-	}
-}
-
 // The oracle counts by itself. What is not in the answer was before the time that it names, while eight goroutines write and one reads.
 func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 	w := newWorld(t, shop)

@@ -43,8 +43,8 @@ const (
 	Reset      Reason = "reset"
 )
 
-// closings count the connections that were closed for a reason, and log them.
-type closings struct {
+// closeCount counts the connections that were closed for a reason, and logs them.
+type closeCount struct {
 	message string
 	count   atomic.Uint64
 	logged  Sampled
@@ -57,11 +57,11 @@ type Door struct {
 	max     int    // connections; 0: no bound
 	setting string // who sets max, for the log
 	log     *slog.Logger
-	closed  map[Reason]*closings
+	closed  map[Reason]*closeCount
 
-	arrivals atomic.Uint64 // twice the connections so far: connections idle by this clock
-	held     atomic.Int64  // bytes that all connections hold
-	closing  atomic.Int64  // bytes of those that were closed, until their server has let go of them
+	arrivals   atomic.Uint64 // twice the connections so far: connections idle by this clock
+	held       atomic.Int64  // bytes that all connections hold
+	unreleased atomic.Int64  // bytes of those that were closed, until their server has let go of them
 
 	mu    sync.Mutex // protects what follows
 	conns []*conn
@@ -69,7 +69,7 @@ type Door struct {
 
 // New guards a listener. It has at most max connections at a time, 0 for any number; the log names the setting of it.
 func New(lis net.Listener, port string, max int, setting string, log *slog.Logger) *Door {
-	return &Door{Listener: lis, Port: port, max: max, setting: setting, log: log, closed: map[Reason]*closings{
+	return &Door{Listener: lis, Port: port, max: max, setting: setting, log: log, closed: map[Reason]*closeCount{
 		Full:       {message: "the port has all the connections it may have: each new one closes the one not served for longest"},
 		Memory:     {message: "requests without an answer hold too much memory: connections that hold much are closed"},
 		Unfinished: {message: "a request did not come whole within ten seconds: its connection is closed"},
@@ -143,10 +143,8 @@ func (d *Door) finish(c *conn, reason Reason) {
 	_ = c.Conn.Close() // its server notices at its next read
 	closed := d.closed[reason]
 	closed.count.Add(1)
-	closed.logged.Log(time.Now(), func(others int) {
-		d.log.Warn(closed.message, "port", d.Port, "client", c.RemoteAddr().String(), "others_since", others,
-			"max_connections", d.max, "setting", d.setting)
-	})
+	closed.logged.Log(d.log, slog.LevelWarn, closed.message, "port", d.Port, "client", c.RemoteAddr().String(),
+		"max_connections", d.max, "setting", d.setting)
 }
 
 // remove removes a connection from the door's, and reports whether it was there.
@@ -165,7 +163,7 @@ func (d *Door) removeLocked(c *conn) bool {
 	d.conns[c.index], last.index = last, c.index
 	d.conns, c.index = slices.Delete(d.conns, len(d.conns)-1, len(d.conns)), -1
 	c.heldAtRemoval = c.held.Swap(removedMark)
-	d.closing.Add(c.heldAtRemoval)
+	d.unreleased.Add(c.heldAtRemoval)
 	d.held.Add(-c.heldAtRemoval)
 	return true
 }
@@ -193,7 +191,7 @@ func (d *Door) sweep() {
 		c.answers.Store(c.answers.Load() / 2)
 		switch w := c.watched.Load(); {
 		case w == nil:
-		case w.resetting():
+		case w.resetsEarly():
 			d.close(c, Reset)
 		case w.overdue():
 			d.close(c, Unfinished)
@@ -256,7 +254,7 @@ func (c *conn) yieldAndRead(from net.Conn, b []byte) (int, error) {
 
 func (c *conn) Close() error {
 	c.door.remove(c)
-	c.closeOnce.Do(func() { c.door.closing.Add(-c.heldAtRemoval) })
+	c.closeOnce.Do(func() { c.door.unreleased.Add(-c.heldAtRemoval) })
 	return c.Conn.Close()
 }
 
@@ -282,7 +280,8 @@ func (c *conn) hold(change int64) bool {
 	if change != 0 && c.held.Add(change) >= 0 {
 		d.held.Add(change)
 	}
-	for waits := 0; waits < maxRoomWaits && change > 0 && d.held.Load()+d.closing.Load() > budget && c.held.Load() >= 0; {
+	full := func() bool { return d.held.Load()+d.unreleased.Load() > budget }
+	for waits := 0; waits < maxRoomWaits && change > 0 && full() && c.held.Load() >= 0; {
 		share := budget / int64(max(1, d.Open()))
 		switch {
 		case d.held.Load() > budget:

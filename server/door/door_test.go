@@ -94,6 +94,22 @@ func frameOf(kind, flags byte, stream uint32, payload string) string {
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+func TestALineIsLoggedOnceInAWhileWithHowManyWereLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var s Sampled
+		for range 3 {
+			s.Log(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelWarn, "again")
+			time.Sleep(sampleInterval * 2 / 3)
+		}
+		first, last, _ := strings.Cut(log.String(), "\n")
+		if !strings.HasSuffix(first, "others_since=0") || !strings.HasSuffix(last, "others_since=1\n") ||
+			strings.Count(last, "\n") != 1 {
+			t.Errorf("of three lines those are logged:\n%s\nwant the first and the last, which tells of another", &log)
+		}
+	})
+}
+
 // What a connection holds is known however its frames are cut, and nothing is left of calls that have ended.
 func TestWhatACallHoldsIsKnownUntilItsEnd(t *testing.T) {
 	asked := frameOf(frameHeaders, endHeaders, 1, "block") + frameOf(frameData, 0, 1, strings.Repeat("x", 2000))
@@ -120,8 +136,8 @@ func TestWhatACallHoldsIsKnownUntilItsEnd(t *testing.T) {
 				t.Errorf("%s, sent by %d bytes, holds %d; want %d", c.what, piece, held, c.held)
 			}
 			v.conns[0].Close()
-			if held, leaving := v.held.Load(), v.closing.Load(); held != 0 || leaving != 0 {
-				t.Errorf("%s: after its connection was closed %d and %d are held; want nothing", c.what, held, leaving)
+			if held, unreleased := v.held.Load(), v.unreleased.Load(); held != 0 || unreleased != 0 {
+				t.Errorf("%s: after its connection was closed %d and %d are held; want nothing", c.what, held, unreleased)
 			}
 		}
 	}
@@ -159,8 +175,8 @@ func TestWhoResetsRequestsThatAreNotWholeIsClosed(t *testing.T) {
 		v.send(len(v.conns)-1, 100, preface)
 	}
 	id := uint32(1)
-	for sweep := range earlySweeps {
-		for range manyEarly {
+	for sweep := range resetSweeps {
+		for range manyResets {
 			v.send(0, 1<<10, asked(id)+gone(id))
 			v.send(1, 1<<10, asked(id)+frameOf(frameData, endStream, id, "message")+gone(id))
 			v.send(2, 1<<10, asked(id)+gone(id))
@@ -269,7 +285,7 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 		}
 	}
 	process.Eventually(t, "a connection is closed, and let go of", func() error {
-		if held := v.held.Load() + v.closing.Load(); v.Closed(Memory) == 0 || held > budget {
+		if held := v.held.Load() + v.unreleased.Load(); v.Closed(Memory) == 0 || held > budget {
 			return fmt.Errorf("%d are closed, and %d bytes held", v.Closed(Memory), held)
 		}
 		return nil
@@ -331,7 +347,7 @@ func TestWhoIsServedDoesNotWaitForConnectionsThatLeave(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		v.closing.Add(budget)
+		v.unreleased.Add(budget)
 		served.hold(150 * perWhole)
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("a client with 150 calls in flight and four times the answers of late waited %v; want no wait", waited)

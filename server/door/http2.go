@@ -3,6 +3,7 @@ package door
 import (
 	"encoding/binary"
 	"net"
+	"sync"
 	"sync/atomic"
 )
 
@@ -25,11 +26,10 @@ const (
 )
 
 const (
-	maxSweeps = 10      // sweeps until a request must be whole
-	slots     = 512     // a power of two above MaxStreams: the server refuses streams after they were seen
-	whole     = 1 << 31 // set in the slot of a stream whose request is
+	maxSweeps = 10  // sweeps until a request must be whole
+	maxSeen   = 512 // streams of a connection, above MaxStreams: the server refuses streams after they were seen
 
-	manyEarly, earlySweeps = 100, 3 // so many resets of requests that are not whole, in so many sweeps running, are hostile
+	manyResets, resetSweeps = 100, 3 // resets of requests that are not whole, in sweeps running, that are hostile
 
 	maxPerRequest = 4 << 10 // bytes for each request that a read completed; after a read of more, smallRead are read
 )
@@ -50,7 +50,7 @@ func Watch(raw, secure net.Conn) net.Conn {
 	if !ours {
 		return secure
 	}
-	w := &watch{Conn: secure, conn: c, in: cursor{left: prefaceSize}}
+	w := &watch{Conn: secure, conn: c, in: cursor{left: prefaceSize}, streams: make(map[uint32]stream)}
 	c.hold(-max(0, c.held.Load())) // the handshake is over
 	c.watched.Store(w)
 	return w
@@ -61,33 +61,37 @@ type watch struct {
 	net.Conn // after the handshake
 	conn     *conn
 
-	in       cursor
-	requests int           // that the last read completed
-	complete bool          // the last read was mostly of requests, or emptied the socket
-	ending   bool          // the frame or header block that is being read ends its stream
-	last     atomic.Uint32 // the newest stream; the reader sets it
-	served   atomic.Bool   // a request was answered, and none was reset since
-	early    atomic.Uint32 // requests reset before they were whole since one was answered, or since the last sweep
+	in, out    cursor
+	requests   int         // that the last read completed
+	complete   bool        // the last read was mostly of requests, or emptied the socket
+	endsStream bool        // the frame or header block that is being read ends its stream
+	answering  atomic.Bool // a request was answered, and none was reset since
 
-	// open has the streams that are not answered: 32 bits of number, 1 for whole, 31 of bytes held. The reader fills
-	// slots, both sides empty them.
-	open [slots]atomic.Uint64
-	out  cursor
+	mu          sync.Mutex        // protects what follows
+	streams     map[uint32]stream // that are not answered, by their numbers
+	newest      uint32            // stream
+	earlyResets int               // requests reset before they were whole since one was answered, or since the last sweep
 
-	sweeps int               // used by the sweeper alone, as are seen and resets
-	newest [maxSweeps]uint32 // the newest stream at each of the last sweeps
-	resets int               // sweeps in a row that saw many early ones
+	sweeps        int               // used by the sweeper alone, as is what follows
+	newestAtSweep [maxSweeps]uint32 // the newest stream at each of the last sweeps
+	earlySweeps   int               // sweeps in a row that saw many early resets
+}
+
+// stream is a request that is not answered.
+type stream struct {
+	held  int64 // bytes
+	whole bool
 }
 
 // Read reads little at a time unless the last read completed requests, and requests are answered: small frames cost
 // more for each byte, and the server holds requests that were reset until its goroutines have run.
 func (w *watch) Read(b []byte) (int, error) {
-	if !w.served.Load() || !w.complete {
+	if !w.answering.Load() || !w.complete {
 		b = b[:min(len(b), smallRead)]
 	}
 	n, err := w.conn.yieldAndRead(w.Conn, b)
 	w.requests = 0
-	held := w.in.pass(b[:n], w.received)
+	held := w.in.advance(b[:n], w.received)
 	w.complete = n < smallRead || n <= w.requests*maxPerRequest
 	if !w.conn.hold(held) {
 		return 0, net.ErrClosed
@@ -97,7 +101,7 @@ func (w *watch) Read(b []byte) (int, error) {
 
 func (w *watch) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
-	w.conn.hold(w.out.pass(b[:n], w.sent))
+	w.conn.hold(w.out.advance(b[:n], w.sent))
 	return n, err
 }
 
@@ -120,6 +124,7 @@ func HoldAnswer(client net.Addr, bytes int) bool {
 type frame [9]byte
 
 func (f *frame) length() int        { return int(f[0])<<16 | int(f[1])<<8 | int(f[2]) }
+func (f *frame) kind() byte         { return f[3] }
 func (f *frame) stream() uint32     { return binary.BigEndian.Uint32(f[5:]) &^ (1 << 31) }
 func (f *frame) has(flag byte) bool { return f[4]&flag != 0 }
 
@@ -130,8 +135,9 @@ type cursor struct {
 	left  int // bytes of its payload, or of the preface, still to pass
 }
 
-// pass calls do when the head of a frame has passed, and again when all of it has. It returns the sum of what do does.
-func (c *cursor) pass(b []byte, do func(f *frame, all bool) int64) (sum int64) {
+// advance calls do when the head of a frame has passed, and again when all of it has. It returns the sum of what do
+// returns.
+func (c *cursor) advance(b []byte, do func(f *frame, ended bool) int64) (sum int64) {
 	for len(b) > 0 {
 		if c.left == 0 {
 			n := copy(c.frame[c.head:], b)
@@ -153,106 +159,108 @@ func (c *cursor) pass(b []byte, do func(f *frame, all bool) int64) (sum int64) {
 }
 
 // received accounts for a frame of the client's, and returns how many bytes more the connection holds.
-func (w *watch) received(f *frame, all bool) int64 {
-	kind, id, n := f[3], f.stream(), f.length()
+func (w *watch) received(f *frame, ended bool) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kind, id, n := f.kind(), f.stream(), f.length()
 	switch {
-	case kind == frameReset && all:
+	case kind == frameReset && ended:
 		return w.reset(id)
-	case all && w.ending && (kind == frameData || (kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
-		w.ending = false
-		change := w.change(id, func(slot uint64) uint64 { return (slot | whole) - (perStream - perWhole) })
+	case ended && w.endsStream && (kind == frameData ||
+		(kind == frameHeaders || kind == frameContinuation) && f.has(endHeaders)):
+		w.endsStream = false
+		change := w.grow(id, perWhole-perStream, true)
 		if change != 0 {
 			w.requests++
 		}
 		return change
-	case all:
+	case ended:
 		return 0
-	case kind == frameHeaders && id > w.last.Load():
-		w.last.Store(id)
-		w.ending = f.has(endStream)
-		return w.begin(id, perStream+min(maxHeaders, perHeaders*max(0, n-freeHeader)))
+	case kind == frameHeaders && id > w.newest:
+		w.newest = id
+		w.endsStream = f.has(endStream)
+		if len(w.streams) == maxSeen {
+			return 0 // the server refuses it: the client has begun too many
+		}
+		w.streams[id] = stream{}
+		return w.grow(id, perStream+min(maxHeaders, perHeaders*max(0, n-freeHeader)), false)
 	case kind == frameContinuation:
-		return w.change(id, func(slot uint64) uint64 { return slot + uint64(min(maxHeaders, perHeaders*n)) })
+		return w.grow(id, min(maxHeaders, perHeaders*n), false)
 	case kind == frameData:
-		w.ending = f.has(endStream)
-		return w.change(id, func(slot uint64) uint64 { return slot + uint64(perFrame+perByte*n) })
+		w.endsStream = f.has(endStream)
+		return w.grow(id, perFrame+perByte*n, false)
 	}
 	return 0
 }
 
 // sent accounts for a frame of the server's: one that ends a stream frees what it held.
-func (w *watch) sent(f *frame, all bool) int64 {
-	switch {
-	case all && f[3] == frameReset:
-		return w.reset(f.stream())
-	case all && f[3] == frameHeaders && f.has(endStream):
-		w.conn.noteAnswer()
-		w.served.Store(true)
-		w.early.Store(0)
-		return w.change(f.stream(), func(uint64) uint64 { return 0 })
-	}
-	return 0
-}
-
-// reset ends a stream without an answer.
-func (w *watch) reset(id uint32) int64 {
-	isWhole := true
-	change := w.change(id, func(slot uint64) uint64 {
-		isWhole = slot&whole != 0
+func (w *watch) sent(f *frame, ended bool) int64 {
+	if !ended {
 		return 0
-	})
-	if change < 0 {
-		w.served.Store(false)
 	}
-	if !isWhole {
-		w.early.Add(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case f.kind() == frameReset:
+		return w.reset(f.stream())
+	case f.kind() == frameHeaders && f.has(endStream):
+		w.conn.noteAnswer()
+		w.answering.Store(true)
+		w.earlyResets = 0
+		s := w.streams[f.stream()]
+		delete(w.streams, f.stream())
+		return -s.held
 	}
-	return change
+	return 0
 }
 
-// resetting reports whether the connection resets requests before they are whole, over and over, and has no answer.
+// reset ends a stream without an answer. It is called with mu held, as is grow.
+func (w *watch) reset(id uint32) int64 {
+	s, open := w.streams[id]
+	if open {
+		w.answering.Store(false)
+	}
+	if open && !s.whole {
+		w.earlyResets++
+	}
+	delete(w.streams, id)
+	return -s.held
+}
+
+// grow adds to what a stream holds, unless it has ended, and returns how many bytes more are held.
+func (w *watch) grow(id uint32, bytes int, whole bool) int64 {
+	s, open := w.streams[id]
+	if !open {
+		return 0
+	}
+	w.streams[id] = stream{s.held + int64(bytes), s.whole || whole}
+	return int64(bytes)
+}
+
+// resetsEarly reports whether the connection resets requests before they are whole, over and over, and has no answer.
 // It takes more than one sweep: a client whose calls time out while weir reads nothing does so until that has passed.
-func (w *watch) resetting() bool {
-	if w.early.Swap(0) < manyEarly {
-		w.resets = 0
-		return false
+func (w *watch) resetsEarly() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.earlyResets < manyResets {
+		w.earlySweeps = 0
+	} else {
+		w.earlySweeps++
 	}
-	w.resets++
-	return w.resets >= earlySweeps
-}
-
-// begin takes a slot for a stream. If none is free, the server refuses the stream: the client has begun too many.
-func (w *watch) begin(id uint32, bytes int) int64 {
-	for i := range uint32(slots) {
-		if slot := &w.open[(id/2+i)%slots]; slot.Load() == 0 {
-			slot.Store(uint64(id)<<32 | uint64(bytes))
-			return int64(bytes)
-		}
-	}
-	return 0
-}
-
-// change updates the slot of a stream that has not ended, and returns how many bytes more the stream holds.
-func (w *watch) change(id uint32, update func(slot uint64) uint64) int64 {
-	for i := range uint32(slots) {
-		slot := &w.open[(id/2+i)%slots]
-		for v := slot.Load(); v != 0 && uint32(v>>32) == id; v = slot.Load() {
-			if next := update(v); slot.CompareAndSwap(v, next) {
-				return int64(next%whole) - int64(v%whole)
-			}
-		}
-	}
-	return 0
+	w.earlyResets = 0
+	return w.earlySweeps >= resetSweeps
 }
 
 // overdue reports whether a request is not whole after maxSweeps. It counts sweeps: a process that stands still reads
 // nothing.
 func (w *watch) overdue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	at := w.sweeps % maxSweeps
-	oldest := w.newest[at]
-	w.newest[at], w.sweeps = w.last.Load(), w.sweeps+1
-	for i := range w.open {
-		if v := w.open[i].Load(); v != 0 && v&whole == 0 && uint32(v>>32) <= oldest {
+	oldest := w.newestAtSweep[at]
+	w.newestAtSweep[at], w.sweeps = w.newest, w.sweeps+1
+	for id, s := range w.streams {
+		if !s.whole && id <= oldest {
 			return true
 		}
 	}

@@ -1,28 +1,32 @@
 package door
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
 
-// SampleInterval is the least time between two lines of one Sampled.
-const SampleInterval = 10 * time.Second
+// sampleInterval is the least time between two lines of one Sampled.
+const sampleInterval = 10 * time.Second
 
-// Sampled lets one line through in each Gap, as clients may cause any number. Any number of goroutines may use it.
+// Sampled lets one line through in each sampleInterval, as clients may cause any number. Any number of goroutines may
+// use it.
 type Sampled struct {
 	mu      sync.Mutex // protects what follows
 	last    time.Time  // when a line was last logged
 	skipped int        // lines since then
 }
 
-// Log calls log with how many lines were left out since the last, or leaves out this one.
-func (s *Sampled) Log(now time.Time, log func(others int)) {
+// Log logs a line, with how many were left out since the last, or leaves it out.
+func (s *Sampled) Log(to *slog.Logger, level slog.Level, message string, about ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.last.IsZero() && now.Sub(s.last) < SampleInterval {
+	now := time.Now()
+	if !s.last.IsZero() && now.Sub(s.last) < sampleInterval {
 		s.skipped++
 		return
 	}
-	log(s.skipped)
+	to.Log(context.Background(), level, message, append(about, "others_since", s.skipped)...)
 	s.last, s.skipped = now, 0
 }

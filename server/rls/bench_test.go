@@ -4,11 +4,9 @@ import (
 	"context"
 	"testing"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/guard"
@@ -31,27 +29,19 @@ descriptors:
 	for _, bench := range []struct {
 		name    string
 		options Options
-		keys    []string
+		asks    []string
 	}{
-		{"one descriptor", Options{}, []string{"user"}}, {"two descriptors of three limits", Options{}, []string{"user", "both"}},
-		{"no rule", Options{}, []string{"nobody"}}, {"denied by the deny cache", Options{}, []string{"closed"}},
-		{"denied, and told why", Options{DeniedMetadata: true}, []string{"closed"}},
+		{"one descriptor", Options{}, []string{"user=ann"}}, {"two descriptors of three limits", Options{}, []string{"user=ann", "both=ann"}},
+		{"no rule", Options{}, []string{"nobody=ann"}}, {"denied by the deny cache", Options{}, []string{"closed=ann"}},
+		{"denied, and told why", Options{DeniedMetadata: true}, []string{"closed=ann"}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			store := fixture.Memory(b, nil)
 			recorder := hits.New(hits.DefaultValues)
 			l := limit.New(guard.New(store, guard.Config{}), limit.Options{Algorithm: descriptors.SlidingWindow, Denials: denials.New()}, recorder)
 			l.Apply(fixture.Config(b, rules))
-			s, codec := New(l, bench.options, nobody{}), NewCodec()
-			request := &ratelimit.RateLimitRequest{Domain: "shop"}
-			for _, key := range bench.keys {
-				request.Descriptors = append(request.Descriptors, &common.RateLimitDescriptor{
-					Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: "ann"}}})
-			}
-			data, err := proto.Marshal(request)
-			if err != nil {
-				b.Fatal(err)
-			}
+			s, codec := New(l, bench.options, unobserved), NewCodec()
+			data := written(b, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: described(b, bench.asks...)})
 			in, ctx := mem.BufferSlice{mem.SliceBuffer(data)}, b.Context()
 			unmarshal := func(call any) error { return codec.Unmarshal(in, call) }
 			intercept := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {

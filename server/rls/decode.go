@@ -18,8 +18,8 @@ var (
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: unknown
 // fields and known ones of another wire type are passed over, the last of several scalars wins, several messages merge.
-// Descriptors beyond most are passed over, as are entries beyond their bound; with a most of fewDescriptors the error
-// is errMany then. All strings share one allocation.
+// Descriptors beyond maxDescriptors are passed over, as are entries beyond their bound; beyond fewDescriptors the error
+// is errManyDescriptors. All strings share one allocation.
 //
 // Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
 // them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its

@@ -53,10 +53,7 @@ func requests() []*ratelimit.RateLimitRequest {
 // it takes.
 func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
 	for _, r := range requests() {
-		data, err := proto.Marshal(r)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := written(f, r)
 		f.Add(data)
 		f.Add(append(data, data...)) // fields that stand twice
 		f.Add(data[:len(data)*2/3])
@@ -126,13 +123,8 @@ func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
 // A caller's header is no way round the limits of a request's other descriptors, nor round its own.
 func TestBytesThatAreNoUTF8AreCounted(t *testing.T) {
 	t.Parallel()
-	data, err := proto.Marshal(&ratelimit.RateLimitRequest{Domain: "shop", Descriptors: []*common.RateLimitDescriptor{
-		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: "a??z"}}},
-		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "remote_address", Value: "10.0.0.1"}}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := written(t, &ratelimit.RateLimitRequest{Domain: "shop",
+		Descriptors: described(t, "user=a??z", "remote_address=10.0.0.1")})
 	var c limit.Call
 	if err := decode(bytes.Replace(data, []byte("??"), []byte{0xff, 0xfe}, 1), &c, fewDescriptors); err != nil {
 		t.Fatalf("%v: Envoy would let the request pass all its limits", err)

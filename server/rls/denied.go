@@ -1,7 +1,7 @@
 package rls
 
 import (
-	"encoding/binary"
+	"cmp"
 	"math"
 	"time"
 
@@ -38,14 +38,10 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 		return append(dst, unknownDomain...)
 	}
 	if denier := denying(&c.Verdict); denier != nil {
-		name, wait := "denied", retryIn(c.Statuses)
 		if c.Shadowed {
-			name, wait = "shadow_denied", denier.RetryIn
+			return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
 		}
-		dst = appendDenial(dst, name, c.Domain, denier, wait)
-		if c.Shadowed {
-			return dst
-		}
+		dst = appendDenial(dst, "denied", c.Domain, denier, retryIn(c.Statuses))
 	}
 	for i := range c.Statuses {
 		if denier := &c.Statuses[i]; denier.Shadow {
@@ -73,17 +69,12 @@ func denying(v *limit.Verdict) *limit.Status {
 			longest = s
 		}
 	}
-	if longest == nil {
-		return quota
-	}
-	return longest
+	return cmp.Or(longest, quota)
 }
 
 // appendDenial writes one entry: the rule, its limit, and the whole seconds to wait, unless that is for ever.
 func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait time.Duration) []byte {
-	dst, entry := openMessage(dst, structFields)
-	dst = appendText(dst, entryKey, name)
-	dst, value := openMessage(dst, entryValue)
+	dst, entry, value := openField(dst, name)
 	dst, denial := openMessage(dst, valueStruct)
 	dst = appendRule(dst, domain, denier)
 	if wait != backend.Never {
@@ -106,24 +97,21 @@ func appendRule(dst []byte, domain string, s *limit.Status) []byte {
 }
 
 func appendField[T string | []byte](dst []byte, name string, text T) []byte {
-	value := 1 + protowire.SizeBytes(len(text)) // tags have a byte
-	entry := 1 + protowire.SizeBytes(len(name)) + 1 + protowire.SizeBytes(value)
-	dst = binary.AppendUvarint(append(dst, byte(structFields<<3)|byte(protowire.BytesType)), uint64(entry))
-	dst = appendText(dst, entryKey, name)
-	dst = binary.AppendUvarint(append(dst, byte(entryValue<<3)|byte(protowire.BytesType)), uint64(value))
-	return appendText(dst, valueString, text)
-}
-
-func appendNumber(dst []byte, name string, n float64) []byte {
-	dst, entry := openMessage(dst, structFields)
-	dst = appendText(dst, entryKey, name)
-	dst, value := openMessage(dst, entryValue)
-	dst = protowire.AppendTag(dst, valueNumber, protowire.Fixed64Type)
-	dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(n))
+	dst, entry, value := openField(dst, name)
+	dst = appendText(dst, valueString, text)
 	return closeMessage(closeMessage(dst, value), entry)
 }
 
-func appendText[T string | []byte](dst []byte, number protowire.Number, text T) []byte {
-	dst = append(dst, byte(number<<3)|byte(protowire.BytesType))
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+func appendNumber(dst []byte, name string, n float64) []byte {
+	dst, entry, value := openField(dst, name)
+	dst = protowire.AppendTag(dst, valueNumber, protowire.Fixed64Type)
+	dst = protowire.AppendFixed64(dst, math.Float64bits(n))
+	return closeMessage(closeMessage(dst, value), entry)
+}
+
+// openField begins an entry of a Struct, and its value: both are messages to close.
+func openField(dst []byte, name string) (_ []byte, entry, value int) {
+	dst, entry = openMessage(dst, structFields)
+	dst, value = openMessage(appendText(dst, entryKey, name), entryValue)
+	return dst, entry, value
 }

@@ -2,13 +2,13 @@ package rls
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -31,54 +31,6 @@ descriptors:
   - {key: q2, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}
 `
 
-// service serves the refusing rules on a clock that stands still.
-func service(t testing.TB, limits limit.Options, o Options) *Service {
-	t.Helper()
-	limits.Algorithm = descriptors.SlidingWindow
-	l := deciding(t, fixture.Config(t, refusing), limits, func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) })
-	return New(l, o, nobody{})
-}
-
-// ask sends a request of some hits, with descriptors given as weir call reads them, through the codec's bytes.
-func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLimitResponse {
-	t.Helper()
-	r := &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: n}
-	for _, text := range texts {
-		entries, err := descriptors.ParseDescriptor(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := new(common.RateLimitDescriptor)
-		for _, e := range entries {
-			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
-		}
-		r.Descriptors = append(r.Descriptors, d)
-	}
-	return s.send(t, r)
-}
-
-func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) *ratelimit.RateLimitResponse {
-	t.Helper()
-	data, err := proto.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := s.calls.Get().(*inbound)
-	defer s.release(in)
-	if err := in.read(data); err != nil {
-		t.Fatal(err)
-	}
-	out, err := s.answer(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := new(ratelimit.RateLimitResponse)
-	if err := proto.Unmarshal(out.encoded, answer); err != nil {
-		t.Fatalf("the answer is no RateLimitResponse: %v", err)
-	}
-	return answer
-}
-
 // said returns dynamic metadata in JSON, with sorted keys; "" for none.
 func said(t testing.TB, m *structpb.Struct) string {
 	t.Helper()
@@ -95,74 +47,47 @@ func said(t testing.TB, m *structpb.Struct) string {
 func TestDynamicMetadataSaysWhichRuleRefused(t *testing.T) {
 	const long = `{"domain":"shop","limit":"3/hour","path":"long","retry_after":3660,"rule":"long"}`
 	const shadow = `{"domain":"shop","limit":"1/day","path":"shadow","retry_after":86460,"rule":"shadow"}`
+	const pay = `"denied":{"domain":"shop","limit":"0/minute","name":"payments","path":"user/path=%2Fpay","rule":"user/path=/pay"}`
+	config := fixture.Config(t, refusing)
 	for _, tc := range []struct {
-		promise string
-		limits  limit.Options
-		ask     []string
-		want    string
+		promise, domain, ask string
+		off                  bool // nothing of denials is asked for
+		shadow, request      bool
+		want                 string
 	}{
-		{"nothing where the request passes", limit.Options{}, []string{"free=x"}, ""},
-		{"rule, limit and name, and no wait for what never passes", limit.Options{}, []string{"user=ann,path=/pay"},
-			`{"denied":{"domain":"shop","limit":"0/minute","name":"payments","path":"user/path=%2Fpay","rule":"user/path=/pay"}}`},
-		{"of several the one that makes wait longest", limit.Options{}, []string{"brief=x", "long=x", "brief=y"}, `{"denied":` + long + `}`},
-		{"shadow mode apart", limit.Options{}, []string{"shadow=x"}, `{"shadow_denied":` + shadow + `}`},
-		{"shadow mode beside a refusal", limit.Options{}, []string{"shadow=x", "long=x"}, `{"denied":` + long + `,"shadow_denied":` + shadow + `}`},
-		{"all in shadow mode", limit.Options{Shadow: true}, []string{"long=x"}, `{"shadow_denied":` + long + `}`},
-		{"one quota of two refuses nothing", limit.Options{}, []string{"q1=x", "long=y", "q2=y"}, ""},
-		{"of quotas the one that makes wait shortest, as one is enough", limit.Options{}, []string{"q2=x", "q1=x"},
-			`{"denied":{"domain":"shop","limit":"1/minute","path":"q1","retry_after":61,"rule":"q1"}}`},
+		{promise: "nothing where the request passes", ask: "free=x"},
+		{promise: "rule, limit and name, and no wait for what never passes", ask: "user=ann,path=/pay", want: "{" + pay + "}"},
+		{promise: "nothing unless asked for, as envoyproxy/ratelimit", ask: "user=ann,path=/pay", off: true},
+		{promise: "the request beside", ask: "user=ann,path=/pay", request: true,
+			want: "{" + pay + `,"descriptors":[{"entries":["user=ann","path=/pay"]}],"domain":"shop","hitsAddend":1}`},
+		{promise: "of several the one that makes wait longest", ask: "brief=x + long=x + brief=y", want: `{"denied":` + long + `}`},
+		{promise: "shadow mode apart", ask: "shadow=x", want: `{"shadow_denied":` + shadow + `}`},
+		{promise: "shadow mode beside a refusal", ask: "shadow=x + long=x", want: `{"denied":` + long + `,"shadow_denied":` + shadow + `}`},
+		{promise: "all in shadow mode", shadow: true, ask: "long=x", want: `{"shadow_denied":` + long + `}`},
+		{promise: "one quota of two refuses nothing", ask: "q1=x + long=y + q2=y"},
+		{promise: "of quotas the one that makes wait shortest, as one is enough", ask: "q2=x + q1=x",
+			want: `{"denied":{"domain":"shop","limit":"1/minute","path":"q1","retry_after":61,"rule":"q1"}}`},
+		{promise: "a domain that nothing configures", domain: "shopp", ask: "free=x", want: `{"unknown_domain":true}`},
+		{promise: "no unknown domain unless asked for", domain: "shopp", ask: "free=x", off: true},
 	} {
-		t.Run(tc.promise, func(t *testing.T) {
-			s := service(t, tc.limits, Options{DeniedMetadata: true})
-			for _, key := range []string{"brief=x", "brief=x", "brief=y", "brief=y", "long=x", "long=x", "long=x", "shadow=x", "q1=x", "q2=x"} {
-				s.ask(t, 1, key)
-			}
-			if got := said(t, s.ask(t, 1, tc.ask...).DynamicMetadata); got != tc.want {
-				t.Errorf("dynamic metadata are\n%s\nwant\n%s", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestMetadataOfDenialsAreOffUnlessAskedFor(t *testing.T) {
-	answer := service(t, limit.Options{}, Options{}).ask(t, 1, "user=ann,path=/pay")
-	if answer.DynamicMetadata != nil || answer.OverallCode != ratelimit.RateLimitResponse_OVER_LIMIT {
-		t.Errorf("the answer is %v; want a refusal without dynamic metadata, as envoyproxy/ratelimit sends it", answer)
-	}
-}
-
-func TestDynamicMetadataSayThatADomainIsUnknown(t *testing.T) {
-	for _, tc := range []struct {
-		promise, domain string
-		on              bool
-		want            string
-	}{
-		{"one that nothing configures", "shopp", true, `{"unknown_domain":true}`},
-		{"none of a known one that no rule matches", "shop", true, ""},
-		{"none unless asked for, as envoyproxy/ratelimit", "shopp", false, ""},
-	} {
-		answer := service(t, limit.Options{}, Options{DeniedMetadata: tc.on}).send(t, &ratelimit.RateLimitRequest{Domain: tc.domain,
-			Descriptors: []*common.RateLimitDescriptor{{Entries: []*common.RateLimitDescriptor_Entry{{Key: "free", Value: "x"}}}}})
-		if got := said(t, answer.DynamicMetadata); got != tc.want || answer.OverallCode != ratelimit.RateLimitResponse_OK {
-			t.Errorf("%s: the answer is %v with dynamic metadata %s, want OK with %s", tc.promise, answer.OverallCode, got, tc.want)
+		w := newWorld(t, config, limit.Options{Shadow: tc.shadow},
+			Options{DeniedMetadata: !tc.off, DynamicMetadata: tc.request, Headers: Headers{RetryAfter: true}})
+		for _, key := range []string{"brief=x", "brief=x", "brief=y", "brief=y", "long=x", "long=x", "long=x", "shadow=x", "q1=x", "q2=x"} {
+			w.ask(t, 1, key)
 		}
-	}
-}
-
-func TestMetadataOfDenialsStandBesideTheRequests(t *testing.T) {
-	answer := service(t, limit.Options{}, Options{DeniedMetadata: true, DynamicMetadata: true}).ask(t, 2, "user=ann,path=/pay")
-	if got := said(t, answer.DynamicMetadata); !strings.Contains(got, `"rule":"user/path=/pay"},"descriptors":[{"entries":["user=ann"`) {
-		t.Errorf("dynamic metadata are\n%s\nwant what refused and what was asked", got)
-	}
-}
-
-func TestRetryAfterInMetadataIsThatOfTheHeader(t *testing.T) {
-	s := service(t, limit.Options{}, Options{DeniedMetadata: true, Headers: Headers{RetryAfter: true}})
-	s.ask(t, 3, "long=x")
-	answer := s.ask(t, 1, "long=x", "brief=x")
-	header := answer.ResponseHeadersToAdd[0].Value
-	if got := answer.DynamicMetadata.Fields["denied"].GetStructValue().Fields["retry_after"].GetNumberValue(); header != "3660" || got != 3660 {
-		t.Errorf("the header says %s and dynamic metadata %v; want 3660 in both", header, got)
+		answer, err := w.send(t, &ratelimit.RateLimitRequest{Domain: cmp.Or(tc.domain, "shop"), HitsAddend: 1,
+			Descriptors: described(t, strings.Split(tc.ask, " + ")...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := said(t, answer.DynamicMetadata); got != tc.want {
+			t.Errorf("%s: dynamic metadata are\n%s\nwant\n%s", tc.promise, got, tc.want)
+		}
+		for _, h := range answer.ResponseHeadersToAdd {
+			if !strings.Contains(tc.want, `"retry_after":`+h.Value) {
+				t.Errorf("%s: the header %s says %s, and dynamic metadata %s", tc.promise, h.Key, h.Value, tc.want)
+			}
+		}
 	}
 }
 
@@ -190,21 +115,25 @@ func FuzzHandwrittenMetadataReadBack(f *testing.F) {
 func TestDebugLogsOneLineARequest(t *testing.T) {
 	var log bytes.Buffer
 	level := new(slog.LevelVar)
-	s := service(t, limit.Options{}, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))})
-	s.ask(t, 1, "long=x")
+	w := newWorld(t, fixture.Config(t, refusing), limit.Options{},
+		Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))})
+	w.ask(t, 1, "long=x")
 	if log.Len() > 0 {
 		t.Errorf("at level info it logs %s", &log)
 	}
 	level.Set(slog.LevelDebug)
-	s.ask(t, 1, "long=x\n\x1b[2J", "user=ann,path=/pay")
-	line := log.String()
-	for _, want := range []string{"level=DEBUG", "domain=shop", "answer=over_limit", "took=", `long=x\n\x1b[2J -> rule long (0.yaml:8)`,
-		"rule user/path=/pay (0.yaml:6)", "OVER 0/minute"} {
-		if !strings.Contains(line, want) {
-			t.Errorf("the line lacks %q:\n%s", want, line)
-		}
+	w.ask(t, 1, "long=x\n\x1b[2J", "user=ann,path=/pay")
+	_, _ = w.send(t, new(ratelimit.RateLimitRequest))
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("two requests have %d lines; want one each, whatever their values hold:\n%s", len(lines), &log)
 	}
-	if strings.Count(line, "\n") != 1 {
-		t.Errorf("a request has %d lines; want one, whatever its values hold:\n%s", strings.Count(line, "\n"), line)
+	for i, wants := range [][]string{{"level=DEBUG", "domain=shop", "answer=over_limit", "took=", `long=x\n\x1b[2J -> rule long (0.yaml:8)`,
+		"rule user/path=/pay (0.yaml:6)", "OVER 0/minute"}, {"answer=invalid", "domain must not be empty"}} {
+		for _, want := range wants {
+			if !strings.Contains(lines[i], want) {
+				t.Errorf("the line lacks %q:\n%s", want, lines[i])
+			}
+		}
 	}
 }

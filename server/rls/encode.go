@@ -34,8 +34,7 @@ func (s *Service) encode(c *limit.Call) []byte {
 		dst = s.appendMetadata(dst, c)
 	}
 	if v.Over && v.Message != "" {
-		dst = protowire.AppendTag(dst, 5, protowire.BytesType)
-		dst = protowire.AppendString(dst, v.Message)
+		dst = appendText(dst, 5, v.Message)
 	}
 	return dst
 }
@@ -67,8 +66,7 @@ func appendLimit(dst []byte, l *descriptors.Limit) []byte {
 	dst = appendVarint(dst, 1, min(l.Requests, math.MaxUint32))
 	dst = appendVarint(dst, 2, uint64(l.Unit))
 	if l.Name != "" {
-		dst = protowire.AppendTag(dst, 3, protowire.BytesType)
-		dst = protowire.AppendString(dst, l.Name)
+		dst = appendText(dst, 3, l.Name)
 	}
 	if l.Multiplier > 1 {
 		var begin int
@@ -102,6 +100,12 @@ func appendVarint(dst []byte, number protowire.Number, v uint64) []byte {
 		return dst
 	}
 	return protowire.AppendVarint(protowire.AppendTag(dst, number, protowire.VarintType), v)
+}
+
+// appendText writes a field that is a text.
+func appendText[T string | []byte](dst []byte, number protowire.Number, text T) []byte {
+	dst = protowire.AppendTag(dst, number, protowire.BytesType)
+	return append(protowire.AppendVarint(dst, uint64(len(text))), text...)
 }
 
 // openMessage begins a field that is a message, with room for a length of one byte; closeMessage fills it in.
@@ -210,7 +214,7 @@ func appendHeader(dst []byte, field protowire.Number, name string, value uint64)
 	}
 	var digits [20]byte
 	dst, begin := openMessage(dst, field)
-	dst = protowire.AppendString(protowire.AppendTag(dst, 1, protowire.BytesType), name)
-	dst = protowire.AppendBytes(protowire.AppendTag(dst, 2, protowire.BytesType), strconv.AppendUint(digits[:0], value, 10))
+	dst = appendText(dst, 1, name)
+	dst = appendText(dst, 2, strconv.AppendUint(digits[:0], value, 10))
 	return closeMessage(dst, begin)
 }

@@ -12,6 +12,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirproxy/weir/backend"
@@ -26,18 +27,27 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 		v, h := randomVerdict(r), randomHeaders(r)
 		c, o := &limit.Call{Verdict: *v}, &Options{Headers: *h, DynamicMetadata: r.IntN(2) == 0}
 		c.Domain, c.Hits = strings.Repeat("d", r.IntN(300)), r.Uint32N(2)
-		var got ratelimit.RateLimitResponse
-		if err := proto.Unmarshal((&Service{options: *o}).encode(c), &got); err != nil {
-			t.Fatalf("%+v: protobuf cannot read the answer: %v", v, err)
-		}
-		want := response(v, h)
+		got, want := encoded(t, *o, c), response(v, h)
 		if o.DynamicMetadata || c.Degraded {
-			want.DynamicMetadata = metadataOf(t, c, o)
+			var err error
+			if want.DynamicMetadata, err = structpb.NewStruct(metadata(c, o)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if !proto.Equal(&got, want) {
-			t.Fatalf("encoded %v\nwant    %v", &got, want)
+		if !proto.Equal(got, want) {
+			t.Fatalf("encoded %v\nwant    %v", got, want)
 		}
 	}
+}
+
+// encoded reads the answer that a call gets.
+func encoded(t *testing.T, o Options, c *limit.Call) *ratelimit.RateLimitResponse {
+	t.Helper()
+	answer := new(ratelimit.RateLimitResponse)
+	if err := proto.Unmarshal((&Service{options: o}).encode(c), answer); err != nil {
+		t.Fatalf("%+v: protobuf cannot read the answer: %v", c.Verdict, err)
+	}
+	return answer
 }
 
 func randomVerdict(r *rand.Rand) *limit.Verdict {

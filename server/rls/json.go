@@ -64,10 +64,8 @@ func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
 	if err := protojson.Unmarshal(body, &request); err != nil {
 		return err
 	}
-	data, err := proto.Marshal(&request)
-	if err == nil {
-		err = in.read(data)
-	}
+	var err error
+	in.message, err = proto.MarshalOptions{}.MarshalAppend(in.message[:0], &request)
 	return err
 }
 

@@ -2,16 +2,14 @@ package rls
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/weirproxy/weir/backend"
@@ -35,34 +33,20 @@ func (s *slow) Decide(_ context.Context, checks []backend.Check, _ []backend.Dec
 	return nil
 }
 
-// of asks about so many descriptors.
-func (s *Service) of(ctx context.Context, descriptors int) error {
-	r := &ratelimit.RateLimitRequest{Domain: "d"}
-	for i := range descriptors {
-		r.Descriptors = append(r.Descriptors, &common.RateLimitDescriptor{
-			Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: fmt.Sprint(i)}}})
-	}
-	data, err := proto.Marshal(r)
-	if err != nil {
-		return err
-	}
-	in := s.calls.Get().(*inbound)
-	defer s.release(in)
-	if err = in.read(data); err == nil {
-		_, err = s.answer(ctx, in)
-	}
-	return err
-}
-
 // One of 500 descriptors takes 270 KB for the 5 KB of its message: thousands of them must not be there at the same time.
 func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slow{answer: make(chan struct{})}
 		l := limit.New(store, limit.Options{}, hits.New(0))
 		l.Apply(fixture.Config(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 10}}]"))
-		s := New(l, Options{}, nobody{})
+		s := New(l, Options{}, unobserved)
+		request := func(descriptors int) []byte {
+			texts := slices.Repeat([]string{"k=v"}, descriptors)
+			return written(t, &ratelimit.RateLimitRequest{Domain: "d", Descriptors: described(t, texts...)})
+		}
+		many := request(limit.MaxDescriptors)
 		ask := func(ctx context.Context, want codes.Code) {
-			if err := s.of(ctx, limit.MaxDescriptors); status.Code(err) != want {
+			if _, err := s.answerTo(ctx, many); status.Code(err) != want {
 				t.Errorf("a request of many descriptors ends with %v; want %s", err, want)
 			}
 		}
@@ -73,7 +57,7 @@ func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 		if inside := store.inside.Load(); inside != maxDeciding {
 			t.Errorf("%d requests of many descriptors are decided at the same time; want %d", inside, maxDeciding)
 		}
-		if err := s.of(t.Context(), fewDescriptors); err != nil {
+		if _, err := s.answerTo(t.Context(), request(fewDescriptors)); err != nil {
 			t.Errorf("a request of %d descriptors waits for others: %v", fewDescriptors, err)
 		}
 		left, leave := context.WithCancel(t.Context())

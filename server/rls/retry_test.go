@@ -4,15 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -32,36 +28,12 @@ descriptors:
     rate_limits: [{requests_per_unit: 3, unit: minute}, {requests_per_unit: 6, unit: hour, algorithm: fixed_window}]
 `
 
-// waiter asks a limiter whose clock stands still until it is moved, and reads the answers as Envoy does.
-type waiter struct {
-	limiter *limit.Limiter
-	micros  atomic.Int64
-}
-
-func newWaiter(t *testing.T) *waiter {
-	t.Helper()
-	w := new(waiter)
-	w.micros.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixMicro())
-	w.limiter = deciding(t, fixture.Config(t, waiting), limit.Options{Algorithm: descriptors.SlidingWindow},
-		func() time.Time { return time.UnixMicro(w.micros.Load()) })
-	return w
-}
-
-// ask asks for hits of a user's descriptors with these keys. The answer tells refused callers when to come again.
-func (w *waiter) ask(t *testing.T, user string, hits uint32, keys ...string) *ratelimit.RateLimitResponse {
-	t.Helper()
-	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: hits}}
+// of returns a user's descriptors with these keys.
+func of(user string, keys []string) (texts []string) {
 	for _, key := range keys {
-		c.AddDescriptor().Entries = descriptors.Descriptor{{Key: key, Value: user}}
+		texts = append(texts, key+"="+user)
 	}
-	if err := w.limiter.Decide(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	answer := new(ratelimit.RateLimitResponse)
-	if err := proto.Unmarshal((&Service{options: Options{Headers: Headers{RetryAfter: true}}}).encode(c), answer); err != nil {
-		t.Fatal(err)
-	}
-	return answer
+	return texts
 }
 
 // over returns the keys whose descriptors an answer refuses, and the longest wait that it tells of any, in seconds.
@@ -81,7 +53,8 @@ func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string,
 func TestRetryAfterIsWhenEveryDescriptorAdmits(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	all := []string{"window", "brief", "fixed", "log", "several", "mixed", "shadow"}
-	w, waits, filled := newWaiter(t), 0, 0
+	w := newWorld(t, fixture.Config(t, waiting), limit.Options{}, Options{Headers: Headers{RetryAfter: true}})
+	waits, filled := 0, 0
 	rounds := 3000
 	if testing.Short() {
 		rounds = 600
@@ -91,8 +64,8 @@ func TestRetryAfterIsWhenEveryDescriptorAdmits(t *testing.T) {
 		for range 60 {
 			r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			keys, hits := all[:1+r.IntN(len(all))], 1+r.Uint32N(2)
-			w.ask(t, early, hits, keys...)
-			answer := w.ask(t, late, hits, keys...)
+			w.ask(t, hits, of(early, keys)...)
+			answer := w.ask(t, hits, of(late, keys)...)
 			if answer.OverallCode == ratelimit.RateLimitResponse_OVER_LIMIT && r.IntN(3) == 0 {
 				waits++
 				if w.comeAgain(t, answer, early, late, hits, keys) {
@@ -111,7 +84,8 @@ func TestRetryAfterIsWhenEveryDescriptorAdmits(t *testing.T) {
 
 // comeAgain repeats a refused request: as one user a second before the time that the answer tells, as the other in
 // time. It reports whether the wait is longer than that of the descriptors that refused it.
-func (w *waiter) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32, keys []string) bool {
+func (w *world) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32,
+	keys []string) bool {
 	t.Helper()
 	_, longest := over(answer, keys)
 	after, err := strconv.ParseInt(answer.ResponseHeadersToAdd[0].Value, 10, 64)
@@ -120,12 +94,12 @@ func (w *waiter) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, ea
 	}
 	w.micros.Add((after - 1) * 1e6)
 	if after > 1 {
-		if still, _ := over(w.ask(t, early, hits, keys...), keys); len(still) == 0 {
+		if still, _ := over(w.ask(t, hits, of(early, keys)...), keys); len(still) == 0 {
 			t.Fatalf("told to wait %d s, all of %v admitted a second earlier: the caller has waited too long", after, keys)
 		}
 	}
 	w.micros.Add(1e6)
-	if still, _ := over(w.ask(t, late, hits, keys...), keys); len(still) > 0 {
+	if still, _ := over(w.ask(t, hits, of(late, keys)...), keys); len(still) > 0 {
 		t.Fatalf("%v refused again after the %d s that the caller was told for %v: it has waited in vain", still, after, keys)
 	}
 	return after > longest

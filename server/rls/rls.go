@@ -2,11 +2,10 @@
 package rls
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,29 +28,26 @@ const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
 
 const method = "/" + ServiceName + "/ShouldRateLimit"
 
-// Observer is told of every request that was answered. It is called on the request path, by many goroutines.
-type Observer interface {
-	Observe(r limit.Result, took time.Duration)
-}
-
 // Service answers rate-limit requests.
 type Service struct {
 	limiter  *limit.Limiter
 	options  Options
-	observer Observer
+	observe  func(limit.Result, time.Duration)
 	info     *grpc.UnaryServerInfo // of the method
-	handler  grpc.UnaryHandler     // handle
+	handler  grpc.UnaryHandler     // answer
 	calls    sync.Pool             // of *inbound
 	reading  chan struct{}         // has one for each reader of JSON
 	deciding chan struct{}         // has one for each request of many descriptors that is decided
 }
 
-// inbound is a request that was received.
+// inbound is a request that was received: its message, and what is decoded of it.
 type inbound struct {
+	message []byte
 	limit.Call
-	decode    func(any) error // reads the message into this
-	undecoded []byte          // the message, if it has many descriptors: it is decoded when it is its turn
 }
+
+// maxKept bounds the bytes of a message whose memory is used again.
+const maxKept = 16 << 10
 
 // A request of more than fewDescriptors takes up to a hundred times the memory of its message while it is decided, so
 // at most maxDeciding of them are decided at a time. Others do not wait.
@@ -65,11 +61,12 @@ type Options struct {
 	Log             *slog.Logger // hears of each request at level debug, with its descriptors; nil hears nothing
 }
 
-// New makes the service.
-func New(l *limit.Limiter, options Options, o Observer) *Service {
-	s := &Service{limiter: l, options: options, observer: o, calls: sync.Pool{New: func() any { return new(inbound) }},
+// New makes the service. observe is told of every request that was answered: on the request path, by many goroutines.
+func New(l *limit.Limiter, options Options, observe func(r limit.Result, took time.Duration)) *Service {
+	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers), deciding: make(chan struct{}, maxDeciding)}
-	s.info, s.handler = &grpc.UnaryServerInfo{Server: s, FullMethod: method}, s.handle
+	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: method}
+	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inbound)) }
 	return s
 }
 
@@ -83,58 +80,47 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// shouldRateLimit is the method's handler, as grpc-go has it, but for the moment of decoding.
+// shouldRateLimit is the method's handler, as grpc-go has it. What decode is given only keeps the message.
 func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
 	in := s.calls.Get().(*inbound)
 	defer s.release(in)
-	in.decode = decode
+	if err := decode(in); err != nil {
+		return nil, err
+	}
 	if interceptor == nil {
-		return s.handle(ctx, in)
+		return s.answer(ctx, in)
 	}
 	return interceptor(ctx, in, s.info, s.handler)
 }
 
-// handle decodes and answers a request: decodes as well, so that interceptors see a panic there.
-func (s *Service) handle(ctx context.Context, request any) (any, error) {
-	in := request.(*inbound)
-	if err := in.decode(in); err != nil {
-		return nil, err
-	}
-	return s.answer(ctx, in)
-}
-
 func (s *Service) release(in *inbound) {
 	in.Reset()
-	in.decode, in.undecoded = nil, nil
+	in.message = in.message[:0]
 	s.calls.Put(in)
 }
 
-// read decodes a message, but for one of many descriptors, which it keeps a copy of.
-func (in *inbound) read(data []byte) error {
-	err := decode(data, &in.Call, fewDescriptors)
-	if errors.Is(err, errManyDescriptors) {
-		in.undecoded, err = bytes.Clone(data), nil
-	}
-	return err
-}
-
-// answer answers a request of many descriptors when it is its turn, any other at once.
+// answer decodes and answers a request. It decodes as well, so that interceptors see a panic there. One of many
+// descriptors waits for its turn, any other does not.
 func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
+	err := decode(in.message, &in.Call, fewDescriptors)
 	begin := time.Now()
-	if in.undecoded == nil {
-		return s.decide(ctx, &in.Call, begin)
+	if errors.Is(err, errManyDescriptors) {
+		select {
+		case s.deciding <- struct{}{}:
+			defer func() { <-s.deciding }()
+		case <-ctx.Done():
+			s.observe(limit.Unavailable, time.Since(begin))
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		in.Reset()
+		err = decode(in.message, &in.Call, limit.MaxDescriptors+1) // one more is refused
 	}
-	select {
-	case s.deciding <- struct{}{}:
-		defer func() { <-s.deciding }()
-	case <-ctx.Done():
-		s.observer.Observe(limit.Unavailable, time.Since(begin))
-		return nil, status.FromContextError(ctx.Err()).Err()
+	if cap(in.message) > maxKept { // its strings were copied
+		in.message = nil
 	}
-	in.Reset()
-	if err := decode(in.undecoded, &in.Call, limit.MaxDescriptors+1); err != nil { // one more is refused
-		return nil, status.Error(codes.InvalidArgument, "RateLimitRequest: "+err.Error())
+	if err != nil {
+		return nil, status.Error(codes.Internal, "grpc: error unmarshalling request: RateLimitRequest: "+err.Error())
 	}
 	return s.decide(ctx, &in.Call, begin)
 }
@@ -154,16 +140,16 @@ func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (*
 		err = status.Error(codes.Unavailable, err.Error())
 	}
 	took := time.Since(begin)
-	s.observer.Observe(result, took)
+	s.observe(result, took)
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
-		s.logTrace(ctx, c, err, took)
+		s.logTrace(ctx, c, result, err, took)
 	}
 	return out, err
 }
 
 // logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
-func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took time.Duration) {
-	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", c.Result(err).String()),
+func (s *Service) logTrace(ctx context.Context, c *limit.Call, result limit.Result, err error, took time.Duration) {
+	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", result.String()),
 		slog.String("took", took.String()), slog.String("trace", c.Trace())}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
@@ -178,14 +164,12 @@ type reply struct {
 }
 
 // Codec is the codec for a gRPC server that offers the rate-limit service. It reads and writes that service's messages
-// without reflection, which saves a tenth of a request's cost, and leaves all others to protobuf's own.
-type Codec struct{ proto encoding.CodecV2 }
+// without reflection, which saves a tenth of a request's cost, and leaves all others to protobuf's own. It has the name
+// of that, as the bytes are the same.
+type Codec struct{ encoding.CodecV2 }
 
 // NewCodec makes the codec, for grpc.ForceServerCodecV2.
 func NewCodec() Codec { return Codec{encoding.GetCodecV2("proto")} }
-
-// Name is protobuf's: the bytes are the same.
-func (c Codec) Name() string { return c.proto.Name() }
 
 // Marshal encodes a message.
 func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -193,23 +177,16 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 		r.buffers[0] = &r.encoded
 		return r.buffers[:], nil
 	}
-	return c.proto.Marshal(v)
+	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes a message into v.
+// Unmarshal decodes a message into v. Of a request it keeps a copy for the method's handler to decode.
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*inbound)
 	if !ok {
-		return c.proto.Unmarshal(data, v)
+		return c.CodecV2.Unmarshal(data, v)
 	}
-	var err error
-	if len(data) == 1 {
-		err = in.read(data[0].ReadOnlyData())
-	} else {
-		err = in.read(data.Materialize())
-	}
-	if err != nil {
-		return fmt.Errorf("RateLimitRequest: %w", err)
-	}
+	in.message = slices.Grow(in.message[:0], data.Len())[:data.Len()]
+	data.CopyTo(in.message)
 	return nil
 }

@@ -1,39 +1,130 @@
 package rls
 
 import (
+	"cmp"
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
-type nobody struct{}
+func unobserved(limit.Result, time.Duration) {}
 
-func (nobody) Observe(limit.Result, time.Duration) {}
+// world is a service on a store in memory, whose clock stands still until it is moved.
+type world struct {
+	*Service
+	micros atomic.Int64
+}
+
+func newWorld(t testing.TB, config *descriptors.Config, limits limit.Options, o Options) *world {
+	t.Helper()
+	w := new(world)
+	w.micros.Store(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).UnixMicro())
+	limits.Algorithm = cmp.Or(limits.Algorithm, descriptors.SlidingWindow)
+	store := fixture.Memory(t, func() time.Time { return time.UnixMicro(w.micros.Load()) })
+	l := limit.New(store, limits, hits.New(hits.DefaultValues))
+	l.Apply(config)
+	w.Service = New(l, o, unobserved)
+	return w
+}
+
+// answerTo brings a message, which may come in pieces, from the wire to the wire, as grpc does.
+func (s *Service) answerTo(ctx context.Context, pieces ...[]byte) ([]byte, error) {
+	var message mem.BufferSlice
+	for _, piece := range pieces {
+		message = append(message, mem.SliceBuffer(piece))
+	}
+	answer, err := shouldRateLimit(s, ctx, func(v any) error {
+		if err := NewCodec().Unmarshal(message, v); err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	out, err := NewCodec().Marshal(answer)
+	return out.Materialize(), err
+}
+
+// send sends a request, and reads the answer.
+func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	t.Helper()
+	data, err := s.answerTo(t.Context(), written(t, r))
+	if err != nil {
+		return nil, err
+	}
+	answer := new(ratelimit.RateLimitResponse)
+	if err := proto.Unmarshal(data, answer); err != nil {
+		t.Fatalf("%x is no RateLimitResponse: %v", data, err)
+	}
+	return answer, nil
+}
+
+// ask asks for some hits of descriptors of the domain shop, and wants an answer.
+func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLimitResponse {
+	t.Helper()
+	r := &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: n, Descriptors: described(t, texts...)}
+	answer, err := s.send(t, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// described reads descriptors as weir call does.
+func described(t testing.TB, texts ...string) (all []*common.RateLimitDescriptor) {
+	t.Helper()
+	for _, text := range texts {
+		entries, err := descriptors.ParseDescriptor(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := new(common.RateLimitDescriptor)
+		for _, e := range entries {
+			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func written(t testing.TB, r *ratelimit.RateLimitRequest) []byte {
+	t.Helper()
+	data, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
 
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
 func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
-	s := New(limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0)), Options{}, nobody{})
-	inside := false
-	decode := func(any) error {
-		if !inside {
-			t.Error("the request is decoded outside of the interceptor: a panic there would end the process")
-		}
-		return context.Canceled
-	}
+	s := New(limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0)), Options{}, unobserved)
+	decode := func(in any) error { return NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("\n\xff")}, in) }
+	var inside error
 	interceptor := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		inside = true
 		if info.FullMethod != "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" {
 			t.Errorf("the method is called %s", info.FullMethod)
 		}
-		return handle(ctx, req)
+		_, inside = handle(ctx, req)
+		return nil, inside
 	}
-	if _, err := shouldRateLimit(s, t.Context(), decode, interceptor); err != context.Canceled {
-		t.Errorf("got %v, want the decoder's error", err)
+	_, err := shouldRateLimit(s, t.Context(), decode, interceptor)
+	if status.Code(inside) != codes.Internal || err != inside {
+		t.Errorf("got %v, inside the interceptor %v; want the decoder's error there: a panic outside ends the process", err, inside)
 	}
 }

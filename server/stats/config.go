@@ -16,8 +16,8 @@ var (
 		"Domains whose files have errors and never were good, so that their requests get no verdict.", nil, nil)
 )
 
-// collectConfig sends the configuration in force. Before the first it has no rules, and no hash.
-func collectConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
+// sendConfig sends the configuration in force. Before the first it has no rules, and no hash.
+func sendConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
 	c := l.Config()
 	if c == nil {
 		c = new(descriptors.Config)
@@ -33,15 +33,17 @@ var domainRequests = prometheus.NewDesc("weir_domain_requests_total",
 	"Rate-limit requests decided, by domain and outcome. All domains that no file configures are __unknown__; __none__ are "+
 		"requests that name no domain, or came before there was a configuration.", []string{"domain", "outcome"}, nil)
 
-// collectDomains sends the requests by domain.
-func collectDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
+// sendDomains sends the requests by domain.
+func sendDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
 	for _, d := range l.Requests() {
-		d.Results[limit.Unavailable] += d.Results[limit.Unconfigured]
-		for _, o := range outcomes {
-			send(to, domainRequests, prometheus.CounterValue, float64(d.Results[o]), d.Domain, o.String())
-		}
+		sendOutcomes(to, domainRequests, d.Results, d.Domain)
 	}
 }
 
-// outcomes are the results that have a name of their own; [limit.Unconfigured] is counted under that of Unavailable.
-var outcomes = []limit.Result{limit.OK, limit.OverLimit, limit.Invalid, limit.Unavailable, limit.Shadowed}
+// sendOutcomes sends requests by outcome. [limit.Unconfigured] has no name of its own: it is a kind of Unavailable.
+func sendOutcomes(to chan<- prometheus.Metric, d *prometheus.Desc, n [limit.Results]uint64, labels ...string) {
+	n[limit.Unavailable] += n[limit.Unconfigured]
+	for o := limit.OK; o < limit.Unconfigured; o++ {
+		send(to, d, prometheus.CounterValue, float64(n[o]), append(labels, o.String())...)
+	}
+}

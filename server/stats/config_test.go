@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,13 +17,13 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// shows returns the lines of a scrape that begin with one of these, sorted.
-func (m *Metrics) shows(prefixes ...string) []string {
+// shows returns the lines of a scrape that begin so, sorted.
+func (m *Metrics) shows(prefix string) []string {
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	var found []string
 	for line := range strings.Lines(w.Body.String()) {
-		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(line, p) }) {
+		if strings.HasPrefix(line, prefix) {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}
@@ -33,78 +31,86 @@ func (m *Metrics) shows(prefixes ...string) []string {
 	return found
 }
 
+// expect fails unless a scrape has exactly these lines among those that begin so.
+func (m *Metrics) expect(t *testing.T, why, prefix, want string) {
+	t.Helper()
+	lines := slices.Sorted(strings.FieldsFuncSeq(want, func(r rune) bool { return r == '\n' }))
+	if got := m.shows(prefix); !slices.Equal(got, lines) {
+		t.Errorf("%s: a scrape has\n%s\nwant\n%s", why, strings.Join(got, "\n"), strings.Join(lines, "\n"))
+	}
+}
+
+// limiting returns metrics of a limiter that has no configuration yet.
+func limiting(store backend.Counter) (*Metrics, *limit.Limiter) {
+	m, recorder := New("test"), hits.New(0)
+	l := limit.New(store, limit.Options{}, recorder)
+	m.Limiter(l)
+	m.Hits(recorder)
+	return m, l
+}
+
 const oneRule = "domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 1, unit: day}}\n"
 
+func ofUser(domain string) *limit.Call {
+	return &limit.Call{Request: limit.Request{Domain: domain,
+		Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}}}}}}
+}
+
 func TestWhichConfigurationIsInForceIsShown(t *testing.T) {
-	m, l := New("test"), limit.New(nil, limit.Options{}, hits.New(0))
-	m.Limiter(l)
-	expect := func(why string, want ...string) {
-		t.Helper()
-		slices.Sort(want)
-		if got := m.shows("weir_config_"); !slices.Equal(got, want) {
-			t.Errorf("%s: a scrape has\n%s\nwant\n%s", why, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	}
-	loads := func(applied, rejected, current int) []string {
-		return []string{fmt.Sprintf(`weir_config_loads_total{result="applied"} %d`, applied),
-			fmt.Sprintf(`weir_config_loads_total{result="rejected"} %d`, rejected), fmt.Sprint("weir_config_current ", current)}
-	}
-	expect("before the first", append(loads(0, 0, 0), "weir_config_rules 0", "weir_config_domains 0", "weir_config_broken_domains 0",
-		"weir_config_loaded_timestamp_seconds 0")...)
+	m, l := limiting(nil)
+	const loads = `
+weir_config_loads_total{result="applied"} %d
+weir_config_loads_total{result="rejected"} %d
+weir_config_current %d
+`
+	m.expect(t, "before the first", "weir_config_", fmt.Sprintf(loads, 0, 0, 0)+`
+weir_config_rules 0
+weir_config_domains 0
+weir_config_broken_domains 0
+weir_config_loaded_timestamp_seconds 0`)
 	c := fixture.Config(t, oneRule)
 	l.Apply(c)
 	m.ConfigApplied(time.Unix(1_700_000_000, 0))
-	inForce := []string{fmt.Sprintf("weir_config_info{hash=%q} 1", c.Hash()), "weir_config_rules 1", "weir_config_domains 1",
-		"weir_config_broken_domains 0", "weir_config_loaded_timestamp_seconds 1.7e+09"}
-	expect("the first", append(inForce, loads(1, 0, 1)...)...)
+	inForce := fmt.Sprintf(`
+weir_config_info{hash=%q} 1
+weir_config_rules 1
+weir_config_domains 1
+weir_config_broken_domains 0
+weir_config_loaded_timestamp_seconds 1.7e+09`, c.Hash())
+	m.expect(t, "the first", "weir_config_", fmt.Sprintf(loads, 1, 0, 1)+inForce)
 	m.ConfigRejected()
-	expect("one that was rejected leaves what is in force", append(inForce, loads(1, 1, 0)...)...)
+	m.expect(t, "one that was rejected leaves what is in force", "weir_config_", fmt.Sprintf(loads, 1, 1, 0)+inForce)
 }
 
 func TestRequestsOfADomainAreThereBeforeTheFirst(t *testing.T) {
-	m, l := New("test"), limit.New(nil, limit.Options{}, hits.New(0))
-	m.Limiter(l)
+	m, l := limiting(nil)
 	l.Apply(fixture.Config(t, oneRule))
-	_ = l.Decide(context.Background(), &limit.Call{Request: limit.Request{Domain: "shpo",
-		Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}}}}}})
-	got := m.shows("weir_domain_requests_total{")
+	_ = l.Decide(t.Context(), ofUser("shpo"))
+	var want strings.Builder
 	for _, domain := range []string{limit.NoDomain, history.UnknownDomain, "shop"} {
 		for _, outcome := range []string{"ok", "over_limit", "invalid", "unavailable", "shadowed"} {
-			want := fmt.Sprintf("weir_domain_requests_total{domain=%q,outcome=%q} 0", domain, outcome)
+			n := 0
 			if domain == history.UnknownDomain && outcome == "ok" {
-				want = strings.TrimSuffix(want, "0") + "1"
+				n = 1
 			}
-			if !slices.Contains(got, want) {
-				t.Errorf("a scrape lacks %s", want)
-			}
+			fmt.Fprintf(&want, "weir_domain_requests_total{domain=%q,outcome=%q} %d\n", domain, outcome, n)
 		}
 	}
-	if len(got) != 15 {
-		t.Errorf("a scrape has %d series, want 15:\n%s", len(got), strings.Join(got, "\n"))
-	}
+	m.expect(t, "after a request of an unknown domain", "weir_domain_requests_total{", want.String())
 }
 
-// counting is a store that decides each check in its way.
-type counting func(*backend.Decision)
+// late is a store whose answers a policy gives.
+type late struct{ backend.Counter }
 
-func (c counting) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
-	for i := range checks {
-		c(&out[i])
-	}
+func (late) Decide(_ context.Context, _ []backend.Check, out []backend.Decision) error {
+	out[0] = backend.Decision{Source: backend.FromPolicy, Reason: backend.Late, Policy: descriptors.PolicyDeny}
 	return nil
 }
 
-func (counting) Close() error { return nil }
-
 func TestDegradedDecisionsAreThereBeforeTheFirst(t *testing.T) {
-	late := counting(func(d *backend.Decision) {
-		*d = backend.Decision{Source: backend.FromPolicy, Reason: backend.Late, Policy: descriptors.PolicyDeny}
-	})
-	m, l := New("test"), limit.New(late, limit.Options{}, hits.New(0))
-	m.Limiter(l)
-	l.Apply(fixture.Config(t, "domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 1, unit: day}}\n"))
-	c := limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "user"}}}}}}
-	if err := l.Decide(t.Context(), &c); err != nil {
+	m, l := limiting(late{})
+	l.Apply(fixture.Config(t, oneRule))
+	if err := l.Decide(t.Context(), ofUser("shop")); err != nil {
 		t.Fatal(err)
 	}
 	got := m.shows("weir_degraded_total{")
@@ -112,61 +118,34 @@ func TestDegradedDecisionsAreThereBeforeTheFirst(t *testing.T) {
 		!slices.Contains(got, `weir_degraded_total{policy="local",reason="refused"} 0`) {
 		t.Errorf("a scrape has\n%s\nwant each of 5 reasons by each of 4 policies", strings.Join(got, "\n"))
 	}
-	if got := m.shows("weir_degraded_decisions_total{"); len(got) != 1 {
-		t.Errorf("a scrape has %v, want one series: rules, reasons and policies multiply", got)
-	}
+	m.expect(t, "rules, reasons and policies multiply", "weir_degraded_decisions_total{",
+		`weir_degraded_decisions_total{domain="shop",path="user",policy="deny",reason="late"} 1`)
 }
 
 // The names that stand for what no rule has may be those of a rule, and one file may have all of them.
 func TestNamesThatStandForOthersMayBeConfigured(t *testing.T) {
-	m, recorder := New("test"), hits.New(0)
-	l := limit.New(nil, limit.Options{}, recorder)
-	m.Limiter(l)
-	m.Hits(recorder)
+	m, l := limiting(nil)
 	rules := "descriptors:\n- {key: __unmatched__, rate_limit: {unlimited: true}}\n"
 	l.Apply(fixture.Config(t, "domain: __unknown__\n"+rules, "domain: __none__\n"+rules))
-	if got := m.shows("weir_config_rules"); !slices.Equal(got, []string{"weir_config_rules 2"}) {
-		t.Errorf("a scrape has %v: a series that is there twice spoils all of it", got)
-	}
+	m.expect(t, "a series that is there twice spoils all of it", "weir_config_rules", "weir_config_rules 2")
 }
 
-// BenchmarkScrape is what a scrape costs with 10,000 rules in force, none of which was ever hit. It prints CPU, the bytes
-// of the answer, and what is kept for it from one scrape to the next.
-func BenchmarkScrape(b *testing.B) {
-	var text strings.Builder
-	text.WriteString("domain: shop\ndescriptors:\n")
-	for i := range 10_000 {
-		fmt.Fprintf(&text, "- {key: path, value: /api/v1/resource/%d, rate_limit: {requests_per_unit: 1, unit: day}}\n", i)
-	}
-	m, recorder := New("test"), hits.New(0)
-	l := limit.New(nil, limit.Options{}, recorder)
-	m.Limiter(l)
-	m.Hits(recorder)
-	l.Apply(fixture.Config(b, text.String()))
-	held := func() uint64 {
-		for range 3 { // what pools keep goes with the second
-			runtime.GC()
-		}
-		var s runtime.MemStats
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
-	}
-	cpu := func() time.Duration {
-		var used syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-	}
-	before, began, size := held(), cpu(), 0
-	b.ReportAllocs()
-	for b.Loop() {
-		w := httptest.NewRecorder()
-		m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-		size = w.Body.Len()
-	}
-	b.ReportMetric(float64((cpu()-began).Milliseconds())/float64(b.N), "cpu-ms/op")
-	b.ReportMetric(float64(size), "scraped-bytes")
-	b.ReportMetric(float64(int64(held())-int64(before)), "kept-bytes")
-	runtime.KeepAlive(m)
+func TestEachConfiguredLimitIsAGauge(t *testing.T) {
+	m, l := limiting(nil)
+	m.expect(t, "without a configuration", "weir_limit_requests{", "")
+	l.Apply(fixture.Config(t, `
+domain: shop
+descriptors:
+- key: user
+  rate_limits:
+  - {requests_per_unit: 10, unit: minute}
+  - {requests_per_unit: 10, unit: minute, algorithm: fixed_window}
+  - {requests_per_unit: 500, unit: hour, unit_multiplier: 2}
+- {key: path, value: /a, rate_limit: {requests_per_unit: 0, unit: day}}
+- {key: free, rate_limit: {unlimited: true}}
+`))
+	m.expect(t, "each once, though two limits read alike", "weir_limit_requests{", `
+weir_limit_requests{domain="shop",limit="0/day",path="path=%2Fa"} 0
+weir_limit_requests{domain="shop",limit="10/minute",path="user"} 10
+weir_limit_requests{domain="shop",limit="500/2hour",path="user"} 500`)
 }

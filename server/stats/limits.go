@@ -2,6 +2,7 @@ package stats
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,14 +14,17 @@ import (
 // Limiter adds the configuration that is in force and its limits, the requests by domain, what the limiter decided while
 // the store was away, and what it gave back.
 func (m *Metrics) Limiter(l *limit.Limiter) {
-	for _, collect := range []func(*limit.Limiter, chan<- prometheus.Metric){collectDegraded, collectLimits, collectConfig, collectDomains} {
-		m.registry.MustRegister(collector(func(to chan<- prometheus.Metric) { collect(l, to) }))
+	m.collect(func(to chan<- prometheus.Metric) {
+		sendDegraded(l, to)
+		sendLimits(l, to)
+		sendConfig(l, to)
+		sendDomains(l, to)
+	})
+	for result, n := range map[string]*atomic.Uint64{"done": &l.Refunds.Done, "failed": &l.Refunds.Failed} {
+		m.Counter("weir_refunds_on_deny_total", "Checks that a refused request charged to descriptors that are not over, by "+
+			"whether they were given back (refund_on_deny).", map[string]string{"result": result},
+			func() float64 { return float64(n.Load()) })
 	}
-	const help = "Checks that a refused request charged to descriptors that are not over, by whether they were given back (refund_on_deny)."
-	m.Counter("weir_refunds_on_deny_total", help, map[string]string{"result": "done"},
-		func() float64 { return float64(l.Refunds.Done.Load()) })
-	m.Counter("weir_refunds_on_deny_total", help, map[string]string{"result": "failed"},
-		func() float64 { return float64(l.Refunds.Failed.Load()) })
 }
 
 var (
@@ -32,8 +36,8 @@ var (
 		"Decisions made while the store gave no answer, of all rules together, by why it gave none and the failure policy that decided.", []string{"reason", "policy"}, nil)
 )
 
-// collectDegraded sends the totals of decisions without a store.
-func collectDegraded(l *limit.Limiter, to chan<- prometheus.Metric) {
+// sendDegraded sends the totals of decisions without a store.
+func sendDegraded(l *limit.Limiter, to chan<- prometheus.Metric) {
 	for r := range backend.Reasons {
 		for p := range descriptors.Policies {
 			reason, policy := backend.Reason(r), descriptors.Policy(p)
@@ -51,8 +55,8 @@ func collectDegraded(l *limit.Limiter, to chan<- prometheus.Metric) {
 var limitRequests = prometheus.NewDesc("weir_limit_requests",
 	"Requests that a limit of a rule allows, as configured.", []string{"domain", "path", "limit"}, nil)
 
-// collectLimits sends the limits of the configuration in force.
-func collectLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
+// sendLimits sends the limits of the configuration in force.
+func sendLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
 	for _, rule := range limiter.Config().Rules() {
 		for i, l := range rule.Limits {
 			written := func(other descriptors.Limit) bool { return other.String() == l.String() }

@@ -11,7 +11,7 @@ import (
 // goroutines.
 type Redis struct {
 	answer, wait *prometheus.HistogramVec
-	registry     *prometheus.Registry
+	process      Process
 
 	mu       sync.Mutex
 	measured map[[2]string]int // how many measure the server of that Redis and name
@@ -34,7 +34,7 @@ func (m *Metrics) Redis() *Redis {
 	r := &Redis{
 		answer:   seconds("weir_redis_answer_seconds", "Time that a server took to answer a batch."),
 		wait:     seconds("weir_redis_wait_seconds", "Time that a call waited until its batch left for the server."),
-		registry: m.registry,
+		process:  m.Process,
 		measured: make(map[[2]string]int),
 	}
 	m.registry.MustRegister(r.answer, r.wait)
@@ -43,7 +43,7 @@ func (m *Metrics) Redis() *Redis {
 
 // Watch shows which servers of a Redis are away; each is asked for at each scrape. Servers of one name are one.
 func (r *Redis) Watch(redis string, servers func(yield func(server string, away bool))) {
-	r.registry.MustRegister(collector(func(to chan<- prometheus.Metric) {
+	r.process.collect(func(to chan<- prometheus.Metric) {
 		open := make(map[string]float64)
 		servers(func(server string, away bool) {
 			open[server] += 0
@@ -54,7 +54,7 @@ func (r *Redis) Watch(redis string, servers func(yield func(server string, away 
 		for server, value := range open {
 			send(to, breakerOpen, prometheus.GaugeValue, value, redis, server)
 		}
-	}))
+	})
 }
 
 // Server returns what measures a server, for as long as it is asked.

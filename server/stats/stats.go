@@ -30,14 +30,14 @@ type Metrics struct {
 	loadedAt atomic.Int64 // Unix milliseconds
 }
 
+var requestsTotal = prometheus.NewDesc("weir_requests_total", "Rate-limit requests answered, by outcome.",
+	[]string{"outcome"}, nil)
+
 // New makes the metrics of a process of this version.
 func New(version string) *Metrics {
 	m := &Metrics{Process: NewProcess(version)}
 	register := promauto.With(m.registry)
-	for _, o := range outcomes {
-		m.Counter("weir_requests_total", "Rate-limit requests answered, by outcome.",
-			map[string]string{"outcome": o.String()}, func() float64 { return float64(m.answered(o)) })
-	}
+	m.collect(func(to chan<- prometheus.Metric) { sendOutcomes(to, requestsTotal, m.Requests()) })
 	m.seconds = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
 		Help:    "Time from a decoded request to its encoded verdict.",
@@ -74,19 +74,10 @@ func NewProcess(version string) Process {
 	return p
 }
 
-// Observe counts a request; it makes Metrics an rls.Observer.
+// Observe counts a request, and notes how long its answer took.
 func (m *Metrics) Observe(r limit.Result, took time.Duration) {
 	m.requests[r].Add(1)
 	m.seconds.Observe(took.Seconds())
-}
-
-// answered returns how many requests have had a result of that name.
-func (m *Metrics) answered(r limit.Result) uint64 {
-	n := m.requests[r].Load()
-	if r == limit.Unavailable {
-		n += m.requests[limit.Unconfigured].Load()
-	}
-	return n
 }
 
 // Requests returns how many requests have had each result.
@@ -146,6 +137,9 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect is Prometheus's.
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 
+// collect adds the series that a collector sends.
+func (p Process) collect(c collector) { p.registry.MustRegister(c) }
+
 // send sends one series of a metric.
 func send(to chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 	to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
@@ -159,7 +153,7 @@ func (p Process) Handler() http.Handler {
 // Hits adds the totals of each rule in force, zeros too: Prometheus takes the first value that it sees of a series for
 // where it begins, and increase() would not see the first hits. Values are no labels: requests choose them.
 func (m *Metrics) Hits(r *hits.Recorder) {
-	m.registry.MustRegister(collector(func(to chan<- prometheus.Metric) { collectHits(r, to) }))
+	m.collect(func(to chan<- prometheus.Metric) { sendHits(r, to) })
 }
 
 var (
@@ -172,9 +166,9 @@ var (
 		"Of the hits over, those that shadow mode let through.", []string{"domain", "path"}, nil)
 )
 
-// collectHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
+// sendHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
 // a scrape of many rules.
-func collectHits(r *hits.Recorder, to chan<- prometheus.Metric) {
+func sendHits(r *hits.Recorder, to chan<- prometheus.Metric) {
 	all := r.Totals()
 	slices.SortFunc(all, func(a, b hits.Totals) int {
 		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Path, b.Path))

@@ -3,13 +3,10 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
-	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
@@ -51,30 +48,10 @@ func newWorld(t testing.TB, tallies bool) *world {
 	}
 	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
 		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
-	w.limit(t, 1<<20)
+	w.limiter = limit.New(fixture.Memory(t, nil), limit.Options{Algorithm: descriptors.FixedWindow}, w.recorder)
+	w.limiter.Apply(fixture.Config(t, rules))
 	w.metrics.ConfigApplied(time.Now())
 	return w
-}
-
-// limit makes a limiter of rules on a new store, which has room for so many keys.
-func (w *world) limit(t testing.TB, keys int) {
-	t.Helper()
-	store, err := memory.Open(memory.Config{MaxKeys: keys, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w.limiter = limit.New(store, limit.Options{Algorithm: descriptors.FixedWindow}, w.recorder)
-	w.load(t, rules)
-}
-
-func (w *world) load(t testing.TB, file string) {
-	t.Helper()
-	w.limiter.Apply(fixture.Config(t, file))
 }
 
 // ask asks for hits on descriptors, each written k=v,k=v.
@@ -103,6 +80,3 @@ func (w *world) decide(t testing.TB, r limit.Request) {
 	}
 	w.metrics.Observe(c.Result(err), time.Millisecond)
 }
-
-// value returns a value of that number.
-func value(i int) string { return strconv.FormatInt(int64(i)+1<<40, 36) }

@@ -53,16 +53,41 @@ func add(t *testing.T, sums map[string]uint64, text string) {
 	}
 }
 
-func TestWhatNobodyListenedToIsSentLater(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// sink is a connection that takes so many bytes, and then fails.
+type sink struct {
+	net.Conn
+	room int
+	sent []string // by each write
+}
+
+func (c *sink) Write(p []byte) (int, error) {
+	n := min(len(p), c.room)
+	c.room -= n
+	c.sent = append(c.sent, string(p[:n]))
+	if n < len(p) {
+		return n, errors.New("the connection broke")
 	}
-	address := listener.Addr().String()
-	listener.Close()
+	return n, nil
+}
+
+func (c *sink) SetWriteDeadline(time.Time) error { return nil }
+func (c *sink) Close() error                     { return nil }
+
+// into has a sender send into a sink with so much room.
+func (s *Sender) into(room int) *sink {
+	conn := &sink{room: room}
+	s.dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	return conn
+}
+
+const plenty = 1 << 20
+
+func TestWhatNobodyListenedToIsSentLater(t *testing.T) {
 	var log bytes.Buffer
 	c := new(counted)
-	s := New(Config{Network: "tcp", Address: address, Form: Plain(nil), Statistics: c.statistics(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := sender(Plain(nil), c.statistics())
+	s.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody listens") }
 	for range 5 {
 		c.requests[limit.OK]++
 		s.flush(t.Context())
@@ -70,57 +95,19 @@ func TestWhatNobodyListenedToIsSentLater(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "level=INFO") {
 		t.Errorf("nobody listens, and five attempts log\n%s; want one line", &log)
 	}
-	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	sums := make(map[string]uint64)
+	conn, sums := s.into(plenty), make(map[string]uint64)
 	for range 3 {
 		c.requests[limit.OK]++
 		c.loads++
 		s.flush(t.Context())
-		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
+	}
+	add(t, sums, strings.Join(conn.sent, ""))
+	for name, want := range map[string]uint64{
+		"ratelimit_server.ShouldRateLimit.total_requests": 8, "ratelimit.service.config_load_success": 3} {
+		if sums[name] != want {
+			t.Errorf("%s: %d came, %d were counted", name, sums[name], want)
 		}
-		text, err := io.ReadAll(conn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		add(t, sums, string(text))
-		conn.Close()
 	}
-	if got := sums["ratelimit_server.ShouldRateLimit.total_requests"]; got != 8 {
-		t.Errorf("%d requests came, 8 were made", got)
-	}
-	if got := sums["ratelimit.service.config_load_success"]; got != 3 {
-		t.Errorf("%d loads came, 3 were made", got)
-	}
-}
-
-// shortConn takes so many bytes, and then fails.
-type shortConn struct {
-	net.Conn
-	room int
-	took []byte
-}
-
-func (c *shortConn) Write(p []byte) (int, error) {
-	n := min(len(p), c.room)
-	c.room -= n
-	c.took = append(c.took, p[:n]...)
-	if n < len(p) {
-		return n, errors.New("the connection broke")
-	}
-	return n, nil
-}
-
-func (c *shortConn) SetWriteDeadline(time.Time) error { return nil }
-func (c *shortConn) Close() error                     { return nil }
-
-// to returns what connects to conn.
-func to(conn net.Conn) func(context.Context, string, string) (net.Conn, error) {
-	return func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 }
 
 // A connection breaks anywhere, in the middle of a line too: each line that came whole counts, and is not sent again.
@@ -133,15 +120,13 @@ func TestABrokenConnectionLosesNothingAndRepeatsNothing(t *testing.T) {
 		for o := range c.requests {
 			c.requests[o] += r.Uint64N(3)
 		}
-		conn := &shortConn{room: r.IntN(300)}
-		s.dial = to(conn)
+		conn := s.into(r.IntN(300))
 		s.flush(t.Context())
-		add(t, sums, string(conn.took))
+		add(t, sums, strings.Join(conn.sent, ""))
 	}
-	conn := &shortConn{room: 1 << 20}
-	s.dial = to(conn)
+	conn := s.into(plenty)
 	s.flush(t.Context())
-	add(t, sums, string(conn.took))
+	add(t, sums, strings.Join(conn.sent, ""))
 	for name, want := range map[string]uint64{
 		"ratelimit.service.global_shadow_mode":                   c.requests[limit.Shadowed],
 		"ratelimit.service.call.should_rate_limit.redis_error":   c.requests[limit.Unavailable],
@@ -181,17 +166,6 @@ func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
 	}
 }
 
-// packets is a connection that keeps what each write sends.
-type packets struct {
-	shortConn
-	sent []string
-}
-
-func (p *packets) Write(b []byte) (int, error) {
-	p.sent = append(p.sent, string(b))
-	return len(b), nil
-}
-
 func TestEachKindOfReaderGetsLinesInItsForm(t *testing.T) {
 	mogrifier, err := NewMogrifier(`^ratelimit\.service\.(.*)$`, "rl", map[string]string{"of": "$1"})
 	if err != nil {
@@ -222,8 +196,7 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 		statistics := c.statistics()
 		statistics.Gauges = map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}
 		s := sender(tc.form, statistics)
-		conn := new(packets)
-		s.dial = to(conn)
+		conn := s.into(plenty)
 		s.Took(1500 * time.Microsecond)
 		s.flush(t.Context())
 		got := slices.Sorted(strings.Lines(strings.Join(conn.sent, "")))
@@ -235,12 +208,12 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 
 func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, sums := new(packets), make(map[string]uint64)
+		sums := make(map[string]uint64)
 		var loads atomic.Uint64
 		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() (none [limit.Results]uint64) { return none },
 			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
 		s := sender(Plain(nil), statistics)
-		s.dial = to(conn)
+		conn := s.into(plenty)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { s.Run(ctx); close(ended) }()
@@ -265,8 +238,7 @@ func TestADatagramIsNotCutUpOnItsWay(t *testing.T) {
 		c.requests[o] = 1
 	}
 	s := sender(Plain(map[string]string{"long": strings.Repeat("x", 400)}), c.statistics())
-	conn, sums := new(packets), make(map[string]uint64)
-	s.dial = to(conn)
+	conn, sums := s.into(plenty), make(map[string]uint64)
 	s.flush(t.Context())
 	for _, packet := range conn.sent {
 		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
