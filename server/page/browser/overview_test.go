@@ -104,13 +104,6 @@ func TestKeysLeadFromTheOverviewToARule(t *testing.T) {
 	b.drawn("all rules", `document.querySelector('#name').textContent === 'Overview'`)
 }
 
-func TestALinkToARuleThatNeverWasSaysSo(t *testing.T) {
-	t.Parallel()
-	b := open(t, ofAYear(t).admin, look{fragment: "#domain=shop&path=nope&range=7d"})
-	b.wantText("No rule “nope” of the domain “shop” is configured", "that there never was such a rule")
-	b.shoot("rule-never")
-}
-
 func TestWhoIsRefusedIsListed(t *testing.T) {
 	t.Parallel()
 	w := start(t, map[string]string{"a.yaml": "domain: a\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 3, unit: day}}\n"})
