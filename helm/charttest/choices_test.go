@@ -109,7 +109,7 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 	secrets = append(secrets, secretOf(t, a, "grpc-tls", "weir"))
 	started := make(map[string]bool)
 	for i, c := range choices {
-		if c.String() == "xds.tls.enabled=true" { // needs a server of limits: TestLimitsComeByXDS
+		if c.String() == "xds.tls.enabled=true" { // needs a server of limits, which descriptors/xds tests; the variables, TestValuesReachTheirObjects
 			continue
 		}
 		programs := []string{"weir", "ratelimit"}
