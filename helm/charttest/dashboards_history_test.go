@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // pastDays is how many days the dashboard of the history is looked at for.
@@ -24,16 +22,6 @@ func pastIn(t *testing.T, address string, until time.Time) {
 	if out, err := demo.CombinedOutput(); err != nil {
 		t.Fatalf("weir history demo: %v\n%s", err, out)
 	}
-}
-
-// podOfComponent is the pod of a Deployment of the release.
-func (r *Rendered) podOfComponent(t *testing.T, component string) *corev1.PodSpec {
-	t.Helper()
-	d := r.deploymentOf(t, component)
-	if d == nil {
-		t.Fatalf("the release has no Deployment of the component %s", component)
-	}
-	return &d.Spec.Template.Spec
 }
 
 // wantHistory wants every query of the history's dashboard to have something to show, for some rule.

@@ -41,8 +41,8 @@ func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 		"  - {key: a.b, value: c|d, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
 		"  - {key: tried, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}\n"}
 	r := render(t, "weir", values)
-	w := startPod(t, r.Objects, r.podOfComponent(t, "server"))
-	serves := startPod(t, r.Objects, r.podOfComponent(t, "history"))
+	w := startPod(t, r.Objects, r.pod(t, "server"))
+	serves := startPod(t, r.Objects, r.pod(t, "history"))
 	d := dashboards(t)["history.json"]
 	wantHistory(t, promAPI(w.admin+"/prometheus"), d, until)
 	for _, of := range []*weir{w, serves} {

@@ -125,8 +125,8 @@ func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 		if !strings.Contains(m[1], "program: ratelimit") {
 			continue
 		}
-		if d := render(t, "weir", valuesOf(t, m[1])).deployment(t); d.Spec.Template.Spec.Containers[0].Command[0] != "/bin/ratelimit" {
-			t.Errorf("what %s shows starts %v", migration, d.Spec.Template.Spec.Containers[0].Command)
+		if c := render(t, "weir", valuesOf(t, m[1])).pod(t, "server").Containers[0]; c.Command[0] != "/bin/ratelimit" {
+			t.Errorf("what %s shows starts %v", migration, c.Command)
 		}
 		shown++
 	}

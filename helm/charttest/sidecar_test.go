@@ -67,31 +67,21 @@ func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
 			if err != nil {
 				t.Fatalf("what the notes show does not render: %v\n%s", err, pasted)
 			}
-			wantBeside(t, r, native, 65) // it drains for 40 and 20
+			pod := r.pod(t, "server")
+			wantMounts(t, r.Objects[0], pod)
+			weirs := pod.Containers
+			if native {
+				weirs = pod.InitContainers
+			}
+			if len(weirs) != 1 || (weirs[0].RestartPolicy != nil) != native {
+				t.Errorf("with native %v the pod has the containers %v, and %v before them", native, pod.Containers, pod.InitContainers)
+			}
+			if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace != 65 {
+				t.Errorf("the pod is killed after %v s, want 65: it drains for 40 and 20", grace)
+			}
 		}
 		wantAsked(t, notes)
 		read(t, "the cluster in the notes", block(t, notes, "name: weir"), &cluster.Cluster{})
-	}
-}
-
-// wantBeside wants a release's workload to have weir beside it, and seconds to end.
-func wantBeside(t *testing.T, r *Rendered, native bool, seconds int64) {
-	t.Helper()
-	d := r.deployment(t)
-	if d == nil {
-		t.Fatal("there is no Deployment")
-	}
-	pod := d.Spec.Template.Spec
-	wantMounts(t, Object{Tree: map[string]any{"kind": "Deployment"}}, &pod)
-	weirs := pod.Containers
-	if native {
-		weirs = pod.InitContainers
-	}
-	if len(weirs) != 1 || (weirs[0].RestartPolicy != nil) != native {
-		t.Errorf("with native %v the pod has the containers %v, and %v before them", native, pod.Containers, pod.InitContainers)
-	}
-	if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace != seconds {
-		t.Errorf("the pod is killed after %v s, want %d, as weir may take so long", grace, seconds)
 	}
 }
 
