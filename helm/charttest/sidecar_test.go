@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"testing"
 
-	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
@@ -80,28 +78,10 @@ func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
 				t.Errorf("the pod is killed after %v s, want 65: it drains for 40 and 20", grace)
 			}
 		}
-		wantAsked(t, notes)
-		read(t, "the cluster in the notes", block(t, notes, "name: weir"), &cluster.Cluster{})
+		if shown := snippets(t, notes); len(shown) != 3 {
+			t.Errorf("the notes show %v, want a filter, a cluster and rate_limits", shown)
+		}
 	}
-}
-
-// wantAsked wants notes to show a filter and limits by which an Envoy asks weir.
-func wantAsked(t *testing.T, notes string) {
-	t.Helper()
-	read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
-	limits := Object{Tree: block(t, notes, "rate_limits:").(map[string]any)}
-	wantRateLimits(t, "the virtual host in the notes", limits.At("rate_limits"))
-}
-
-// block is the indented YAML in a text that begins with a line.
-func block(t *testing.T, text, line string) any {
-	t.Helper()
-	found := regexp.MustCompile(`(?m)^    ` + regexp.QuoteMeta(line) + `\n(?:    .*\n)*`).FindString(text)
-	objects, err := ReadObjects(found)
-	if err != nil || len(objects) != 1 {
-		t.Fatalf("%q begins no YAML (%v) in\n%s", line, err, text)
-	}
-	return objects[0].Tree
 }
 
 // Both ways of putting weir beside an Envoy give the same pod.
