@@ -73,7 +73,10 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 	} {
 		phase.cause()
 		w.await(t, "Redis is "+phase.name, load, phase.reached)
-		seen = seen.record(t, w, minutes, load)
+		for range minutes {
+			load()
+			seen = append(seen, w.scraped(t))
+		}
 		expected = append(expected, firing(len(seen)-1, phase.alerts...))
 	}
 	named := map[string]any{"labels": fmt.Sprintf("{redis=%q, server=%q}", "main", address), "value": 1}

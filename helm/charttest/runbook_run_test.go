@@ -101,9 +101,6 @@ func (w *weir) wantRunbook(t *testing.T, redis string, situations []situation) (
 			if len(sections[alert].commands) == 0 {
 				t.Errorf("the runbook has no section %s with a command in it", alert)
 			}
-			for _, query := range sections[alert].queries {
-				wantSeries(t, "RUNBOOK.md, "+alert, query, w.scraped(t))
-			}
 		}
 		alerts = append(alerts, in.alerts...)
 	}
