@@ -244,7 +244,7 @@ func TestARangeCanBePicked(t *testing.T) {
 	// A stretch that is drawn with the mouse becomes the range.
 	box := eval[[]float64](b, `(r => [r.left, r.top, r.width, r.height])(document.querySelector('#chart').getBoundingClientRect())`)
 	y := box[1] + box[3]/2
-	b.drag(box[0]+box[2]*0.3, y, box[0]+box[2]*0.6, y)
+	b.do(chromedp.DragAndDropXY(box[0]+box[2]*0.3, y, box[0]+box[2]*0.6, y))
 	b.drawn("the stretch", fmt.Sprintf(`(p => p.get('to') - p.get('from') < %d)(new URLSearchParams(location.hash.slice(1)))`, 12*3600/2))
 }
 

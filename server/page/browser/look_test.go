@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -172,10 +171,8 @@ func TestTheViewCanBePrinted(t *testing.T) {
 		if pages := len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(pdf, -1)); !bytes.HasPrefix(pdf, []byte("%PDF-")) || pages < 1 || pages > 2 {
 			t.Errorf("dark %v: the print has %d pages, want one or two", dark, pages)
 		}
-		b.do(b.prepare(look{width: 794, height: 1123}), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error { // A4
-			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
-			return err
-		}))
+		b.do(b.prepare(look{width: 794, height: 1123}), // A4
+			call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}))
 		b.shoot(fmt.Sprintf("print-dark-%v", dark))
 		for _, gone := range []string{"#filter", "#ranges", "#copy", "#cut", "footer"} {
 			if eval[bool](b, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, gone)) {

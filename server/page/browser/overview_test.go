@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -215,10 +213,7 @@ func TestWhatIsAboveTheScaleIsMarked(t *testing.T) {
 	}
 	w := startWith(t, history, map[string]string{"mail.yaml": mailRules})
 	b := openBlank(t, w.admin, look{})
-	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
-		return err
-	}))
+	b.do(call(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}))
 	b.load(fmt.Sprintf("%s/#domain=mail&path=tenant&from=%d&to=%d", w.admin, hour-86400, hour))
 	b.ready()
 	b.shoot("above")
