@@ -89,8 +89,8 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		// REPLICAS divides a limit where weir does not know better: by more than there are, and callers who are within it would
 		// be refused.
 		{"weir's defaults", redis, env, "ALGORITHM=sliding_window ON_BACKEND_FAILURE=allow HISTORY=true REPLICAS=2", ""},
-		{"ratelimit's", asRatelimit, env, "ALGORITHM=fixed_window ON_BACKEND_FAILURE=error HISTORY=false USE_STATSD=false DEBUG_PPROF=false " +
-			"ADMIN_TOKEN_FILE=/etc/weir/admin/token", "KEY_FORMAT="},
+		{"ratelimit's", asRatelimit, env, "ALGORITHM=fixed_window ON_BACKEND_FAILURE=error HISTORY=false USE_STATSD=false " +
+			"DEBUG_PPROF=false ADMIN_TOKEN_FILE=/etc/weir/admin/token", "KEY_FORMAT="},
 		{"better ones in its place", better, env, "ALGORITHM=sliding_window ON_BACKEND_FAILURE=local HISTORY=true KEY_FORMAT=weir", ""},
 		{"in memory", "{}", env, "ADMIN_TOKEN_FILE=/etc/weir/admin/token", "REPLICAS="},
 		{"replicas by their number", redis + "replicas: 5", env, "REPLICAS=5", ""},
@@ -98,10 +98,12 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"with an autoscaler", redis + "replicas: 5\nautoscaling: {enabled: true, minReplicas: 3, maxReplicas: 9}", env, "REPLICAS=3", ""},
 		{"beside Envoys that nobody counts", redis + "mode: sidecar", beside, "BACKEND_TYPE=redis", "REPLICAS="},
 		{"beside a number of Envoys", redis + "mode: sidecar\nreplicas: 40", beside, "REPLICAS=40", ""},
-		{"limits by xDS", byXDS, env, "CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=control:18000 CONFIG_GRPC_XDS_NODE_ID=edge " +
-			"CONFIG_GRPC_XDS_NODE_METADATA=cluster=edge,zone=a CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=x-tenant:shop " +
-			"CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_SERVER_TLS_SAN=control CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/etc/weir/xds-tls/tls.key " +
-			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/etc/weir/xds-tls/tls.crt CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/etc/weir/xds-tls/ca.crt", ""},
+		{"limits by xDS", byXDS, env, "CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=control:18000 " +
+			"CONFIG_GRPC_XDS_NODE_ID=edge CONFIG_GRPC_XDS_NODE_METADATA=cluster=edge,zone=a " +
+			"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=x-tenant:shop CONFIG_GRPC_XDS_SERVER_USE_TLS=true " +
+			"CONFIG_GRPC_XDS_SERVER_TLS_SAN=control CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/etc/weir/xds-tls/tls.key " +
+			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/etc/weir/xds-tls/tls.crt " +
+			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/etc/weir/xds-tls/ca.crt", ""},
 		{"a history of its own", asRatelimit + own, env, "HISTORY=true REDIS_HISTORY_URL_FILE=/etc/weir/history-url/url", ""},
 		{"whose URL is mounted", own, pod + "spec volumes", `"secretName":"history-redis"`, ""},
 		{"also where it is served", own + serving, history + "volumes", `"secretName":"history-redis"`, ""},

@@ -146,7 +146,8 @@ func TestTheJobDownsamplesAndEnds(t *testing.T) {
 	if len(jobs) != 1 {
 		t.Fatalf("with Redis there are %d CronJobs, want one: its history would never be downsampled", len(jobs))
 	}
-	if out, code := runPod(t, r.Objects, jobs[0], strings.NewReplacer()); code != 0 || !strings.Contains(out, "256 of 256 partitions") {
+	out, code := runPod(t, r.Objects, jobs[0], strings.NewReplacer())
+	if code != 0 || !strings.Contains(out, "256 of 256 partitions") {
 		t.Errorf("the job ends with %d\n%s", code, out)
 	}
 }

@@ -30,9 +30,9 @@ func (b *tab) wantNothingAmiss() {
 	judged := eval[struct {
 		Passed int
 		Amiss  []string
-	}](b, script+`; axe.run({rules: {'target-size': {enabled: true}, 'duplicate-id': {enabled: true}}}).then(told => ({Passed: told.passes.length,
-		Amiss: told.violations.map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html.slice(0, 120) + ' ' + n.failureSummary).join('; '))}))`,
-		chromedp.EvalAwaitPromise)
+	}](b, script+`; axe.run({rules: {'target-size': {enabled: true}, 'duplicate-id': {enabled: true}}}).then(told => ({
+		Passed: told.passes.length, Amiss: told.violations.map(v => v.id + ': ' + v.help + ' ' +
+			v.nodes.map(n => n.html.slice(0, 120) + ' ' + n.failureSummary).join('; '))}))`, chromedp.EvalAwaitPromise)
 	for _, amiss := range judged.Amiss {
 		b.Errorf("axe-core says: %s", amiss)
 	}

@@ -96,8 +96,8 @@ func TestTheCurveIsSeenInEveryRange(t *testing.T) {
 		}
 		b.shoot("range-" + r.name)
 	}
-	if heard := eval[string](b, `document.querySelector('#chart[role=img] > title').textContent`); !strings.Contains(heard, "user/path=/pay") ||
-		!strings.Contains(heard, "hits") {
+	heard := eval[string](b, `document.querySelector('#chart[role=img] > title').textContent`)
+	if !strings.Contains(heard, "user/path=/pay") || !strings.Contains(heard, "hits") {
 		t.Errorf("who hears the page is told of the curve %q, want what is seen in it", heard)
 	}
 	if n := eval[int](b, `document.querySelectorAll('#chart .limit').length`); n > 0 {

@@ -128,11 +128,14 @@ func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
 			Text     bool
 			Contrast float64
 		}
-		all := eval[[]drawn](b, `(colour => [...document.querySelectorAll('#chart text, #chart path.band')].map(e => [e, getComputedStyle(e).fill])
-			.filter(([e, fill]) => e.checkVisibility() && !fill.startsWith('url')).map(([e, fill]) => ({ // url: hatched
-				What: e.dataset.outcome ?? e.textContent, Text: e.tagName === 'text', Contrast: axe.commons.color.getContrast(
-					colour(getComputedStyle(document.querySelector('#view')).backgroundColor), colour(fill))})))
-			(text => { const c = new axe.commons.color.Color(); c.parseString(text); return c; })`)
+		all := eval[[]drawn](b, `(() => {
+			const colour = text => { const c = new axe.commons.color.Color(); c.parseString(text); return c; };
+			const panel = colour(getComputedStyle(document.querySelector('#view')).backgroundColor);
+			return [...document.querySelectorAll('#chart text, #chart path.band')].map(e => [e, getComputedStyle(e).fill])
+				.filter(([e, fill]) => e.checkVisibility() && !fill.startsWith('url')) // url: hatched
+				.map(([e, fill]) => ({What: e.dataset.outcome ?? e.textContent, Text: e.tagName === 'text',
+					Contrast: axe.commons.color.getContrast(panel, colour(fill))}));
+		})()`)
 		if len(all) < 12 {
 			t.Errorf("only %d things are drawn in the curve: this proves nothing", len(all))
 		}
@@ -141,8 +144,8 @@ func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
 				t.Errorf("dark %v: %q has a contrast of %.2f, want 3, of text 4.5", dark, d.What, d.Contrast)
 			}
 		}
-		for _, small := range eval[[]string](b, `[...document.querySelectorAll('body *')].filter(e => e.checkVisibility() && e.textContent.trim() &&
-			parseFloat(getComputedStyle(e).fontSize) < 11).map(e => e.outerHTML.slice(0, 80))`) {
+		for _, small := range eval[[]string](b, `[...document.querySelectorAll('body *')].filter(e => e.checkVisibility() &&
+			e.textContent.trim() && parseFloat(getComputedStyle(e).fontSize) < 11).map(e => e.outerHTML.slice(0, 80))`) {
 			t.Errorf("dark %v: this is written in less than 11 pixels: %s", dark, small)
 		}
 		b.shoot(fmt.Sprintf("contrast-dark-%v", dark))
