@@ -213,9 +213,3 @@ func runPod(t *testing.T, objects []Object, o Object, addresses *strings.Replace
 	}
 	return process.Command(t, env, program, args...)
 }
-
-// call runs weir call, or another command, and gives what it printed and how it ended.
-func call(t *testing.T, args ...string) (string, int) {
-	t.Helper()
-	return process.Command(t, nil, weirBinary, args...)
-}

@@ -99,18 +99,6 @@ func wantTenAMinute(t *testing.T, url string) {
 	})
 }
 
-// wantCodes makes calls, which must end with these codes.
-func wantCodes(t *testing.T, w *weir, domain, descriptor string, codes ...int) error {
-	t.Helper()
-	for i, want := range codes {
-		out, code := call(t, "call", "--addr", w.grpc, "--domain", domain, "--descriptor", descriptor, "--timeout", "1m")
-		if code != want {
-			return fmt.Errorf("weir call %d of %d ends with %d, want %d: %s", i+1, len(codes), code, want, out)
-		}
-	}
-	return nil
-}
-
 func TestARenderedContainerServesARealEnvoy(t *testing.T) {
 	t.Parallel()
 	wantTenAMinute(t, startEnvoy(t, startRendered(t, render(t, "weir", inRedis(startRedis(t).Addr))).grpc))
