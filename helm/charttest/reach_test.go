@@ -198,11 +198,10 @@ func TestValuesReachTheirObjects(t *testing.T) {
 			}
 			at := reach(o.Tree, strings.Fields(path))
 			is = string(toJSON(t, at))
-			if strings.HasSuffix(path, " env") { // NAME=value, each in a line
+			if variables, _ := at.([]any); strings.HasSuffix(path, " env") { // NAME=value, each in a line
 				is, wants = "", strings.SplitAfter(strings.ReplaceAll(tc.has, " ", "\n")+"\n", "\n")
-				for _, variable := range at.([]any) {
-					v := Object{Tree: variable.(map[string]any)}
-					is += fmt.Sprint(v.At("name"), "=", v.At("value"), "\n")
+				for _, v := range variables {
+					is += fmt.Sprint(reach(v, []string{"name"}), "=", reach(v, []string{"value"}), "\n")
 				}
 			}
 		}
