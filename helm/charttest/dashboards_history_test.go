@@ -30,15 +30,7 @@ func wantHistory(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	left := d.expressions()
 	for _, rule := range rulesOffered(t, asked, d) {
 		with := substitution{values: rule, interval: 6 * time.Hour, window: pastDays * 24 * time.Hour}
-		for where, of := range left {
-			found, err := asked.finds(t, of, with.expand(d, of.Expr), until.Add(-with.window), until, with.interval)
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", where, err, with.expand(d, of.Expr))
-			}
-			if found {
-				delete(left, where)
-			}
-		}
+		asked.strike(t, d, left, with, until, with.window, with.interval)
 	}
 	for _, where := range slices.Sorted(maps.Keys(left)) {
 		t.Errorf("for no rule anything is found by %s: %s", where, left[where].Expr)
