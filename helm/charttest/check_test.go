@@ -1,9 +1,7 @@
 package charttest
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -86,27 +84,9 @@ func TestAFaultyFileEndsAnUpgradeBeforeItBegins(t *testing.T) {
 		{"program: ratelimit\nredis: {addresses: ['redis:6379']}\n" + wrong, "unti", 1},
 	} {
 		objects := render(t, "weir", valuesOf(t, "check: {enabled: true}\n"+tc.values)).Objects
-		job := podOf(decode(t, ofKind(objects, "Job")[0])).Spec
-		maps := ofKind(objects, "ConfigMap")
-		files := maps[slices.IndexFunc(maps, func(o Object) bool {
-			return o.At("metadata", "name") == job.Volumes[0].Projected.Sources[0].ConfigMap.Name
-		})]
-		dir := t.TempDir()
-		for name, text := range files.At("data").(map[string]any) {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text.(string)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		check := exec.Command(weirBinary)
-		check.Args = append([]string{}, job.Containers[0].Command...)
-		for i, arg := range check.Args {
-			if arg == job.Containers[0].VolumeMounts[0].MountPath {
-				check.Args[i] = dir
-			}
-		}
-		out, _ := check.CombinedOutput() // its code says it
-		if code := check.ProcessState.ExitCode(); code != tc.code || !strings.Contains(string(out), tc.want) {
-			t.Errorf("with %q %v ends with %d and prints %s; want %d and %q", tc.values, check.Args, code, out, tc.code, tc.want)
+		out, code := runPod(t, objects, ofKind(objects, "Job")[0], strings.NewReplacer())
+		if code != tc.code || !strings.Contains(out, tc.want) {
+			t.Errorf("with %q it ends with %d and prints %s; want %d and %q", tc.values, code, out, tc.code, tc.want)
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // pastDays is how many days the dashboard of the history is looked at for.
@@ -26,31 +24,13 @@ func pastIn(t *testing.T, address string, until time.Time) {
 	}
 }
 
-// podOfComponent is the pod of a Deployment of the release.
-func (r *Rendered) podOfComponent(t *testing.T, component string) *corev1.PodSpec {
-	t.Helper()
-	d := r.deploymentOf(t, component)
-	if d == nil {
-		t.Fatalf("the release has no Deployment of the component %s", component)
-	}
-	return &d.Spec.Template.Spec
-}
-
 // wantHistory wants every query of the history's dashboard to have something to show, for some rule.
 func wantHistory(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	t.Helper()
 	left := d.expressions()
 	for _, rule := range rulesOffered(t, asked, d) {
 		with := substitution{values: rule, interval: 6 * time.Hour, window: pastDays * 24 * time.Hour}
-		for where, of := range left {
-			found, err := asked.finds(t, of, with.expand(d, of.Expr), until.Add(-with.window), until, with.interval)
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", where, err, with.expand(d, of.Expr))
-			}
-			if found {
-				delete(left, where)
-			}
-		}
+		asked.strike(t, d, left, with, until, with.window, with.interval)
 	}
 	for _, where := range slices.Sorted(maps.Keys(left)) {
 		t.Errorf("for no rule anything is found by %s: %s", where, left[where].Expr)

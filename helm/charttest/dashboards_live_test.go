@@ -41,8 +41,8 @@ func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 		"  - {key: a.b, value: c|d, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
 		"  - {key: tried, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}\n"}
 	r := render(t, "weir", values)
-	w := startPod(t, r.Objects, r.podOfComponent(t, "server"))
-	serves := startPod(t, r.Objects, r.podOfComponent(t, "history"))
+	w := startPod(t, r.Objects, r.pod(t, "server"))
+	serves := startPod(t, r.Objects, r.pod(t, "history"))
 	d := dashboards(t)["history.json"]
 	wantHistory(t, promAPI(w.admin+"/prometheus"), d, until)
 	for _, of := range []*weir{w, serves} {
@@ -87,8 +87,8 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 		})
 	}
 	shows := func(expr string) bool {
-		found, err := prometheus.finds(t, target{}, expr, time.Now(), time.Now().Add(time.Second), time.Second)
-		return err == nil && found
+		found, err := prometheus.instant(t, expr, time.Now().Add(time.Second))
+		return err == nil && len(found) > 0
 	}
 	for what, expr := range map[string]string{"a Redis that answers": "rate(weir_redis_answer_seconds_count[1m])",
 		"refusals": `rate(weir_requests_total{outcome="over_limit"}[1m])`, "shadow mode": "rate(weir_shadow_hits_total[1m])",
@@ -107,16 +107,7 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 		with.values = values
 		left := d.expressions()
 		await(fmt.Sprintf("what the dashboard asks with %s chosen", name), func() bool {
-			for where, of := range left {
-				now := time.Now().Add(time.Second)
-				found, err := prometheus.finds(t, of, with.expand(d, of.Expr), now.Add(-time.Minute), now, time.Second)
-				if err != nil {
-					t.Fatalf("%s: %v\n%s", where, err, with.expand(d, of.Expr))
-				}
-				if found {
-					delete(left, where)
-				}
-			}
+			prometheus.strike(t, d, left, with, time.Now().Add(time.Second), time.Minute, time.Second)
 			missing = slices.Sorted(maps.Keys(left))
 			return len(missing) == 0
 		})

@@ -44,61 +44,62 @@ func readText(t *testing.T, name string) string {
 
 var fencedYAML = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-// snippets are the objects that a document shows: blocks of YAML, fenced, or indented by four spaces.
+// snippets are the objects of Kubernetes and of Envoy that a document shows: blocks of YAML, fenced, or indented by four
+// spaces. Each must be what its API takes.
 func snippets(t *testing.T, document string) (objects []Object) {
 	t.Helper()
 	var blocks []string
 	for _, m := range fencedYAML.FindAllStringSubmatch(document, -1) {
 		blocks = append(blocks, m[1])
 	}
-	for _, m := range regexp.MustCompile(`(?m)(?:^(?:    .*)?\n)+`).FindAllString(document, -1) {
+	for _, m := range regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindAllString(document, -1) {
 		blocks = append(blocks, regexp.MustCompile(`(?m)^    `).ReplaceAllString(m, ""))
 	}
 	for _, block := range blocks {
-		if !strings.Contains(block, "apiVersion:") && !strings.Contains(block, "load_assignment:") {
+		if !regexp.MustCompile(`(?m)^(apiVersion|typed_config|load_assignment|rate_limits):`).MatchString(block) {
 			continue
 		}
 		found, err := ReadObjects(block)
 		if err != nil {
 			t.Fatalf("a document shows YAML that is none: %v\n%s", err, block)
 		}
+		for _, o := range found {
+			switch {
+			case o.Kind() == "Kustomization":
+			case o.Kind() != "":
+				decode(t, o)
+				wantEnvoyTakes(t, o)
+			case o.At("load_assignment") != nil:
+				wantPatch(t, "the cluster in a document", "CLUSTER", o.Tree)
+			case o.At("rate_limits") != nil:
+				wantPatch(t, "the virtual host in a document", "VIRTUAL_HOST", o.Tree)
+			default:
+				wantPatch(t, "the filter in a document", "HTTP_FILTER", o.Tree)
+			}
+		}
 		objects = append(objects, found...)
 	}
 	return objects
 }
 
-// What people paste works: it is the same, whether they read it in the notes or let the chart make it.
+// What people paste works: it is the same, whether they read it in the notes or let the chart make it. Where weir serves by
+// TLS, an Envoy of one's own has to be told so, and for whom to take it.
 func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
 	t.Parallel()
 	shown := snippets(t, render(t, "limits", nil).Notes)
-	if len(shown) != 2 {
-		t.Fatalf("the notes show %d objects, want an EnvoyFilter and a cluster", len(shown))
+	if service := "outbound|8081||limits-weir.limits.svc.cluster.local"; len(shown) != 2 || !strings.Contains(shown[0].Text, service) {
+		t.Fatalf("the notes show %v, want an EnvoyFilter that asks this release's Service, and a cluster", shown)
 	}
-	if service := "outbound|8081||limits-weir.limits.svc.cluster.local"; !strings.Contains(shown[0].Text, service) {
-		t.Errorf("the notes show no filter that asks this release's Service:\n%s", shown[0].Text)
-	}
-	wantPatch(t, "the cluster in the notes", "CLUSTER", shown[1].Tree)
-
 	made := render(t, "limits", valuesOf(t, "istio: {gateway: {enabled: true}}"))
 	wantSame(t, shown[:1], ofKind(made.Objects, "EnvoyFilter"))
-}
 
-// Where weir serves by TLS, an Envoy of one's own has to be told so, and for whom to take it.
-func TestTheNotesShowAClusterThatTalksTLS(t *testing.T) {
-	t.Parallel()
 	for _, clientCA := range []string{"", "ca.crt"} {
 		notes := render(t, "limits", valuesOf(t, "grpc: {tls: {enabled: true, existingSecret: grpc-tls, clientCAKey: '"+clientCA+"'}}")).Notes
 		shown := snippets(t, notes)
-		if len(shown) != 1 {
-			t.Fatalf("the notes show %d objects, want one cluster", len(shown))
-		}
-		wantPatch(t, "the cluster in the notes", "CLUSTER", shown[0].Tree)
-		wantAsked(t, notes)
-		if presents := strings.Contains(shown[0].Text, "tls_certificates"); presents != (clientCA != "") {
-			t.Errorf("with clientCAKey %q the cluster presents a certificate: %v", clientCA, presents)
-		}
-		if !strings.Contains(shown[0].Text, "exact: limits-weir.limits.svc.cluster.local") {
-			t.Errorf("the cluster takes any server for weir:\n%s", shown[0].Text)
+		if len(shown) != 3 || strings.Contains(shown[2].Text, "tls_certificates") != (clientCA != "") ||
+			!strings.Contains(shown[2].Text, "exact: limits-weir.limits.svc.cluster.local") {
+			t.Errorf("with clientCAKey %q the notes show %v; want rate_limits, a filter and a cluster that takes weir alone for weir, "+
+				"and presents a certificate where one is asked for", clientCA, shown)
 		}
 	}
 }
@@ -109,15 +110,8 @@ func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 	t.Parallel()
 	migration := filepath.Join(root, "cmd", "weir", "MIGRATION.md")
 	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md")} {
-		shown := snippets(t, readText(t, name))
-		if len(shown) == 0 {
+		if shown := snippets(t, readText(t, name)); len(shown) == 0 {
 			t.Errorf("%s shows no object", name)
-		}
-		for _, o := range shown {
-			if o.Kind() != "Kustomization" {
-				decode(t, o)
-				wantEnvoyTakes(t, o)
-			}
 		}
 	}
 	shown := 0
@@ -125,8 +119,8 @@ func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
 		if !strings.Contains(m[1], "program: ratelimit") {
 			continue
 		}
-		if d := render(t, "weir", valuesOf(t, m[1])).deployment(t); d.Spec.Template.Spec.Containers[0].Command[0] != "/bin/ratelimit" {
-			t.Errorf("what %s shows starts %v", migration, d.Spec.Template.Spec.Containers[0].Command)
+		if c := render(t, "weir", valuesOf(t, m[1])).pod(t, "server").Containers[0]; c.Command[0] != "/bin/ratelimit" {
+			t.Errorf("what %s shows starts %v", migration, c.Command)
 		}
 		shown++
 	}

@@ -29,7 +29,7 @@ func TestASectionThatIsOffMayBeLeftEmpty(t *testing.T) {
 	t.Parallel()
 	defaults, off := defaults(t), 0
 	for _, path := range keysOf(defaults, nil) {
-		section, isSection := at(defaults, path).(map[string]any)
+		section, isSection := Object{Tree: defaults}.At(path...).(map[string]any)
 		if _, has := section["enabled"]; !isSection || !has {
 			continue
 		}
@@ -89,14 +89,6 @@ func holesIn(r *Rendered) (found []string) {
 		found = append(found, fmt.Sprintf("the notes say %q", hole))
 	}
 	return found
-}
-
-// at is what stands in a tree at a path.
-func at(tree any, path []string) any {
-	for _, key := range path {
-		tree = tree.(map[string]any)[key]
-	}
-	return tree
 }
 
 // keysOf are the paths of all keys in a tree, those above before those below.

@@ -132,7 +132,7 @@ envoyGateway: {patchPolicy: {enabled: true, namespace: default}}`))
 	asks := reach(readFile(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))[0].Tree,
 		strings.Fields("static_resources listeners ingress filter_chains 0 filters 0 typed_config route_config virtual_hosts all "+
 			"rate_limits"))
-	if want := at(defaults(t), []string{"mesh", "rateLimits"}); !cmp.Equal(asks, want) {
+	if want := (Object{Tree: defaults(t)}).At("mesh", "rateLimits"); !cmp.Equal(asks, want) {
 		t.Errorf("k8s/envoy/envoy.yaml asks weir for %v, and the chart makes Envoys ask for %v", asks, want)
 	}
 }

@@ -165,15 +165,27 @@ func (a promAPI) instant(t *testing.T, expr string, when time.Time) ([]float64, 
 	return numbersIn(value), err
 }
 
-// finds reports whether a query of a dashboard gives a number, in a range that ends at a time.
-func (a promAPI) finds(t *testing.T, of target, expr string, from, to time.Time, step time.Duration) (bool, error) {
+// strike takes out of a dashboard's queries, by where they stand, those that give a number: at a time, or in the window
+// before it.
+func (a promAPI) strike(t *testing.T, d *dashboard, queries map[string]target, with substitution, to time.Time,
+	window, step time.Duration) {
 	t.Helper()
-	if of.Range {
-		found, err := a.ranged(t, expr, from, to, step)
-		return len(found) > 0, err
+	for where, of := range queries {
+		var found []float64
+		var err error
+		expr := with.expand(d, of.Expr)
+		if of.Range {
+			found, err = a.ranged(t, expr, to.Add(-window), to, step)
+		} else {
+			found, err = a.instant(t, expr, to)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", where, err, expr)
+		}
+		if len(found) > 0 {
+			delete(queries, where)
+		}
 	}
-	found, err := a.instant(t, expr, to)
-	return len(found) > 0, err
 }
 
 // numbersIn are all that an answer has, in all of its series.

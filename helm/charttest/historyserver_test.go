@@ -33,7 +33,7 @@ func TestTheHistoryServerReadsWhereWeirWrites(t *testing.T) {
 	for name, more := range map[string]string{"everything": "", "ha": "", "cluster-tls": "", "ring": "", "ratelimit-files": "",
 		"ratelimit": "history: {redis: {urlSecret: history-redis}}"} { // whose limits come by xDS
 		r := render(t, "weir", loader.MergeMaps(loader.MergeMaps(caseValues(t, name), serving), valuesOf(t, more)))
-		server, history := r.podOfComponent(t, "server"), r.podOfComponent(t, "history")
+		server, history := r.pod(t, "server"), r.pod(t, "history")
 		wantMounts(t, r.Objects[0], history)
 		limits, args := volumeAt(t, server, files), []string{"history", "serve"}
 		if limits != "" {

@@ -121,7 +121,8 @@ func wantDocumented(t *testing.T, prometheus promAPI, weirs ...*weir) {
 	}
 }
 
-// wantLabels wants what a query selects and groups by to be labels of what it asks for, or of every target.
+// wantLabels wants a query to ask for metrics that weir shows, and what it selects and groups by to be labels of these, or of
+// every target.
 func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
@@ -133,7 +134,11 @@ func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
-			known = append(known, shown[strings.TrimSuffix(n.Name, "_bucket")].labels...)
+			metric, is := shown[strings.TrimSuffix(n.Name, "_bucket")]
+			if !is && strings.HasPrefix(n.Name, "weir_") {
+				t.Errorf("the query of %s asks for %s, which weir does not show: %s", name, n.Name, query)
+			}
+			known = append(known, metric.labels...)
 			for _, m := range n.LabelMatchers {
 				asked = append(asked, m.Name)
 			}

@@ -3,12 +3,10 @@ package charttest
 import (
 	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -31,35 +29,6 @@ func eachSelector(t *testing.T, where, expression string, f func(*parser.VectorS
 	})
 }
 
-// wantSeries wants each selector of an expression to find something of what weir shows.
-func wantSeries(t *testing.T, where, expression string, shown samples) {
-	t.Helper()
-	all := make([]labels.Labels, 0, len(shown))
-	for name := range shown {
-		all = append(all, labelsOf(t, name))
-	}
-	eachSelector(t, where, expression, func(selector *parser.VectorSelector) {
-		matches := func(of labels.Labels) bool {
-			return !slices.ContainsFunc(selector.LabelMatchers, func(m *labels.Matcher) bool {
-				return !slices.Contains(added, m.Name) && !m.Matches(of.Get(m.Name))
-			})
-		}
-		if !slices.ContainsFunc(all, matches) {
-			t.Errorf("%s looks for %s, which weir does not show", where, selector)
-		}
-	})
-}
-
-// labelsOf are the labels of a series, its name among them.
-func labelsOf(t *testing.T, series string) labels.Labels {
-	t.Helper()
-	of, err := parser.NewParser(parser.Options{}).ParseMetric(series)
-	if err != nil {
-		t.Fatalf("a scrape has %s: %v", series, err)
-	}
-	return of
-}
-
 // rulesOf are the alerts of a release.
 func rulesOf(t *testing.T, r *Rendered) []monitoring.Rule {
 	t.Helper()
@@ -73,7 +42,7 @@ func rulesOf(t *testing.T, r *Rendered) []monitoring.Rule {
 }
 
 // Who is woken at night reads what happens and what to do, by labels that the alert has, and follows a link to its section
-// of the runbook.
+// of the runbook, which asks for what weir shows.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	made := make(map[string]bool)
@@ -97,7 +66,10 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 		}
 	}
 	told := make(map[string]bool)
-	for heading := range readRunbook(t) {
+	for heading, section := range readRunbook(t) {
+		for _, query := range section.queries {
+			wantLabels(t, "RUNBOOK.md, "+heading, query, metricsDocument(t))
+		}
 		if strings.HasPrefix(heading, "Weir") {
 			told[heading] = true
 		}

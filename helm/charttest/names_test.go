@@ -14,15 +14,14 @@ import (
 func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long-release-name-", 3)[:52]
-	for _, name := range caseNames(t) {
-		releases := []string{"one/weir", "two/weir"}
-		// These two have objects of every kind, and in other namespaces.
-		if !testing.Short() || name == "everything" || name == "istio" {
-			for _, release := range []string{"weir", "a", "limits", "a.b", "a-b", "weir.a.b", "weir.a-b", long + "a", long + "b",
-				"limits-weir"} {
-				releases = append(releases, "limits/"+release)
-			}
-		}
+	releases := []string{"one/weir", "two/weir"}
+	for _, release := range []string{"weir", "a", "limits", "a.b", "a-b", "weir.a.b", "weir.a-b", long + "a", long + "b",
+		"limits-weir"} {
+		releases = append(releases, "limits/"+release)
+	}
+	kinds := make(map[string]bool)
+	kindOf := func(o Object) string { return fmt.Sprint(o.Kind(), " of the ", componentOf(o)) }
+	for _, name := range []string{"everything", "istio", "ha", "volume", "cluster-tls"} {
 		seen := make(map[string]string) // what it is → release
 		for _, of := range releases {
 			namespace, release, _ := strings.Cut(of, "/")
@@ -38,6 +37,7 @@ func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 			}
 			for _, o := range r.Objects {
 				wantFits(t, o, namespace, of)
+				kinds[kindOf(o)] = true
 				for _, thing := range thingsOf(o) {
 					if other := seen[thing]; other != "" && o.Name() != "limits-account" {
 						t.Errorf("with ci/%s-values.yaml %s belongs to the releases %s and %s", name, thing, of, other)
@@ -47,6 +47,13 @@ func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 			}
 			if release == "limits" { // limits and limits-weir are both named limits-weir, as with any chart
 				maps.DeleteFunc(seen, func(_, other string) bool { return other == of })
+			}
+		}
+	}
+	for _, name := range caseNames(t) {
+		for _, o := range render(t, "weir", caseValues(t, name)).Objects {
+			if componentOf(o) != nil && !kinds[kindOf(o)] { // extraObjects have none
+				t.Errorf("ci/%s-values.yaml gives %s, a %s: take it among those above", name, o, kindOf(o))
 			}
 		}
 	}

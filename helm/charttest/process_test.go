@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,11 +58,7 @@ type weir struct {
 // mounted into it. Only what a container has for itself is another: ports, and where its files are.
 func startRendered(t *testing.T, r *Rendered) *weir {
 	t.Helper()
-	d := r.deployment(t)
-	if d == nil {
-		t.Fatal("the release has no Deployment")
-	}
-	return startPod(t, r.Objects, &d.Spec.Template.Spec)
+	return startPod(t, r.Objects, r.pod(t, "server"))
 }
 
 func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
@@ -196,8 +193,23 @@ func filesOf(t *testing.T, objects []Object, v *corev1.Volume, c *corev1.Contain
 	return files
 }
 
-// call runs weir call, or another command, and gives what it printed and how it ended.
-func call(t *testing.T, args ...string) (string, int) {
+// runPod runs a pod of a release to its end, with the files that are mounted into it, and gives what it printed and how it
+// ended. An address in its arguments may stand for another.
+func runPod(t *testing.T, objects []Object, o Object, addresses *strings.Replacer) (string, int) {
 	t.Helper()
-	return process.Command(t, nil, weirBinary, args...)
+	pod := podOf(decode(t, o)).Spec
+	c := pod.Containers[0]
+	files := mountAll(t, objects, &pod, &c)
+	var env, args []string
+	for _, e := range c.Env {
+		env = append(env, e.Name+"="+files.here(e.Value))
+	}
+	for _, arg := range slices.Concat(c.Command[1:], c.Args) {
+		args = append(args, files.here(addresses.Replace(arg)))
+	}
+	program := filepath.Join(t.TempDir(), filepath.Base(c.Command[0])) // one of weir's names in its image
+	if err := os.Symlink(weirBinary, program); err != nil {
+		t.Fatal(err)
+	}
+	return process.Command(t, env, program, args...)
 }

@@ -1,6 +1,7 @@
 package charttest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -11,8 +12,8 @@ func TestValuesReachTheirObjects(t *testing.T) {
 	const (
 		redis  = "redis: {addresses: ['redis:6379']}\n"
 		pod    = "Deployment/weir spec template "
-		env    = pod + "spec containers weir env "
-		beside = "Deployment/cart spec template spec initContainers weir env "
+		env    = pod + "spec containers weir env"
+		beside = "Deployment/cart spec template spec initContainers weir env"
 		job    = "CronJob/weir-downsample spec jobTemplate spec template "
 
 		labels = redis + "commonLabels: {team: common, sidecar.istio.io/inject: common}\npodLabels: &own {team: own, sidecar.istio.io/inject: own}\n" +
@@ -30,6 +31,8 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		asRatelimit = redis + "program: ratelimit\n"
 		better      = "program: ratelimit\nredis: {addresses: ['redis:6379'], onFailure: local}\n" +
 			"algorithm: sliding_window\nkeyFormat: weir\nhistory: {enabled: true}\n"
+		byXDS = "xds: {server: 'control:18000', node: edge, metadata: {cluster: edge, zone: a}, headers: {x-tenant: shop}, " +
+			"tls: {enabled: true, existingSecret: xds-tls, serverName: control}}"
 		statistics = "statistics: {prometheus: {enabled: true, path: /numbers, mapper: {existingConfigMap: names, key: names.yaml}}, " +
 			"statsd: {enabled: true, host: collector, protocol: udp, port: 9125}, extraTags: {cluster: edge}, flushInterval: 1s}\n"
 		viewed  = redis + "networkPolicy: {enabled: true, viewers: [{namespaceSelector: {matchLabels: {a: grafana}}}], clients: [{podSelector: {}}]"
@@ -83,48 +86,35 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		{"a gateway's selector may be empty", "istio: {gateway: {enabled: true, selector: null}}", gateway, "configPatches", "workloadSelector"},
 		{"or lose its label", "istio: {gateway: {enabled: true, selector: {istio: null}}}", gateway, "configPatches", "workloadSelector"},
 
-		{"weir's algorithm", redis, env + "ALGORITHM value", `"sliding_window"`, ""},
-		{"weir's policy", redis, env + "ON_BACKEND_FAILURE value", `"allow"`, ""},
-		{"weir's history", redis, env + "HISTORY value", `"true"`, ""},
-		{"ratelimit's algorithm", asRatelimit, env + "ALGORITHM value", `"fixed_window"`, ""},
-		{"ratelimit's policy", asRatelimit, env + "ON_BACKEND_FAILURE value", `"error"`, ""},
-		{"ratelimit's history", asRatelimit, env + "HISTORY value", `"false"`, ""},
-		{"ratelimit's statistics", asRatelimit, env + "USE_STATSD value", `"false"`, ""},
-		{"ratelimit's profiles", asRatelimit, env + "DEBUG_PPROF value", `"false"`, ""},
-		{"a better algorithm", better, env + "ALGORITHM value", `"sliding_window"`, ""},
-		{"a better policy", better, env + "ON_BACKEND_FAILURE value", `"local"`, ""},
-		{"a history beside ratelimit", better, env + "HISTORY value", `"true"`, ""},
-		{"weir's keys", better, env + "KEY_FORMAT value", `"weir"`, ""},
-		{"ratelimit's keys, which it has by itself", asRatelimit, env + "KEY_FORMAT", "null", ""},
-		{"ratelimit's name", asRatelimit, pod + "spec containers weir command", `["/bin/ratelimit"]`, ""},
-		{"a history of its own", asRatelimit + own, env + "HISTORY value", `"true"`, ""},
-		{"whose URL is a file", own, env + "REDIS_HISTORY_URL_FILE value", `"/etc/weir/history-url/url"`, ""},
-		{"which is mounted", own, pod + "spec volumes", `"secretName":"history-redis"`, ""},
+		// REPLICAS divides a limit where weir does not know better: by more than there are, and callers who are within it would
+		// be refused.
+		{"weir's defaults", redis, env, "ALGORITHM=sliding_window ON_BACKEND_FAILURE=allow HISTORY=true REPLICAS=2", ""},
+		{"ratelimit's", asRatelimit, env, "ALGORITHM=fixed_window ON_BACKEND_FAILURE=error HISTORY=false USE_STATSD=false " +
+			"DEBUG_PPROF=false ADMIN_TOKEN_FILE=/etc/weir/admin/token", "KEY_FORMAT="},
+		{"better ones in its place", better, env, "ALGORITHM=sliding_window ON_BACKEND_FAILURE=local HISTORY=true KEY_FORMAT=weir", ""},
+		{"in memory", "{}", env, "ADMIN_TOKEN_FILE=/etc/weir/admin/token", "REPLICAS="},
+		{"replicas by their number", redis + "replicas: 5", env, "REPLICAS=5", ""},
+		{"while there are none", redis + "replicas: 0", env, "REPLICAS=1", ""},
+		{"with an autoscaler", redis + "replicas: 5\nautoscaling: {enabled: true, minReplicas: 3, maxReplicas: 9}", env, "REPLICAS=3", ""},
+		{"beside Envoys that nobody counts", redis + "mode: sidecar", beside, "BACKEND_TYPE=redis", "REPLICAS="},
+		{"beside a number of Envoys", redis + "mode: sidecar\nreplicas: 40", beside, "REPLICAS=40", ""},
+		{"limits by xDS", byXDS, env, "CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=control:18000 " +
+			"CONFIG_GRPC_XDS_NODE_ID=edge CONFIG_GRPC_XDS_NODE_METADATA=cluster=edge,zone=a " +
+			"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=x-tenant:shop CONFIG_GRPC_XDS_SERVER_USE_TLS=true " +
+			"CONFIG_GRPC_XDS_SERVER_TLS_SAN=control CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/etc/weir/xds-tls/tls.key " +
+			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/etc/weir/xds-tls/tls.crt " +
+			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/etc/weir/xds-tls/ca.crt", ""},
+		{"a history of its own", asRatelimit + own, env, "HISTORY=true REDIS_HISTORY_URL_FILE=/etc/weir/history-url/url", ""},
+		{"whose URL is mounted", own, pod + "spec volumes", `"secretName":"history-redis"`, ""},
 		{"also where it is served", own + serving, history + "volumes", `"secretName":"history-redis"`, ""},
+		{"statistics", statistics, env, "PROMETHEUS_PATH=/numbers PROMETHEUS_MAPPER_YAML=/etc/weir/mapper/names.yaml STATSD_HOST=collector " +
+			"STATSD_PORT=9125 STATSD_PROTOCOL=udp EXTRA_TAGS=cluster:edge STATS_FLUSH_INTERVAL=1s", ""},
+		{"by the names of a mapping", statistics, pod + "spec volumes", `"name":"names"`, ""},
 
 		// A Redis that is away restarts no process that reads it: only readiness asks for it.
 		{"a history server starts without Redis", own + serving, server + "startupProbe httpGet path", `"/livez"`, ""},
 		{"and lives without it", own + serving, server + "livenessProbe httpGet path", `"/livez"`, ""},
 		{"but is not ready", own + serving, server + "readinessProbe httpGet path", `"/readyz"`, ""},
-
-		{"statistics are at a path", statistics, env + "PROMETHEUS_PATH value", `"/numbers"`, ""},
-		{"by the names of a mapping", statistics, env + "PROMETHEUS_MAPPER_YAML value", `/names.yaml"`, ""},
-		{"which is mounted", statistics, pod + "spec volumes", `"name":"names"`, ""},
-		{"statsd's host", statistics, env + "STATSD_HOST value", `"collector"`, ""},
-		{"statsd's port", statistics, env + "STATSD_PORT value", `"9125"`, ""},
-		{"statsd's protocol", statistics, env + "STATSD_PROTOCOL value", `"udp"`, ""},
-		{"tags for all sinks", statistics, env + "EXTRA_TAGS value", `"cluster:edge"`, ""},
-		{"how often they go", statistics, env + "STATS_FLUSH_INTERVAL value", `"1s"`, ""},
-
-		// A limit is divided by REPLICAS where weir does not know better: by more than there are, and callers who are
-		// within it would be refused.
-		{"replicas by default", redis, env + "REPLICAS value", `"2"`, ""},
-		{"replicas by their number", redis + "replicas: 5", env + "REPLICAS value", `"5"`, ""},
-		{"while there are none", redis + "replicas: 0", env + "REPLICAS value", `"1"`, ""},
-		{"with an autoscaler", redis + "replicas: 5\nautoscaling: {enabled: true, minReplicas: 3, maxReplicas: 9}", env + "REPLICAS value", `"3"`, ""},
-		{"beside Envoys that nobody counts", redis + "mode: sidecar", beside + "REPLICAS", "null", ""},
-		{"beside a number of Envoys", redis + "mode: sidecar\nreplicas: 40", beside + "REPLICAS value", `"40"`, ""},
-		{"counting in memory", "{}", env + "REPLICAS", "null", ""},
 
 		// Who may only look reaches the history server, and where there is none, weir's admin port. Nobody gets in by it
 		// where the port is open to everyone.
@@ -139,32 +129,23 @@ func TestValuesReachTheirObjects(t *testing.T) {
 
 		// A pod that is killed in its drain cuts off calls, or the last hits, which have 5 s; a budget that lets no pod go
 		// stops every upgrade of a node, and so does one for a single pod.
-		{"a pod may drain before it is killed", "{}", grace, "30", ""},
-		{"for as long as it is told to", drains, grace, "60", ""},
+		{"a pod may drain for as long as it is told to", drains, grace, "60", ""},
 		{"after its hook", "lifecycle: {preStop: {sleep: {seconds: 3}}}", grace, "33", ""},
-		{"by its own clock", drains, env + "DRAIN_DELAY value", `"15s"`, ""},
-		{"and no other", drains, env + "DRAIN_TIMEOUT value", `"40s"`, ""},
-		{"one of several pods may go", redis, "PodDisruptionBudget/weir spec maxUnavailable", "1", ""},
+		{"by its own clock, and no other", drains, env, "DRAIN_DELAY=15s DRAIN_TIMEOUT=40s", ""},
 		{"all but one's own number may", redis + "replicas: 3\npodDisruptionBudget: {minAvailable: 2}",
 			"PodDisruptionBudget/weir spec", `"minAvailable":2`, "max"},
 		{"a single pod may always go", redis + "replicas: 1", "PodDisruptionBudget/weir", "null", ""},
 		{"an autoscaler alone says how many there are", redis + "autoscaling: {enabled: true}", "Deployment/weir spec replicas", "null", ""},
 
-		// Whoever has no token, or the wrong one, changes no counters.
-		{"a token is made", "{}", "Secret/weir-admin-token data", `"token":`, ""},
-		{"and read", "{}", env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
-		{"also by a history server", redis + serving, server + "env ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
-		{"also as ratelimit", asRatelimit, env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/token"`, ""},
-		{"a token of one's own is read", mine, env + "ADMIN_TOKEN_FILE value", `"/etc/weir/admin/bearer"`, ""},
-		{"and none is made", mine, "Secret/weir-admin-token", "null", ""},
-		{"no token is made where none is wanted", "admin: {token: {create: false}}", "Secret/weir-admin-token", "null", ""},
-		{"and none is read", "admin: {token: {create: false}}", env + "ADMIN_TOKEN_FILE", "null", ""},
+		// Whoever has no token, or the wrong one, changes no counters. That none is made is seen beside the kustomizations.
+		{"a history server reads weir's token", redis + serving, server + "env", "ADMIN_TOKEN_FILE=/etc/weir/admin/token", ""},
+		{"or one of one's own", mine, env, "ADMIN_TOKEN_FILE=/etc/weir/admin/bearer", ""},
 
 		// The data source asks what answers, as weir wants to be asked (server/promql/API.md). Its uid stays when the chart
 		// changes, or panels would lose it.
 		{"Grafana's sidecar finds the data source", source, "ConfigMap/weir-datasource metadata labels grafana_datasource", `"1"`, ""},
 		{"which asks weir", source, grafana, `url: http://weir-admin.limits.svc.cluster.local:6070/prometheus\n`, ""},
-		{"by a name that weir takes", source, env + "ADMIN_HOSTS value", `weir-admin.limits.svc.cluster.local`, ""},
+		{"by a name that weir takes", source, env + " ADMIN_HOSTS value", `weir-admin.limits.svc.cluster.local`, ""},
 		{"on the port that there is", "admin: {port: 7000}\n" + source, grafana, `weir-admin.limits.svc.cluster.local:7000/`, ""},
 		{"which the Service has", "admin: {port: 7000}\n" + source, "Service/weir-admin spec ports admin port", "7000", ""},
 		{"or a history server", redis + serving + source, grafana,
@@ -207,17 +188,27 @@ func TestValuesReachTheirObjects(t *testing.T) {
 			objects, notes = r.Objects, r.Notes
 		}
 		name, path, _ := strings.Cut(tc.path, " ")
-		is := "null"
+		is, wants := "null", []string{tc.has}
 		if name == "notes" {
 			is = notes
 		}
 		for _, o := range objects {
-			if o.Kind()+"/"+o.Name() == name {
-				is = string(toJSON(t, reach(o.Tree, strings.Fields(path))))
+			if o.Kind()+"/"+o.Name() != name {
+				continue
+			}
+			at := reach(o.Tree, strings.Fields(path))
+			is = string(toJSON(t, at))
+			if variables, _ := at.([]any); strings.HasSuffix(path, " env") { // NAME=value, each in a line
+				is, wants = "", strings.SplitAfter(strings.ReplaceAll(tc.has, " ", "\n")+"\n", "\n")
+				for _, v := range variables {
+					is += fmt.Sprint(reach(v, []string{"name"}), "=", reach(v, []string{"value"}), "\n")
+				}
 			}
 		}
-		if !strings.Contains(is, tc.has) || tc.hasNot != "" && strings.Contains(is, tc.hasNot) {
-			t.Errorf("%s: %s is %s, want %s in it, and no %q, with\n%s", tc.promise, tc.path, is, tc.has, tc.hasNot, tc.values)
+		for _, has := range wants {
+			if !strings.Contains(is, has) || tc.hasNot != "" && strings.Contains(is, tc.hasNot) {
+				t.Errorf("%s: %s is %s, want %s in it, and no %q, with\n%s", tc.promise, tc.path, is, has, tc.hasNot, tc.values)
+			}
 		}
 	}
 }

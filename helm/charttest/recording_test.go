@@ -77,16 +77,6 @@ func (w *weir) await(t *testing.T, what string, load func(), reached func(before
 	})
 }
 
-// record adds a scrape for each of some minutes, in each of which there is the same load.
-func (r recording) record(t *testing.T, w *weir, minutes int, load func()) recording {
-	t.Helper()
-	for range minutes {
-		load()
-		r = append(r, w.scraped(t))
-	}
-	return r
-}
-
 // inputs are the series that rules ask for, in the form of a promtool test.
 func (r recording) inputs(t *testing.T, rules []monitoring.Rule) (inputs []any) {
 	t.Helper()

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
@@ -100,18 +99,6 @@ func wantTenAMinute(t *testing.T, url string) {
 	})
 }
 
-// wantCodes makes calls, which must end with these codes.
-func wantCodes(t *testing.T, w *weir, domain, descriptor string, codes ...int) error {
-	t.Helper()
-	for i, want := range codes {
-		out, code := call(t, "call", "--addr", w.grpc, "--domain", domain, "--descriptor", descriptor, "--timeout", "1m")
-		if code != want {
-			return fmt.Errorf("weir call %d of %d ends with %d, want %d: %s", i+1, len(codes), code, want, out)
-		}
-	}
-	return nil
-}
-
 func TestARenderedContainerServesARealEnvoy(t *testing.T) {
 	t.Parallel()
 	wantTenAMinute(t, startEnvoy(t, startRendered(t, render(t, "weir", inRedis(startRedis(t).Addr))).grpc))
@@ -133,12 +120,8 @@ func TestTheTestsOfAReleasePass(t *testing.T) {
 		t.Errorf("%d pods of helm test are rendered, want 2", len(pods))
 	}
 	for _, o := range pods {
-		var args []string
-		for _, arg := range podOf(decode(t, o)).Spec.Containers[0].Args {
-			args = append(args, at.Replace(arg))
-		}
-		if out, code := call(t, args...); code != 0 {
-			t.Errorf("%s: weir %v ends with %d: %s", o, args, code, out)
+		if out, code := runPod(t, r.Objects, o, at); code != 0 {
+			t.Errorf("%s ends with %d: %s", o, code, out)
 		}
 	}
 }
@@ -151,14 +134,8 @@ func TestTheJobDownsamplesAndEnds(t *testing.T) {
 	if len(jobs) != 1 {
 		t.Fatalf("with Redis there are %d CronJobs, want one: its history would never be downsampled", len(jobs))
 	}
-	pod := podOf(decode(t, jobs[0]))
-	c := pod.Spec.Containers[0]
-	files := mountAll(t, r.Objects, &pod.Spec, &c)
-	var env []string
-	for _, e := range c.Env {
-		env = append(env, e.Name+"="+files.here(e.Value))
-	}
-	if out, code := process.Command(t, env, weirBinary, c.Args...); code != 0 || !strings.Contains(out, "256 of 256 partitions") {
-		t.Errorf("weir %v: %d\n%s", c.Args, code, out)
+	out, code := runPod(t, r.Objects, jobs[0], strings.NewReplacer())
+	if code != 0 || !strings.Contains(out, "256 of 256 partitions") {
+		t.Errorf("the job ends with %d\n%s", code, out)
 	}
 }

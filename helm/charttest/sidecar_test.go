@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"testing"
 
-	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
@@ -67,51 +65,23 @@ func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
 			if err != nil {
 				t.Fatalf("what the notes show does not render: %v\n%s", err, pasted)
 			}
-			wantBeside(t, r, native, 65) // it drains for 40 and 20
+			pod := r.pod(t, "server")
+			wantMounts(t, r.Objects[0], pod)
+			weirs := pod.Containers
+			if native {
+				weirs = pod.InitContainers
+			}
+			if len(weirs) != 1 || (weirs[0].RestartPolicy != nil) != native {
+				t.Errorf("with native %v the pod has the containers %v, and %v before them", native, pod.Containers, pod.InitContainers)
+			}
+			if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace != 65 {
+				t.Errorf("the pod is killed after %v s, want 65: it drains for 40 and 20", grace)
+			}
 		}
-		wantAsked(t, notes)
-		read(t, "the cluster in the notes", block(t, notes, "name: weir"), &cluster.Cluster{})
+		if shown := snippets(t, notes); len(shown) != 3 {
+			t.Errorf("the notes show %v, want a filter, a cluster and rate_limits", shown)
+		}
 	}
-}
-
-// wantBeside wants a release's workload to have weir beside it, and seconds to end.
-func wantBeside(t *testing.T, r *Rendered, native bool, seconds int64) {
-	t.Helper()
-	d := r.deployment(t)
-	if d == nil {
-		t.Fatal("there is no Deployment")
-	}
-	pod := d.Spec.Template.Spec
-	wantMounts(t, Object{Tree: map[string]any{"kind": "Deployment"}}, &pod)
-	weirs := pod.Containers
-	if native {
-		weirs = pod.InitContainers
-	}
-	if len(weirs) != 1 || (weirs[0].RestartPolicy != nil) != native {
-		t.Errorf("with native %v the pod has the containers %v, and %v before them", native, pod.Containers, pod.InitContainers)
-	}
-	if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace != seconds {
-		t.Errorf("the pod is killed after %v s, want %d, as weir may take so long", grace, seconds)
-	}
-}
-
-// wantAsked wants notes to show a filter and limits by which an Envoy asks weir.
-func wantAsked(t *testing.T, notes string) {
-	t.Helper()
-	read(t, "the filter in the notes", block(t, notes, "name: envoy.filters.http.ratelimit"), &hcm.HttpFilter{})
-	limits := Object{Tree: block(t, notes, "rate_limits:").(map[string]any)}
-	wantRateLimits(t, "the virtual host in the notes", limits.At("rate_limits"))
-}
-
-// block is the indented YAML in a text that begins with a line.
-func block(t *testing.T, text, line string) any {
-	t.Helper()
-	found := regexp.MustCompile(`(?m)^    ` + regexp.QuoteMeta(line) + `\n(?:    .*\n)*`).FindString(text)
-	objects, err := ReadObjects(found)
-	if err != nil || len(objects) != 1 {
-		t.Fatalf("%q begins no YAML (%v) in\n%s", line, err, text)
-	}
-	return objects[0].Tree
 }
 
 // Both ways of putting weir beside an Envoy give the same pod.

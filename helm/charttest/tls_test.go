@@ -1,25 +1,13 @@
 package charttest
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
-	"net"
-	"strings"
 	"testing"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-	cache "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	ads "github.com/envoyproxy/go-control-plane/pkg/server/v3"
-	limitspb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
@@ -62,52 +50,4 @@ func TestTheGRPCPortIsServedByTLS(t *testing.T) {
 			t.Errorf("a client with a certificate for %q gets %v, %v; want %v, as only envoy may ask", name, answer, err, want)
 		}
 	}
-}
-
-func TestLimitsComeByXDS(t *testing.T) {
-	t.Parallel()
-	a := certstest.New(t, "authority")
-	asked, took := make(chan string, 9), make(chan string, 9)
-	shop := &limitspb.RateLimitConfig{Name: "shop", Domain: "shop", Descriptors: []*limitspb.RateLimitDescriptor{
-		{Key: "user", RateLimit: &limitspb.RateLimitPolicy{Unit: limitspb.RateLimitUnit_MINUTE, RequestsPerUnit: 10}}}}
-	limits := cache.NewLinearCache(resource.RateLimitConfigType, cache.WithVersionPrefix("v"),
-		cache.WithInitialResources(map[string]types.Resource{"shop": shop}))
-	callbacks := ads.CallbackFuncs{
-		StreamOpenFunc: func(ctx context.Context, _ int64, _ string) error {
-			header, _ := metadata.FromIncomingContext(ctx)
-			asked <- fmt.Sprint(header.Get("x-tenant"))
-			return nil
-		},
-		StreamRequestFunc: func(_ int64, r *discovery.DiscoveryRequest) error {
-			if r.Node != nil {
-				asked <- fmt.Sprint(r.Node.Id, " ", r.Node.Metadata.AsMap())
-			}
-			if r.ResponseNonce != "" {
-				took <- r.VersionInfo + r.GetErrorDetail().GetMessage()
-			}
-			return nil
-		},
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := certified(t, a, "control")
-	config.ClientAuth, config.MinVersion = tls.RequireAndVerifyClientCert, tls.VersionTLS13
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)))
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, ads.NewServer(t.Context(), limits, callbacks))
-	go func() { _ = server.Serve(listener) }() // Stop ends it
-	t.Cleanup(server.Stop)
-
-	values := valuesOf(t, "xds: {server: '"+listener.Addr().String()+"', node: edge, metadata: {zone: a}, headers: {x-tenant: shop}, "+
-		"tls: {enabled: true, existingSecret: xds-tls, serverName: control}}")
-	values["extraObjects"] = []any{secretOf(t, a, "xds-tls", "weir")}
-	w := startRendered(t, render(t, "weir", values))
-	if header, node := <-asked, <-asked; header != "[shop]" || node != "edge map[zone:a]" {
-		t.Errorf("weir asks with the header %q as %q, want [shop] and edge map[zone:a]", header, node)
-	}
-	if got := <-took; !strings.HasPrefix(got, "v") {
-		t.Errorf("weir answers %q, want that it takes what was sent", got)
-	}
-	w.wantTenFor(t, "ann", insecure.NewCredentials())
 }

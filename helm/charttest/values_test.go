@@ -107,29 +107,26 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 	}
 }
 
-// leftOut are the variables that no value sets, by why.
-var leftOut = map[string][]string{
-	"it tunes what works without it; extraEnv sets it": {"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL",
-		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "XDS_CLIENT_BACKOFF_MAX_INTERVAL", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR",
-		"XDS_CLIENT_BACKOFF_JITTER", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"},
-	"Datadog sets it by a label of the pod, or extraEnv does":                                       {"DD_ENV", "DD_SERVICE", "DD_VERSION", "DD_ENTITY_ID"},
-	"a password in values is a password in every copy of them; redis.auth.existingSecret is a file": {"REDIS_AUTH", "REDIS_PERSECOND_AUTH"},
-	"history.redis.urlSecret is a file":                                                             {"REDIS_HISTORY_URL"},
-	"it follows from the address":                                                                   {"REDIS_SOCKET_TYPE", "REDIS_PERSECOND_SOCKET_TYPE"},
-	"the chart says all of the path in RUNTIME_ROOT, or --config":                                   {"RUNTIME_SUBDIRECTORY"},
-	"each sink has a value that turns it on":                                                        {"DISABLE_STATS"},
-	"what it names are more variables, which extraEnv must set anyway":                              {"USE_DOG_STATSD_MOGRIFIERS"},
+// leftOut are the variables that no value sets, with why.
+var leftOut = map[string]string{
+	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": tuning, "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": tuning,
+	"XDS_CLIENT_BACKOFF_MAX_INTERVAL": tuning, "XDS_CLIENT_BACKOFF_RANDOM_FACTOR": tuning,
+	"XDS_CLIENT_BACKOFF_JITTER": tuning, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": tuning,
+	"DD_ENV": datadog, "DD_SERVICE": datadog, "DD_VERSION": datadog, "DD_ENTITY_ID": datadog,
+	"REDIS_AUTH": password, "REDIS_PERSECOND_AUTH": password,
+	"REDIS_HISTORY_URL": "history.redis.urlSecret is a file",
+	"REDIS_SOCKET_TYPE": byAddress, "REDIS_PERSECOND_SOCKET_TYPE": byAddress,
+	"RUNTIME_SUBDIRECTORY":      "the chart says all of the path in RUNTIME_ROOT, or --config",
+	"DISABLE_STATS":             "each sink has a value that turns it on",
+	"USE_DOG_STATSD_MOGRIFIERS": "what it names are more variables, which extraEnv must set anyway",
 }
 
-// whyLeftOut is the reason why no value sets a variable, empty if there is none.
-func whyLeftOut(name string) string {
-	for why, names := range leftOut {
-		if slices.Contains(names, name) {
-			return why
-		}
-	}
-	return ""
-}
+const (
+	tuning    = "it tunes what works without it; extraEnv sets it"
+	datadog   = "Datadog sets it by a label of the pod, or extraEnv does"
+	password  = "a password in values is a password in every copy of them; redis.auth.existingSecret is a file"
+	byAddress = "it follows from the address"
+)
 
 // rendered are the variables that weir gets, with a values file that sets them.
 func rendered(t *testing.T) map[string]string {
@@ -162,11 +159,11 @@ func TestEveryVariableCanBeSetByAValue(t *testing.T) {
 	t.Parallel()
 	listed, set := documentedVariables(t), rendered(t)
 	for _, name := range listed {
-		if set[name] == "" && whyLeftOut(name) == "" {
+		if set[name] == "" && leftOut[name] == "" {
 			t.Errorf("ENVIRONMENT.md tells operators of %s, and no value of the chart sets it in any ci/*-values.yaml", name)
 		}
-		if set[name] != "" && whyLeftOut(name) != "" {
-			t.Errorf("%s is set by %s, though it is said to be left out: %s", name, set[name], whyLeftOut(name))
+		if set[name] != "" && leftOut[name] != "" {
+			t.Errorf("%s is set by %s, though it is said to be left out: %s", name, set[name], leftOut[name])
 		}
 	}
 	for _, sample := range samplesOfRatelimit { // set them, or say in a comment that one can

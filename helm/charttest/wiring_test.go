@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,25 +16,15 @@ import (
 var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|memcached-tls|redis-nodes|` +
 	`history-redis|weir-admin|weir-admin-read|grpc-tls|xds-tls|statsd-mapper|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
 
-// deployment is the release's Deployment, nil in sidecar mode.
-func (r *Rendered) deployment(t *testing.T) *appsv1.Deployment {
+// pod is that of the Deployment of a component; what has none is the workload that weir is beside.
+func (r *Rendered) pod(t *testing.T, component any) *corev1.PodSpec {
 	t.Helper()
 	for _, o := range ofKind(r.Objects, "Deployment") {
-		if d := decode(t, o).(*appsv1.Deployment); d.Labels["app.kubernetes.io/component"] != "history" {
-			return d
+		if of := componentOf(o); of == component || of == nil && component == "server" {
+			return &podOf(decode(t, o)).Spec
 		}
 	}
-	return nil
-}
-
-// deploymentOf is that of a component, nil if it has none.
-func (r *Rendered) deploymentOf(t *testing.T, component any) *appsv1.Deployment {
-	t.Helper()
-	for _, o := range ofKind(r.Objects, "Deployment") {
-		if componentOf(o) == component {
-			return decode(t, o).(*appsv1.Deployment)
-		}
-	}
+	t.Fatalf("the release has no Deployment of the component %v", component)
 	return nil
 }
 
@@ -58,8 +47,8 @@ func TestSelectorsFindThePods(t *testing.T) {
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
 			selector, _ := selectorOf(o).(map[string]any)
-			if service, is := decode(t, o).(*corev1.Service); is && r.deploymentOf(t, componentOf(o)) != nil {
-				wantPorts(t, r.deploymentOf(t, componentOf(o)), service)
+			if service, is := decode(t, o).(*corev1.Service); is {
+				wantPorts(t, r.pod(t, componentOf(o)), service)
 			}
 			for _, of := range ofKind(r.Objects, "Deployment", "CronJob") {
 				pods := podOf(decode(t, of)).Labels
@@ -77,10 +66,10 @@ func TestSelectorsFindThePods(t *testing.T) {
 }
 
 // wantPorts wants every port of a Service to lead to one of the pods.
-func wantPorts(t *testing.T, d *appsv1.Deployment, s *corev1.Service) {
+func wantPorts(t *testing.T, pod *corev1.PodSpec, s *corev1.Service) {
 	t.Helper()
 	for _, port := range s.Spec.Ports {
-		leads := slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool {
+		leads := slices.ContainsFunc(pod.Containers[0].Ports, func(c corev1.ContainerPort) bool {
 			return port.TargetPort == intstr.FromString(c.Name) && port.Port == c.ContainerPort
 		})
 		if !leads {

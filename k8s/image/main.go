@@ -141,35 +141,34 @@ func pack(path, version string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	entries := []tar.Header{{Name: "bin/"}, {Name: "usr/"}, {Name: "usr/share/"}, {Name: "usr/share/weir/"},
+		{Name: "bin/weir", Mode: 0o755}, {Name: "usr/share/weir/sbom.cdx.json", Mode: 0o644}}
+	for _, name := range links {
+		entries = append(entries, tar.Header{Typeflag: tar.TypeLink, Name: "bin/" + name, Linkname: "bin/weir", Mode: 0o755})
+	}
+	contents := map[string][]byte{"bin/weir": binary, "usr/share/weir/sbom.cdx.json": bill}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, dir := range []string{"bin/", "usr/", "usr/share/", "usr/share/weir/"} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: epoch}); err != nil {
-			return nil, err
-		}
-	}
-	files := []struct {
-		name string
-		mode int64
-		data []byte
-	}{{"bin/weir", 0o755, binary}, {"usr/share/weir/sbom.cdx.json", 0o644, bill}}
-	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: epoch}
-		if err := w.WriteHeader(h); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.data); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range links {
-		h := &tar.Header{Typeflag: tar.TypeLink, Name: "bin/" + name, Linkname: "bin/weir", Mode: 0o755, ModTime: epoch}
-		if err := w.WriteHeader(h); err != nil {
+	for _, entry := range entries {
+		if err := add(w, entry, contents[entry.Name]); err != nil {
 			return nil, err
 		}
 	}
 	err = w.Close()
 	return b.Bytes(), err
+}
+
+// add writes an entry of an archive, a folder if its name ends in a slash.
+func add(w *tar.Writer, entry tar.Header, data []byte) error {
+	if strings.HasSuffix(entry.Name, "/") {
+		entry.Typeflag, entry.Mode = tar.TypeDir, 0o755
+	}
+	entry.Size, entry.ModTime = int64(len(data)), epoch
+	if err := w.WriteHeader(&entry); err != nil {
+		return err
+	}
+	_, err := w.Write(data)
+	return err
 }
 
 // archive writes an OCI layout as a tar file whose entries are in the order of their names.
@@ -208,18 +207,13 @@ func tarOf(dir string, to io.Writer) error {
 			return err
 		}
 		if d.IsDir() {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: epoch})
+			return add(w, tar.Header{Name: name + "/"}, nil)
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: epoch}
-		if err := w.WriteHeader(h); err != nil {
-			return err
-		}
-		_, err = w.Write(data)
-		return err
+		return add(w, tar.Header{Name: name, Mode: 0o644}, data)
 	})
 	return errors.Join(err, w.Close())
 }

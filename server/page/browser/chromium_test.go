@@ -29,10 +29,7 @@ type chromium struct {
 	errors []string // what its driver could not do, such as read an event: without it, a watch would see nothing
 }
 
-// rebound is a name that an attacker has pointed to this host.
-const rebound = "evil.test"
-
-// startChromium starts the browser, which resolves no other name of a host: what weir's page asks for has an address.
+// startChromium starts the browser, which resolves no name of a host: what weir's page asks for has an address.
 func startChromium() (*chromium, error) {
 	binary, err := process.FindTool("chromium", "chromium-browser", "google-chrome")
 	if err != nil {
@@ -41,7 +38,7 @@ func startChromium() (*chromium, error) {
 	c := &chromium{}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(binary),
-		chromedp.Flag("host-resolver-rules", "MAP "+rebound+" 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		// Its sandbox wants namespaces, which root in a container lacks. Nothing but weir's page is loaded.
 		chromedp.Flag("no-sandbox", true),
 		chromedp.Flag("disable-gpu", true),
@@ -137,26 +134,22 @@ func (b *tab) prepare(l look) chromedp.Action[chromedp.Void] {
 	if l.dark {
 		scheme = "dark"
 	}
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	return chromedp.Steps(
 		// A zoomed page has fewer, larger pixels: this is how a browser zooms.
-		_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-			Width: int64(float64(l.width) / l.zoom), Height: int64(float64(l.height) / l.zoom), DeviceScaleFactor: l.zoom,
-			Mobile: l.width < 500})
-		if err != nil {
-			return err
-		}
-		media := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}
-		if _, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: media}); err != nil {
-			return err
-		}
+		call(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: int64(float64(l.width) / l.zoom),
+			Height: int64(float64(l.height) / l.zoom), DeviceScaleFactor: l.zoom, Mobile: l.width < 500}),
+		call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}),
 		// So that :focus-visible and document.hasFocus hold for a tab that is not in front.
-		if _, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
-			return err
-		}
-		if _, err := cdp.Call(ctx, t, audits.Enable, cdp.Empty{}); err != nil {
-			return err
-		}
-		_, err = cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: violations})
+		call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}),
+		call(audits.Enable, cdp.Empty{}),
+		call(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: violations}))
+}
+
+// call is a command of the browser's protocol, whose answer does not matter.
+func call[P, R any](command cdp.Command[P, R], parameters P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, command, parameters)
 		return err
 	})
 }
@@ -189,11 +182,11 @@ func (b *tab) load(at string) {
 }
 
 // eval returns what an expression of the page's is.
-func eval[T any](b *tab, expression string) T {
+func eval[T any](b *tab, expression string, options ...chromedp.EvaluateOption) T {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 	defer cancel()
-	got, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	got, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
 	if err != nil {
 		b.Fatalf("%s: %v", expression, err)
 	}

@@ -124,7 +124,6 @@ func TestARuleOfThePastIsReachedByAClick(t *testing.T) {
 	b := open(t, w.admin, look{fragment: pay + "&range=365d&list=range", width: 360, height: 740})
 	b.readyWith("the list of the year", inRange)
 	b.wantNoSideScroll()
-	b.wantLargeTargets()
 	b.shoot("list-year-phone")
 	b.do(b.prepare(look{}))
 	if !eval[bool](b, `document.querySelector('`+past+`').hasAttribute('data-gone')`) {

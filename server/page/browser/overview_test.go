@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -102,13 +100,6 @@ func TestKeysLeadFromTheOverviewToARule(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS("#domain a")))
 	b.press(kb.Enter)
 	b.drawn("all rules", `document.querySelector('#name').textContent === 'Overview'`)
-}
-
-func TestALinkToARuleThatNeverWasSaysSo(t *testing.T) {
-	t.Parallel()
-	b := open(t, ofAYear(t).admin, look{fragment: "#domain=shop&path=nope&range=7d"})
-	b.wantText("No rule “nope” of the domain “shop” is configured", "that there never was such a rule")
-	b.shoot("rule-never")
 }
 
 func TestWhoIsRefusedIsListed(t *testing.T) {
@@ -222,10 +213,7 @@ func TestWhatIsAboveTheScaleIsMarked(t *testing.T) {
 	}
 	w := startWith(t, history, map[string]string{"mail.yaml": mailRules})
 	b := openBlank(t, w.admin, look{})
-	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
-		return err
-	}))
+	b.do(call(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}))
 	b.load(fmt.Sprintf("%s/#domain=mail&path=tenant&from=%d&to=%d", w.admin, hour-86400, hour))
 	b.ready()
 	b.shoot("above")

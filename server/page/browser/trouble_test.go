@@ -98,24 +98,24 @@ func TestAHostileLinkDoesNothing(t *testing.T) {
 // A page that has nothing to draw says why, and what to do.
 func TestWhatIsNotThereIsASentence(t *testing.T) {
 	t.Parallel()
+	shop := shopOf(t)
 	for name, c := range map[string]struct {
 		files map[string]string
 		env   []string
-		look  look
-		says  []string
+		seen  map[string]string // a text, by the fragment that leads to it
 	}{
-		"without-history": {shopOf(t), []string{"HISTORY=false"}, look{}, []string{"history", "10/minute"}},
-		"empty-history":   {shopOf(t), nil, look{fragment: pay}, []string{"weir call"}},
-		"empty-year":      {shopOf(t), nil, look{fragment: pay + "&range=365d"}, []string{"user"}},
-		"without-rules":   {nil, nil, look{}, []string{"descriptor files"}},
+		"without history": {shop, []string{"HISTORY=false"}, map[string]string{"": "This weir keeps no history", pay: "10/minute"}},
+		"empty history":   {shop, nil, map[string]string{pay: "weir call", pay + "&range=365d": "user"}},
+		"without rules":   {nil, nil, map[string]string{"": "descriptor files"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, start(t, c.files, c.env...).admin, c.look)
-			for _, text := range c.says {
+			w := start(t, c.files, c.env...)
+			for fragment, text := range c.seen {
+				b := open(t, w.admin, look{fragment: fragment})
 				b.wantText(text, "why there is no curve, or what there is")
+				b.shoot(name + fragment)
 			}
-			b.shoot(name)
 		})
 	}
 }
@@ -154,8 +154,8 @@ func TestAWeirThatHasGoneIsASentence(t *testing.T) {
 	b.shoot("weir-gone")
 }
 
-// A link may outlive its domain. The rules beside it are not to be told away, nor to be five times as busy.
-func TestALinkToADomainThatIsNotThereSaysSo(t *testing.T) {
+// A link may outlive its rule, and its domain. The rules beside it are not to be told away, nor to be five times as busy.
+func TestALinkToWhatIsNotThereSaysSo(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	body, _, err := get(w.admin + "/api/v1/history/top?from=-5m&n=1000&values=false")
@@ -174,6 +174,9 @@ func TestALinkToADomainThatIsNotThereSaysSo(t *testing.T) {
 		t.Errorf("all rules have %v hits a minute, and there were %v in five minutes", all, top.Total)
 	}
 	b.shoot("domain-gone")
+	b.reload(w.admin + "/#domain=shop&path=nope&range=7d")
+	b.wantText("No rule “nope” of the domain “shop” is configured", "that there never was such a rule")
+	b.shoot("rule-never")
 }
 
 // Who clicks while answers are awaited sees the list as it was, until there are new ones.

@@ -102,12 +102,7 @@ func serve(t *testing.T, dir string, files map[string]string, env ...string) (*w
 // start is serve for a test, with which weir ends.
 func start(t *testing.T, files map[string]string, env ...string) *weir {
 	t.Helper()
-	return startIn(t, t.TempDir(), files, env...)
-}
-
-func startIn(t *testing.T, dir string, files map[string]string, env ...string) *weir {
-	t.Helper()
-	w, err := serve(t, dir, files, env...)
+	w, err := serve(t, t.TempDir(), files, env...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +121,7 @@ func startWith(t *testing.T, history string, files map[string]string) *weir {
 	if err := run(t, dir, "history", "import", file); err != nil {
 		t.Fatal(err)
 	}
-	return startIn(t, dir, files)
+	return start(t, files, "DATA_DIR="+filepath.Join(dir, "data"))
 }
 
 // run runs a command of weir over the history in a folder.
