@@ -14,7 +14,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/cmd/weir/hangup"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
@@ -52,7 +51,7 @@ const (
 
 // Run serves until a signal comes.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
-	hangups := hangup.Await()
+	hangups := wait.NewHangups()
 	set, err := config.Read(config.Process())
 	log := set.Logger(out.Err)
 	if err == nil {
@@ -64,7 +63,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	return nil
 }
 
-func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups hangup.Signals, log *slog.Logger) error {
+func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups wait.Hangups, log *slog.Logger) error {
 	if !set.HistoryInRedis() {
 		return errors.New("the environment names no Redis (REDIS_HISTORY_URL, or else REDIS_URL), and a history outside Redis " +
 			"belongs to its weir serve, which answers these queries on its own admin port")
@@ -109,7 +108,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 }
 
 // run serves until ctx ends, and meanwhile follows the rules and whether the history can be read.
-func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
+func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readiness, hangups wait.Hangups, log *slog.Logger) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { rules.follow(following) })
