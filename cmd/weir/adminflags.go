@@ -22,16 +22,12 @@ type portFlags struct {
 	JSON    bool            `name:"json" help:"Print the answer as JSON."`
 }
 
-// ask sends a request, prints the answer and returns it. View writes it for people. Of the query, what is "" is left out.
+// ask sends a request, prints the answer and returns it. View writes it for people.
 func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, path string, query url.Values,
 	view func(*A) string) (*A, error) {
 	for name := range query {
-		text := query.Get(name)
-		if err := terminal.CheckUTF8(text); err != nil {
+		if err := terminal.CheckUTF8(query.Get(name)); err != nil {
 			return nil, err
-		}
-		if text == "" {
-			query.Del(name)
 		}
 	}
 	if f.Admin == "" {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,7 +20,7 @@ import (
 
 const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 MB
 
-// Port is an admin port.
+// Port is an admin port. Of the query of a question to it, what is "" is left out.
 type Port struct {
 	Address string        // HOST:PORT
 	Timeout time.Duration // of a request and its answer; above 0
@@ -102,6 +103,7 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 	if p.Timeout <= 0 {
 		return nil, fmt.Errorf("--timeout %v must be above 0", p.Timeout)
 	}
+	maps.DeleteFunc(query, func(name string, _ []string) bool { return query.Get(name) == "" })
 	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
 	if err != nil {

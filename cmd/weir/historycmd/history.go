@@ -79,18 +79,6 @@ type seriesFilter struct {
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 
-// parameters returns those of a question about the rules of the source, with more. What is "" is left out.
-func (s *source) parameters(more map[string]string) query.Parameters {
-	more["domain"], more["path"] = s.Domain, s.Path
-	q := query.Parameters{}
-	for name, value := range more {
-		if value != "" {
-			q[name] = []string{value}
-		}
-	}
-	return q
-}
-
 // timeRange is that of show, top and export.
 type timeRange struct {
 	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
@@ -98,14 +86,16 @@ type timeRange struct {
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
-// addTo adds the range to the parameters of a question. Times without a zone are of --tz, or of the zone that times are
-// shown in, which may not be that of the weir that answers.
-func (r *timeRange) addTo(parameters map[string]string, out *terminal.Output) error {
+// addTo adds the range to a question. Times without a zone are of --tz, or of the zone that times are shown in, which may
+// not be that of the weir that answers.
+func (r *timeRange) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	now := time.Now()
-	parameters["from"], parameters["to"], parameters["tz"] = r.From.In(out.Zone, now), r.To.In(out.Zone, now), r.TZ
+	q.Set("from", r.From.In(out.Zone, now))
+	q.Set("to", r.To.In(out.Zone, now))
+	q.Set("tz", r.TZ)
 	return nil
 }
 
@@ -133,7 +123,7 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 
 // printAnswer prints the answer to a question: of the Redis that the environment names, or else of an admin port, at a path
 // below /api/v1/history. With --json it is as the port gives it, else as describe does.
-func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Output, q query.Parameters, path string,
+func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Output, q url.Values, path string,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
@@ -142,11 +132,11 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 	switch {
 	case err != nil:
 	case store != nil:
-		a, err = answer(query.New(store, time.Now), ctx, q)
+		a, err = answer(query.New(store, time.Now), ctx, query.Parameters(q))
 		err = errors.Join(err, store.Close())
 	default:
 		var body []byte
-		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err == nil && json.Unmarshal(body, &a) != nil {
+		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q); err == nil && json.Unmarshal(body, &a) != nil {
 			err = fmt.Errorf("what %s answers is not what weir answers", port.Address)
 		}
 	}
@@ -200,7 +190,7 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 }
 
 // noSeries returns the error of a question that no series fits.
-func noSeries(q query.Parameters) error {
+func noSeries(q url.Values) error {
 	filter := ""
 	for _, name := range []string{"domain", "path", "outcome", "value"} {
 		if value := q.Get(name); value != "" {
