@@ -38,13 +38,21 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 		t.Fatalf("weir history export prints %.300q, %v", written, err)
 	}
 	file := csvFile(t, written)
-	t.Setenv("REDIS_HISTORY_URL", redistest.Single(t).Addr)
+	redis := redistest.Single(t)
+	t.Setenv("REDIS_HISTORY_URL", redis.Addr)
+	t.Setenv("REDIS_TIMEOUT", "60s")
 	got, err := runHistory(t, "import", file)
 	if err != nil || !strings.HasPrefix(got, "Read ") || !strings.Contains(got, "into the Redis of REDIS_HISTORY_URL") {
 		t.Fatalf("weir history import prints %q, %v", got, err)
 	}
-	if got, err := runHistory(t, "verify"); err != nil {
-		t.Errorf("after an import weir history verify ends with %v: %s", err, got)
+	for line, want := range map[string]string{
+		"verify":                      ": each holds exactly what it ever counted.\n",
+		"top --from 0 --by over":      "465  605,309  ████████████████████  shop user/path=/pay\n",
+		"show --from 0 --domain mail": "total 492   lifetime 492   peak 12/min",
+	} {
+		if got, err := runHistory(t, strings.Fields(line)...); err != nil || !strings.Contains(got, want) {
+			t.Errorf("after an import weir history %s prints %s (%v), want %q", line, got, err, want)
+		}
 	}
 	if got, err = runHistory(t, "import", file); err != nil || !strings.Contains(got, "nothing has changed") {
 		t.Errorf("a second import prints %q, %v", got, err)
@@ -60,6 +68,10 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 	const bob = "\nmail,from,within,bob,"
 	if a, b := strings.Count(written, bob), strings.Count(moved, bob); a != b || a == 0 {
 		t.Errorf("%d buckets of bob were written, and %d moved", a, b)
+	}
+	redis.Kill()
+	if got, err := runHistory(t, "verify"); codeOf(err) != 2 {
+		t.Errorf("without a server, weir history verify prints %s and ends with %v, want 2: it has found out nothing", got, err)
 	}
 	t.Setenv("REDIS_HISTORY_URL", "")
 	t.Setenv("DATA_DIR", filepath.Join(t.TempDir(), "data"))
