@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
@@ -145,12 +144,7 @@ func (e *formatExample) answers(t *testing.T, questions []string) string {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	store, err := memory.Open(memory.Config{MaxKeys: 1000, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	l := limit.New(fixture.Memory(t, func() time.Time { return now }), limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	l.Apply(config)
 	width := 0
 	for _, question := range questions {

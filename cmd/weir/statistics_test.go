@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/server/hits"
@@ -38,16 +38,7 @@ func openForTest(t *testing.T, as string, environment map[string]string) (*stati
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := memory.Open(memory.Config{MaxKeys: 1, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	metrics := stats.New("test")
+	store, metrics := fixture.Memory(t, nil), stats.New("test")
 	s, err := openStatistics(set, metrics, hits.New(0), &counters{Counter: store, Inspector: store}, slog.New(slog.DiscardHandler))
 	return s, metrics, err
 }
