@@ -3,10 +3,8 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
@@ -92,13 +91,8 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 		"/prom":         "\nratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 1\n",
 		"/debug/pprof/": "404",
 	} {
-		answer, err := http.Get(where + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(answer.Body)
-		answer.Body.Close()
-		if got := fmt.Sprintf("%s\n%d", text, answer.StatusCode); err != nil || !strings.Contains(got, want) {
+		text, status, err := weirtest.Fetch(where + path)
+		if got := fmt.Sprintf("%s\n%d", text, status); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s answers %v\n%s; want %s", path, err, got, want)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
@@ -192,26 +193,11 @@ No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 1
 	}
 }
 
-// bodyOf returns the body of an answer.
-func bodyOf(t *testing.T, address string) string {
-	t.Helper()
-	response, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
-}
-
 func TestHistoryPrintsWhatThePortAnswers(t *testing.T) {
 	port := someHistory(t)
 	for command, path := range map[string]string{"show": "", "top": "/top", "verify": "/verify"} {
-		want := bodyOf(t, "http://"+port+"/api/v1/history"+path)
-		if got, err := runHistory(t, command, "--json", "--admin", port); err != nil || got != want || !json.Valid([]byte(want)) {
+		want, failed := weirtest.Get("http://" + port + "/api/v1/history" + path)
+		if got, err := runHistory(t, command, "--json", "--admin", port); errors.Join(failed, err) != nil || got != want || !json.Valid([]byte(want)) {
 			t.Errorf("weir history %s --json prints\n%s(%v)\nthe port answers\n%s", command, got, err, want)
 		}
 	}

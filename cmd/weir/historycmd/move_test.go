@@ -1,6 +1,7 @@
 package historycmd
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // sortedLines returns the lines of a text in order, as an export has none of its own.
@@ -93,9 +95,9 @@ func TestAnExportIsWhatThePortAnswers(t *testing.T) {
 			"--outcome", "within", "--from", "1795100000", "--to", "2026-11-20T12:03:00Z"},
 		"?value=bob": {"--value", "bob"},
 	} {
-		want := bodyOf(t, "http://"+port+"/api/v1/history/export"+query)
+		want, failed := weirtest.Get("http://" + port + "/api/v1/history/export" + query)
 		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
-		if err != nil || sortedLines(got) != sortedLines(want) || strings.Count(want, "\n") < 3 {
+		if errors.Join(failed, err) != nil || sortedLines(got) != sortedLines(want) || strings.Count(want, "\n") < 3 {
 			t.Errorf("weir history export %v prints %.300q (%v), and the port answers %.300q", args, got, err, want)
 		}
 	}
