@@ -15,6 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server"
@@ -62,7 +63,12 @@ func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 
 // annsCounters are the flags that ask a port about ann.
 func annsCounters(s *httptest.Server) countersTarget {
-	return countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: portFlags{Admin: s.Listener.Addr().String(), Timeout: time.Minute}}
+	return countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: askingAt(s)}
+}
+
+// askingAt are the flags that name a port.
+func askingAt(s *httptest.Server) portFlags {
+	return portFlags{Port: adminport.Port{Address: s.Listener.Addr().String(), Timeout: time.Minute}}
 }
 
 // utc is where a command prints, with times in UTC.
@@ -135,13 +141,13 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 		change  func(*countersReset)
 		want    string
 	}{
-		{"nobody listens", open, func(c *countersReset) { c.Admin = gone },
+		{"nobody listens", open, func(c *countersReset) { c.Address = gone },
 			gone + ": connect: connection refused"},
 		{"writes are not open", open, func(*countersReset) {},
 			"answers 403: Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."},
 		{"no token", guarded, func(*countersReset) {}, "--token-file"},
 		{"the token", guarded, func(c *countersReset) { c.Token = "a secret of weir" }, ""},
-		{"an address without a port", open, func(c *countersReset) { c.Admin = "localhost" }, "is not HOST:PORT"},
+		{"an address without a port", open, func(c *countersReset) { c.Address = "localhost" }, "is not HOST:PORT"},
 		{"an unknown domain", guarded, func(c *countersReset) { c.Domain, c.Token = "shp", "a secret of weir" }, "The configured ones are shop."},
 		{"a torn descriptor", open, func(c *countersReset) { c.Descriptor = "user" }, `has no "="`},
 		{"no time", open, func(c *countersReset) { c.Timeout = 0 }, "--timeout"},

@@ -58,7 +58,7 @@ func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, b
 // run asks the port and returns what is printed.
 func (w *deniedWorld) run(t *testing.T, c denialsCommand) string {
 	t.Helper()
-	c.Admin, c.Timeout, c.N = w.port.Listener.Addr().String(), time.Minute, max(c.N, 1)
+	c.Port, c.N = askingAt(w.port).Port, max(c.N, 1)
 	var out bytes.Buffer
 	if err := c.Run(t.Context(), utc(&out)); err != nil {
 		return "error: " + err.Error()

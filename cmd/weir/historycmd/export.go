@@ -69,7 +69,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
 func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written transfer.Exported, err error) {
-	store, port, err := c.open(ctx)
+	store, err := c.open(ctx)
 	if err != nil {
 		return written, err
 	}
@@ -77,7 +77,7 @@ func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer)
 		written, err = transfer.Export(ctx, query.New(store, time.Now), query.Parameters(q), c.Format, out)
 		return written, errors.Join(err, store.Close())
 	}
-	trailer, err := port.Stream(ctx, "/api/v1/history/export", q, out)
+	trailer, err := c.Stream(ctx, "/api/v1/history/export", q, out)
 	if err != nil {
 		return written, err
 	}
@@ -86,7 +86,7 @@ func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer)
 		err = json.Unmarshal([]byte(text), &written)
 	}
 	if err != nil {
-		return written, fmt.Errorf("%s did not say that this is all: %w", port.Address, err)
+		return written, fmt.Errorf("%s did not say that this is all: %w", c.Address, err)
 	}
 	return written, nil
 }

@@ -60,11 +60,9 @@ verify, is not exact.`
 
 // source is whose history is read, and of which rules.
 type source struct {
-	Domain  string          `placeholder:"NAME" help:"Only rules of this domain."`
-	Path    string          `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
-	Admin   string          `placeholder:"HOST:PORT" help:"Ask the weir with this admin port; without a Redis, 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Token   adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown."`
-	Timeout time.Duration   `default:"60s" help:"How long to wait for the answer."`
+	Domain         string `placeholder:"NAME" help:"Only rules of this domain."`
+	Path           string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
+	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 }
 
 // printed is a source, and how to print what it answers.
@@ -128,7 +126,7 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	store, port, err := p.open(ctx)
+	store, err := p.open(ctx)
 	switch {
 	case err != nil:
 	case store != nil:
@@ -136,8 +134,8 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 		err = errors.Join(err, store.Close())
 	default:
 		var body []byte
-		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q); err == nil && json.Unmarshal(body, &a) != nil {
-			err = fmt.Errorf("what %s answers is not what weir answers", port.Address)
+		if body, err = p.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q); err == nil && json.Unmarshal(body, &a) != nil {
+			err = fmt.Errorf("what %s answers is not what weir answers", p.Address)
 		}
 	}
 	if err != nil {
@@ -153,24 +151,21 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 	return a, err
 }
 
-// open returns the history in the Redis that the environment names, which must be closed, or else the admin port that
-// is to be asked.
-func (s *source) open(ctx context.Context) (store *redishistory.Store, port adminport.Port, err error) {
-	port = adminport.Port{Address: s.Admin, Timeout: s.Timeout, Token: s.Token}
-	if s.Admin != "" {
-		return nil, port, nil
+// open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be
+// asked, whose address it sets.
+func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
+	if s.Address != "" {
+		return nil, nil
 	}
 	set, err := config.Read(config.Process())
-	switch {
-	case err != nil:
-	case set.HistoryInRedis():
-		// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an
-		// error.
-		store, err = openRedis(ctx, &set, set.History.Keep(), slog.New(slog.DiscardHandler))
-	default:
-		port.Address, err = config.AdminAddress()
+	if err == nil && !set.HistoryInRedis() {
+		s.Address, err = config.AdminAddress()
 	}
-	return store, port, err
+	if err != nil || s.Address != "" {
+		return nil, err
+	}
+	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
+	return openRedis(ctx, &set, set.History.Keep(), slog.New(slog.DiscardHandler))
 }
 
 func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
