@@ -43,7 +43,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	p := &historyPipeline{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
-		p.store = &reopeningStore{open: func() (servedStore, error) { return openServedHistory(set, log) }, log: log}
+		p.store = &reopeningStore{set: set, log: log}
 		p.store.try()
 		if err := p.store.err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
@@ -75,9 +76,9 @@ var someKept = map[string]uint64{
 }
 
 // mustOpen opens the history of an environment until the test ends.
-func mustOpen(t *testing.T, set *config.Settings) servedStore {
+func mustOpen(t *testing.T, set *config.Settings) historycmd.Store {
 	t.Helper()
-	store, err := openServedHistory(set, slog.New(slog.DiscardHandler))
+	store, err := historycmd.Open(set, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 	for dir, warnings := range map[string]int{filepath.Join(taken, "data"): 1, "": 0} {
 		var log strings.Builder
 		set := settingsOf(t, map[string]string{"DATA_DIR": dir})
-		store, err := openServedHistory(set, slog.New(slog.NewTextHandler(&log, nil)))
+		store, err := historycmd.Open(set, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatalf("DATA_DIR=%s: %v; want a history in memory", dir, err)
 		}
@@ -151,8 +152,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
 	other := mustOpen(t, set)
 	var log strings.Builder
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-	s := &reopeningStore{open: func() (servedStore, error) { return openServedHistory(set, logger) }, log: logger}
+	s := &reopeningStore{set: set, log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 {
 		s.try()
 	}
