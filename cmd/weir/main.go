@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit/tools"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // version is set by the linker; builds without it show what the Go tool knows.
@@ -116,6 +118,23 @@ func finish(err error) int {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 	}
 	return code
+}
+
+type schemaCommand struct{}
+
+func (schemaCommand) Help() string {
+	return `Editors that speak to a YAML language server check a descriptor file as it is written if it has the line
+
+    # yaml-language-server: $schema=` + descriptors.SchemaURL + `
+
+or the path of a file in place of that address:
+
+    weir schema > schema.json`
+}
+
+func (schemaCommand) Run(out terminal.Output) error {
+	_, err := io.WriteString(out.Out, descriptors.Schema)
+	return err
 }
 
 type versionCommand struct{}

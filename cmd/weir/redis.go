@@ -98,6 +98,19 @@ var pipelineTotals = []total[pipeline.Stats]{
 		func(s pipeline.Stats) uint64 { return s.Unavailable }},
 }
 
+// total is a number of some statistics that only grows, under its name in /metrics.
+type total[S any] struct {
+	name, help string
+	value      func(S) uint64
+}
+
+// showTotals shows totals in /metrics, from the statistics as they are then.
+func showTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
+	for _, t := range all {
+		metrics.Counter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
+	}
+}
+
 // countServers shows under a name how many servers of a store are in each state.
 func countServers(store backend.Health, name string, labels map[string]string, metrics *stats.Metrics) {
 	for i := range backend.ServerStates {
