@@ -49,14 +49,6 @@ func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, 
 	return answer, err
 }
 
-// withCommand adds the name of its command to an error, nil to none, and makes it printable.
-func withCommand(command string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %s", command, terminal.Printable(err.Error()))
-}
-
 // checkDescriptor returns an error, which names the flag, unless a text is one descriptor.
 func checkDescriptor(text string) error {
 	if all := descriptors.SplitRequest(text); len(all) > 1 {

@@ -131,9 +131,9 @@ All are kept since 2026-11-22 12:13:00; each replica keeps its own.
 			"Nothing like that was denied here from 2026-11-22 11:13:00 to 2026-11-22 11:30:00; what was denied before is not all kept. Each replica"},
 		{"a time of which nothing is known", denialsCommand{From: "2026-11-22T11:00:00", To: "2026-11-22T11:13:00"},
 			"Unknown: all denials are kept since 2026-11-22 11:13:00 only, and nothing like that is left from before. Each replica"},
-		{"a descriptor that is none", denialsCommand{Descriptor: new("ann")}, `error: denials: `},
+		{"a descriptor that is none", denialsCommand{Descriptor: new("ann")}, `error: --descriptor: `},
 		{"a time that is none", denialsCommand{From: "yesterday"}, `answers 400: from: "yesterday" is not a time`},
-		{"a zone that is none", denialsCommand{From: "-1h", TZ: "Berlin"}, `error: denials: --tz "Berlin" is not a time zone`},
+		{"a zone that is none", denialsCommand{From: "-1h", TZ: "Berlin"}, `error: --tz "Berlin" is not a time zone`},
 	} {
 		if got := w.run(t, c.asked); !strings.Contains(got, c.want) {
 			t.Errorf("%s: printed is\n%s\nwant\n%s", c.promise, got, c.want)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -96,7 +98,20 @@ func runCommand(args []string, out terminal.Output) error {
 	if k.Command() == "call" {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
-	return k.Run(parser)
+	return named(k.Command(), k.Run(parser))
+}
+
+// named adds the name of a command that asks for what was counted, or moves it, to its error, and makes that printable.
+func named(command string, err error) error {
+	name, _, _ := strings.Cut(command, " ")
+	_, told := terminal.ExitCode(err)
+	switch {
+	case told, !slices.Contains([]string{"counters", "denials", "history", "downsample"}, name):
+		return err
+	case command == "counters top", command == "history serve":
+		name = command
+	}
+	return fmt.Errorf("%s: %s", name, terminal.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 // givenTwice returns an error for a flag that is given twice and takes one value: else the last would hold.

@@ -52,7 +52,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
 	written, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
-		return failed(fmt.Errorf("the export is not whole: %w", err))
+		return fmt.Errorf("the export is not whole: %w", err)
 	}
 	if !written.Found && len(written.Warnings) == 0 {
 		return noSeries(q)

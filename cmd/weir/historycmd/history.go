@@ -88,7 +88,7 @@ type timeRange struct {
 // not be that of the weir that answers.
 func (r *timeRange) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
-		return fmt.Errorf("history: %w", err)
+		return err
 	}
 	now := time.Now()
 	q.Set("from", r.From.In(out.Zone, now))
@@ -139,7 +139,7 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 		}
 	}
 	if err != nil {
-		return a, failed(err)
+		return a, err
 	}
 	if p.JSON {
 		return a, terminal.WriteJSON(out.Out, a)
@@ -168,8 +168,6 @@ func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
 	return openRedis(ctx, &set, set.History.Keep(), slog.New(slog.DiscardHandler))
 }
 
-func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
-
 // noIfBroken returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
 func noIfBroken(broken int) error {
 	if broken > 0 {
@@ -193,9 +191,9 @@ func noSeries(q url.Values) error {
 		}
 	}
 	if filter == "" {
-		return errors.New("history: there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
+		return errors.New("there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
-	return fmt.Errorf("history: no history for%s; weir history top lists what there is", filter)
+	return fmt.Errorf("no history for%s; weir history top lists what there is", filter)
 }
 
 // readable returns a series' name as people are shown it.

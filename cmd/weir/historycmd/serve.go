@@ -53,14 +53,10 @@ const (
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
 	hangups := wait.NewHangups()
 	set, err := config.Read(config.Process())
-	log := set.Logger(out.Err)
-	if err == nil {
-		err = c.serve(ctx, &set, version, hangups, log)
-	}
 	if err != nil {
-		return fmt.Errorf("history serve: %w", err)
+		return err
 	}
-	return nil
+	return c.serve(ctx, &set, version, hangups, set.Logger(out.Err))
 }
 
 func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups wait.Hangups, log *slog.Logger) error {
