@@ -28,7 +28,7 @@ func saying(said map[string]any, s *rls.RateLimitResponse_DescriptorStatus) *rls
 	return a
 }
 
-func TestCallPrintsTheVerdict(t *testing.T) {
+func TestCallPrintsTheAnswerForPeopleAndScripts(t *testing.T) {
 	ask := []string{"--domain", "shop", "--descriptor", "user=ann"}
 	two := append(ask, "--descriptor", "user=ann,path=/pay")
 	named := perMinute(500, 0, 3*time.Hour+5*time.Minute)
@@ -97,6 +97,11 @@ OK    overall, answered in N ms
 			if got.code != c.code || got.stderr != "" {
 				t.Errorf("weir call ended with %d and stderr %q, want %d and none", got.code, got.stderr, c.code)
 			}
+			asJSON, answer := runCall(t.Context(), t, append([]string{"--json", "--addr", addr}, c.args...)...), new(rls.RateLimitResponse)
+			if err := protojson.Unmarshal([]byte(asJSON.stdout), answer); err != nil || !proto.Equal(answer, c.resp) ||
+				asJSON.code != c.code || strings.Count(asJSON.stdout, "\n") != 1 {
+				t.Errorf("with --json it ended with %+v (%v), want %d and a line with the whole answer", asJSON, err, c.code)
+			}
 		})
 	}
 }
@@ -161,21 +166,6 @@ func TestCallSendsWhatTheFlagsSay(t *testing.T) {
 				t.Errorf("weir call %s sent %v, want %v", c.flags, asked, want)
 			}
 		})
-	}
-}
-
-func TestCallPrintsJSONThatScriptsCanRead(t *testing.T) {
-	denied := perMinute(10, 0, 40500*time.Millisecond)
-	denied.CurrentLimit.UnitMultiplier, denied.CurrentLimit.Name = wrapperspb.UInt32(5), "pay"
-	resp := answered(denied, &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK})
-	resp.RawBody = []byte("<wait>")
-	resp.ResponseHeadersToAdd = []*corev3.HeaderValue{{Key: "retry-after", Value: "41"}}
-	_, addr := serveFake(t, always(resp))
-	got := runCall(t.Context(), t,
-		"--json", "--addr", addr, "--domain", "shop", "--descriptor", "user=ann", "--descriptor", "a=b")
-	answer := new(rls.RateLimitResponse)
-	if err := protojson.Unmarshal([]byte(got.stdout), answer); err != nil || !proto.Equal(answer, resp) || got.code != 1 || strings.Count(got.stdout, "\n") != 1 {
-		t.Errorf("weir call --json gave exit code %d and\n%s(%v)\nwant 1 and a line with the whole answer", got.code, got.stdout, err)
 	}
 }
 
