@@ -67,7 +67,7 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
 	}
 	if set.Keys().Format == descriptors.KeysOfRatelimit {
-		store, err = redis.OpenRatelimit(config, set.PlainKeys.Windows())
+		store, err = redis.OpenRatelimit(config, set.Windows())
 	} else {
 		store, err = redis.Open(config)
 	}
