@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -19,10 +20,9 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// counters are where weir counts. What decides many requests asks the Counter, without a step in between.
+// counters are where weir counts. What decides many requests asks the Store, without a step in between.
 type counters struct {
-	backend.Counter
-	backend.Inspector
+	guard.Store
 	remote remote                           // the same, where the counts are on servers; else nil
 	kind   string                           // what the servers are: Redis or memcached
 	pools  map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it

@@ -115,7 +115,7 @@ func (s *service) open(flag string) (err error) {
 	}
 	limits := s.set.Limits()
 	limits.Log, limits.Denials = s.log, s.denials
-	s.limiter = limit.New(s.store.Counter, limits, s.history.recorder)
+	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.metrics.Limiter(s.limiter)
 	s.health = server.NewHealth(s.set.Health())
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
@@ -204,5 +204,5 @@ func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
-	return &counters{Counter: store, Inspector: store}, nil
+	return &counters{Store: store}, nil
 }

@@ -74,10 +74,10 @@ func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, 
 		return nil
 	}
 	rules := func() []*descriptors.Rule { return limiter.Config().Rules() }
-	bounds := set.History.Queries
 	h := promql.NewHandler(promql.Config{
-		Config:  engine.Config{Store: p.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Version: buildVersion(), Concurrency: bounds.Concurrency,
+		Config: engine.Config{Store: p.store, Rules: rules, Now: time.Now, Log: log,
+			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
+		Version: buildVersion(), Concurrency: set.History.QueryConcurrency,
 	})
 	h.Show(metrics)
 	return h

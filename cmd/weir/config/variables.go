@@ -189,15 +189,10 @@ type History struct {
 	MaxPoints       int           `env:"MAX_POINTS,default=5000"`
 	Values          int           `env:"VALUES,default=100"`
 
-	Query bool `env:"QUERY,default=true"`
-	Queries
-}
-
-// Queries are the variables that begin with HISTORY_QUERY_: what queries may take.
-type Queries struct {
-	Concurrency int           `env:"QUERY_CONCURRENCY,default=0"` // 0 leaves it to who serves
-	MaxSamples  int           `env:"QUERY_MAX_SAMPLES,default=5000000"`
-	Timeout     time.Duration `env:"QUERY_TIMEOUT,default=1m"`
+	Query            bool          `env:"QUERY,default=true"`
+	QueryConcurrency int           `env:"QUERY_CONCURRENCY,default=0"` // 0 leaves it to who serves
+	QueryMaxSamples  int           `env:"QUERY_MAX_SAMPLES,default=5000000"`
+	QueryTimeout     time.Duration `env:"QUERY_TIMEOUT,default=1m"`
 }
 
 // Statistics are the variables about envoyproxy/ratelimit's statistics, which weir gives under its names beside its own.

@@ -85,10 +85,10 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	}
 	ready := readiness{store}
 	parts.Readiness, parts.History = ready, query.New(store, time.Now)
-	bounds := set.History.Queries
 	queries := promql.NewHandler(promql.Config{
-		Config:  engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, 2), // as nothing else is done here
+		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
+			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
+		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // as nothing else is done here
 	})
 	queries.Show(metrics)
 	parts.Query = queries
