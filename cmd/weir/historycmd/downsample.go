@@ -43,7 +43,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
 	log := set.Logger(out.Err)
-	store, err := openRedis(ctx, &set, set.History.Keep(), log)
+	store, err := openRedis(ctx, &set, log)
 	if err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
 		return nil, err
 	}
 	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
-	return openRedis(ctx, &set, set.History.Keep(), slog.New(slog.DiscardHandler))
+	return openRedis(ctx, &set, slog.New(slog.DiscardHandler))
 }
 
 // noIfBroken returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.

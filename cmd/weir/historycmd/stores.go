@@ -18,12 +18,11 @@ import (
 )
 
 // openRedis opens a history in Redis. Its error says why servers cannot keep one.
-func openRedis(ctx context.Context, set *config.Settings, keep history.Keep, log *slog.Logger) (*redishistory.Store, error) {
+func openRedis(ctx context.Context, set *config.Settings, log *slog.Logger) (*redishistory.Store, error) {
 	c, err := set.RedisHistory(log)
 	if err != nil {
 		return nil, err
 	}
-	c.Keep = keep
 	store, err := redishistory.Open(c)
 	if err == nil {
 		if err = store.Check(ctx); err == nil {
@@ -68,15 +67,15 @@ func Open(set *config.Settings, log *slog.Logger) (Store, error) {
 // openForLoad opens the history that the environment names, Redis or the file in DATA_DIR. Series may hold any number of
 // points while it is open, as old minutes are many until they have been rolled.
 func openForLoad(ctx context.Context, set *config.Settings) (Store, error) {
-	keep := set.History.Keep()
-	keep.MaxPoints = math.MaxInt32
+	loading := *set
+	loading.History.MaxPoints = math.MaxInt32
 	if set.HistoryInRedis() {
-		return openRedis(ctx, set, keep, slog.New(slog.DiscardHandler))
+		return openRedis(ctx, &loading, slog.New(slog.DiscardHandler))
 	}
 	if set.DataDir == "" {
 		return nil, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	}
-	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: keep})
+	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
 	if errors.Is(err, filehistory.ErrInUse) {
 		err = fmt.Errorf("%s is in use by another weir: stop it for this, as a file has one owner at a time "+
 			"(a history in Redis, which REDIS_HISTORY_URL names, is written to beside any weir serve)",
