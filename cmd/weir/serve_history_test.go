@@ -23,16 +23,6 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// settingsOf are those of an environment.
-func settingsOf(t *testing.T, environment map[string]string) *config.Settings {
-	t.Helper()
-	set, err := config.Read(environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &set
-}
-
 // kept is all that a store holds, by domain, path, value and outcome.
 func kept(t *testing.T, store history.Store) map[string]uint64 {
 	t.Helper()
@@ -97,7 +87,7 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 		"a Redis whose URL is in a file, which goes before the URL, beside counters in another": {"REDIS_HISTORY_URL_FILE": url,
 			"REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody", "REDIS_TIMEOUT": "60s"},
 	} {
-		set := settingsOf(t, environment)
+		set := settingsAs(t, "weir", environment)
 		recordSome(t, set, slog.New(slog.DiscardHandler))
 		if got := kept(t, mustOpen(t, set)); !maps.Equal(got, someKept) {
 			t.Errorf("%s has %v; want %v", where, got, someKept)
@@ -109,7 +99,7 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 // has had no hits for so long that all of it is in days.
 func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
 	for days, ann := range map[int64]string{0: "__other__", 60: "user=ann"} {
-		set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
+		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
 		file := mustOpen(t, set)
 		bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
 		historytest.Count(t, file, history.Increment{ID: bob, Minute: time.Now().Unix()/60 - days*1440, Hits: 7})
@@ -135,7 +125,7 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 	}
 	for dir, warnings := range map[string]int{filepath.Join(taken, "data"): 1, "": 0} {
 		var log strings.Builder
-		set := settingsOf(t, map[string]string{"DATA_DIR": dir})
+		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": dir})
 		store, err := historycmd.Open(set, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatalf("DATA_DIR=%s: %v; want a history in memory", dir, err)
@@ -149,7 +139,7 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 
 // Of two processes that overlap in a restart, the new one takes the file over when the old one ends.
 func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
-	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
+	set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir()})
 	other := mustOpen(t, set)
 	var log strings.Builder
 	s := &reopeningStore{set: set, log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -175,7 +165,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 }
 
 func TestHistoryFalseKeepsNone(t *testing.T) {
-	set := settingsOf(t, map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
+	set := settingsAs(t, "weir", map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
 	m := recordSome(t, set, slog.New(slog.DiscardHandler))
 	if m.api() != nil {
 		t.Error("there is an API for a history that is off")

@@ -30,12 +30,8 @@ func TestWhereTheConfigurationComesFrom(t *testing.T) {
 			"--config goes before CONFIG_TYPE", "", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			set, err := settingsAs(tc.as, tc.environment)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var log strings.Builder
-			got, err := openSource(tc.flag, set, stats.New("test"), slog.New(slog.NewTextHandler(&log, nil)))
+			got, err := openSource(tc.flag, settingsAs(t, tc.as, tc.environment), stats.New("test"), slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil || got.name != tc.want {
 				t.Fatalf("the source is %s (%v), want %s", got.name, err, tc.want)
 			}

@@ -21,22 +21,24 @@ import (
 )
 
 // settingsAs returns those of an environment, of weir or in the place of ratelimit.
-func settingsAs(program string, environment config.Environment) (*config.Settings, error) {
-	if program == ratelimit.Server {
-		set, err := ratelimit.Read(environment)
-		return &set.Settings, err
-	}
+func settingsAs(t *testing.T, program string, environment config.Environment) *config.Settings {
+	t.Helper()
 	set, err := config.Read(environment)
-	return &set, err
+	if program == ratelimit.Server {
+		var as ratelimit.Settings
+		as, err = ratelimit.Read(environment)
+		set = as.Settings
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &set
 }
 
 // openForTest opens the statistics of an environment.
 func openForTest(t *testing.T, as string, environment map[string]string) (*statistics, *stats.Metrics, error) {
 	t.Helper()
-	set, err := settingsAs(as, environment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := settingsAs(t, as, environment)
 	store, metrics := fixture.Memory(t, nil), stats.New("test")
 	s, err := openStatistics(set, metrics, hits.New(0), &counters{Store: store}, slog.New(slog.DiscardHandler))
 	return s, metrics, err
