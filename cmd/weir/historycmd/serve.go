@@ -120,8 +120,7 @@ func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readin
 // limited by them here. Without a directory there are none.
 type fleetRules struct {
 	dir     *file.Dir // nil for none
-	path    string
-	log     *slog.Logger
+	reload  func()    // has it read again at once, as SIGHUP asks
 	inForce atomic.Pointer[configuration]
 }
 
@@ -134,7 +133,7 @@ type configuration struct {
 // openRules names the directory, "" for none, and reads nothing yet. weir serve waits for one that is missing, as it is in
 // the way of what answers Envoy; here a missing one is most likely a slip.
 func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
-	r := &fleetRules{path: path, log: log}
+	r := &fleetRules{reload: func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }}
 	r.inForce.Store(new(configuration))
 	if path == "" {
 		return r, nil
@@ -147,6 +146,10 @@ func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules
 		return nil, fmt.Errorf("--config: %w; name the directory of descriptor files that weir serve has", err)
 	}
 	r.dir = file.New(path, set.Rules(), log)
+	r.reload = func() {
+		log.Info("the configuration is read again, as SIGHUP asks", "dir", path)
+		r.dir.Reload()
+	}
 	return r, nil
 }
 
@@ -161,16 +164,6 @@ func (r *fleetRules) follow(ctx context.Context) {
 	})
 }
 
-// reload has the directory read again at once, as SIGHUP asks.
-func (r *fleetRules) reload() {
-	if r.dir == nil {
-		r.log.Info("SIGHUP changes nothing: without --config there is nothing to read again")
-		return
-	}
-	r.log.Info("the configuration is read again, as SIGHUP asks", "dir", r.path)
-	r.dir.Reload()
-}
-
 // Config returns the configuration in force, nil before the first.
 func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load().Config }
 
@@ -183,7 +176,7 @@ func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }
 // logOutages logs when the history cannot be read, and when it can again.
 func logOutages(ctx context.Context, r readiness, log *slog.Logger) {
 	unreadable := false
-	for {
+	for more := true; more; more = wait.For(ctx, watchInterval) {
 		err := r.Ready()
 		switch {
 		case err != nil && !unreadable:
@@ -193,9 +186,6 @@ func logOutages(ctx context.Context, r readiness, log *slog.Logger) {
 			log.Info("the history can be read again")
 		}
 		unreadable = err != nil
-		if !wait.For(ctx, watchInterval) {
-			return
-		}
 	}
 }
 
