@@ -147,10 +147,8 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 			"answers 403: Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."},
 		{"no token", guarded, func(*countersReset) {}, "--token-file"},
 		{"the token", guarded, func(c *countersReset) { c.Token = "a secret of weir" }, ""},
-		{"an address without a port", open, func(c *countersReset) { c.Address = "localhost" }, "is not HOST:PORT"},
 		{"an unknown domain", guarded, func(c *countersReset) { c.Domain, c.Token = "shp", "a secret of weir" }, "The configured ones are shop."},
 		{"a torn descriptor", open, func(c *countersReset) { c.Descriptor = "user" }, `has no "="`},
-		{"no time", open, func(c *countersReset) { c.Timeout = 0 }, "--timeout"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			cmd := &countersReset{annsCounters(c.port)}
