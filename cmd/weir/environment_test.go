@@ -146,7 +146,8 @@ func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
 	if got := told(config.Of("TRACING_ENABLED=1", "OTEL_EXPORTER_OTLP_ENDPOINT=o:4318")); !strings.Contains(got, `"`+two+`"`) {
 		t.Errorf("of two that are alike weir tells %q, want %q", got, two)
 	}
-	if got := told(config.Of("TRACING_ENABLED=False", "REDIS_PIPELINE_LIMIT=0", "REDIS_URL=r:1", "REDIS_SERVICE_HOST=r", "HOME=/")); got != "" {
+	off := config.Of("TRACING_ENABLED=False", "REDIS_PIPELINE_LIMIT=0", "REDIS_URL=r:1", "REDIS_SERVICE_HOST=r", "HOME=/")
+	if got := told(off); got != "" {
 		t.Errorf("of what is off, in force, or another's, weir tells %q; want nothing", got)
 	}
 }

@@ -97,7 +97,8 @@ OK    overall, answered in N ms
 			if got.code != c.code || got.stderr != "" {
 				t.Errorf("weir call ended with %d and stderr %q, want %d and none", got.code, got.stderr, c.code)
 			}
-			asJSON, answer := runCall(t.Context(), t, append([]string{"--json", "--addr", addr}, c.args...)...), new(rls.RateLimitResponse)
+			answer := new(rls.RateLimitResponse)
+			asJSON := runCall(t.Context(), t, append([]string{"--json", "--addr", addr}, c.args...)...)
 			if err := protojson.Unmarshal([]byte(asJSON.stdout), answer); err != nil || !proto.Equal(answer, c.resp) ||
 				asJSON.code != c.code || strings.Count(asJSON.stdout, "\n") != 1 {
 				t.Errorf("with --json it ended with %+v (%v), want %d and a line with the whole answer", asJSON, err, c.code)

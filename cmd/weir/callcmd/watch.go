@@ -121,7 +121,8 @@ func (w *watch) end() error {
 	fmt.Fprintf(w.text, "\n%d sent in %.1fs (%.1f/s): %s\n", w.sent(), took, float64(w.sent())/took, w.counts())
 	if slices.Sort(w.latencies); len(w.latencies) > 0 {
 		quantile := func(q float64) string { return milliseconds(w.latencies[int(q*float64(len(w.latencies)-1))]) }
-		fmt.Fprintf(w.text, "latency  p50 %s   p90 %s   p99 %s   max %s\n", quantile(0.5), quantile(0.9), quantile(0.99), quantile(1))
+		fmt.Fprintf(w.text, "latency  p50 %s   p90 %s   p99 %s   max %s\n",
+			quantile(0.5), quantile(0.9), quantile(0.99), quantile(1))
 	}
 	switch {
 	case w.failure != nil:

@@ -246,10 +246,14 @@ func TestTheFirstErrorNamesTheFile(t *testing.T) {
 	away, empty := filepath.Join(dir, "away.pem"), filepath.Join(dir, "empty.pem")
 	write(t, empty, nil)
 	for _, file := range []string{away, empty} {
-		for _, files := range []certs.Files{{Cert: file, Key: good.Key}, {Cert: good.Cert, Key: file}, {Cert: good.Cert, Key: good.Key, CA: file}} {
-			for side, make := range map[string]func(certs.Files, *slog.Logger) (*tls.Config, error){"server": certs.Server, "client": certs.Client} {
-				if _, err := make(files, quiet(t)); err == nil || !strings.Contains(err.Error(), file) {
-					t.Errorf("a %s of %+v gives %v, want an error that names the file", side, files, err)
+		for _, files := range []certs.Files{
+			{Cert: file, Key: good.Key}, {Cert: good.Cert, Key: file}, {Cert: good.Cert, Key: good.Key, CA: file},
+		} {
+			_, server := certs.Server(files, quiet(t))
+			_, client := certs.Client(files, quiet(t))
+			for _, err := range []error{server, client} {
+				if err == nil || !strings.Contains(err.Error(), file) {
+					t.Errorf("of %+v the error is %v, want one that names %s", files, err, file)
 				}
 			}
 		}
@@ -347,7 +351,8 @@ func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
 			shown := make(chan string, 100) // who the client says that it is
 			serverOf := func(by *certstest.Authority) string {
 				cert, key := by.Issue(t, "weir")
-				return serve(t, &tls.Config{Certificates: []tls.Certificate{parsed(t, cert, key)}, ClientAuth: tls.RequireAnyClientCert,
+				return serve(t, &tls.Config{
+					Certificates: []tls.Certificate{parsed(t, cert, key)}, ClientAuth: tls.RequireAnyClientCert,
 					VerifyConnection: func(s tls.ConnectionState) error {
 						shown <- s.PeerCertificates[0].Subject.CommonName
 						return nil

@@ -29,12 +29,14 @@ func TestTheGRPCPortsTLSIsReadFromTheEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, err := config.GetConfigForClient(nil); err != nil || c.ClientAuth != want || (c.VerifyConnection != nil) != (clients != "") {
+		c, err := config.GetConfigForClient(nil)
+		if err != nil || c.ClientAuth != want || (c.VerifyConnection != nil) != (clients != "") {
 			t.Errorf("with %q a client meets %+v, %v; want %v", clients, c, err, want)
 		}
 	}
 	const names = "GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT: open /away.key"
-	if _, err := read(on + files + client + " GRPC_SERVER_TLS_KEY=/away.key"); err == nil || !strings.Contains(err.Error(), names) {
+	_, err := read(on + files + client + " GRPC_SERVER_TLS_KEY=/away.key")
+	if err == nil || !strings.Contains(err.Error(), names) {
 		t.Errorf("of a key that is away the error is %v, want %q", err, names)
 	}
 }

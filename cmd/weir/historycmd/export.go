@@ -45,7 +45,8 @@ out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an e
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "outcome": {c.Outcome}, "value": {c.Value}, "format": {string(c.Format)}}
+	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "outcome": {c.Outcome}, "value": {c.Value},
+		"format": {string(c.Format)}}
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
