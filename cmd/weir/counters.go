@@ -67,7 +67,7 @@ func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 // run asks and shows the answer. Its error is terminal.No if there was nothing to change.
 func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
 	if err := checkDescriptor(c.Descriptor); err != nil {
-		return withCommand("counters", err)
+		return err
 	}
 	query.Set("domain", c.Domain)
 	query.Set("descriptor", c.Descriptor)
@@ -77,7 +77,7 @@ func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, p
 	if err == nil && a.Changed != nil && a.HitsBefore == 0 {
 		return terminal.No
 	}
-	return withCommand("counters", err)
+	return err
 }
 
 const (

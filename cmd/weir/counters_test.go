@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/hits"
@@ -37,17 +37,8 @@ descriptors:
 // countersPort is an admin port with goodShop in force and hits of ann's at 12:00:12 and 12:00:33, where the clock stands.
 func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(goodShop)}},
-		yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	now := time.Date(2026, 11, 21, 12, 0, 12, 0, time.UTC)
-	store, err := memory.Open(memory.Config{MaxKeys: 100, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	config, now := fixture.Config(t, goodShop), time.Date(2026, 11, 21, 12, 0, 12, 0, time.UTC)
+	store := fixture.Memory(t, func() time.Time { return now })
 	limiter := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	limiter.Apply(config)
 	hit := func(hits uint64) {
@@ -72,7 +63,12 @@ func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 
 // annsCounters are the flags that ask a port about ann.
 func annsCounters(s *httptest.Server) countersTarget {
-	return countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: portFlags{Admin: s.Listener.Addr().String(), Timeout: time.Minute}}
+	return countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: askingAt(s)}
+}
+
+// askingAt are the flags that name a port.
+func askingAt(s *httptest.Server) portFlags {
+	return portFlags{Port: adminport.Port{Address: s.Listener.Addr().String(), Timeout: time.Minute}}
 }
 
 // utc is where a command prints, with times in UTC.
@@ -145,16 +141,14 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 		change  func(*countersReset)
 		want    string
 	}{
-		{"nobody listens", open, func(c *countersReset) { c.Admin = gone },
+		{"nobody listens", open, func(c *countersReset) { c.Address = gone },
 			gone + ": connect: connection refused"},
 		{"writes are not open", open, func(*countersReset) {},
 			"answers 403: Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."},
 		{"no token", guarded, func(*countersReset) {}, "--token-file"},
 		{"the token", guarded, func(c *countersReset) { c.Token = "a secret of weir" }, ""},
-		{"an address without a port", open, func(c *countersReset) { c.Admin = "localhost" }, "is not HOST:PORT"},
 		{"an unknown domain", guarded, func(c *countersReset) { c.Domain, c.Token = "shp", "a secret of weir" }, "The configured ones are shop."},
 		{"a torn descriptor", open, func(c *countersReset) { c.Descriptor = "user" }, `has no "="`},
-		{"no time", open, func(c *countersReset) { c.Timeout = 0 }, "--timeout"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			cmd := &countersReset{annsCounters(c.port)}

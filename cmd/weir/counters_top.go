@@ -43,7 +43,7 @@ value_to_metric have in the history, of all weirs that share it. Exit code: 0, o
 // Run asks and prints.
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	if err := out.SetZone(c.TZ); err != nil {
-		return withCommand("counters top", err)
+		return err
 	}
 	now := time.Now()
 	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
@@ -51,7 +51,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *admin.TopAnswer) string {
 		return (&topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
-	return withCommand("counters top", err)
+	return err
 }
 
 // topView shows who took the most to people:

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/admin"
@@ -22,7 +21,7 @@ func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	}))
 	defer s.Close()
 	out := new(bytes.Buffer)
-	c.portFlags = portFlags{Admin: s.Listener.Addr().String(), Timeout: time.Minute}
+	c.portFlags = askingAt(s)
 	if err := c.Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/denials"
@@ -35,11 +35,7 @@ var denialNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func newDeniedWorld(t *testing.T) *deniedWorld {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(deniedShop)}}, yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	recorder := denials.New()
+	config, recorder := fixture.Config(t, deniedShop), denials.New()
 	w := &deniedWorld{config: config, table: recorder.Table(config)}
 	w.port = httptest.NewServer(admin.Handler(admin.Parts{
 		Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
@@ -62,7 +58,7 @@ func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, b
 // run asks the port and returns what is printed.
 func (w *deniedWorld) run(t *testing.T, c denialsCommand) string {
 	t.Helper()
-	c.Admin, c.Timeout, c.N = w.port.Listener.Addr().String(), time.Minute, max(c.N, 1)
+	c.Port, c.N = askingAt(w.port).Port, max(c.N, 1)
 	var out bytes.Buffer
 	if err := c.Run(t.Context(), utc(&out)); err != nil {
 		return "error: " + err.Error()
@@ -135,9 +131,9 @@ All are kept since 2026-11-22 12:13:00; each replica keeps its own.
 			"Nothing like that was denied here from 2026-11-22 11:13:00 to 2026-11-22 11:30:00; what was denied before is not all kept. Each replica"},
 		{"a time of which nothing is known", denialsCommand{From: "2026-11-22T11:00:00", To: "2026-11-22T11:13:00"},
 			"Unknown: all denials are kept since 2026-11-22 11:13:00 only, and nothing like that is left from before. Each replica"},
-		{"a descriptor that is none", denialsCommand{Descriptor: new("ann")}, `error: denials: `},
+		{"a descriptor that is none", denialsCommand{Descriptor: new("ann")}, `error: --descriptor: `},
 		{"a time that is none", denialsCommand{From: "yesterday"}, `answers 400: from: "yesterday" is not a time`},
-		{"a zone that is none", denialsCommand{From: "-1h", TZ: "Berlin"}, `error: denials: --tz "Berlin" is not a time zone`},
+		{"a zone that is none", denialsCommand{From: "-1h", TZ: "Berlin"}, `error: --tz "Berlin" is not a time zone`},
 	} {
 		if got := w.run(t, c.asked); !strings.Contains(got, c.want) {
 			t.Errorf("%s: printed is\n%s\nwant\n%s", c.promise, got, c.want)

@@ -131,11 +131,23 @@ func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
 }
 
 func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
-	for name, verdict := range differences(t) {
+	told := func(e config.Environment) string {
 		var log strings.Builder
-		config.Environment{name: "1"}.WarnOfIneffective(slog.New(slog.NewTextHandler(&log, nil)))
-		if told := strings.Contains(log.String(), name+" ("); verdict == "not carried" && !told {
-			t.Errorf("weir does not tell that %s has no effect", name)
+		e.WarnOfIneffective(slog.New(slog.NewTextHandler(&log, nil)))
+		return log.String()
+	}
+	for name, verdict := range differences(t) {
+		got := told(config.Environment{name: "hunter2"})
+		if verdict == "not carried" && !strings.Contains(got, name+" (") || strings.Contains(got, "hunter2") {
+			t.Errorf("%s is %s, and weir tells %q; want what has no effect told, and no value", name, verdict, got)
 		}
+	}
+	const two = "OTEL_EXPORTER_OTLP_ENDPOINT, TRACING_ENABLED (weir sends no traces)"
+	if got := told(config.Of("TRACING_ENABLED=1", "OTEL_EXPORTER_OTLP_ENDPOINT=o:4318")); !strings.Contains(got, `"`+two+`"`) {
+		t.Errorf("of two that are alike weir tells %q, want %q", got, two)
+	}
+	off := config.Of("TRACING_ENABLED=False", "REDIS_PIPELINE_LIMIT=0", "REDIS_URL=r:1", "REDIS_SERVICE_HOST=r", "HOME=/")
+	if got := told(off); got != "" {
+		t.Errorf("of what is off, in force, or another's, weir tells %q; want nothing", got)
 	}
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -15,10 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/alecthomas/kong"
-
-	"github.com/weirproxy/weir/backend/memory"
-	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -113,28 +108,14 @@ func (e *formatExample) made(t *testing.T, questions []string) string {
 // checked is what weir check prints, for a command as a shell has it, with variables before it.
 func checked(t *testing.T, command string) string {
 	t.Helper()
-	var out bytes.Buffer
-	t.Run(command, func(t *testing.T) { // so that its variables end with it
-		words := strings.Fields(command)
-		for strings.Contains(words[0], "=") {
-			name, value, _ := strings.Cut(words[0], "=")
-			t.Setenv(name, value)
-			words = words[1:]
-		}
-		var c commands
-		parser, err := kong.New(&c, kong.Vars{"grpc": "127.0.0.1:8081"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := parser.Parse(words[1:]); err != nil || words[0] != "weir" || words[1] != "check" {
-			t.Fatalf("%v; want a command weir check", err)
-		}
-		err = c.Check.Run(terminal.Output{Out: &out, Err: &out})
-		if _, told := terminal.ExitCode(err); !told {
-			t.Fatal(err)
-		}
-	})
-	return out.String()
+	variables, arguments, found := strings.Cut(" "+command, " weir check ")
+	if !found {
+		t.Fatalf("%s: want a command weir check", command)
+	}
+	check := weirCommand(append([]string{"check"}, strings.Fields(arguments)...)...)
+	check.Env = append(check.Env, strings.Fields(variables)...)
+	out, _ := check.CombinedOutput() // a file may be meant to be wrong
+	return string(out)
 }
 
 // answers asks a limiter one request after the other, and writes each with its answer.
@@ -145,12 +126,7 @@ func (e *formatExample) answers(t *testing.T, questions []string) string {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	store, err := memory.Open(memory.Config{MaxKeys: 1000, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	l := limit.New(fixture.Memory(t, func() time.Time { return now }), limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	l.Apply(config)
 	width := 0
 	for _, question := range questions {

@@ -53,7 +53,7 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 			map[string]string{"window": unit.String()},
 			func() float64 { return float64(bound(store, unit.Duration(), g.Stats().LastLocal, time.Now())) })
 	}
-	return &counters{Counter: g, Inspector: g, remote: store, kind: kind, pools: pools}
+	return &counters{Store: g, remote: store, kind: kind, pools: pools}
 }
 
 // leaseTotals are about hits that Redis grants this process beforehand.

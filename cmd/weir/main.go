@@ -4,8 +4,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -18,6 +21,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit/tools"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // version is set by the linker; builds without it show what the Go tool knows.
@@ -94,7 +98,20 @@ func runCommand(args []string, out terminal.Output) error {
 	if k.Command() == "call" {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
-	return k.Run(parser)
+	return named(k.Command(), k.Run(parser))
+}
+
+// named adds the name of a command that asks for what was counted, or moves it, to its error, and makes that printable.
+func named(command string, err error) error {
+	name, _, _ := strings.Cut(command, " ")
+	_, told := terminal.ExitCode(err)
+	switch {
+	case told, !slices.Contains([]string{"counters", "denials", "history", "downsample"}, name):
+		return err
+	case command == "counters top", command == "history serve":
+		name = command
+	}
+	return fmt.Errorf("%s: %s", name, terminal.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 // givenTwice returns an error for a flag that is given twice and takes one value: else the last would hold.
@@ -116,6 +133,23 @@ func finish(err error) int {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 	}
 	return code
+}
+
+type schemaCommand struct{}
+
+func (schemaCommand) Help() string {
+	return `Editors that speak to a YAML language server check a descriptor file as it is written if it has the line
+
+    # yaml-language-server: $schema=` + descriptors.SchemaURL + `
+
+or the path of a file in place of that address:
+
+    weir schema > schema.json`
+}
+
+func (schemaCommand) Run(out terminal.Output) error {
+	_, err := io.WriteString(out.Out, descriptors.Schema)
+	return err
 }
 
 type versionCommand struct{}

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // asWeir, set to anything, makes this test binary weir itself: kong ends the process where it prints help, so that a test of
@@ -41,6 +43,14 @@ func TestTheCommandLineTellsWhatItHas(t *testing.T) {
 		"check --help":    {0, "Validate descriptor files", ""},
 		"counters get -h": {0, "Usage: weir counters get ", ""},
 		"chekc":           {2, "", "weir --help lists the commands"},
+		"counters reset --domain a --descriptor b": {2, "", "weir: counters: --descriptor: "},
+		"denials --admin a":                        {2, "", "weir: denials: --admin \"a\" is not HOST:PORT"},
+		"history top --admin a":                    {2, "", "weir: history: --admin \"a\" is not HOST:PORT"},
+		"history serve":                            {2, "", "weir: history serve: the environment names no Redis"},
+		"downsample":                               {2, "", "weir: downsample: give --once and run it regularly"},
+		"schema":                                   {0, descriptors.Schema, ""},
+		"schema --help": {0, "# yaml-language-server: $schema=https://raw.githubusercontent.com/weirproxy/weir/main/descriptors/schema.json\n",
+			""}, // which editors look for
 
 		"check . --domain a --domain b":                             {2, "", "--domain is given twice: give it once"},
 		"check . --strict --strict":                                 {2, "", "--strict is given twice: give it once"},

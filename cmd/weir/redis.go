@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -19,10 +20,9 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// counters are where weir counts. What decides many requests asks the Counter, without a step in between.
+// counters are where weir counts. What decides many requests asks the Store, without a step in between.
 type counters struct {
-	backend.Counter
-	backend.Inspector
+	guard.Store
 	remote remote                           // the same, where the counts are on servers; else nil
 	kind   string                           // what the servers are: Redis or memcached
 	pools  map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
@@ -67,7 +67,7 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
 	}
 	if set.Keys().Format == descriptors.KeysOfRatelimit {
-		store, err = redis.OpenRatelimit(config, set.PlainKeys.Windows())
+		store, err = redis.OpenRatelimit(config, set.Windows())
 	} else {
 		store, err = redis.Open(config)
 	}
@@ -96,6 +96,19 @@ var pipelineTotals = []total[pipeline.Stats]{
 		func(s pipeline.Stats) uint64 { return s.Dropped }},
 	{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
 		func(s pipeline.Stats) uint64 { return s.Unavailable }},
+}
+
+// total is a number of some statistics that only grows, under its name in /metrics.
+type total[S any] struct {
+	name, help string
+	value      func(S) uint64
+}
+
+// showTotals shows totals in /metrics, from the statistics as they are then.
+func showTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
+	for _, t := range all {
+		metrics.Counter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
+	}
 }
 
 // countServers shows under a name how many servers of a store are in each state.

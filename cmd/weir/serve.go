@@ -10,9 +10,9 @@ import (
 
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/cmd/weir/hangup"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/denials"
@@ -33,7 +33,7 @@ once. SIGHUP has the configuration read again at once.`
 
 // Run serves until a signal comes, then drains.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output) error {
-	hangups := hangup.Await()
+	hangups := wait.NewHangups()
 	set, err := config.Read(config.Process())
 	return serveLogged(&set, err, out, func(log *slog.Logger) error { return c.serve(ctx, &set, hangups, log) })
 }
@@ -62,7 +62,7 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 	return terminal.Failed
 }
 
-func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups hangup.Signals, log *slog.Logger) error {
+func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups wait.Hangups, log *slog.Logger) error {
 	config.Process().WarnOfIneffective(log)
 	keepHeadroom(set.GOGC)
 	s := &service{set: set, log: log, metrics: stats.New(buildVersion()), denials: denials.New()}
@@ -115,7 +115,7 @@ func (s *service) open(flag string) (err error) {
 	}
 	limits := s.set.Limits()
 	limits.Log, limits.Denials = s.log, s.denials
-	s.limiter = limit.New(s.store.Counter, limits, s.history.recorder)
+	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.metrics.Limiter(s.limiter)
 	s.health = server.NewHealth(s.set.Health())
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
@@ -144,7 +144,7 @@ func (s *service) parts() server.Parts {
 }
 
 // run serves until ctx ends, and then drains; the end of kill cuts that short.
-func (s *service) run(ctx, kill context.Context, hangups hangup.Signals) error {
+func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { s.source.follow(ctx, s.limiter, s.health, s.metrics, s.log) })
@@ -204,5 +204,5 @@ func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
-	return &counters{Counter: store, Inspector: store}, nil
+	return &counters{Store: store}, nil
 }

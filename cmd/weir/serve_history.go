@@ -43,7 +43,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	p := &historyPipeline{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
-		p.store = &reopeningStore{open: func() (servedStore, error) { return openServedHistory(set, log) }, log: log}
+		p.store = &reopeningStore{set: set, log: log}
 		p.store.try()
 		if err := p.store.err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
@@ -74,10 +74,10 @@ func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, 
 		return nil
 	}
 	rules := func() []*descriptors.Rule { return limiter.Config().Rules() }
-	bounds := set.History.Queries
 	h := promql.NewHandler(promql.Config{
-		Config:  engine.Config{Store: p.store, Rules: rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Version: buildVersion(), Concurrency: bounds.Concurrency,
+		Config: engine.Config{Store: p.store, Rules: rules, Now: time.Now, Log: log,
+			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
+		Version: buildVersion(), Concurrency: set.History.QueryConcurrency,
 	})
 	h.Show(metrics)
 	return h

@@ -2,62 +2,30 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
-
-// servedStore is a history.Store that is closed in the end.
-type servedStore interface {
-	history.Store
-	Close() error
-}
-
-// openServedHistory opens what weir serve keeps its history in: Redis, a file in DATA_DIR, or else memory. A file that is
-// in use or damaged is an error: its process may end, and someone may move it.
-func openServedHistory(set *config.Settings, log *slog.Logger) (servedStore, error) {
-	if set.HistoryInRedis() {
-		c, err := set.RedisHistory(log)
-		if err != nil {
-			return nil, err
-		}
-		return redishistory.Open(c)
-	}
-	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
-	if c.Dir == "" {
-		return filehistory.InMemory(c)
-	}
-	store, err := filehistory.Open(c)
-	switch {
-	case err == nil:
-		return store, nil
-	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
-		return nil, err
-	}
-	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
-	return filehistory.InMemory(c)
-}
 
 const reopenInterval = time.Minute
 
 // reopeningStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
 type reopeningStore struct {
-	open   func() (servedStore, error)
+	set    *config.Settings
 	log    *slog.Logger
 	opened atomic.Pointer[openedStore]
 }
 
 // openedStore is a store, or why it could not be opened.
 type openedStore struct {
-	servedStore
+	historycmd.Store
 	err error
 }
 
@@ -67,7 +35,7 @@ func (s *reopeningStore) try() {
 	if before != nil && before.err == nil {
 		return
 	}
-	store, err := s.open()
+	store, err := historycmd.Open(s.set, s.log)
 	if err != nil {
 		err = fmt.Errorf("the history is not open: %w", err)
 		if before == nil || before.err.Error() != err.Error() {
@@ -116,7 +84,7 @@ func (s *reopeningStore) Query(ctx context.Context, q history.Query, yield func(
 // settle waits until no failover of a history in Redis can forget what it has acknowledged.
 func (s *reopeningStore) settle(ctx context.Context) error {
 	store := s.opened.Load()
-	if servers, are := store.servedStore.(*redishistory.Store); are {
+	if servers, are := store.Store.(*redishistory.Store); are {
 		return servers.Settle(ctx)
 	}
 	return store.err

@@ -12,38 +12,23 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
 )
-
-// settingsOf are those of an environment.
-func settingsOf(t *testing.T, environment map[string]string) *config.Settings {
-	t.Helper()
-	set, err := config.Read(environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &set
-}
 
 // kept is all that a store holds, by domain, path, value and outcome.
 func kept(t *testing.T, store history.Store) map[string]uint64 {
 	t.Helper()
 	all := make(map[string]uint64)
-	err := store.Query(t.Context(), history.Query{To: time.Now().Unix() + 60}, func(s history.Series) error {
-		all[strings.Join([]string{s.ID.Domain, s.ID.Path, s.ID.Value, s.ID.Outcome.String()}, " ")] = s.Lifetime
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	for id, s := range historytest.All(t, store) {
+		all[strings.Join([]string{id.Domain, id.Path, id.Value, id.Outcome.String()}, " ")] = s.Lifetime
 	}
 	return all
 }
@@ -55,11 +40,7 @@ func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPi
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
-		"- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	c := fixture.Config(t, "domain: shop\ndescriptors: [{key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}]")
 	table := m.recorder.Table(c)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -84,63 +65,42 @@ var someKept = map[string]uint64{
 	"shop user user=ann within": 5, "shop user user=ann near": 1, "__unknown__ __unmatched__  over": 2,
 }
 
+// mustOpen opens the history of an environment until the test ends.
+func mustOpen(t *testing.T, set *config.Settings) historycmd.Store {
+	t.Helper()
+	store, err := historycmd.Open(set, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() }) // a test may have closed it
+	return store
+}
+
 func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
-	quiet := slog.New(slog.DiscardHandler)
-	check := func(store history.Store, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := kept(t, store); !maps.Equal(got, someKept) {
-			t.Errorf("the history has %v; want %v", got, someKept)
-		}
-	}
-	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
-	recordSome(t, set, quiet)
-	file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
-	check(file, err)
-	defer file.Close()
-	// A history with a Redis of its own, beside counters in memory.
-	set = settingsOf(t, map[string]string{"REDIS_HISTORY_URL": redistest.Single(t).Addr, "REDIS_TIMEOUT": "60s"})
-	if set.BackendType != "memory" || set.Downsamples() {
-		t.Errorf("counters in %s, downsampling %v; want memory, and a job that is shared", set.BackendType, set.Downsamples())
-	}
-	recordSome(t, set, quiet)
-	openRedis := func(set *config.Settings) (*redishistory.Store, error) {
-		c, err := set.RedisHistory(quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return redishistory.Open(c)
-	}
-	inRedis, err := openRedis(set)
-	check(inRedis, err)
-	defer inRedis.Close()
-	// The same by a file, which goes before the URL, and beside counters in a Redis whose URL is in another.
 	url := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(url, []byte(redistest.Single(t).Addr+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set = settingsOf(t, map[string]string{"REDIS_HISTORY_URL_FILE": url, "REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody"})
-	recordSome(t, set, quiet)
-	byFile, err := openRedis(set)
-	check(byFile, err)
-	defer byFile.Close()
+	for where, environment := range map[string]map[string]string{
+		"a file": {"DATA_DIR": t.TempDir()},
+		"a Redis of its own, beside counters in memory": {"REDIS_HISTORY_URL": redistest.Single(t).Addr, "REDIS_TIMEOUT": "60s"},
+		"a Redis whose URL is in a file, which goes before the URL, beside counters in another": {"REDIS_HISTORY_URL_FILE": url,
+			"REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody", "REDIS_TIMEOUT": "60s"},
+	} {
+		set := settingsAs(t, "weir", environment)
+		recordSome(t, set, slog.New(slog.DiscardHandler))
+		if got := kept(t, mustOpen(t, set)); !maps.Equal(got, someKept) {
+			t.Errorf("%s has %v; want %v", where, got, someKept)
+		}
+	}
 }
 
 // A process that starts anew adds none beyond the bound to the series that its predecessors have made, until one of these
 // has had no hits for so long that all of it is in days.
 func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
 	for days, ann := range map[int64]string{0: "__other__", 60: "user=ann"} {
-		set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
-		open := func() *filehistory.Store {
-			file, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return file
-		}
-		file := open()
+		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
+		file := mustOpen(t, set)
 		bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
 		historytest.Count(t, file, history.Increment{ID: bob, Minute: time.Now().Unix()/60 - days*1440, Hits: 7})
 		if _, err := file.Roll(t.Context(), history.Job{Now: time.Now()}); err != nil {
@@ -150,11 +110,9 @@ func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		recordSome(t, set, slog.New(slog.DiscardHandler))
-		file = open()
-		defer file.Close()
 		want := map[string]uint64{"shop user user=bob within": 7, "shop user " + ann + " within": 5, "shop user " + ann + " near": 1,
 			"__unknown__ __unmatched__  over": 2}
-		if got := kept(t, file); !maps.Equal(got, want) {
+		if got := kept(t, mustOpen(t, set)); !maps.Equal(got, want) {
 			t.Errorf("%d days after bob's last hits the history has %v; want %v, as there is one place", days, got, want)
 		}
 	}
@@ -167,8 +125,8 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 	}
 	for dir, warnings := range map[string]int{filepath.Join(taken, "data"): 1, "": 0} {
 		var log strings.Builder
-		set := settingsOf(t, map[string]string{"DATA_DIR": dir})
-		store, err := openServedHistory(set, slog.New(slog.NewTextHandler(&log, nil)))
+		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": dir})
+		store, err := historycmd.Open(set, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatalf("DATA_DIR=%s: %v; want a history in memory", dir, err)
 		}
@@ -181,14 +139,10 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 
 // Of two processes that overlap in a restart, the new one takes the file over when the old one ends.
 func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
-	set := settingsOf(t, map[string]string{"DATA_DIR": t.TempDir()})
-	other, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: history.DefaultKeep()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir()})
+	other := mustOpen(t, set)
 	var log strings.Builder
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-	s := &reopeningStore{open: func() (servedStore, error) { return openServedHistory(set, logger) }, log: logger}
+	s := &reopeningStore{set: set, log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 {
 		s.try()
 	}
@@ -211,7 +165,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 }
 
 func TestHistoryFalseKeepsNone(t *testing.T) {
-	set := settingsOf(t, map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
+	set := settingsAs(t, "weir", map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
 	m := recordSome(t, set, slog.New(slog.DiscardHandler))
 	if m.api() != nil {
 		t.Error("there is an API for a history that is off")

@@ -9,17 +9,14 @@ import (
 	"syscall"
 )
 
-// endingSignals are those that end what runs: SIGHUP among them, unless it means something else.
-func endingSignals(exceptHangup bool) []os.Signal {
-	if exceptHangup {
-		return []os.Signal{os.Interrupt, syscall.SIGTERM}
-	}
-	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
-}
-
-// untilSignal returns a context that ends with the first of these signals.
+// untilSignal returns a context that ends with the first signal that ends what runs: SIGHUP among them, unless it means
+// something else.
 func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), endingSignals(exceptHangup)...)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !exceptHangup {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(context.Background(), signals...)
 }
 
 // commandContext returns a command's context, by kong's name. SIGHUP ends neither servers, which reload, nor what nohup
@@ -35,12 +32,11 @@ func commandContext(command string) (context.Context, context.CancelFunc) {
 // secondSignal ends when a signal comes after the one that ended ctx: the user wants out now.
 func secondSignal(ctx context.Context, exceptHangup bool) context.Context {
 	second, end := context.WithCancelCause(context.Background())
-	go func() {
-		<-ctx.Done()
-		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, endingSignals(exceptHangup)...)
-		<-signals
+	context.AfterFunc(ctx, func() {
+		next, stop := untilSignal(exceptHangup)
+		defer stop()
+		<-next.Done()
 		end(errors.New("a second signal came"))
-	}()
+	})
 	return second
 }

@@ -103,7 +103,7 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counters, cached bool) {
 		c.Counters[name+".cx_total"] = pool.Opened.Load
 		c.Counters[name+".cx_local_close"] = pool.Closed.Load
 	}
-	g, ok := store.Counter.(*guard.Guard)
+	g, ok := store.Store.(*guard.Guard)
 	if !ok || !cached {
 		return
 	}

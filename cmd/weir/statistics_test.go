@@ -3,18 +3,17 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
@@ -22,33 +21,26 @@ import (
 )
 
 // settingsAs returns those of an environment, of weir or in the place of ratelimit.
-func settingsAs(program string, environment config.Environment) (*config.Settings, error) {
-	if program == ratelimit.Server {
-		set, err := ratelimit.Read(environment)
-		return &set.Settings, err
-	}
+func settingsAs(t *testing.T, program string, environment config.Environment) *config.Settings {
+	t.Helper()
 	set, err := config.Read(environment)
-	return &set, err
+	if program == ratelimit.Server {
+		var as ratelimit.Settings
+		as, err = ratelimit.Read(environment)
+		set = as.Settings
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &set
 }
 
 // openForTest opens the statistics of an environment.
 func openForTest(t *testing.T, as string, environment map[string]string) (*statistics, *stats.Metrics, error) {
 	t.Helper()
-	set, err := settingsAs(as, environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := memory.Open(memory.Config{MaxKeys: 1, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	metrics := stats.New("test")
-	s, err := openStatistics(set, metrics, hits.New(0), &counters{Counter: store, Inspector: store}, slog.New(slog.DiscardHandler))
+	set := settingsAs(t, as, environment)
+	store, metrics := fixture.Memory(t, nil), stats.New("test")
+	s, err := openStatistics(set, metrics, hits.New(0), &counters{Store: store}, slog.New(slog.DiscardHandler))
 	return s, metrics, err
 }
 
@@ -101,13 +93,8 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 		"/prom":         "\nratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 1\n",
 		"/debug/pprof/": "404",
 	} {
-		answer, err := http.Get(where + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(answer.Body)
-		answer.Body.Close()
-		if got := fmt.Sprintf("%s\n%d", text, answer.StatusCode); err != nil || !strings.Contains(got, want) {
+		text, status, err := weirtest.Fetch(where + path)
+		if got := fmt.Sprintf("%s\n%d", text, status); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s answers %v\n%s; want %s", path, err, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,11 +20,12 @@ import (
 
 const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 MB
 
-// Port is an admin port.
+// Port is an admin port, as the flags of a command name it. The command sets ${admin}, which says when the port is not
+// asked, and ${timeout}. Of the query of a question, what is "" is left out.
 type Port struct {
-	Address string        // HOST:PORT
-	Timeout time.Duration // of a request and its answer; above 0
-	Token   Token         // "" sends none
+	Address string        `name:"admin" placeholder:"HOST:PORT" help:"Weir's admin port; ${admin}127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
+	Token   Token         `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or, to read values alone, of ADMIN_READ_TOKEN_FILE."`
+	Timeout time.Duration `default:"${timeout}" help:"How long to wait for the answer."` // above 0
 }
 
 // Token lets its bearer read values, or change something too. As a flag it is the name of the file that holds it.
@@ -102,6 +104,7 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 	if p.Timeout <= 0 {
 		return nil, fmt.Errorf("--timeout %v must be above 0", p.Timeout)
 	}
+	maps.DeleteFunc(query, func(name string, _ []string) bool { return query.Get(name) == "" })
 	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
 	if err != nil {

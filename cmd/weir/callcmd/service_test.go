@@ -46,24 +46,17 @@ func (f *fakeService) requests() []*rls.RateLimitRequest {
 }
 
 // serveFake starts the service on a port of its own until the test ends.
-func serveFake(t *testing.T, answer answerer) (*fakeService, string) {
+func serveFake(t *testing.T, answer answerer, options ...grpc.ServerOption) (*fakeService, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("the fake service needs a port: %v", err)
 	}
-	return serveFakeOn(t, listener, answer), listener.Addr().String()
-}
-
-// serveFakeOn starts the service on a listener until the test ends.
-func serveFakeOn(t *testing.T, listener net.Listener, answer answerer, options ...grpc.ServerOption) *fakeService {
-	t.Helper()
-	f := &fakeService{answer: answer}
-	server := grpc.NewServer(options...)
+	f, server := &fakeService{answer: answer}, grpc.NewServer(options...)
 	rls.RegisterRateLimitServiceServer(server, f)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
-	return f
+	return f, listener.Addr().String()
 }
 
 // always gives the same answer to each request.

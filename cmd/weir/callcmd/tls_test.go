@@ -2,7 +2,6 @@ package callcmd
 
 import (
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,12 +27,8 @@ func serveTLS(t *testing.T) (addr, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	serveFakeOn(t, listener, always(answered(perMinute(10, 9, 30*time.Second))), grpc.Creds(credentials.NewTLS(config)))
-	return listener.Addr().String(), dir
+	_, addr = serveFake(t, always(answered(perMinute(10, 9, 30*time.Second))), grpc.Creds(credentials.NewTLS(config)))
+	return addr, dir
 }
 
 func TestItAsksByTLS(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 type watch struct {
 	*client
 	out   io.Writer
+	text  io.Writer // for people: out, or with --json nowhere
 	paint terminal.Paint
 	begin time.Time
 
@@ -31,7 +32,10 @@ type watch struct {
 // watch calls until its time is over or ctx ends, and prints answers as JSON, or progress, changes and the latencies.
 func (c *client) watch(ctx context.Context, out io.Writer) error {
 	c.connect(ctx)
-	w := watch{client: c, out: out, paint: terminal.PaintFor(out), begin: time.Now()}
+	w := watch{client: c, out: out, text: out, paint: terminal.PaintFor(out), begin: time.Now()}
+	if c.JSON {
+		w.text = io.Discard
+	}
 	w.printTitle()
 	for {
 		if err := w.call(ctx); err != nil {
@@ -79,15 +83,12 @@ func (w *watch) call(ctx context.Context) error {
 		if o.over() {
 			word = w.paint.Red("over")
 		}
-		fmt.Fprintf(w.out, "%5.1fs  %s: %s\n", time.Since(w.begin).Seconds(), word, w.phrase(w.last))
+		fmt.Fprintf(w.text, "%5.1fs  %s: %s\n", time.Since(w.begin).Seconds(), word, w.phrase(w.last))
 	}
 	return nil
 }
 
 func (w *watch) printTitle() {
-	if w.JSON {
-		return
-	}
 	length := "until Ctrl-C"
 	if w.For > 0 {
 		length = "for " + w.For.String()
@@ -96,20 +97,17 @@ func (w *watch) printTitle() {
 	for _, d := range w.descriptors {
 		what = append(what, terminal.Printable(d.String()))
 	}
-	fmt.Fprintf(w.out, "asking %s about %s %s, %v a second %s\n", w.Addr, terminal.Printable(w.Domain),
+	fmt.Fprintf(w.text, "asking %s about %s %s, %v a second %s\n", w.Addr, terminal.Printable(w.Domain),
 		strings.Join(what, " and "), w.Rate, length)
 }
 
 func (w *watch) printProgress(now time.Duration) {
-	if w.JSON {
-		return
-	}
 	rate := float64(w.sent()-w.printedSent) / (now - w.printedAt).Seconds()
-	fmt.Fprintf(w.out, "%5.0fs  %d sent (%.0f/s), %s", now.Seconds(), w.sent(), rate, w.counts())
+	fmt.Fprintf(w.text, "%5.0fs  %d sent (%.0f/s), %s", now.Seconds(), w.sent(), rate, w.counts())
 	if w.last != nil {
-		fmt.Fprintf(w.out, "; last: %s", w.phrase(w.last))
+		fmt.Fprintf(w.text, "; last: %s", w.phrase(w.last))
 	}
-	fmt.Fprintln(w.out)
+	fmt.Fprintln(w.text)
 	w.printedAt, w.printedSent = now, w.sent()
 }
 
@@ -119,14 +117,12 @@ func (w *watch) counts() string {
 
 // end prints the totals and the latencies. Its error is the first call's that failed, or what the last answer says.
 func (w *watch) end() error {
-	if !w.JSON {
-		took := time.Since(w.begin).Seconds()
-		fmt.Fprintf(w.out, "\n%d sent in %.1fs (%.1f/s): %s\n", w.sent(), took, float64(w.sent())/took, w.counts())
-		if slices.Sort(w.latencies); len(w.latencies) > 0 {
-			quantile := func(q float64) string { return milliseconds(w.latencies[int(q*float64(len(w.latencies)-1))]) }
-			fmt.Fprintf(w.out, "latency  p50 %s   p90 %s   p99 %s   max %s\n",
-				quantile(0.5), quantile(0.9), quantile(0.99), quantile(1))
-		}
+	took := time.Since(w.begin).Seconds()
+	fmt.Fprintf(w.text, "\n%d sent in %.1fs (%.1f/s): %s\n", w.sent(), took, float64(w.sent())/took, w.counts())
+	if slices.Sort(w.latencies); len(w.latencies) > 0 {
+		quantile := func(q float64) string { return milliseconds(w.latencies[int(q*float64(len(w.latencies)-1))]) }
+		fmt.Fprintf(w.text, "latency  p50 %s   p90 %s   p99 %s   max %s\n",
+			quantile(0.5), quantile(0.9), quantile(0.99), quantile(1))
 	}
 	switch {
 	case w.failure != nil:

@@ -85,13 +85,19 @@ func trusting(t *testing.T, name string, authority *certstest.Authority, pair ..
 	roots.AppendCertsFromPEM(authority.PEM)
 	c := &tls.Config{RootCAs: roots, ServerName: name}
 	if len(pair) > 0 {
-		cert, err := tls.X509KeyPair(pair[0], pair[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		cert := parsed(t, pair[0], pair[1])
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	return c
+}
+
+func parsed(t *testing.T, cert, key []byte) tls.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
 }
 
 func write(t *testing.T, file string, content []byte) {
@@ -239,21 +245,16 @@ func TestTheFirstErrorNamesTheFile(t *testing.T) {
 	good := mount(t, dir, cert, key, authority.PEM)
 	away, empty := filepath.Join(dir, "away.pem"), filepath.Join(dir, "empty.pem")
 	write(t, empty, nil)
-	for _, tc := range []struct {
-		name string
-		file string
-		of   func(f *certs.Files) *string
-	}{
-		{"certificate", away, func(f *certs.Files) *string { return &f.Cert }},
-		{"key", empty, func(f *certs.Files) *string { return &f.Key }},
-		{"authorities", away, func(f *certs.Files) *string { return &f.CA }},
-		{"authorities", empty, func(f *certs.Files) *string { return &f.CA }},
-	} {
-		for side, make := range map[string]func(certs.Files, *slog.Logger) (*tls.Config, error){"server": certs.Server, "client": certs.Client} {
-			files := good
-			*tc.of(&files) = tc.file
-			if _, err := make(files, quiet(t)); err == nil || !strings.Contains(err.Error(), tc.file) {
-				t.Errorf("%s, whose %s is in %s: got %v, want an error that names the file", side, tc.name, tc.file, err)
+	for _, file := range []string{away, empty} {
+		for _, files := range []certs.Files{
+			{Cert: file, Key: good.Key}, {Cert: good.Cert, Key: file}, {Cert: good.Cert, Key: good.Key, CA: file},
+		} {
+			_, server := certs.Server(files, quiet(t))
+			_, client := certs.Client(files, quiet(t))
+			for _, err := range []error{server, client} {
+				if err == nil || !strings.Contains(err.Error(), file) {
+					t.Errorf("of %+v the error is %v, want one that names %s", files, err, file)
+				}
 			}
 		}
 	}
@@ -349,11 +350,9 @@ func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
 			}
 			shown := make(chan string, 100) // who the client says that it is
 			serverOf := func(by *certstest.Authority) string {
-				pair, err := tls.X509KeyPair(by.Issue(t, "weir"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return serve(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert,
+				cert, key := by.Issue(t, "weir")
+				return serve(t, &tls.Config{
+					Certificates: []tls.Certificate{parsed(t, cert, key)}, ClientAuth: tls.RequireAnyClientCert,
 					VerifyConnection: func(s tls.ConnectionState) error {
 						shown <- s.PeerCertificates[0].Subject.CommonName
 						return nil
@@ -383,11 +382,8 @@ func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	write(t, ca, ours.PEM)
 	serverOf := func(by *certstest.Authority, names ...string) (port string) {
-		pair, err := tls.X509KeyPair(by.Issue(t, names...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := serve(t, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})
+		cert, key := by.Issue(t, names...)
+		address := serve(t, &tls.Config{Certificates: []tls.Certificate{parsed(t, cert, key)}, NextProtos: []string{"h2"}})
 		_, port, _ = net.SplitHostPort(address)
 		return port
 	}

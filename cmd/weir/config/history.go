@@ -18,14 +18,14 @@ func (s *History) check() error {
 		err = fmt.Errorf("environment variables HISTORY_KEEP_MINUTES, HISTORY_KEEP_5_MINUTES, HISTORY_KEEP_HOURS, "+
 			"HISTORY_RETENTION: %w", err)
 	}
-	interval, q := s.FlushInterval, &s.Queries
+	interval, concurrency, timeout := s.FlushInterval, s.QueryConcurrency, s.QueryTimeout
 	return cmp.Or(
 		require(interval >= time.Second && interval <= time.Minute, "HISTORY_FLUSH_INTERVAL", interval, "use 1s to 1m"),
 		require(s.MaxPoints >= 1, "HISTORY_MAX_POINTS", s.MaxPoints, "at least 1 is needed"),
 		require(s.Values >= 1 && s.Values <= 1000, "HISTORY_VALUES", s.Values, "use 1 to 1000"),
-		require(q.Concurrency >= 0 && q.Concurrency <= 100, "HISTORY_QUERY_CONCURRENCY", q.Concurrency, "use 0 to 100"),
-		require(q.MaxSamples >= 1, "HISTORY_QUERY_MAX_SAMPLES", q.MaxSamples, "at least 1 is needed"),
-		require(q.Timeout >= time.Second && q.Timeout <= time.Hour, "HISTORY_QUERY_TIMEOUT", q.Timeout, "use 1s to 1h"),
+		require(concurrency >= 0 && concurrency <= 100, "HISTORY_QUERY_CONCURRENCY", concurrency, "use 0 to 100"),
+		require(s.QueryMaxSamples >= 1, "HISTORY_QUERY_MAX_SAMPLES", s.QueryMaxSamples, "at least 1 is needed"),
+		require(timeout >= time.Second && timeout <= time.Hour, "HISTORY_QUERY_TIMEOUT", timeout, "use 1s to 1h"),
 		err)
 }
 

@@ -56,8 +56,8 @@ func (s *Settings) checkRedis() error {
 }
 
 // Windows returns how long keys of envoyproxy/ratelimit last, and what a month is.
-func (k *PlainKeys) Windows() incr.Keys {
-	return incr.Keys{Jitter: k.ExpireJitter, CalendarMonths: k.CalendarMonths}
+func (s *Settings) Windows() incr.Keys {
+	return incr.Keys{Jitter: s.ExpireJitter, CalendarMonths: s.CalendarMonths}
 }
 
 // RedisConfig returns how one of the Redis is reached. Its error names the variables and the file at fault; what is

@@ -54,6 +54,9 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 	json := func(s *Settings) any { return s.Server().NoJSON }
 	const tls = "GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k"
 	fromServer := func(s *Settings) any { return s.FromServer() }
+	where := func(s *Settings) any { // the counters, whether the history is in Redis, and whether serving downsamples it
+		return fmt.Sprint(s.BackendType, " ", s.HistoryInRedis(), s.Downsamples())
+	}
 	for _, tc := range []struct {
 		environment string
 		got         func(*Settings) any
@@ -73,6 +76,8 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 			"/json is not served, as it would answer without the client certificate that GRPC_CLIENT_TLS_CACERT asks for."},
 		{"", fromServer, false}, {"CONFIG_TYPE=", fromServer, false}, {"CONFIG_TYPE=file", fromServer, false},
 		{"CONFIG_TYPE=GRPC_XDS_SOTW", fromServer, true}, {"CONFIG_TYPE=grpc_xds_sotw", fromServer, true},
+		{"", where, "memory false true"}, {"REDIS_URL=r:1", where, "redis true false"},
+		{"REDIS_HISTORY_URL=h:1", where, "memory true false"}, {"REDIS_HISTORY_URL=h:1 HISTORY_DOWNSAMPLE=true", where, "memory true true"},
 		// Variables of a Redis that is not used are not checked.
 		{"REDIS_PERSECOND_POOL_SIZE=-1 REDIS_URL=a:1", fromServer, false},
 		{"REDIS_POOL_SIZE=-1 REDIS_URL=a:1 BACKEND_TYPE=memory", fromServer, false},

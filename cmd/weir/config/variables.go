@@ -27,11 +27,33 @@ type Variables struct {
 	MaxConnectionAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE,default=24h"`
 	MaxConnectionAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE,default=1h"`
 
-	TLS
+	ServerTLS  bool   `env:"GRPC_SERVER_USE_TLS,default=false"`
+	ServerCert string `env:"GRPC_SERVER_TLS_CERT"`
+	ServerKey  string `env:"GRPC_SERVER_TLS_KEY"`
+	ClientCA   string `env:"GRPC_CLIENT_TLS_CACERT"` // clients must have a certificate by it
+	ClientSAN  string `env:"GRPC_CLIENT_TLS_SAN"`    // that this certificate must be for
 
 	ConfigType   string `env:"CONFIG_TYPE,default=FILE"` // or GRPC_XDS_SOTW
 	NeedsDomains bool   `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED,default=false"`
-	XDS
+
+	// The server that configurations come from with CONFIG_TYPE=GRPC_XDS_SOTW.
+	XDSNode         string            `env:"CONFIG_GRPC_XDS_NODE_ID,default=default"`
+	XDSNodeMetadata string            `env:"CONFIG_GRPC_XDS_NODE_METADATA"` // key=value, separated by commas
+	XDSServer       string            `env:"CONFIG_GRPC_XDS_SERVER_URL,default=localhost:18000"`
+	XDSRetry        time.Duration     `env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL,default=3s"`
+	XDSHeaders      map[string]string `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"` // key:value, separated by commas
+
+	XDSServerTLS  bool   `env:"CONFIG_GRPC_XDS_SERVER_USE_TLS,default=false"`
+	XDSServerCA   string `env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"`
+	XDSServerSAN  string `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN"`
+	XDSClientCert string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"`
+	XDSClientKey  string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"`
+
+	XDSInitialBackoff time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL,default=10s"`
+	XDSMaxBackoff     time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL,default=60s"`
+	XDSBackoffFactor  float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR,default=0.5"`
+	XDSBackoffJitter  bool          `env:"XDS_CLIENT_BACKOFF_JITTER,default=true"`
+	XDSMaxMessage     int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES,default=0"`
 
 	RuntimeRoot         string `env:"RUNTIME_ROOT,default=/srv/runtime_data/current"`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY"`
@@ -48,8 +70,12 @@ type Variables struct {
 
 	Replicas int `env:"REPLICAS,default=1"`
 
-	KeyPrefix string `env:"CACHE_KEY_PREFIX"`
-	PlainKeys
+	// Counters in the keys of envoyproxy/ratelimit, beside KEY_FORMAT.
+	KeyPrefix      string `env:"CACHE_KEY_PREFIX"`
+	ExpireJitter   int64  `env:"EXPIRATION_JITTER_MAX_SECONDS,default=300"` // seconds; 0 for none
+	LocalCacheSize int64  `env:"LOCAL_CACHE_SIZE_IN_BYTES,default=0"`
+	CalendarMonths bool   `env:"USE_CALENDAR_MONTH_RATE_LIMIT,default=false"`
+
 	NearRatio  float32 `env:"NEAR_LIMIT_RATIO,default=0.8"`
 	ShadowMode bool    `env:"SHADOW_MODE,default=false"`
 	QuotaMode  bool    `env:"QUOTA_MODE,default=false"`
@@ -60,8 +86,13 @@ type Variables struct {
 	RemainingHeader string `env:"LIMIT_REMAINING_HEADER,default=RateLimit-Remaining"`
 	ResetHeader     string `env:"LIMIT_RESET_HEADER,default=RateLimit-Reset"`
 	DynamicMetadata bool   `env:"RESPONSE_DYNAMIC_METADATA,default=false"`
-	RequestHeaders
-	RetryAfter bool `env:"RETRY_AFTER_HEADER_ENABLED,default=false"`
+	RetryAfter      bool   `env:"RETRY_AFTER_HEADER_ENABLED,default=false"`
+
+	// Headers that requests get on their way to the service behind Envoy.
+	RequestHeadersOn       bool   `env:"LIMIT_REQUEST_HEADERS_ENABLED,default=false"`
+	RequestLimitHeader     string `env:"LIMIT_REQUEST_LIMIT_HEADER,default=RateLimit-Limit"`
+	RequestRemainingHeader string `env:"LIMIT_REQUEST_REMAINING_HEADER,default=RateLimit-Remaining"`
+	RequestResetHeader     string `env:"LIMIT_REQUEST_RESET_HEADER,default=RateLimit-Reset"`
 
 	KeepHistory    bool    `env:"HISTORY,default=true"`
 	HistoryURL     string  `env:"REDIS_HISTORY_URL"`
@@ -79,7 +110,10 @@ type Variables struct {
 
 	LogLevel  logLevel `env:"LOG_LEVEL,default=info"`
 	LogFormat string   `env:"LOG_FORMAT,default=text"`
-	Denials
+
+	DenialLogEvery  time.Duration `env:"DENIAL_LOG_INTERVAL,default=1m"`
+	DenialLogValues bool          `env:"DENIAL_LOG_VALUES,default=false"`
+	DenialMetadata  bool          `env:"DENIAL_METADATA,default=true"`
 
 	GOGC string `env:"GOGC"`
 }
@@ -155,67 +189,10 @@ type History struct {
 	MaxPoints       int           `env:"MAX_POINTS,default=5000"`
 	Values          int           `env:"VALUES,default=100"`
 
-	Query bool `env:"QUERY,default=true"`
-	Queries
-}
-
-// Queries are the variables that begin with HISTORY_QUERY_: what queries may take.
-type Queries struct {
-	Concurrency int           `env:"QUERY_CONCURRENCY,default=0"` // 0 leaves it to who serves
-	MaxSamples  int           `env:"QUERY_MAX_SAMPLES,default=5000000"`
-	Timeout     time.Duration `env:"QUERY_TIMEOUT,default=1m"`
-}
-
-// Denials are the variables about what the log and answers say of denials.
-type Denials struct {
-	DenialLogEvery  time.Duration `env:"DENIAL_LOG_INTERVAL,default=1m"`
-	DenialLogValues bool          `env:"DENIAL_LOG_VALUES,default=false"`
-	DenialMetadata  bool          `env:"DENIAL_METADATA,default=true"`
-}
-
-// PlainKeys are the variables about counters in the keys of envoyproxy/ratelimit, but for KEY_FORMAT and CACHE_KEY_PREFIX.
-type PlainKeys struct {
-	ExpireJitter   int64 `env:"EXPIRATION_JITTER_MAX_SECONDS,default=300"` // seconds; 0 for none
-	LocalCacheSize int64 `env:"LOCAL_CACHE_SIZE_IN_BYTES,default=0"`
-	CalendarMonths bool  `env:"USE_CALENDAR_MONTH_RATE_LIMIT,default=false"`
-}
-
-// TLS are the variables about TLS on the gRPC port.
-type TLS struct {
-	ServerTLS  bool   `env:"GRPC_SERVER_USE_TLS,default=false"`
-	ServerCert string `env:"GRPC_SERVER_TLS_CERT"`
-	ServerKey  string `env:"GRPC_SERVER_TLS_KEY"`
-	ClientCA   string `env:"GRPC_CLIENT_TLS_CACERT"` // clients must have a certificate by it
-	ClientSAN  string `env:"GRPC_CLIENT_TLS_SAN"`    // that this certificate must be for
-}
-
-// XDS are the variables about the server that configurations come from with CONFIG_TYPE=GRPC_XDS_SOTW.
-type XDS struct {
-	XDSNode         string            `env:"CONFIG_GRPC_XDS_NODE_ID,default=default"`
-	XDSNodeMetadata string            `env:"CONFIG_GRPC_XDS_NODE_METADATA"` // key=value, separated by commas
-	XDSServer       string            `env:"CONFIG_GRPC_XDS_SERVER_URL,default=localhost:18000"`
-	XDSRetry        time.Duration     `env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL,default=3s"`
-	XDSHeaders      map[string]string `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"` // key:value, separated by commas
-
-	XDSServerTLS  bool   `env:"CONFIG_GRPC_XDS_SERVER_USE_TLS,default=false"`
-	XDSServerCA   string `env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"`
-	XDSServerSAN  string `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN"`
-	XDSClientCert string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"`
-	XDSClientKey  string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"`
-
-	XDSInitialBackoff time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL,default=10s"`
-	XDSMaxBackoff     time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL,default=60s"`
-	XDSBackoffFactor  float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR,default=0.5"`
-	XDSBackoffJitter  bool          `env:"XDS_CLIENT_BACKOFF_JITTER,default=true"`
-	XDSMaxMessage     int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES,default=0"`
-}
-
-// RequestHeaders are the variables about headers that requests get on their way to the service behind Envoy.
-type RequestHeaders struct {
-	RequestHeadersOn       bool   `env:"LIMIT_REQUEST_HEADERS_ENABLED,default=false"`
-	RequestLimitHeader     string `env:"LIMIT_REQUEST_LIMIT_HEADER,default=RateLimit-Limit"`
-	RequestRemainingHeader string `env:"LIMIT_REQUEST_REMAINING_HEADER,default=RateLimit-Remaining"`
-	RequestResetHeader     string `env:"LIMIT_REQUEST_RESET_HEADER,default=RateLimit-Reset"`
+	Query            bool          `env:"QUERY,default=true"`
+	QueryConcurrency int           `env:"QUERY_CONCURRENCY,default=0"` // 0 leaves it to who serves
+	QueryMaxSamples  int           `env:"QUERY_MAX_SAMPLES,default=5000000"`
+	QueryTimeout     time.Duration `env:"QUERY_TIMEOUT,default=1m"`
 }
 
 // Statistics are the variables about envoyproxy/ratelimit's statistics, which weir gives under its names beside its own.

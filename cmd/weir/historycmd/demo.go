@@ -48,11 +48,8 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve Servin
 	if err == nil {
 		err = c.makeUp(ctx, &set, out)
 	}
-	if err != nil {
-		return failed(err)
-	}
-	if !c.Serve {
-		return nil
+	if err != nil || !c.Serve {
+		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	var asking sync.WaitGroup

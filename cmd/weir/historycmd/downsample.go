@@ -31,7 +31,7 @@ or was stopped.`
 // Run does it once, and reports.
 func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	if !c.Once {
-		return errors.New("downsample: give --once and run it regularly, from a CronJob; " +
+		return errors.New("give --once and run it regularly, from a CronJob; " +
 			"or let weir serve do it all the time, with HISTORY_DOWNSAMPLE=true")
 	}
 	set, err := config.Read(config.Process())
@@ -39,13 +39,13 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	if !set.HistoryInRedis() {
-		return errors.New("downsample: the environment names no Redis, and a history outside Redis belongs to its weir " +
+		return errors.New("the environment names no Redis, and a history outside Redis belongs to its weir " +
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
 	log := set.Logger(out.Err)
-	store, err := openRedis(ctx, &set, set.History.Keep(), log)
+	store, err := openRedis(ctx, &set, log)
 	if err != nil {
-		return fmt.Errorf("downsample: %w", err)
+		return err
 	}
 	return errors.Join(c.roll(ctx, store, out.Out, progress(log)), store.Close())
 }
@@ -61,15 +61,12 @@ func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Write
 		})
 	}})
 	if _, failed := io.WriteString(out, describeRolled(rolled, c.DryRun, time.Since(begin))); failed != nil {
-		return fmt.Errorf("downsample: %w", errors.Join(err, failed))
+		return errors.Join(err, failed)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("downsample: stopped before the end; nothing is lost, and the next run goes on from here")
-	case err != nil:
-		return fmt.Errorf("downsample: %w", err)
+	if ctx.Err() != nil {
+		return errors.New("stopped before the end; nothing is lost, and the next run goes on from here")
 	}
-	return nil
+	return err
 }
 
 // describeRolled returns what a run did, or would do, over several lines.

@@ -3,6 +3,8 @@ package historycmd
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -10,8 +12,10 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
 // dueHistory holds hits that are due for each tier, none of which has been moved, as time.Now has it. In a file a job can
@@ -90,5 +94,23 @@ func TestDownsampleStopsBetweenSteps(t *testing.T) {
 	}
 	if !strings.Contains(printed, "moved 1 series.\n  1m to 5m") {
 		t.Errorf("a job that was stopped printed %q, want what it had moved by then", printed)
+	}
+}
+
+func TestDownsampleOpensTheRedisOfTheEnvironment(t *testing.T) {
+	t.Setenv("REDIS_HISTORY_URL", redistest.Single(t).Addr)
+	t.Setenv("REDIS_TIMEOUT", "60s")
+	t.Setenv("HISTORY_KEEP_MINUTES", "100h") // while the import moves what is due
+	hits := fmt.Sprintf("domain,path,outcome,value,start,width,sum,peak\nshop,user,over,,%d,60,5,\n", time.Now().Unix()/60*60-50*hour)
+	if got, err := runHistory(t, "import", csvFile(t, hits)); err != nil {
+		t.Fatalf("weir history import prints %q, %v", got, err)
+	}
+	t.Setenv("HISTORY_KEEP_MINUTES", "")
+	for i, want := range []string{"; would move 1 series.\n  1m to 5m", "; moved 1 series.\n  1m to 5m", "; moved 0 series.\n"} {
+		var out bytes.Buffer
+		err := (&Downsample{Once: true, DryRun: i == 0}).Run(t.Context(), terminal.Output{Out: &out, Err: io.Discard})
+		if err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("weir downsample prints %q (%v), want %q", out.String(), err, want)
+		}
 	}
 }

@@ -45,15 +45,15 @@ out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an e
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
-	parameters := map[string]string{"outcome": c.Outcome, "value": c.Value, "format": string(c.Format)}
-	if err := c.addTo(parameters, &out); err != nil {
+	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "outcome": {c.Outcome}, "value": {c.Value},
+		"format": {string(c.Format)}}
+	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	q := c.parameters(parameters)
 	buffer := bufio.NewWriterSize(out.Out, 64<<10)
 	written, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
-		return failed(fmt.Errorf("the export is not whole: %w", err))
+		return fmt.Errorf("the export is not whole: %w", err)
 	}
 	if !written.Found && len(written.Warnings) == 0 {
 		return noSeries(q)
@@ -69,16 +69,16 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, q query.Parameters, out io.Writer) (written transfer.Exported, err error) {
-	store, port, err := c.open(ctx)
+func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written transfer.Exported, err error) {
+	store, err := c.open(ctx)
 	if err != nil {
 		return written, err
 	}
 	if store != nil {
-		written, err = transfer.Export(ctx, query.New(store, time.Now), q, c.Format, out)
+		written, err = transfer.Export(ctx, query.New(store, time.Now), query.Parameters(q), c.Format, out)
 		return written, errors.Join(err, store.Close())
 	}
-	trailer, err := port.Stream(ctx, "/api/v1/history/export", url.Values(q), out)
+	trailer, err := c.Stream(ctx, "/api/v1/history/export", q, out)
 	if err != nil {
 		return written, err
 	}
@@ -87,7 +87,7 @@ func (c *exportCommand) export(ctx context.Context, q query.Parameters, out io.W
 		err = json.Unmarshal([]byte(text), &written)
 	}
 	if err != nil {
-		return written, fmt.Errorf("%s did not say that this is all: %w", port.Address, err)
+		return written, fmt.Errorf("%s did not say that this is all: %w", c.Address, err)
 	}
 	return written, nil
 }

@@ -60,11 +60,9 @@ verify, is not exact.`
 
 // source is whose history is read, and of which rules.
 type source struct {
-	Domain  string          `placeholder:"NAME" help:"Only rules of this domain."`
-	Path    string          `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
-	Admin   string          `placeholder:"HOST:PORT" help:"Ask the weir with this admin port; without a Redis, 127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
-	Token   adminport.Token `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or ADMIN_READ_TOKEN_FILE, without which values may not be shown."`
-	Timeout time.Duration   `default:"60s" help:"How long to wait for the answer."`
+	Domain         string `placeholder:"NAME" help:"Only rules of this domain."`
+	Path           string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
+	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 }
 
 // printed is a source, and how to print what it answers.
@@ -79,18 +77,6 @@ type seriesFilter struct {
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 
-// parameters returns those of a question about the rules of the source, with more. What is "" is left out.
-func (s *source) parameters(more map[string]string) query.Parameters {
-	more["domain"], more["path"] = s.Domain, s.Path
-	q := query.Parameters{}
-	for name, value := range more {
-		if value != "" {
-			q[name] = []string{value}
-		}
-	}
-	return q
-}
-
 // timeRange is that of show, top and export.
 type timeRange struct {
 	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
@@ -98,14 +84,16 @@ type timeRange struct {
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
 }
 
-// addTo adds the range to the parameters of a question. Times without a zone are of --tz, or of the zone that times are
-// shown in, which may not be that of the weir that answers.
-func (r *timeRange) addTo(parameters map[string]string, out *terminal.Output) error {
+// addTo adds the range to a question. Times without a zone are of --tz, or of the zone that times are shown in, which may
+// not be that of the weir that answers.
+func (r *timeRange) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
-		return fmt.Errorf("history: %w", err)
+		return err
 	}
 	now := time.Now()
-	parameters["from"], parameters["to"], parameters["tz"] = r.From.In(out.Zone, now), r.To.In(out.Zone, now), r.TZ
+	q.Set("from", r.From.In(out.Zone, now))
+	q.Set("to", r.To.In(out.Zone, now))
+	q.Set("tz", r.TZ)
 	return nil
 }
 
@@ -133,25 +121,25 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 
 // printAnswer prints the answer to a question: of the Redis that the environment names, or else of an admin port, at a path
 // below /api/v1/history. With --json it is as the port gives it, else as describe does.
-func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Output, q query.Parameters, path string,
+func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Output, q url.Values, path string,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	store, port, err := p.open(ctx)
+	store, err := p.open(ctx)
 	switch {
 	case err != nil:
 	case store != nil:
-		a, err = answer(query.New(store, time.Now), ctx, q)
+		a, err = answer(query.New(store, time.Now), ctx, query.Parameters(q))
 		err = errors.Join(err, store.Close())
 	default:
 		var body []byte
-		if body, err = port.Ask(ctx, http.MethodGet, "/api/v1/history"+path, url.Values(q)); err == nil && json.Unmarshal(body, &a) != nil {
-			err = fmt.Errorf("what %s answers is not what weir answers", port.Address)
+		if body, err = p.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q); err == nil && json.Unmarshal(body, &a) != nil {
+			err = fmt.Errorf("what %s answers is not what weir answers", p.Address)
 		}
 	}
 	if err != nil {
-		return a, failed(err)
+		return a, err
 	}
 	if p.JSON {
 		return a, terminal.WriteJSON(out.Out, a)
@@ -163,27 +151,22 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 	return a, err
 }
 
-// open returns the history in the Redis that the environment names, which must be closed, or else the admin port that
-// is to be asked.
-func (s *source) open(ctx context.Context) (store *redishistory.Store, port adminport.Port, err error) {
-	port = adminport.Port{Address: s.Admin, Timeout: s.Timeout, Token: s.Token}
-	if s.Admin != "" {
-		return nil, port, nil
+// open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be
+// asked, whose address it sets.
+func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
+	if s.Address != "" {
+		return nil, nil
 	}
 	set, err := config.Read(config.Process())
-	switch {
-	case err != nil:
-	case set.HistoryInRedis():
-		// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an
-		// error.
-		store, err = openRedis(ctx, &set, set.History.Keep(), slog.New(slog.DiscardHandler))
-	default:
-		port.Address, err = config.AdminAddress()
+	if err == nil && !set.HistoryInRedis() {
+		s.Address, err = config.AdminAddress()
 	}
-	return store, port, err
+	if err != nil || s.Address != "" {
+		return nil, err
+	}
+	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
+	return openRedis(ctx, &set, slog.New(slog.DiscardHandler))
 }
-
-func failed(err error) error { return fmt.Errorf("history: %s", terminal.Printable(err.Error())) }
 
 // noIfBroken returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
 func noIfBroken(broken int) error {
@@ -200,7 +183,7 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 }
 
 // noSeries returns the error of a question that no series fits.
-func noSeries(q query.Parameters) error {
+func noSeries(q url.Values) error {
 	filter := ""
 	for _, name := range []string{"domain", "path", "outcome", "value"} {
 		if value := q.Get(name); value != "" {
@@ -208,9 +191,9 @@ func noSeries(q query.Parameters) error {
 		}
 	}
 	if filter == "" {
-		return errors.New("history: there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
+		return errors.New("there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
-	return fmt.Errorf("history: no history for%s; weir history top lists what there is", filter)
+	return fmt.Errorf("no history for%s; weir history top lists what there is", filter)
 }
 
 // readable returns a series' name as people are shown it.

@@ -21,6 +21,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
@@ -192,26 +193,11 @@ No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 1
 	}
 }
 
-// bodyOf returns the body of an answer.
-func bodyOf(t *testing.T, address string) string {
-	t.Helper()
-	response, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
-}
-
 func TestHistoryPrintsWhatThePortAnswers(t *testing.T) {
 	port := someHistory(t)
 	for command, path := range map[string]string{"show": "", "top": "/top", "verify": "/verify"} {
-		want := bodyOf(t, "http://"+port+"/api/v1/history"+path)
-		if got, err := runHistory(t, command, "--json", "--admin", port); err != nil || got != want || !json.Valid([]byte(want)) {
+		want, failed := weirtest.Get("http://" + port + "/api/v1/history" + path)
+		if got, err := runHistory(t, command, "--json", "--admin", port); errors.Join(failed, err) != nil || got != want || !json.Valid([]byte(want)) {
 			t.Errorf("weir history %s --json prints\n%s(%v)\nthe port answers\n%s", command, got, err, want)
 		}
 	}
@@ -226,9 +212,9 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 		want    string
 	}{
 		{"a rule that has none", []string{"show", "--domain", "shop", "--path", "usr", "--admin", port},
-			"history: no history for domain shop path usr; weir history top lists what there is"},
+			"no history for domain shop path usr; weir history top lists what there is"},
 		{"a value that has none", []string{"show", "--domain", "mail", "--value", "x\x1b", "--admin", port}, "no history for domain mail value x\uFFFD;"},
-		{"a proof of nothing", []string{"verify", "--domain", "shp", "--admin", port}, "history: no history for domain shp; weir history top lists"},
+		{"a proof of nothing", []string{"verify", "--domain", "shp", "--admin", port}, "no history for domain shp; weir history top lists"},
 		{"no history at all", []string{"verify", "--admin", empty}, "there is no history yet"},
 		{"nobody listens", []string{"top", "--admin", gone}, gone + ": connect: connection refused"},
 		{"no time", []string{"top", "--timeout", "0s", "--admin", port}, "--timeout"},

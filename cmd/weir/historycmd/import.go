@@ -40,11 +40,11 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	begin := time.Now()
 	set, err := config.Read(config.Process())
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	file, err := openInput(c.File)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer file.Close()
 	show := progress(set.Logger(out.Err))
@@ -56,7 +56,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
 				"each counts once)", err, terminal.Thousands(loaded.Rows))
 		}
-		return failed(fmt.Errorf("%s: %w", c.File, err))
+		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	if _, err = io.WriteString(out.Out, describeLoaded(loaded, time.Since(begin), storeName(&set))); err != nil {
 		return err

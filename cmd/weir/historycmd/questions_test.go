@@ -1,6 +1,7 @@
 package historycmd
 
 import (
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -23,8 +24,8 @@ func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
 			t.Errorf("weir history %s prints\n%s(%v), want it to begin with %s", strings.Join(c.args, " "), got, err, c.want)
 		}
 	}
-	q, out := map[string]string{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
-	if err := (&timeRange{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q["from"] != "1795150800" || q["to"] != "-1h" || q["tz"] != "" {
+	q, out := url.Values{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
+	if err := (&timeRange{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q.Encode() != "from=1795150800&to=-1h&tz=" {
 		t.Errorf("without --tz, a day in New York is asked for as %v (%v), want Unix seconds: whoever answers may be elsewhere", q, err)
 	}
 	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.

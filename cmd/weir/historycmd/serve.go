@@ -14,7 +14,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/cmd/weir/hangup"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
@@ -52,19 +51,15 @@ const (
 
 // Run serves until a signal comes.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
-	hangups := hangup.Await()
+	hangups := wait.NewHangups()
 	set, err := config.Read(config.Process())
-	log := set.Logger(out.Err)
-	if err == nil {
-		err = c.serve(ctx, &set, version, hangups, log)
-	}
 	if err != nil {
-		return fmt.Errorf("history serve: %w", err)
+		return err
 	}
-	return nil
+	return c.serve(ctx, &set, version, hangups, set.Logger(out.Err))
 }
 
-func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups hangup.Signals, log *slog.Logger) error {
+func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups wait.Hangups, log *slog.Logger) error {
 	if !set.HistoryInRedis() {
 		return errors.New("the environment names no Redis (REDIS_HISTORY_URL, or else REDIS_URL), and a history outside Redis " +
 			"belongs to its weir serve, which answers these queries on its own admin port")
@@ -90,10 +85,10 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	}
 	ready := readiness{store}
 	parts.Readiness, parts.History = ready, query.New(store, time.Now)
-	bounds := set.History.Queries
 	queries := promql.NewHandler(promql.Config{
-		Config:  engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, MaxSamples: bounds.MaxSamples, Timeout: bounds.Timeout, Log: log},
-		Version: string(version), Concurrency: cmp.Or(bounds.Concurrency, 2), // as nothing else is done here
+		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
+			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
+		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // as nothing else is done here
 	})
 	queries.Show(metrics)
 	parts.Query = queries
@@ -109,7 +104,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 }
 
 // run serves until ctx ends, and meanwhile follows the rules and whether the history can be read.
-func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readiness, hangups hangup.Signals, log *slog.Logger) error {
+func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readiness, hangups wait.Hangups, log *slog.Logger) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { rules.follow(following) })
@@ -125,8 +120,7 @@ func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readin
 // limited by them here. Without a directory there are none.
 type fleetRules struct {
 	dir     *file.Dir // nil for none
-	path    string
-	log     *slog.Logger
+	reload  func()    // has it read again at once, as SIGHUP asks
 	inForce atomic.Pointer[configuration]
 }
 
@@ -139,7 +133,7 @@ type configuration struct {
 // openRules names the directory, "" for none, and reads nothing yet. weir serve waits for one that is missing, as it is in
 // the way of what answers Envoy; here a missing one is most likely a slip.
 func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
-	r := &fleetRules{path: path, log: log}
+	r := &fleetRules{reload: func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }}
 	r.inForce.Store(new(configuration))
 	if path == "" {
 		return r, nil
@@ -152,6 +146,10 @@ func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules
 		return nil, fmt.Errorf("--config: %w; name the directory of descriptor files that weir serve has", err)
 	}
 	r.dir = file.New(path, set.Rules(), log)
+	r.reload = func() {
+		log.Info("the configuration is read again, as SIGHUP asks", "dir", path)
+		r.dir.Reload()
+	}
 	return r, nil
 }
 
@@ -166,16 +164,6 @@ func (r *fleetRules) follow(ctx context.Context) {
 	})
 }
 
-// reload has the directory read again at once, as SIGHUP asks.
-func (r *fleetRules) reload() {
-	if r.dir == nil {
-		r.log.Info("SIGHUP changes nothing: without --config there is nothing to read again")
-		return
-	}
-	r.log.Info("the configuration is read again, as SIGHUP asks", "dir", r.path)
-	r.dir.Reload()
-}
-
 // Config returns the configuration in force, nil before the first.
 func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load().Config }
 
@@ -188,7 +176,7 @@ func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }
 // logOutages logs when the history cannot be read, and when it can again.
 func logOutages(ctx context.Context, r readiness, log *slog.Logger) {
 	unreadable := false
-	for {
+	for more := true; more; more = wait.For(ctx, watchInterval) {
 		err := r.Ready()
 		switch {
 		case err != nil && !unreadable:
@@ -198,9 +186,6 @@ func logOutages(ctx context.Context, r readiness, log *slog.Logger) {
 			log.Info("the history can be read again")
 		}
 		unreadable = err != nil
-		if !wait.For(ctx, watchInterval) {
-			return
-		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,15 +23,14 @@ type showCommand struct {
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
-	parameters := map[string]string{"outcome": c.Outcome, "value": c.Value, "step": c.Step}
+	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "outcome": {c.Outcome}, "value": {c.Value}, "step": {c.Step}}
 	width := terminal.Width(out.Out)
 	if c.Step == "" && !c.JSON {
-		parameters["points"] = strconv.Itoa(columnsOf(width))
+		q.Set("points", strconv.Itoa(columnsOf(width)))
 	}
-	if err := c.addTo(parameters, &out); err != nil {
+	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	q := c.parameters(parameters)
 	a, err := printAnswer(ctx, &c.printed, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
 		if len(a.Series) == 0 && len(a.Warnings) == 0 {
 			return "", noSeries(q)

@@ -18,12 +18,11 @@ import (
 )
 
 // openRedis opens a history in Redis. Its error says why servers cannot keep one.
-func openRedis(ctx context.Context, set *config.Settings, keep history.Keep, log *slog.Logger) (*redishistory.Store, error) {
+func openRedis(ctx context.Context, set *config.Settings, log *slog.Logger) (*redishistory.Store, error) {
 	c, err := set.RedisHistory(log)
 	if err != nil {
 		return nil, err
 	}
-	c.Keep = keep
 	store, err := redishistory.Open(c)
 	if err == nil {
 		if err = store.Check(ctx); err == nil {
@@ -34,24 +33,49 @@ func openRedis(ctx context.Context, set *config.Settings, keep history.Keep, log
 	return nil, fmt.Errorf("opening the history: %w", err)
 }
 
-// closableStore is a store that is closed in the end.
-type closableStore interface {
+// Store is a history that is closed in the end.
+type Store interface {
 	history.Store
 	Close() error
 }
 
+// Open opens what weir serve keeps its history in: Redis, a file in DATA_DIR, or else memory. A file that is in use or
+// damaged is an error: its process may end, and someone may move it.
+func Open(set *config.Settings, log *slog.Logger) (Store, error) {
+	if set.HistoryInRedis() {
+		c, err := set.RedisHistory(log)
+		if err != nil {
+			return nil, err
+		}
+		return redishistory.Open(c)
+	}
+	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
+	if c.Dir == "" {
+		return filehistory.InMemory(c)
+	}
+	store, err := filehistory.Open(c)
+	switch {
+	case err == nil:
+		return store, nil
+	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
+		return nil, err
+	}
+	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
+	return filehistory.InMemory(c)
+}
+
 // openForLoad opens the history that the environment names, Redis or the file in DATA_DIR. Series may hold any number of
 // points while it is open, as old minutes are many until they have been rolled.
-func openForLoad(ctx context.Context, set *config.Settings) (closableStore, error) {
-	keep := set.History.Keep()
-	keep.MaxPoints = math.MaxInt32
+func openForLoad(ctx context.Context, set *config.Settings) (Store, error) {
+	loading := *set
+	loading.History.MaxPoints = math.MaxInt32
 	if set.HistoryInRedis() {
-		return openRedis(ctx, set, keep, slog.New(slog.DiscardHandler))
+		return openRedis(ctx, &loading, slog.New(slog.DiscardHandler))
 	}
 	if set.DataDir == "" {
 		return nil, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	}
-	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: keep})
+	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
 	if errors.Is(err, filehistory.ErrInUse) {
 		err = fmt.Errorf("%s is in use by another weir: stop it for this, as a file has one owner at a time "+
 			"(a history in Redis, which REDIS_HISTORY_URL names, is written to beside any weir serve)",

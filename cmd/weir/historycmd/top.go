@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,11 +24,10 @@ type topCommand struct {
 }
 
 func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
-	parameters := map[string]string{"n": strconv.Itoa(c.N), "by": c.By}
-	if err := c.addTo(parameters, &out); err != nil {
+	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "n": {strconv.Itoa(c.N)}, "by": {c.By}}
+	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	q := c.parameters(parameters)
 	a, err := printAnswer(ctx, &c.printed, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history/query"
@@ -19,7 +20,7 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := c.parameters(map[string]string{})
+	q := url.Values{"domain": {c.Domain}, "path": {c.Path}}
 	a, err := printAnswer(ctx, &c.printed, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
 			return "", noSeries(q)
