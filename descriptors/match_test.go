@@ -4,22 +4,12 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// parse reads one file that must have no errors, but may have warnings.
-func parse(t testing.TB, text string) *descriptors.Config {
-	t.Helper()
-	c, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(text)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatalf("the file can be used, but has errors:\n%v\n%s", err, text)
-	}
-	return c
-}
-
 func TestMatchTakesExactThenPatternThenKey(t *testing.T) {
-	c := parse(t, `
+	c := fixture.Config(t, `
 domain: shop
 descriptors:
   - {key: user, rate_limit: {unlimited: true}, descriptors: [{key: path, rate_limit: {unlimited: true}}]}

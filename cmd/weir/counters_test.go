@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/hits"
@@ -37,11 +37,7 @@ descriptors:
 // countersPort is an admin port with goodShop in force and hits of ann's at 12:00:12 and 12:00:33, where the clock stands.
 func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(goodShop)}},
-		yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	config := fixture.Config(t, goodShop)
 	now := time.Date(2026, 11, 21, 12, 0, 12, 0, time.UTC)
 	store, err := memory.Open(memory.Config{MaxKeys: 100, Now: func() time.Time { return now }})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/denials"
@@ -35,10 +35,7 @@ var denialNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func newDeniedWorld(t *testing.T) *deniedWorld {
 	t.Helper()
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(deniedShop)}}, yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	config := fixture.Config(t, deniedShop)
 	recorder := denials.New()
 	w := &deniedWorld{config: config, table: recorder.Table(config)}
 	w.port = httptest.NewServer(admin.Handler(admin.Parts{

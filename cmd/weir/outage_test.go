@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -17,7 +17,7 @@ import (
 // TestAnOutageIsTwoLinesOfTheLog: one when requests begin to be decided by policies, which says what these do, and one
 // with exact numbers when all servers count again.
 func TestAnOutageIsTwoLinesOfTheLog(t *testing.T) {
-	config, problems := yaml.Parse([]yaml.File{{Name: "shop.yaml", Data: []byte(`
+	config := fixture.Config(t, `
 domain: shop
 descriptors:
   - {key: a, rate_limit: {requests_per_unit: 1, unit: hour}}
@@ -25,10 +25,7 @@ descriptors:
   - {key: login, on_backend_failure: deny, rate_limit: {requests_per_unit: 1, unit: hour}}
   - {key: watched, on_backend_failure: local, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}
   - {key: free, rate_limit: {unlimited: true}}
-`)}}, yaml.Options{Algorithm: descriptors.SlidingWindow})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+`)
 	var log strings.Builder
 	store := new(byPolicy)
 	o := outages{limiter: limit.New(store, limit.Options{}, hits.New(0)), policy: descriptors.PolicyAllow, log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
@@ -19,7 +20,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -55,11 +55,8 @@ func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPi
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte("domain: shop\ndescriptors:\n" +
-		"- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+
+		"- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")
 	table := m.recorder.Table(c)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup

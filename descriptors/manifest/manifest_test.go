@@ -121,7 +121,7 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 			if !is || len(m.Problems) > 0 {
 				t.Fatal(is, m.Problems)
 			}
-			_, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts})
+			problems := yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil).Problems
 			problems = slices.DeleteFunc(problems, func(p yaml.Problem) bool { return p.Part != "a/x.yaml" })
 			if len(problems) != 1 || problems[0].Line != test.line || problems[0].File != "a.yaml" {
 				t.Errorf("%s%s\nproblems %v, want one, of a.yaml line %d", head, test.entry, problems, test.line)
@@ -133,9 +133,9 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 // A fault that the YAML library finds has the line that it has in the file alone, below the head of the entry.
 func TestASyntaxErrorStandsOnItsLine(t *testing.T) {
 	const file = "domain: shop\ndescriptors:\n  - {key: user, value: [}\n  - {key: b}\n"
-	_, alone := yaml.Parse([]yaml.File{{Name: "x", Data: []byte(file)}}, yaml.Options{})
+	alone := yaml.NewLastGood(yaml.Options{}).Update([]yaml.File{{Name: "x", Data: []byte(file)}}, nil).Problems
 	m, _ := manifest.Read("a.yaml", []byte(configMap("a", "x", "    "+strings.ReplaceAll(strings.TrimSpace(file), "\n", "\n    ")+"\n")))
-	_, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts})
+	problems := yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil).Problems
 	if len(alone) != 1 || len(problems) != 1 || alone[0].Line == 0 || problems[0].Line != alone[0].Line+5 {
 		t.Errorf("alone %v, in a ConfigMap %v; want the second five lines below the first", alone, problems)
 	}
@@ -151,9 +151,9 @@ func TestRulesAndOtherPlacesAreNamedAsTheyStandInTheManifest(t *testing.T) {
 		t.Errorf("got %v, want the true lines of both files", err)
 	}
 	m, _ = manifest.Read("a.yaml", []byte(configMap("a", "x", limits("shop"), "y", strings.Replace(limits("shop"), "user", "path", 1))))
-	config, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts, Merge: true})
-	if config == nil || config.Rules()[0].Where != "a.yaml:8" {
-		t.Errorf("got %v, %v; want the rule of line 8", config, problems)
+	update = yaml.NewLastGood(yaml.Options{Parts: m.Parts, Merge: true}).Update(m.Files, nil)
+	if update.Config == nil || update.Config.Rules()[0].Where != "a.yaml:8" {
+		t.Errorf("got %v, %v; want the rule of line 8", update.Config, update.Problems)
 	}
 }
 

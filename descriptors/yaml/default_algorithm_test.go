@@ -26,7 +26,7 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 		}{"precision: 1m": {descriptors.SlidingWindow, noPrecision}, "burst: 9": {descriptors.TokenBucket, noBurst}} {
 			t.Run(a.String()+" "+key, func(t *testing.T) {
 				fields := "unit: day, requests_per_unit: 5,\n   " + key
-				c, problems := Parse([]File{{"f", []byte(under("rate_limit: {" + fields + "}"))}}, Options{Algorithm: a})
+				c, problems := judge([]File{{"f", []byte(under("rate_limit: {" + fields + "}"))}}, Options{Algorithm: a})
 				want := ""
 				if a != test.of {
 					want = "f:5: domain d, k: " + strings.ReplaceAll(test.want, "%", a.String())
@@ -35,10 +35,10 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 					t.Fatalf("got %v, want a configuration and the warning %q", problems, want)
 				}
 				named := under("rate_limit: {algorithm: " + a.String() + ", " + fields + "}")
-				if _, problems := Parse([]File{{"f", []byte(named)}}, Options{}); (problems.Err() != nil) != (a != test.of) {
+				if _, problems := judge([]File{{"f", []byte(named)}}, Options{}); (problems.Err() != nil) != (a != test.of) {
 					t.Errorf("a limit that names its algorithm itself: got %v", problems)
 				}
-				plain, _ := Parse([]File{{"f", []byte(under("rate_limit: {unit: day, requests_per_unit: 5}"))}}, Options{Algorithm: a})
+				plain, _ := judge([]File{{"f", []byte(under("rate_limit: {unit: day, requests_per_unit: 5}"))}}, Options{Algorithm: a})
 				if got := plain.Rules()[0].Limits[0].Algorithm; got != a {
 					t.Errorf("a limit that names no algorithm counts by %v, want %v", got, a)
 				}
@@ -67,7 +67,7 @@ func TestTheShippedLimitsLoadUnderEachAlgorithmAndAsRatelimit(t *testing.T) {
 		}
 		for _, a := range algorithms {
 			for _, format := range []descriptors.KeyFormat{descriptors.KeysOfWeir, descriptors.KeysOfRatelimit} {
-				c, problems := Parse([]File{{name, data}}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}})
+				c, problems := judge([]File{{name, data}}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}})
 				if c == nil || len(c.Rules()) == 0 {
 					t.Errorf("%s by %s, keys of %s: got %v, want its rules", name, a, format, problems)
 				}
@@ -79,7 +79,7 @@ func TestTheShippedLimitsLoadUnderEachAlgorithmAndAsRatelimit(t *testing.T) {
 			t.Fatal("the example names no algorithm: this test proves nothing")
 		}
 		for _, a := range algorithms {
-			if c, problems := Parse([]File{{name, []byte(without)}}, Options{Algorithm: a}); c == nil {
+			if c, problems := judge([]File{{name, []byte(without)}}, Options{Algorithm: a}); c == nil {
 				t.Errorf("%s without its algorithm, by %s: got %v, want its rules", name, a, problems)
 			}
 		}

@@ -48,7 +48,7 @@ type Update struct {
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
 // content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. All
-// files are read again: 10,000 rules take about 0.3 s.
+// files are read again, in the order of the bytes of their names: 10,000 rules take about 0.3 s.
 func (h *LastGood) Update(files []File, unreadable []string) Update {
 	p := newParser(h.options)
 	for _, f := range slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {

@@ -205,7 +205,7 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 		files = slices.Insert(files, choose.next(len(files)+1),
 			File{f.name, []byte(fmt.Sprintf("domain: %q\ndescriptors: %s", f.domain, yamlOf(f.level)))})
 	}
-	c, problems := Parse(files, o)
+	c, problems := judge(files, o)
 	domains, valid := domainsByDefinition(specs, o.Merge)
 	if err := problems.Err(); valid != (err == nil) {
 		t.Fatalf("with Merge %v, whether these files are right is %v, but the errors are %v\n%s", o.Merge, valid, err, files)

@@ -1,7 +1,7 @@
 // Package yaml reads and judges descriptor files.
 //
-// [Parse] reads files once, all or none. A [LastGood] is updated as files change, and lets a file that is wrong break no
-// more than its domain. FORMAT.md beside package descriptors is the reference of the files.
+// A [LastGood] is updated as files change, and lets a file that is wrong break no more than its domain. FORMAT.md beside
+// package descriptors is the reference of the files.
 package yaml
 
 import (
@@ -52,16 +52,6 @@ const (
 	// maxLimits is how many limits one rule may have: each is checked on every request.
 	maxLimits = 16
 )
-
-// Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. It returns
-// up to 1,000 errors and 1,000 warnings, and reads files in the order of the bytes of their names.
-func Parse(files []File, o Options) (*descriptors.Config, Problems) {
-	r := NewLastGood(o).Update(files, nil)
-	if r.Problems.Err() != nil {
-		r.Config = nil
-	}
-	return r.Config, r.Problems
-}
 
 // readFile is a file that was read, and what became of it.
 type readFile struct {

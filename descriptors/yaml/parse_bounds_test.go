@@ -69,7 +69,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 
 func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 	text := "domain: d\ndescriptors:\n" + strings.Repeat("- {key: k, shadow_mode: true}\n", 3000)
-	_, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+	_, problems := judge([]File{{"f", []byte(text)}}, Options{})
 	if err := problems.Err(); err == nil || strings.Count(err.Error(), "already configured") != 1000 {
 		t.Errorf("want the first 1000 errors, beside 1000 warnings; got %.200v", err)
 	}

@@ -13,7 +13,7 @@ import (
 // parse reads one file that must be right.
 func parse(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
-	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{})
+	c, problems := judge([]File{{"shop.yaml", []byte(text)}}, Options{})
 	if len(problems) > 0 {
 		t.Fatalf("the file is right, but has problems:\n%v\n%s", problems, text)
 	}
@@ -23,24 +23,20 @@ func parse(t testing.TB, text string) *descriptors.Config {
 // parseSuspect reads one file that must have no errors, but may have warnings.
 func parseSuspect(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
-	c, problems := Parse([]File{{"shop.yaml", []byte(text)}}, Options{Lenient: true})
+	c, problems := judge([]File{{"shop.yaml", []byte(text)}}, Options{Lenient: true})
 	if err := problems.Err(); err != nil {
 		t.Fatalf("the file can be used, but has errors:\n%v\n%s", err, text)
 	}
 	return c
 }
 
-// read is Parse, with the domains that the configuration was made of.
-func read(files []File, o Options) (*descriptors.Config, map[string]*descriptors.Domain, Problems) {
+// judge reads files, all of them or none: there is no configuration beside an error.
+func judge(files []File, o Options) (*descriptors.Config, Problems) {
 	r := NewLastGood(o).Update(files, nil)
 	if r.Problems.Err() != nil {
-		return nil, nil, r.Problems
+		return nil, r.Problems
 	}
-	trees := make(map[string]*descriptors.Domain)
-	for name, f := range r.LastGood.domains {
-		trees[name] = f.domain
-	}
-	return r.Config, trees, r.Problems
+	return r.Config, r.Problems
 }
 
 // spelt is a descriptor that is written right: user=ann,path=/pay.
@@ -145,7 +141,7 @@ descriptors:
 func TestRulesFollowTheNamesOfTheirFilesThenTheLines(t *testing.T) {
 	body := "\ndescriptors:\n- {key: x, rate_limit: {unlimited: true}}\n- {key: y, rate_limit: {unlimited: true}}\n"
 	files := []File{{"b", []byte("domain: 2" + body)}, {"a", []byte("domain: 1" + body)}}
-	c, problems := Parse(files, Options{})
+	c, problems := judge(files, Options{})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -157,7 +153,7 @@ func TestRulesFollowTheNamesOfTheirFilesThenTheLines(t *testing.T) {
 		t.Errorf("got the rules %v, want %v", got, want)
 	}
 	if files[0].Name != "b" {
-		t.Error("Parse has sorted its caller's slice")
+		t.Error("Update has sorted its caller's slice")
 	}
 }
 
@@ -170,7 +166,7 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 	}
 	for range 3 {
 		files = append(files[1:], files[0])
-		c, problems := Parse(files, Options{Merge: true})
+		c, problems := judge(files, Options{Merge: true})
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -182,7 +178,7 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 		}
 	}
 	files = append(files, File{"z", []byte("domain: d\ndescriptors:\n- key: l")})
-	c, problems := Parse(files, Options{Merge: true})
+	c, problems := judge(files, Options{Merge: true})
 	want := "z:3: domain d, l: the same key and value are already configured at b/a:4: keep one, and write rate_limits: for both"
 	if c != nil || len(problems) != 1 || problems[0].Error() != want {
 		t.Errorf("got %v, want %s", problems, want)
@@ -196,7 +192,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 		{"c.yaml", []byte("\n")},
 		{"a.yaml", []byte("domain: shop\ndescriptors:\n- key: user\n- key: user\n")},
 	}
-	c, problems := Parse(files, Options{})
+	c, problems := judge(files, Options{})
 	if c != nil {
 		t.Error("a configuration with errors must not be put in force")
 	}
@@ -226,7 +222,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 
 func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
 	text := "domain: d\ndescriptors:\n- {key: \"a\\nb\\e[31m/=%\", value: \"" + strings.Repeat("x", 4000) + "\", unti: 1}"
-	_, problems := Parse([]File{{"a\nfile", []byte(text)}}, Options{})
+	_, problems := judge([]File{{"a\nfile", []byte(text)}}, Options{})
 	if len(problems) != 1 {
 		t.Fatalf("got %v, want one problem", problems)
 	}
@@ -306,7 +302,7 @@ descriptors:
     rate_limits: [{unit: minute, requests_per_unit: 10}, {unit: hour, requests_per_unit: 50}]
 `
 	o := Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}}
-	c, problems := Parse([]File{{"shop.yaml", []byte(files)}}, o)
+	c, problems := judge([]File{{"shop.yaml", []byte(files)}}, o)
 	if c == nil {
 		t.Fatal(problems)
 	}
@@ -320,7 +316,7 @@ descriptors:
 		t.Errorf("%d problems: %v; want one for each of %q", len(problems), problems, want)
 	}
 	o.Keys.Format = descriptors.KeysOfWeir
-	if _, problems := Parse([]File{{"shop.yaml", []byte(files)}}, o); len(problems) > 0 {
+	if _, problems := judge([]File{{"shop.yaml", []byte(files)}}, o); len(problems) > 0 {
 		t.Errorf("with weir's keys it has problems: %v; want none", problems)
 	}
 }

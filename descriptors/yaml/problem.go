@@ -39,7 +39,7 @@ func (p Problem) Error() string {
 	return strings.Join(append(parts, p.Text), ": ")
 }
 
-// Problems are what [Parse] found, by file and line.
+// Problems are what [LastGood.Update] found, by file and line: up to 1,000 errors and 1,000 warnings.
 type Problems []Problem
 
 // Err joins all problems that are not warnings, one a line. It is nil if there is none.

@@ -18,7 +18,7 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"08", "10.0"} {
-		if c, _ := Parse([]File{{"f", []byte(under("rate_limit: {unit: day, requests_per_unit: " + text + "}"))}}, Options{}); c != nil {
+		if c, _ := judge([]File{{"f", []byte(under("rate_limit: {unit: day, requests_per_unit: " + text + "}"))}}, Options{}); c != nil {
 			t.Errorf("requests_per_unit: %s is taken for %v", text, c.Rules()[0].Limits)
 		}
 	}
@@ -45,7 +45,7 @@ descriptors:
 - {key: l, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: "a\r\n~ !"}]}}
 - {key: m, rate_limit: {unlimited: true, name: 'a"\é'}}
 `
-	c, problems := Parse([]File{{"f", []byte(file)}}, Options{Lenient: true})
+	c, problems := judge([]File{{"f", []byte(file)}}, Options{Lenient: true})
 	if c == nil || len(problems) != 3 {
 		t.Fatalf("got %v, want a configuration and a warning for each of 3 names", problems)
 	}
