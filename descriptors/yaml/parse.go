@@ -253,6 +253,5 @@ func (p *parser) add(at *yaml.Node, path, text string, warning bool) {
 		line = 0
 	}
 	p.problems = append(p.problems, Problem{File: descriptors.Printable(file), Part: descriptors.Printable(part), Line: line,
-		Domain: descriptors.Shown(p.file.domain), Path: descriptors.Shown(descriptors.ReadablePath(path)),
-		Stored: path, Text: text, Warning: warning})
+		Domain: descriptors.Shown(p.file.domain), Path: path, Text: text, Warning: warning})
 }
