@@ -39,14 +39,16 @@ func findFault(data []byte, err error) (line int, text string) {
 // faultyLine returns the line behind the longest good beginning of a file. The library often names the line where the
 // block around a fault begins: that is returned if finding out takes too much reading.
 func faultyLine(lines []string, libraryLine int) int {
-	r := &lineReader{lines: lines}
-	_ = decode(r)
-	size := 0
-	for _, line := range lines[:r.started] {
-		size += len(line)
+	readers := make([]io.Reader, len(lines)) // one a line, which show how far the library has come
+	for i, line := range lines {
+		readers[i] = strings.NewReader(line)
+	}
+	_ = decode(io.MultiReader(readers...))
+	first, size := 0, 0
+	for ; first < len(lines) && readers[first].(*strings.Reader).Len() < len(lines[first]); first++ {
+		size += len(lines[first])
 	}
 	budget := minReread + maxRereads*size
-	first := r.started
 	for ; first > 0; first-- {
 		if budget -= size; budget < 0 {
 			return libraryLine
@@ -68,26 +70,6 @@ func decode(r io.Reader) error {
 		return err
 	}
 	return nil
-}
-
-// lineReader gives at most a line for each Read, so that it knows how far its reader has come.
-type lineReader struct {
-	lines   []string
-	started int    // how many lines
-	rest    string // of the last one
-}
-
-func (r *lineReader) Read(p []byte) (int, error) {
-	if r.rest == "" {
-		if r.started == len(r.lines) {
-			return 0, io.EOF
-		}
-		r.rest = r.lines[r.started]
-		r.started++
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
 }
 
 // contentBefore returns the last line before at that holds more than a comment, 0 for none.
