@@ -27,17 +27,17 @@ const (
 // document reads the one YAML document of a file and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
 	if countNodes(data) > maxNodes {
-		p.errorf(&yaml.Node{}, "", "%v", errTooManyNodes)
+		p.errorf(&yaml.Node{}, "%v", errTooManyNodes)
 		return nil
 	}
 	roots, err := documents(data)
 	switch {
 	case len(roots) == 0 && err == nil:
-		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
+		p.errorf(&yaml.Node{}, "no domain: the file is empty")
 		return nil
 	case len(roots) == 0:
 		line, text := findFault(data, err)
-		p.errorf(&yaml.Node{Line: line}, "", "%s", text)
+		p.errorf(&yaml.Node{Line: line}, "%s", text)
 		return nil
 	}
 	second := 0 // the line of the second document
@@ -51,7 +51,7 @@ func (p *parser) document(data []byte) *yaml.Node {
 		second++ // the library counts from 0 behind the first document
 	}
 	if second > 0 {
-		p.lostLimitf(&yaml.Node{Line: second}, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+		p.lostLimitf(&yaml.Node{Line: second}, "what follows the first YAML document is ignored: keep one document a file, and begin its "+
 			"keys alike")
 	}
 	return roots[0]
@@ -100,7 +100,10 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 	within := p.expanded <= maxExpanded
 	p.expanded += cost
 	if within && p.expanded > maxExpanded {
-		p.errorf(at, "", "too much configuration: with its YAML aliases followed it takes over %d MiB", maxExpanded>>20)
+		path := p.path
+		p.path = "" // the file is at fault
+		p.errorf(at, "too much configuration: with its YAML aliases followed it takes over %d MiB", maxExpanded>>20)
+		p.path = path
 	}
 	return p.expanded <= maxExpanded
 }
@@ -152,14 +155,14 @@ func (m *mapping) at(name string) *yaml.Node {
 }
 
 // mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
-func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
-	m, ok := p.unchecked(n, in, path)
-	p.checkKeys(&m, path)
+func (p *parser) mapping(n *yaml.Node, in *kind) (mapping, bool) {
+	m, ok := p.unchecked(n, in)
+	p.checkKeys(&m)
 	return m, ok
 }
 
 // unchecked is mapping without the complaints, for a mapping that has to be read before its path is known.
-func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
+func (p *parser) unchecked(n *yaml.Node, in *kind) (mapping, bool) {
 	n = Follow(n)
 	if n.Kind != yaml.MappingNode {
 		found, remedy := describe(n), ""
@@ -168,22 +171,22 @@ func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) 
 		} else if in == inRateLimit && n.Kind == yaml.SequenceNode {
 			remedy = ": several limits stand in rate_limits"
 		}
-		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, found, remedy)
+		p.errorf(n, "%s must be a mapping (key: value), not %s%s", in.name, found, remedy)
 		return mapping{}, false
 	}
 	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
-	p.collect(&m, n, path, 0)
+	p.collect(&m, n, 0)
 	return m, p.expanded <= maxExpanded
 }
 
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
-func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
+func (p *parser) collect(m *mapping, n *yaml.Node, depth int) {
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
-			for _, source := range p.merged(value, path, depth+1) {
-				p.collect(m, source, path, depth+1)
+			for _, source := range p.merged(value, depth+1) {
+				p.collect(m, source, depth+1)
 			}
 		case m.in.has(key):
 			m.set(field{key, value, depth > 0})
@@ -195,18 +198,18 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 
 // merged returns the mappings that the value n of a merge key names: a mapping, or a list in reverse, as the first wins.
 // Depth counts the merge keys, and the mappings and lists around n.
-func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
+func (p *parser) merged(n *yaml.Node, depth int) (sources []*yaml.Node) {
 	if depth > maxDepth {
-		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
+		p.errorf(n, "<< merges nest deeper than %d levels", maxDepth)
 		return nil
 	}
 	named := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
-		named = p.list(n, "<<", path)
+		named = p.list(n, "<<")
 	}
 	for _, source := range slices.Backward(named) {
 		if source = Follow(source); source.Kind != yaml.MappingNode {
-			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
+			p.errorf(source, "<< must name a mapping, not %s", describe(source))
 			continue
 		}
 		sources = append(sources, source)
@@ -215,9 +218,9 @@ func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.N
 }
 
 // list returns the items of n; a message calls it name.
-func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
+func (p *parser) list(n *yaml.Node, name string) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
-		p.errorf(n, path, "%s must be a list, not %s", name, describe(n))
+		p.errorf(n, "%s must be a list, not %s", name, describe(n))
 		return nil
 	}
 	if !p.spend(n, nodeCost*len(n.Content)) {
@@ -227,7 +230,7 @@ func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
 }
 
 // text returns a field's text as it is written: 404 and true are texts, null and a missing field are "".
-func (p *parser) text(m mapping, name, path string) string {
+func (p *parser) text(m mapping, name string) string {
 	n := m.get(name)
 	if n == nil || isNull(n) {
 		return ""
@@ -238,11 +241,11 @@ func (p *parser) text(m mapping, name, path string) string {
 	}
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
+		p.errorf(n, "%s must be a text, not %s", name, describe(n))
 	case len(n.Value) > limit:
-		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
+		p.errorf(n, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
 	case slices.Contains(ratelimitKeys, name) && !plainText(n):
-		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
+		p.errorf(n, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
 			descriptors.Shown(n.Value))
 	default:
 		return n.Value
@@ -257,42 +260,42 @@ func plainText(n *yaml.Node) bool {
 }
 
 // required returns a text that cannot be left out; missing is the error if it is.
-func (p *parser) required(m mapping, name, path, missing string) string {
+func (p *parser) required(m mapping, name, missing string) string {
 	before := p.errors
-	text := p.text(m, name, path)
+	text := p.text(m, name)
 	if text == "" && p.errors == before {
-		p.errorf(m.at(name), path, "%s", missing)
+		p.errorf(m.at(name), "%s", missing)
 	}
 	return text
 }
 
 // word returns a field as parse understands it, the zero value if it is missing or wrong.
-func word[T any](p *parser, m mapping, name, path string, parse func(string) (T, error)) (v T) {
+func word[T any](p *parser, m mapping, name string, parse func(string) (T, error)) (v T) {
 	n, before := m.get(name), p.errors
-	text := p.text(m, name, path)
+	text := p.text(m, name)
 	if n == nil || p.errors > before {
 		return v
 	}
 	v, err := parse(text)
 	if err != nil {
-		p.errorf(n, path, "%s: %v", name, err)
+		p.errorf(n, "%s: %v", name, err)
 	}
 	return v
 }
 
 // flag returns a field that is true or false, or one of the words that YAML 1.1 has for these; false if it is missing.
-func (p *parser) flag(m mapping, name, path string) bool {
+func (p *parser) flag(m mapping, name string) bool {
 	n := m.get(name)
 	switch {
 	case n == nil:
 	case isNull(n):
-		p.warnf(n, path, "%s is empty, which means false", name)
+		p.warnf(n, "%s is empty, which means false", name)
 	default:
 		v, known := flags[n.Value]
 		if known && n.Kind == yaml.ScalarNode && n.Style&quotes == 0 {
 			return v
 		}
-		p.errorf(n, path, "%s must be true or false%s, not %s", name, unquoted(n), describe(n))
+		p.errorf(n, "%s must be true or false%s, not %s", name, unquoted(n), describe(n))
 	}
 	return false
 }
@@ -316,17 +319,14 @@ func unquoted(n *yaml.Node) string {
 }
 
 // wholeNumber returns a field that is a whole number of 32 bits, from least; 0 if it is missing.
-func (p *parser) wholeNumber(m mapping, name, path string, least uint32) uint32 {
+func (p *parser) wholeNumber(m mapping, name string, least uint32) uint32 {
 	n := m.get(name)
-	if n == nil {
-		return 0
-	}
-	if isNull(n) && least == 0 {
+	if n == nil || isNull(n) && least == 0 {
 		return 0
 	}
 	var v uint32
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
-		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
+		p.errorf(n, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
 		return 0
 	}
 	return v

@@ -69,6 +69,7 @@ type parser struct {
 
 	read         []readFile
 	file         *readFile // that is being read
+	path         string    // of the descriptor there; "" outside one
 	replacements []replacement
 	names        map[descriptors.Entry]bool // of limits, by domain and name
 
@@ -82,7 +83,7 @@ func newParser(o Options) *parser {
 }
 
 func (p *parser) readFile(f File) {
-	p.file = &readFile{File: f}
+	p.file, p.path = &readFile{File: f}, ""
 	errors, expanded := p.errors, p.expanded
 	p.readData(f.Data)
 	if p.expanded > maxExpanded {
@@ -108,29 +109,29 @@ func (p *parser) readData(data []byte) {
 		return
 	}
 	if kind := ManifestKind(root); kind != "" {
-		p.errorf(root, "", "%s", describeManifest(kind))
+		p.errorf(root, "%s", describeManifest(kind))
 		return
 	}
-	m, ok := p.unchecked(root, inFile, "")
+	m, ok := p.unchecked(root, inFile)
 	if !ok {
 		return
 	}
-	name := p.required(m, "domain", "", "no domain: begin the file with domain: and its name")
+	name := p.required(m, "domain", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
 	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as those of /etc/shadow
-		p.checkKeys(&m, "")
+		p.checkKeys(&m)
 	}
 	domain := &descriptors.Domain{Name: name, Where: p.where(m.node)}
 	switch other := p.domains[name]; {
 	case other != nil && p.options.Merge:
 		domain = other
 	case other != nil:
-		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
+		p.errorf(m.at("domain"), "this domain is already configured at %s: keep a domain in one file, or set "+
 			"MERGE_DOMAIN_CONFIG=true", descriptors.Printable(other.Where))
 	case name != "":
 		p.domains[name] = domain
 	}
-	domain.Refunds = p.flag(m, "refund_on_deny", "") || domain.Refunds // one of the files of a domain is enough
+	domain.Refunds = p.flag(m, "refund_on_deny") || domain.Refunds // one of the files of a domain is enough
 	p.descriptors(m, level{domain: domain, node: &domain.Root})
 }
 
@@ -151,10 +152,10 @@ func (p *parser) descriptors(m mapping, in level) int {
 		return 0
 	}
 	if in.depth >= maxDepth {
-		p.errorf(m.at("descriptors"), in.path, "descriptors nest deeper than %d levels", maxDepth)
+		p.errorf(m.at("descriptors"), "descriptors nest deeper than %d levels", maxDepth)
 		return 0
 	}
-	items := p.list(list, "descriptors", in.path)
+	items := p.list(list, "descriptors")
 	for _, item := range items {
 		p.descriptor(item, in)
 	}
@@ -162,12 +163,13 @@ func (p *parser) descriptors(m mapping, in level) int {
 }
 
 func (p *parser) descriptor(n *yaml.Node, in level) {
-	m, ok := p.unchecked(n, inDescriptor, in.path)
+	p.path = in.path
+	m, ok := p.unchecked(n, inDescriptor)
 	if !ok {
 		return
 	}
-	key := p.required(m, "key", in.path, "a descriptor needs a key: it is missing or empty")
-	value := p.text(m, "value", in.path)
+	key := p.required(m, "key", "a descriptor needs a key: it is missing or empty")
+	value := p.text(m, "value")
 	if key == "" {
 		in.node, key = &descriptors.Node{}, "?" // what else is wrong is still told
 	}
@@ -175,18 +177,19 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	if in.path != "" {
 		path = in.path + "/" + path
 	}
-	p.checkKeys(&m, path)
+	p.path = path
+	p.checkKeys(&m)
 	if len(path) > maxPath {
-		p.errorf(n, path, "the path is %d bytes long: at most %d are allowed, shorten its keys and values", len(path), maxPath)
+		p.errorf(n, "the path is %d bytes long: at most %d are allowed, shorten its keys and values", len(path), maxPath)
 		return
 	}
 	if !p.spend(n, len(path)) {
 		return
 	}
-	p.warnOfValue(m, path)
+	p.warnOfValue(m)
 	where := p.where(n)
-	below := level{domain: in.domain, node: p.child(n, in.node, key, value, path, where), path: path, depth: in.depth + 1,
-		values: p.values(m, in, path), patterns: p.patterns(m, in, key, value, path)}
+	below := level{domain: in.domain, node: p.child(n, in.node, key, value, where), path: path, depth: in.depth + 1,
+		values: p.values(m, in), patterns: p.patterns(m, in, key, value)}
 	rule := p.rule(m, below, where)
 	if rule != nil {
 		in.domain.SetRule(below.node, rule)
@@ -197,10 +200,10 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 }
 
 // child hangs a child below parent, and complains of one that is there already.
-func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
+func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, where string) *descriptors.Node {
 	child, fresh := parent.Add(key, value, where)
 	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
+		p.errorf(n, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
 			descriptors.Printable(child.Where))
 		return &descriptors.Node{}
 	}
@@ -208,14 +211,14 @@ func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path,
 }
 
 // warnOfValue warns of a value that is there, but lets any value match.
-func (p *parser) warnOfValue(m mapping, path string) {
+func (p *parser) warnOfValue(m mapping) {
 	switch v := m.get("value"); {
 	case v == nil || v.Kind != yaml.ScalarNode:
 	case isNull(v) && v.Value != "":
-		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text",
+		p.warnf(v, "value: %s is YAML's null, so any value matches: quote it to match the text",
 			descriptors.Shown(v.Value))
 	case v.Value == "":
-		p.warnf(v, path, "value is empty, so any value matches: leave it out")
+		p.warnf(v, "value is empty, so any value matches: leave it out")
 	}
 }
 
@@ -235,23 +238,23 @@ func (p *parser) place(line int) (file, part string, inFile int) {
 	return p.file.Name, "", line
 }
 
-func (p *parser) errorf(at *yaml.Node, path, format string, args ...any) {
+func (p *parser) errorf(at *yaml.Node, format string, args ...any) {
 	if p.errors++; p.errors <= maxProblems {
-		p.add(at, path, fmt.Sprintf(format, args...), false)
+		p.add(at, fmt.Sprintf(format, args...), false)
 	}
 }
 
-func (p *parser) warnf(at *yaml.Node, path, format string, args ...any) {
+func (p *parser) warnf(at *yaml.Node, format string, args ...any) {
 	if p.warnings++; p.warnings <= maxProblems {
-		p.add(at, path, fmt.Sprintf(format, args...), true)
+		p.add(at, fmt.Sprintf(format, args...), true)
 	}
 }
 
-func (p *parser) add(at *yaml.Node, path, text string, warning bool) {
+func (p *parser) add(at *yaml.Node, text string, warning bool) {
 	file, part, line := p.place(at.Line)
 	if p.options.NoLines {
 		line = 0
 	}
 	p.problems = append(p.problems, Problem{File: descriptors.Printable(file), Part: descriptors.Printable(part), Line: line,
-		Domain: descriptors.Shown(p.file.domain), Path: path, Text: text, Warning: warning})
+		Domain: descriptors.Shown(p.file.domain), Path: p.path, Text: text, Warning: warning})
 }

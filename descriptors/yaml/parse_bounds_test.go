@@ -91,7 +91,7 @@ func TestAProblemThatNobodyIsToldCostsNoText(t *testing.T) {
 	for name, m := range map[string]mapping{"unknown": unknown, "in the wrong place": misplaced, "given twice": again} {
 		m.in = inDescriptor
 		p := &parser{errors: maxProblems, warnings: maxProblems, file: &readFile{}}
-		each := testing.AllocsPerRun(3, func() { p.checkKeys(&m, "") }) / keys
+		each := testing.AllocsPerRun(3, func() { p.checkKeys(&m) }) / keys
 		if each > 3 || len(p.problems) > 0 {
 			t.Errorf("each key %s takes %.1f allocations, and %d are told: want at most 3 and none, "+
 				"or a file of a million keys takes seconds", name, each, len(p.problems))
