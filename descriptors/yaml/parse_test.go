@@ -1,8 +1,8 @@
 package yaml
 
 import (
+	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,25 +138,6 @@ descriptors:
 	}
 }
 
-func TestRulesFollowTheNamesOfTheirFilesThenTheLines(t *testing.T) {
-	body := "\ndescriptors:\n- {key: x, rate_limit: {unlimited: true}}\n- {key: y, rate_limit: {unlimited: true}}\n"
-	files := []File{{"b", []byte("domain: 2" + body)}, {"a", []byte("domain: 1" + body)}}
-	c, problems := judge(files, Options{})
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	var got []string
-	for _, r := range c.Rules() {
-		got = append(got, r.Where)
-	}
-	if want := []string{"a:3", "a:4", "b:3", "b:4"}; !slices.Equal(got, want) {
-		t.Errorf("got the rules %v, want %v", got, want)
-	}
-	if files[0].Name != "b" {
-		t.Error("Update has sorted its caller's slice")
-	}
-}
-
 func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 	files := []File{
 		{"b/a", []byte("domain: d\ndescriptors:\n- {key: k, value: 'x*', rate_limit: {unlimited: true}}\n- {key: l}")},
@@ -166,7 +147,11 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 	}
 	for range 3 {
 		files = append(files[1:], files[0])
+		first := files[0].Name
 		c, problems := judge(files, Options{Merge: true})
+		if files[0].Name != first {
+			t.Error("Update has sorted its caller's slice")
+		}
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -200,23 +185,14 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3: keep one, and write rate_limits: for both`,
 		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file, or set ` +
 			`MERGE_DOMAIN_CONFIG=true`,
-		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
 		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
 			`unit_multiplier, algorithm, precision, burst, name, replaces, unlimited`,
+		`b.yaml:5: domain shop, user: unit is missing: use one of second, minute, hour, day, week, month, year`,
 		`b.yaml:6: domain shop, user: requests_per_unit must be a whole number from 0 to 4294967295, not "-1"`,
 		`c.yaml: no domain: the file is empty`,
 	}
-	var got []string
-	for _, p := range problems {
-		got = append(got, p.Error())
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if err := problems.Err(); err == nil || strings.Count(err.Error(), "\n") != len(want)-1 {
-		t.Errorf("Err must hold one line a problem; got %v", err)
+	if got := fmt.Sprint(problems.Err()); got != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 }
 
@@ -232,26 +208,6 @@ func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
 	}
 	if !strings.Contains(got, "a�b�[31m/=%=xxx") || len(got) > 600 {
 		t.Errorf("the path must be readable and cut short; got %q", got)
-	}
-}
-
-func TestPlacesHaveNoLinesIfNobodySeesThem(t *testing.T) {
-	text := "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unit: day, requests_per_unit: 1, name: n}\n" +
-		"- key: l\n  rate_limit: {unit: day, requests_per_unit: 1, name: n}\n- key: l\n"
-	r := NewLastGood(Options{NoLines: true}).Update([]File{{"resource d", []byte(text)}, {"resource e", []byte(limited("e", 1))}}, nil)
-	want := []string{
-		"resource d: domain d, l: the same key and value are already configured at resource d: keep one, and write rate_limits: for both",
-	}
-	if len(r.Problems) != len(want) {
-		t.Fatalf("got %v, want %q", r.Problems, want)
-	}
-	for i, p := range r.Problems {
-		if p.Error() != want[i] {
-			t.Errorf("got %q, want %q", p, want[i])
-		}
-	}
-	if rules := r.Config.Rules(); len(rules) != 1 || rules[0].Where != "resource e" {
-		t.Errorf("the rules are %+v, want one at resource e", rules)
 	}
 }
 
