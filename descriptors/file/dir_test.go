@@ -291,6 +291,13 @@ var swaps = map[string]func(t *testing.T, root string, version int) (dir string)
 		must(t, os.Rename(dir+"_next", dir))
 		return dir
 	},
+	"a link above the directory, as Lyft's runtime has it": func(t *testing.T, root string, version int) string {
+		write(t, config("shop", version), root, fmt.Sprint(version), "config", "shop.yaml")
+		current := filepath.Join(root, "current")
+		must(t, os.Symlink(fmt.Sprint(version), current+"_next"))
+		must(t, os.Rename(current+"_next", current))
+		return filepath.Join(current, "config")
+	},
 	"a file that is replaced": func(t *testing.T, root string, version int) string {
 		write(t, config("shop", version), root, fmt.Sprint(version)) // it stays: no two files may have one inode
 		dir := filepath.Join(root, "dir")

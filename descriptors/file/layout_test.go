@@ -12,9 +12,6 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// asRatelimit sets what envoyproxy/ratelimit does with RUNTIME_WATCH_ROOT=true.
-func asRatelimit(d *Dir) { d.Prefix, d.MayBeEmpty = "config.", true }
-
 func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 	for _, tc := range []struct{ prefix, read, others string }{
 		{"config.", "config.d/y.yaml config.yaml config/below/z config/x.yaml",
@@ -29,8 +26,7 @@ func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 		}
 		must(t, os.Symlink("nowhere", filepath.Join(root, "broken"))) // nobody asks for it
 		d := New(root, yaml.Options{}, nil)
-		asRatelimit(d)
-		d.Prefix = tc.prefix
+		d.Prefix, d.MayBeEmpty = tc.prefix, true
 		s := d.scan()
 		var got []string
 		for _, f := range s.files {
@@ -41,34 +37,6 @@ func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 			t.Errorf("prefix %s: read are %q (%v, %v), want %q", tc.prefix, got, s.problems, s.err, tc.read)
 		}
 	}
-}
-
-// A root is swapped as a whole, as Lyft's runtime is: RUNTIME_ROOT is the link, the directory that is read lies below it.
-func TestASwappedRootIsFollowed(t *testing.T) {
-	versions := t.TempDir()
-	current := filepath.Join(versions, "current")
-	swap := func(version string, rules int) {
-		write(t, config("shop", rules), versions, version, "ratelimit", "config", "shop.yaml")
-		must(t, os.Symlink(version, current+"_next"))
-		must(t, os.Rename(current+"_next", current))
-	}
-	swap("1", 1)
-	watchAs(t, filepath.Join(current, "ratelimit"), asRatelimit, func(t *testing.T, w *watched) {
-		w.expect(1, 1, "the first version")
-		swap("2", 2)
-		w.pass(promised)
-		w.expect(2, 2, "the link was swapped")
-		write(t, config("shop", 3), versions, "2", "ratelimit", "config", "shop.yaml")
-		w.pass(promised)
-		w.expect(3, 3, "a file was written, without a swap")
-		write(t, config("bank", 3), versions, "2", "ratelimit", "config.bank.yaml")
-		w.pass(promised)
-		w.expect(4, 6, "a file was added beside the directory")
-		write(t, config("news", 3), versions, "2", "ratelimit", "other.yaml")
-		w.pass(promised)
-		w.expect(4, 6, "a file was added that is none of the configuration")
-		w.expectLogged("level=ERROR", 0)
-	})
 }
 
 func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {

@@ -55,14 +55,3 @@ func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
 		}
 	}
 }
-
-func TestADirectoryOfLeftoversIsAsEmptyAsAnEmptyOne(t *testing.T) {
-	dir := t.TempDir()
-	write(t, config("a", 1), dir, "a.yaml~")
-	write(t, "# Limits", dir, "README.md")
-	c, problems, err := loadTexts(dir)
-	want := "configuration directory " + dir + " holds no files but what is left out (README.md, a.yaml~): put a YAML file into it"
-	if c != nil || len(problems) > 0 || err == nil || err.Error() != want {
-		t.Errorf("got %v, %v, %v, want the error %q", c, problems, err, want)
-	}
-}

@@ -124,6 +124,8 @@ func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
 			must(t, os.Symlink(fmt.Sprintf("../%d", level+1), filepath.Join(dir, "fan", fmt.Sprint(level), fmt.Sprintf("l%d", n))))
 		}
 	}
+	write(t, config("a", 1), dir, "left", "a.yaml~")
+	write(t, "# Limits", dir, "left", "README.md")
 	write(t, "", dir, "pipe", ".x")
 	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe", "pipe"), 0o600))
 	tests := []struct{ path, want string }{
@@ -133,6 +135,7 @@ func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
 		{"huge", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},
 		{"fan", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},
 		{"pipe", "holds no files but what is left out (pipe): put a YAML file into it"},
+		{"left", "holds no files but what is left out (README.md, a.yaml~): put a YAML file into it"},
 		{"file/a.yaml/x", "cannot be read: "},
 	}
 	for _, test := range tests {

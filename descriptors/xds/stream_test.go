@@ -11,8 +11,8 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // scripted is a stream on the clock of a synctest bubble, with a server that answers a refusal at once with what it has,
@@ -45,11 +45,8 @@ func (s *scripted) Recv() (*discovery.DiscoveryResponse, error) {
 }
 
 // set makes these all that the server has, and sends them.
-func (s *scripted) set(t *testing.T, version string, all ...*ratelimit.RateLimitConfig) {
-	s.now = &discovery.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL}
-	for _, c := range all {
-		s.now.Resources = append(s.now.Resources, pack(t, c)...)
-	}
+func (s *scripted) set(t *testing.T, version string, all ...proto.Message) {
+	s.now = &discovery.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL, Resources: pack(t, all...)}
 	s.responses <- s.now
 	synctest.Wait()
 }

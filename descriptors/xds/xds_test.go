@@ -12,6 +12,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -194,11 +195,8 @@ func TestTwoResourcesOfOneDomainAreMergedOnlyIfAsked(t *testing.T) {
 func TestWhatIsInForceInPartIsToldAfterEachChange(t *testing.T) {
 	var told []string
 	s := New(Config{Log: discard, OnError: func(error) { told = append(told, "in part") }})
-	take := func(version string, all ...*ratelimit.RateLimitConfig) {
-		r := &discovery.DiscoveryResponse{VersionInfo: version}
-		for _, c := range all {
-			r.Resources = append(r.Resources, pack(t, c)...)
-		}
+	take := func(version string, all ...proto.Message) {
+		r := &discovery.DiscoveryResponse{VersionInfo: version, Resources: pack(t, all...)}
 		s.update(r, func(*descriptors.Config) error {
 			told = append(told, "applied")
 			return nil
