@@ -86,8 +86,8 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 			t.Errorf("%v\n got %s\nwant %s", test.d, got, test.want)
 		}
 	}
-	if got := new(descriptors.Config).Explain("shop", nil).Reason; got != "No domain is configured at all." {
-		t.Errorf("got %s", got)
+	if x := new(descriptors.Config).Explain("shop", nil); x.Reason != "No domain is configured at all." || x.Match != (descriptors.Match{}) {
+		t.Errorf("got %s, and %+v", x.Reason, x.Match)
 	}
 }
 

@@ -269,18 +269,13 @@ func checkCounted(t *testing.T, m descriptors.Match, prefix, domain string, d de
 	}
 }
 
-// walks is how often something random is tried: less often in the form of make test.
-func walks(short, long int) int {
-	if testing.Short() {
-		return short
-	}
-	return long
-}
-
 func TestMatchAgreesWithItsDefinition(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	found := 0
-	for range walks(60, 300) {
+	found, walks := 0, 300
+	if testing.Short() {
+		walks = 60
+	}
+	for range walks {
 		data := make([]byte, 1500)
 		for i := range data {
 			data[i] = byte(random.Uint32())
