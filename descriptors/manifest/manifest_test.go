@@ -77,7 +77,7 @@ func TestWhichConfigMapsAreRead(t *testing.T) {
 			}
 			var read []string
 			for _, f := range m.Files {
-				read = append(read, m.Parts[f.Name].Name)
+				read = append(read, f.Part.Name)
 			}
 			leftOut, problems := strings.Join(m.LeftOut, "\n"), fmt.Sprint(m.Problems.Err())
 			if !slices.Equal(read, test.read) || !strings.Contains(leftOut, test.leftOut) || (test.leftOut == "") != (leftOut == "") ||
@@ -123,7 +123,7 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 			if !is || len(m.Problems) > 0 {
 				t.Fatal(is, m.Problems)
 			}
-			problems := yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil).Problems
+			problems := yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil).Problems
 			problems = slices.DeleteFunc(problems, func(p yaml.Problem) bool { return p.Part != "a/x.yaml" })
 			if len(problems) != 1 || problems[0].Line != test.line || problems[0].File != "a.yaml" {
 				t.Errorf("%s%s\nproblems %v, want one, of a.yaml line %d", head, test.entry, problems, test.line)
@@ -136,13 +136,13 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 func TestRulesAndOtherPlacesAreNamedAsTheyStandInTheManifest(t *testing.T) {
 	text := configMap("a", "x", limits("shop"), "y", limits("shop"))
 	m, _ := manifest.Read("a.yaml", []byte(text))
-	update := yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil)
+	update := yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil)
 	if err := update.Problems.Err(); err == nil || !strings.HasPrefix(err.Error(),
 		"a.yaml:10 (a/y): domain shop: this domain is already configured at a.yaml:6") {
 		t.Errorf("got %v, want the true lines of both files", err)
 	}
 	m, _ = manifest.Read("a.yaml", []byte(configMap("a", "x", limits("shop"), "y", strings.Replace(limits("shop"), "user", "path", 1))))
-	update = yaml.NewLastGood(yaml.Options{Parts: m.Parts, Merge: true}).Update(m.Files, nil)
+	update = yaml.NewLastGood(yaml.Options{Merge: true}).Update(m.Files, nil)
 	if update.Config == nil || update.Config.Rules()[0].Where != "a.yaml:8" {
 		t.Errorf("got %v, %v; want the rule of line 8", update.Config, update.Problems)
 	}
@@ -169,9 +169,9 @@ func FuzzRead(f *testing.F) {
 		if !is {
 			return
 		}
-		yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil)
+		yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil)
 		for _, file := range m.Files {
-			if part := m.Parts[file.Name]; part.File != "a.yaml" || part.Name == "" || part.Line(1) < 1 {
+			if part := file.Part; part.File != "a.yaml" || part.Name == "" || part.Line(1) < 1 {
 				t.Errorf("%q: %q has the place %+v", text, file.Name, part)
 			}
 		}

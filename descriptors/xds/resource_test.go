@@ -101,7 +101,7 @@ func TestResourcesOfOneNameAreToldApart(t *testing.T) {
 		files, _, _ := read(all)
 		if len(files) != 2 || files[0].Name != "resource a" || files[1].Name != "resource a (2)" ||
 			!strings.Contains(string(files[0].Data), `"a"`) {
-			t.Errorf("got %s, want the two files in the order of their domains", files)
+			t.Errorf("got %+v, want the two files in the order of their domains", files)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 		}{"precision: 1m": {descriptors.SlidingWindow, noPrecision}, "burst: 9": {descriptors.TokenBucket, noBurst}} {
 			t.Run(a.String()+" "+key, func(t *testing.T) {
 				fields := "unit: day, requests_per_unit: 5,\n   " + key
-				c, problems := judge([]File{{"f", []byte(under("rate_limit: {" + fields + "}"))}}, Options{Algorithm: a})
+				c, problems := judge([]File{file("f", under("rate_limit: {"+fields+"}"))}, Options{Algorithm: a})
 				want := ""
 				if a != test.of {
 					want = "f:5: domain d, k: " + strings.ReplaceAll(test.want, "%", a.String())
@@ -33,10 +33,10 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 					t.Fatalf("got %v, want a configuration and the warning %q", problems, want)
 				}
 				named := under("rate_limit: {algorithm: " + a.String() + ", " + fields + "}")
-				if _, problems := judge([]File{{"f", []byte(named)}}, Options{}); (problems.Err() != nil) != (a != test.of) {
+				if _, problems := judge([]File{file("f", named)}, Options{}); (problems.Err() != nil) != (a != test.of) {
 					t.Errorf("a limit that names its algorithm itself: got %v", problems)
 				}
-				plain, _ := judge([]File{{"f", []byte(under("rate_limit: {unit: day, requests_per_unit: 5}"))}}, Options{Algorithm: a})
+				plain, _ := judge([]File{file("f", under("rate_limit: {unit: day, requests_per_unit: 5}"))}, Options{Algorithm: a})
 				if got := plain.Rules()[0].Limits[0].Algorithm; got != a {
 					t.Errorf("a limit that names no algorithm counts by %v, want %v", got, a)
 				}
@@ -63,7 +63,7 @@ func TestTheShippedLimitsLoadUnderEachAlgorithmAndAsRatelimit(t *testing.T) {
 		for _, a := range descriptors.Algorithms() {
 			for _, format := range []descriptors.KeyFormat{descriptors.KeysOfWeir, descriptors.KeysOfRatelimit} {
 				for _, text := range []string{string(data), without} {
-					c, problems := judge([]File{{name, []byte(text)}}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}})
+					c, problems := judge([]File{file(name, text)}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}})
 					if c == nil || len(c.Rules()) == 0 {
 						t.Errorf("%s by %s, keys of %s: got %v, want its rules of\n%s", name, a, format, problems, text)
 					}

@@ -134,10 +134,10 @@ func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 }
 
 func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
-	good := []File{{"a", []byte(limited("a", 1))}, {"d/b", []byte(limited("b", 1))}}
-	first := NewLastGood(Options{}).Update(append(good, File{"x", []byte("]")}), []string{"y"})
+	good := []File{file("a", limited("a", 1)), file("d/b", limited("b", 1))}
+	first := NewLastGood(Options{}).Update(append(good, file("x", "]")), []string{"y"})
 	kept := first.LastGood.Update(good[:1], []string{"d"})
-	never := first.LastGood.Update([]File{{"a", []byte(wrong("a"))}, good[1], {"c", []byte(wrong("c\\x"))}}, nil)
+	never := first.LastGood.Update([]File{file("a", wrong("a")), good[1], file("c", wrong("c\\x"))}, nil)
 	for want, r := range map[string]Update{
 		"unknown, and let pass unless another file has it, is that of: x, y":                           first,
 		"keep their last good form: b":                                                                 kept,
@@ -245,8 +245,8 @@ func large(domain string) string {
 }
 
 func TestFilesAreTooMuchTogether(t *testing.T) {
-	a, b, c := []byte(large("a")), []byte(large("b")), []byte(large("c"))
-	first := (&LastGood{}).Update([]File{{"a", a}, {"b", b}}, nil)
+	a, b, c := file("a", large("a")), file("b", large("b")), file("c", large("c"))
+	first := (&LastGood{}).Update([]File{a, b}, nil)
 	if first.Config == nil {
 		t.Fatalf("two large files must not be too much: %v", first.Problems)
 	}
@@ -255,9 +255,9 @@ func TestFilesAreTooMuchTogether(t *testing.T) {
 		files []File
 		want  string
 	}{
-		{"a third after those that have not changed", []File{{"a", a}, {"b", b}, {"c", c}}, "c:3: domain c: too much configuration"},
-		{"a third before them", []File{{"0", c}, {"a", a}, {"b", b}}, "b:3: domain b: too much configuration"},
-		{"a third beside one that is kept", []File{{"a", a}, {"b", []byte(wrong("b"))}, {"c", c}},
+		{"a third after those that have not changed", []File{a, b, c}, "c:3: domain c: too much configuration"},
+		{"a third before them", []File{{Name: "0", Data: c.Data}, a, b}, "b:3: domain b: too much configuration"},
+		{"a third beside one that is kept", []File{a, file("b", wrong("b")), c},
 			"too much configuration: beside the last good form of b it takes over 64 MiB"},
 	} {
 		got := first.LastGood.Update(test.files, nil)

@@ -203,7 +203,7 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 	var files []File
 	for _, f := range specs {
 		files = slices.Insert(files, choose.next(len(files)+1),
-			File{f.name, []byte(fmt.Sprintf("domain: %q\ndescriptors: %s", f.domain, yamlOf(f.level)))})
+			file(f.name, fmt.Sprintf("domain: %q\ndescriptors: %s", f.domain, yamlOf(f.level))))
 	}
 	c, problems := judge(files, o)
 	domains, valid := domainsByDefinition(specs, o.Merge)

@@ -15,10 +15,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// File is a configuration file: its name, for messages, and what it holds.
+// File is a configuration file.
 type File struct {
-	Name string
+	Name string // for messages
 	Data []byte
+	Part *Part // as which people know it, if it is a part of another file
 }
 
 // Options are what a configuration does not say itself. The zero value is weir's own default.
@@ -28,10 +29,9 @@ type Options struct {
 	// Lenient takes, with a warning, what is refused else, and envoyproxy/ratelimit takes: names that no header holds, and
 	// limits that are none, such as a rate_limit that is empty, given twice or in the wrong place.
 	Lenient bool
-	NoLogs  string          // why no limit can be a sliding_log, "" if one can
-	Merge   bool            // files of one domain are as one file, in the order of their names; else an error
-	NoLines bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
-	Parts   map[string]Part // by their names, those files that are parts of others, as people are to be told
+	NoLogs  string // why no limit can be a sliding_log, "" if one can
+	Merge   bool   // files of one domain are as one file, in the order of their names; else an error
+	NoLines bool   // nobody sees the files' lines: a place in a file is told by the file's name alone
 }
 
 // Part is where a file that is a part of another, as ConfigMaps have them, really stands.
@@ -232,7 +232,7 @@ func (p *parser) where(n *yaml.Node) string {
 
 // place returns where a line of the file that is being read stands, as people are told.
 func (p *parser) place(line int) (file, part string, inFile int) {
-	if part, ok := p.options.Parts[p.file.Name]; ok {
+	if part := p.file.Part; part != nil {
 		return part.File, part.Name, part.Line(line)
 	}
 	return p.file.Name, "", line

@@ -52,7 +52,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r := NewLastGood(Options{}).Update([]File{{"a", []byte(limited("a", 1))}, {"f", []byte(test.text)}, {"c", []byte(limited("c", 1))}}, nil)
+			r := NewLastGood(Options{}).Update([]File{file("a", limited("a", 1)), file("f", test.text), file("c", limited("c", 1))}, nil)
 			var all strings.Builder
 			for _, p := range r.Problems {
 				all.WriteString(p.Error() + "\n")
@@ -69,7 +69,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 
 func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 	text := "domain: d\ndescriptors:\n" + strings.Repeat("- {key: k, shadow_mode: true}\n", 3000)
-	_, problems := judge([]File{{"f", []byte(text)}}, Options{})
+	_, problems := judge([]File{file("f", text)}, Options{})
 	if err := problems.Err(); err == nil || strings.Count(err.Error(), "already configured") != 1000 {
 		t.Errorf("want the first 1000 errors, beside 1000 warnings; got %.200v", err)
 	}

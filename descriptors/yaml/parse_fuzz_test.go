@@ -84,7 +84,7 @@ func FuzzParse(f *testing.F) {
 
 // checkFile fails unless a file has errors, or rules that apply to what they spell, also as a change of another file.
 func checkFile(t *testing.T, data []byte) {
-	r := NewLastGood(Options{}).Update([]File{{"f", data}}, nil)
+	r := NewLastGood(Options{}).Update([]File{{Name: "f", Data: data}}, nil)
 	if (r.Config == nil) != (r.Problems.Err() != nil) {
 		t.Fatalf("a config must come with no error, and no config with one; got %v, %v", r.Config, r.Problems)
 	}

@@ -13,7 +13,7 @@ import (
 // parse reads one file that must be right.
 func parse(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
-	c, problems := judge([]File{{"shop.yaml", []byte(text)}}, Options{})
+	c, problems := judge([]File{file("shop.yaml", text)}, Options{})
 	if len(problems) > 0 {
 		t.Fatalf("the file is right, but has problems:\n%v\n%s", problems, text)
 	}
@@ -23,12 +23,17 @@ func parse(t testing.TB, text string) *descriptors.Config {
 // parseSuspect reads one file that must have no errors, but may have warnings.
 func parseSuspect(t testing.TB, text string) *descriptors.Config {
 	t.Helper()
-	c, problems := judge([]File{{"shop.yaml", []byte(text)}}, Options{Lenient: true})
+	c, problems := judge([]File{file("shop.yaml", text)}, Options{Lenient: true})
 	if err := problems.Err(); err != nil {
 		t.Fatalf("the file can be used, but has errors:\n%v\n%s", err, text)
 	}
 	return c
 }
+
+// file is a file of that name and text.
+func file(name, text string) File { return File{Name: name, Data: []byte(text)} }
+
+func (f File) String() string { return f.Name + ":\n" + string(f.Data) }
 
 // judge reads files, all of them or none: there is no configuration beside an error.
 func judge(files []File, o Options) (*descriptors.Config, Problems) {
@@ -140,10 +145,10 @@ descriptors:
 
 func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 	files := []File{
-		{"b/a", []byte("domain: d\ndescriptors:\n- {key: k, value: 'x*', rate_limit: {unlimited: true}}\n- {key: l}")},
-		{"b", []byte("domain: d\ndescriptors:\n- {key: k, value: '*y', rate_limit: {unlimited: true}}\n")},
-		{"B", []byte("domain: e\ndescriptors:\n- {key: k, rate_limit: {unlimited: true}}\n")},
-		{"c", []byte("domain: d\n")},
+		file("b/a", "domain: d\ndescriptors:\n- {key: k, value: 'x*', rate_limit: {unlimited: true}}\n- {key: l}"),
+		file("b", "domain: d\ndescriptors:\n- {key: k, value: '*y', rate_limit: {unlimited: true}}\n"),
+		file("B", "domain: e\ndescriptors:\n- {key: k, rate_limit: {unlimited: true}}\n"),
+		file("c", "domain: d\n"),
 	}
 	for range 3 {
 		files = append(files[1:], files[0])
@@ -162,7 +167,7 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 			t.Errorf("got %d domains, want 2", c.Domains())
 		}
 	}
-	files = append(files, File{"z", []byte("domain: d\ndescriptors:\n- key: l")})
+	files = append(files, file("z", "domain: d\ndescriptors:\n- key: l"))
 	c, problems := judge(files, Options{Merge: true})
 	want := "z:3: domain d, l: the same key and value are already configured at b/a:4: keep one, and write rate_limits: for both"
 	if c != nil || len(problems) != 1 || problems[0].Error() != want {
@@ -172,10 +177,10 @@ func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
 
 func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	files := []File{
-		{"b.yaml", []byte("domain: shop\ndescriptors:\n- key: user\n  rate_limit:\n    unti: minute\n" +
-			"    requests_per_unit: -1\n")},
-		{"c.yaml", []byte("\n")},
-		{"a.yaml", []byte("domain: shop\ndescriptors:\n- key: user\n- key: user\n")},
+		file("b.yaml", "domain: shop\ndescriptors:\n- key: user\n  rate_limit:\n    unti: minute\n"+
+			"    requests_per_unit: -1\n"),
+		file("c.yaml", "\n"),
+		file("a.yaml", "domain: shop\ndescriptors:\n- key: user\n- key: user\n"),
 	}
 	c, problems := judge(files, Options{})
 	if c != nil {
@@ -198,7 +203,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 
 func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
 	text := "domain: d\ndescriptors:\n- {key: \"a\\nb\\e[31m/=%\", value: \"" + strings.Repeat("x", 4000) + "\", unti: 1}"
-	_, problems := judge([]File{{"a\nfile", []byte(text)}}, Options{})
+	_, problems := judge([]File{file("a\nfile", text)}, Options{})
 	if len(problems) != 1 {
 		t.Fatalf("got %v, want one problem", problems)
 	}
@@ -258,7 +263,7 @@ descriptors:
     rate_limits: [{unit: minute, requests_per_unit: 10}, {unit: hour, requests_per_unit: 50}]
 `
 	o := Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}}
-	c, problems := judge([]File{{"shop.yaml", []byte(files)}}, o)
+	c, problems := judge([]File{file("shop.yaml", files)}, o)
 	if c == nil {
 		t.Fatal(problems)
 	}
@@ -272,7 +277,7 @@ descriptors:
 		t.Errorf("%d problems: %v; want one for each of %q", len(problems), problems, want)
 	}
 	o.Keys.Format = descriptors.KeysOfWeir
-	if _, problems := judge([]File{{"shop.yaml", []byte(files)}}, o); len(problems) > 0 {
+	if _, problems := judge([]File{file("shop.yaml", files)}, o); len(problems) > 0 {
 		t.Errorf("with weir's keys it has problems: %v; want none", problems)
 	}
 }
