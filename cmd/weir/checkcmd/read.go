@@ -68,7 +68,7 @@ func openFile(path string) (*checked, error) {
 
 // readFile judges a descriptor file, or those in manifests.
 func readFile(name string, in io.Reader) (*checked, error) {
-	data, err := readAll(in)
+	data, err := file.ReadAll(in)
 	if err != nil {
 		return unreadable("%s cannot be read: %v", name, err), nil
 	}
