@@ -80,19 +80,15 @@ func (w *watched) refuseAll(err error) {
 	w.refuse = err
 }
 
-// watch runs a Dir on dir while test runs.
-func watch(t *testing.T, dir string, test func(t *testing.T, w *watched)) {
-	t.Helper()
-	watchAs(t, dir, func(*Dir) {}, test)
-}
-
-// watchAs is watch for a Dir that is set otherwise.
-func watchAs(t *testing.T, dir string, set func(*Dir), test func(t *testing.T, w *watched)) {
+// watch runs a Dir on dir, which set may change before, while test runs.
+func watch(t *testing.T, dir string, set func(*Dir), test func(t *testing.T, w *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t}
 		d := New(dir, yaml.Options{}, slog.New(slog.NewTextHandler(w, nil)))
 		d.OnError = w.onError
-		set(d)
+		if set != nil {
+			set(d)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)
@@ -163,7 +159,7 @@ const promised = 2 * time.Second // a change is in force after this
 func TestAChangeIsInForceWithinTwoSeconds(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.expect(1, 1, "the first load waits for nothing")
 		w.pass(time.Minute)
 		w.expect(1, 1, "nothing has changed")
@@ -202,7 +198,7 @@ func TestABadFileHoldsUpNoOtherDomain(t *testing.T) {
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
 	write(t, config("c", 4), dir, "c", "c.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.expect(1, 6, "all are good")
 		write(t, "descriptors: ][", dir, "a.yaml")
 		write(t, config("b", 2), dir, "b.yaml")
@@ -233,7 +229,7 @@ func TestARefusedOrHalfWrittenFormIsTriedOnceAndNotHeld(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.refuseAll(errors.New("too many rules for this server"))
 		write(t, config("a", 5), dir, "a.yaml")
 		w.pass(time.Minute)
@@ -252,7 +248,7 @@ func TestAHalfWrittenFileIsNotComplainedAbout(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	whole := config("a", 50)
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		for _, part := range []int{15, 30, 700, len(whole)} { // the first two do not parse
 			write(t, whole[:part], dir, "a.yaml")
 			w.pass(interval)
@@ -314,7 +310,7 @@ func TestADirectoryThatKeepsChangingIsFollowedAllTheSame(t *testing.T) {
 	for name, swap := range swaps {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			watch(t, swap(t, root, 1), func(t *testing.T, w *watched) {
+			watch(t, swap(t, root, 1), nil, func(t *testing.T, w *watched) {
 				for version := 2; version <= 150; version++ {
 					swap(t, root, version)
 					w.pass(pause)
@@ -402,7 +398,7 @@ func TestNoTwoVersionsAreMixed(t *testing.T) {
 
 func TestAMissingDirectoryIsWaitedFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.pass(time.Minute)
 		w.expectLogged("does not exist: create it", 1)
 		w.expectLogged(`in_force="none yet"`, 1)

@@ -41,7 +41,7 @@ func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 
 func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
-	watchAs(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
+	watch(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
 		w.expect(1, 0, "a missing directory is a configuration at the start: every request is OK")
 		w.expectLogged("level=WARN", 1)
 		w.expectLogged("so that every request is OK", 1)

@@ -11,7 +11,7 @@ func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
 	var d *Dir
-	watchAs(t, dir, func(made *Dir) { d = made }, func(t *testing.T, w *watched) {
+	watch(t, dir, func(made *Dir) { d = made }, func(t *testing.T, w *watched) {
 		reload := func() { d.Reload(); w.pass(0) }
 		w.expect(1, 2, "the first load")
 		reload()

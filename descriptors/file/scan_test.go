@@ -176,27 +176,25 @@ func TestTheExampleConfigurationIsRight(t *testing.T) {
 		d    descriptors.Descriptor
 		want string
 	}{
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}}, "[10/minute 500/hour]"},
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}, "[5/minute] with a message"},
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/static/a.css"}}, "[] unlimited"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}}, "10/minute user-minute, 500/hour user-hour"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}, "5/minute with a message"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/static/a.css"}}, "unlimited"},
 		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/"}}, "no rule"},
 		{descriptors.Descriptor{{Key: "user", Value: "monitor"}}, "no rule"},
-		{descriptors.Descriptor{{Key: "route", Value: "search"}}, "[100/10minute]"},
-		{descriptors.Descriptor{{Key: "route", Value: "report"}}, "[20/hour]"},
-		{descriptors.Descriptor{{Key: "bytes", Value: "ann"}}, "[1000000/minute] charged always"},
-		{descriptors.Descriptor{{Key: "remote_address", Value: "192.0.2.1"}}, "[1000/minute] in shadow"},
+		{descriptors.Descriptor{{Key: "route", Value: "search"}}, "100/10minute"},
+		{descriptors.Descriptor{{Key: "route", Value: "report"}}, "20/hour"},
+		{descriptors.Descriptor{{Key: "bytes", Value: "ann"}}, "1000000/minute charged always"},
+		{descriptors.Descriptor{{Key: "remote_address", Value: "192.0.2.1"}}, "1000/minute (shadow: never denies)"},
 	}
 	for _, test := range tests {
 		got := "no rule"
 		if r := c.Match("shop", test.d).Rule; r != nil {
-			got = fmt.Sprint(r.Limits)
-			for text, is := range map[string]bool{
-				" with a message": r.Message != "", " unlimited": r.Unlimited, " in shadow": r.Shadow,
-				" charged always": r.Charge == descriptors.ChargeAlways,
-			} {
-				if is {
-					got += text
-				}
+			got = r.Describe()
+			if r.Message != "" {
+				got += " with a message"
+			}
+			if r.Charge == descriptors.ChargeAlways {
+				got += " charged always"
 			}
 		}
 		if got != test.want {

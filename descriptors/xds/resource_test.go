@@ -41,12 +41,14 @@ func spoilt(t *testing.T, domain string) *anypb.Any {
 }
 
 func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
-	c, s := &client{t: t}, New(Config{Log: discard})
+	c := &client{t: t}
+	s := New(Config{Log: slog.New(slog.NewTextHandler(c, nil))})
 	for _, step := range []struct {
 		resources []*anypb.Any
 		inForce   string
 		told      string
 	}{
+		{pack(t, nil, limited("a", 1)), "a=1", "a resource without a name: cannot be read"},
 		{pack(t, limited("a", 1), limited("b", 1), limited("c", 1)), "a=1 b=1 c=1", ""},
 		{append(pack(t, limited("b", 2)), spoilt(t, "a")), "a=1 b=2", "resource a: cannot be read: proto:"},
 		{pack(t, limited("b", 3), limited("d", 3), &discovery.DiscoveryRequest{}), "a=1 b=3 d=3", // it may be a: nobody knows
@@ -58,6 +60,9 @@ func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 		if c.limits() != step.inForce || !strings.HasPrefix(told, step.told) || (told == "") != (step.told == "") {
 			t.Fatalf("in force is %s, and the server is told %q; want %s and %q", c.limits(), told, step.inForce, step.told)
 		}
+	}
+	if got := c.logged("is that of: a resource without a name"); got != 1 {
+		t.Errorf("the log says %d times that nobody knows whose a resource is, want once: as long as nothing was in force", got)
 	}
 }
 
@@ -103,14 +108,5 @@ func TestResourcesOfOneNameAreToldApart(t *testing.T) {
 			!strings.Contains(string(files[0].Data), `"a"`) {
 			t.Errorf("got %+v, want the two files in the order of their domains", files)
 		}
-	}
-}
-
-func TestAResourceOfAnUnknownNameIsToldAsOne(t *testing.T) {
-	log := &client{t: t}
-	s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
-	s.update(&discovery.DiscoveryResponse{Resources: pack(t, nil, limited("a", 1))}, log.apply)
-	if log.limits() != "a=1" || log.logged("is that of: a resource without a name") != 1 {
-		t.Errorf("in force is %s; the log is %s", log.limits(), &log.log)
 	}
 }

@@ -3,6 +3,7 @@ package yaml
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -182,15 +183,8 @@ func countedByDefinition(steps []*spec, d descriptors.Descriptor) (counted descr
 }
 
 // percentEscaped escapes what separates the parts of a text of values, and what breaks a line.
-func percentEscaped(s string) (escaped string) {
-	for _, c := range []byte(s) {
-		if strings.IndexByte("%/=,", c) >= 0 || c < ' ' || c == 0x7f {
-			escaped += fmt.Sprintf("%%%02X", c)
-		} else {
-			escaped += string([]byte{c})
-		}
-	}
-	return escaped
+func percentEscaped(s string) string {
+	return regexp.MustCompile(`[%/=,\x00-\x1f\x7f]`).ReplaceAllStringFunc(s, func(c string) string { return fmt.Sprintf("%%%02X", c[0]) })
 }
 
 // checkMatch fails unless Match, the keys and what the history tells apart agree with the definition, and Explain with
