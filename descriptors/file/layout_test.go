@@ -42,6 +42,10 @@ func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
 	watch(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
+		found := func() descriptors.Found {
+			applied, _, _ := w.Got()
+			return applied[len(applied)-1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found
+		}
 		w.expect(1, 0, "a missing directory is a configuration at the start: every request is OK")
 		w.expectLogged("level=WARN", 1)
 		w.expectLogged("so that every request is OK", 1)
@@ -51,7 +55,7 @@ func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 		must(t, os.Mkdir(dir, 0o755))
 		w.pass(promised)
 		w.expect(2, 0, "an empty directory is one as well")
-		if got := w.applied[1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found; got != descriptors.UnknownDomain {
+		if got := found(); got != descriptors.UnknownDomain {
 			t.Errorf("a request finds %v, want that its domain is unknown, which is OK", got)
 		}
 
@@ -72,7 +76,7 @@ func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 		write(t, "domain: a\nunknown: key\n", dir, "a.yaml")
 		w.pass(promised)
 		w.expect(5, 0, "a bad file")
-		if got := w.applied[4].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found; got != descriptors.BrokenDomain {
+		if got := found(); got != descriptors.BrokenDomain {
 			t.Errorf("a request of a domain that never was good finds %v, want that nobody can decide it", got)
 		}
 	})

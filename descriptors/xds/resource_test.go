@@ -56,12 +56,12 @@ func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 		{pack(t, limited("b", 4), nil), "a=1 b=4 d=3", "a resource without a name: cannot be read"},
 		{pack(t, limited("b", 5)), "b=5", ""},
 	} {
-		told := s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: step.resources}, c.apply)
+		told := s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: step.resources}, c.Apply)
 		if c.limits() != step.inForce || !strings.HasPrefix(told, step.told) || (told == "") != (step.told == "") {
 			t.Fatalf("in force is %s, and the server is told %q; want %s and %q", c.limits(), told, step.inForce, step.told)
 		}
 	}
-	if got := c.logged("is that of: a resource without a name"); got != 1 {
+	if got := c.Logged("is that of: a resource without a name"); got != 1 {
 		t.Errorf("the log says %d times that nobody knows whose a resource is, want once: as long as nothing was in force", got)
 	}
 }
