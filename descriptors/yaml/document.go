@@ -2,6 +2,7 @@ package yaml
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -112,9 +113,9 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 type mapping struct {
 	node       *yaml.Node
 	in         *kind
-	fields     []field         // keys that the kind has, once
-	unknown    []*yaml.Node    // all other keys
-	duplicates [][2]*yaml.Node // keys that hold instead of one that was given before
+	fields     map[string]field // by the keys that the kind has
+	unknown    []*yaml.Node     // all other keys
+	duplicates [][2]*yaml.Node  // keys that hold instead of one that was given before
 }
 
 type field struct {
@@ -122,37 +123,11 @@ type field struct {
 	merged     bool // by <<
 }
 
-// set adds a field. The last value of a key holds, as in envoyproxy/ratelimit, even if << gives it.
-func (m *mapping) set(f field) {
-	i := m.index(f.key.Value)
-	if i < 0 {
-		m.fields = append(m.fields, f)
-		return
-	}
-	if old := m.fields[i]; !old.merged {
-		m.duplicates = append(m.duplicates, [2]*yaml.Node{f.key, old.key})
-	}
-	m.fields[i] = f
-}
-
-func (m *mapping) index(name string) int {
-	return slices.IndexFunc(m.fields, func(f field) bool { return f.key.Value == name })
-}
-
-func (m *mapping) get(name string) *yaml.Node {
-	if i := m.index(name); i >= 0 {
-		return m.fields[i].value
-	}
-	return nil
-}
+// get returns a key's value, nil if the mapping lacks it.
+func (m *mapping) get(name string) *yaml.Node { return m.fields[name].value }
 
 // at returns where a message about a key points to: the key, or the mapping that lacks it.
-func (m *mapping) at(name string) *yaml.Node {
-	if i := m.index(name); i >= 0 {
-		return m.fields[i].key
-	}
-	return m.node
-}
+func (m *mapping) at(name string) *yaml.Node { return cmp.Or(m.fields[name].key, m.node) }
 
 // mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
 func (p *parser) mapping(n *yaml.Node, in *kind) (mapping, bool) {
@@ -174,12 +149,13 @@ func (p *parser) unchecked(n *yaml.Node, in *kind) (mapping, bool) {
 		p.errorf(n, "%s must be a mapping (key: value), not %s%s", in.name, found, remedy)
 		return mapping{}, false
 	}
-	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
+	m := mapping{node: n, in: in, fields: make(map[string]field)}
 	p.collect(&m, n, 0)
 	return m, p.expanded <= maxExpanded
 }
 
-// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
+// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n. The last value of a key holds, as in
+// envoyproxy/ratelimit, even if << gives it.
 func (p *parser) collect(m *mapping, n *yaml.Node, depth int) {
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
@@ -189,7 +165,10 @@ func (p *parser) collect(m *mapping, n *yaml.Node, depth int) {
 				p.collect(m, source, depth+1)
 			}
 		case m.in.has(key):
-			m.set(field{key, value, depth > 0})
+			if old := m.fields[key.Value]; old.key != nil && !old.merged {
+				m.duplicates = append(m.duplicates, [2]*yaml.Node{key, old.key})
+			}
+			m.fields[key.Value] = field{key, value, depth > 0}
 		default:
 			m.unknown = append(m.unknown, key)
 		}

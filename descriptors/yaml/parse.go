@@ -188,26 +188,21 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	}
 	p.warnOfValue(m)
 	where := p.where(n)
-	below := level{domain: in.domain, node: p.child(n, in.node, key, value, where), path: path, depth: in.depth + 1,
-		values: p.values(m, in), patterns: p.patterns(m, in, key, value)}
+	node, fresh := in.node.Add(key, value, where)
+	if !fresh {
+		p.errorf(n, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
+			descriptors.Printable(node.Where))
+		node = &descriptors.Node{}
+	}
+	below := level{domain: in.domain, node: node, path: path, depth: in.depth + 1, values: p.values(m, in),
+		patterns: p.patterns(m, in, key, value)}
 	rule := p.rule(m, below, where)
 	if rule != nil {
-		in.domain.SetRule(below.node, rule)
+		in.domain.SetRule(node, rule)
 	}
 	if p.descriptors(m, below) == 0 && rule == nil {
 		in.domain.AddPass(path, where)
 	}
-}
-
-// child hangs a child below parent, and complains of one that is there already.
-func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, where string) *descriptors.Node {
-	child, fresh := parent.Add(key, value, where)
-	if !fresh {
-		p.errorf(n, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
-			descriptors.Printable(child.Where))
-		return &descriptors.Node{}
-	}
-	return child
 }
 
 // warnOfValue warns of a value that is there, but lets any value match.
