@@ -15,7 +15,7 @@ import (
 func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 	for _, tc := range []struct{ prefix, read, others string }{
 		{"config.", "config.d/y.yaml config.yaml config/below/z config/x.yaml",
-			"config2.yaml conf/a.yaml configs/a.yaml other/config.yaml a.config.yaml .config.yaml config/.x.yaml " +
+			"README.md config2.yaml conf/a.yaml configs/a.yaml other/config.yaml a.config.yaml .config.yaml config/.x.yaml " +
 				"config.d/.below/y.yaml CONFIG.yaml"},
 		{"edge.config.", "edge/config/a.yaml", "edge/other/b.yaml"},
 		{"config.", "", "config"}, // a file of the prefix's name
