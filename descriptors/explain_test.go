@@ -86,7 +86,8 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 			t.Errorf("%v\n got %s\nwant %s", test.d, got, test.want)
 		}
 	}
-	if x := new(descriptors.Config).Explain("shop", nil); x.Reason != "No domain is configured at all." || x.Match != (descriptors.Match{}) {
+	x := new(descriptors.Config).Explain("shop", nil)
+	if x.Reason != "No domain is configured at all." || x.Match != (descriptors.Match{}) {
 		t.Errorf("got %s, and %+v", x.Reason, x.Match)
 	}
 }

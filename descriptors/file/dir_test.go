@@ -83,7 +83,8 @@ func (w *watched) expect(applied, rules int, why string) {
 	w.t.Helper()
 	if n, last := w.inForce(); n != applied || last != rules {
 		_, _, log := w.Got()
-		w.t.Fatalf("%s: %d configurations were applied, the last with %d rules; want %d and %d\n%s", why, n, last, applied, rules, log)
+		w.t.Fatalf("%s: %d configurations were applied, the last with %d rules; want %d and %d\n%s", why, n, last, applied, rules,
+			log)
 	}
 }
 

@@ -184,7 +184,8 @@ func countedByDefinition(steps []*spec, d descriptors.Descriptor) (counted descr
 
 // percentEscaped escapes what separates the parts of a text of values, and what breaks a line.
 func percentEscaped(s string) string {
-	return regexp.MustCompile(`[%/=,\x00-\x1f\x7f]`).ReplaceAllStringFunc(s, func(c string) string { return fmt.Sprintf("%%%02X", c[0]) })
+	escaped := func(c string) string { return fmt.Sprintf("%%%02X", c[0]) }
+	return regexp.MustCompile(`[%/=,\x00-\x1f\x7f]`).ReplaceAllStringFunc(s, escaped)
 }
 
 // checkMatch fails unless Match, the keys and what the history tells apart agree with the definition, and Explain with

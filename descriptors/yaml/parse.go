@@ -1,7 +1,7 @@
 // Package yaml reads and judges descriptor files.
 //
-// A [LastGood] is updated as files change, and lets a file that is wrong break no more than its domain. FORMAT.md beside
-// package descriptors is the reference of the files.
+// A [LastGood] is updated as files change, and lets a file that is wrong break no more than its domain. FORMAT.md,
+// beside package descriptors, says what files may hold.
 package yaml
 
 import (

@@ -52,7 +52,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r := NewLastGood(Options{}).Update([]File{file("a", limited("a", 1)), file("f", test.text), file("c", limited("c", 1))}, nil)
+			files := []File{file("a", limited("a", 1)), file("f", test.text), file("c", limited("c", 1))}
+			r := NewLastGood(Options{}).Update(files, nil)
 			var all strings.Builder
 			for _, p := range r.Problems {
 				all.WriteString(p.Error() + "\n")

@@ -18,7 +18,8 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"08", "10.0"} {
-		if c, _ := judge([]File{file("f", under("rate_limit: {unit: day, requests_per_unit: "+text+"}"))}, Options{}); c != nil {
+		c, _ := judge([]File{file("f", under("rate_limit: {unit: day, requests_per_unit: "+text+"}"))}, Options{})
+		if c != nil {
 			t.Errorf("requests_per_unit: %s is taken for %v", text, c.Rules()[0].Limits)
 		}
 	}
