@@ -1,14 +1,9 @@
 package yaml
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -27,17 +22,17 @@ const (
 
 // document reads the one YAML document of a file and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
-	if countNodes(data) > maxNodes {
-		p.errorf(&yaml.Node{}, "%v", errTooManyNodes)
-		return nil
-	}
-	roots, err := documents(data)
+	roots, line, err := Documents(data)
 	switch {
-	case len(roots) == 0 && err == nil:
+	case len(roots) > 0:
+	case err == nil:
 		p.errorf(&yaml.Node{}, "no domain: the file is empty")
 		return nil
-	case len(roots) == 0:
-		line, text := findFault(data, err)
+	case errors.Is(err, errTooManyNodes):
+		p.errorf(&yaml.Node{}, "%v", err)
+		return nil
+	default:
+		line, text := findFault(data, line, err)
 		p.errorf(&yaml.Node{Line: line}, "%s", text)
 		return nil
 	}
@@ -48,52 +43,13 @@ func (p *parser) document(data []byte) *yaml.Node {
 			second = content[0].Line // that of the root may be the line before
 		}
 	} else if err != nil {
-		second, _ = syntaxError(err)
-		second++ // the library counts from 0 behind the first document
+		second = line + 1 // the library counts from 0 behind the first document
 	}
 	if second > 0 {
 		p.lostLimitf(&yaml.Node{Line: second}, "what follows the first YAML document is ignored: keep one document a file, and begin its "+
 			"keys alike")
 	}
 	return roots[0]
-}
-
-// documents returns the roots of a file's YAML documents, without those that are empty, such as the end of a template.
-// Where the file is not valid, it returns those before, and the library's error.
-func documents(data []byte) (roots []*yaml.Node, err error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		switch err := decoder.Decode(&document); {
-		case errors.Is(err, io.EOF):
-			return roots, nil
-		case err != nil:
-			return roots, err
-		case !isNull(document.Content[0]):
-			roots = append(roots, document.Content[0])
-		}
-	}
-}
-
-var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxNodes)
-
-// countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
-func countNodes(data []byte) int {
-	n := 0
-	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "?\t"} {
-		n += bytes.Count(data, []byte(sign))
-	}
-	return n
-}
-
-// syntaxError splits an error of the YAML library into its line and its text.
-func syntaxError(err error) (line int, text string) {
-	text = strings.TrimPrefix(err.Error(), "yaml: ")
-	begin, rest, _ := strings.Cut(text, ": ")
-	if line, err = strconv.Atoi(strings.TrimPrefix(begin, "line ")); err == nil {
-		text = rest
-	}
-	return line, descriptors.Shown(text)
 }
 
 // spend counts what has been read. It reports false, after one error, once the files unfold to more than can be meant.

@@ -14,9 +14,9 @@ import (
 // descriptorFile is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
 var descriptorFile = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
-// findFault returns the line of a fault for which the library has this error, 0 if unknown, and what would be right.
-func findFault(data []byte, err error) (line int, text string) {
-	libraryLine, message := syntaxError(err)
+// findFault returns the line of a fault for which the library has this line and error, 0 if unknown, and what would be
+// right.
+func findFault(data []byte, libraryLine int, err error) (line int, text string) {
 	if !descriptorFile.Match(data) {
 		return libraryLine, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +
 			"keep all others elsewhere"
@@ -28,12 +28,12 @@ func findFault(data []byte, err error) (line int, text string) {
 			if h.errorPattern == nesting && at != first {
 				continue // nearly all lines look so
 			}
-			if text := h.text(lines, at, message); text != "" {
+			if text := h.text(lines, at, err.Error()); text != "" {
 				return at, text
 			}
 		}
 	}
-	return first, "not valid YAML: " + message
+	return first, err.Error()
 }
 
 // faultyLine returns the line behind the longest good beginning of a file. The library often names the line where the
