@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 )
 
 // TestAReloadSaysWhatChanged: each case replaces texts in the same files.
@@ -20,18 +19,7 @@ descriptors:
   - {key: open}
 `
 	const bank = "domain: bank\ndescriptors:\n  - {key: login, rate_limit: {requests_per_unit: 1, unit: second}}\n"
-	load := func(texts ...string) *descriptors.Config {
-		var files []yaml.File
-		for _, text := range texts {
-			files = append(files, yaml.File{Name: text[len("domain: "):12], Data: []byte(text)})
-		}
-		c, problems := yaml.Parse(files, yaml.Options{})
-		if err := problems.Err(); err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	before := load(shop, bank)
+	before := fixture.Config(t, shop, bank)
 	for _, c := range []struct {
 		promise string
 		replace []string
@@ -56,7 +44,7 @@ descriptors:
 			[]string{"bank: the domain is gone, rules: 1", "cash: a new domain, rules: 1"}},
 	} {
 		edit := strings.NewReplacer(c.replace...).Replace
-		if got := load(edit(shop), edit(bank)).Changes(before); !slices.Equal(got, c.want) {
+		if got := fixture.Config(t, edit(shop), edit(bank)).Changes(before); !slices.Equal(got, c.want) {
 			t.Errorf("%s: the log is to say %q, want %q", c.promise, got, c.want)
 		}
 	}

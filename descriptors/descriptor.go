@@ -16,15 +16,10 @@ type Descriptor []Entry
 // String returns a descriptor as weir call reads it, for people: user=ann,path=/pay. A comma is written \, and a
 // backslash \\, so the text reads back as the same descriptor unless a key holds an =.
 func (d Descriptor) String() string {
-	parts := make([]string, len(d))
-	for i, e := range d {
-		parts[i] = entryEscaper.Replace(e.String())
-	}
-	return strings.Join(parts, ",")
+	return string(d.AppendShort(nil, 1<<30))
 }
 
 var (
-	entryEscaper   = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
 	entryUnescaper = strings.NewReplacer(`\\`, `\`, `\,`, `,`)
 	escapedEntry   = regexp.MustCompile(`(?:\\[\\,]|[^,])*`)
 )

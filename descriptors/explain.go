@@ -116,7 +116,7 @@ func (x *Explanation) noChild(n *Node, e Entry) string {
 	switch entry := Shown(e.String()); {
 	case len(above) == 0:
 		reason += fmt.Sprintf("nothing in domain %s fits %s.", Shown(x.Domain), entry)
-	case n.children() == 0:
+	case len(n.children) == 0:
 		last := above[len(above)-1].Chosen
 		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.withPlace(), entry)
 	default:
@@ -143,7 +143,7 @@ func (x *Explanation) ended(n *Node) string {
 	switch {
 	case n.Rule != nil:
 		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))
-	case n.children() > 0:
+	case len(n.children) > 0:
 		return "No rule applies: the descriptor ends on " + last + ", which has no limit of its own, only below it."
 	}
 	return "No rule applies: " + last + " has no limit, so it lets through what it matches."
@@ -152,7 +152,7 @@ func (x *Explanation) ended(n *Node) string {
 // explain lists n's children as entry e sees them; next is the one that it leads to.
 func (n *Node) explain(e Entry, next *Node) Step {
 	s := Step{Entry: e}
-	others := make([]Child, 0, n.children())
+	others := make([]Child, 0, len(n.children))
 	for id, child := range n.Children() {
 		c := Child{Entry: id, Where: child.Where, Fits: id.Fits(e)}
 		if child == next {

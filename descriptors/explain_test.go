@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -26,34 +27,34 @@ func TestExplainIsGoodToRead(t *testing.T) {
 		want         string
 	}{
 		{"a rule", "shop", descriptors.Descriptor{{"user", "ann"}, {"path", "/pay"}}, `
-domain shop (shop.yaml:1)
+domain shop (0.yaml:1)
   user=ann
-    →  user          shop.yaml:3   applies
-    ·  user=monitor  shop.yaml:12  does not fit
-    ·  user=bot-*    shop.yaml:14  does not fit
-    ·  route         shop.yaml:18  does not fit
+    →  user          0.yaml:3   applies
+    ·  user=monitor  0.yaml:12  does not fit
+    ·  user=bot-*    0.yaml:14  does not fit
+    ·  route         0.yaml:18  does not fit
   path=/pay
-    →  path=/pay       shop.yaml:6  applies
-    ·  path=/static/*  shop.yaml:9  does not fit
-Rule user/path=/pay (shop.yaml:6) applies.
+    →  path=/pay       0.yaml:6  applies
+    ·  path=/static/*  0.yaml:9  does not fit
+Rule user/path=/pay (0.yaml:6) applies.
 `},
 		{"no way back", "shop", descriptors.Descriptor{{"user", "bot-1"}, {"host", "a"}}, `
-domain shop (shop.yaml:1)
+domain shop (0.yaml:1)
   user=bot-1
-    →  user=bot-*    shop.yaml:14  applies
-    ·  user          shop.yaml:3   fits too, but comes after: first exact values, then patterns in their order, then keys alone
-    ·  user=monitor  shop.yaml:12  does not fit
-    ·  route         shop.yaml:18  does not fit
+    →  user=bot-*    0.yaml:14  applies
+    ·  user          0.yaml:3   fits too, but comes after: first exact values, then patterns in their order, then keys alone
+    ·  user=monitor  0.yaml:12  does not fit
+    ·  route         0.yaml:18  does not fit
   host=a
-    ·  path  shop.yaml:17  does not fit
-No rule applies: below user=bot-* (shop.yaml:14) nothing fits host=a. user (shop.yaml:3) was passed over before, ` +
+    ·  path  0.yaml:17  does not fit
+No rule applies: below user=bot-* (0.yaml:14) nothing fits host=a. user (0.yaml:3) was passed over before, ` +
 			`and matching does not go back.
 `},
 		{"unknown domain", "shpo", descriptors.Descriptor{{"user", "ann"}}, `
 No file configures domain shpo. The configured ones are shop.
 `},
 	}
-	c := parse(t, explained(t))
+	c := fixture.Config(t, explained(t))
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if got := "\n" + c.Explain(test.domain, test.d).String(); got != test.want {
@@ -64,7 +65,7 @@ No file configures domain shpo. The configured ones are shop.
 }
 
 func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
-	c := parse(t, explained(t))
+	c := fixture.Config(t, explained(t))
 	tests := []struct {
 		domain string
 		d      descriptors.Descriptor
@@ -72,11 +73,11 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 	}{
 		{"shop", nil, "No rule applies: the descriptor has no entries."},
 		{"shop", descriptors.Descriptor{{"host", "a"}, {"user", "ann"}}, "No rule applies: nothing in domain shop fits host=a."},
-		{"shop", descriptors.Descriptor{{"route", "a"}, {"host", "a"}, {"method", "GET"}}, "No rule applies: below route (shop.yaml:18) nothing fits host=a."},
+		{"shop", descriptors.Descriptor{{"route", "a"}, {"host", "a"}, {"method", "GET"}}, "No rule applies: below route (0.yaml:18) nothing fits host=a."},
 		{"shop", descriptors.Descriptor{{"user", "monitor"}},
-			"No rule applies: user=monitor (shop.yaml:12) has no limit, so it lets through what it matches."},
+			"No rule applies: user=monitor (0.yaml:12) has no limit, so it lets through what it matches."},
 		{"shop", descriptors.Descriptor{{"route", "a"}},
-			"No rule applies: the descriptor ends on route (shop.yaml:18), which has no limit of its own, only below it."},
+			"No rule applies: the descriptor ends on route (0.yaml:18), which has no limit of its own, only below it."},
 		{"elsewhere", nil, "No file configures domain elsewhere. The configured ones are shop."},
 		{"\x1b[2J", nil, "No file configures domain �[2J. The configured ones are shop."},
 	}
@@ -85,8 +86,9 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 			t.Errorf("%v\n got %s\nwant %s", test.d, got, test.want)
 		}
 	}
-	if got := new(descriptors.Config).Explain("shop", nil).Reason; got != "No domain is configured at all." {
-		t.Errorf("got %s", got)
+	x := new(descriptors.Config).Explain("shop", nil)
+	if x.Reason != "No domain is configured at all." || x.Match != (descriptors.Match{}) {
+		t.Errorf("got %s, and %+v", x.Reason, x.Match)
 	}
 }
 
@@ -111,7 +113,7 @@ func TestExplainStaysShortInALargeConfiguration(t *testing.T) {
 }
 
 func TestAPathThatNoRuleHasIsAnsweredWithThoseThatHoldIt(t *testing.T) {
-	c := parse(t, `
+	c := fixture.Config(t, `
 domain: shop
 descriptors:
   - key: user

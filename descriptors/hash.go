@@ -50,15 +50,14 @@ func (n *Node) encode(e *json.Encoder) {
 		rule = &r
 	}
 	var entries []Entry
-	children := make(map[Entry]*Node, n.children())
-	for entry, child := range n.Children() {
-		entries, children[entry] = append(entries, entry), child
+	for entry := range n.Children() {
+		entries = append(entries, entry)
 	}
 	slices.SortFunc(entries[len(n.patterns.all):], func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
 	})
 	_ = e.Encode([]any{rule, entries})
 	for _, entry := range entries {
-		children[entry].encode(e)
+		n.children[entry].encode(e)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,19 +67,17 @@ func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
 	}
 }
 
-func TestOtherAlgorithmsHaveNoPrecision(t *testing.T) {
+func TestOnlyASlidingWindowHasAPrecisionAndOnlyATokenBucketABurst(t *testing.T) {
 	for algorithm, want := range map[Algorithm]string{FixedWindow: "3h", SlidingLog: "1µs", TokenBucket: ""} {
 		l := limit(t, 5, Hour, 3, algorithm, 0)
-		if got := strings.Join(l.LevelNames(), " "); l.Precision != 0 || got != want {
-			t.Errorf("%v has the precision %v and levels %s, want 0 and %s", algorithm, l.Precision, got, want)
+		got := strings.Join(l.LevelNames(), " ")
+		if l.Precision != 0 || got != want || (l.Burst != 0) != (algorithm == TokenBucket) {
+			t.Errorf("%v has the precision %v, levels %s and a burst of %d", algorithm, l.Precision, got, l.Burst)
 		}
 	}
-}
-
-func TestATokenBucketHasABurstAndNoLevels(t *testing.T) {
 	l := limit(t, 5, Hour, 3, TokenBucket, 0)
-	if l.Burst != 5 || l.Capacity() != 5 || len(l.Levels()) != 0 {
-		t.Errorf("got a burst of %d, %d at once and levels %v, want the 5 requests and none", l.Burst, l.Capacity(), l.Levels())
+	if l.Burst != 5 || l.Capacity() != 5 {
+		t.Errorf("got a burst of %d and %d at once, want the 5 requests", l.Burst, l.Capacity())
 	}
 	small, err := l.WithBurst(2)
 	if err != nil || small.Capacity() != 2 || small.Requests != 5 || !small.SameState(&l) {
@@ -191,25 +190,11 @@ func TestStateBelongsToAlgorithmWindowAndPrecision(t *testing.T) {
 }
 
 func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
-	sliding, fixed := limit(t, 1, Minute, 1, SlidingWindow, 0), limit(t, 1, Minute, 1, FixedWindow, 0)
-	log, bucket := limit(t, 1, Minute, 1, SlidingLog, 0), limit(t, 1, Minute, 1, TokenBucket, 0)
-	tests := []struct {
-		charge Charge
-		limit  *Limit
-		want   bool
-	}{
-		{ChargeByAlgorithm, &sliding, false},
-		{ChargeByAlgorithm, &fixed, true},
-		{ChargeByAlgorithm, &log, false},
-		{ChargeByAlgorithm, &bucket, false},
-		{ChargeAdmitted, &sliding, false},
-		{ChargeAdmitted, &fixed, false},
-		{ChargeAlways, &sliding, true},
-		{ChargeAlways, &fixed, true},
-	}
-	for _, test := range tests {
-		if got := test.charge.Always(test.limit); got != test.want {
-			t.Errorf("charge %d of a %v limit: got always = %v, want %v", test.charge, test.limit.Algorithm, got, test.want)
+	for _, a := range Algorithms() {
+		l := limit(t, 1, Minute, 1, a, 0)
+		got := []bool{ChargeByAlgorithm.Always(&l), ChargeAdmitted.Always(&l), ChargeAlways.Always(&l)}
+		if want := []bool{a == FixedWindow, false, true}; !slices.Equal(got, want) {
+			t.Errorf("a %v limit charges always by algorithm, admitted and always: %v, want %v", a, got, want)
 		}
 	}
 }

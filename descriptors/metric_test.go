@@ -3,12 +3,12 @@ package descriptors_test
 import (
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 func TestRulesHaveTheNamesOfEnvoyproxyRatelimitsStatistics(t *testing.T) {
-	c, problems := yaml.Parse([]yaml.File{{Name: "f", Data: []byte(`
+	c := fixture.Config(t, `
 domain: default/eg/http
 descriptors:
 - {key: user, value: ann, rate_limit: &limit {requests_per_unit: 1, unit: day}}
@@ -26,10 +26,7 @@ descriptors:
   - key: detail
     descriptors:
     - {key: last, detailed_metric: true, rate_limit: *limit}
-`)}}, yaml.Options{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+`)
 	for _, tc := range []struct {
 		descriptor, name, other string
 	}{

@@ -37,35 +37,24 @@ type Pass struct{ Domain, Path, Where string }
 
 // Node is a configured descriptor in the match tree of its [Domain]: what may follow the entries matched so far.
 type Node struct {
-	Rule     *Rule            // applies to descriptors that end here, as [Domain.SetRule] has set it; nil passes them
-	Where    string           // file:line
-	exact    map[Entry]*Node  // configured key and value, patterns included under their own text
-	patterns patterns         // those among exact that hold a '*'
-	byKey    map[string]*Node // configured key without a value
+	Rule     *Rule           // applies to descriptors that end here, as [Domain.SetRule] has set it; nil passes them
+	Where    string          // file:line
+	children map[Entry]*Node // by configured key and value, which is "" if there is none; patterns under their own text
+	patterns patterns        // those among the children that hold a '*'
 }
 
 // Add hangs a child for a configured key and value below n; a value of "" is none. Of patterns the one added first goes
 // first. If that key and value are already there, it returns the child that they have, and false.
 func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 	id := Entry{Key: key, Value: value}
-	if old := n.exact[id]; old != nil {
-		return old, false
-	}
-	if old := n.byKey[key]; old != nil && value == "" {
+	if old := n.children[id]; old != nil {
 		return old, false
 	}
 	child = &Node{Where: where}
-	if value == "" && !id.isPattern() {
-		if n.byKey == nil {
-			n.byKey = make(map[string]*Node)
-		}
-		n.byKey[key] = child
-		return child, true
+	if n.children == nil {
+		n.children = make(map[Entry]*Node)
 	}
-	if n.exact == nil {
-		n.exact = make(map[Entry]*Node)
-	}
-	n.exact[id] = child
+	n.children[id] = child
 	if id.isPattern() {
 		n.patterns.add(pattern{id, child})
 	}
@@ -80,31 +69,23 @@ func (n *Node) Children() iter.Seq2[Entry, *Node] {
 				return
 			}
 		}
-		for id, child := range n.exact {
+		for id, child := range n.children {
 			if !id.isPattern() && !yield(id, child) {
-				return
-			}
-		}
-		for key, child := range n.byKey {
-			if !yield(Entry{Key: key}, child) {
 				return
 			}
 		}
 	}
 }
 
-// children returns how many children n has.
-func (n *Node) children() int { return len(n.exact) + len(n.byKey) }
-
 // step returns the child that an entry leads to, nil if there is none.
 func (n *Node) step(e *Entry) *Node {
-	if next := n.exact[*e]; next != nil {
+	if next := n.children[*e]; next != nil && (e.Value != "" || e.isPattern()) { // else it is a key alone, which comes last
 		return next
 	}
 	if next := n.patterns.first(e); next != nil {
 		return next
 	}
-	return n.byKey[e.Key]
+	return n.children[Entry{Key: e.Key}]
 }
 
 // isPattern reports whether e, as it is configured, stands for others too.

@@ -1,19 +1,20 @@
 package file
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
@@ -44,59 +45,23 @@ func must(t *testing.T, err error) {
 
 // watched is a Dir that runs on the clock of a synctest bubble, and what came of it.
 type watched struct {
+	fixture.Sink
 	t *testing.T
-
-	mu      sync.Mutex // protects what follows
-	log     bytes.Buffer
-	applied []*descriptors.Config
-	refuse  error   // what apply answers
-	errs    []error // what OnError was told
 }
 
-// Write takes the log.
-func (w *watched) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(line)
-}
-
-func (w *watched) apply(c *descriptors.Config) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.applied = append(w.applied, c)
-	return w.refuse
-}
-
-func (w *watched) onError(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.errs = append(w.errs, err)
-}
-
-// refuseAll makes apply answer err from now on.
-func (w *watched) refuseAll(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.refuse = err
-}
-
-// watch runs a Dir on dir while test runs.
-func watch(t *testing.T, dir string, test func(t *testing.T, w *watched)) {
-	t.Helper()
-	watchAs(t, dir, func(*Dir) {}, test)
-}
-
-// watchAs is watch for a Dir that is set otherwise.
-func watchAs(t *testing.T, dir string, set func(*Dir), test func(t *testing.T, w *watched)) {
+// watch runs a Dir on dir, which set may change before, while test runs.
+func watch(t *testing.T, dir string, set func(*Dir), test func(t *testing.T, w *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t}
 		d := New(dir, yaml.Options{}, slog.New(slog.NewTextHandler(w, nil)))
-		d.OnError = w.onError
-		set(d)
+		d.OnError = w.OnError
+		if set != nil {
+			set(d)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)
-		go func() { ended <- d.Run(ctx, w.apply) }()
+		go func() { ended <- d.Run(ctx, w.Apply) }()
 		synctest.Wait()
 		time.Sleep(interval / 2) // stay clear of the moments of the looks
 		test(t, w)
@@ -116,45 +81,37 @@ func (w *watched) pass(d time.Duration) {
 // expect fails unless a number of configurations was applied, the last one with that many rules.
 func (w *watched) expect(applied, rules int, why string) {
 	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.applied) != applied {
-		w.t.Fatalf("%s: %d configurations were applied, want %d\n%s", why, len(w.applied), applied, &w.log)
-	}
-	if got := len(w.applied[applied-1].Rules()); got != rules {
-		w.t.Fatalf("%s: the last configuration has %d rules, want %d\n%s", why, got, rules, &w.log)
+	if n, last := w.inForce(); n != applied || last != rules {
+		_, _, log := w.Got()
+		w.t.Fatalf("%s: %d configurations were applied, the last with %d rules; want %d and %d\n%s", why, n, last, applied, rules,
+			log)
 	}
 }
 
 // inForce returns how many configurations were applied, and how many rules the last one has.
-func (w *watched) inForce() (applied, rules int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.applied), len(w.applied[len(w.applied)-1].Rules())
+func (w *watched) inForce() (n, rules int) {
+	applied, _, _ := w.Got()
+	if len(applied) == 0 {
+		return 0, 0
+	}
+	return len(applied), len(applied[len(applied)-1].Rules())
 }
 
 // expectLogged fails unless a text was logged that many times.
 func (w *watched) expectLogged(text string, times int) {
 	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if got := strings.Count(w.log.String(), text); got != times {
-		w.t.Fatalf("%q was logged %d times, want %d\n%s", text, got, times, &w.log)
+	if got := w.Logged(text); got != times {
+		_, _, log := w.Got()
+		w.t.Fatalf("%q was logged %d times, want %d\n%s", text, got, times, log)
 	}
 }
 
 // expectErrors fails unless OnError was told of these, and of no more.
 func (w *watched) expectErrors(texts ...string) {
 	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.errs) != len(texts) {
-		w.t.Fatalf("OnError was told %v, want %d errors", w.errs, len(texts))
-	}
-	for i, text := range texts {
-		if !strings.Contains(w.errs[i].Error(), text) {
-			w.t.Errorf("OnError was told %v, want an error …%s…", w.errs[i], text)
-		}
+	_, errs, _ := w.Got()
+	if !slices.EqualFunc(errs, texts, func(err error, text string) bool { return strings.Contains(err.Error(), text) }) {
+		w.t.Fatalf("OnError was told %v, want errors …%q…", errs, texts)
 	}
 }
 
@@ -163,7 +120,7 @@ const promised = 2 * time.Second // a change is in force after this
 func TestAChangeIsInForceWithinTwoSeconds(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.expect(1, 1, "the first load waits for nothing")
 		w.pass(time.Minute)
 		w.expect(1, 1, "nothing has changed")
@@ -202,7 +159,7 @@ func TestABadFileHoldsUpNoOtherDomain(t *testing.T) {
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
 	write(t, config("c", 4), dir, "c", "c.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.expect(1, 6, "all are good")
 		write(t, "descriptors: ][", dir, "a.yaml")
 		write(t, config("b", 2), dir, "b.yaml")
@@ -233,18 +190,18 @@ func TestARefusedOrHalfWrittenFormIsTriedOnceAndNotHeld(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
-	watch(t, dir, func(t *testing.T, w *watched) {
-		w.refuseAll(errors.New("too many rules for this server"))
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
+		w.Refuse(errors.New("too many rules for this server"))
 		write(t, config("a", 5), dir, "a.yaml")
 		w.pass(time.Minute)
-		w.expect(2, 6, "it was tried, refused, and not tried again as it has not changed")
+		w.expect(1, 2, "it was refused")
 		w.expectLogged("too many rules for this server", 1)
 		w.expectErrors("too many rules for this server")
-		w.refuseAll(nil)
+		w.Refuse(nil)
 		write(t, config("a", 9)[:150], dir, "a.yaml")
 		write(t, config("b", 2), dir, "b.yaml")
 		w.pass(promised)
-		w.expect(3, 3, "a's last good form is the one that was in force")
+		w.expect(2, 3, "a's last good form is the one that was in force")
 	})
 }
 
@@ -252,7 +209,7 @@ func TestAHalfWrittenFileIsNotComplainedAbout(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	whole := config("a", 50)
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		for _, part := range []int{15, 30, 700, len(whole)} { // the first two do not parse
 			write(t, whole[:part], dir, "a.yaml")
 			w.pass(interval)
@@ -291,6 +248,13 @@ var swaps = map[string]func(t *testing.T, root string, version int) (dir string)
 		must(t, os.Rename(dir+"_next", dir))
 		return dir
 	},
+	"a link above the directory, as Lyft's runtime has it": func(t *testing.T, root string, version int) string {
+		write(t, config("shop", version), root, fmt.Sprint(version), "config", "shop.yaml")
+		current := filepath.Join(root, "current")
+		must(t, os.Symlink(fmt.Sprint(version), current+"_next"))
+		must(t, os.Rename(current+"_next", current))
+		return filepath.Join(current, "config")
+	},
 	"a file that is replaced": func(t *testing.T, root string, version int) string {
 		write(t, config("shop", version), root, fmt.Sprint(version)) // it stays: no two files may have one inode
 		dir := filepath.Join(root, "dir")
@@ -307,7 +271,7 @@ func TestADirectoryThatKeepsChangingIsFollowedAllTheSame(t *testing.T) {
 	for name, swap := range swaps {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			watch(t, swap(t, root, 1), func(t *testing.T, w *watched) {
+			watch(t, swap(t, root, 1), nil, func(t *testing.T, w *watched) {
 				for version := 2; version <= 150; version++ {
 					swap(t, root, version)
 					w.pass(pause)
@@ -395,7 +359,7 @@ func TestNoTwoVersionsAreMixed(t *testing.T) {
 
 func TestAMissingDirectoryIsWaitedFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
-	watch(t, dir, func(t *testing.T, w *watched) {
+	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.pass(time.Minute)
 		w.expectLogged("does not exist: create it", 1)
 		w.expectLogged(`in_force="none yet"`, 1)

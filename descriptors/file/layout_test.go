@@ -12,13 +12,10 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// asRatelimit sets what envoyproxy/ratelimit does with RUNTIME_WATCH_ROOT=true.
-func asRatelimit(d *Dir) { d.Prefix, d.MayBeEmpty = "config.", true }
-
 func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 	for _, tc := range []struct{ prefix, read, others string }{
 		{"config.", "config.d/y.yaml config.yaml config/below/z config/x.yaml",
-			"config2.yaml conf/a.yaml configs/a.yaml other/config.yaml a.config.yaml .config.yaml config/.x.yaml " +
+			"README.md config2.yaml conf/a.yaml configs/a.yaml other/config.yaml a.config.yaml .config.yaml config/.x.yaml " +
 				"config.d/.below/y.yaml CONFIG.yaml"},
 		{"edge.config.", "edge/config/a.yaml", "edge/other/b.yaml"},
 		{"config.", "", "config"}, // a file of the prefix's name
@@ -29,8 +26,7 @@ func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 		}
 		must(t, os.Symlink("nowhere", filepath.Join(root, "broken"))) // nobody asks for it
 		d := New(root, yaml.Options{}, nil)
-		asRatelimit(d)
-		d.Prefix = tc.prefix
+		d.Prefix, d.MayBeEmpty = tc.prefix, true
 		s := d.scan()
 		var got []string
 		for _, f := range s.files {
@@ -43,37 +39,13 @@ func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 	}
 }
 
-// A root is swapped as a whole, as Lyft's runtime is: RUNTIME_ROOT is the link, the directory that is read lies below it.
-func TestASwappedRootIsFollowed(t *testing.T) {
-	versions := t.TempDir()
-	current := filepath.Join(versions, "current")
-	swap := func(version string, rules int) {
-		write(t, config("shop", rules), versions, version, "ratelimit", "config", "shop.yaml")
-		must(t, os.Symlink(version, current+"_next"))
-		must(t, os.Rename(current+"_next", current))
-	}
-	swap("1", 1)
-	watchAs(t, filepath.Join(current, "ratelimit"), asRatelimit, func(t *testing.T, w *watched) {
-		w.expect(1, 1, "the first version")
-		swap("2", 2)
-		w.pass(promised)
-		w.expect(2, 2, "the link was swapped")
-		write(t, config("shop", 3), versions, "2", "ratelimit", "config", "shop.yaml")
-		w.pass(promised)
-		w.expect(3, 3, "a file was written, without a swap")
-		write(t, config("bank", 3), versions, "2", "ratelimit", "config.bank.yaml")
-		w.pass(promised)
-		w.expect(4, 6, "a file was added beside the directory")
-		write(t, config("news", 3), versions, "2", "ratelimit", "other.yaml")
-		w.pass(promised)
-		w.expect(4, 6, "a file was added that is none of the configuration")
-		w.expectLogged("level=ERROR", 0)
-	})
-}
-
 func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
-	watchAs(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
+	watch(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
+		found := func() descriptors.Found {
+			applied, _, _ := w.Got()
+			return applied[len(applied)-1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found
+		}
 		w.expect(1, 0, "a missing directory is a configuration at the start: every request is OK")
 		w.expectLogged("level=WARN", 1)
 		w.expectLogged("so that every request is OK", 1)
@@ -83,7 +55,7 @@ func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 		must(t, os.Mkdir(dir, 0o755))
 		w.pass(promised)
 		w.expect(2, 0, "an empty directory is one as well")
-		if got := w.applied[1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found; got != descriptors.UnknownDomain {
+		if got := found(); got != descriptors.UnknownDomain {
 			t.Errorf("a request finds %v, want that its domain is unknown, which is OK", got)
 		}
 
@@ -104,7 +76,7 @@ func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 		write(t, "domain: a\nunknown: key\n", dir, "a.yaml")
 		w.pass(promised)
 		w.expect(5, 0, "a bad file")
-		if got := w.applied[4].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found; got != descriptors.BrokenDomain {
+		if got := found(); got != descriptors.BrokenDomain {
 			t.Errorf("a request of a domain that never was good finds %v, want that nobody can decide it", got)
 		}
 	})

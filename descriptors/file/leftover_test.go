@@ -1,6 +1,7 @@
 package file
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,47 +23,23 @@ func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
 		write(t, config("a", 2), dir, filepath.FromSlash(name))
 	}
 	must(t, os.Symlink("nowhere", filepath.Join(dir, "gone.yaml~")))
-	for _, name := range []string{"", "config."} {
-		root, prefix := dir, name
-		if prefix != "" {
-			root = t.TempDir()
-			must(t, os.Rename(dir, filepath.Join(root, "config")))
-			write(t, "no prefix", root, "README.md")
+	c, problems, err := Load(dir, yaml.Options{})
+	if err != nil || c == nil || fmt.Sprint(c.DomainNames(), c.BrokenNames()) != "[a b c] []" || len(c.Rules()) != 3 {
+		t.Fatalf("got %+v, %v, want the domains a, b and c as their files have them", c, err)
+	}
+	told := make(map[string]string)
+	for _, p := range problems {
+		if !p.Warning {
+			t.Errorf("%v is an error, want warnings only", p)
 		}
-		d := New(root, yaml.Options{}, nil)
-		d.Prefix = prefix
-		s := d.scan()
-		files, problems := s.read(root)
-		r := d.update(s, files, problems)
-		if r.Config == nil || len(r.Kept)+len(r.Unknown) > 0 || strings.Join(r.Config.DomainNames(), " ") != "a b c" ||
-			len(r.Config.Rules()) != 3 || len(r.Config.BrokenNames()) > 0 {
-			t.Fatalf("prefix %q: got %+v, want the domains a, b and c as their files have them", prefix, r)
-		}
-		told := make(map[string]string)
-		for _, p := range r.Problems {
-			if !p.Warning {
-				t.Errorf("prefix %q: %v is an error, want warnings only", prefix, p)
-			}
-			told[strings.TrimPrefix(p.File, "config/")] = p.Text
-		}
-		for _, name := range append([]string{"gone.yaml~"}, leftoverNames...) {
-			if !strings.HasPrefix(told[name], "left out, as its name is that of a backup, a document or an editor") {
-				t.Errorf("prefix %q: %s is not named: %q", prefix, name, told[name])
-			}
-		}
-		if len(told) != len(leftoverNames)+1 {
-			t.Errorf("prefix %q: named are %v, want only %v and gone.yaml~", prefix, told, leftoverNames)
+		told[p.File] = p.Text
+	}
+	for _, name := range append([]string{"gone.yaml~"}, leftoverNames...) {
+		if !strings.HasPrefix(told[name], "left out, as its name is that of a backup, a document or an editor") {
+			t.Errorf("%s is not named: %q", name, told[name])
 		}
 	}
-}
-
-func TestADirectoryOfLeftoversIsAsEmptyAsAnEmptyOne(t *testing.T) {
-	dir := t.TempDir()
-	write(t, config("a", 1), dir, "a.yaml~")
-	write(t, "# Limits", dir, "README.md")
-	c, problems, err := loadTexts(dir)
-	want := "configuration directory " + dir + " holds no files but what is left out (README.md, a.yaml~): put a YAML file into it"
-	if c != nil || len(problems) > 0 || err == nil || err.Error() != want {
-		t.Errorf("got %v, %v, %v, want the error %q", c, problems, err, want)
+	if len(told) != len(leftoverNames)+1 {
+		t.Errorf("named are %v, want only %v and gone.yaml~", told, leftoverNames)
 	}
 }

@@ -6,19 +6,13 @@ import (
 	"time"
 )
 
-// reloading is watchAs for a test that asks for the files to be read.
-func reloading(t *testing.T, dir string, test func(t *testing.T, w *watched, reload func())) {
-	var d *Dir
-	watchAs(t, dir, func(made *Dir) { d = made }, func(t *testing.T, w *watched) {
-		test(t, w, func() { d.Reload(); w.pass(0) })
-	})
-}
-
 func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
-	reloading(t, dir, func(t *testing.T, w *watched, reload func()) {
+	var d *Dir
+	watch(t, dir, func(made *Dir) { d = made }, func(t *testing.T, w *watched) {
+		reload := func() { d.Reload(); w.pass(0) }
 		w.expect(1, 2, "the first load")
 		reload()
 		w.expect(1, 2, "nothing has changed")

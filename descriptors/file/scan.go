@@ -258,7 +258,12 @@ func read(root *os.Root, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	return ReadAll(f)
+}
+
+// ReadAll reads a configuration file, which may have up to 16 MiB.
+func ReadAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
 	if err == nil && len(data) > maxFileSize {
 		err = errTooLarge
 	}

@@ -124,6 +124,8 @@ func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
 			must(t, os.Symlink(fmt.Sprintf("../%d", level+1), filepath.Join(dir, "fan", fmt.Sprint(level), fmt.Sprintf("l%d", n))))
 		}
 	}
+	write(t, config("a", 1), dir, "left", "a.yaml~")
+	write(t, "# Limits", dir, "left", "README.md")
 	write(t, "", dir, "pipe", ".x")
 	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe", "pipe"), 0o600))
 	tests := []struct{ path, want string }{
@@ -133,6 +135,7 @@ func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
 		{"huge", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},
 		{"fan", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},
 		{"pipe", "holds no files but what is left out (pipe): put a YAML file into it"},
+		{"left", "holds no files but what is left out (README.md, a.yaml~): put a YAML file into it"},
 		{"file/a.yaml/x", "cannot be read: "},
 	}
 	for _, test := range tests {
@@ -173,27 +176,25 @@ func TestTheExampleConfigurationIsRight(t *testing.T) {
 		d    descriptors.Descriptor
 		want string
 	}{
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}}, "[10/minute 500/hour]"},
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}, "[5/minute] with a message"},
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/static/a.css"}}, "[] unlimited"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}}, "10/minute user-minute, 500/hour user-hour"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}, "5/minute with a message"},
+		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/static/a.css"}}, "unlimited"},
 		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/"}}, "no rule"},
 		{descriptors.Descriptor{{Key: "user", Value: "monitor"}}, "no rule"},
-		{descriptors.Descriptor{{Key: "route", Value: "search"}}, "[100/10minute]"},
-		{descriptors.Descriptor{{Key: "route", Value: "report"}}, "[20/hour]"},
-		{descriptors.Descriptor{{Key: "bytes", Value: "ann"}}, "[1000000/minute] charged always"},
-		{descriptors.Descriptor{{Key: "remote_address", Value: "192.0.2.1"}}, "[1000/minute] in shadow"},
+		{descriptors.Descriptor{{Key: "route", Value: "search"}}, "100/10minute"},
+		{descriptors.Descriptor{{Key: "route", Value: "report"}}, "20/hour"},
+		{descriptors.Descriptor{{Key: "bytes", Value: "ann"}}, "1000000/minute charged always"},
+		{descriptors.Descriptor{{Key: "remote_address", Value: "192.0.2.1"}}, "1000/minute (shadow: never denies)"},
 	}
 	for _, test := range tests {
 		got := "no rule"
 		if r := c.Match("shop", test.d).Rule; r != nil {
-			got = fmt.Sprint(r.Limits)
-			for text, is := range map[string]bool{
-				" with a message": r.Message != "", " unlimited": r.Unlimited, " in shadow": r.Shadow,
-				" charged always": r.Charge == descriptors.ChargeAlways,
-			} {
-				if is {
-					got += text
-				}
+			got = r.Describe()
+			if r.Message != "" {
+				got += " with a message"
+			}
+			if r.Charge == descriptors.ChargeAlways {
+				got += " charged always"
 			}
 		}
 		if got != test.want {

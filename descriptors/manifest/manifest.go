@@ -18,10 +18,9 @@ import (
 
 // Manifests is what the manifests of one file say to weir.
 type Manifests struct {
-	Files    []yaml.File          // in the order that weir reads them in
-	Parts    map[string]yaml.Part // where each stands, for yaml.Options
-	Problems yaml.Problems        // what keeps manifests from being read
-	LeftOut  []string             // sentences: which ConfigMaps and entries weir would not read
+	Files    []yaml.File   // in the order that weir reads them in; all are parts
+	Problems yaml.Problems // what keeps manifests from being read
+	LeftOut  []string      // sentences: which ConfigMaps and entries weir would not read
 	// Program is the name that the first container which serves limits is started by, "weir" or "ratelimit"; "" for none.
 	Program string
 	// Environment are the variables that this container is given as plain values.
@@ -42,7 +41,7 @@ func Read(name string, data []byte) (*Manifests, bool) {
 	if len(documents) == 0 || yaml.ManifestKind(documents[0]) == "" {
 		return nil, false
 	}
-	out := &Manifests{Parts: make(map[string]yaml.Part)}
+	out := new(Manifests)
 	r := reader{name: name, out: out}
 	if err != nil {
 		r.problem(line, "", "%v", err)
@@ -215,8 +214,8 @@ func (r *reader) entries(c *configMap) {
 			}
 			// The name begins with the entry's, by which weir orders the files.
 			name := fmt.Sprintf("%s\x00%s:%d", key.Value, c.name, key.Line)
-			r.out.Files = append(r.out.Files, yaml.File{Name: name, Data: []byte(value.Value)})
-			r.out.Parts[name] = yaml.Part{File: r.name, Name: part, Line: lines(key, value)}
+			r.out.Files = append(r.out.Files, yaml.File{Name: name, Data: []byte(value.Value),
+				Part: &yaml.Part{File: r.name, Name: part, Line: lines(key, value)}})
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestWhichConfigMapsAreRead(t *testing.T) {
 			}
 			var read []string
 			for _, f := range m.Files {
-				read = append(read, m.Parts[f.Name].Name)
+				read = append(read, f.Part.Name)
 			}
 			leftOut, problems := strings.Join(m.LeftOut, "\n"), fmt.Sprint(m.Problems.Err())
 			if !slices.Equal(read, test.read) || !strings.Contains(leftOut, test.leftOut) || (test.leftOut == "") != (leftOut == "") ||
@@ -115,13 +115,15 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 		"quoted, its entry":          {`  x.yaml: "domain: shop\ndescriptors:\n  - {key: user, valeu: 1}\n"` + "\n", 5},
 		"folded, its entry":          {"  x.yaml: >\n    domain: shop\n\n    descriptors: [{key: user, valeu: 1}]\n", 5},
 		"a file without anything":    {"  x.yaml: |\n", 5},
+		"a fault that the YAML library finds": {
+			"  x.yaml: |\n    domain: shop\n    descriptors:\n      - {key: user, value: [}\n      - {key: b}\n", 8},
 	} {
 		t.Run(promise, func(t *testing.T) {
 			m, is := manifest.Read("a.yaml", []byte(head+test.entry))
 			if !is || len(m.Problems) > 0 {
 				t.Fatal(is, m.Problems)
 			}
-			_, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts})
+			problems := yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil).Problems
 			problems = slices.DeleteFunc(problems, func(p yaml.Problem) bool { return p.Part != "a/x.yaml" })
 			if len(problems) != 1 || problems[0].Line != test.line || problems[0].File != "a.yaml" {
 				t.Errorf("%s%s\nproblems %v, want one, of a.yaml line %d", head, test.entry, problems, test.line)
@@ -130,30 +132,19 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 	}
 }
 
-// A fault that the YAML library finds has the line that it has in the file alone, below the head of the entry.
-func TestASyntaxErrorStandsOnItsLine(t *testing.T) {
-	const file = "domain: shop\ndescriptors:\n  - {key: user, value: [}\n  - {key: b}\n"
-	_, alone := yaml.Parse([]yaml.File{{Name: "x", Data: []byte(file)}}, yaml.Options{})
-	m, _ := manifest.Read("a.yaml", []byte(configMap("a", "x", "    "+strings.ReplaceAll(strings.TrimSpace(file), "\n", "\n    ")+"\n")))
-	_, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts})
-	if len(alone) != 1 || len(problems) != 1 || alone[0].Line == 0 || problems[0].Line != alone[0].Line+5 {
-		t.Errorf("alone %v, in a ConfigMap %v; want the second five lines below the first", alone, problems)
-	}
-}
-
 // What one message says of another place is as true as where it stands.
 func TestRulesAndOtherPlacesAreNamedAsTheyStandInTheManifest(t *testing.T) {
 	text := configMap("a", "x", limits("shop"), "y", limits("shop"))
 	m, _ := manifest.Read("a.yaml", []byte(text))
-	update := yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil)
+	update := yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil)
 	if err := update.Problems.Err(); err == nil || !strings.HasPrefix(err.Error(),
 		"a.yaml:10 (a/y): domain shop: this domain is already configured at a.yaml:6") {
 		t.Errorf("got %v, want the true lines of both files", err)
 	}
 	m, _ = manifest.Read("a.yaml", []byte(configMap("a", "x", limits("shop"), "y", strings.Replace(limits("shop"), "user", "path", 1))))
-	config, problems := yaml.Parse(m.Files, yaml.Options{Parts: m.Parts, Merge: true})
-	if config == nil || config.Rules()[0].Where != "a.yaml:8" {
-		t.Errorf("got %v, %v; want the rule of line 8", config, problems)
+	update = yaml.NewLastGood(yaml.Options{Merge: true}).Update(m.Files, nil)
+	if update.Config == nil || update.Config.Rules()[0].Where != "a.yaml:8" {
+		t.Errorf("got %v, %v; want the rule of line 8", update.Config, update.Problems)
 	}
 }
 
@@ -178,9 +169,9 @@ func FuzzRead(f *testing.F) {
 		if !is {
 			return
 		}
-		yaml.NewLastGood(yaml.Options{Parts: m.Parts}).Update(m.Files, nil)
+		yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil)
 		for _, file := range m.Files {
-			if part := m.Parts[file.Name]; part.File != "a.yaml" || part.Name == "" || part.Line(1) < 1 {
+			if part := file.Part; part.File != "a.yaml" || part.Name == "" || part.Line(1) < 1 {
 				t.Errorf("%q: %q has the place %+v", text, file.Name, part)
 			}
 		}

@@ -13,8 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	"github.com/weirproxy/weir/descriptors"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -43,47 +41,29 @@ func spoilt(t *testing.T, domain string) *anypb.Any {
 }
 
 func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
-	var config *descriptors.Config
-	s := New(Config{Log: discard})
-	take := func(resources ...*anypb.Any) string {
-		return s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: resources}, func(c *descriptors.Config) error {
-			config = c
-			return nil
-		})
-	}
-	expect := func(want string) {
-		t.Helper()
-		c := &client{t: t, applied: []*descriptors.Config{config}}
-		if got := c.limits(); got != want {
-			t.Fatalf("in force is %s, want %s", got, want)
+	c := &client{t: t}
+	s := New(Config{Log: slog.New(slog.NewTextHandler(c, nil))})
+	for _, step := range []struct {
+		resources []*anypb.Any
+		inForce   string
+		told      string
+	}{
+		{pack(t, nil, limited("a", 1)), "a=1", "a resource without a name: cannot be read"},
+		{pack(t, limited("a", 1), limited("b", 1), limited("c", 1)), "a=1 b=1 c=1", ""},
+		{append(pack(t, limited("b", 2)), spoilt(t, "a")), "a=1 b=2", "resource a: cannot be read: proto:"},
+		{pack(t, limited("b", 3), limited("d", 3), &discovery.DiscoveryRequest{}), "a=1 b=3 d=3", // it may be a: nobody knows
+			"a resource without a name: cannot be read"},
+		{pack(t, limited("b", 4), nil), "a=1 b=4 d=3", "a resource without a name: cannot be read"},
+		{pack(t, limited("b", 5)), "b=5", ""},
+	} {
+		told := s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: step.resources}, c.Apply)
+		if c.limits() != step.inForce || !strings.HasPrefix(told, step.told) || (told == "") != (step.told == "") {
+			t.Fatalf("in force is %s, and the server is told %q; want %s and %q", c.limits(), told, step.inForce, step.told)
 		}
 	}
-	good := func(domains string, n uint32) (all []*anypb.Any) {
-		for domain := range strings.FieldsSeq(domains) {
-			all = append(all, pack(t, limited(domain, n))...)
-		}
-		return all
+	if got := c.Logged("is that of: a resource without a name"); got != 1 {
+		t.Errorf("the log says %d times that nobody knows whose a resource is, want once: as long as nothing was in force", got)
 	}
-	if wrong := take(good("a b c", 1)...); wrong != "" {
-		t.Fatal(wrong)
-	}
-	if wrong := take(append(good("b", 2), spoilt(t, "a"))...); !strings.HasPrefix(wrong, "resource a: cannot be read: proto:") {
-		t.Errorf("the server is told %q, want which resource cannot be read", wrong)
-	}
-	expect("a=1 b=2")
-	other := pack(t, &discovery.DiscoveryRequest{})[0]
-	if wrong := take(append(good("b d", 3), other)...); !strings.Contains(wrong, "a resource without a name: cannot be read") {
-		t.Errorf("the server is told %q", wrong)
-	}
-	expect("a=1 b=3 d=3") // it may be a: nobody knows
-	if wrong := take(append(good("b", 4), nil)...); wrong == "" {
-		t.Error("a resource that is none is accepted")
-	}
-	expect("a=1 b=4 d=3")
-	if wrong := take(good("b", 5)...); wrong != "" {
-		t.Error(wrong)
-	}
-	expect("b=5")
 }
 
 func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
@@ -126,16 +106,7 @@ func TestResourcesOfOneNameAreToldApart(t *testing.T) {
 		files, _, _ := read(all)
 		if len(files) != 2 || files[0].Name != "resource a" || files[1].Name != "resource a (2)" ||
 			!strings.Contains(string(files[0].Data), `"a"`) {
-			t.Errorf("got %s, want the two files in the order of their domains", files)
+			t.Errorf("got %+v, want the two files in the order of their domains", files)
 		}
-	}
-}
-
-func TestAResourceOfAnUnknownNameIsToldAsOne(t *testing.T) {
-	log := &client{t: t}
-	s := New(Config{Log: slog.New(slog.NewTextHandler(log, nil))})
-	s.update(&discovery.DiscoveryResponse{Resources: pack(t, nil, limited("a", 1))}, log.apply)
-	if log.limits() != "a=1" || log.logged("is that of: a resource without a name") != 1 {
-		t.Errorf("in force is %s; the log is %s", log.limits(), &log.log)
 	}
 }

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -24,6 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -137,49 +137,22 @@ func (c *control) seen() []*discovery.DiscoveryRequest {
 
 // client is a source that runs, and what came of it.
 type client struct {
+	fixture.Sink
 	t *testing.T
-
-	mu      sync.Mutex // protects what follows
-	log     bytes.Buffer
-	applied []*descriptors.Config
-	refuse  error   // what apply answers
-	errs    []error // what OnError was told
-}
-
-// Write takes the log.
-func (c *client) Write(line []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.log.Write(line)
-}
-
-func (c *client) apply(config *descriptors.Config) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.refuse == nil {
-		c.applied = append(c.applied, config)
-	}
-	return c.refuse
-}
-
-func (c *client) onError(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errs = append(c.errs, err)
 }
 
 // follow runs a source on a server until the test ends. What change does to its settings holds before what is usual.
 func follow(t *testing.T, address string, change func(*Config)) *client {
 	t.Helper()
 	c := &client{t: t}
-	config := Config{Server: address, Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.onError,
+	config := Config{Server: address, Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.OnError,
 		Backoff: Backoff{Retry: 100 * time.Millisecond, Initial: 200 * time.Millisecond, Max: time.Second}}
 	if change != nil {
 		change(&config)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- New(config).Run(ctx, c.apply) }()
+	go func() { ended <- New(config).Run(ctx, c.Apply) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -191,7 +164,8 @@ func follow(t *testing.T, address string, change func(*Config)) *client {
 			t.Error("Run does not end although its context has")
 		}
 		if t.Failed() {
-			t.Logf("the source's log:\n%s", &c.log)
+			_, _, log := c.Got()
+			t.Logf("the source's log:\n%s", log)
 		}
 	})
 	return c
@@ -199,18 +173,13 @@ func follow(t *testing.T, address string, change func(*Config)) *client {
 
 // limits returns the limits of domains as they are in force: "a=1 b=broken". It is "nothing" before the first configuration.
 func (c *client) limits() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.applied) == 0 {
+	applied, _, _ := c.Got()
+	if len(applied) == 0 {
 		return "nothing"
 	}
-	return limitsOf(c.applied[len(c.applied)-1])
-}
-
-func limitsOf(config *descriptors.Config) string {
 	var parts []string
 	for _, domain := range strings.Split("a b c d", " ") {
-		switch m := config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
+		switch m := applied[len(applied)-1].Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
 		case descriptors.RuleFound:
 			parts = append(parts, fmt.Sprintf("%s=%d", domain, m.Rule.Limits[0].Requests))
 		case descriptors.BrokenDomain:
@@ -239,18 +208,10 @@ func (c *client) await(why string, holds func() bool) {
 	}
 }
 
-// logged returns how many times a text was logged.
-func (c *client) logged(text string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Count(c.log.String(), text)
-}
-
 // errors returns what OnError was told.
 func (c *client) errors() []error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.errs[:len(c.errs):len(c.errs)]
+	_, errs, _ := c.Got()
+	return errs
 }
 
 func must(t *testing.T, err error) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // scripted is a stream on the clock of a synctest bubble, with a server that answers a refusal at once with what it has,
@@ -45,11 +45,8 @@ func (s *scripted) Recv() (*discovery.DiscoveryResponse, error) {
 }
 
 // set makes these all that the server has, and sends them.
-func (s *scripted) set(t *testing.T, version string, all ...*ratelimit.RateLimitConfig) {
-	s.now = &discovery.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL}
-	for _, c := range all {
-		s.now.Resources = append(s.now.Resources, pack(t, c)...)
-	}
+func (s *scripted) set(t *testing.T, version string, all ...proto.Message) {
+	s.now = &discovery.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL, Resources: pack(t, all...)}
 	s.responses <- s.now
 	synctest.Wait()
 }
@@ -59,11 +56,11 @@ func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{t: t}
 		s := &scripted{began: time.Now(), responses: make(chan *discovery.DiscoveryResponse, 1)}
-		source := New(Config{Server: "s:1", Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.onError})
+		source := New(Config{Server: "s:1", Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.OnError})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			v := stream{source: source, client: s, apply: c.apply}
+			v := stream{source: source, client: s, apply: c.Apply}
 			_, err := v.follow(ctx)
 			ended <- err
 		}()
@@ -88,9 +85,9 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 			t.Errorf("refusals were sent after %v, want %v: a server that answers at once must not be kept busy, and must be told",
 				s.refusals, want)
 		}
-		if got := c.limits(); got != "a=1 b=1" || len(c.errors()) != 1 || c.logged("unit is missing") != 2 {
+		if got := c.limits(); got != "a=1 b=1" || len(c.errors()) != 1 || c.Logged("unit is missing") != 2 {
 			t.Errorf("in force is %s, and one rejection was told %d times and logged %d times, want a=1 b=1, once, and twice "+
-				"(as a problem, and as the first of all)", got, len(c.errors()), c.logged("unit is missing"))
+				"(as a problem, and as the first of all)", got, len(c.errors()), c.Logged("unit is missing"))
 		}
 		s.set(t, "3", limited("a", 3))
 		if got := c.limits(); got != "a=3" || !slices.Equal(s.accepted, []string{"", "1", "3"}) {
@@ -103,12 +100,12 @@ func TestASilentServerIsWaitedFor(t *testing.T) {
 	onStream(t, func(t *testing.T, s *scripted, c *client) {
 		time.Sleep(silence - 1)
 		synctest.Wait()
-		if got := c.logged("level="); got != 0 {
+		if got := c.Logged("level="); got != 0 {
 			t.Errorf("%d lines in the log of a server that has just been asked", got)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := c.logged("configuration server is silent"); got != 1 || len(s.accepted) != 1 {
+		if got := c.Logged("configuration server is silent"); got != 1 || len(s.accepted) != 1 {
 			t.Errorf("an hour of silence is told %d times, and asked into %d times; want once what could be the reason", got, len(s.accepted))
 		}
 		s.set(t, "1", limited("a", 1))

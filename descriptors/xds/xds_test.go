@@ -12,6 +12,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -46,7 +47,7 @@ func TestEachVersionIsAccepted(t *testing.T) {
 	if got := server.headers.Get("x-team"); len(got) != 1 || got[0] != "edge" {
 		t.Errorf("the stream's header is %q, want edge", got)
 	}
-	if len(c.errors()) != 0 || c.logged("level=ERROR")+c.logged("level=WARN") != 0 {
+	if len(c.errors()) != 0 || c.Logged("level=ERROR")+c.Logged("level=WARN") != 0 {
 		t.Errorf("nothing was wrong, but OnError was told of %v", c.errors())
 	}
 }
@@ -74,7 +75,7 @@ func TestABadResourceHoldsUpNoOtherDomain(t *testing.T) {
 	if got := c.errors(); len(got) != 1 || !strings.Contains(got[0].Error(), "2 errors, the first: resource a: ") {
 		t.Errorf("OnError was told %v, want once: 2 errors", got)
 	}
-	if c.logged("configuration loaded only in part") != 1 || c.logged("keep their last good form: a;") != 1 {
+	if c.Logged("configuration loaded only in part") != 1 || c.Logged("keep their last good form: a;") != 1 {
 		t.Error("the log does not say once what becomes of the domains")
 	}
 }
@@ -85,7 +86,7 @@ func TestAServerThatComesBackIsFollowed(t *testing.T) {
 	c := follow(t, server.address, nil)
 	c.expect("a=1 b=1", "the first server")
 	server.stop()
-	c.await("the pause is told", func() bool { return c.logged("configuration server is away") > 0 })
+	c.await("the pause is told", func() bool { return c.Logged("configuration server is away") > 0 })
 	if got := c.limits(); got != "a=1 b=1" {
 		t.Errorf("in force is %s, want what the server sent last while it is away", got)
 	}
@@ -95,7 +96,7 @@ func TestAServerThatComesBackIsFollowed(t *testing.T) {
 	if got := next.seen()[0]; got.GetVersionInfo() != "" || got.GetResponseNonce() != "" || got.GetNode().GetId() != node {
 		t.Errorf("a new stream begins with %v, want one that says who asks, and has no version", got)
 	}
-	if c.logged(`configuration="the last one"`) == 0 || len(c.errors()) != 0 {
+	if c.Logged(`configuration="the last one"`) == 0 || len(c.errors()) != 0 {
 		t.Errorf("OnError was told %v: a server that is away is not a bad configuration", c.errors())
 	}
 }
@@ -125,7 +126,7 @@ func TestAServerThatFlapsIsToldOfOnceAMinute(t *testing.T) {
 		must(t, conn.Close())
 	}
 	must(t, listener.Close())
-	if got := c.logged("configuration server is away"); got != 1 || c.limits() != "nothing" {
+	if got := c.Logged("configuration server is away"); got != 1 || c.limits() != "nothing" {
 		t.Errorf("three attempts are told %d times, want once; in force is %s", got, c.limits())
 	}
 	next := listen(t, address, nil)
@@ -138,19 +139,20 @@ func TestAtMostTenResponsesAMinuteAreLogged(t *testing.T) {
 		c := &client{t: t}
 		s := New(Config{Log: slog.New(slog.NewTextHandler(c, nil))})
 		take := func(n int) {
-			s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: pack(t, limited("a", uint32(n)), unitless("b"))}, c.apply)
+			s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: pack(t, limited("a", uint32(n)), unitless("b"))}, c.Apply)
 		}
 		for n := range 1000 {
 			take(n)
 			take(n)
 		}
-		if got := c.logged("loaded only in part"); got != maxLogged || c.limits() != "a=999 b=broken" {
+		if got := c.Logged("loaded only in part"); got != maxLogged || c.limits() != "a=999 b=broken" {
 			t.Errorf("1,000 responses, each sent twice, are told %d times; want %d. In force is %s", got, maxLogged, c.limits())
 		}
 		time.Sleep(time.Minute)
 		take(1)
-		if c.logged("not_logged_before=990") == 0 || c.logged("loaded only in part") != maxLogged+1 {
-			t.Errorf("a minute later the log does not tell how many it does not have:\n%s", &c.log)
+		if c.Logged("not_logged_before=990") == 0 || c.Logged("loaded only in part") != maxLogged+1 {
+			_, _, log := c.Got()
+			t.Errorf("a minute later the log does not tell how many it does not have:\n%s", log)
 		}
 	})
 }
@@ -160,17 +162,13 @@ func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
 	server.set("1", limited("a", 1))
 	c := follow(t, server.address, nil)
 	c.expect("a=1", "the first version")
-	c.mu.Lock()
-	c.refuse = errors.New("too many rules for this server")
-	c.mu.Unlock()
+	c.Refuse(errors.New("too many rules for this server"))
 	server.set("2", limited("a", 2))
 	c.await("the refusal", func() bool {
 		last := server.seen()[len(server.seen())-1]
 		return last.GetErrorDetail().GetMessage() == "too many rules for this server" && last.GetVersionInfo() == "1"
 	})
-	c.mu.Lock()
-	c.refuse = nil
-	c.mu.Unlock()
+	c.Refuse(nil)
 	c.expect("a=2", "the server sends it again, and nothing speaks against it any more")
 }
 
@@ -184,7 +182,7 @@ func TestTwoResourcesOfOneDomainAreMergedOnlyIfAsked(t *testing.T) {
 	} {
 		config, c := Config{Log: discard}, &client{t: t}
 		config.Rules.Merge = merge
-		if told := New(config).update(r, c.apply); c.limits() != want[0] || told != want[1] {
+		if told := New(config).update(r, c.Apply); c.limits() != want[0] || told != want[1] {
 			t.Errorf("merged %t: in force is %s and the server is told %q, want %q", merge, c.limits(), told, want)
 		}
 	}
@@ -194,11 +192,8 @@ func TestTwoResourcesOfOneDomainAreMergedOnlyIfAsked(t *testing.T) {
 func TestWhatIsInForceInPartIsToldAfterEachChange(t *testing.T) {
 	var told []string
 	s := New(Config{Log: discard, OnError: func(error) { told = append(told, "in part") }})
-	take := func(version string, all ...*ratelimit.RateLimitConfig) {
-		r := &discovery.DiscoveryResponse{VersionInfo: version}
-		for _, c := range all {
-			r.Resources = append(r.Resources, pack(t, c)...)
-		}
+	take := func(version string, all ...proto.Message) {
+		r := &discovery.DiscoveryResponse{VersionInfo: version, Resources: pack(t, all...)}
 		s.update(r, func(*descriptors.Config) error {
 			told = append(told, "applied")
 			return nil

@@ -24,7 +24,7 @@ func TestEachBadFileIsToldItsFault(t *testing.T) {
 			}
 			first, _, _ := bytes.Cut(data, []byte("\n"))
 			want := strings.TrimPrefix(string(first), "# ")
-			c, problems := Parse([]File{{name, data}}, Options{})
+			c, problems := judge([]File{{Name: name, Data: data}}, Options{})
 			if len(problems) != 1 {
 				t.Fatalf("got %v, want one problem, so that each mistake is told once", problems)
 			}
@@ -44,7 +44,7 @@ func TestAFileThatIsNoMappingIsNeverQuoted(t *testing.T) {
 	for _, text := range []string{"hunter2", "'hunter2'", "root:hunter2:19000:0:::\nann:hunter2:19000:0:::",
 		"@hunter2", "*hunter2", "!hunter2 [", "\"a\" hunter2", "password: pass: hunter2", "token: [hunter2", "key: {hunter2}hunter2", "- hunter2", "hunter2: !!x {",
 		"%hunter2", "key:hunter2: [", "&hunter2 *b", "domain=corp\npassword=hunter2: [\n"} {
-		c, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+		c, problems := judge([]File{file("f", text)}, Options{})
 		if c != nil || len(problems) == 0 || strings.Contains(problems.Err().Error(), "hunter2") {
 			t.Errorf("%s: got %v, want errors without the password", text, problems)
 		}

@@ -1,13 +1,9 @@
 package yaml
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -26,18 +22,18 @@ const (
 
 // document reads the one YAML document of a file and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
-	if countNodes(data) > maxNodes {
-		p.errorf(&yaml.Node{}, "", "%v", errTooManyNodes)
-		return nil
-	}
-	roots, err := documents(data)
+	roots, line, err := Documents(data)
 	switch {
-	case len(roots) == 0 && err == nil:
-		p.errorf(&yaml.Node{}, "", "no domain: the file is empty")
+	case len(roots) > 0:
+	case err == nil:
+		p.errorf(&yaml.Node{}, "no domain: the file is empty")
 		return nil
-	case len(roots) == 0:
-		line, text := findFault(data, err)
-		p.errorf(&yaml.Node{Line: line}, "", "%s", text)
+	case errors.Is(err, errTooManyNodes):
+		p.errorf(&yaml.Node{}, "%v", err)
+		return nil
+	default:
+		line, text := findFault(data, line, err)
+		p.errorf(&yaml.Node{Line: line}, "%s", text)
 		return nil
 	}
 	second := 0 // the line of the second document
@@ -47,52 +43,13 @@ func (p *parser) document(data []byte) *yaml.Node {
 			second = content[0].Line // that of the root may be the line before
 		}
 	} else if err != nil {
-		second, _ = syntaxError(err)
-		second++ // the library counts from 0 behind the first document
+		second = line + 1 // the library counts from 0 behind the first document
 	}
 	if second > 0 {
-		p.lostLimitf(&yaml.Node{Line: second}, "", "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+		p.lostLimitf(&yaml.Node{Line: second}, "what follows the first YAML document is ignored: keep one document a file, and begin its "+
 			"keys alike")
 	}
 	return roots[0]
-}
-
-// documents returns the roots of a file's YAML documents, without those that are empty, such as the end of a template.
-// Where the file is not valid, it returns those before, and the library's error.
-func documents(data []byte) (roots []*yaml.Node, err error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		switch err := decoder.Decode(&document); {
-		case errors.Is(err, io.EOF):
-			return roots, nil
-		case err != nil:
-			return roots, err
-		case !isNull(document.Content[0]):
-			roots = append(roots, document.Content[0])
-		}
-	}
-}
-
-var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxNodes)
-
-// countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
-func countNodes(data []byte) int {
-	n := 0
-	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "?\t"} {
-		n += bytes.Count(data, []byte(sign))
-	}
-	return n
-}
-
-// syntaxError splits an error of the YAML library into its line and its text.
-func syntaxError(err error) (line int, text string) {
-	text = strings.TrimPrefix(err.Error(), "yaml: ")
-	begin, rest, _ := strings.Cut(text, ": ")
-	if line, err = strconv.Atoi(strings.TrimPrefix(begin, "line ")); err == nil {
-		text = rest
-	}
-	return line, descriptors.Shown(text)
 }
 
 // spend counts what has been read. It reports false, after one error, once the files unfold to more than can be meant.
@@ -100,7 +57,10 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 	within := p.expanded <= maxExpanded
 	p.expanded += cost
 	if within && p.expanded > maxExpanded {
-		p.errorf(at, "", "too much configuration: with its YAML aliases followed it takes over %d MiB", maxExpanded>>20)
+		path := p.path
+		p.path = "" // the file is at fault
+		p.errorf(at, "too much configuration: with its YAML aliases followed it takes over %d MiB", maxExpanded>>20)
+		p.path = path
 	}
 	return p.expanded <= maxExpanded
 }
@@ -109,9 +69,9 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 type mapping struct {
 	node       *yaml.Node
 	in         *kind
-	fields     []field         // keys that the kind has, once
-	unknown    []*yaml.Node    // all other keys
-	duplicates [][2]*yaml.Node // keys that hold instead of one that was given before
+	fields     map[string]field // by the keys that the kind has
+	unknown    []*yaml.Node     // all other keys
+	duplicates [][2]*yaml.Node  // keys that hold instead of one that was given before
 }
 
 type field struct {
@@ -119,47 +79,21 @@ type field struct {
 	merged     bool // by <<
 }
 
-// set adds a field. The last value of a key holds, as in envoyproxy/ratelimit, even if << gives it.
-func (m *mapping) set(f field) {
-	i := m.index(f.key.Value)
-	if i < 0 {
-		m.fields = append(m.fields, f)
-		return
-	}
-	if old := m.fields[i]; !old.merged {
-		m.duplicates = append(m.duplicates, [2]*yaml.Node{f.key, old.key})
-	}
-	m.fields[i] = f
-}
-
-func (m *mapping) index(name string) int {
-	return slices.IndexFunc(m.fields, func(f field) bool { return f.key.Value == name })
-}
-
-func (m *mapping) get(name string) *yaml.Node {
-	if i := m.index(name); i >= 0 {
-		return m.fields[i].value
-	}
-	return nil
-}
+// get returns a key's value, nil if the mapping lacks it.
+func (m *mapping) get(name string) *yaml.Node { return m.fields[name].value }
 
 // at returns where a message about a key points to: the key, or the mapping that lacks it.
-func (m *mapping) at(name string) *yaml.Node {
-	if i := m.index(name); i >= 0 {
-		return m.fields[i].key
-	}
-	return m.node
-}
+func (m *mapping) at(name string) *yaml.Node { return cmp.Or(m.fields[name].key, m.node) }
 
 // mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
-func (p *parser) mapping(n *yaml.Node, in *kind, path string) (mapping, bool) {
-	m, ok := p.unchecked(n, in, path)
-	p.checkKeys(&m, path)
+func (p *parser) mapping(n *yaml.Node, in *kind) (mapping, bool) {
+	m, ok := p.unchecked(n, in)
+	p.checkKeys(&m)
 	return m, ok
 }
 
 // unchecked is mapping without the complaints, for a mapping that has to be read before its path is known.
-func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) {
+func (p *parser) unchecked(n *yaml.Node, in *kind) (mapping, bool) {
 	n = Follow(n)
 	if n.Kind != yaml.MappingNode {
 		found, remedy := describe(n), ""
@@ -168,25 +102,29 @@ func (p *parser) unchecked(n *yaml.Node, in *kind, path string) (mapping, bool) 
 		} else if in == inRateLimit && n.Kind == yaml.SequenceNode {
 			remedy = ": several limits stand in rate_limits"
 		}
-		p.errorf(n, path, "%s must be a mapping (key: value), not %s%s", in.name, found, remedy)
+		p.errorf(n, "%s must be a mapping (key: value), not %s%s", in.name, found, remedy)
 		return mapping{}, false
 	}
-	m := mapping{node: n, in: in, fields: make([]field, 0, min(len(n.Content)/2, len(in.keys)))}
-	p.collect(&m, n, path, 0)
+	m := mapping{node: n, in: in, fields: make(map[string]field)}
+	p.collect(&m, n, 0)
 	return m, p.expanded <= maxExpanded
 }
 
-// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n.
-func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
+// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n. The last value of a key holds, as in
+// envoyproxy/ratelimit, even if << gives it.
+func (p *parser) collect(m *mapping, n *yaml.Node, depth int) {
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
-			for _, source := range p.merged(value, path, depth+1) {
-				p.collect(m, source, path, depth+1)
+			for _, source := range p.merged(value, depth+1) {
+				p.collect(m, source, depth+1)
 			}
 		case m.in.has(key):
-			m.set(field{key, value, depth > 0})
+			if old := m.fields[key.Value]; old.key != nil && !old.merged {
+				m.duplicates = append(m.duplicates, [2]*yaml.Node{key, old.key})
+			}
+			m.fields[key.Value] = field{key, value, depth > 0}
 		default:
 			m.unknown = append(m.unknown, key)
 		}
@@ -195,18 +133,18 @@ func (p *parser) collect(m *mapping, n *yaml.Node, path string, depth int) {
 
 // merged returns the mappings that the value n of a merge key names: a mapping, or a list in reverse, as the first wins.
 // Depth counts the merge keys, and the mappings and lists around n.
-func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.Node) {
+func (p *parser) merged(n *yaml.Node, depth int) (sources []*yaml.Node) {
 	if depth > maxDepth {
-		p.errorf(n, path, "<< merges nest deeper than %d levels", maxDepth)
+		p.errorf(n, "<< merges nest deeper than %d levels", maxDepth)
 		return nil
 	}
 	named := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
-		named = p.list(n, "<<", path)
+		named = p.list(n, "<<")
 	}
 	for _, source := range slices.Backward(named) {
 		if source = Follow(source); source.Kind != yaml.MappingNode {
-			p.errorf(source, path, "<< must name a mapping, not %s", describe(source))
+			p.errorf(source, "<< must name a mapping, not %s", describe(source))
 			continue
 		}
 		sources = append(sources, source)
@@ -215,9 +153,9 @@ func (p *parser) merged(n *yaml.Node, path string, depth int) (sources []*yaml.N
 }
 
 // list returns the items of n; a message calls it name.
-func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
+func (p *parser) list(n *yaml.Node, name string) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
-		p.errorf(n, path, "%s must be a list, not %s", name, describe(n))
+		p.errorf(n, "%s must be a list, not %s", name, describe(n))
 		return nil
 	}
 	if !p.spend(n, nodeCost*len(n.Content)) {
@@ -227,7 +165,7 @@ func (p *parser) list(n *yaml.Node, name, path string) []*yaml.Node {
 }
 
 // text returns a field's text as it is written: 404 and true are texts, null and a missing field are "".
-func (p *parser) text(m mapping, name, path string) string {
+func (p *parser) text(m mapping, name string) string {
 	n := m.get(name)
 	if n == nil || isNull(n) {
 		return ""
@@ -238,11 +176,11 @@ func (p *parser) text(m mapping, name, path string) string {
 	}
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		p.errorf(n, path, "%s must be a text, not %s", name, describe(n))
+		p.errorf(n, "%s must be a text, not %s", name, describe(n))
 	case len(n.Value) > limit:
-		p.errorf(n, path, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
+		p.errorf(n, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
 	case slices.Contains(ratelimitKeys, name) && !plainText(n):
-		p.errorf(n, path, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
+		p.errorf(n, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
 			descriptors.Shown(n.Value))
 	default:
 		return n.Value
@@ -257,42 +195,42 @@ func plainText(n *yaml.Node) bool {
 }
 
 // required returns a text that cannot be left out; missing is the error if it is.
-func (p *parser) required(m mapping, name, path, missing string) string {
+func (p *parser) required(m mapping, name, missing string) string {
 	before := p.errors
-	text := p.text(m, name, path)
+	text := p.text(m, name)
 	if text == "" && p.errors == before {
-		p.errorf(m.at(name), path, "%s", missing)
+		p.errorf(m.at(name), "%s", missing)
 	}
 	return text
 }
 
 // word returns a field as parse understands it, the zero value if it is missing or wrong.
-func word[T any](p *parser, m mapping, name, path string, parse func(string) (T, error)) (v T) {
+func word[T any](p *parser, m mapping, name string, parse func(string) (T, error)) (v T) {
 	n, before := m.get(name), p.errors
-	text := p.text(m, name, path)
+	text := p.text(m, name)
 	if n == nil || p.errors > before {
 		return v
 	}
 	v, err := parse(text)
 	if err != nil {
-		p.errorf(n, path, "%s: %v", name, err)
+		p.errorf(n, "%s: %v", name, err)
 	}
 	return v
 }
 
 // flag returns a field that is true or false, or one of the words that YAML 1.1 has for these; false if it is missing.
-func (p *parser) flag(m mapping, name, path string) bool {
+func (p *parser) flag(m mapping, name string) bool {
 	n := m.get(name)
 	switch {
 	case n == nil:
 	case isNull(n):
-		p.warnf(n, path, "%s is empty, which means false", name)
+		p.warnf(n, "%s is empty, which means false", name)
 	default:
 		v, known := flags[n.Value]
 		if known && n.Kind == yaml.ScalarNode && n.Style&quotes == 0 {
 			return v
 		}
-		p.errorf(n, path, "%s must be true or false%s, not %s", name, unquoted(n), describe(n))
+		p.errorf(n, "%s must be true or false%s, not %s", name, unquoted(n), describe(n))
 	}
 	return false
 }
@@ -316,17 +254,14 @@ func unquoted(n *yaml.Node) string {
 }
 
 // wholeNumber returns a field that is a whole number of 32 bits, from least; 0 if it is missing.
-func (p *parser) wholeNumber(m mapping, name, path string, least uint32) uint32 {
+func (p *parser) wholeNumber(m mapping, name string, least uint32) uint32 {
 	n := m.get(name)
-	if n == nil {
-		return 0
-	}
-	if isNull(n) && least == 0 {
+	if n == nil || isNull(n) && least == 0 {
 		return 0
 	}
 	var v uint32
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || n.Decode(&v) != nil || v < least {
-		p.errorf(n, path, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
+		p.errorf(n, "%s must be a whole number from %d to 4294967295%s, not %s", name, least, unquoted(n), describe(n))
 		return 0
 	}
 	return v

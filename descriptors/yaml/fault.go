@@ -14,9 +14,9 @@ import (
 // descriptorFile is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
 var descriptorFile = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
-// findFault returns the line of a fault for which the library has this error, 0 if unknown, and what would be right.
-func findFault(data []byte, err error) (line int, text string) {
-	libraryLine, message := syntaxError(err)
+// findFault returns the line of a fault for which the library has this line and error, 0 if unknown, and what would be
+// right.
+func findFault(data []byte, libraryLine int, err error) (line int, text string) {
 	if !descriptorFile.Match(data) {
 		return libraryLine, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +
 			"keep all others elsewhere"
@@ -28,25 +28,27 @@ func findFault(data []byte, err error) (line int, text string) {
 			if h.errorPattern == nesting && at != first {
 				continue // nearly all lines look so
 			}
-			if text := h.text(lines, at, message); text != "" {
+			if text := h.text(lines, at, err.Error()); text != "" {
 				return at, text
 			}
 		}
 	}
-	return first, "not valid YAML: " + message
+	return first, err.Error()
 }
 
 // faultyLine returns the line behind the longest good beginning of a file. The library often names the line where the
 // block around a fault begins: that is returned if finding out takes too much reading.
 func faultyLine(lines []string, libraryLine int) int {
-	r := &lineReader{lines: lines}
-	_ = decode(r)
-	size := 0
-	for _, line := range lines[:r.started] {
-		size += len(line)
+	readers := make([]io.Reader, len(lines)) // one a line, which show how far the library has come
+	for i, line := range lines {
+		readers[i] = strings.NewReader(line)
+	}
+	_ = decode(io.MultiReader(readers...))
+	first, size := 0, 0
+	for ; first < len(lines) && readers[first].(*strings.Reader).Len() < len(lines[first]); first++ {
+		size += len(lines[first])
 	}
 	budget := minReread + maxRereads*size
-	first := r.started
 	for ; first > 0; first-- {
 		if budget -= size; budget < 0 {
 			return libraryLine
@@ -68,26 +70,6 @@ func decode(r io.Reader) error {
 		return err
 	}
 	return nil
-}
-
-// lineReader gives at most a line for each Read, so that it knows how far its reader has come.
-type lineReader struct {
-	lines   []string
-	started int    // how many lines
-	rest    string // of the last one
-}
-
-func (r *lineReader) Read(p []byte) (int, error) {
-	if r.rest == "" {
-		if r.started == len(r.lines) {
-			return 0, io.EOF
-		}
-		r.rest = r.lines[r.started]
-		r.started++
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
 }
 
 // contentBefore returns the last line before at that holds more than a comment, 0 for none.

@@ -52,32 +52,32 @@ var limitKeys = map[string]string{"rate_limit": "write rate_limits: for both", "
 	"descriptors": "write one list for both", "unit": "", "requests_per_unit": "", "unlimited": ""}
 
 // lostLimitf reports a limit that is not in force: an error, or a warning if the options are lenient.
-func (p *parser) lostLimitf(at *yaml.Node, path, format string, args ...any) {
+func (p *parser) lostLimitf(at *yaml.Node, format string, args ...any) {
 	if p.options.Lenient {
-		p.warnf(at, path, format, args...)
+		p.warnf(at, format, args...)
 	} else {
-		p.errorf(at, path, format, args...)
+		p.errorf(at, format, args...)
 	}
 }
 
 // checkKeys complains of the keys of m that cannot be there, or are there twice.
-func (p *parser) checkKeys(m *mapping, path string) {
+func (p *parser) checkKeys(m *mapping) {
 	for _, key := range m.unknown {
 		name := key.Value
 		_, limits := limitKeys[name]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			p.errorf(key, path, "a key in %s must be a word, not %s", m.in.name, describe(key))
+			p.errorf(key, "a key in %s must be a word, not %s", m.in.name, describe(key))
 		case !slices.Contains(ratelimitKeys, name) || m.in == inListItem || limits && !p.options.Lenient:
-			p.errorf(key, path, "%s", misplaced{name, m.in, "does not belong"})
+			p.errorf(key, "%s", misplaced{name, m.in, "does not belong"})
 		default:
-			p.warnf(key, path, "%s", misplaced{name, m.in, "is ignored"})
+			p.warnf(key, "%s", misplaced{name, m.in, "is ignored"})
 		}
 	}
 	for _, a := range m.duplicates {
 		remedy := cmp.Or(limitKeys[a[0].Value], "keep one, or put back the - of a list item")
 		_, _, first := p.place(a[1].Line)
-		p.lostLimitf(a[0], path, "%s is given twice, and that of line %d is ignored: %s", a[0].Value, first, remedy)
+		p.lostLimitf(a[0], "%s is given twice, and that of line %d is ignored: %s", a[0].Value, first, remedy)
 	}
 }
 

@@ -18,16 +18,16 @@ import (
 // with [NewLastGood]; the zero value is that of zero [Options].
 type LastGood struct {
 	options  Options
-	domains  map[string]form
+	domains  map[string]*form  // nil before anything is in force
 	broken   []string          // domains that files name, but that never had a good form; sorted
-	inForce  bool              // something is, if only a configuration without domains
 	domainOf map[string]string // the domain of each file that is there, as it was last known
 }
 
-// form is a domain that has no errors. Configurations share it: neither its tree nor its rules ever change.
+// form is a domain as its files have it. Configurations share it: neither its tree nor its rules ever change.
 type form struct {
 	domain *descriptors.Domain
 	files  []readFile // in the order of their names
+	bad    bool       // a file has errors: only while an update is made
 }
 
 // NewLastGood holds nothing yet. All its updates are read with these options.
@@ -48,91 +48,95 @@ type Update struct {
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
 // that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
 // content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. All
-// files are read again: 10,000 rules take about 0.3 s.
+// files are read again, in the order of the bytes of their names: 10,000 rules take about 0.3 s.
 func (h *LastGood) Update(files []File, unreadable []string) Update {
 	p := newParser(h.options)
 	for _, f := range slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {
 		p.readFile(f)
 	}
 	p.finish()
-	next := &LastGood{options: h.options, domains: make(map[string]form), domainOf: make(map[string]string)}
-	bad := make(map[string]bool) // every domain that a file claims, and whether it is bad
-	var unknown []string
+	next := &LastGood{options: h.options, domains: make(map[string]*form), domainOf: make(map[string]string)}
+	r := Update{LastGood: next, Problems: p.problems}
 	for _, f := range p.read {
 		domain := cmp.Or(f.domain, h.domainOf[f.Name])
 		if domain == "" {
 			domain = domainLine(f.Data)
 		}
 		if domain == "" {
-			unknown = append(unknown, f.Name)
+			r.Unknown = append(r.Unknown, f.Name)
 			continue
 		}
-		next.domainOf[f.Name] = domain
-		bad[domain] = bad[domain] || f.bad
-		next.domains[domain] = form{p.domains[domain], append(next.domains[domain].files, f)}
+		now := next.claim(f.Name, domain)
+		now.domain, now.files, now.bad = p.domains[domain], append(now.files, f), now.bad || f.bad
 	}
-	for name, domain := range h.domainOf {
-		if _, there := next.domainOf[name]; !there && within(name, unreadable) {
-			next.domainOf[name] = domain
-			bad[domain] = true
+	for _, name := range unreadable {
+		if !next.claimUnreadable(name, h) {
+			r.Unknown = append(r.Unknown, name)
 		}
 	}
-	h.keepFormerDomains(p.read, next, bad)
-	unknown = append(unknown, slices.DeleteFunc(slices.Clone(unreadable), h.hadDomain)...)
-	slices.Sort(unknown)
-	r := Update{LastGood: next, Unknown: unknown, Problems: p.problems}
-	h.keepBad(&r, bad)
-	if p.errors+len(unreadable) > 0 && (next.Same(h) || len(next.domains) == 0 && !h.inForce) {
+	slices.Sort(r.Unknown)
+	next.claimFormer(h)
+	r.Kept = next.keepBad(h)
+	if p.errors+len(unreadable) > 0 && (next.Same(h) || len(next.domains) == 0 && h.domains == nil) {
 		return r
 	}
-	next.inForce = true
 	next.build(&r)
 	return r
 }
 
-// keepBad gives each bad domain its last good form, or makes it known as broken.
-func (h *LastGood) keepBad(r *Update, bad map[string]bool) {
-	next := r.LastGood
-	for _, domain := range slices.Sorted(maps.Keys(bad)) {
-		last, wasGood := h.domains[domain]
+// claim makes a file one of a domain's, and returns the form that the domain has by now.
+func (h *LastGood) claim(file, domain string) *form {
+	if h.domains[domain] == nil {
+		h.domains[domain] = &form{}
+	}
+	h.domainOf[file] = domain
+	return h.domains[domain]
+}
+
+// claimUnreadable breaks the domains of the files of that name, or below it. It reports whether there was one.
+func (h *LastGood) claimUnreadable(name string, before *LastGood) (known bool) {
+	for file, domain := range before.domainOf {
+		if name != "." && !strings.HasPrefix(file+"/", name+"/") { // . stands for the directory of all
+			continue
+		}
+		known = true
+		if _, there := h.domainOf[file]; !there {
+			h.claim(file, domain).bad = true
+		}
+	}
+	return known
+}
+
+// claimFormer keeps the former domain of a file that names a bad one now: nobody has deleted it.
+func (h *LastGood) claimFormer(before *LastGood) {
+	for file, domain := range before.domainOf {
+		now := h.domains[h.domainOf[file]]
+		if now != nil && now.bad && before.domains[domain] != nil {
+			former := h.claim(file, domain)
+			former.bad = former.bad || former.files == nil
+		}
+	}
+}
+
+// keepBad gives each bad domain its last good form, or makes it known as broken. It returns those kept, sorted.
+func (h *LastGood) keepBad(before *LastGood) (kept []string) {
+	for _, domain := range slices.Sorted(maps.Keys(h.domains)) {
+		last := before.domains[domain]
 		switch {
-		case !bad[domain]:
-		case wasGood:
-			next.domains[domain] = last
-			r.Kept = append(r.Kept, domain)
+		case !h.domains[domain].bad:
+		case last != nil:
+			h.domains[domain], kept = last, append(kept, domain)
 		default:
-			delete(next.domains, domain)
-			next.broken = append(next.broken, domain)
+			delete(h.domains, domain)
+			h.broken = append(h.broken, domain)
 		}
 	}
-}
-
-// hadDomain reports whether a file of that name, or below it, had a domain.
-func (h *LastGood) hadDomain(name string) bool {
-	for file := range h.domainOf {
-		if within(file, []string{name}) {
-			return true
-		}
-	}
-	return false
-}
-
-// keepFormerDomains keeps the former domain of a file that names a bad one now: nobody has deleted it.
-func (h *LastGood) keepFormerDomains(files []readFile, next *LastGood, bad map[string]bool) {
-	for _, f := range files {
-		was := h.domainOf[f.Name]
-		if _, wasGood := h.domains[was]; wasGood && bad[next.domainOf[f.Name]] {
-			next.domainOf[f.Name] = was
-			if _, claimed := bad[was]; !claimed {
-				bad[was] = true
-			}
-		}
-	}
+	return kept
 }
 
 // build makes the update's Config of the last good forms, unless together they are too much.
 func (h *LastGood) build(r *Update) {
-	all := slices.SortedFunc(maps.Values(h.domains), func(a, b form) int {
+	all := slices.SortedFunc(maps.Values(h.domains), func(a, b *form) int {
 		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
 			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
@@ -154,17 +158,10 @@ func (h *LastGood) build(r *Update) {
 
 // Same reports whether h and g are made of the same files, so that they make the same configuration.
 func (h *LastGood) Same(g *LastGood) bool {
-	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b form) bool {
+	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b *form) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool {
 			return a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 		})
-	})
-}
-
-// within reports whether a file is one of those named, or lies below one. The name . stands for the directory of all.
-func within(file string, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		return name == "." || strings.HasPrefix(file+"/", name+"/")
 	})
 }
 

@@ -134,10 +134,10 @@ func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 }
 
 func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
-	good := []File{{"a", []byte(limited("a", 1))}, {"d/b", []byte(limited("b", 1))}}
-	first := NewLastGood(Options{}).Update(append(good, File{"x", []byte("]")}), []string{"y"})
+	good := []File{file("a", limited("a", 1)), file("d/b", limited("b", 1))}
+	first := NewLastGood(Options{}).Update(append(good, file("x", "]")), []string{"y"})
 	kept := first.LastGood.Update(good[:1], []string{"d"})
-	never := first.LastGood.Update([]File{{"a", []byte(wrong("a"))}, good[1], {"c", []byte(wrong("c\\x"))}}, nil)
+	never := first.LastGood.Update([]File{file("a", wrong("a")), good[1], file("c", wrong("c\\x"))}, nil)
 	for want, r := range map[string]Update{
 		"unknown, and let pass unless another file has it, is that of: x, y":                           first,
 		"keep their last good form: b":                                                                 kept,
@@ -153,14 +153,13 @@ func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
 }
 
 func TestAMergedDomainIsGoodOrBadAsAWhole(t *testing.T) {
-	type files = map[string]string
 	more := "domain: a\ndescriptors:\n- {key: l}\n"
 	runHoldSteps(t, []holdStep{
-		{files{"a": limited("a", 1), "b": more, "c": limited("c", 1)}, nil, "a=1 c=1"},
-		{files{"a": limited("a", 2), "b": "][", "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
-		{files{"a": limited("a", 3), "b": limited("a", 4), "c": limited("c", 3)}, nil, "a=1 c=3 (kept a)"},
-		{files{"a": limited("a", 3), "c": limited("c", 3)}, nil, "a=3 c=3"},
-		{files{"b": more, "c": limited("c", 3)}, nil, "a=empty c=3"},
+		{texts{"a": limited("a", 1), "b": more, "c": limited("c", 1)}, nil, "a=1 c=1"},
+		{texts{"a": limited("a", 2), "b": "][", "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
+		{texts{"a": limited("a", 3), "b": limited("a", 4), "c": limited("c", 3)}, nil, "a=1 c=3 (kept a)"},
+		{texts{"a": limited("a", 3), "c": limited("c", 3)}, nil, "a=3 c=3"},
+		{texts{"b": more, "c": limited("c", 3)}, nil, "a=empty c=3"},
 	}, Options{Merge: true})
 }
 
@@ -185,35 +184,27 @@ func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
 	}
 }
 
-// checkForms fails unless a renewal gives what its files alone give: those of the forms that it holds.
-func checkForms(t *testing.T, r Update, o Options) *descriptors.Config {
+// checkForms fails unless an update gives what the files of its forms alone give, to the last line number.
+func checkForms(t *testing.T, r Update, o Options) {
 	t.Helper()
 	var files []File
-	for _, domain := range slices.Sorted(maps.Keys(r.LastGood.domains)) {
-		for _, f := range r.LastGood.domains[domain].files {
+	for _, domain := range r.LastGood.domains {
+		for _, f := range domain.files {
 			files = append(files, f.File)
 		}
 	}
-	return checkInForce(t, r, o, files, "a renewal beside its files alone")
-}
-
-// checkInForce fails unless a renewal gives the configuration that these files alone give, to the last line number. It
-// returns this other configuration, which shares nothing with that of the renewal.
-func checkInForce(t *testing.T, r Update, o Options, files []File, why string) *descriptors.Config {
-	t.Helper()
 	alone := NewLastGood(o).Update(files, nil)
 	if err := alone.Problems.Err(); err != nil {
-		t.Fatalf("%s: the good forms have errors: %v", why, err)
+		t.Fatalf("the good forms have errors: %v", err)
 	}
-	alone.LastGood.broken = slices.Clone(r.LastGood.broken)
+	alone.LastGood.broken = r.LastGood.broken
 	alone.LastGood.build(&alone)
 	if !reflect.DeepEqual(r.Config, alone.Config) {
-		t.Fatalf("%s: the configuration is\n%s\nwant\n%s", why, allOf(r), allOf(alone))
+		t.Fatalf("the configuration is\n%s\nwant that of its files alone\n%s", allOf(r), allOf(alone))
 	}
-	return alone.Config
 }
 
-// allOf writes all that a renewal has put in force.
+// allOf writes all that an update has put in force.
 func allOf(r Update) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Config.BrokenNames(), r.Config.Passes())
@@ -223,7 +214,7 @@ func allOf(r Update) string {
 	return b.String()
 }
 
-// inForce shows the domains of a renewal with the limit of their key k.
+// inForce shows the domains of an update with the limit of their key k.
 func inForce(r Update) string {
 	var parts []string
 	for _, domain := range strings.Split("a b c z", " ") {
@@ -254,8 +245,8 @@ func large(domain string) string {
 }
 
 func TestFilesAreTooMuchTogether(t *testing.T) {
-	a, b, c := []byte(large("a")), []byte(large("b")), []byte(large("c"))
-	first := (&LastGood{}).Update([]File{{"a", a}, {"b", b}}, nil)
+	a, b, c := file("a", large("a")), file("b", large("b")), file("c", large("c"))
+	first := (&LastGood{}).Update([]File{a, b}, nil)
 	if first.Config == nil {
 		t.Fatalf("two large files must not be too much: %v", first.Problems)
 	}
@@ -264,9 +255,9 @@ func TestFilesAreTooMuchTogether(t *testing.T) {
 		files []File
 		want  string
 	}{
-		{"a third after those that have not changed", []File{{"a", a}, {"b", b}, {"c", c}}, "c:3: domain c: too much configuration"},
-		{"a third before them", []File{{"0", c}, {"a", a}, {"b", b}}, "b:3: domain b: too much configuration"},
-		{"a third beside one that is kept", []File{{"a", a}, {"b", []byte(wrong("b"))}, {"c", c}},
+		{"a third after those that have not changed", []File{a, b, c}, "c:3: domain c: too much configuration"},
+		{"a third before them", []File{{Name: "0", Data: c.Data}, a, b}, "b:3: domain b: too much configuration"},
+		{"a third beside one that is kept", []File{a, file("b", wrong("b")), c},
 			"too much configuration: beside the last good form of b it takes over 64 MiB"},
 	} {
 		got := first.LastGood.Update(test.files, nil)

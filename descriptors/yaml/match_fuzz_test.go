@@ -3,6 +3,7 @@ package yaml
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -182,15 +183,9 @@ func countedByDefinition(steps []*spec, d descriptors.Descriptor) (counted descr
 }
 
 // percentEscaped escapes what separates the parts of a text of values, and what breaks a line.
-func percentEscaped(s string) (escaped string) {
-	for _, c := range []byte(s) {
-		if strings.IndexByte("%/=,", c) >= 0 || c < ' ' || c == 0x7f {
-			escaped += fmt.Sprintf("%%%02X", c)
-		} else {
-			escaped += string([]byte{c})
-		}
-	}
-	return escaped
+func percentEscaped(s string) string {
+	escaped := func(c string) string { return fmt.Sprintf("%%%02X", c[0]) }
+	return regexp.MustCompile(`[%/=,\x00-\x1f\x7f]`).ReplaceAllStringFunc(s, escaped)
 }
 
 // checkMatch fails unless Match, the keys and what the history tells apart agree with the definition, and Explain with
@@ -203,9 +198,9 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 	var files []File
 	for _, f := range specs {
 		files = slices.Insert(files, choose.next(len(files)+1),
-			File{f.name, []byte(fmt.Sprintf("domain: %q\ndescriptors: %s", f.domain, yamlOf(f.level)))})
+			file(f.name, fmt.Sprintf("domain: %q\ndescriptors: %s", f.domain, yamlOf(f.level))))
 	}
-	c, problems := Parse(files, o)
+	c, problems := judge(files, o)
 	domains, valid := domainsByDefinition(specs, o.Merge)
 	if err := problems.Err(); valid != (err == nil) {
 		t.Fatalf("with Merge %v, whether these files are right is %v, but the errors are %v\n%s", o.Merge, valid, err, files)
@@ -269,18 +264,13 @@ func checkCounted(t *testing.T, m descriptors.Match, prefix, domain string, d de
 	}
 }
 
-// walks is how often something random is tried: less often in the form of make test.
-func walks(short, long int) int {
-	if testing.Short() {
-		return short
-	}
-	return long
-}
-
 func TestMatchAgreesWithItsDefinition(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	found := 0
-	for range walks(60, 300) {
+	found, walks := 0, 300
+	if testing.Short() {
+		walks = 60
+	}
+	for range walks {
 		data := make([]byte, 1500)
 		for i := range data {
 			data[i] = byte(random.Uint32())

@@ -10,62 +10,62 @@ import (
 )
 
 // metadata reads what a rule tells Envoy about the requests that it lets pass, nil if that is nothing.
-func (p *parser) metadata(m mapping, path string) map[string]any {
+func (p *parser) metadata(m mapping) map[string]any {
 	switch n := m.get("metadata"); {
 	case n == nil || isNull(n):
 	case n.Kind != yaml.MappingNode:
-		p.errorf(n, path, "metadata must be a mapping (key: value), not %s", describe(n))
+		p.errorf(n, "metadata must be a mapping (key: value), not %s", describe(n))
 	default:
-		return p.anyMapping(n, path, 0)
+		return p.anyMapping(n, 0)
 	}
 	return nil
 }
 
 // anyMapping reads a mapping whose keys are anything that is text. The last of a name holds, even if << gives it.
-func (p *parser) anyMapping(n *yaml.Node, path string, depth int) map[string]any {
+func (p *parser) anyMapping(n *yaml.Node, depth int) map[string]any {
 	all, own := make(map[string]any), make(map[string]bool)
 	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
 		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
 		switch {
 		case isMerge(key):
-			for _, source := range p.merged(value, path, depth+1) {
-				maps.Copy(all, p.anyMapping(source, path, depth+1))
+			for _, source := range p.merged(value, depth+1) {
+				maps.Copy(all, p.anyMapping(source, depth+1))
 			}
 		case key.Kind != yaml.ScalarNode || isNull(key):
-			p.errorf(key, path, "a key in metadata must be a word, not %s", describe(key))
+			p.errorf(key, "a key in metadata must be a word, not %s", describe(key))
 		default:
 			if own[key.Value] {
-				p.warnf(key, path, "%s is given twice in metadata: the last one holds", descriptors.Quoted(key.Value))
+				p.warnf(key, "%s is given twice in metadata: the last one holds", descriptors.Quoted(key.Value))
 			}
-			all[key.Value], own[key.Value] = p.anyValue(value, path, depth+1), true
+			all[key.Value], own[key.Value] = p.anyValue(value, depth+1), true
 		}
 	}
 	return all
 }
 
 // anyValue reads any value, as JSON has them: nil, bool, float64, string, []any or map[string]any.
-func (p *parser) anyValue(n *yaml.Node, path string, depth int) any {
+func (p *parser) anyValue(n *yaml.Node, depth int) any {
 	if depth > maxDepth {
-		p.errorf(n, path, "metadata nests deeper than %d levels", maxDepth)
+		p.errorf(n, "metadata nests deeper than %d levels", maxDepth)
 		return nil
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		return p.anyMapping(n, path, depth)
+		return p.anyMapping(n, depth)
 	case yaml.SequenceNode:
 		all := make([]any, 0, len(n.Content))
-		for _, item := range p.list(n, "metadata", path) {
-			all = append(all, p.anyValue(Follow(item), path, depth+1))
+		for _, item := range p.list(n, "metadata") {
+			all = append(all, p.anyValue(Follow(item), depth+1))
 		}
 		return all
 	}
 	if !p.spend(n, len(n.Value)) {
 		return nil
 	}
-	return p.anyScalar(n, path)
+	return p.anyScalar(n)
 }
 
-func (p *parser) anyScalar(n *yaml.Node, path string) any {
+func (p *parser) anyScalar(n *yaml.Node) any {
 	flag, isFlag := flags[n.Value]
 	switch {
 	case n.Tag == "!!null":
@@ -75,7 +75,7 @@ func (p *parser) anyScalar(n *yaml.Node, path string) any {
 	case n.Tag == "!!int", n.Tag == "!!float":
 		var v float64
 		if n.Decode(&v) != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			p.errorf(n, path, "metadata holds %s, which is not a number that JSON has", descriptors.Quoted(n.Value))
+			p.errorf(n, "metadata holds %s, which is not a number that JSON has", descriptors.Quoted(n.Value))
 		}
 		return v
 	}

@@ -1,7 +1,7 @@
 // Package yaml reads and judges descriptor files.
 //
-// [Parse] reads files once, all or none. A [LastGood] is updated as files change, and lets a file that is wrong break no
-// more than its domain. FORMAT.md beside package descriptors is the reference of the files.
+// A [LastGood] is updated as files change, and lets a file that is wrong break no more than its domain. FORMAT.md,
+// beside package descriptors, says what files may hold.
 package yaml
 
 import (
@@ -15,10 +15,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// File is a configuration file: its name, for messages, and what it holds.
+// File is a configuration file.
 type File struct {
-	Name string
+	Name string // for messages
 	Data []byte
+	Part *Part // as which people know it, if it is a part of another file
 }
 
 // Options are what a configuration does not say itself. The zero value is weir's own default.
@@ -28,10 +29,9 @@ type Options struct {
 	// Lenient takes, with a warning, what is refused else, and envoyproxy/ratelimit takes: names that no header holds, and
 	// limits that are none, such as a rate_limit that is empty, given twice or in the wrong place.
 	Lenient bool
-	NoLogs  string          // why no limit can be a sliding_log, "" if one can
-	Merge   bool            // files of one domain are as one file, in the order of their names; else an error
-	NoLines bool            // nobody sees the files' lines: a place in a file is told by the file's name alone
-	Parts   map[string]Part // by their names, those files that are parts of others, as people are to be told
+	NoLogs  string // why no limit can be a sliding_log, "" if one can
+	Merge   bool   // files of one domain are as one file, in the order of their names; else an error
+	NoLines bool   // nobody sees the files' lines: a place in a file is told by the file's name alone
 }
 
 // Part is where a file that is a part of another, as ConfigMaps have them, really stands.
@@ -53,16 +53,6 @@ const (
 	maxLimits = 16
 )
 
-// Parse reads a configuration, all of its files or none: the Config is nil if any problem is not a warning. It returns
-// up to 1,000 errors and 1,000 warnings, and reads files in the order of the bytes of their names.
-func Parse(files []File, o Options) (*descriptors.Config, Problems) {
-	r := NewLastGood(o).Update(files, nil)
-	if r.Problems.Err() != nil {
-		r.Config = nil
-	}
-	return r.Config, r.Problems
-}
-
 // readFile is a file that was read, and what became of it.
 type readFile struct {
 	File
@@ -79,6 +69,7 @@ type parser struct {
 
 	read         []readFile
 	file         *readFile // that is being read
+	path         string    // of the descriptor there; "" outside one
 	replacements []replacement
 	names        map[descriptors.Entry]bool // of limits, by domain and name
 
@@ -92,7 +83,7 @@ func newParser(o Options) *parser {
 }
 
 func (p *parser) readFile(f File) {
-	p.file = &readFile{File: f}
+	p.file, p.path = &readFile{File: f}, ""
 	errors, expanded := p.errors, p.expanded
 	p.readData(f.Data)
 	if p.expanded > maxExpanded {
@@ -118,29 +109,29 @@ func (p *parser) readData(data []byte) {
 		return
 	}
 	if kind := ManifestKind(root); kind != "" {
-		p.errorf(root, "", "%s", describeManifest(kind))
+		p.errorf(root, "%s", describeManifest(kind))
 		return
 	}
-	m, ok := p.unchecked(root, inFile, "")
+	m, ok := p.unchecked(root, inFile)
 	if !ok {
 		return
 	}
-	name := p.required(m, "domain", "", "no domain: begin the file with domain: and its name")
+	name := p.required(m, "domain", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
 	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as those of /etc/shadow
-		p.checkKeys(&m, "")
+		p.checkKeys(&m)
 	}
 	domain := &descriptors.Domain{Name: name, Where: p.where(m.node)}
 	switch other := p.domains[name]; {
 	case other != nil && p.options.Merge:
 		domain = other
 	case other != nil:
-		p.errorf(m.at("domain"), "", "this domain is already configured at %s: keep a domain in one file, or set "+
+		p.errorf(m.at("domain"), "this domain is already configured at %s: keep a domain in one file, or set "+
 			"MERGE_DOMAIN_CONFIG=true", descriptors.Printable(other.Where))
 	case name != "":
 		p.domains[name] = domain
 	}
-	domain.Refunds = p.flag(m, "refund_on_deny", "") || domain.Refunds // one of the files of a domain is enough
+	domain.Refunds = p.flag(m, "refund_on_deny") || domain.Refunds // one of the files of a domain is enough
 	p.descriptors(m, level{domain: domain, node: &domain.Root})
 }
 
@@ -161,10 +152,10 @@ func (p *parser) descriptors(m mapping, in level) int {
 		return 0
 	}
 	if in.depth >= maxDepth {
-		p.errorf(m.at("descriptors"), in.path, "descriptors nest deeper than %d levels", maxDepth)
+		p.errorf(m.at("descriptors"), "descriptors nest deeper than %d levels", maxDepth)
 		return 0
 	}
-	items := p.list(list, "descriptors", in.path)
+	items := p.list(list, "descriptors")
 	for _, item := range items {
 		p.descriptor(item, in)
 	}
@@ -172,12 +163,13 @@ func (p *parser) descriptors(m mapping, in level) int {
 }
 
 func (p *parser) descriptor(n *yaml.Node, in level) {
-	m, ok := p.unchecked(n, inDescriptor, in.path)
+	p.path = in.path
+	m, ok := p.unchecked(n, inDescriptor)
 	if !ok {
 		return
 	}
-	key := p.required(m, "key", in.path, "a descriptor needs a key: it is missing or empty")
-	value := p.text(m, "value", in.path)
+	key := p.required(m, "key", "a descriptor needs a key: it is missing or empty")
+	value := p.text(m, "value")
 	if key == "" {
 		in.node, key = &descriptors.Node{}, "?" // what else is wrong is still told
 	}
@@ -185,47 +177,43 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	if in.path != "" {
 		path = in.path + "/" + path
 	}
-	p.checkKeys(&m, path)
+	p.path = path
+	p.checkKeys(&m)
 	if len(path) > maxPath {
-		p.errorf(n, path, "the path is %d bytes long: at most %d are allowed, shorten its keys and values", len(path), maxPath)
+		p.errorf(n, "the path is %d bytes long: at most %d are allowed, shorten its keys and values", len(path), maxPath)
 		return
 	}
 	if !p.spend(n, len(path)) {
 		return
 	}
-	p.warnOfValue(m, path)
+	p.warnOfValue(m)
 	where := p.where(n)
-	below := level{domain: in.domain, node: p.child(n, in.node, key, value, path, where), path: path, depth: in.depth + 1,
-		values: p.values(m, in, path), patterns: p.patterns(m, in, key, value, path)}
+	node, fresh := in.node.Add(key, value, where)
+	if !fresh {
+		p.errorf(n, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
+			descriptors.Printable(node.Where))
+		node = &descriptors.Node{}
+	}
+	below := level{domain: in.domain, node: node, path: path, depth: in.depth + 1, values: p.values(m, in),
+		patterns: p.patterns(m, in, key, value)}
 	rule := p.rule(m, below, where)
 	if rule != nil {
-		in.domain.SetRule(below.node, rule)
+		in.domain.SetRule(node, rule)
 	}
 	if p.descriptors(m, below) == 0 && rule == nil {
 		in.domain.AddPass(path, where)
 	}
 }
 
-// child hangs a child below parent, and complains of one that is there already.
-func (p *parser) child(n *yaml.Node, parent *descriptors.Node, key, value, path, where string) *descriptors.Node {
-	child, fresh := parent.Add(key, value, where)
-	if !fresh {
-		p.errorf(n, path, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
-			descriptors.Printable(child.Where))
-		return &descriptors.Node{}
-	}
-	return child
-}
-
 // warnOfValue warns of a value that is there, but lets any value match.
-func (p *parser) warnOfValue(m mapping, path string) {
+func (p *parser) warnOfValue(m mapping) {
 	switch v := m.get("value"); {
 	case v == nil || v.Kind != yaml.ScalarNode:
 	case isNull(v) && v.Value != "":
-		p.warnf(v, path, "value: %s is YAML's null, so any value matches: quote it to match the text",
+		p.warnf(v, "value: %s is YAML's null, so any value matches: quote it to match the text",
 			descriptors.Shown(v.Value))
 	case v.Value == "":
-		p.warnf(v, path, "value is empty, so any value matches: leave it out")
+		p.warnf(v, "value is empty, so any value matches: leave it out")
 	}
 }
 
@@ -239,30 +227,29 @@ func (p *parser) where(n *yaml.Node) string {
 
 // place returns where a line of the file that is being read stands, as people are told.
 func (p *parser) place(line int) (file, part string, inFile int) {
-	if part, ok := p.options.Parts[p.file.Name]; ok {
+	if part := p.file.Part; part != nil {
 		return part.File, part.Name, part.Line(line)
 	}
 	return p.file.Name, "", line
 }
 
-func (p *parser) errorf(at *yaml.Node, path, format string, args ...any) {
+func (p *parser) errorf(at *yaml.Node, format string, args ...any) {
 	if p.errors++; p.errors <= maxProblems {
-		p.add(at, path, fmt.Sprintf(format, args...), false)
+		p.add(at, fmt.Sprintf(format, args...), false)
 	}
 }
 
-func (p *parser) warnf(at *yaml.Node, path, format string, args ...any) {
+func (p *parser) warnf(at *yaml.Node, format string, args ...any) {
 	if p.warnings++; p.warnings <= maxProblems {
-		p.add(at, path, fmt.Sprintf(format, args...), true)
+		p.add(at, fmt.Sprintf(format, args...), true)
 	}
 }
 
-func (p *parser) add(at *yaml.Node, path, text string, warning bool) {
+func (p *parser) add(at *yaml.Node, text string, warning bool) {
 	file, part, line := p.place(at.Line)
 	if p.options.NoLines {
 		line = 0
 	}
 	p.problems = append(p.problems, Problem{File: descriptors.Printable(file), Part: descriptors.Printable(part), Line: line,
-		Domain: descriptors.Shown(p.file.domain), Path: descriptors.Shown(descriptors.ReadablePath(path)),
-		Stored: path, Text: text, Warning: warning})
+		Domain: descriptors.Shown(p.file.domain), Path: p.path, Text: text, Warning: warning})
 }

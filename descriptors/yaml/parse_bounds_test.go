@@ -52,7 +52,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r := NewLastGood(Options{}).Update([]File{{"a", []byte(limited("a", 1))}, {"f", []byte(test.text)}, {"c", []byte(limited("c", 1))}}, nil)
+			files := []File{file("a", limited("a", 1)), file("f", test.text), file("c", limited("c", 1))}
+			r := NewLastGood(Options{}).Update(files, nil)
 			var all strings.Builder
 			for _, p := range r.Problems {
 				all.WriteString(p.Error() + "\n")
@@ -69,7 +70,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 
 func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 	text := "domain: d\ndescriptors:\n" + strings.Repeat("- {key: k, shadow_mode: true}\n", 3000)
-	_, problems := Parse([]File{{"f", []byte(text)}}, Options{})
+	_, problems := judge([]File{file("f", text)}, Options{})
 	if err := problems.Err(); err == nil || strings.Count(err.Error(), "already configured") != 1000 {
 		t.Errorf("want the first 1000 errors, beside 1000 warnings; got %.200v", err)
 	}
@@ -91,7 +92,7 @@ func TestAProblemThatNobodyIsToldCostsNoText(t *testing.T) {
 	for name, m := range map[string]mapping{"unknown": unknown, "in the wrong place": misplaced, "given twice": again} {
 		m.in = inDescriptor
 		p := &parser{errors: maxProblems, warnings: maxProblems, file: &readFile{}}
-		each := testing.AllocsPerRun(3, func() { p.checkKeys(&m, "") }) / keys
+		each := testing.AllocsPerRun(3, func() { p.checkKeys(&m) }) / keys
 		if each > 3 || len(p.problems) > 0 {
 			t.Errorf("each key %s takes %.1f allocations, and %d are told: want at most 3 and none, "+
 				"or a file of a million keys takes seconds", name, each, len(p.problems))

@@ -84,18 +84,18 @@ func FuzzParse(f *testing.F) {
 
 // checkFile fails unless a file has errors, or rules that apply to what they spell, also as a change of another file.
 func checkFile(t *testing.T, data []byte) {
-	c, trees, problems := read([]File{{"f", data}}, Options{})
-	if (c == nil) != (problems.Err() != nil) {
-		t.Fatalf("a config must come with no error, and no config with one; got %v, %v", c, problems)
+	r := NewLastGood(Options{}).Update([]File{{Name: "f", Data: data}}, nil)
+	if (r.Config == nil) != (r.Problems.Err() != nil) {
+		t.Fatalf("a config must come with no error, and no config with one; got %v, %v", r.Config, r.Problems)
 	}
-	for _, p := range problems {
+	for _, p := range r.Problems {
 		if s := p.Error(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
 			t.Errorf("a problem must be one line and short: %q", s)
 		}
 	}
-	if c != nil {
-		domain := c.DomainNames()[0]
-		checkSpelt(t, c, trees[domain], &trees[domain].Root, nil)
+	if r.Config != nil {
+		tree := r.LastGood.domains[r.Config.DomainNames()[0]].domain
+		checkSpelt(t, r.Config, tree, &tree.Root, nil)
 	}
 }
 

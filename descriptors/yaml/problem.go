@@ -5,16 +5,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
-// Problem is one thing that is wrong in a file. Its texts are short and printable, whatever the file holds.
+// Problem is one thing that is wrong in a file. All but its path is short and printable, whatever the file holds.
 type Problem struct {
 	File    string
 	Part    string // of a file that holds several; "" if it is the file itself
 	Line    int    // from 1; 0 if no line is known
 	Domain  string // "" outside a domain
-	Path    string // of the descriptor, readable; "" outside one
-	Stored  string // the same path as it is stored
+	Path    string // of the descriptor, as rules have it: not yet readable, and of any length; "" outside one
 	Text    string // the fault and its remedy
 	Warning bool   // the file can be used, but does hardly what its author meant
 }
@@ -28,18 +29,15 @@ func (p Problem) Error() string {
 	if p.Part != "" {
 		where += " (" + p.Part + ")"
 	}
-	about := p.Path
+	about := descriptors.Shown(descriptors.ReadablePath(p.Path))
 	if p.Domain != "" {
-		about = "domain " + p.Domain
-		if p.Path != "" {
-			about += ", " + p.Path
-		}
+		about = strings.TrimSuffix("domain "+p.Domain+", "+about, ", ")
 	}
 	parts := slices.DeleteFunc([]string{where, about}, func(part string) bool { return part == "" })
 	return strings.Join(append(parts, p.Text), ": ")
 }
 
-// Problems are what [Parse] found, by file and line.
+// Problems are what [LastGood.Update] found, by file and line: up to 1,000 errors and 1,000 warnings.
 type Problems []Problem
 
 // Err joins all problems that are not warnings, one a line. It is nil if there is none.

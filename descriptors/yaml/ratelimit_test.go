@@ -18,7 +18,8 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"08", "10.0"} {
-		if c, _ := Parse([]File{{"f", []byte(under("rate_limit: {unit: day, requests_per_unit: " + text + "}"))}}, Options{}); c != nil {
+		c, _ := judge([]File{file("f", under("rate_limit: {unit: day, requests_per_unit: "+text+"}"))}, Options{})
+		if c != nil {
 			t.Errorf("requests_per_unit: %s is taken for %v", text, c.Rules()[0].Limits)
 		}
 	}
@@ -39,13 +40,13 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 
 // In the place of envoyproxy/ratelimit no name of a limit is refused, and what replaces it goes on replacing it alone.
 func TestAsRatelimitANameThatNoHeaderHoldsIsEscaped(t *testing.T) {
-	file := `domain: d
+	text := `domain: d
 descriptors:
 - {key: k, rate_limit: {unit: day, requests_per_unit: 1, name: "a\r\n~ !"}}
 - {key: l, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: "a\r\n~ !"}]}}
 - {key: m, rate_limit: {unlimited: true, name: 'a"\é'}}
 `
-	c, problems := Parse([]File{{"f", []byte(file)}}, Options{Lenient: true})
+	c, problems := judge([]File{file("f", text)}, Options{Lenient: true})
 	if c == nil || len(problems) != 3 {
 		t.Fatalf("got %v, want a configuration and a warning for each of 3 names", problems)
 	}

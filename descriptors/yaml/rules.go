@@ -12,21 +12,20 @@ import (
 
 // rule reads what a descriptor says about the requests that end on it. It returns nil if the descriptor has no limit.
 func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
-	path := at.path
 	r := &descriptors.Rule{
-		Path:      path,
+		Path:      p.path,
 		Where:     where,
-		Shadow:    p.flag(m, "shadow_mode", path),
-		Quota:     p.flag(m, "quota_mode", path),
-		Charge:    word(p, m, "charge", path, descriptors.ParseCharge),
-		OnFailure: word(p, m, "on_backend_failure", path, descriptors.ParsePolicy),
-		NoLease:   m.get("lease") != nil && !isNull(m.get("lease")) && !p.flag(m, "lease", path),
-		Message:   p.text(m, "message", path),
-		Metadata:  p.metadata(m, path),
+		Shadow:    p.flag(m, "shadow_mode"),
+		Quota:     p.flag(m, "quota_mode"),
+		Charge:    word(p, m, "charge", descriptors.ParseCharge),
+		OnFailure: word(p, m, "on_backend_failure", descriptors.ParsePolicy),
+		NoLease:   m.get("lease") != nil && !isNull(m.get("lease")) && !p.flag(m, "lease"),
+		Message:   p.text(m, "message"),
+		Metadata:  p.metadata(m),
 		Values:    at.values,
 		Patterns:  at.patterns,
 	}
-	detailed := p.flag(m, "detailed_metric", path)
+	detailed := p.flag(m, "detailed_metric")
 	if detailed {
 		r.Values = make([]int, at.depth)
 		for i := range r.Values {
@@ -35,18 +34,18 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	}
 	single, list := m.get("rate_limit"), m.get("rate_limits")
 	if single != nil && list != nil {
-		p.errorf(m.at("rate_limits"), path, "rate_limit and rate_limits on one descriptor: write rate_limits: for both")
+		p.errorf(m.at("rate_limits"), "rate_limit and rate_limits on one descriptor: write rate_limits: for both")
 	}
 	if list != nil {
-		p.limits(list, r, path)
+		p.limits(list, r)
 	}
 	if single != nil && isNull(single) {
-		p.lostLimitf(m.at("rate_limit"), path, "rate_limit is empty, so that what matches passes uncounted: indent its keys "+
+		p.lostLimitf(m.at("rate_limit"), "rate_limit is empty, so that what matches passes uncounted: indent its keys "+
 			"below it, or leave it out")
 		return nil
 	}
 	if single != nil {
-		r.Unlimited = p.rateLimit(single, r, path)
+		r.Unlimited = p.rateLimit(single, r)
 	}
 	switch {
 	case r.Unlimited:
@@ -55,11 +54,11 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		p.warnIneffective(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
 	case p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain():
-		p.warnf(m.node, path, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
+		p.warnf(m.node, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
 			"the right to run scripts. Only one fixed_window limit of one unit, charged always, has the keys of KEY_FORMAT=ratelimit")
 	}
 	if r.Charge == descriptors.ChargeAlways && slices.ContainsFunc(r.Limits, isLog) {
-		p.warnf(m.at("charge"), path, "a sliding_log that charges always keeps the instants of denied hits too, without a "+
+		p.warnf(m.at("charge"), "a sliding_log that charges always keeps the instants of denied hits too, without a "+
 			"bound: charge admitted, or use sliding_window")
 	}
 	return r
@@ -73,30 +72,30 @@ func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, where string, d
 	for _, name := range []string{"charge", "on_backend_failure", "lease", "message", "shadow_mode", "quota_mode", "metadata",
 		"detailed_metric"} {
 		if n := m.get(name); n != nil && !off[name] {
-			p.warnf(n, r.Path, "%s has no effect %s", name, where)
+			p.warnf(n, "%s has no effect %s", name, where)
 		}
 	}
 }
 
 // values adds an entry to those above it whose values the history keeps apart, if its descriptor asks for that.
-func (p *parser) values(m mapping, above level, path string) []int {
-	if !p.flag(m, "value_to_metric", path) {
+func (p *parser) values(m mapping, above level) []int {
+	if !p.flag(m, "value_to_metric") {
 		return above.values
 	}
 	if v := m.get("value"); v != nil && v.Value != "" && !isNull(v) && !strings.Contains(v.Value, "*") {
-		p.warnf(m.at("value_to_metric"), path, "value_to_metric has no effect beside a value without *: there is only one")
+		p.warnf(m.at("value_to_metric"), "value_to_metric has no effect beside a value without *: there is only one")
 		return above.values
 	}
 	return append(slices.Clip(above.values), above.depth)
 }
 
 // patterns adds to what stands above an entry the pattern that its values share, if its descriptor asks for that.
-func (p *parser) patterns(m mapping, above level, key, value, path string) []string {
-	if !p.flag(m, "share_threshold", path) {
+func (p *parser) patterns(m mapping, above level, key, value string) []string {
+	if !p.flag(m, "share_threshold") {
 		return above.patterns
 	}
 	if !strings.Contains(key+value, "*") {
-		p.errorf(m.at("share_threshold"), path, "share_threshold lets all that a * stands for share one count, but neither "+
+		p.errorf(m.at("share_threshold"), "share_threshold lets all that a * stands for share one count, but neither "+
 			"key nor value has a *: leave it out")
 		return above.patterns
 	}
@@ -107,32 +106,32 @@ func (p *parser) patterns(m mapping, above level, key, value, path string) []str
 }
 
 // rateLimit reads the rate_limit of r, and reports whether it is unlimited.
-func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule, path string) bool {
-	m, ok := p.mapping(n, inRateLimit, path)
+func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule) bool {
+	m, ok := p.mapping(n, inRateLimit)
 	if !ok {
 		return false
 	}
-	if !p.flag(m, "unlimited", path) {
-		l, ok := p.limit(m, path)
+	if !p.flag(m, "unlimited") {
+		l, ok := p.limit(m)
 		if ok {
 			r.Limits = append(r.Limits, l)
 		}
-		r.Replaces = p.replaces(m, l.Name, path)
+		r.Replaces = p.replaces(m, l.Name)
 		return false
 	}
-	name := p.limitName(m, p.text(m, "name", path), path)
-	r.Replaces = p.replaces(m, name, path)
+	name := p.limitName(m, p.text(m, "name"))
+	r.Replaces = p.replaces(m, name)
 	for _, name := range inListItem.keys {
 		n := m.get(name)
 		switch {
 		case n == nil || name == "name" || name == "replaces":
 		case name == "requests_per_unit":
-			p.wholeNumber(m, name, path, 0)
-			p.warnf(m.at(name), path, "%s has no effect beside unlimited: leave out one of the two", name)
+			p.wholeNumber(m, name, 0)
+			p.warnf(m.at(name), "%s has no effect beside unlimited: leave out one of the two", name)
 		case name == "unit" && !isUnit(n):
-			p.warnf(m.at(name), path, "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
+			p.warnf(m.at(name), "unit has no effect beside unlimited, and %s is none: leave it out", describe(n))
 		default:
-			p.errorf(m.at(name), path, "rate_limit should not specify %s when unlimited: leave out one of the two", name)
+			p.errorf(m.at(name), "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
 	r.Name = name
@@ -145,60 +144,60 @@ func isUnit(n *yaml.Node) bool {
 	return err == nil
 }
 
-func (p *parser) limits(n *yaml.Node, r *descriptors.Rule, path string) {
+func (p *parser) limits(n *yaml.Node, r *descriptors.Rule) {
 	before := p.errors
-	items := p.list(n, "rate_limits", path)
+	items := p.list(n, "rate_limits")
 	switch {
 	case len(items) == 0 && p.errors == before:
-		p.errorf(n, path, "rate_limits is empty: list at least one limit, or leave it out")
+		p.errorf(n, "rate_limits is empty: list at least one limit, or leave it out")
 	case len(items) > maxLimits:
-		p.errorf(n, path, "rate_limits lists %d limits: at most %d are allowed", len(items), maxLimits)
+		p.errorf(n, "rate_limits lists %d limits: at most %d are allowed", len(items), maxLimits)
 		return
 	}
 	for _, item := range items {
-		m, ok := p.mapping(item, inListItem, path)
+		m, ok := p.mapping(item, inListItem)
 		if !ok {
 			continue
 		}
-		r.Replaces = append(r.Replaces, p.replaces(m, "", path)...)
-		if l, ok := p.limit(m, path); ok {
-			p.checkCombination(m.node, r.Limits, l, path)
+		r.Replaces = append(r.Replaces, p.replaces(m, "")...)
+		if l, ok := p.limit(m); ok {
+			p.checkCombination(m.node, r.Limits, l)
 			r.Limits = append(r.Limits, l)
 		}
 	}
 	if i := slices.IndexFunc(r.Limits, func(l descriptors.Limit) bool { return l.ReplacedBy(r.Replaces) }); i >= 0 {
-		p.errorf(n, path, "replaces should not contain name of same descriptor: %s is one of its own limits",
+		p.errorf(n, "replaces should not contain name of same descriptor: %s is one of its own limits",
 			descriptors.Shown(r.Limits[i].Name))
 	}
 }
 
 // checkCombination complains of a limit that cannot be in one rule with those before it.
-func (p *parser) checkCombination(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit, path string) {
+func (p *parser) checkCombination(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit) {
 	if i := slices.IndexFunc(all, func(o descriptors.Limit) bool { return o.SameState(&l) }); i >= 0 {
-		p.errorf(n, path, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
+		p.errorf(n, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
 	}
 	if with := append(slices.Clip(all), l); descriptors.Mixed(with) && !descriptors.Mixed(all) {
-		p.errorf(n, path, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
+		p.errorf(n, "%s is a %s and %s a %s, but the limits of a rule are all sliding_log or none: "+
 			"put the sliding_log in a rule of its own, or use sliding_window for all", all[0], all[0].Algorithm, l, l.Algorithm)
 	}
 }
 
 // limit reads what rate_limit and an item of rate_limits have in common.
-func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
+func (p *parser) limit(m mapping) (descriptors.Limit, bool) {
 	before := p.errors
 	if n := m.get("requests_per_unit"); (n == nil || isNull(n)) && !p.options.NoLines { // else no person has left it out
-		p.warnf(m.node, path, "requests_per_unit is missing: 0 blocks every request")
+		p.warnf(m.node, "requests_per_unit is missing: 0 blocks every request")
 	}
 	if m.get("unit") == nil {
-		p.errorf(m.node, path, "unit is missing: use one of %s", descriptors.UnitNames)
+		p.errorf(m.node, "unit is missing: use one of %s", descriptors.UnitNames)
 	}
-	requests := p.wholeNumber(m, "requests_per_unit", path, 0)
-	unit := word(p, m, "unit", path, descriptors.ParseUnit)
-	multiplier := cmp.Or(p.wholeNumber(m, "unit_multiplier", path, 1), 1)
-	algorithm := word(p, m, "algorithm", path, descriptors.ParseAlgorithm)
-	precision := word(p, m, "precision", path, descriptors.ParsePrecision)
-	burst := p.wholeNumber(m, "burst", path, 1)
-	name := p.limitName(m, p.text(m, "name", path), path)
+	requests := p.wholeNumber(m, "requests_per_unit", 0)
+	unit := word(p, m, "unit", descriptors.ParseUnit)
+	multiplier := cmp.Or(p.wholeNumber(m, "unit_multiplier", 1), 1)
+	algorithm := word(p, m, "algorithm", descriptors.ParseAlgorithm)
+	precision := word(p, m, "precision", descriptors.ParsePrecision)
+	burst := p.wholeNumber(m, "burst", 1)
+	name := p.limitName(m, p.text(m, "name"))
 	if p.errors > before {
 		return descriptors.Limit{}, false
 	}
@@ -206,15 +205,15 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 		algorithm = p.options.Algorithm
 		if precision != 0 && algorithm != descriptors.SlidingWindow {
 			precision = 0
-			p.warnOfDefault(m, "precision", descriptors.SlidingWindow, path)
+			p.warnOfDefault(m, "precision", descriptors.SlidingWindow)
 		}
 		if burst != 0 && algorithm != descriptors.TokenBucket {
 			burst = 0
-			p.warnOfDefault(m, "burst", descriptors.TokenBucket, path)
+			p.warnOfDefault(m, "burst", descriptors.TokenBucket)
 		}
 	}
 	if algorithm == descriptors.SlidingLog && p.options.NoLogs != "" {
-		p.errorf(m.at("algorithm"), path, "%s", p.options.NoLogs)
+		p.errorf(m.at("algorithm"), "%s", p.options.NoLogs)
 		return descriptors.Limit{}, false
 	}
 	l, err := descriptors.NewLimit(uint64(requests), unit, multiplier, algorithm, precision)
@@ -222,7 +221,7 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 		l, err = l.WithBurst(uint64(burst))
 	}
 	if err != nil {
-		p.errorf(m.node, path, "%v", err)
+		p.errorf(m.node, "%v", err)
 		return descriptors.Limit{}, false
 	}
 	l.Name = name
@@ -231,23 +230,23 @@ func (p *parser) limit(m mapping, path string) (descriptors.Limit, bool) {
 }
 
 // limitName returns a name as answers have it, "" if that is an error, and complains if it is not what m gives.
-func (p *parser) limitName(m mapping, given, path string) string {
+func (p *parser) limitName(m mapping, given string) string {
 	const remedy = "use printable ASCII without \" and \\, as Envoy writes it into a header"
 	name := descriptors.HeaderName(given)
 	switch {
 	case name == given:
 	case p.options.Lenient:
-		p.warnf(m.get("name"), path, "name is sent as %s: %s", descriptors.Shown(name), remedy)
+		p.warnf(m.get("name"), "name is sent as %s: %s", descriptors.Shown(name), remedy)
 	default:
-		p.errorf(m.get("name"), path, "name is %s: %s", descriptors.Quoted(given), remedy)
+		p.errorf(m.get("name"), "name is %s: %s", descriptors.Quoted(given), remedy)
 		return ""
 	}
 	return name
 }
 
 // warnOfDefault warns of a key that the default algorithm ignores. With another default the file is right: no error.
-func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algorithm, path string) {
-	p.warnf(m.at(key), path, "%s has no effect: the limit counts by %s, the value of ALGORITHM. Give it algorithm: %s, or "+
+func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algorithm) {
+	p.warnf(m.at(key), "%s has no effect: the limit counts by %s, the value of ALGORITHM. Give it algorithm: %s, or "+
 		"leave %s out", key, p.options.Algorithm, algorithm, key)
 }
 
@@ -259,26 +258,26 @@ type replacement struct {
 }
 
 // replaces reads the names of the limits that a rate_limit of this name stands in for.
-func (p *parser) replaces(m mapping, own, path string) (names []string) {
+func (p *parser) replaces(m mapping, own string) (names []string) {
 	n := m.get("replaces")
 	if n == nil || isNull(n) {
 		return nil
 	}
-	for _, item := range p.list(n, "replaces", path) {
-		replaced, ok := p.mapping(item, inReplaces, path)
+	for _, item := range p.list(n, "replaces") {
+		replaced, ok := p.mapping(item, inReplaces)
 		if !ok {
 			continue
 		}
-		name := p.required(replaced, "name", path, "should not have an empty replaces entry: give the name of a limit")
-		name = p.limitName(replaced, name, path)
+		name := p.required(replaced, "name", "should not have an empty replaces entry: give the name of a limit")
+		name = p.limitName(replaced, name)
 		if name == "" {
 			continue
 		}
 		if name == own {
-			p.errorf(item, path, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
+			p.errorf(item, "replaces should not contain name of same descriptor: a limit cannot stand in for itself")
 		}
 		names = append(names, name)
-		p.replacements = append(p.replacements, replacement{p.file, path, name, item.Line})
+		p.replacements = append(p.replacements, replacement{p.file, p.path, name, item.Line})
 	}
 	return names
 }
@@ -291,9 +290,9 @@ func (p *parser) noteName(name string) {
 // warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.
 func (p *parser) warnOfNothingReplaced() {
 	for _, r := range p.replacements {
-		p.file = r.file
+		p.file, p.path = r.file, r.path
 		if !p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}] {
-			p.warnf(&yaml.Node{Line: r.line}, r.path, "replaces %s, but no limit of this domain has that name: correct it, "+
+			p.warnf(&yaml.Node{Line: r.line}, "replaces %s, but no limit of this domain has that name: correct it, "+
 				"or leave it out", descriptors.Shown(r.name))
 		}
 	}

@@ -69,24 +69,24 @@ func schemaFiles(t *testing.T) (all []File) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, File{filepath.Base(name), data})
+			all = append(all, File{Name: filepath.Base(name), Data: data})
 		}
 	}
 	for _, test := range slices.Concat(errorVerdicts, lostLimits) {
-		all = append(all, File{test.name, []byte(test.text)})
+		all = append(all, file(test.name, test.text))
 	}
-	all = append(all, File{"a width in nanoseconds", []byte(under(`rate_limit: {unit: day, requests_per_unit: 1, precision: 1000000000ns}`))},
-		File{"widths and units as people write them", []byte(under(`rate_limits: [{unit: Day, requests_per_unit: 1_0, precision: 60s}, `+
-			`{unit: WEEK, requests_per_unit: 0b11, precision: 24h, unit_multiplier: 0o17, replaces: }]`, "shadow_mode: true", "metadata:"))})
+	all = append(all, file("a width in nanoseconds", under(`rate_limit: {unit: day, requests_per_unit: 1, precision: 1000000000ns}`)),
+		file("widths and units as people write them", under(`rate_limits: [{unit: Day, requests_per_unit: 1_0, precision: 60s}, `+
+			`{unit: WEEK, requests_per_unit: 0b11, precision: 24h, unit_multiplier: 0o17, replaces: }]`, "shadow_mode: true", "metadata:")))
 	for i, text := range everyFeature {
-		all = append(all, File{fmt.Sprint("feature ", i), []byte(text)})
+		all = append(all, file(fmt.Sprint("feature ", i), text))
 	}
 	for i, block := range strings.Split(formatDocument(t), "```yaml\n")[1:] {
 		text, _, _ := strings.Cut(block, "```\n")
 		if strings.HasPrefix(text, "-") {
 			text = "domain: shop\ndescriptors:\n" + text
 		}
-		all = append(all, File{fmt.Sprint("example ", i+1, " of FORMAT.md"), []byte(text)})
+		all = append(all, file(fmt.Sprint("example ", i+1, " of FORMAT.md"), text))
 	}
 	return all
 }
@@ -133,7 +133,7 @@ func TestTheSchemaAgreesWithTheParser(t *testing.T) {
 	schema, used := compile(t, []byte(descriptors.Schema)), make(map[string]bool)
 	for _, f := range schemaFiles(t) {
 		t.Run(f.Name, func(t *testing.T) {
-			_, problems := Parse([]File{f}, Options{})
+			_, problems := judge([]File{f}, Options{})
 			var v any
 			if yaml.Unmarshal(f.Data, &v) != nil || v == nil {
 				return // no YAML, or none that says anything

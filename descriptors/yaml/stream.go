@@ -1,25 +1,58 @@
 package yaml
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Documents returns the roots of the YAML documents of a file, without those that are empty. Where the file is not valid,
-// it returns those before, and the line (0 if it is not known) and the reason.
+// Documents returns the roots of a file's YAML documents, without those that are empty, such as the end of a template.
+// Where the file is not valid, it returns those before, and the line (0 if it is not known) and the reason.
 func Documents(data []byte) (roots []*yaml.Node, line int, err error) {
 	if countNodes(data) > maxNodes {
 		return nil, 0, errTooManyNodes
 	}
-	if roots, err = documents(data); err != nil {
-		var text string
-		line, text = syntaxError(err)
-		err = errors.New("not valid YAML: " + text)
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var document yaml.Node
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return roots, 0, nil
+		case err != nil:
+			line, err = syntaxError(err)
+			return roots, line, err
+		case !isNull(document.Content[0]):
+			roots = append(roots, document.Content[0])
+		}
 	}
-	return roots, line, err
+}
+
+var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxNodes)
+
+// countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
+func countNodes(data []byte) int {
+	n := 0
+	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "?\t"} {
+		n += bytes.Count(data, []byte(sign))
+	}
+	return n
+}
+
+// syntaxError returns the line of an error of the YAML library, and the error without it.
+func syntaxError(err error) (line int, without error) {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	begin, rest, _ := strings.Cut(text, ": ")
+	if line, err = strconv.Atoi(strings.TrimPrefix(begin, "line ")); err == nil {
+		text = rest
+	}
+	return line, errors.New("not valid YAML: " + descriptors.Shown(text))
 }
 
 // ManifestKind returns the kind of a Kubernetes manifest; "" for anything else, such as a descriptor file.

@@ -126,7 +126,7 @@ var lostLimits = []verdict{
 func TestALimitThatIsNoneBreaksItsDomainUnlessRatelimitTakesIt(t *testing.T) {
 	for _, v := range lostLimits {
 		for _, asRatelimit := range []bool{false, true} {
-			c, problems := Parse([]File{{"f", []byte(v.text)}}, Options{Lenient: asRatelimit})
+			c, problems := judge([]File{file("f", v.text)}, Options{Lenient: asRatelimit})
 			is := "does not belong"
 			if asRatelimit {
 				is = "is ignored"
@@ -147,7 +147,7 @@ func TestLimitsBehindTheFirstDocumentAreNone(t *testing.T) {
 	for text, line := range map[string]int{" domain: d\n" + rest: 2, "domain: d\n---\n" + rest: 3, "domain: d\n...\n" + rest: 3,
 		"domain: d\n---\n]\n": 3, "domain: d\n---\n---\n" + rest: 4, "domain: d\n---\n# the end\n": 0} {
 		for _, asRatelimit := range []bool{false, true} {
-			_, problems := Parse([]File{{"f", []byte(text)}}, Options{Lenient: asRatelimit})
+			_, problems := judge([]File{file("f", text)}, Options{Lenient: asRatelimit})
 			if line == 0 && len(problems) == 0 {
 				continue
 			}
@@ -185,7 +185,7 @@ func TestEachFaultIsToldOnceAtItsLine(t *testing.T) {
 	for i, v := range slices.Concat(errorVerdicts, warningVerdicts) {
 		t.Run(v.name, func(t *testing.T) {
 			warning := i >= len(errorVerdicts)
-			c, problems := Parse([]File{{"f", []byte(v.text)}}, Options{})
+			c, problems := judge([]File{file("f", v.text)}, Options{})
 			if (c != nil) != warning || len(problems) != 1 || problems[0].Warning != warning {
 				t.Fatalf("got a configuration: %t, and\n%v\nwant one problem, a warning beside a configuration: %t", c != nil, problems, warning)
 			}

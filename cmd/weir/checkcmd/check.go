@@ -121,17 +121,6 @@ func name(path string) string {
 	return path
 }
 
-// readAll reads no more than weir takes of a file.
-func readAll(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err == nil && len(data) > maxInput {
-		err = fmt.Errorf("it is larger than %d MiB: split it", maxInput>>20)
-	}
-	return data, err
-}
-
-const maxInput = 16 << 20 // bytes of a file, as weir serve has it
-
 // Report prints the problems of files, which are called of, and reports whether the configuration can be used.
 func Report(w io.Writer, name string, problems yaml.Problems, strict bool) bool {
 	c := Command{Strict: strict}

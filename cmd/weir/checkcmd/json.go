@@ -139,8 +139,8 @@ func (c *Command) writeJSON(out io.Writer, x *checked) error {
 }
 
 func (c *Command) problem(x *checked, p *yaml.Problem) problemDocument {
-	return problemDocument{File: cmp.Or(x.path(p.File), name(c.Path)), Line: p.Line, Part: p.Part, Domain: p.Domain, Path: p.Stored,
-		Rule: descriptors.ReadablePath(p.Stored), Severity: c.severity(p), Text: p.Text}
+	return problemDocument{File: cmp.Or(x.path(p.File), name(c.Path)), Line: p.Line, Part: p.Part, Domain: p.Domain,
+		Path: p.Path, Rule: descriptors.ReadablePath(p.Path), Severity: c.severity(p), Text: p.Text}
 }
 
 func (x *checked) domain(name string) domainDocument {

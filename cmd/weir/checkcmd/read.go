@@ -68,7 +68,7 @@ func openFile(path string) (*checked, error) {
 
 // readFile judges a descriptor file, or those in manifests.
 func readFile(name string, in io.Reader) (*checked, error) {
-	data, err := readAll(in)
+	data, err := file.ReadAll(in)
 	if err != nil {
 		return unreadable("%s cannot be read: %v", name, err), nil
 	}
@@ -86,9 +86,7 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := files.Options()
-	options.Parts = m.Parts
-	update := yaml.NewLastGood(options).Update(m.Files, nil)
+	update := yaml.NewLastGood(files.Options()).Update(m.Files, nil)
 	problems := slices.Concat(m.Problems, update.Problems, ineffective(update.Config))
 	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
