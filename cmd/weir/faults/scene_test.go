@@ -80,11 +80,7 @@ var (
 
 	cluster topology = func(s *scene) {
 		// Without the second line, all nodes refuse everything while one primary has no successor.
-		timeout := 1000
-		if s.row.bounds.healthy { // nodes that the machine holds up are not taken for dead
-			timeout = 60_000
-		}
-		s.cluster = redistest.Cluster(s.T, redistest.WithConfig(fmt.Sprint("cluster-node-timeout ", timeout), "cluster-require-full-coverage no"))
+		s.cluster = redistest.Cluster(s.T, redistest.WithConfig("cluster-node-timeout 1000", "cluster-require-full-coverage no"))
 		s.servers = s.cluster.Nodes
 		s.urls = []string{strings.Join(s.cluster.Addrs(), ",")}
 		s.settings = append(s.settings, "REDIS_TYPE=cluster")
