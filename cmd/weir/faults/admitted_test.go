@@ -153,7 +153,7 @@ func (s *scene) judgeCounts(calls []call) string {
 		}
 		var held uint64
 		redistest.Eventually(s.T, "the counters can be read after the fault", func() (err error) {
-			held, err = s.replicas[0].hits(key.plan, key.user)
+			held, err = s.replicas[0].Counted(key.plan, key.user)
 			return err
 		})
 		if extra := int(held) - told; extra > unsure || extra < 0 && !s.row.bounds.forgets {

@@ -1,7 +1,6 @@
 package weirtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,12 +52,9 @@ func (e *Envoy) listens(want int) error {
 			} `json:"local_address"`
 		} `json:"listener_statuses"`
 	}
-	text, err := Get(e.Admin + "/listeners?format=json")
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &all)
-	}
+	err := GetJSON(e.Admin+"/listeners?format=json", &all)
 	if err == nil && len(all.Statuses) != want {
-		err = fmt.Errorf("Envoy has the listeners %s, want %d", text, want)
+		err = fmt.Errorf("Envoy has the listeners %+v, want %d", all.Statuses, want)
 	}
 	if err != nil {
 		return err
@@ -79,11 +75,7 @@ func (e *Envoy) Stat(t testing.TB, name string) int {
 			Value int
 		}
 	}
-	text, err := Get(e.Admin + "/stats?format=json&type=Counters&filter=" + name)
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &stats)
-	}
-	if err != nil {
+	if err := GetJSON(e.Admin+"/stats?format=json&type=Counters&filter="+name, &stats); err != nil {
 		t.Fatalf("reading Envoy's counters: %v", err)
 	}
 	for _, s := range stats.Stats {
