@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
@@ -164,15 +163,7 @@ func (f *fire) exact() {
 // answers repeats a question until the tests' own store has noticed that all servers are back.
 func (f *fire) answers(ask func() error) {
 	f.t.Helper()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		err := ask()
-		if err == nil {
-			return
-		}
-		if time.Since(began) > process.Hang {
-			f.t.Fatalf("long after all servers are back: %v", err)
-		}
-	}
+	redistest.Eventually(f.t, "the history answers once all servers are back", ask)
 }
 
 // audit asks how far a writer's batches have been counted, adds them to what the series must hold, and wants P2 of one

@@ -1,10 +1,12 @@
 package weirtest
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"text/template"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
@@ -34,6 +36,20 @@ func StartEnvoy(t testing.TB, bootstrap []byte, listeners int) *Envoy {
 		return e.listens(listeners)
 	})
 	return e
+}
+
+// EnvoyOf is StartEnvoy with one of the templates in a test's testdata, which is given the data.
+func EnvoyOf(t testing.TB, name string, data map[string]any, listeners int) *Envoy {
+	t.Helper()
+	var bootstrap bytes.Buffer
+	templates, err := template.ParseGlob(filepath.Join("testdata", "*.tmpl"))
+	if err == nil {
+		err = templates.ExecuteTemplate(&bootstrap, name, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartEnvoy(t, bootstrap.Bytes(), listeners)
 }
 
 // listens asks a ready Envoy where its listeners are.
