@@ -13,8 +13,8 @@ import (
 )
 
 // Buckets counts the hits of one limit of one key as the definition of a sliding or a fixed window says: in the finest
-// buckets, all of which count whole until all of one is out. It adds up anew whenever it is asked, is slow and plain, and
-// the oracle of every store.
+// buckets, each of which counts whole until all of it is out. It adds up anew whenever it is asked: it is slow and plain,
+// and the oracle of every store.
 type Buckets struct {
 	fixed         bool
 	window, width window.Instant
@@ -26,8 +26,8 @@ type Buckets struct {
 
 // NewBuckets returns the empty state of a limit.
 func NewBuckets(l *descriptors.Limit) *Buckets {
-	return &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, window: micros(l.Window), width: micros(l.Levels()[0]),
-		hits: make(map[int64]uint64), leased: make(map[int64]uint64)}
+	return &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, window: micros(l.Window),
+		width: micros(l.Levels()[0]), hits: make(map[int64]uint64), leased: make(map[int64]uint64)}
 }
 
 func micros(d time.Duration) window.Instant { return window.Instant(d.Microseconds()) }

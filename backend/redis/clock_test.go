@@ -51,7 +51,9 @@ func TestWindowsGoByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	server, shift := clockwork(t)
 	s := opened(t, topology.Config{URL: server.Addr}, nil)
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.TokenBucket, descriptors.SlidingLog} {
+	for _, a := range []descriptors.Algorithm{
+		descriptors.SlidingWindow, descriptors.TokenBucket, descriptors.SlidingLog,
+	} {
 		limits := []descriptors.Limit{backendtest.NewLimit(t, 1, descriptors.Day, 1, a, 0),
 			backendtest.NewLimit(t, 100, descriptors.Year, 1, a, 0)} // so that Redis does not drop the key
 		for _, step := range []struct {
@@ -59,10 +61,10 @@ func TestWindowsGoByTheClockOfRedis(t *testing.T) {
 			allowed bool
 		}{{0, true}, {0, false}, {48 * time.Hour, true}, {48 * time.Hour, false}, {0, false}} {
 			shift(step.clock)
-			d := backendtest.Ask(t, s, backend.Check{Key: []byte(a.String()), Limits: limits, Hits: 1, Charge: descriptors.ChargeAdmitted})
+			d := backendtest.Ask(t, s, backend.Check{Key: []byte(a.String()), Limits: limits, Hits: 1})
 			if d.Allowed != step.allowed || d.RetryIn > 25*time.Hour {
-				t.Errorf("%v, with the clock %v ahead: %+v; want it allowed: %v, and never to wait for more than a window", a, step.clock,
-					d, step.allowed)
+				t.Errorf("%v, with the clock %v ahead: %+v; want it allowed: %v, and never to wait for more than a window",
+					a, step.clock, d, step.allowed)
 			}
 		}
 	}

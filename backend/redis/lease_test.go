@@ -18,7 +18,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-var leaseRounds = flag.Int("leases", 100, "rounds of the walk of weirs that lease, of 1,000 steps each; 40 at most in the short form")
+var leaseRounds = flag.Int("leases", 100,
+	"rounds of the walk of weirs that lease, of 1,000 steps each; 40 at most in the short form")
 
 // Weirs that lease, and that are killed, frozen, cut off and reconfigured, while one resets and others refund, admit no
 // more than N in any window.

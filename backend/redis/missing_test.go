@@ -147,7 +147,9 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 // the fail-over itself loses is lost with the library there, too: connections, and hits that were not replicated yet.
 func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 	t.Parallel()
-	for name, code := range map[string]func() *pipeline.Script{"without the library": newScript, "without the script": scriptOnly} {
+	for name, code := range map[string]func() *pipeline.Script{
+		"without the library": newScript, "without the script": scriptOnly,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := redistest.Sentinel(t)

@@ -180,8 +180,8 @@ func (f *fire) audit(w *worker) {
 			return err
 		})
 		if at.Last > uint64(len(box.sent)) || at.Last < box.acked && !(w.killed.Load() && f.forgets) {
-			f.t.Errorf("-seed %d: partition %d has %d batches of a writer that sent %d and had %d acknowledged", *seed, p, at.Last,
-				len(box.sent), box.acked)
+			f.t.Errorf("-seed %d: partition %d has %d batches of a writer that sent %d and had %d acknowledged",
+				*seed, p, at.Last, len(box.sent), box.acked)
 			return
 		}
 		f.batches += int(at.Last)
@@ -193,8 +193,8 @@ func (f *fire) audit(w *worker) {
 		}
 	}
 	if !w.killed.Load() && (w.recorded != w.exported || w.left > 0 || w.recorded != counted) {
-		f.t.Errorf("-seed %d: a writer recorded %d hits, its exporter %d, of which it has not brought %d, and %d were counted", *seed,
-			w.recorded, w.exported, w.left, counted)
+		f.t.Errorf("-seed %d: a writer recorded %d hits, its exporter %d, of which it has not brought %d; %d were counted",
+			*seed, w.recorded, w.exported, w.left, counted)
 	}
 }
 
@@ -212,13 +212,15 @@ func (f *fire) finish() {
 	if f.forgets && f.gone.Load() == 0 {
 		f.t.Error("no server has forgotten anything, so this has shown nothing")
 	}
-	f.t.Logf("%d batches were counted; writers heard %d times that some were forgotten; the clock went by %v", f.batches,
-		f.gone.Load(), f.site.now().Sub(start).Round(time.Hour))
+	f.t.Logf("%d batches were counted; writers heard %d times that some were forgotten; the clock went by %v",
+		f.batches, f.gone.Load(), f.site.now().Sub(start).Round(time.Hour))
 }
 
 // awaitAcks waits until so many more batches have been acknowledged.
 func (f *fire) awaitAcks(n int64) {
 	f.t.Helper()
 	want := f.acks.Load() + n
-	redistest.Until(f.t, fmt.Sprintf("writers have %d batches acknowledged", n), func() bool { return f.acks.Load() >= want })
+	redistest.Until(f.t, fmt.Sprintf("writers have %d batches acknowledged", n), func() bool {
+		return f.acks.Load() >= want
+	})
 }

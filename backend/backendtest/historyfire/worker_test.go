@@ -40,7 +40,7 @@ func (s site) open(step func(string)) (*redishistory.Store, error) {
 	})
 }
 
-// A worker dies at each step, if it is to die at this one.
+// anyStep stands for whichever step comes.
 const anyStep = "*"
 
 // worker is a writer or a job, with a store of its own. Killed, it is what a process is to the servers that is: all its
@@ -75,8 +75,8 @@ func (f *fire) start(role, die string, nth int64) *worker {
 	f.t.Helper()
 	f.started++
 	ctx, stop := context.WithCancel(context.Background())
-	w := &worker{fire: f, role: role, stop: stop, ended: make(chan struct{}), outboxes: make(map[history.Partition]*outbox),
-		random: rand.New(rand.NewPCG(*seed<<32+uint64(f.started), 1))}
+	w := &worker{fire: f, role: role, stop: stop, ended: make(chan struct{}),
+		outboxes: make(map[history.Partition]*outbox), random: rand.New(rand.NewPCG(*seed<<32+uint64(f.started), 1))}
 	var seen atomic.Int64
 	var err error
 	w.Store, err = f.site.open(func(name string) {
@@ -193,7 +193,8 @@ func (w *worker) made(p history.Partition, b history.Batch) history.Batch {
 		return made
 	}
 	if int(b.Seq) != len(box.sent)+1 || b.Writer != box.writer {
-		w.fire.t.Errorf("batch %d of %s for partition %d comes after %d of %s", b.Seq, b.Writer, p, len(box.sent), box.writer)
+		w.fire.t.Errorf("batch %d of %s for partition %d comes after %d of %s", b.Seq, b.Writer, p, len(box.sent),
+			box.writer)
 	}
 	made := history.Batch{Writer: b.Writer, Seq: b.Seq, After: b.After}
 	now, used := w.fire.site.now().Unix()/60, make(map[history.Increment]bool) // no series and minute may come twice

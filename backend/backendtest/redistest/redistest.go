@@ -45,8 +45,8 @@ func Until(t testing.TB, promise string, kept func() bool) {
 	})
 }
 
-// keep starts servers in a folder of their own and ends them with their test. The folder's name is short, as the path of
-// a unix socket has to be.
+// keep starts servers in a folder of their own and ends them with their test. The folder's name is short, as the path
+// of a unix socket has to be.
 func keep(t testing.TB, start func(dir string) (*Set, error)) *Set {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "redistest-")

@@ -43,7 +43,8 @@ func startSet(dir, kind string, s settings) (*Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: set.Master + "," + strings.Join(set.Addrs(), ","), Servers: set.Nodes, Sentinel: set, all: set.all()}, nil
+		url := set.Master + "," + strings.Join(set.Addrs(), ",")
+		return &Set{URL: url, Servers: set.Nodes, Sentinel: set, all: set.all()}, nil
 	case "cluster":
 		c, err := startCluster(dir, s)
 		if err != nil {

@@ -95,8 +95,8 @@ func TestADeniedCheckWritesNothing(t *testing.T) {
 	}
 }
 
-// A window of thousands of hits that passes, a grant of them, and a clock that steps back over them must not hold up the
-// server: what they leave over goes by and by, a few chunks with each check.
+// A window of thousands of hits that passes, a grant of them, and a clock that steps back over them must not hold up
+// the server: what they leave over goes by and by, a few chunks with each check.
 func TestALongLogIsCutAtOnceAndClearedByAndBy(t *testing.T) {
 	const full, most = 40, 8
 	limit := backendtest.NewLimit(t, 9999, descriptors.Minute, 1, descriptors.SlidingLog, 0)

@@ -239,7 +239,8 @@ func TestKeysDoNotEndTogether(t *testing.T) {
 	for i := range 100 {
 		keys = append(keys, string(AppendKey(nil, fmt.Appendf(nil, "4:shop4:user%d", i))))
 	}
-	if err := asFunction.call(t.Context(), client, keys, begin, slices.Repeat([]*backend.Check{&hit}, len(keys))...).Err(); err != nil {
+	checks := slices.Repeat([]*backend.Check{&hit}, len(keys))
+	if err := asFunction.call(t.Context(), client, keys, begin, checks...).Err(); err != nil {
 		t.Fatal(err)
 	}
 	ends := make(map[time.Duration]bool)

@@ -17,7 +17,8 @@ func TestOperatorsSeeWhatIsLeased(t *testing.T) {
 	w.Eventually(t, "hits are admitted by a lease, and shown", func() error {
 		m, err := weirtest.Scrape(w.Admin + "/metrics")
 		text, code := w.Command(t, "counters", "get", "--domain", "shop", "--descriptor", "plan=large,user=ann")
-		if used := m["weir_lease_hits_used_total"]; err == nil && (used == 0 || code != 0 || !leased.MatchString(text)) {
+		used := m["weir_lease_hits_used_total"]
+		if err == nil && (used == 0 || code != 0 || !leased.MatchString(text)) {
 			err = fmt.Errorf("%v hits are used of leases, and weir counters get shows %s", used, text)
 		}
 		return err

@@ -61,7 +61,7 @@ func TestSettingsOfTheStoreReachIt(t *testing.T) {
 	}
 	for plan, want := range map[string]uint64{"fast": 2, "slow": 1} {
 		if n, err := w.Counted(plan, "ann"); err != nil || n != want {
-			t.Errorf("plan %s: %d hits are counted (%v), want %d: no hit may be lost or count twice", plan, n, err, want)
+			t.Errorf("plan %s: %d hits are counted (%v), want %d: none may be lost or count twice", plan, n, err, want)
 		}
 	}
 	for plan, at := range map[string]*redistest.Server{"fast": perSecond, "slow": main} {

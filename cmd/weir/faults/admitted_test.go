@@ -87,7 +87,8 @@ func (s *scene) judgeDenied(calls []call) string {
 			denied++
 			used := uint32(0)
 			for _, other := range keys[k] {
-				if other.countedBy() >= c.begun-reach && other.begun <= c.ended && (other.exact() && other.verdict == ok || other.mayCount()) {
+				near := other.countedBy() >= c.begun-reach && other.begun <= c.ended
+				if near && (other.exact() && other.verdict == ok || other.mayCount()) {
 					used++
 				}
 			}

@@ -77,7 +77,8 @@ var (
 
 	cluster topology = func(s *scene) {
 		// Without the second line, all nodes refuse everything while one primary has no successor.
-		s.cluster = redistest.Cluster(s.T, redistest.WithConfig("cluster-node-timeout 1000", "cluster-require-full-coverage no"))
+		s.cluster = redistest.Cluster(s.T,
+			redistest.WithConfig("cluster-node-timeout 1000", "cluster-require-full-coverage no"))
 		s.servers = s.cluster.Nodes
 		s.urls = []string{strings.Join(s.cluster.Addrs(), ",")}
 		s.settings = append(s.settings, "REDIS_TYPE=cluster")
