@@ -2,18 +2,24 @@ package historyfire
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 )
@@ -22,6 +28,18 @@ var (
 	kills = flag.Int("kills", 60, "how many writers and jobs are killed, in all tests together; a quarter in the short form")
 	seed  = flag.Uint64("seed", 1, "seed of what is killed where and of what comes in")
 )
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(ordersVariable); text != "" {
+		if err := runChild(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
 
 // seriesCount is how many series there are. Some share a partition, as series do.
 const seriesCount = 20
@@ -42,24 +60,24 @@ var numbers = func() map[history.ID]int {
 // fire is one history, who works on it, and what it must hold.
 type fire struct {
 	t       *testing.T
+	dir     string
 	site    site
 	store   *redishistory.Store // of the tests
 	random  *rand.Rand
 	tally   map[string]int // kills by what they hit
 	started int
-	writers []*worker // of this round
+	writers []*running // of this round
 	// forgets is set if a server may forget what it has acknowledged: who was killed then cannot send it again.
 	forgets bool
 	counted [seriesCount]uint64
 	batches int
-	acks    atomic.Int64 // batches that were acknowledged
-	gone    atomic.Int64 // answers of which a writer heard that a server has forgotten something
+	gone    int // answers of which a writer heard that a server has forgotten something
 }
 
 func newFire(t *testing.T, where site) *fire {
 	t.Helper()
 	where.Epoch = time.Now()
-	f := &fire{t: t, site: where, tally: make(map[string]int), random: rand.New(rand.NewPCG(*seed, 3))}
+	f := &fire{t: t, dir: t.TempDir(), site: where, tally: make(map[string]int), random: rand.New(rand.NewPCG(*seed, 3))}
 	store, err := where.open(func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -70,26 +88,69 @@ func newFire(t *testing.T, where site) *fire {
 	return f
 }
 
-// killOne starts a worker that dies at one of some steps, or is killed at a random instant: also where it does not come
-// to its step soon.
+// running is a child.
+type running struct {
+	orders
+	*process.Process
+	stdin  io.Writer
+	killed bool
+}
+
+// start starts a child that is to die at a step, or at none.
+func (f *fire) start(role, die string, nth int) *running {
+	f.t.Helper()
+	f.started++
+	r := &running{orders: orders{Site: f.site, Role: role, Die: die, Nth: int64(nth), Seed: *seed<<32 + uint64(f.started),
+		Ledger: filepath.Join(f.dir, fmt.Sprint("ledger", f.started))}}
+	text, err := json.Marshal(r.orders)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), ordersVariable+"="+string(text))
+	if r.stdin, err = c.StdinPipe(); err != nil {
+		f.t.Fatal(err)
+	}
+	r.Process = process.Run(f.t, role, c)
+	if role == "writer" {
+		f.writers = append(f.writers, r)
+	}
+	return r
+}
+
+// stop ends a child as a drain does.
+func (f *fire) stop(r *running) {
+	f.t.Helper()
+	_, _ = io.WriteString(r.stdin, "stop\n") // it may have ended, which is found below
+	if code := r.ExitCode(f.t); code != 0 {
+		f.t.Errorf("a %s that was told to stop ended with %d:\n%s", r.Role, code, r.Log)
+	}
+}
+
+// killOne starts a child that kills itself at one of some steps, or is killed at a random instant: also where it does not
+// come to its step soon.
 func (f *fire) killOne(role string, steps []string) {
 	f.t.Helper()
-	die, nth, wait := steps[f.random.IntN(len(steps))], 1+f.random.Int64N(3), 500*time.Millisecond
+	die, nth, wait := steps[f.random.IntN(len(steps))], 1+f.random.IntN(3), 500*time.Millisecond
 	if die == anyStep {
-		nth = 1 + f.random.Int64N(40)
+		nth = 1 + f.random.IntN(40)
 	}
 	how := "at step " + die
 	if f.random.IntN(4) == 0 {
-		die, wait = "", time.Duration(30+f.random.IntN(120))*time.Millisecond
+		die, how, wait = "", "at a random instant", time.Duration(30+f.random.IntN(120))*time.Millisecond
 	}
-	w := f.start(role, die, nth)
-	select {
-	case <-w.ended:
-	case <-time.After(wait):
+	r := f.start(role, die, nth)
+	for began := time.Now(); r.Ended() == nil && time.Since(began) < wait; {
+		time.Sleep(time.Millisecond)
+	}
+	if die != "" && r.Ended() == nil {
 		how = "at a random instant"
-		w.kill()
 	}
-	w.await()
+	r.Kill()
+	r.killed = true
+	if code := r.ExitCode(f.t); code != -1 {
+		f.t.Errorf("a %s was to be killed and ended by itself with %d:\n%s", role, code, r.Log)
+	}
 	f.tally[role+" "+how]++
 }
 
@@ -103,7 +164,7 @@ var stepsOf = map[string][]string{
 // it, and compares every series when all writers have ended.
 func (f *fire) burn(kills int, disturb func(), end func(drain func())) {
 	f.t.Helper()
-	lives := []*worker{f.start("writer", "", 0), f.start("writer", "", 0), f.start("job", "", 0)}
+	lives := []*running{f.start("writer", "", 0), f.start("writer", "", 0), f.start("job", "", 0)}
 	var done atomic.Bool
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -126,9 +187,8 @@ func (f *fire) burn(kills int, disturb func(), end func(drain func())) {
 		f.killOne(role, stepsOf[role])
 	}
 	end(func() {
-		for _, w := range lives {
-			w.stop()
-			w.await()
+		for _, r := range lives {
+			f.stop(r)
 		}
 	})
 	done.Store(true)
@@ -139,8 +199,10 @@ func (f *fire) burn(kills int, disturb func(), end func(drain func())) {
 // exact audits the writers of a round, all of which have ended, and compares each series with them.
 func (f *fire) exact() {
 	f.t.Helper()
-	for _, w := range f.writers {
-		f.audit(w)
+	for _, r := range f.writers {
+		if err := f.audit(r); err != nil {
+			f.t.Errorf("-seed %d: %s: %v", *seed, filepath.Base(r.Ledger), err)
+		}
 	}
 	f.writers = nil
 	found := make(map[int]uint64)
@@ -163,39 +225,81 @@ func (f *fire) exact() {
 // answers repeats a question until the tests' own store has noticed that all servers are back.
 func (f *fire) answers(ask func() error) {
 	f.t.Helper()
-	redistest.Eventually(f.t, "the history answers once all servers are back", ask)
-}
-
-// audit asks how far a writer's batches have been counted, adds them to what the series must hold, and wants P2 of one
-// that has drained: what it recorded is counted, to the integer.
-func (f *fire) audit(w *worker) {
-	f.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	counted := uint64(0)
-	for p, box := range w.outboxes {
-		var at history.ApplyResult
-		f.answers(func() (err error) {
-			at, err = f.store.Apply(f.t.Context(), p, history.Batch{Writer: box.writer})
-			return err
-		})
-		if at.Last > uint64(len(box.sent)) || at.Last < box.acked && !(w.killed.Load() && f.forgets) {
-			f.t.Errorf("-seed %d: partition %d has %d batches of a writer that sent %d and had %d acknowledged",
-				*seed, p, at.Last, len(box.sent), box.acked)
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := ask()
+		if err == nil {
 			return
 		}
-		f.batches += int(at.Last)
-		for _, batch := range box.sent[:at.Last] {
-			for _, i := range batch.Increments {
-				f.counted[numbers[i.ID]] += i.Hits
-				counted += i.Hits
+		if time.Since(began) > process.Hang {
+			f.t.Fatalf("long after all servers are back: %v", err)
+		}
+	}
+}
+
+// sender is a writer in a partition, where its batches have numbers of their own.
+type sender struct {
+	writer string
+	p      history.Partition
+}
+
+// audit asks how far a writer's batches have been counted, adds them to what the series must hold, and wants P2 of one that has
+// drained: what it recorded is counted, to the integer.
+func (f *fire) audit(r *running) error {
+	content, err := os.ReadFile(r.Ledger)
+	if err != nil && !r.killed {
+		return err
+	}
+	sent, acked := make(map[sender][][seriesCount]uint64), make(map[sender]uint64)
+	var drained []uint64
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		var figures []uint64
+		for _, text := range fields[1:] {
+			var n uint64
+			_, _ = fmt.Sscan(text, &n) // a writer's name is none
+			figures = append(figures, n)
+		}
+		switch fields[0] {
+		case "X":
+			drained = figures
+		case "G":
+			f.gone++
+		case "A":
+			s := sender{fields[1], history.Partition(figures[1])}
+			acked[s] = max(acked[s], figures[2])
+		case "S":
+			s := sender{fields[1], history.Partition(figures[1])}
+			var h [seriesCount]uint64
+			for at := 3; at < len(figures); at += 2 {
+				h[figures[at]] += figures[at+1]
+			}
+			if sent[s] = append(sent[s], h); uint64(len(sent[s])) != figures[2] {
+				return fmt.Errorf("batch %d of partition %d comes after %d", figures[2], s.p, len(sent[s])-1)
 			}
 		}
 	}
-	if !w.killed.Load() && (w.recorded != w.exported || w.left > 0 || w.recorded != counted) {
-		f.t.Errorf("-seed %d: a writer recorded %d hits, its exporter %d, of which it has not brought %d; %d were counted",
-			*seed, w.recorded, w.exported, w.left, counted)
+	counted := uint64(0)
+	for s, batches := range sent {
+		var at history.ApplyResult
+		f.answers(func() (err error) {
+			at, err = f.store.Apply(f.t.Context(), s.p, history.Batch{Writer: s.writer})
+			return err
+		})
+		if at.Last > uint64(len(batches)) || at.Last < acked[s] && !(r.killed && f.forgets) {
+			return fmt.Errorf("partition %d has %d batches of it: it sent %d and had %d acknowledged", s.p, at.Last, len(batches), acked[s])
+		}
+		f.batches += int(at.Last)
+		for _, batch := range batches[:at.Last] {
+			for n, hits := range batch {
+				f.counted[n] += hits
+				counted += hits
+			}
+		}
 	}
+	if !r.killed && (len(drained) != 3 || drained[0] != drained[1] || drained[2] > 0 || drained[0] != counted) {
+		return fmt.Errorf("it recorded %v (itself, its exporter, and what that has not brought), and %d were counted", drained, counted)
+	}
+	return nil
 }
 
 // finish rolls what is left to roll, compares once more, and says what was killed where.
@@ -209,18 +313,26 @@ func (f *fire) finish() {
 	for _, how := range slices.Sorted(maps.Keys(f.tally)) {
 		f.t.Logf("  %4d  %s", f.tally[how], how)
 	}
-	if f.forgets && f.gone.Load() == 0 {
+	if f.forgets && f.gone == 0 {
 		f.t.Error("no server has forgotten anything, so this has shown nothing")
 	}
-	f.t.Logf("%d batches were counted; writers heard %d times that some were forgotten; the clock went by %v",
-		f.batches, f.gone.Load(), f.site.now().Sub(start).Round(time.Hour))
+	f.t.Logf("%d batches were counted; writers heard %d times that some were forgotten; the clock went by %v", f.batches, f.gone, f.site.now().Sub(start).Round(time.Hour))
 }
 
 // awaitAcks waits until so many more batches have been acknowledged.
-func (f *fire) awaitAcks(n int64) {
+func (f *fire) awaitAcks(n int) {
 	f.t.Helper()
-	want := f.acks.Load() + n
-	redistest.Until(f.t, fmt.Sprintf("writers have %d batches acknowledged", n), func() bool {
-		return f.acks.Load() >= want
-	})
+	acks := func() (all int) {
+		for _, r := range f.writers {
+			content, _ := os.ReadFile(r.Ledger) // there is none yet
+			all += strings.Count(string(content), "\nA ")
+		}
+		return all
+	}
+	want := acks() + n
+	for began := time.Now(); acks() < want; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > process.Hang {
+			f.t.Fatalf("within %v writers have not had %d batches acknowledged", process.Hang, n)
+		}
+	}
 }

@@ -21,7 +21,7 @@ type replica struct {
 
 // startReplica serves rules of domain shop, by a binary ("" for the weir under test), and waits until it answers.
 // Settings are NAME=value; a later one wins.
-func startReplica(t *testing.T, binary, rules string, settings ...string) *replica {
+func startReplica(t testing.TB, binary, rules string, settings ...string) *replica {
 	t.Helper()
 	r := &replica{Weir: weirtest.New(t, append([]string{
 		"DATA_DIR=" + t.TempDir(), "HISTORY_FLUSH_INTERVAL=1s",
@@ -35,7 +35,7 @@ func startReplica(t *testing.T, binary, rules string, settings ...string) *repli
 }
 
 // serve runs weir serve, again after it has ended.
-func (r *replica) serve(t *testing.T, binary string) {
+func (r *replica) serve(t testing.TB, binary string) {
 	t.Helper()
 	if binary == "" {
 		binary = process.Weir(t)

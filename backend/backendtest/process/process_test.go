@@ -1,0 +1,47 @@
+package process
+
+import (
+	"net"
+	"testing"
+)
+
+func TestAHeldPortIsTheTestsAlone(t *testing.T) {
+	addr := Addr(t)
+	for range 2 { // again after it was killed
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatalf("a server cannot listen on a port that is held for it: %v", err)
+		}
+		l.Close()
+	}
+	for range 2000 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if l.Addr().String() == addr {
+			t.Fatalf("the kernel gave %s to somebody else, who would answer in the place of the test's server", addr)
+		}
+	}
+}
+
+// A test that stops its server by hand stops it once more when it ends.
+func TestAPortGivenBackTwiceClosesNothingElse(t *testing.T) {
+	_, release, err := HoldPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel gives the lowest free descriptor
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	release()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatalf("the second release closed a listener of somebody else, whose clients are refused: %v", err)
+	}
+	c.Close()
+}

@@ -1,0 +1,113 @@
+package e2e_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
+)
+
+// valuesKept is what the history has under each value of a rule, __other__ among them.
+func valuesKept(t *testing.T, w *weirtest.Weir) (hits map[string]uint64, sum uint64) {
+	t.Helper()
+	text, _, err := weirtest.Fetch(w.Admin + "/api/v1/history/top?domain=shop&n=1000")
+	var a struct {
+		Total uint64
+		Top   []struct {
+			Value string
+			Hits  uint64
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &a)
+	}
+	if err != nil {
+		t.Fatalf("the history answers %.300s (%v)", text, err)
+	}
+	hits = make(map[string]uint64)
+	for _, row := range a.Top {
+		hits[row.Value] += row.Hits
+	}
+	return hits, a.Total
+}
+
+// Three weirs share a history; one is killed with hits that it has not brought there. Nothing else is missing, no value
+// has more than it had, and those that took the most are listed.
+func TestWhoTakesTheMostOfAFleetIsFoundThroughAKill(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Single(t)
+	fleet := make([]*weirtest.Weir, 3)
+	for i := range fleet {
+		fleet[i] = weirtest.Serve(t, "- {key: user, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1000000}}\n",
+			"REDIS_URL="+redis.Addr, weirtest.PatientRedis, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s", "HISTORY_VALUES=20")
+	}
+	var mu sync.Mutex
+	exact, total := make(map[string]uint64), uint64(0)
+	ask := func(requests int, of ...int) {
+		var running sync.WaitGroup
+		for _, i := range of {
+			running.Go(func() {
+				client, random := fleet[i].Client(t), rand.New(rand.NewPCG(uint64(requests), uint64(i)))
+				zipf := rand.NewZipf(random, 1.3, 1, 10_000)
+				for range requests {
+					var request []*descriptorpb.RateLimitDescriptor
+					mu.Lock()
+					for range 16 {
+						value := fmt.Sprint("u", zipf.Uint64())
+						exact["user="+value]++
+						total++
+						request = append(request, weirtest.Describe("user", value))
+					}
+					mu.Unlock()
+					if _, err := client.Ask("shop", request...); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		running.Wait()
+	}
+	ask(150, 0, 1, 2)
+	weirtest.Eventually(t, "all hits are in the history", func() error {
+		if _, sum := valuesKept(t, fleet[0]); sum != total {
+			return fmt.Errorf("%d of %d", sum, total)
+		}
+		return nil
+	})
+	ask(20, 2)
+	fleet[2].Kill() // with 320 hits, at most
+	mayLack := uint64(20 * 16)
+	fleet[2].Restart(t)
+	ask(50, 0, 1, 2)
+	var hits map[string]uint64
+	weirtest.Eventually(t, "all other hits are in the history", func() (err error) {
+		var sum uint64
+		if hits, sum = valuesKept(t, fleet[0]); sum > total || sum < total-mayLack {
+			err = fmt.Errorf("%d of %d", sum, total)
+		}
+		return err
+	})
+	for value, n := range hits {
+		if value != "__other__" && n > exact[value] {
+			t.Errorf("%s had %d hits, and the history has %d", value, exact[value], n)
+		}
+	}
+	if len(hits) > 3*20+1 {
+		t.Errorf("%d values have series, want at most 20 of each weir, though they begin together", len(hits))
+	}
+	most := slices.SortedFunc(maps.Keys(exact), func(a, b string) int { return cmp.Compare(exact[b], exact[a]) })[:5]
+	wantCommands(t, fleet[1],
+		wanted{"counters top --from -1h -n 10", 0, append([]string{"all weirs", "A value may have had more"}, most...)},
+		wanted{"counters top --path user -n 10", 0, append([]string{"this weir alone", "1000000/hour"}, most...)},
+		wanted{"history verify", 0, []string{"each holds exactly what it ever counted"}})
+}
