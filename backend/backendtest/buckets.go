@@ -12,64 +12,58 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Buckets counts the hits of one limit of one key as the definition of a sliding or a fixed window says: in a bucket on
-// every level, of which it reads those that cover the last window. It is slow and plain, and the oracle of every store.
+// Buckets counts the hits of one limit of one key as the definition of a sliding or a fixed window says: in the finest
+// buckets, each of which counts whole until all of it is out. It adds up anew whenever it is asked: it is slow and plain,
+// and the oracle of every store.
 type Buckets struct {
-	fixed  bool
-	length time.Duration
-	levels []time.Duration
-	hits   []map[int64]uint64 // per level, by bucket number
+	fixed         bool
+	window, width window.Instant
+	hits          map[int64]uint64 // by bucket number
 
-	at     int64            // the finest bucket that was last counted in
-	leased map[int64]uint64 // of the finest buckets' hits: granted by leases, and not settled
+	at     int64            // the bucket that was last counted in
+	leased map[int64]uint64 // of the hits: granted by leases, and not settled
 }
 
 // NewBuckets returns the empty state of a limit.
 func NewBuckets(l *descriptors.Limit) *Buckets {
-	b := &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, length: l.Window, levels: l.Levels(), leased: make(map[int64]uint64)}
-	for range b.levels {
-		b.hits = append(b.hits, make(map[int64]uint64))
+	return &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, window: micros(l.Window),
+		width: micros(l.Levels()[0]), hits: make(map[int64]uint64), leased: make(map[int64]uint64)}
+}
+
+func micros(d time.Duration) window.Instant { return window.Instant(d.Microseconds()) }
+
+// index returns the number of the bucket that holds t; buckets are aligned to the epoch.
+func (b *Buckets) index(t window.Instant) int64 {
+	k := t / b.width
+	if t%b.width < 0 {
+		k--
 	}
-	return b
+	return int64(k)
 }
 
 // Sum returns the number of hits that count at now.
-func (b *Buckets) Sum(now window.Instant) uint64 {
+func (b *Buckets) Sum(now window.Instant) (sum uint64) {
 	b.advance(now)
-	runs := []run{{first: index(now, micros(b.length)), count: 1}}
-	if !b.fixed {
-		runs = cover(b.levels, b.length, now)
-	}
-	var sum uint64
-	for _, r := range runs {
-		for k := r.first; k < r.first+r.count; k++ {
-			sum += b.hits[r.level][k]
-		}
+	for _, n := range b.hits {
+		sum += n
 	}
 	return sum
 }
 
-// advance moves what lies after now into now's buckets, and forgets the fine buckets that no longer count together
-// with their share of the coarse ones, so that a refund cannot find them.
+// advance moves what lies after now into now's bucket, and forgets the buckets that no longer count, so that a refund
+// cannot find them.
 func (b *Buckets) advance(now window.Instant) {
-	live := index(now, micros(b.levels[0]))
+	live := b.index(now)
 	b.at = min(b.at, live)
-	for k, n := range b.leased {
-		if k > live {
-			b.leased[live] += n
-			delete(b.leased, k)
-		}
-	}
-	for level, width := range b.levels {
-		live := index(now, micros(width))
-		for k, n := range b.hits[level] {
+	for _, counts := range []map[int64]uint64{b.hits, b.leased} {
+		for k, n := range counts {
 			if k > live {
-				b.hits[level][live] += n
-				delete(b.hits[level], k)
+				counts[live] += n
+				delete(counts, k)
 			}
 		}
 	}
-	for k := range b.hits[0] {
+	for k := range b.hits {
 		if b.leaves(k) <= now {
 			b.change(k, 0)
 			delete(b.leased, k)
@@ -77,25 +71,19 @@ func (b *Buckets) advance(now window.Instant) {
 	}
 }
 
-// leaves returns the first moment at which a finest bucket no longer counts.
+// leaves returns the first moment at which a bucket no longer counts.
 func (b *Buckets) leaves(k int64) window.Instant {
-	end := window.Instant(k+1) * micros(b.levels[0])
+	end := window.Instant(k+1) * b.width
 	if b.fixed {
 		return end
 	}
-	return end + micros(b.length)
+	return end + b.window
 }
 
-// change gives the finest bucket k another count, and adds the difference on every level.
+// change gives a bucket another count.
 func (b *Buckets) change(k int64, hits uint64) {
-	was := b.hits[0][k]
-	begin := window.Instant(k) * micros(b.levels[0])
-	for level, width := range b.levels {
-		at := index(begin, micros(width))
-		b.hits[level][at] += hits - was
-		if b.hits[level][at] == 0 {
-			delete(b.hits[level], at)
-		}
+	if b.hits[k] = hits; hits == 0 {
+		delete(b.hits, k)
 	}
 }
 
@@ -105,26 +93,26 @@ func (b *Buckets) Add(now window.Instant, delta int64) {
 	sum := b.Sum(now)
 	if delta >= 0 {
 		if hits := min(uint64(delta), window.MaxCount-sum); hits > 0 {
-			live := index(now, micros(b.levels[0]))
-			if live != b.at && b.hits[0][b.at] > 0 { // of two buckets it is known what is leased: the last two that hold hits
+			live := b.index(now)
+			if live != b.at && b.hits[b.at] > 0 { // of two buckets it is known what is leased: the last two that hold hits
 				maps.DeleteFunc(b.leased, func(k int64, _ uint64) bool { return k != b.at && k != live })
 			}
 			b.at = live
-			b.change(live, b.hits[0][live]+hits)
+			b.change(live, b.hits[live]+hits)
 		}
 		return
 	}
 	back := uint64(-delta)
-	for _, k := range slices.SortedFunc(maps.Keys(b.hits[0]), func(x, y int64) int { return cmp.Compare(y, x) }) {
-		n := min(back, b.hits[0][k])
-		if k == b.at && k == index(now, micros(b.levels[0])) { // what is leased may still be used
-			n = min(back, b.hits[0][k]-b.leased[k])
+	for _, k := range slices.SortedFunc(maps.Keys(b.hits), func(x, y int64) int { return cmp.Compare(y, x) }) {
+		n := min(back, b.hits[k])
+		if k == b.at && k == b.index(now) { // what is leased may still be used
+			n = min(back, b.hits[k]-b.leased[k])
 		}
 		if k != b.at && n > 0 {
 			maps.DeleteFunc(b.leased, func(k int64, _ uint64) bool { return k != b.at })
 		}
-		b.change(k, b.hits[0][k]-n)
-		b.leased[k] = min(b.leased[k], b.hits[0][k])
+		b.change(k, b.hits[k]-n)
+		b.leased[k] = min(b.leased[k], b.hits[k])
 		back -= n
 	}
 }
@@ -139,14 +127,14 @@ func (b *Buckets) Grant(now window.Instant, hits uint64) {
 // known to be leased of the bucket in which they were charged, if no other hits were counted between that and now's.
 func (b *Buckets) Settle(now, at window.Instant, granted, unused uint64) uint64 {
 	b.advance(now)
-	charged, live := index(at, micros(b.levels[0])), index(now, micros(b.levels[0]))
-	for k := range b.hits[0] {
+	charged, live := b.index(at), b.index(now)
+	for k := range b.hits {
 		if charged < k && k < live {
 			return 0
 		}
 	}
 	back := min(unused, b.leased[charged])
-	b.change(charged, b.hits[0][charged]-back)
+	b.change(charged, b.hits[charged]-back)
 	b.leased[charged] -= min(granted, b.leased[charged])
 	return back
 }
@@ -154,11 +142,11 @@ func (b *Buckets) Settle(now, at window.Instant, granted, unused uint64) uint64 
 // Until returns the first moment, now or later, at which at most keep of the hits that count now still do.
 func (b *Buckets) Until(now window.Instant, keep uint64) window.Instant {
 	left := b.Sum(now)
-	for _, k := range slices.Sorted(maps.Keys(b.hits[0])) {
+	for _, k := range slices.Sorted(maps.Keys(b.hits)) {
 		if left <= keep {
 			break
 		}
-		if left -= b.hits[0][k]; left <= keep {
+		if left -= b.hits[k]; left <= keep {
 			return b.leaves(k)
 		}
 	}

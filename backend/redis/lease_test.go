@@ -18,7 +18,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-var leaseRounds = flag.Int("leases", 100, "rounds of the walk of weirs that lease, of 1,000 steps each")
+var leaseRounds = flag.Int("leases", 100,
+	"rounds of the walk of weirs that lease, of 1,000 steps each; 40 at most in the short form")
 
 // Weirs that lease, and that are killed, frozen, cut off and reconfigured, while one resets and others refund, admit no
 // more than N in any window.
@@ -26,8 +27,11 @@ func TestNeverOverAmongWeirsThatLease(t *testing.T) {
 	t.Parallel()
 	shard := new(atomic.Int64)
 	store := opened(t, on(t, topology.Single), shard)
-	var used uint64
-	for round := range *leaseRounds {
+	rounds, used := *leaseRounds, uint64(0)
+	if testing.Short() {
+		rounds = min(rounds, 40)
+	}
+	for round := range rounds {
 		r := rand.New(rand.NewPCG(*conformanceSeed, uint64(round)))
 		l := &leasing{t: t, r: r, store: store, shard: shard, key: fmt.Appendf(nil, "leases/%d/%d", *conformanceSeed, round),
 			now: time.Unix(1_796_000_000+r.Int64N(1e6), r.Int64N(1e9)), limits: leasableLimits(t, r), steps: r.IntN(3) == 0,

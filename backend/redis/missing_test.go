@@ -147,19 +147,14 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 // the fail-over itself loses is lost with the library there, too: connections, and hits that were not replicated yet.
 func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		code    func() *pipeline.Script
-		missing bool
-	}{
-		"with the library":    {newScript, false},
-		"without the library": {newScript, true},
-		"without the script":  {scriptOnly, true},
+	for name, code := range map[string]func() *pipeline.Script{
+		"without the library": newScript, "without the script": scriptOnly,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := redistest.Sentinel(t)
 			c := topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
-			s, plain := openedWith(t, c, nil, tc.code()), plainStore(t, connect(t, c))
+			s, plain := openedWith(t, c, nil, code()), plainStore(t, connect(t, c))
 			b, n := newBurden(t, "a", "b", "c"), new(tally)
 			stop := sync.OnceFunc(backendtest.KeepBusy(4, func(client int) {
 				b.call(t, s)
@@ -172,9 +167,7 @@ func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 			if replica == primary {
 				replica = set.Nodes[0]
 			}
-			if tc.missing {
-				forget(t, replica)
-			}
+			forget(t, replica)
 			after := set.Failover(t)
 			if after != replica {
 				t.Fatalf("%s is the primary, want %s", after.Addr, replica.Addr)

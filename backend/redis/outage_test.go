@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,23 +94,6 @@ func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipelin
 		}
 		t.Logf("a patient caller got %v after %d that were told at once, %d batches were sent: again", err, told, sent)
 	}
-}
-
-func TestNobodyWaitsForAPrimaryThatSentinelsDoNotKnow(t *testing.T) {
-	t.Parallel()
-	c := on(t, topology.Sentinel)
-	_, sentinels, _ := strings.Cut(c.URL, ",")
-	s, _ := told(t, topology.Config{Type: topology.Sentinel, URL: "nobody," + sentinels})
-	redistest.Eventually(t, "the breaker opens", func() error {
-		err := decide(s, time.Second, "key")
-		if servers := s.Stats().Servers; len(servers) != 1 || !servers[0].Away {
-			return fmt.Errorf("it is closed, and a call got %v", err)
-		}
-		if backend.ReasonOf(err) != backend.Down {
-			return fmt.Errorf("a call got %v for the reason %v, want down", err, backend.ReasonOf(err))
-		}
-		return nil
-	})
 }
 
 // A caller may use its checks and decisions again at once, whatever still goes on behind its back.

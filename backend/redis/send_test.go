@@ -274,15 +274,6 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	}
 }
 
-func TestRedirectOffClusterNamesTheMistake(t *testing.T) {
-	t.Parallel()
-	server := redistest.NewStub(t, func(int, []string) string { return "-MOVED 1 127.0.0.1:1\r\n" })
-	s := testStore(t, fixed{testClient(t, server.Addr, ample)}, ample)
-	if err := decide(s, time.Minute, "a"); err == nil || !strings.Contains(err.Error(), "set the type to cluster") {
-		t.Errorf("%v; want to be told that this is a cluster", err)
-	}
-}
-
 func TestRedirectsInACircleEnd(t *testing.T) {
 	t.Parallel()
 	var server *redistest.Stub

@@ -28,15 +28,10 @@ const slots, primaries = 16384, 3
 // Cluster starts three primaries and three replicas, and waits until they are one cluster.
 func Cluster(t testing.TB, options ...Option) *ClusterSet {
 	t.Helper()
-	return keep(t, func(dir string) (*ClusterSet, error) { return StartCluster(dir, options...) })
+	return Start(t, "cluster", options...).Cluster
 }
 
-// StartCluster starts three primaries and three replicas, whose files are in dir.
-func StartCluster(dir string, options ...Option) (*ClusterSet, error) {
-	s, err := newSettings(dir, options)
-	if err != nil {
-		return nil, err
-	}
+func startCluster(dir string, s settings) (*ClusterSet, error) {
 	s.cluster = true
 	nodes, err := startServers(filepath.Join(dir, "cluster"), "cluster", 2*primaries, s)
 	if err != nil {
@@ -44,8 +39,8 @@ func StartCluster(dir string, options ...Option) (*ClusterSet, error) {
 	}
 	c := &ClusterSet{Nodes: nodes, ids: make(map[*Server]string)}
 	if err := c.form(); err != nil {
-		err = fmt.Errorf("forming a cluster: %w\n%s", err, c.Log())
-		c.Close()
+		err = fmt.Errorf("forming a cluster: %w\n%s", err, servers(nodes).Log())
+		servers(nodes).Close()
 		return nil, err
 	}
 	return c, nil
@@ -263,9 +258,3 @@ func (c *ClusterSet) ask(t testing.TB) view {
 	}
 	return v
 }
-
-// Close ends all nodes.
-func (c *ClusterSet) Close() { servers(c.Nodes).Close() }
-
-// Log returns what all nodes printed.
-func (c *ClusterSet) Log() string { return servers(c.Nodes).Log() }

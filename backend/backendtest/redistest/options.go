@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // Option changes how servers are started. An option of a set holds for each of its servers.
@@ -55,18 +56,16 @@ type settings struct {
 	certificates               *Certificates // with tls
 }
 
-// newSettings makes what the servers share, in dir.
-func newSettings(dir string, options []Option) (settings, error) {
-	var s settings
+// newSettings makes what the servers of a test share.
+func newSettings(t testing.TB, options []Option) (s settings) {
+	t.Helper()
 	for _, option := range options {
 		option(&s)
 	}
-	if !s.tls {
-		return s, nil
+	if s.tls {
+		s.certificates = MakeCertificates(t)
 	}
-	var err error
-	s.certificates, err = newCertificates(dir)
-	return s, err
+	return s
 }
 
 // ownUser is this package's user, where WithACL has taken the default one away.

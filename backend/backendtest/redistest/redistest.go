@@ -45,15 +45,9 @@ func Until(t testing.TB, promise string, kept func() bool) {
 	})
 }
 
-// closer is what Start functions give.
-type closer interface {
-	Close()
-	Log() string
-}
-
-// keep starts something in a folder of its own and ends it with its test. The folder's name is short, as the path of a
-// unix socket has to be.
-func keep[T closer](t testing.TB, start func(dir string) (T, error)) T {
+// keep starts servers in a folder of their own and ends them with their test. The folder's name is short, as the path
+// of a unix socket has to be.
+func keep(t testing.TB, start func(dir string) (*Set, error)) *Set {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "redistest-")
 	if err != nil {
@@ -65,9 +59,9 @@ func keep[T closer](t testing.TB, start func(dir string) (T, error)) T {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		kept.Close()
+		kept.all.Close()
 		if t.Failed() {
-			t.Log(kept.Log())
+			t.Log(kept.all.Log())
 		}
 	})
 	return kept

@@ -23,19 +23,14 @@ type SentinelSet struct {
 // Sentinel starts a primary, a replica and three sentinels.
 func Sentinel(t testing.TB, options ...Option) *SentinelSet {
 	t.Helper()
-	return keep(t, func(dir string) (*SentinelSet, error) { return StartSentinel(dir, options...) })
+	return Start(t, "sentinel", options...).Sentinel
 }
 
-// StartSentinel starts a primary, a replica and three sentinels, whose files are in dir.
-func StartSentinel(dir string, options ...Option) (*SentinelSet, error) {
-	s, err := newSettings(dir, options)
-	if err != nil {
-		return nil, err
-	}
+func startSentinel(dir string, s settings) (*SentinelSet, error) {
 	set := &SentinelSet{Master: "weir"}
 	if err := set.start(dir, s); err != nil {
-		err = fmt.Errorf("%w\n%s", err, set.Log())
-		set.Close()
+		err = fmt.Errorf("%w\n%s", err, set.all().Log())
+		set.all().Close()
 		return nil, err
 	}
 	return set, nil
@@ -211,11 +206,5 @@ func (set *SentinelSet) ask(ctx context.Context, sentinel *Server) (addr string,
 	}
 	return net.JoinHostPort(is["ip"], is["port"]), err
 }
-
-// Close ends all processes.
-func (set *SentinelSet) Close() { set.all().Close() }
-
-// Log returns what all processes printed.
-func (set *SentinelSet) Log() string { return set.all().Log() }
 
 func (set *SentinelSet) all() servers { return slices.Concat(set.Nodes, set.Sentinels) }

@@ -45,31 +45,16 @@ type Server struct {
 // Single starts one server.
 func Single(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	return keep(t, func(dir string) (*Server, error) { return StartSingle(dir, options...) })
+	return Start(t, "single", options...).Servers[0]
 }
 
-// StartSingle starts one server, whose files are in dir, a folder that exists and stays the caller's.
-func StartSingle(dir string, options ...Option) (*Server, error) {
-	s, err := newSettings(dir, options)
-	if err != nil {
-		return nil, err
-	}
-	return startServer(dir, "redis", s)
-}
+// StartSingle is Single without a test: the server's files are in dir, and the caller closes it.
+func StartSingle(dir string) (*Server, error) { return startServer(dir, "redis", settings{}) }
 
 // Ring starts n independent servers.
 func Ring(t testing.TB, n int, options ...Option) []*Server {
 	t.Helper()
-	return keep(t, func(dir string) (servers, error) { return StartRing(dir, n, options...) })
-}
-
-// StartRing starts n independent servers, whose files are in dir. The caller closes each.
-func StartRing(dir string, n int, options ...Option) ([]*Server, error) {
-	s, err := newSettings(dir, options)
-	if err != nil {
-		return nil, err
-	}
-	return startServers(dir, "node", n, s)
+	return keep(t, func(dir string) (*Set, error) { return startRing(dir, n, newSettings(t, options)) }).Servers
 }
 
 // startServers starts n servers at once, or none.

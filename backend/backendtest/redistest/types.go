@@ -13,7 +13,7 @@ import (
 // Start starts servers of a REDIS_TYPE, until the test ends.
 func Start(t testing.TB, kind string, options ...Option) *Set {
 	t.Helper()
-	return keep(t, func(dir string) (*Set, error) { return startSet(dir, kind, options...) })
+	return keep(t, func(dir string) (*Set, error) { return startSet(dir, kind, newSettings(t, options)) })
 }
 
 // Set is servers of one REDIS_TYPE.
@@ -23,41 +23,46 @@ type Set struct {
 	Cluster  *ClusterSet  // nil for another type
 	Sentinel *SentinelSet // nil for another type
 
-	closer // ends all processes, and tells what they printed
+	all servers // sentinels among them
 }
 
 // ringNodes is how many servers a ring of Start has.
 const ringNodes = 3
 
 // startSet starts servers of a REDIS_TYPE, whose files are in dir.
-func startSet(dir, kind string, options ...Option) (*Set, error) {
+func startSet(dir, kind string, s settings) (*Set, error) {
 	switch kind {
 	case "single":
-		s, err := StartSingle(dir, options...)
+		server, err := startServer(dir, "redis", s)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Addr, Servers: []*Server{s}, closer: s}, nil
+		return &Set{URL: server.Addr, Servers: []*Server{server}, all: servers{server}}, nil
 	case "sentinel":
-		s, err := StartSentinel(dir, options...)
+		set, err := startSentinel(dir, s)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: s.Master + "," + strings.Join(s.Addrs(), ","), Servers: s.Nodes, Sentinel: s, closer: s}, nil
+		url := set.Master + "," + strings.Join(set.Addrs(), ",")
+		return &Set{URL: url, Servers: set.Nodes, Sentinel: set, all: set.all()}, nil
 	case "cluster":
-		c, err := StartCluster(dir, options...)
+		c, err := startCluster(dir, s)
 		if err != nil {
 			return nil, err
 		}
-		return &Set{URL: strings.Join(c.Addrs(), ","), Servers: c.Nodes, Cluster: c, closer: c}, nil
+		return &Set{URL: strings.Join(c.Addrs(), ","), Servers: c.Nodes, Cluster: c, all: c.Nodes}, nil
 	case "ring":
-		r, err := StartRing(dir, ringNodes, options...)
-		if err != nil {
-			return nil, err
-		}
-		return &Set{URL: strings.Join(addrs(r), ","), Servers: r, closer: servers(r)}, nil
+		return startRing(dir, ringNodes, s)
 	}
 	return nil, fmt.Errorf("there is no REDIS_TYPE %q", kind)
+}
+
+func startRing(dir string, n int, s settings) (*Set, error) {
+	nodes, err := startServers(dir, "node", n, s)
+	if err != nil {
+		return nil, err
+	}
+	return &Set{URL: strings.Join(addrs(nodes), ","), Servers: nodes, all: nodes}, nil
 }
 
 // Flush empties all servers. Tests that run beside others use keys of their own instead.
@@ -92,7 +97,7 @@ func Run(m *testing.M) int {
 	defer func() {
 		for _, started := range shared.sets {
 			if set, err := started(); err == nil {
-				set.Close()
+				set.all.Close()
 			}
 		}
 	}()
@@ -110,7 +115,7 @@ func Shared(t testing.TB, kind string) *Set {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(set.Log())
+			t.Log(set.all.Log())
 		}
 	})
 	return set
@@ -129,7 +134,7 @@ func share(kind string) (*Set, error) {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				return nil, err
 			}
-			return startSet(dir, kind)
+			return startSet(dir, kind, settings{})
 		})
 		shared.sets[kind] = start
 	}

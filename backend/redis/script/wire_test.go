@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -227,5 +228,26 @@ func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
 			}
 			now = now.Plus(4000 * time.Hour)
 		}
+	}
+}
+
+// Redis would have to remove all keys at once whose windows end together.
+func TestKeysDoNotEndTogether(t *testing.T) {
+	client, hit := startRedis(t), backend.Check{Limits: []descriptors.Limit{
+		backendtest.NewLimit(t, 10, descriptors.Hour, 1, descriptors.FixedWindow, 0)}, Hits: 1}
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, string(AppendKey(nil, fmt.Appendf(nil, "4:shop4:user%d", i))))
+	}
+	checks := slices.Repeat([]*backend.Check{&hit}, len(keys))
+	if err := asFunction.call(t.Context(), client, keys, begin, checks...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ends := make(map[time.Duration]bool)
+	for _, key := range keys {
+		ends[client.PExpireTime(t.Context(), key).Val()] = true
+	}
+	if len(ends) < len(keys)/2 {
+		t.Errorf("%d keys whose windows end together go at only %d different milliseconds", len(keys), len(ends))
 	}
 }

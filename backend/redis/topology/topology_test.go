@@ -114,25 +114,6 @@ func TestTheDatabaseOfAURLIsUsed(t *testing.T) {
 	}
 }
 
-func TestANewConnectionSaysHelloAndNothingElse(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t)
-	on, _ := openTopology(t, Config{URL: s.Addr})
-	if err := set(on, keyNumber(1)); err != nil {
-		t.Fatal(err)
-	}
-	stats, err := s.Info(context.Background(), "commandstats")
-	if err != nil {
-		t.Fatal(err)
-	}
-	delete(stats, "cmdstat_info") // the test's own
-	for name := range stats {
-		if name != "cmdstat_hello" && name != "cmdstat_set" {
-			t.Errorf("the server was asked %s: each connection would pay for it", name)
-		}
-	}
-}
-
 func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Sentinel(t, redistest.WithPassword(secret), redistest.WithSentinelPassword(secret))

@@ -144,13 +144,3 @@ func TestListsTakeCommasLineEndsAndSpaces(t *testing.T) {
 		t.Errorf("a:1,b:1,a:1,redis://b:1 is read as %+v, %v; want two servers", nodes, err)
 	}
 }
-
-func TestTheNameOfANodeIsItsAddressAsWritten(t *testing.T) {
-	// A ring places keys by these names, so a new password or TLS must not move them all.
-	for _, url := range []string{"b:6379", "redis://b", "rediss://b:6379", "redis://ann:" + secret + "@b:6379/0"} {
-		got, err := parseTarget(url)
-		if err != nil || got.name != "b:6379" {
-			t.Errorf("%q is named %q, %v; want b:6379", url, got.name, err)
-		}
-	}
-}

@@ -29,7 +29,7 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 	for _, r := range recipes {
 		names, files[r.name+".yaml"] = append(names, r.name), r.descriptorFile(r.name)
 	}
-	w := serve(t, files)
+	w := weirtest.ServeFiles(t, files)
 	// As who takes over a recipe would.
 	if printed, code := process.Command(t, nil, process.Weir(t), "check", w.Config, "--strict"); code != 0 {
 		t.Errorf("weir check --strict ends with %d:\n%s", code, printed)
@@ -90,16 +90,4 @@ func rewrite(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// serve starts weir with descriptor files, by name, and waits until it is ready.
-func serve(t *testing.T, files map[string]string) *weirtest.Weir {
-	t.Helper()
-	w := weirtest.New(t, "DATA_DIR="+t.TempDir())
-	for name, text := range files {
-		w.Write(t, name, text)
-	}
-	w.Start(t, process.Weir(t), "serve", "--config", w.Config)
-	w.AwaitReady(t)
-	return w
 }

@@ -15,7 +15,8 @@ import (
 func TestTheShippedBootstrapAndLimitsHoldPayingBack(t *testing.T) {
 	const domain = "shop"
 	limits := replaced(t, "k8s/base/config/shop.yaml", "unit: hour", "unit: day", "unit: minute", "unit: hour")
-	recorder, port := startRecorder(t, serve(t, map[string]string{"shop.yaml": limits}).GRPC, []string{domain})
+	w := weirtest.ServeFiles(t, map[string]string{"shop.yaml": limits})
+	recorder, port := startRecorder(t, w.GRPC, []string{domain})
 	bootstrap := replaced(t, "k8s/envoy/envoy.yaml", "port_value: 9901", "port_value: 0", "port_value: 10000", "port_value: 0",
 		"port_value: 8081", fmt.Sprint("port_value: ", port), "timeout: 0.1s", "timeout: 60s", "failure_mode_deny: false", "failure_mode_deny: true",
 		"port_value: 8000", fmt.Sprint("port_value: ", startUpstream(t)))

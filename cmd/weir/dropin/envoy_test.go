@@ -1,12 +1,9 @@
 package dropin_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"path/filepath"
 	"testing"
-	"text/template"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
@@ -21,16 +18,8 @@ type envoy struct {
 // startEnvoy runs Envoy with a template of testdata, which is given the upstream's port beside the data.
 func startEnvoy(t *testing.T, file string, data map[string]any) *envoy {
 	t.Helper()
-	bootstrap, err := template.ParseGlob(filepath.Join("testdata", "*.tmpl"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	data["UpstreamPort"] = process.Port(t)
-	var text bytes.Buffer
-	if err := bootstrap.ExecuteTemplate(&text, file, data); err != nil {
-		t.Fatal(err)
-	}
-	e := weirtest.StartEnvoy(t, text.Bytes(), 2)
+	e := weirtest.EnvoyOf(t, file, data, 2)
 	return &envoy{e, "http://" + e.Addrs["ingress"]}
 }
 

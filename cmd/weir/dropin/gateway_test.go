@@ -43,6 +43,14 @@ func TestEnvoyGatewayIsLimitedWithNothingChangedButTheImage(t *testing.T) {
 			}
 		}
 		g.envoy.wantErrors(t, 1) // before there were limits
+
+		g.proxy.Refuse()
+		g.proxy.ResetAll()
+		g.envoy.wantStatuses(t, "without Redis, where Envoy decides", "/all", 200)
+		g.envoy.wantErrors(t, 2)
+		if err := weirtest.WantStatus(gatewayHealth, 200); err != nil {
+			t.Errorf("Redis is gone: %v; its pods would all be restarted for nothing", err)
+		}
 		g.weir.Terminate(t)
 		if code := g.weir.ExitCode(t); code != 0 {
 			t.Errorf("after SIGTERM it ends with exit code %d, want 0", code)

@@ -1,15 +1,12 @@
 package e2e_test
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strconv"
 	"testing"
-	"text/template"
 
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
@@ -25,19 +22,9 @@ func startEnvoy(t *testing.T, w *weirtest.Weir) *envoy {
 	}))
 	t.Cleanup(upstream.Close)
 	_, weirPort, _ := net.SplitHostPort(w.GRPC)
-	bootstrap, err := template.ParseFiles(filepath.Join("testdata", "envoy.yaml.tmpl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	err = bootstrap.Execute(&text, map[string]any{
-		"WeirPort":     weirPort,
-		"UpstreamPort": upstream.Listener.Addr().(*net.TCPAddr).Port,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &envoy{"http://" + weirtest.StartEnvoy(t, text.Bytes(), 1).Addrs["ingress"]}
+	e := weirtest.EnvoyOf(t, "envoy.yaml.tmpl", map[string]any{"WeirPort": weirPort,
+		"UpstreamPort": upstream.Listener.Addr().(*net.TCPAddr).Port}, 1)
+	return &envoy{"http://" + e.Addrs["ingress"]}
 }
 
 // get sends a request of a user under a plan through Envoy, and returns the status and the headers of the answer.

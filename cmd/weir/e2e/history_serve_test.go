@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -26,17 +25,14 @@ func startReader(t *testing.T, redis, ready string, status int, flags ...string)
 
 // query returns the value of a query whose answer is one number, as Prometheus's API gives it.
 func query(w *weirtest.Weir, query string) (string, error) {
-	body, err := weirtest.Get(w.Admin + "/prometheus/api/v1/query?query=" + url.QueryEscape(query))
 	var a struct {
 		Data struct {
 			Result []struct{ Value []any }
 		}
 	}
-	if err == nil {
-		err = json.Unmarshal([]byte(body), &a)
-	}
+	err := weirtest.GetJSON(w.Admin+"/prometheus/api/v1/query?query="+url.QueryEscape(query), &a)
 	if err != nil || len(a.Data.Result) != 1 {
-		return "", fmt.Errorf("%s is answered with %s (%w), want one number", query, body, err)
+		return "", fmt.Errorf("%s is answered with %+v (%w), want one number", query, a, err)
 	}
 	return fmt.Sprint(a.Data.Result[0].Value[1]), nil
 }

@@ -1,11 +1,8 @@
 package e2e_test
 
 import (
-	"net/http"
-	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -68,26 +65,5 @@ func testHeaders(t *testing.T, e *envoy) {
 		} else if h.Get("Retry-After") != "" {
 			t.Errorf("Retry-After is %q; want it on a refusal only", h.Get("Retry-After"))
 		}
-	}
-}
-
-func TestJSONIsNoWayRoundClientCertificates(t *testing.T) {
-	t.Parallel()
-	dir, authority := t.TempDir(), certstest.New(t, "mesh")
-	cert, key := authority.Issue(t, "weir")
-	certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": authority.PEM})
-	w := weirtest.Serve(t, enforced, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+dir+"/tls.crt",
-		"GRPC_SERVER_TLS_KEY="+dir+"/tls.key", "GRPC_CLIENT_TLS_CACERT="+dir+"/ca.crt")
-	const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"plan","value":"basic"}],"isNegativeHits":true}]}`
-	answer, err := http.Post(w.HTTP+"/json", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusForbidden {
-		t.Errorf("without a certificate /json answers %d; want 403, as gRPC asks for one", answer.StatusCode)
-	}
-	if err := weirtest.WantStatus(w.HTTP+"/healthcheck", http.StatusOK); err != nil {
-		t.Error(err)
 	}
 }

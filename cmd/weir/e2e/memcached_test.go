@@ -75,7 +75,7 @@ func awaitHit(t *testing.T, c *weirtest.Client, user string) {
 func TestStartedAsRatelimitItCountsOnInItsMemcached(t *testing.T) {
 	t.Parallel()
 	server := memcachedtest.Start(t)
-	w := weirtest.Ratelimit(t, nil, weirtest.Rule("small", "unit: day, requests_per_unit: 4"),
+	w := weirtest.Ratelimit(t, weirtest.Rule("small", "unit: day, requests_per_unit: 4"),
 		"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT="+server.Addr, "MEMCACHE_MAX_IDLE_CONNS=2", patientMemcached)
 	c := w.Client(t)
 	weirtest.Eventually(t, "it is healthy, where the other program never is", func() error { return weirtest.WantStatus(w.HTTP+"/healthcheck", 200) })

@@ -17,16 +17,6 @@ import (
 
 var threeAnHour = weirtest.Rule("basic", "unit: hour, requests_per_unit: 3")
 
-// linked returns the path of a link to weir of another name.
-func linked(t *testing.T, name string) string {
-	t.Helper()
-	link := filepath.Join(t.TempDir(), name)
-	if err := os.Symlink(process.Weir(t), link); err != nil {
-		t.Fatal(err)
-	}
-	return link
-}
-
 // warned returns the warnings in a process's log that contain a text.
 func warned(p *process.Process, text string) (lines []string) {
 	for line := range strings.Lines(p.Log.String()) {
@@ -87,63 +77,13 @@ func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
 	}
 }
 
-func TestWhateverNamesRatelimitStartsIt(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		promise string
-		line    []string
-		flags   string // which it tells to have no effect
-	}{
-		{"a compose file's command behind the entry point", []string{process.Weir(t), "/bin/ratelimit"}, ""},
-		{"with a flag as Envoy AI Gateway passes it", []string{linked(t, "ratelimit"), "--quotaRateLimitServiceAddr=gateway:18002"},
-			"flags=--quotaRateLimitServiceAddr"},
-		{"with what would be a command of weir", []string{process.Ratelimit(t), "version"}, "arguments=1"},
-	} {
-		t.Run(tc.promise, func(t *testing.T) {
-			t.Parallel()
-			w := weirtest.Ratelimit(t, tc.line, threeAnHour, "BACKEND_TYPE=memory")
-			if s, err := w.Client(t).Hit("basic", "ann"); err != nil || s.LimitRemaining != 2 {
-				t.Errorf("it answers %v, %v; want 2 of 3 left", s, err)
-			}
-			told := warned(w.Process, "arguments")
-			if want := min(len(tc.flags), 1); len(told) != want || !strings.Contains(strings.Join(told, ""), tc.flags) {
-				t.Errorf("it warns %q of its arguments, want %d lines, and %q", told, want, tc.flags)
-			}
-			if told := warned(w.Process, "started as ratelimit"); len(told) != 1 {
-				t.Errorf("it tells %q of rolling windows, want one line", told)
-			}
-			w.Drain(t)
-			if left, err := os.ReadDir(w.Dir()); err != nil || len(left) > 0 {
-				t.Errorf("it wrote %v (%v) into its working directory, which is read-only under Envoy Gateway", left, err)
-			}
-		})
-	}
-}
-
-// Envoy Gateway asks /healthcheck whether to wait for a pod, to send it requests and to restart it.
-func TestAsRatelimitRedisMakesItHealthyOnceAndNeverUnhealthy(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	server.Kill()
-	w := weirtest.NewRatelimit(t, threeAnHour, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+server.Addr)
-	w.Start(t, process.Ratelimit(t))
-	healthy := func() error { return weirtest.WantStatus(w.HTTP+"/healthcheck", 200) }
-	// It listens before Redis has answered, so that a probe hears why.
-	w.Process.AwaitReady(t, func() error { return weirtest.WantStatus(w.HTTP+"/healthcheck", 500) })
-	server.Restart(t)
-	weirtest.Eventually(t, "it is healthy once Redis has answered", healthy)
-	server.Kill()
-	if s, err := w.Client(t).Hit("basic", "ann"); err == nil {
-		t.Errorf("without Redis a call is answered %v, want an error", s)
-	}
-	if err := healthy(); err != nil {
-		t.Fatalf("Redis is gone: %v; its pods would all be restarted for nothing", err)
-	}
-}
-
 func TestRatelimitConfigCheckTellsGoodFromBad(t *testing.T) {
 	t.Parallel()
-	own, behind := []string{linked(t, "ratelimit_config_check")}, []string{process.Weir(t), "/bin/ratelimit_config_check"}
+	link := filepath.Join(t.TempDir(), "ratelimit_config_check")
+	if err := os.Symlink(process.Weir(t), link); err != nil {
+		t.Fatal(err)
+	}
+	own, behind := []string{link}, []string{process.Weir(t), "/bin/ratelimit_config_check"}
 	good := "domain: shop\ndescriptors:\n" + threeAnHour
 	more := strings.Replace(good, "basic", "gold", 1)
 	for _, tc := range []struct {

@@ -96,7 +96,7 @@ func TestSIGHUPReadsTheConfigurationAgainAlsoWhereItWasIgnored(t *testing.T) {
 
 func TestSIGHUPEndsWhatIsStartedAsRatelimit(t *testing.T) {
 	t.Parallel()
-	w := weirtest.Ratelimit(t, nil, largePlan, "BACKEND_TYPE=memory")
+	w := weirtest.Ratelimit(t, largePlan, "BACKEND_TYPE=memory")
 	w.Signal(t, syscall.SIGHUP)
 	if code := w.ExitCode(t); code != 0 {
 		t.Errorf("the exit code is %d, want 0: envoyproxy/ratelimit drains and ends", code)

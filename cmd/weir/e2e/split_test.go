@@ -22,17 +22,14 @@ var splitting = weirtest.Rule("named", `unit: hour, requests_per_unit: 3, name: 
 // Whoever may write the limits of one domain must not be able to write the answers of everybody behind that Envoy.
 func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
 	t.Parallel()
-	refuses := weirtest.New(t, "DATA_DIR="+t.TempDir())
-	refuses.Configure(t, splitting)
-	refuses.Write(t, "other.yaml", "domain: other\ndescriptors: []\n")
-	refuses.Start(t, process.Weir(t), "serve", "--config", refuses.Config)
-	refuses.AwaitReady(t)
+	refuses := weirtest.ServeFiles(t, map[string]string{"shop.yaml": "domain: shop\ndescriptors:\n" + splitting,
+		"other.yaml": "domain: other\ndescriptors: []\n"})
 	if head, _ := startEnvoy(t, refuses).raw(t, "named", ""); strings.Contains(head, "stolen") {
 		t.Errorf("weir has taken the name, and Envoy answers\n%s", head)
 	}
 	refuses.Says(t, "shop.yaml:7: domain shop, plan=named/user: name is ")
 
-	takes := weirtest.Ratelimit(t, nil, splitting, "BACKEND_TYPE=memory")
+	takes := weirtest.Ratelimit(t, splitting, "BACKEND_TYPE=memory")
 	e := startEnvoy(t, takes)
 	const clean = `x-ratelimit-limit: 3, 3;w=3600;name="evil%22%0D%0ASet-Cookie: stolen=1%0D%0AContent-Length: 4%0D%0A%0D%0Aevil"`
 	if head, _ := e.raw(t, "named", ""); !strings.Contains(head, clean) || strings.Contains(head, "\nSet-Cookie") {

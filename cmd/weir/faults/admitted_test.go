@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -81,19 +80,15 @@ func (s *scene) judgeDenied(calls []call) string {
 	reach := s.row.window + precision(s.row.window)
 	keys := byKey(calls)
 	for k, key := range allKeys {
-		from, until := s.row.bounds.stepBack(keys[k], s.stepsFrom, s.healed, s.row.window)
 		for _, c := range keys[k] {
-			if c.verdict != over || c.policy != "" || key.counts || c.ended >= from && c.begun <= until {
+			if c.verdict != over || c.policy != "" || key.counts {
 				continue
-			}
-			earliest := c.begun - reach
-			if c.begun > until {
-				earliest = max(earliest, from)
 			}
 			denied++
 			used := uint32(0)
 			for _, other := range keys[k] {
-				if other.countedBy() >= earliest && other.begun <= c.ended && (other.exact() && other.verdict == ok || other.mayCount()) {
+				near := other.countedBy() >= c.begun-reach && other.begun <= c.ended
+				if near && (other.exact() && other.verdict == ok || other.mayCount()) {
 					used++
 				}
 			}
@@ -107,22 +102,6 @@ func (s *scene) judgeDenied(calls []call) string {
 		}
 	}
 	return fmt.Sprintf("%d of %d denials wrong", wrongly, denied)
-}
-
-// stepBack returns the time within which a key may be denied for hits that were counted before the servers' clock
-// stepped back, some time from begun to at: they move into the bucket in which the key is next asked for, and count
-// there for a window and a precision. A replica remembers a denial for a precision without asking. So a call has asked
-// for the key after the step, or an earlier one has, if it came a precision after it and has an answer.
-func (b *bounds) stepBack(calls []call, begun, at, window time.Duration) (from, until time.Duration) {
-	if !b.stepsBack {
-		return 0, -1
-	}
-	for _, c := range since(calls, at+precision(window)) {
-		if c.exact() {
-			return begun, c.ended + window + 2*precision(window)
-		}
-	}
-	return begun, math.MaxInt64
 }
 
 // precision is a sliding window's, as the descriptor format has it.
@@ -153,7 +132,7 @@ func (s *scene) judgeCounts(calls []call) string {
 		}
 		var held uint64
 		redistest.Eventually(s.T, "the counters can be read after the fault", func() (err error) {
-			held, err = s.replicas[0].hits(key.plan, key.user)
+			held, err = s.replicas[0].Counted(key.plan, key.user)
 			return err
 		})
 		if extra := int(held) - told; extra > unsure || extra < 0 && !s.row.bounds.forgets {

@@ -64,26 +64,6 @@ func loseReplies(s *scene) {
 	s.note("%d replies were kept", n)
 }
 
-// forgetCode makes Redis forget weir's library and scripts, again and again. On the way it looks when keys end whose
-// windows all end at once.
-func forgetCode(s *scene) {
-	ctx, c := context.Background(), s.servers[0].Client()
-	s.breaks()
-	for until := time.Now().Add(s.row.lasts()); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
-		s.must(c.ScriptFlush(ctx).Err(), c.FunctionFlush(ctx).Err())
-	}
-	names, err := c.Keys(ctx, "weir:*:count-*").Result()
-	s.must(err)
-	ends := make(map[time.Duration]int)
-	for _, name := range names {
-		ends[c.PExpireTime(ctx, name).Val()]++
-	}
-	if len(names) == 0 || len(ends) < len(names)/2 {
-		s.errorf("%d keys whose windows end together go at only %d different milliseconds: Redis would have to remove all at once",
-			len(names), len(ends))
-	}
-}
-
 // configure sets a value of the first server's configuration.
 func (s *scene) configure(name, value string) {
 	s.must(s.servers[0].Client().ConfigSet(context.Background(), name, value).Err())

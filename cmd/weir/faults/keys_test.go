@@ -85,9 +85,5 @@ func rules(window time.Duration) string {
 	for _, policy := range policies {
 		add(countPlan(policy), policy, fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit))
 	}
-	add(minutePlan, "allow", "unit: minute, requests_per_unit: 1")
 	return text
 }
-
-// minutePlan is of keys that one hit a minute is admitted of.
-const minutePlan = "minute"

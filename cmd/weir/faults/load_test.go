@@ -29,7 +29,7 @@ type load struct {
 // startLoad begins to ask a scene's replicas, so many calls a second.
 func startLoad(s *scene, rate int) *load {
 	l := &load{record: s.record, to: s.replicas, budget: s.row.budget, leave: make(chan struct{})}
-	draw := rand.New(rand.NewPCG(s.row.draws(), 1))
+	draw := rand.New(rand.NewPCG(*seed, 1))
 	l.running.Go(func() {
 		began := time.Now()
 		for n := 0; ; n++ {

@@ -1,9 +1,6 @@
 package faults_test
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/url"
 	"sync/atomic"
 	"testing"
 
@@ -47,15 +44,6 @@ func (r *replica) serve(t testing.TB, binary string) {
 	r.AwaitReady(t)
 }
 
-// getJSON decodes what a path of the admin port answers.
-func (r *replica) getJSON(path string, into any) error {
-	text, err := weirtest.Get(r.Admin + path)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal([]byte(text), into)
-}
-
 func (r *replica) scrape() (weirtest.Metrics, error) { return weirtest.Scrape(r.Admin + "/metrics") }
 
 // mustScrape is scrape for a weir that is well.
@@ -68,19 +56,6 @@ func (r *replica) mustScrape(t *testing.T) weirtest.Metrics {
 	return m
 }
 
-// hits returns what the store has counted for a key, as weir counters shows it.
-func (r *replica) hits(plan, user string) (uint64, error) {
-	query := url.Values{"domain": {"shop"}, "descriptor": {fmt.Sprintf("plan=%s,user=%s", plan, user)}}
-	var shown struct{ Limits []struct{ Hits uint64 } }
-	if err := r.getJSON("/api/v1/counters?"+query.Encode(), &shown); err != nil {
-		return 0, err
-	}
-	if len(shown.Limits) != 1 {
-		return 0, fmt.Errorf("the counters of %v have %d limits, want one", query, len(shown.Limits))
-	}
-	return shown.Limits[0].Hits, nil
-}
-
 // lifetimes returns how many hits the history has in all.
 func (r *replica) lifetimes() (sum uint64, err error) {
 	var shown struct {
@@ -89,7 +64,7 @@ func (r *replica) lifetimes() (sum uint64, err error) {
 			Lifetime uint64
 		}
 	}
-	if err := r.getJSON("/api/v1/history?domain=shop&points=1", &shown); err != nil {
+	if err := weirtest.GetJSON(r.Admin+"/api/v1/history?domain=shop&points=1", &shown); err != nil {
 		return 0, err
 	}
 	for _, series := range shown.Series {

@@ -18,7 +18,6 @@ type row struct {
 	quick      bool // it is played in the short form, too
 	onlyLong   bool
 	on         topology
-	seed       uint64 // of what is asked; 1 unless given
 	settings   []string
 	window     time.Duration // of the limits of cold and hot keys
 	budget     time.Duration // what each call is given; 20 ms unless given
@@ -42,7 +41,6 @@ type bounds struct {
 	restarts bool          // replicas end and start again in it
 
 	converges bool // a window after the fault, a key is admitted no more than its limit again
-	stepsBack bool // the servers' clock does
 	heard     bool // each hit of a call that was answered comes into the history
 	breaks    bool // each replica says that a breaker is open
 }
@@ -51,9 +49,6 @@ func (r *row) lasts() time.Duration { return form(r.short, r.long) }
 
 // rate is how many calls a second there are.
 func rate() int { return form(300, 2000) }
-
-// draws returns the seed of what is asked in the row.
-func (r *row) draws() uint64 { return cmp.Or(*seed, r.seed, 1) }
 
 // fill puts in what a row does not say.
 func (r *row) fill() {

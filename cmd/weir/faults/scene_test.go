@@ -25,7 +25,6 @@ type scene struct {
 	servers  []*redistest.Server     // that count
 	proxies  []*redistest.FaultProxy // one before each replica, where the row has them
 	cluster  *redistest.ClusterSet
-	clock    string   // the file that shifts the first server's clock
 	urls     []string // REDIS_URL of each replica; the last one holds for those beyond
 	settings []string // of all replicas
 
@@ -33,7 +32,6 @@ type scene struct {
 	record   *record
 	load     *load
 	forgot   [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
-	besides  int                   // hits that the load has not asked for
 	stalls   *stalls
 	atRest   []weirtest.Metrics // of each replica, before the load
 	said     []int              // lines that each had logged by then
@@ -42,7 +40,6 @@ type scene struct {
 	starved    string        // why the row says nothing, as the machine stood still; "" if it did not
 
 	broke, healed time.Duration // in the record's time; zero if it did not happen
-	stepsFrom     time.Duration // when a clock began to step back, which is over at healed
 	elsewhere     map[int]bool  // keys whose server is well all the time, where the row knows it
 	notes         []string      // what the row has measured besides
 	wrong         []string      // what was not as it had to be
@@ -80,11 +77,8 @@ var (
 
 	cluster topology = func(s *scene) {
 		// Without the second line, all nodes refuse everything while one primary has no successor.
-		timeout := 1000
-		if s.row.bounds.healthy { // nodes that the machine holds up are not taken for dead
-			timeout = 60_000
-		}
-		s.cluster = redistest.Cluster(s.T, redistest.WithConfig(fmt.Sprint("cluster-node-timeout ", timeout), "cluster-require-full-coverage no"))
+		s.cluster = redistest.Cluster(s.T,
+			redistest.WithConfig("cluster-node-timeout 1000", "cluster-require-full-coverage no"))
 		s.servers = s.cluster.Nodes
 		s.urls = []string{strings.Join(s.cluster.Addrs(), ",")}
 		s.settings = append(s.settings, "REDIS_TYPE=cluster")

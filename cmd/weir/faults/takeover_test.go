@@ -3,9 +3,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
@@ -22,35 +20,6 @@ func kill(s *scene) {
 	victim.Kill()
 	s.breaks()
 	s.hold()
-}
-
-// migrate moves the slots of some hot keys, and back.
-func migrate(s *scene) {
-	s.breaks()
-	moved := 0
-	for until := time.Now().Add(s.row.lasts()); moved == 0 || time.Now().Before(until); moved++ {
-		key := s.anyHotKey(moved)
-		from := s.cluster.NodeOf(s.T, key)
-		all := s.cluster.Primaries(s.T)
-		to := all[(slices.Index(all, from)+1)%len(all)]
-		linger := func(redistest.Phase) { time.Sleep(200 * time.Millisecond) }
-		s.cluster.MigrateSlot(s.T, s.cluster.SlotOf(s.T, key), from, to, linger)
-	}
-	s.note("%d slots moved", moved)
-}
-
-// anyHotKey returns the name in Redis of a hot key.
-func (s *scene) anyHotKey(n int) string {
-	for _, primary := range s.cluster.Primaries(s.T) {
-		hot := key{plan: fmt.Sprint("hot", n%hotPlans), user: "all"}
-		names, err := primary.Client().Keys(context.Background(), "weir:*"+suffix(hot)).Result()
-		s.must(err)
-		if len(names) == 1 {
-			return names[0]
-		}
-	}
-	s.Fatalf("hot key %d is on no node", n)
-	return ""
 }
 
 // suffix is the end of a key's name in Redis.

@@ -2,6 +2,7 @@ package weirtest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,6 +55,15 @@ func Get(url string) (string, error) {
 		err = fmt.Errorf("%s answers %d: %s", url, status, text)
 	}
 	return text, err
+}
+
+// GetJSON decodes what a URL answers with 200.
+func GetJSON(url string, into any) error {
+	text, err := Get(url)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), into)
+	}
+	return err
 }
 
 // WantStatus asks a URL and complains unless the answer has that status.

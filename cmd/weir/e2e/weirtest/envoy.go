@@ -1,11 +1,12 @@
 package weirtest
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"text/template"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
@@ -37,6 +38,20 @@ func StartEnvoy(t testing.TB, bootstrap []byte, listeners int) *Envoy {
 	return e
 }
 
+// EnvoyOf is StartEnvoy with one of the templates in a test's testdata, which is given the data.
+func EnvoyOf(t testing.TB, name string, data map[string]any, listeners int) *Envoy {
+	t.Helper()
+	var bootstrap bytes.Buffer
+	templates, err := template.ParseGlob(filepath.Join("testdata", "*.tmpl"))
+	if err == nil {
+		err = templates.ExecuteTemplate(&bootstrap, name, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartEnvoy(t, bootstrap.Bytes(), listeners)
+}
+
 // listens asks a ready Envoy where its listeners are.
 func (e *Envoy) listens(want int) error {
 	if err := WantStatus(e.Admin+"/ready", 200); err != nil {
@@ -53,12 +68,9 @@ func (e *Envoy) listens(want int) error {
 			} `json:"local_address"`
 		} `json:"listener_statuses"`
 	}
-	text, err := Get(e.Admin + "/listeners?format=json")
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &all)
-	}
+	err := GetJSON(e.Admin+"/listeners?format=json", &all)
 	if err == nil && len(all.Statuses) != want {
-		err = fmt.Errorf("Envoy has the listeners %s, want %d", text, want)
+		err = fmt.Errorf("Envoy has the listeners %+v, want %d", all.Statuses, want)
 	}
 	if err != nil {
 		return err
@@ -79,11 +91,7 @@ func (e *Envoy) Stat(t testing.TB, name string) int {
 			Value int
 		}
 	}
-	text, err := Get(e.Admin + "/stats?format=json&type=Counters&filter=" + name)
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &stats)
-	}
-	if err != nil {
+	if err := GetJSON(e.Admin+"/stats?format=json&type=Counters&filter="+name, &stats); err != nil {
 		t.Fatalf("reading Envoy's counters: %v", err)
 	}
 	for _, s := range stats.Stats {

@@ -2,6 +2,7 @@ package weirtest
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,33 +29,30 @@ type Weir struct {
 // Serve runs weir serve with rules of domain shop and waits until it is ready. Settings are NAME=value.
 func Serve(t testing.TB, rules string, settings ...string) *Weir {
 	t.Helper()
+	return ServeFiles(t, map[string]string{"shop.yaml": shop + rules}, settings...)
+}
+
+// ServeFiles is Serve with descriptor files, by name.
+func ServeFiles(t testing.TB, files map[string]string, settings ...string) *Weir {
+	t.Helper()
 	w := New(t, slices.Concat([]string{"DATA_DIR=" + t.TempDir()}, settings)...)
-	w.Configure(t, rules)
+	for name, text := range files {
+		w.Write(t, name, text)
+	}
 	w.Start(t, process.Weir(t), "serve", "--config", w.Config)
 	w.AwaitReady(t)
 	return w
 }
 
-// Ratelimit runs weir in the place of envoyproxy/ratelimit with rules of domain shop, and waits until it is ready. A
-// command line may be given that starts it under that name.
-func Ratelimit(t testing.TB, line []string, rules string, settings ...string) *Weir {
-	t.Helper()
-	w := NewRatelimit(t, rules, settings...)
-	if line == nil {
-		line = []string{process.Ratelimit(t)}
-	}
-	w.Start(t, line...)
-	w.AwaitReady(t)
-	return w
-}
-
-// NewRatelimit returns a weir for the place of envoyproxy/ratelimit that was not started.
-func NewRatelimit(t testing.TB, rules string, settings ...string) *Weir {
+// Ratelimit runs weir in the place of envoyproxy/ratelimit with rules of domain shop, and waits until it is ready.
+func Ratelimit(t testing.TB, rules string, settings ...string) *Weir {
 	t.Helper()
 	w := New(t, "USE_STATSD=false", "DRAIN_DELAY=0s")
 	w.env = append(w.env, "RUNTIME_ROOT="+filepath.Dir(w.Config), "RUNTIME_APPDIRECTORY=config", "RUNTIME_WATCH_ROOT=false")
 	w.env = append(w.env, settings...)
 	w.Configure(t, rules)
+	w.Start(t, process.Ratelimit(t))
+	w.AwaitReady(t)
 	return w
 }
 
@@ -99,10 +97,13 @@ func (w *Weir) Restart(t testing.TB) {
 	w.AwaitReady(t)
 }
 
+// shop begins the descriptor file of domain shop.
+const shop = "domain: shop\ndescriptors:\n"
+
 // Configure replaces the rules of domain shop in one step, so that weir never sees half a file.
 func (w *Weir) Configure(t testing.TB, rules string) {
 	t.Helper()
-	w.Write(t, "shop.yaml", "domain: shop\ndescriptors:\n"+rules)
+	w.Write(t, "shop.yaml", shop+rules)
 }
 
 // Write puts a descriptor file into its folder in one step.
@@ -124,6 +125,20 @@ func (w *Weir) Drain(t testing.TB) {
 	if code := w.ExitCode(t); code != 0 {
 		t.Errorf("after SIGTERM weir ended with exit code %d, want 0", code)
 	}
+}
+
+// Counted returns how many hits the store has counted for a user of a plan under its one limit, as weir counters shows.
+func (w *Weir) Counted(plan, user string) (uint64, error) {
+	query := url.Values{"domain": {"shop"}, "descriptor": {"plan=" + plan + ",user=" + user}}
+	var shown struct{ Limits []struct{ Hits uint64 } }
+	err := GetJSON(w.Admin+"/api/v1/counters?"+query.Encode(), &shown)
+	if err == nil && len(shown.Limits) != 1 {
+		err = fmt.Errorf("the counters of %v have %d limits, want one", query, len(shown.Limits))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return shown.Limits[0].Hits, nil
 }
 
 // Says waits until weir has printed some texts.
