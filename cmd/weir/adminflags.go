@@ -15,6 +15,7 @@ import (
 
 // portFlags are those of the commands that ask the admin port of a running weir.
 type portFlags struct {
+	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=" set:"timeout=5s"`
 	JSON           bool `name:"json" help:"Print the answer as JSON."`
 }

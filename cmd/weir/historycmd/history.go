@@ -60,8 +60,9 @@ verify, is not exact.`
 
 // source is whose history is read, and of which rules.
 type source struct {
-	Domain         string `placeholder:"NAME" help:"Only rules of this domain."`
-	Path           string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
+	Domain string `placeholder:"NAME" help:"Only rules of this domain."`
+	Path   string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
+	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 }
 
