@@ -43,6 +43,7 @@ type leaseShard struct {
 	mu    sync.Mutex
 	known map[string]*lease
 	size  atomic.Int32 // of known
+	owed  owed         // by keys that gave their places to others
 }
 
 // lease is what is known of a key's leases: the last one, until it is settled, and a question for the next one. Its
@@ -67,12 +68,23 @@ type lease struct {
 func (l *leases) init(on bool, replicas func() int) {
 	l.on, l.replicas, l.seed = on, replicas, maphash.MakeSeed()
 	for i := range l.shards {
-		l.shards[i].known = make(map[string]*lease)
+		l.shards[i].known, l.shards[i].owed = make(map[string]*lease), make(owed)
 	}
 }
 
 func (l *leases) shard(key []byte) *leaseShard {
 	return &l.shards[maphash.Bytes(l.seed, key)&(leaseShards-1)]
+}
+
+// begin makes a place for a key, with what it owes.
+func (l *leases) begin(sh *leaseShard, c *backend.Check) *lease {
+	e := new(lease)
+	if d := sh.owed.take(maphash.Bytes(l.seed, c.Key)); d.hits > 0 {
+		e.older, e.since = d.hits, d.until.Add(-longest(c.Limits))
+	}
+	sh.known[string(c.Key)] = e
+	sh.size.Add(1)
+	return e
 }
 
 // ask decides a check by a lease of its key, and reports whether it could. Else it returns what the store is to be
@@ -107,9 +119,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 	share := leaseShare * uint64(max(1, l.replicas()))
 	if n := e.need(c, share, now); n >= backend.Handful && (e != nil || l.room(sh, n, now)) {
 		if e == nil {
-			e = new(lease)
-			sh.known[string(c.Key)] = e
-			sh.size.Add(1)
+			e = l.begin(sh, c)
 		}
 		if e.asking == nil && now.After(e.none) {
 			if q == nil {
@@ -188,21 +198,26 @@ func (e *lease) lose(hits uint64, now time.Time) {
 
 // behind returns at least as many hits as were left behind and still count.
 func (e *lease) behind(limits []descriptors.Limit, now time.Time) uint64 {
-	var longest time.Duration
-	for i := range limits {
-		longest = max(longest, limits[i].Window+limits[i].Precision)
-	}
+	long := longest(limits)
 	switch passed := now.Sub(e.since); {
-	case passed >= 2*longest:
+	case passed >= 2*long:
 		e.left, e.older, e.since = 0, 0, now
-	case passed >= longest:
+	case passed >= long:
 		e.left, e.older, e.since = 0, e.left, now
 	}
 	return e.left + e.older
 }
 
+// longest returns how long a hit counts under some limits at most.
+func longest(limits []descriptors.Limit) (long time.Duration) {
+	for i := range limits {
+		long = max(long, limits[i].Window+limits[i].Precision)
+	}
+	return long
+}
+
 // room reports whether a shard has room for one more key, which needs so many hits. It forgets some keys whose leases are
-// over, but none of which unused hits still count: it would lease as many again.
+// over; of what they owe it knows all, so that they do not lease as much again.
 func (l *leases) room(sh *leaseShard, need uint64, now time.Time) bool {
 	places, seen := maxLeases, 0
 	if need <= 2*backend.Handful {
@@ -212,16 +227,16 @@ func (l *leases) room(sh *leaseShard, need uint64, now time.Time) bool {
 		if len(sh.known) < places || seen == 16 {
 			break
 		}
-		if seen++; e.asking == nil && now.After(e.ends) && l.spent(e, now) {
+		if seen++; e.asking == nil && now.After(e.ends) && l.noteOwed(sh, key, e, now) {
 			l.forgetIn(sh, key)
 		}
 	}
 	return len(sh.known) < places
 }
 
-// spent reports whether no unused hits of a key count any more. It leaves those of a lease behind that is over for so long
-// that it cannot be settled.
-func (l *leases) spent(e *lease, now time.Time) bool {
+// noteOwed notes what a key owes, and reports whether its place may be taken: a lease may yet be settled until its end
+// is as long ago as it lasted, and there may be no room for the note.
+func (l *leases) noteOwed(sh *leaseShard, key string, e *lease, now time.Time) bool {
 	if e.granted > 0 && e.rest > 0 {
 		if !now.After(e.bucket.Add(backend.LeaseSpan(e.limits))) {
 			return false
@@ -229,7 +244,8 @@ func (l *leases) spent(e *lease, now time.Time) bool {
 		l.leave(e, e.rest, now)
 		e.granted = 0
 	}
-	return e.behind(e.limits, now) == 0
+	d := debt{e.behind(e.limits, now), e.since.Add(2 * longest(e.limits))}
+	return sh.owed.note(maphash.String(l.seed, key), d, now)
 }
 
 // answered learns what the store has answered to a question about leases, which was sent at a moment.
@@ -300,6 +316,7 @@ func (l *leases) forget(key []byte) {
 	sh := l.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	sh.owed.take(maphash.Bytes(l.seed, key))
 	l.forgetIn(sh, string(key))
 }
 
