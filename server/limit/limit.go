@@ -326,7 +326,7 @@ func (l *Limiter) rate(r *rules, c *Call, rule *descriptors.Rule, key hits.Key, 
 		return rate
 	}
 	of, _ := r.counts.Of(rule, c.Domain)
-	return of.Kept.returns.rate(c.At, ago, min(backend.LeaseSpan(check.Limits), backend.LongestLease))
+	return of.Kept.returns.rate(ago, min(backend.LeaseSpan(check.Limits), backend.LongestLease))
 }
 
 // find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"math"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -61,12 +62,13 @@ const (
 )
 
 // rate takes a request for a key without a rate into account, which had the last one some time ago. It returns the rate
-// that the key is to have for a lease of some span: 0 if too few keys of the rule come back before theirs would end.
-func (r *returns) rate(at time.Time, ago, span time.Duration) float32 {
+// that the key is to have for a lease of some span: 0 if too few keys of the rule come back before theirs would end,
+// which, as it ends with a bucket, may be at any time within the span.
+func (r *returns) rate(ago, span time.Duration) float32 {
 	was := r.share.Load()
 	share := math.Float32frombits(was)
 	came := float32(0)
-	if ago <= time.Duration(at.UnixMicro())*time.Microsecond%span { // leases end when buckets do
+	if ago < rand.N(span) {
 		came = 1
 	}
 	r.share.CompareAndSwap(was, math.Float32bits(share+(came-share)*returnsWeight))
