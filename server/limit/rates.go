@@ -57,7 +57,7 @@ type returns struct{ share atomic.Uint32 }
 
 const (
 	returnsWeight = 1. / 256            // of the latest request
-	worthwhile    = 0.25                // a lease that spares less costs more than it spares
+	worthwhile    = 0.25                // a lease that spares less is hardly worth what it holds
 	expected      = 2 * backend.Handful // hits of a key that may come back, within the time of a lease
 )
 
