@@ -280,28 +280,6 @@ func TestValuesOfARuleCanBeLookedAt(t *testing.T) {
 	b.wantTotalsOfAPI(w, "mail", "tenant", "")
 }
 
-// The largest minutes of values need not have been the same minute, so that what they add up to is no minute's count.
-func TestThePeakOfSeveralValuesIsABound(t *testing.T) {
-	t.Parallel()
-	day := time.Now().Unix() / 86400 * 86400
-	b := open(t, ofAYear(t).admin, look{fragment: fmt.Sprintf("#domain=mail&path=tenant&from=%d&to=%d", day-25*86400, day-15*86400)})
-	b.do(chromedp.Focus(chromedp.CSS("#plot")))
-	withinAlone := 0
-	for range 30 {
-		b.press(kb.ArrowRight)
-		text := eval[string](b, `document.querySelector('#plot').getAttribute('aria-valuetext')`)
-		if !strings.Contains(text, "largest minute") || strings.Contains(text, "refused") {
-			continue
-		}
-		if withinAlone++; !strings.Contains(text, "largest minute at most") {
-			t.Fatalf("of three values together the page says %q, want that this is the most there can have been", text)
-		}
-	}
-	if withinAlone == 0 {
-		t.Error("no bucket without refusals was read: this proves nothing")
-	}
-}
-
 // Who has no mouse finds every rule by the filter, and reads every bucket.
 func TestKeysFindEveryRuleAndReadEveryBucket(t *testing.T) {
 	t.Parallel()

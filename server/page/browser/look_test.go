@@ -1,18 +1,11 @@
 package browser
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // looks are the ways in which people see the page.
@@ -149,44 +142,6 @@ func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
 			t.Errorf("dark %v: this is written in less than 11 pixels: %s", dark, small)
 		}
 		b.shoot(fmt.Sprintf("contrast-dark-%v", dark))
-	}
-}
-
-// What is printed is one view on a page or two, on white, without what only a screen can use.
-func TestTheViewCanBePrinted(t *testing.T) {
-	t.Parallel()
-	w := ofAYear(t)
-	themes := []bool{true, false} // what is dark on a screen must be light on paper
-	if testing.Short() {
-		themes = themes[:1]
-	}
-	for _, dark := range themes {
-		b := open(t, w.admin, look{dark: dark, fragment: pay + "&range=30d"})
-		ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
-		defer cancel()
-		pdf, err := chromedp.Run(ctx, chromedp.PrintToPDF(chromedp.PDFPrintBackground()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !testing.Short() {
-			keep(t, fmt.Sprintf("print-dark-%v.pdf", dark), pdf)
-		}
-		if pages := len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(pdf, -1)); !bytes.HasPrefix(pdf, []byte("%PDF-")) || pages < 1 || pages > 2 {
-			t.Errorf("dark %v: the print has %d pages, want one or two", dark, pages)
-		}
-		b.do(b.prepare(look{width: 794, height: 1123}), // A4
-			call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}))
-		b.shoot(fmt.Sprintf("print-dark-%v", dark))
-		for _, gone := range []string{"#filter", "#ranges", "#copy", "#cut", "footer"} {
-			if eval[bool](b, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, gone)) {
-				t.Errorf("dark %v: %s is printed, which is of no use on paper", dark, gone)
-			}
-		}
-		for _, there := range []string{"#name", "#chart", "#totals", "#legend"} {
-			if !eval[bool](b, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, there)) {
-				t.Errorf("dark %v: %s is not printed", dark, there)
-			}
-		}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -199,37 +198,5 @@ func TestTimesAreOfTheZoneThatIsShown(t *testing.T) {
 	}
 	if link := eval[string](b, `document.querySelector('#link').href`); !strings.Contains(link, "tz=UTC") {
 		t.Errorf("the link is %s, in another zone than what is seen", link)
-	}
-}
-
-// What is above the scale has a mark there, with its number where it is a line; the legend explains what is drawn, and
-// nothing else; and there is no switch between one zone and the same.
-func TestWhatIsAboveTheScaleIsMarked(t *testing.T) {
-	t.Parallel()
-	hour := time.Now().Truncate(time.Hour).Unix()
-	history := "domain,path,outcome,value,start,width,sum,peak\n"
-	for ago, bucket := range map[int64]string{3: "60,100,100", 2: "60,1000,1000", 7*24 + 3: "3600,600,100", 7*24 + 2: "3600,720000,12000"} { // as a store has them by then
-		history += fmt.Sprintf("mail,tenant,within,,%d,%s\n", hour-ago*3600, bucket)
-	}
-	w := startWith(t, history, map[string]string{"mail.yaml": mailRules})
-	b := openBlank(t, w.admin, look{})
-	b.do(call(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}))
-	b.load(fmt.Sprintf("%s/#domain=mail&path=tenant&from=%d&to=%d", w.admin, hour-86400, hour))
-	b.ready()
-	b.shoot("above")
-	if marks := eval[[]string](b, `['.peak', '.before'].map(e => document.querySelector('#chart ' + e).getAttribute('d'))`); !strings.Contains(marks[0], "l3 -4l3 4") || !strings.Contains(marks[1], "l3 -4l3 4") {
-		t.Errorf("the largest minute and the line of a week before are above the scale, and drawn as %q, without a mark there", marks)
-	}
-	if numbers := eval[string](b, `[...document.querySelectorAll('#chart .beyond')].map(e => e.textContent).join()`); numbers != "12k" {
-		t.Errorf("beside the mark of 12,000 a minute is %q", numbers)
-	}
-	if legend := eval[[]string](b, `[...document.querySelectorAll('#legend > *')].map(e => e.textContent)`); fmt.Sprint(legend) != "[within peak minute a week before]" {
-		t.Errorf("the legend explains %q, which is not what is drawn", legend)
-	}
-	if texts := eval[[]string](b, `[...document.querySelectorAll('#chart text')].map(e => e.textContent).filter(text => /^\d+[mhd]/.test(text))`); len(texts) > 0 {
-		t.Errorf("%q stands in the chart and looks like a value", texts)
-	}
-	if zone := eval[string](b, `document.querySelector('#zones').innerHTML`); zone != "UTC" {
-		t.Errorf("where the local zone is UTC, the zones are %q", zone)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -177,35 +176,6 @@ func TestALinkToWhatIsNotThereSaysSo(t *testing.T) {
 	b.reload(w.admin + "/#domain=shop&path=nope&range=7d")
 	b.wantText("No rule “nope” of the domain “shop” is configured", "that there never was such a rule")
 	b.shoot("rule-never")
-}
-
-// Who clicks while answers are awaited sees the list as it was, until there are new ones.
-func TestALookThatIsGivenUpChangesNothing(t *testing.T) {
-	t.Parallel()
-	b := open(t, ofAYear(t).admin, look{fragment: pay})
-	const rates = `[...document.querySelectorAll('tr.rule')].map(e => e.dataset.domain + ' ' + e.dataset.path + ' ' + e.querySelector('.rate').textContent)`
-	before := eval[[]string](b, rates)
-	eval[bool](b, `(ask => {
-		window.held = 0;
-		window.answer = () => { window.fetch = ask; };
-		window.fetch = (address, options) => {
-			if (!String(address).includes('history/top')) return ask(address, options);
-			window.held++;
-			return new Promise((_, refuse) => options.signal.addEventListener('abort', () => refuse(options.signal.reason)));
-		};
-		return true;
-	})(window.fetch)`)
-	b.click("#ranges button[data-range='1d']")
-	b.await("a look at a day", `window.held > 0`)
-	held := eval[int](b, `window.held`)
-	b.click("#ranges button[data-range='7d']")
-	b.await("a look at a week", fmt.Sprintf(`window.held > %d`, held))
-	if after := eval[[]string](b, rates); !slices.Equal(before, after) {
-		t.Errorf("a look that was given up leaves the list as\n%q\nwant it as it was:\n%q", after, before)
-	}
-	eval[bool](b, `(window.answer(), true)`)
-	b.click("#ranges button[data-range='30d']")
-	b.drawn("a month", `location.hash.includes('range=30d')`)
 }
 
 func (b *tab) wantText(text, what string) {

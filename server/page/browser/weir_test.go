@@ -110,20 +110,6 @@ func start(t *testing.T, files map[string]string, env ...string) *weir {
 	return w
 }
 
-// startWith starts a weir for a test that has a history, as weir history export writes it.
-func startWith(t *testing.T, history string, files map[string]string) *weir {
-	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "history.csv")
-	if err := os.WriteFile(file, []byte(history), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t, dir, "history", "import", file); err != nil {
-		t.Fatal(err)
-	}
-	return start(t, files, "DATA_DIR="+filepath.Join(dir, "data"))
-}
-
 // run runs a command of weir over the history in a folder.
 func run(t *testing.T, dir string, args ...string) error {
 	t.Helper()
