@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -241,21 +240,6 @@ func TestARangeCanBePicked(t *testing.T) {
 	b.click("#apply")
 	b.await("a sentence about the range", `/before/.test(document.querySelector('#message').textContent)`)
 	b.shoot("picked-backwards")
-
-	// A stretch that is drawn with the mouse becomes the range.
-	box := eval[[]float64](b, `(r => [r.left, r.top, r.width, r.height])(document.querySelector('#chart').getBoundingClientRect())`)
-	y := box[1] + box[3]/2
-	begin, end := box[0]+box[2]*0.3, box[0]+box[2]*0.6
-	for _, e := range []input.DispatchMouseEventParams{
-		{Type: input.DispatchMouseEventTypeMouseMoved, X: begin, Y: y},
-		{Type: input.DispatchMouseEventTypeMousePressed, X: begin, Y: y, Button: input.MouseButtonLeft, Buttons: 1, ClickCount: 1},
-		{Type: input.DispatchMouseEventTypeMouseMoved, X: (begin + end) / 2, Y: y, Button: input.MouseButtonLeft, Buttons: 1},
-		{Type: input.DispatchMouseEventTypeMouseMoved, X: end, Y: y, Button: input.MouseButtonLeft, Buttons: 1},
-		{Type: input.DispatchMouseEventTypeMouseReleased, X: end, Y: y, Button: input.MouseButtonLeft, ClickCount: 1},
-	} {
-		b.do(call(input.DispatchMouseEvent, e))
-	}
-	b.drawn("the stretch", fmt.Sprintf(`(p => p.get('to') - p.get('from') < %d)(new URLSearchParams(location.hash.slice(1)))`, 12*3600/2))
 }
 
 func TestValuesOfARuleCanBeLookedAt(t *testing.T) {

@@ -134,22 +134,3 @@ func TestARuleOfThePastIsReachedByAClick(t *testing.T) {
 	b.wantTotalsOfAPI(w, "shop", "__unmatched__", "")
 	b.shoot("list-year")
 }
-
-// Whoever filters what is busy now learns of what was busy in the range.
-func TestTheFilterFindsRulesOfTheRange(t *testing.T) {
-	t.Parallel()
-	b := open(t, ofAYear(t).admin, look{fragment: pay + "&range=365d"})
-	const past = `tr.rule[data-domain="shop"][data-path="__unmatched__"]`
-	if eval[bool](b, `!!document.querySelector('`+past+`')`) {
-		t.Fatal("the rule is in the list of now: this proves nothing")
-	}
-	b.press("/")
-	b.await("/ leads to the filter", `document.activeElement.id === 'filter'`)
-	b.press("shop unmatched")
-	b.await("the rule of the range is found", `document.querySelector('`+past+`')`)
-	b.shoot("list-filter")
-	b.press(strings.Repeat(kb.Backspace, len(" unmatched")))
-	b.await("more in this range", `document.querySelectorAll('tr.rule').length > 1 && document.querySelector('#more a')?.textContent.includes('more in this range')`)
-	b.click("#more a")
-	b.readyWith("the list of the range", inRange+` && !!document.querySelector('`+past+`')`)
-}

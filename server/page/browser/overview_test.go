@@ -175,28 +175,3 @@ func TestFiguresAreCopiedAsWhatGivesThem(t *testing.T) {
 		}
 	}
 }
-
-// Times are of one zone, which is shown, and can be UTC.
-func TestTimesAreOfTheZoneThatIsShown(t *testing.T) {
-	t.Parallel()
-	_, to := aWeek()
-	at := time.Unix(to, 0).Add(-12 * time.Hour)
-	b := open(t, ofAYear(t).admin, look{fragment: fmt.Sprintf("%s&from=%d&to=%d", pay, at.Unix(), at.Unix()+6*3600)})
-	for _, zone := range []string{"Europe/Berlin", "UTC"} {
-		there, err := time.LoadLocation(zone)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.click(fmt.Sprintf(`#zones [data-tz=%q]`, map[bool]string{true: "UTC"}[zone == "UTC"]))
-		b.drawn(zone, fmt.Sprintf(`document.querySelector('#zones [aria-pressed=true]').textContent === %q`, zone))
-		if got, want := eval[string](b, `document.querySelector('#from').value`), at.In(there).Format("2006-01-02 15:04"); got != want {
-			t.Errorf("in %s the range begins at %q, want %q", zone, got, want)
-		}
-		if got, want := eval[string](b, `document.querySelector('#summary b').textContent`), at.In(there).Format("15:04 – "); !strings.Contains(got, want) {
-			t.Errorf("in %s the curve is of %q, want it to begin at %q", zone, got, want)
-		}
-	}
-	if link := eval[string](b, `document.querySelector('#link').href`); !strings.Contains(link, "tz=UTC") {
-		t.Errorf("the link is %s, in another zone than what is seen", link)
-	}
-}

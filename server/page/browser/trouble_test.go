@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -119,63 +118,24 @@ func TestWhatIsNotThereIsASentence(t *testing.T) {
 	}
 }
 
-// A store that is away is a sentence on the page, and what it can show it shows.
-func TestAStoreThatIsAwayIsASentence(t *testing.T) {
+// A store that is away is a sentence on the page, and so is a weir that has gone; what there is stays to be seen.
+func TestWhatIsAwayIsASentence(t *testing.T) {
 	t.Parallel()
 	w := start(t, shopOf(t), "REDIS_HISTORY_URL=redis://"+process.Addr(t))
 	b := openBlank(t, w.admin, look{})
-	b.allow("503 (Service Unavailable)")
+	for _, complaint := range []string{"503 (Service Unavailable)", "ERR_CONNECTION_REFUSED", "a request fails"} {
+		b.allow(complaint)
+	}
 	b.load(w.admin + "/" + pay)
-	b.await("an error", `document.body.dataset.state === 'error'`)
-	if text := eval[string](b, `document.querySelector('#message').textContent`); len(text) < 20 || strings.Contains(text, "undefined") || strings.Contains(text, "[object") {
-		t.Errorf("the store is away, and the page says %q, want a sentence", text)
+	for _, sentence := range []string{"The history cannot be read", "weir does not answer"} {
+		b.await(sentence, fmt.Sprintf(`document.body.dataset.state === 'error' && document.querySelector('#message').textContent.includes(%q)`, sentence))
+		if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
+			t.Errorf("%s: %d rules are shown, want all of them", sentence, n)
+		}
+		b.shoot(sentence) // and then weir goes, too
+		w.stop()
+		b.click("#ranges button[data-range='1d']")
 	}
-	if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
-		t.Errorf("%d rules are shown while the store is away, want all of them", n)
-	}
-	b.shoot("store-away")
-}
-
-// A weir that has gone is told too, and what was seen stays.
-func TestAWeirThatHasGoneIsASentence(t *testing.T) {
-	t.Parallel()
-	w := start(t, shopOf(t))
-	b := open(t, w.admin, look{fragment: pay})
-	b.allow("ERR_CONNECTION_REFUSED")
-	b.allow("a request fails")
-	w.stop()
-	b.click("#ranges button[data-range='1d']")
-	b.await("an error", `document.body.dataset.state === 'error'`)
-	b.wantText("does not answer", "that weir does not answer")
-	if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
-		t.Errorf("%d rules are left, want what was seen to stay", n)
-	}
-	b.shoot("weir-gone")
-}
-
-// A link may outlive its rule, and its domain. The rules beside it are not to be told away, nor to be five times as busy.
-func TestALinkToWhatIsNotThereSaysSo(t *testing.T) {
-	t.Parallel()
-	w := ofAYear(t)
-	body, _, err := get(w.admin + "/api/v1/history/top?from=-5m&n=1000&values=false")
-	var top struct{ Total float64 }
-	if err != nil || json.Unmarshal(body, &top) != nil {
-		t.Fatalf("GET /api/v1/history/top: %v %s", err, body)
-	}
-	b := open(t, w.admin, look{fragment: "#domain=nope"})
-	b.wantText("domain “nope”", "which domain it looked for")
-	if text := eval[string](b, `document.body.innerText`); strings.Contains(text, "No rule is configured") || strings.Contains(text, "not configured now") {
-		t.Errorf("the page says of no rule that it is not configured, or of a list of rules that there is none:\n%s", text)
-	}
-	// Nothing has been hit since, so that what there is in the last five minutes only becomes less.
-	most := top.Total/5*1.01 + 0.1
-	if all := eval[float64](b, `[...document.querySelectorAll('tr.rule .rate')].reduce((sum, e) => sum + (parseFloat(e.textContent) || 0), 0)`); all > most {
-		t.Errorf("all rules have %v hits a minute, and there were %v in five minutes", all, top.Total)
-	}
-	b.shoot("domain-gone")
-	b.reload(w.admin + "/#domain=shop&path=nope&range=7d")
-	b.wantText("No rule “nope” of the domain “shop” is configured", "that there never was such a rule")
-	b.shoot("rule-never")
 }
 
 func (b *tab) wantText(text, what string) {
