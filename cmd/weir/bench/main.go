@@ -6,10 +6,9 @@
 // of several rounds the floor and then every scenario gets its turn. A scenario's cost is the CPU time that the
 // server's process used, user and system, by the kernel's clock of that process, divided by the requests it answered
 // meanwhile; in floors, divided by the floor's cost in the same round. A request of three descriptors is one request.
-// Latencies are taken under that full load and then at half of the rate that it reached, or another share of it, on a
-// timetable that does not wait for answers: a request counts from the moment it was due. Answers are checked, so that a
-// server with other rules yields an error and not a fine figure. Looks are at keys that hold hits, and the answers
-// before and after must show that they counted nothing.
+// Latencies are taken under that full load and then at half of the rate that it reached, on a timetable that does not
+// wait for answers: a request counts from the moment it was due. Answers are checked, so that a server with other rules
+// yields an error and not a fine figure.
 //
 // Some scenarios run against one weir on the memory backend, so each bears the garbage collection of a heap that holds
 // the keys of all; the others against a second one, whose store is a redis-server that the bench starts as well. What a

@@ -58,7 +58,7 @@ func (n *numbers) close() {
 }
 
 // yardstick measures what one incr costs the server, in microseconds of its CPU, when a client sends 32 at a time.
-func (n *numbers) yardstick(ctx context.Context, keys int, duration time.Duration) (micros float64, err error) {
+func (n *numbers) yardstick(ctx context.Context, duration time.Duration) (micros float64, err error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", n.addr)
 	if err != nil {
 		return 0, err

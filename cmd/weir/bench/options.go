@@ -12,13 +12,10 @@ import (
 type options struct {
 	Rounds                    int
 	Measure, HalfLoad, WarmUp time.Duration // HalfLoad 0 leaves the paced load out
-	Share                     float64       // of the full rate, at which the load is paced; half of it by default
-	Connections, InFlight     int           // InFlight is that of each connection
-	Keys                      int
-	Only                      []string // names of scenarios; none: all
-	Binary                    string   // "": built from this module
-	Env                       []string // NAME=VALUE, for weir
-	NoRedis                   bool     // leaves out the scenarios on Redis
+	InFlight                  int           // on each connection
+	Only                      []string      // names of scenarios; none: all
+	Binary                    string        // "": built from this module
+	Env                       []string      // NAME=VALUE, for weir
 }
 
 // parseOptions reads the command line and refuses what cannot be measured. What is wrong, and the help, also go to out.
@@ -28,14 +25,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	f.SetOutput(out)
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds; each measures the floor and every scenario once")
 	f.DurationVar(&o.Measure, "measure", 3*time.Second, "how long to measure at full load")
-	f.DurationVar(&o.HalfLoad, "half-load", 2*time.Second, "how long to measure at half load (--share); 0 leaves it out")
-	f.Float64Var(&o.Share, "share", 0.5, "the share of the full rate at which latencies are measured, up to 1")
+	f.DurationVar(&o.HalfLoad, "half-load", 2*time.Second, "how long to measure at half load; 0 leaves it out")
 	f.DurationVar(&o.WarmUp, "warm-up", 500*time.Millisecond, "load before each measurement that is not counted")
-	f.IntVar(&o.Connections, "connections", 2, "connections to the server")
 	f.IntVar(&o.InFlight, "in-flight", 16, "requests in flight on each connection")
-	f.IntVar(&o.Keys, "keys", 10_000, "values that the keys are spread over")
 	f.StringVar(&o.Binary, "binary", "", "the weir `file` to measure; by default it is built from this module")
-	f.BoolVar(&o.NoRedis, "no-redis", false, "leave out the scenarios on Redis, which need a redis-server")
 	f.Func("only", "only the floor and these `scenarios`, by commas: "+scenarioNames(), func(names string) error {
 		o.Only = append(o.Only, strings.Split(names, ",")...)
 		return nil
@@ -55,22 +48,14 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 
 // validate refuses options with which nothing can be measured.
 func (o options) validate() error {
-	for _, count := range []struct {
-		flag  string
-		value int
-	}{{"--rounds", o.Rounds}, {"--connections", o.Connections}, {"--in-flight", o.InFlight}, {"--keys", o.Keys}} {
-		if count.value < 1 {
-			return fmt.Errorf("%s is %d: it must be at least 1", count.flag, count.value)
-		}
+	if o.Rounds < 1 || o.InFlight < 1 {
+		return fmt.Errorf("--rounds %d, --in-flight %d: both must be at least 1", o.Rounds, o.InFlight)
 	}
 	if o.Measure <= 0 {
 		return fmt.Errorf("--measure is %s: it must be longer than 0", o.Measure)
 	}
 	if o.HalfLoad < 0 || o.WarmUp < 0 {
 		return fmt.Errorf("--half-load %s, --warm-up %s: neither may be negative", o.HalfLoad, o.WarmUp)
-	}
-	if !(o.Share > 0 && o.Share <= 1) {
-		return fmt.Errorf("--share is %g: it must be more than 0 and at most 1", o.Share)
 	}
 	return nil
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,19 +16,4 @@ func cpuTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
-}
-
-// residentBytes returns the memory of a process that is in RAM.
-func residentBytes(pid int) (int64, error) {
-	path := fmt.Sprintf("/proc/%d/status", pid)
-	status, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
-	}
-	var kilobytes int64
-	_, after, _ := bytes.Cut(status, []byte("\nVmRSS:"))
-	if _, err := fmt.Sscan(string(after), &kilobytes); err != nil {
-		return 0, fmt.Errorf("memory of process %d: no VmRSS in %s: %w", pid, path, err)
-	}
-	return kilobytes << 10, nil
 }

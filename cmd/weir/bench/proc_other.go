@@ -10,5 +10,3 @@ import (
 var errLinuxOnly = errors.New("the bench reads another process's CPU clock, which it can do on Linux only")
 
 func cpuTime(int) (time.Duration, error) { return 0, errLinuxOnly }
-
-func residentBytes(int) (int64, error) { return 0, errLinuxOnly }

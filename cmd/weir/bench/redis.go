@@ -24,7 +24,7 @@ type store struct {
 }
 
 // errNoRedis says what to do about a missing redis-server.
-var errNoRedis = errors.New("make tools installs redis-server; --no-redis leaves the scenarios on Redis out")
+var errNoRedis = errors.New("make tools installs redis-server; --only leaves the scenarios on Redis out")
 
 // startStore runs a redis-server with its files in a new folder.
 func startStore(dir string) (*store, error) {
@@ -44,26 +44,18 @@ func startStore(dir string) (*store, error) {
 	return &store{server, pid}, nil
 }
 
-// addr is empty for a store that was not started.
-func (s *store) addr() string {
-	if s.Server == nil {
-		return ""
-	}
-	return s.Addr
-}
-
-// cpu returns the processor time that the server has used so far; none without a server.
+// cpu returns the processor time that the server has used so far.
 func (s *store) cpu() (time.Duration, error) { return cpuTime(s.pid) }
 
 // yardstick is a store whose smallest command is the measure of what requests cost it.
 type yardstick interface {
 	cpu() (time.Duration, error)
-	yardstick(ctx context.Context, keys int, duration time.Duration) (micros float64, err error)
+	yardstick(ctx context.Context, duration time.Duration) (micros float64, err error)
 }
 
 // yardstick measures what one INCRBY costs the server, in microseconds of its CPU, when a client sends 32 at a time.
 // They count on keys of their own, as many as the scenarios have.
-func (s *store) yardstick(ctx context.Context, keys int, duration time.Duration) (micros float64, err error) {
+func (s *store) yardstick(ctx context.Context, duration time.Duration) (micros float64, err error) {
 	next := 0
 	send := func() error {
 		p := s.Client().Pipeline()

@@ -44,7 +44,6 @@ func budgetVerdict(budget, cost float64) string {
 
 // report prints what a run measured, for a person.
 func report(out io.Writer, o options, outcomes []outcome) error {
-	paced := pacedName(o.Share)
 	var lateP50, lateP99 float64
 	var b strings.Builder
 	columns := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -52,7 +51,7 @@ func report(out io.Writer, o options, outcomes []outcome) error {
 		_, _ = fmt.Fprintf(columns, "%-50s\t%s\t  %s\n", title, strings.Join(cells, "\t"), budget) // a Builder takes all
 	}
 	row("server CPU of a request", []string{"µs", "floors", "min..max", "store µs", "INCRBYs", "min..max", "requests/s", "p50 ms",
-		"p99", paced + ": p50", "p99", "RSS MB"}, "budget")
+		"p99", "half load: p50", "p99"}, "budget")
 	for _, one := range outcomes {
 		cells, budget := one.row()
 		row(one.Title, cells, budget)
@@ -67,25 +66,17 @@ weir against the floor · %d connections, %d in flight on each · %d keys · %s 
 
 %s
 Medians of %d interleaved rounds. Floors: over the floor's CPU in the same round. Only ratios of one run mean anything.
-The %s is paced, at %g of the rate before it; a request counts from the moment it was due. That includes how late
-the client itself was: at most %.2f ms (p50) and %.2f ms (p99). RSS is that of the weir which serves the scenario and
-others like it. INCRBYs: the CPU of Redis, over what one of 32 pipelined INCRBYs cost it right before; of memcached's
-scenarios that of memcached, and of its incr. Races: exchanges of the last round whose value another weir had changed.
-`, o.Connections, o.InFlight, o.Keys, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.String(), o.Rounds,
-		paced, o.Share, lateP50, lateP99)
+The half load is paced, at half of the rate before it; a request counts from the moment it was due. That includes how
+late the client itself was: at most %.2f ms (p50) and %.2f ms (p99). INCRBYs: the CPU of Redis, over what one of 32
+pipelined INCRBYs cost it right before; of memcached's scenarios that of memcached, and of its incr. Races: exchanges of
+the last round whose value another weir had changed.
+`, connections, o.InFlight, keys, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.String(), o.Rounds,
+		lateP50, lateP99)
 	if err == nil && lateP50 > lateMillis {
 		_, err = fmt.Fprint(out, "\nThe client could not keep to its timetable: ",
 			"something else keeps this machine busy. Measure again.\n")
 	}
 	return err
-}
-
-// pacedName is what the load at a share of the full rate is called.
-func pacedName(share float64) string {
-	if share == 0.5 {
-		return "half load"
-	}
-	return fmt.Sprintf("%g load", share)
 }
 
 // row returns the scenario's figures for the table; what there is none of is a dash. The budget is judged in words.
@@ -111,13 +102,12 @@ func (o outcome) row() (cells []string, budget string) {
 	figure("%.2f", func(r round) float64 { return r.Unpaced.P99Millis })
 	figure("%.2f", func(r round) float64 { return r.HalfLoad.P50Millis })
 	figure("%.2f", func(r round) float64 { return r.HalfLoad.P99Millis })
-	last := o.rounds[len(o.rounds)-1]
-	cells = append(cells, fmt.Sprint(last.ResidentBytes>>20))
 	budget = budgetVerdict(o.Budget, floors.Median)
 	if o.RedisBudget > 0 {
 		budget += "; store " + budgetVerdict(o.RedisBudget, incrBys.Median)
 	}
 	if o.Place == onHotKey {
+		last := o.rounds[len(o.rounds)-1]
 		budget += fmt.Sprintf("races lost: %.0f of %.0f", last.LostRaces, last.Exchanges)
 	}
 	return cells, budget

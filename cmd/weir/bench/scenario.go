@@ -10,7 +10,6 @@ import (
 	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 //go:embed descriptors.yaml
@@ -22,6 +21,9 @@ const domain = "bench"
 // limitOutOfReach is the limit of every rule in descriptors.yaml that must never deny.
 const limitOutOfReach = 1_000_000
 
+// keys is how many values the requests of a scenario are spread over.
+const keys = 10_000
+
 // Keys of the loads with leases, the requests that are drawn for one, and the limit that a single key does not reach.
 const manyKeys, drawnRequests, limitFarOut = 100_000, 1 << 18, 4_000_000_000
 
@@ -29,16 +31,15 @@ const manyKeys, drawnRequests, limitFarOut = 100_000, 1 << 18, 4_000_000_000
 type place string
 
 const (
-	onFloor      place = "the floor"
-	inMemory     place = "weir in memory"
-	onRedis      place = "weir on Redis"
-	onLeases     place = "weir on Redis, with leases"
-	onMemcached  place = "weir on memcached"
-	onNumbers    place = "weir on memcached, in the keys of ratelimit"
-	onHotKey     place = "three weirs on a memcached"
-	historyOff   place = "weir without a history" // in memory, as the next two
-	historyOn    place = "weir with a history in Redis"
-	historyHangs place = "weir with a history in a Redis that never answers"
+	onFloor     place = "the floor"
+	inMemory    place = "weir in memory"
+	onRedis     place = "weir on Redis"
+	onLeases    place = "weir on Redis, with leases"
+	onMemcached place = "weir on memcached"
+	onNumbers   place = "weir on memcached, in the keys of ratelimit"
+	onHotKey    place = "three weirs on a memcached"
+	historyOff  place = "weir without a history" // in memory, as the next
+	historyOn   place = "weir with a history in Redis"
 )
 
 // scenario is one kind of load.
@@ -46,8 +47,7 @@ type scenario struct {
 	Name        string // what --only takes
 	Rule        string // the key of its rule
 	Place       place
-	Descriptors int  // of a request; 0 is one. The second is on the rule whose key ends in -2, and so on
-	Look        bool // requests count nothing; they look at what was counted before the load
+	Descriptors int // of a request; 0 is one. The second is on the rule whose key ends in -2, and so on
 	Title       string
 	Limit       uint32                           // what its answers must show as the current limit
 	OneKey      bool                             // all requests count on one key; else they are spread
@@ -92,10 +92,6 @@ func scenarios() []scenario {
 		s.Descriptors = 3
 		return s
 	}
-	looks := func(s scenario) scenario {
-		s.Look = true
-		return s
-	}
 	busy := func(name, rule, title string, floors, incrBys float64) scenario {
 		s := redis(rule, title, floors, incrBys)
 		s.Name, s.Place, s.Limit, s.OneKey = "redis-"+name, onLeases, limitFarOut, strings.HasPrefix(name, "one-key")
@@ -117,7 +113,6 @@ func scenarios() []scenario {
 		denied,
 		measured("history-off", historyOff, "no history, sliding hour"),
 		measured("history-on", historyOn, "history in Redis, 100 values, flushed every second"),
-		measured("history-hangs", historyHangs, "the same, and its Redis hangs"),
 		redis("fixed-minute", "fixed window, minute", 0.95, 5),
 		redis("sliding-hour", "sliding window, hour by 1 min", 0.95, 6),
 		redis("sliding-day", "sliding window, day by 1 min", 0.95, 7),
@@ -125,7 +120,6 @@ func scenarios() []scenario {
 		redis("sliding-log", "sliding log, hour", 0.95, 0),
 		redis("two-limits", "two sliding limits, minute and hour", 1, 9),
 		three(redis("three-descriptors", "three descriptors, sliding hour: all three", 0, 0)),
-		looks(redis("looks", "looks, sliding hour", 0, 0)),
 		hot,
 		plain,
 		memcached("memcached-fixed-minute", "fixed-minute", "fixed window, minute", 3),
@@ -146,13 +140,7 @@ func (o options) chosen() ([]scenario, error) {
 	unknown := slices.Clone(o.Only)
 	for _, s := range scenarios() {
 		unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == s.Name })
-		needsRedis := s.Place == onRedis || s.Place == onLeases || s.Place == historyOn || s.Place == historyHangs
-		named := s.Name == floorName || slices.Contains(o.Only, s.Name)
-		switch {
-		case needsRedis && o.NoRedis && named:
-			return nil, fmt.Errorf("--only %s: it needs a Redis, which --no-redis leaves out", s.Name)
-		case needsRedis && o.NoRedis:
-		case named, len(o.Only) == 0:
+		if len(o.Only) == 0 || s.Name == floorName || slices.Contains(o.Only, s.Name) {
 			chosen = append(chosen, s)
 		}
 	}
@@ -179,20 +167,17 @@ func (s scenario) request(key int) *ratelimit.RateLimitRequest {
 		if n > 0 {
 			rule = fmt.Sprintf("%s-%d", s.Rule, n+1)
 		}
-		d := &ratelimitcommon.RateLimitDescriptor{
+		r.Descriptors = append(r.Descriptors, &ratelimitcommon.RateLimitDescriptor{
 			Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: rule, Value: fmt.Sprintf("user-%05d", key)}},
-		}
-		if s.Look {
-			d.HitsAddend = wrapperspb.UInt64(0)
-		}
-		r.Descriptors = append(r.Descriptors, d)
+		})
 	}
 	return r
 }
 
 // requests encodes one request for each key, shuffled: a server must not profit from keys that come in the order in
 // which they lie in its memory. For a load with leases they are drawn.
-func (s scenario) requests(keys int) ([][]byte, error) {
+func (s scenario) requests() ([][]byte, error) {
+	keys := keys
 	switch {
 	case s.OneKey:
 		keys = 1

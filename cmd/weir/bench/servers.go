@@ -21,6 +21,9 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
+// connections is how many there are to each server.
+const connections = 2
+
 // server is what the load is sent to.
 type server struct {
 	process *process.Process
@@ -32,9 +35,9 @@ type server struct {
 }
 
 // start runs a server and opens connections to it. It is returned when it has said on each of them that it serves.
-func start(ctx context.Context, name string, connections, ports int, command func(ports []int) *exec.Cmd) (*server, error) {
+func start(ctx context.Context, name string, ports int, command func(ports []int) *exec.Cmd) (*server, error) {
 	s := &server{}
-	err := s.launch(ctx, name, connections, ports, command)
+	err := s.launch(ctx, name, ports, command)
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -43,7 +46,7 @@ func start(ctx context.Context, name string, connections, ports int, command fun
 }
 
 // launch gives the command so many ports; it serves on the first.
-func (s *server) launch(ctx context.Context, name string, connections, ports int, command func([]int) *exec.Cmd) error {
+func (s *server) launch(ctx context.Context, name string, ports int, command func([]int) *exec.Cmd) error {
 	var held []int
 	for range ports {
 		port, release, err := process.HoldPort()
@@ -119,12 +122,12 @@ func (s *server) close() {
 }
 
 // startFloor runs the floor server as a child of this binary.
-func startFloor(ctx context.Context, connections int) (*server, error) {
+func startFloor(ctx context.Context) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the bench binary: %w", err)
 	}
-	return start(ctx, "the floor", connections, 1, func(ports []int) *exec.Cmd {
+	return start(ctx, "the floor", 1, func(ports []int) *exec.Cmd {
 		cmd := exec.Command(self, floorArgument, fmt.Sprint("127.0.0.1:", ports[0]))
 		cmd.Env = []string{} // as for weir; nil would hand on the bench's own
 		return cmd
@@ -147,7 +150,7 @@ func startWeir(ctx context.Context, o options, dir, name string, extra ...string
 	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), rules, 0o644); err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
-	return start(ctx, name, o.Connections, 3, func(ports []int) *exec.Cmd {
+	return start(ctx, name, 3, func(ports []int) *exec.Cmd {
 		cmd := exec.Command(o.Binary, "serve", "--config", config)
 		cmd.Env = slices.Concat([]string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
@@ -162,8 +165,8 @@ func startWeir(ctx context.Context, o options, dir, name string, extra ...string
 // servers are what the scenarios run against, by their place. Those that none needs are not there.
 type servers struct {
 	at        map[place]*server
-	stores    []*store
-	memcached []*numbers
+	redis     *store
+	memcached *numbers
 }
 
 // startServers starts what the chosen scenarios need. The caller closes what it returns, also beside an error.
@@ -173,28 +176,23 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	for _, one := range chosen {
 		needed[one.Place] = true
 	}
-	redis, hangs := &store{}, &store{}
-	if needed[onRedis] || needed[onLeases] || needed[historyOn] { // first, as it is the only one that may be missing on the machine
-		if err := s.startStore(redis, dir); err != nil {
-			return s, err
-		}
-	}
-	if needed[historyHangs] {
-		if err := s.startStore(hangs, dir); err != nil {
-			return s, err
-		}
-		hangs.Stop() // it takes connections and never answers
-	}
-	memory := &numbers{}
-	if needed[onMemcached] || needed[onNumbers] || needed[onHotKey] {
-		var err error
-		if memory, err = startNumbers(); err != nil {
-			return s, err
-		}
-		s.memcached = append(s.memcached, memory)
-	}
 	var err error
-	if s.at[onFloor], err = startFloor(ctx, o.Connections); err != nil {
+	var redis string                                              // its URL
+	if needed[onRedis] || needed[onLeases] || needed[historyOn] { // first, as it may be missing on the machine
+		if s.redis, err = startStore(filepath.Join(dir, "redis")); err != nil {
+			return s, errors.Join(err, errNoRedis)
+		}
+		redis = "redis://" + s.redis.Addr
+	}
+	var memory []string
+	if needed[onMemcached] || needed[onNumbers] || needed[onHotKey] {
+		started, err := startNumbers()
+		if err != nil {
+			return s, err
+		}
+		s.memcached, memory = started, started.settings()
+	}
+	if s.at[onFloor], err = startFloor(ctx); err != nil {
 		return s, err
 	}
 	if o.Binary == "" && len(needed) > 1 {
@@ -204,17 +202,15 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 			return s, fmt.Errorf("build weir: %w\n%s", err, out)
 		}
 	}
-	keeps := []string{"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s"}
 	for at, settings := range map[place][]string{
-		inMemory:     nil,
-		onRedis:      {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr(), "LEASES=false"},
-		onLeases:     {"BACKEND_TYPE=redis", "REDIS_URL=redis://" + redis.addr(), "LEASES=true"},
-		onMemcached:  memory.settings(),
-		onNumbers:    append(memory.settings(), "KEY_FORMAT=ratelimit"),
-		onHotKey:     memory.settings(),
-		historyOff:   nil,
-		historyOn:    append(keeps, "REDIS_HISTORY_URL=redis://"+redis.addr()),
-		historyHangs: append(keeps, "REDIS_HISTORY_URL=redis://"+hangs.addr()),
+		inMemory:    nil,
+		onRedis:     {"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=false"},
+		onLeases:    {"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=true"},
+		onMemcached: memory,
+		onNumbers:   append(memory, "KEY_FORMAT=ratelimit"),
+		onHotKey:    memory,
+		historyOff:  nil,
+		historyOn:   {"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s", "REDIS_HISTORY_URL=" + redis},
 	} {
 		if !needed[at] {
 			continue
@@ -225,17 +221,17 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	}
 	for _, at := range []place{onRedis, onLeases} {
 		if weir := s.at[at]; weir != nil {
-			weir.store = redis
+			weir.store = s.redis
 		}
 	}
 	for _, at := range []place{onMemcached, onNumbers, onHotKey} {
 		if weir := s.at[at]; weir != nil {
-			weir.store = memory
+			weir.store = s.memcached
 		}
 	}
 	if hot := s.at[onHotKey]; hot != nil {
 		for i := range 2 {
-			one, err := startWeir(ctx, o, dir, fmt.Sprint(onHotKey, i), memory.settings()...)
+			one, err := startWeir(ctx, o, dir, fmt.Sprint(onHotKey, i), memory...)
 			if err != nil {
 				return s, err
 			}
@@ -245,17 +241,6 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	return s, nil
 }
 
-// startStore puts a new Redis into a store.
-func (s *servers) startStore(to *store, dir string) error {
-	started, err := startStore(filepath.Join(dir, fmt.Sprint("store-", len(s.stores))))
-	if err != nil {
-		return errors.Join(err, errNoRedis)
-	}
-	*to = *started
-	s.stores = append(s.stores, to)
-	return nil
-}
-
 // close stops all, weir before the Redis that it counts in.
 func (s *servers) close() {
 	for one := range maps.Values(s.at) {
@@ -263,10 +248,10 @@ func (s *servers) close() {
 			one.close()
 		}
 	}
-	for _, one := range s.stores {
-		one.Close()
+	if s.redis != nil {
+		s.redis.Close()
 	}
-	for _, one := range s.memcached {
-		one.close()
+	if s.memcached != nil {
+		s.memcached.close()
 	}
 }
