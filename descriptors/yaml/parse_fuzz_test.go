@@ -14,45 +14,10 @@ import (
 // maxFuzzed is how long a fuzzed file may be, in bytes; TestHostileFilesAreRefused has longer ones.
 const maxFuzzed = 16 << 10
 
-// everyFeature are files with all that the language has.
-var everyFeature = []string{
-	"domain: d\ndescriptors: &d\n- {key: k, value: a*, rate_limit: &r {unlimited: true}}\n- {key: l, <<: {rate_limit: *r}}",
-	"domain: d\ndescriptors:\n- key: a\n  descriptors: [{key: b/c=%, value: x/y, rate_limit: {unit: day}}]",
-	`domain: d
-descriptors:
-- {key: a*, value: "*b*c", share_threshold: true, descriptors: [{key: "*", share_threshold: yes, value_to_metric: on}]}
-- {key: k, value: "", charge: always, quota_mode: y, shadow_mode: True, rate_limit: {unlimited: true, name: free}}
-- key: k
-  value: 0x1F
-  charge: admitted
-  message: "\t\u2028\x7f"
-  detailed_metric: true
-  metadata: {<<: [{a: 1, b: 2}, {b: 3}], yes: [~, -0.0, 1e300, 0b11, .5, true, 2026-01-31, "", {}, []], "<<": "null"}
-  rate_limits:
-  - {requests_per_unit: 010, unit: second, unit_multiplier: 86400, precision: 1s, name: a, replaces: [{name: b}]}
-  - {requests_per_unit: 4294967295, unit: year, algorithm: fixed_window, replaces: [{name: free}, {name: b}]}
-  - {requests_per_unit: 0, unit: MONTH, precision: 1d, name: c}
-- {key: k, value: k, rate_limit: {requests_per_unit: 1, unit: week, algorithm: sliding_log, name: b}}
-- {key: k, value: t, rate_limit: {requests_per_unit: 7, unit: hour, algorithm: token_bucket, burst: 3, name: t}}
-- key: k
-  value: u
-  rate_limits:
-  - {requests_per_unit: 9, unit: minute, algorithm: token_bucket}
-  - {requests_per_unit: 0, unit: day, algorithm: token_bucket}
-  - {requests_per_unit: 5, unit: year, algorithm: token_bucket, burst: 4294967295}
-`,
-}
-
 // shownFiles are the descriptor files in FORMAT.md, some without their first two lines.
 var shownFiles = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 func FuzzParse(f *testing.F) {
-	for _, v := range slices.Concat(errorVerdicts, warningVerdicts) {
-		f.Add([]byte(v.text))
-	}
-	for _, text := range everyFeature {
-		f.Add([]byte(text))
-	}
 	format, err := os.ReadFile(filepath.Join("..", "FORMAT.md"))
 	shown := shownFiles.FindAllSubmatch(format, -1)
 	if len(shown) == 0 {
@@ -62,17 +27,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(file[1])
 		f.Add(append([]byte("domain: shop\ndescriptors:\n"), file[1]...))
 	}
-	for _, pattern := range []string{"../../k8s/base/config/*", "../testdata/*.yaml", "testdata/bad/*"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			f.Fatalf("there are no files %s: %v", pattern, err)
-		}
-		for _, name := range files {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(data)
+	for _, pattern := range []string{"../../k8s/base/config/*", "../testdata/*.yaml", "testdata/*/*.yaml"} {
+		for _, file := range read(f, pattern) {
+			f.Add(file.Data)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -281,3 +281,10 @@ descriptors:
 		t.Errorf("with weir's keys it has problems: %v; want none", problems)
 	}
 }
+
+// under is a file with one descriptor of these fields, each on a line of its own from the fourth.
+func under(fields ...string) string {
+	return "domain: d\ndescriptors:\n- key: k\n  " + strings.Join(fields, "\n  ")
+}
+
+const aDay = "rate_limit: {unit: day, requests_per_unit: 5}"
