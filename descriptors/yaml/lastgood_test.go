@@ -2,9 +2,9 @@ package yaml
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,95 +19,57 @@ func limited(domain string, requests int) string {
 // wrong is a file that is YAML, but has an error.
 func wrong(domain string) string { return "domain: " + domain + "\nunknown: key\n" }
 
-// holdStep is what files are at one moment, and what must be in force then.
-type holdStep struct {
-	files      map[string]string
-	unreadable []string
-	want       string // "a=1 b=broken (kept a)"; "as before" if nothing is to be put in force
+// forms are what a file may hold of a domain, beside a limit of so many a day.
+var forms = map[string]string{
+	"!":  wrong("%s"),
+	"!!": wrong("%s") + "more: x\n",
+	"]":  "# why\ndomain: '%s' # x\n  - ]",         // no YAML, but a line names the domain
+	"+":  "domain: %s\ndescriptors:\n- {key: l}\n", // nothing about key k
 }
 
-type texts = map[string]string
-
-var holdSteps = map[string][]holdStep{
-	"a bad domain keeps its last good form, others change": {
-		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-		{texts{"a": wrong("a"), "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
-		{texts{"a": limited("a", 3), "b": limited("b", 2)}, nil, "a=3 b=2"},
-	},
-	"a file that does not parse keeps the domain of its last content": {
-		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-		{texts{"a": "][", "b": limited("b", 2)}, nil, "a=1 b=2 (kept a)"},
-		{texts{"a": "", "b": limited("b", 3)}, nil, "a=1 b=3 (kept a)"},
-		{texts{"b": limited("b", 3)}, nil, "b=3"},
-	},
-	"a domain that never was good is broken, not unknown": {
-		{texts{"a": wrong("a"), "b": limited("b", 1)}, nil, "a=broken b=1"},
-		{texts{"a": limited("a", 2), "b": limited("b", 1)}, nil, "a=2 b=1"},
-	},
-	"so is one whose file is not even YAML, if a line names it": {
-		{texts{"a": "# why\ndomain: 'a' # x\n  - ]", "b": limited("b", 1)}, nil, "a=broken b=1"},
-		{texts{"a": "][", "b": limited("b", 2)}, nil, "a=broken b=2"},
-	},
-	"a file that says nothing of a domain breaks none": {
-		{texts{"a": "  domain: a\n  - ]", "b": limited("b", 1)}, nil, "b=1"},
-	},
-	"with nothing good ever, nothing is put in force": {
-		{texts{"a": wrong("a")}, nil, "as before"},
-		{texts{"a": limited("a", 1)}, nil, "a=1"},
-	},
-	"a domain in two files is bad in both": {
-		{texts{"a": limited("a", 1), "c": limited("c", 1)}, nil, "a=1 c=1"},
-		{texts{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
-		{texts{"b": limited("a", 3), "c": limited("c", 2)}, nil, "a=3 c=2"},
-	},
-	"a domain in two files from the start is broken": {
-		{texts{"a": limited("a", 2), "b": limited("a", 3), "c": limited("c", 2)}, nil, "a=broken c=2"},
-	},
-	"a deleted file takes its domain with it, even among bad ones": {
-		{texts{"a": limited("a", 1), "b": limited("b", 1), "c": limited("c", 1)}, nil, "a=1 b=1 c=1"},
-		{texts{"b": wrong("b"), "c": limited("c", 1)}, nil, "b=1 c=1 (kept b)"},
-		{texts{"c": limited("c", 2)}, nil, "c=2"},
-	},
-	"a renamed file that breaks belongs to no domain that is known": {
-		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-		{texts{"a2": "][", "b": limited("b", 1)}, nil, "b=1"},
-	},
-	"a file that names another domain keeps the one that it leaves until it is good": {
-		{texts{"a": limited("a", 1)}, nil, "a=1"},
-		{texts{"a": wrong("z")}, nil, "a=1 z=broken (kept a)"},
-		{texts{"a": wrong("c")}, nil, "a=1 c=broken (kept a)"},
-		{texts{"a": limited("c", 1)}, nil, "c=1"},
-	},
-	"a file that becomes a copy of another one": {
-		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-		{texts{"a": limited("b", 1), "b": limited("b", 1)}, nil, "as before"},
-		{texts{"a": limited("b", 1)}, nil, "b=1"},
-	},
-	"a domain that moves to another file may leave": {
-		{texts{"a": limited("a", 1)}, nil, "a=1"},
-		{texts{"a": wrong("z"), "b": limited("a", 2)}, nil, "a=2 z=broken"},
-	},
-	"unreadable files and directories keep their domains": {
-		{texts{"a": limited("a", 1), "d/b": limited("b", 1), "d2": limited("c", 1)}, nil, "a=1 b=1 c=1"},
-		{texts{"d2": limited("c", 2)}, []string{"a", "d"}, "a=1 b=1 c=2 (kept a b)"},
-		{texts{}, []string{"."}, "as before"},
-		{texts{"d2": limited("c", 2)}, nil, "c=2"},
-	},
-	"no domains are a configuration too": {
-		{texts{}, nil, ""},
-		{texts{"a": wrong("a")}, nil, "a=broken"},
-		{texts{}, nil, ""},
-	},
-	"the same error told again changes nothing": {
-		{texts{"a": limited("a", 1), "b": limited("b", 1)}, nil, "a=1 b=1"},
-		{texts{"a": wrong("a"), "b": limited("b", 1)}, nil, "as before"},
-		{texts{"a": wrong("a") + "more: x\n", "b": limited("b", 1)}, nil, "as before"},
-	},
+// moment returns the files of one line of testdata/lastgood.txt, as name:text, where the text of a1 is that of limited("a", 1).
+func moment(line string) (files []File, unreadable []string) {
+	for word := range strings.FieldsSeq(line) {
+		name, text, _ := strings.Cut(word, ":")
+		switch text {
+		case "?":
+			unreadable = append(unreadable, name)
+			continue
+		case "", "]":
+		default:
+			domain, form := text[:1], text[1:]
+			if requests, err := strconv.Atoi(form); err == nil {
+				text = limited(domain, requests)
+			} else {
+				text = fmt.Sprintf(forms[form], domain)
+			}
+		}
+		files = append(files, file(name, text))
+	}
+	return files, unreadable
 }
 
+// In testdata/lastgood.txt a line is what files are at one moment, and what must be in force then.
 func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
-	for name, steps := range holdSteps {
-		t.Run(name, func(t *testing.T) { runHoldSteps(t, steps, Options{}) })
+	for block := range strings.SplitSeq(string(read(t, "testdata/lastgood.txt")[0].Data), "\n\n") {
+		name, steps, _ := strings.Cut(block, "\n")
+		t.Run(name, func(t *testing.T) {
+			o := Options{Merge: strings.HasPrefix(name, "merged, ")}
+			held := NewLastGood(o)
+			for step := range strings.Lines(steps) {
+				files, want, _ := strings.Cut(strings.TrimSpace(step), "→")
+				r := held.Update(moment(files))
+				got := "as before"
+				if r.Config != nil {
+					got = inForce(r)
+					held = r.LastGood
+					checkForms(t, r, o)
+				}
+				if got != strings.TrimSpace(want) {
+					t.Fatalf("%sgot %s\n%v", step, got, r.Problems)
+				}
+			}
+		})
 	}
 }
 
@@ -149,38 +111,6 @@ func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
 	}
 	if x := never.Config.Explain("c\\x", descriptors.Descriptor{{Key: "k"}}); !strings.Contains(x.Reason, "have errors and never were good") {
 		t.Errorf("a broken domain must not be explained as an unknown one: %s", x.Reason)
-	}
-}
-
-func TestAMergedDomainIsGoodOrBadAsAWhole(t *testing.T) {
-	more := "domain: a\ndescriptors:\n- {key: l}\n"
-	runHoldSteps(t, []holdStep{
-		{texts{"a": limited("a", 1), "b": more, "c": limited("c", 1)}, nil, "a=1 c=1"},
-		{texts{"a": limited("a", 2), "b": "][", "c": limited("c", 2)}, nil, "a=1 c=2 (kept a)"},
-		{texts{"a": limited("a", 3), "b": limited("a", 4), "c": limited("c", 3)}, nil, "a=1 c=3 (kept a)"},
-		{texts{"a": limited("a", 3), "c": limited("c", 3)}, nil, "a=3 c=3"},
-		{texts{"b": more, "c": limited("c", 3)}, nil, "a=empty c=3"},
-	}, Options{Merge: true})
-}
-
-func runHoldSteps(t *testing.T, steps []holdStep, o Options) {
-	t.Helper()
-	held := NewLastGood(o)
-	for i, step := range steps {
-		var files []File
-		for _, name := range slices.Sorted(maps.Keys(step.files)) {
-			files = append(files, File{Name: name, Data: []byte(step.files[name])})
-		}
-		r := held.Update(files, step.unreadable)
-		got := "as before"
-		if r.Config != nil {
-			got = inForce(r)
-			held = r.LastGood
-			checkForms(t, r, o)
-		}
-		if got != step.want {
-			t.Fatalf("step %d: got %s, want %s\n%v", i+1, got, step.want, r.Problems)
-		}
 	}
 }
 
