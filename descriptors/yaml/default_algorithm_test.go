@@ -11,39 +11,31 @@ import (
 
 // A file must not be refused because of how weir was started, and its author must hear what is ignored.
 func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
-	const (
-		noPrecision = "precision has no effect: the limit counts by %, the value of ALGORITHM. Give it algorithm: sliding_window, " +
-			"or leave precision out"
-		noBurst = "burst has no effect: the limit counts by %, the value of ALGORITHM. Give it algorithm: token_bucket, " +
-			"or leave burst out"
-	)
-	for _, a := range descriptors.Algorithms() {
-		for key, test := range map[string]struct {
-			of   descriptors.Algorithm
-			want string
-		}{"precision: 1m": {descriptors.SlidingWindow, noPrecision}, "burst: 9": {descriptors.TokenBucket, noBurst}} {
-			t.Run(a.String()+" "+key, func(t *testing.T) {
-				fields := "unit: day, requests_per_unit: 5,\n   " + key
-				c, problems := judge([]File{file("f", under("rate_limit: {"+fields+"}"))}, Options{Algorithm: a})
-				want := ""
-				if a != test.of {
-					want = "f:5: domain d, k: " + strings.ReplaceAll(test.want, "%", a.String())
-				}
-				if c == nil || len(problems) > 1 || fmt.Sprint(problems) != "["+want+"]" {
-					t.Fatalf("got %v, want a configuration and the warning %q", problems, want)
-				}
-				named := under("rate_limit: {algorithm: " + a.String() + ", " + fields + "}")
-				if _, problems := judge([]File{file("f", named)}, Options{}); (problems.Err() != nil) != (a != test.of) {
-					t.Errorf("a limit that names its algorithm itself: got %v", problems)
-				}
-				plain, _ := judge([]File{file("f", under("rate_limit: {unit: day, requests_per_unit: 5}"))}, Options{Algorithm: a})
-				if got := plain.Rules()[0].Limits[0].Algorithm; got != a {
-					t.Errorf("a limit that names no algorithm counts by %v, want %v", got, a)
-				}
-				if a != test.of && plain.Rules()[0].Limits[0] != c.Rules()[0].Limits[0] {
-					t.Errorf("got %+v, want the limit as it is without what is ignored", c.Rules()[0].Limits[0])
-				}
-			})
+	const noPrecision = "precision has no effect: the limit counts by fixed_window, the value of ALGORITHM. " +
+		"Give it algorithm: sliding_window, or leave precision out"
+	const noBurst = "burst has no effect: the limit counts by sliding_log, the value of ALGORITHM. Give it algorithm: token_bucket, " +
+		"or leave burst out"
+	for _, test := range []struct {
+		by        descriptors.Algorithm
+		key, want string
+	}{
+		{descriptors.FixedWindow, "precision: 1m", noPrecision}, {descriptors.SlidingWindow, "precision: 1m", ""},
+		{descriptors.SlidingLog, "burst: 9", noBurst}, {descriptors.TokenBucket, "burst: 9", ""},
+	} {
+		const plain = "unit: day, requests_per_unit: 5"
+		byDefault := Options{Algorithm: test.by}
+		c, problems := judge([]File{file("f", under("rate_limit: {"+plain+",\n   "+test.key+"}"))}, byDefault)
+		want := ""
+		if test.want != "" {
+			want = "f:5: domain d, k: " + test.want
+		}
+		if c == nil || fmt.Sprint(problems) != "["+want+"]" {
+			t.Fatalf("%s by %v: got %v, want a configuration and the warning %q", test.key, test.by, problems, want)
+		}
+		without, _ := judge([]File{file("f", under("rate_limit: {"+plain+"}"))}, byDefault)
+		limit := without.Rules()[0].Limits[0]
+		if limit.Algorithm != test.by || want != "" && limit != c.Rules()[0].Limits[0] {
+			t.Errorf("%s by %v: got %+v, want by that algorithm the limit %+v", test.key, test.by, c.Rules()[0].Limits[0], limit)
 		}
 	}
 }

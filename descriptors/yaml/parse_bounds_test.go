@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // TestHostileFilesAreRefused feeds what makes a careless reader run out of memory, stack or time, beside two good files.
@@ -76,26 +74,5 @@ func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 	}
 	if last := problems[len(problems)-1]; last.Text != "and 3999 more problems" || !last.Warning {
 		t.Errorf("the last problem must say how many are not told; got %v", last)
-	}
-}
-
-// TestAProblemThatNobodyIsToldCostsNoText counts allocations, which a text takes dozens of.
-func TestAProblemThatNobodyIsToldCostsNoText(t *testing.T) {
-	const keys = 1000
-	var unknown, misplaced, again mapping
-	for i := range keys {
-		unknown.unknown = append(unknown.unknown, &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint("requests_per_uni", i)})
-		misplaced.unknown = append(misplaced.unknown, &yaml.Node{Kind: yaml.ScalarNode, Value: "unit"})
-		key := &yaml.Node{Kind: yaml.ScalarNode, Value: "domain", Line: 1000 + i}
-		again.duplicates = append(again.duplicates, [2]*yaml.Node{key, key})
-	}
-	for name, m := range map[string]mapping{"unknown": unknown, "in the wrong place": misplaced, "given twice": again} {
-		m.in = inDescriptor
-		p := &parser{errors: maxProblems, warnings: maxProblems, file: &readFile{}}
-		each := testing.AllocsPerRun(3, func() { p.checkKeys(&m) }) / keys
-		if each > 3 || len(p.problems) > 0 {
-			t.Errorf("each key %s takes %.1f allocations, and %d are told: want at most 3 and none, "+
-				"or a file of a million keys takes seconds", name, each, len(p.problems))
-		}
 	}
 }
