@@ -1,13 +1,9 @@
 package e2e_test
 
 import (
-	"bytes"
 	"fmt"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
@@ -34,32 +30,6 @@ func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
 		args := append([]string{"call", "--timeout", "2m", "--addr", c.addr, "--domain", "shop", "--descriptor", "plan=basic,user=ann"}, strings.Fields(c.flags)...)
 		if printed, got := process.Command(t, nil, process.Weir(t), args...); got != c.want {
 			t.Errorf("%s: the exit code is %d, want %d; it printed:\n%s", c.promise, got, c.want, printed)
-		}
-	}
-}
-
-// Whoever types weir check - and means something else must get out of it, and so must a pipeline that is cancelled.
-func TestACheckThatWaitsForItsInputIsEndedByASignal(t *testing.T) {
-	t.Parallel()
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		check := exec.Command(process.Weir(t), "check", "-")
-		input, err := check.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := check.Start(); err != nil {
-			t.Fatal(err)
-		}
-		// More than a pipe holds, so that it has begun to read.
-		if _, err := input.Write(bytes.Repeat([]byte("# more comes\n"), 100_000)); err != nil {
-			t.Fatal(err)
-		}
-		if err := check.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		late := time.AfterFunc(process.Hang, func() { _ = check.Process.Kill() })
-		if err := check.Wait(); !late.Stop() || err == nil || !strings.Contains(err.Error(), signal.String()) {
-			t.Errorf("after %v weir check - ends with %v; want that this signal ends it", signal, err)
 		}
 	}
 }

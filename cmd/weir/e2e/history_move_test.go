@@ -3,10 +3,8 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -94,34 +92,5 @@ func wantMoved(t *testing.T, want int, weir func(args ...string) (string, int)) 
 	}
 	if total != want || code != 0 {
 		t.Errorf("weir history export ends with %d and has %d hits, want %d, each once", code, total, want)
-	}
-}
-
-// Somebody who only wants the first lines is told nothing more.
-func TestAnExportWhoseReaderGoesEndsQuietly(t *testing.T) {
-	t.Parallel()
-	file, _ := someCSV(t)
-	env := []string{"REDIS_HISTORY_URL=" + redistest.Single(t).Addr, weirtest.PatientRedis}
-	if printed, code := process.Command(t, env, process.Weir(t), "history", "import", file); code != 0 {
-		t.Fatalf("the import ended with %d and printed %s", code, printed)
-	}
-	out, to, err := os.Pipe()
-	if err == nil {
-		err = out.Close() // it has gone when the first line comes
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var told strings.Builder
-	export := exec.Command(process.Weir(t), "history", "export")
-	export.Env, export.Stdout, export.Stderr = env, to, &told
-	if err := export.Start(); err != nil {
-		t.Fatal(err)
-	}
-	late := time.AfterFunc(process.Hang, func() { _ = export.Process.Kill() })
-	_ = export.Wait()
-	how, _ := export.ProcessState.Sys().(syscall.WaitStatus)
-	if !late.Stop() || !how.Signaled() || how.Signal() != syscall.SIGPIPE || told.String() != "" {
-		t.Errorf("an export whose reader goes ends with %v and prints %q, want that SIGPIPE ends it in silence", export.ProcessState, told.String())
 	}
 }

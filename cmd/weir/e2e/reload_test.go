@@ -3,8 +3,6 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,38 +99,4 @@ func TestSIGHUPEndsWhatIsStartedAsRatelimit(t *testing.T) {
 	if code := w.ExitCode(t); code != 0 {
 		t.Errorf("the exit code is %d, want 0: envoyproxy/ratelimit drains and ends", code)
 	}
-}
-
-func TestSIGHUPEndsACallButNotOneThatIsToOutliveItsTerminal(t *testing.T) {
-	t.Parallel()
-	// Children would inherit that SIGHUP is ignored, as it is where the tests themselves were started by nohup.
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(heard) })
-	w := weirtest.Serve(t, largePlan)
-	call := func(ignored string) *process.Process {
-		return process.Start(t, "weir call", nil, "/bin/sh", "-c", ignored+`exec "$0" "$@"`, process.Weir(t), "call", "--addr", w.GRPC,
-			"--domain", "shop", "--descriptor", "plan=large,user=ann", "--rate", "10", "--for", "1h")
-	}
-	goesOn := func(call *process.Process) {
-		t.Helper()
-		before := call.Log.String()
-		weirtest.Eventually(t, "the call goes on", func() error {
-			if err := call.Ended(); err != nil {
-				t.Fatal(err)
-			}
-			if call.Log.String() == before {
-				return fmt.Errorf("it prints no more than %q", before)
-			}
-			return nil
-		})
-	}
-	plain, kept := call(""), call(`trap "" HUP; `)
-	for _, call := range []*process.Process{plain, kept} {
-		goesOn(call)
-		call.Signal(t, syscall.SIGHUP)
-	}
-	plain.ExitCode(t)
-	goesOn(kept)
-	goesOn(kept)
 }
