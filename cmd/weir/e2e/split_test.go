@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +26,7 @@ func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
 	t.Parallel()
 	refuses := weirtest.ServeFiles(t, map[string]string{"shop.yaml": "domain: shop\ndescriptors:\n" + splitting,
 		"other.yaml": "domain: other\ndescriptors: []\n"})
-	if head, _ := startEnvoy(t, refuses).raw(t, "named", ""); strings.Contains(head, "stolen") {
+	if head, _ := raw(t, startEnvoy(t, refuses), "named", ""); strings.Contains(head, "stolen") {
 		t.Errorf("weir has taken the name, and Envoy answers\n%s", head)
 	}
 	refuses.Says(t, "shop.yaml:7: domain shop, plan=named/user: name is ")
@@ -32,7 +34,7 @@ func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
 	takes := weirtest.Ratelimit(t, splitting, "BACKEND_TYPE=memory")
 	e := startEnvoy(t, takes)
 	const clean = `x-ratelimit-limit: 3, 3;w=3600;name="evil%22%0D%0ASet-Cookie: stolen=1%0D%0AContent-Length: 4%0D%0A%0D%0Aevil"`
-	if head, _ := e.raw(t, "named", ""); !strings.Contains(head, clean) || strings.Contains(head, "\nSet-Cookie") {
+	if head, _ := raw(t, e, "named", ""); !strings.Contains(head, clean) || strings.Contains(head, "\nSet-Cookie") {
 		t.Errorf("as ratelimit the name is to be sent escaped; Envoy answers\n%s", head)
 	}
 	if told := warned(takes.Process, "name is sent as"); len(told) != 1 {
@@ -40,17 +42,28 @@ func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
 	}
 	for header, within := range map[string]string{"": "\r\n\r\nevil\"\r\nSet-Cookie",
 		"content-type: application/grpc\r\n": "grpc-message: evil\"%0D%0ASet-Cookie"} {
-		head, body := e.raw(t, "told", header)
+		head, body := raw(t, e, "told", header)
 		if strings.Contains(head, "\nSet-Cookie") || !strings.Contains(head+"\r\n\r\n"+body, within) {
 			t.Errorf("a message is to stay within %q; Envoy answers\n%s\r\n\r\n%s", within, head, body)
 		}
 	}
 }
 
-// raw asks as a user under a plan, and returns the bytes of the answer before and behind the first empty line.
-func (e *envoy) raw(t *testing.T, plan, header string) (head, body string) {
+// startEnvoy runs Envoy with testdata/envoy.yaml.tmpl, which refuses what weir does not answer, and returns where it listens.
+func startEnvoy(t *testing.T, w *weirtest.Weir) (addr string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(upstream.Close)
+	_, weirPort, _ := net.SplitHostPort(w.GRPC)
+	e := weirtest.EnvoyOf(t, "envoy.yaml.tmpl", map[string]any{"WeirPort": weirPort,
+		"UpstreamPort": upstream.Listener.Addr().(*net.TCPAddr).Port}, 1)
+	return e.Addrs["ingress"]
+}
+
+// raw asks an Envoy as a user under a plan, and returns the bytes of the answer before and behind the first empty line.
+func raw(t *testing.T, addr, plan, header string) (head, body string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
