@@ -17,23 +17,6 @@ import (
 // largePlan is a rule that nobody reaches the limit of.
 var largePlan = weirtest.Rule("large", "unit: hour, requests_per_unit: 100000000")
 
-// startLoad lets some workers ask a weir for hits, each on a connection of its own, and check how they are answered.
-func startLoad(t *testing.T, w *weirtest.Weir, workers int, plan string,
-	check func(*rlspb.RateLimitResponse_DescriptorStatus) error) *weirtest.Load {
-	t.Helper()
-	clients := make([]*weirtest.Client, workers)
-	for i := range clients {
-		clients[i] = w.Client(t)
-	}
-	return weirtest.StartLoad(t, workers, func(worker int) error {
-		status, err := clients[worker].Hit(plan, "ann")
-		if err == nil && check != nil {
-			err = check(status)
-		}
-		return err
-	})
-}
-
 // The drain's delay is an hour, so that no step of the test can miss it: a second signal ends it. SIGHUP does not.
 func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesLater(t *testing.T) {
 	t.Parallel()
@@ -41,7 +24,11 @@ func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesLater(t *testing.T) {
 	if err := health(w.Client(t), grpc_health_v1.HealthCheckResponse_SERVING); err != nil {
 		t.Fatalf("before SIGTERM: %v", err)
 	}
-	running := startLoad(t, w, 4, "large", nil)
+	clients := []*weirtest.Client{w.Client(t), w.Client(t), w.Client(t), w.Client(t)}
+	running := weirtest.StartLoad(t, len(clients), func(worker int) error {
+		_, err := clients[worker].Hit("large", "ann")
+		return err
+	})
 	running.Reach(t, 100)
 	w.Terminate(t)
 	watcher := w.Client(t) // it comes after the signal, and still finds an open door

@@ -1,47 +1,11 @@
 package e2e_test
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
-
-func TestHealthFollowsRedisWhereItWasToldTo(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	w := weirtest.Serve(t, largePlan, "REDIS_URL="+server.Addr, "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION=true")
-	becomes := func(when string, ready, healthcheck int) {
-		t.Helper()
-		weirtest.Eventually(t, when, func() error {
-			return errors.Join(weirtest.WantStatus(w.Admin+"/readyz", ready), weirtest.WantStatus(w.HTTP+"/healthcheck", healthcheck))
-		})
-	}
-	becomes("with Redis it is healthy", 200, 200)
-	server.Kill()
-	_, _ = w.Client(t).Hit("large", "ann") // it fails, and so Redis is looked at
-	becomes("without Redis it is not", 503, 500)
-	if err := weirtest.WantStatus(w.Admin+"/livez", 200); err != nil {
-		t.Error(err)
-	}
-	server.Restart(t)
-	becomes("it is again, though nobody has asked", 200, 200)
-}
-
-// That it never gives up once Redis was there is proven of package redis, where time is an argument.
-func TestItGivesUpWhereRedisIsNeverReachedAndWasToldTo(t *testing.T) {
-	t.Parallel()
-	nobody := "127.0.0.1:" + fmt.Sprint(process.Port(t))
-	w := weirtest.New(t, "REDIS_URL="+nobody, "DRAIN_DELAY=0s", "REDIS_STARTUP_MAX_ELAPSED_TIME=1s")
-	w.Start(t, process.Weir(t), "serve", "--config", w.Config)
-	if code := w.ExitCode(t); code != 1 {
-		t.Errorf("it ended with exit code %d, want 1", code)
-	}
-	w.Says(t, "weir gives up", "REDIS_STARTUP_MAX_ELAPSED_TIME", nobody)
-}
 
 // What each setting does is proven of the packages that it is handed to; here, that it reaches them.
 func TestSettingsOfTheStoreReachIt(t *testing.T) {

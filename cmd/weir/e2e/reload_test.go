@@ -1,60 +1,14 @@
 package e2e_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
-	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
-
-func TestAChangedFileIsInForceAndABrokenOneChangesNothing(t *testing.T) {
-	t.Parallel()
-	rules := func(perHour int) string {
-		return weirtest.Rule("basic", fmt.Sprint("unit: hour, requests_per_unit: ", perHour))
-	}
-	w := weirtest.Serve(t, rules(1_000_000))
-	c := w.Client(t)
-	inForce := func(perHour uint32) error {
-		status, err := c.Look("basic", "ann")
-		if err == nil && status.GetCurrentLimit().GetRequestsPerUnit() != perHour {
-			err = fmt.Errorf("the limit in force is %v, want %d per hour", status.GetCurrentLimit(), perHour)
-		}
-		return err
-	}
-	if err := inForce(1_000_000); err != nil {
-		t.Fatalf("before any change: %v", err)
-	}
-	running := startLoad(t, w, 2, "basic", func(status *rlspb.RateLimitResponse_DescriptorStatus) error {
-		if status.CurrentLimit == nil {
-			return errors.New("a request was answered without a limit, as if there were no configuration")
-		}
-		return nil
-	})
-	running.Reach(t, 10)
-	w.Configure(t, rules(5))
-	weirtest.Eventually(t, "a changed file is in force", func() error { return inForce(5) })
-	if status, err := c.Hit("basic", "ann"); err != nil || status.Code.String() != "OVER_LIMIT" {
-		t.Errorf("with more than 5 hits counted, a limit lowered to 5 answers %v (%v), want OVER_LIMIT: a reload keeps "+
-			"the counts", status, err)
-	}
-	w.Configure(t, "- key: plan\n  no_such_key: 7\n")
-	w.Says(t, "level=ERROR", "no_such_key")
-	if err := inForce(5); err != nil {
-		t.Fatalf("after a broken file the last good one stays in force, but: %v", err)
-	}
-	if err := weirtest.WantStatus(w.Admin+"/readyz", 200); err != nil {
-		t.Errorf("a broken file must not take weir out of service: %v", err)
-	}
-	w.Configure(t, rules(2_000_000))
-	weirtest.Eventually(t, "a mended file is in force", func() error { return inForce(2_000_000) })
-	running.WantNoFailures(t, "clients during a reload")
-}
 
 // saysTimes waits until a text was logged so many times.
 func saysTimes(t *testing.T, w *weirtest.Weir, text string, times int) {
