@@ -97,6 +97,8 @@ lint-vet:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then \
 		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	@! $(GO) list -deps ./... | grep -E '^(sigs\.)?k8s\.io/' || \
+		{ echo "Take a release of github.com/prometheus/prometheus that does not link 30 MB of Kubernetes' client."; exit 1; }
 	@GO=$(GO) VULN=$(VULN) .ci/vuln
 
 staticcheck:

@@ -75,25 +75,3 @@ func readText(t *testing.T, file string) string {
 	}
 	return string(text)
 }
-
-// drawn is how server/README.md draws a step: a file, and functions in it.
-var drawn = regexp.MustCompile(`([a-z]+(?:/[a-z]+)*\.go) +((?:\w+, )*\w+)`)
-
-func TestTheWayOfARequestIsAsDrawn(t *testing.T) {
-	root := filepath.Join("..", "..", "..")
-	steps := drawn.FindAllStringSubmatch(readText(t, filepath.Join(root, "server", "README.md")), -1)
-	if len(steps) < 10 {
-		t.Fatalf("server/README.md draws %d steps: this test reads it wrongly", len(steps))
-	}
-	for _, step := range steps {
-		source, err := os.ReadFile(filepath.Join(root, "server", step[1]))
-		if err != nil {
-			source, err = os.ReadFile(filepath.Join(root, "backend", step[1]))
-		}
-		for _, name := range strings.Split(step[2], ", ") {
-			if err != nil || !strings.Contains(string(source), name+"(") {
-				t.Errorf("server/README.md draws %s in %s, which is not there (%v)", name, step[1], err)
-			}
-		}
-	}
-}
