@@ -22,7 +22,7 @@ func BenchmarkAFrozenRedis(b *testing.B) {
 		for patient := range 2 {
 			b.Run(fmt.Sprintf("%dclients/%dps/%dpatient", clients.n, clients.rate, patient), func(b *testing.B) {
 				server := redistest.Single(b)
-				r := startReplica(b, "", rules(time.Minute), "REDIS_URL="+server.Addr)
+				r := startReplica(b, rules(time.Minute), "REDIS_URL="+server.Addr)
 				hurried := &load{record: &record{epoch: time.Now()}, to: []*replica{r}, budget: hasty, leave: make(chan struct{})}
 				slow := &load{record: hurried.record, to: hurried.to, budget: time.Second, leave: make(chan struct{})}
 				every := time.Second / time.Duration(clients.rate)
