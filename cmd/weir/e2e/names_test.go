@@ -42,8 +42,7 @@ func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Set("RUNTIME_ROOT=" + root + "-current")
-	w.Set("RUNTIME_SUBDIRECTORY=ratelimit")
+	w.Set("RUNTIME_ROOT="+root+"-current", "RUNTIME_SUBDIRECTORY=ratelimit")
 	w.Start(t, process.Ratelimit(t))
 	w.AwaitReady(t)
 	c := w.Client(t)

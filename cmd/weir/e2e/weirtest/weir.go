@@ -72,8 +72,8 @@ func New(t testing.TB, settings ...string) *Weir {
 	return w
 }
 
-// Set changes a setting for the next start.
-func (w *Weir) Set(setting string) { w.env = append(w.env, setting) }
+// Set changes settings for the next start.
+func (w *Weir) Set(settings ...string) { w.env = append(w.env, settings...) }
 
 // Start runs a command line, without one the last again, and does not wait.
 func (w *Weir) Start(t testing.TB, line ...string) {
@@ -174,15 +174,7 @@ func (w *Weir) Command(t testing.TB, args ...string) (printed string, code int) 
 	return process.Command(t, nil, process.Weir(t), args...)
 }
 
-// Rule returns a rule of YAML: so many limits for each user of a plan, each as rate_limit has it.
-func Rule(plan string, limits ...string) string {
-	text := fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n", plan)
-	if len(limits) == 1 {
-		return text + "    rate_limit: { " + limits[0] + " }\n"
-	}
-	text += "    rate_limits:\n"
-	for _, limit := range limits {
-		text += "    - { " + limit + " }\n"
-	}
-	return text
+// Rule returns a rule of YAML: a limit for each user of a plan, as rate_limit has it.
+func Rule(plan, limit string) string {
+	return fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
 }
