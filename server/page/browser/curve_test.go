@@ -64,10 +64,10 @@ func (b *tab) bands() (visible map[string]band) {
 }
 
 var ranges = []struct {
-	name, tiers string
-	seconds     int64
+	name    string
+	seconds int64
 }{
-	{"1h", "1m", 3600}, {"1d", "1m", 86400}, {"7d", "5m", 7 * 86400}, {"30d", "1h", 30 * 86400}, {"365d", "1d", 365 * 86400},
+	{"1h", 3600}, {"1d", 86400}, {"7d", 7 * 86400}, {"30d", 30 * 86400}, {"365d", 365 * 86400},
 }
 
 func TestTheCurveIsSeenInEveryRange(t *testing.T) {
