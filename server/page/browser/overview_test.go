@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -159,15 +157,11 @@ func TestFiguresAreCopiedAsWhatGivesThem(t *testing.T) {
 	if got["over"] != shown {
 		t.Errorf("%s gives %v; %s were refused", query, got, shown)
 	}
-	weir, err := filepath.Abs(process.Weir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	command := copied("command")
-	out, err := exec.Command("sh", "-c", strings.Replace(command, "weir", weir, 1)+" --json").CombinedOutput()
+	printed, code := process.Command(t, nil, "sh", "-c", strings.Replace(command, "weir", process.Weir(t), 1)+" --json")
 	a := answer{}
-	if err != nil || json.Unmarshal(out, &a) != nil {
-		t.Fatalf("%s: %v\n%s", command, err, out)
+	if code != 0 || json.Unmarshal([]byte(printed), &a) != nil {
+		t.Fatalf("%s ends with %d:\n%s", command, code, printed)
 	}
 	for _, s := range a.Series {
 		if s.Outcome == "over" && fmt.Sprint(s.Total) != shown {

@@ -110,24 +110,6 @@ func start(t *testing.T, files map[string]string, env ...string) *weir {
 	return w
 }
 
-// run runs a command of weir over the history in a folder.
-func run(t *testing.T, dir string, args ...string) error {
-	t.Helper()
-	cmd := exec.Command(process.Weir(t), args...)
-	cmd.Env = []string{"HOME=" + dir, "DATA_DIR=" + filepath.Join(dir, "data")}
-	printed, err := os.Create(filepath.Join(t.TempDir(), "printed")) // who waits for a pipe's end waits for all that hold it
-	if err != nil {
-		return err
-	}
-	defer printed.Close()
-	cmd.Stdout, cmd.Stderr = printed, printed
-	if err := cmd.Run(); err != nil {
-		out, _ := os.ReadFile(printed.Name())
-		return fmt.Errorf("weir %v: %w\n%s", args, err, out)
-	}
-	return nil
-}
-
 var patient = http.Client{Timeout: process.Hang}
 
 func get(at string) (body []byte, status int, err error) {

@@ -3,10 +3,13 @@ package browser
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // yearly is a weir with a year of history, which all tests that only look share. It starts with the first of them.
@@ -69,8 +72,9 @@ func (y *yearly) begin(t *testing.T) (err error) {
 	if testing.Short() { // enough for all tiers
 		days = "120"
 	}
-	if err := run(t, y.dir, "history", "demo", "--days", days, "--until", until); err != nil {
-		return err
+	data := []string{"DATA_DIR=" + filepath.Join(y.dir, "data")}
+	if printed, code := process.Command(t, data, process.Weir(t), "history", "demo", "--days", days, "--until", until); code != 0 {
+		return fmt.Errorf("weir history demo ends with %d and prints %s", code, printed)
 	}
 	files := shopOf(t)
 	files["mail.yaml"], files["hostile.yaml"] = mailRules, hostileRules()
