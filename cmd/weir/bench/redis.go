@@ -23,9 +23,6 @@ type store struct {
 	pid int
 }
 
-// errNoRedis says what to do about a missing redis-server.
-var errNoRedis = errors.New("make tools installs redis-server; --only leaves the scenarios on Redis out")
-
 // startStore runs a redis-server with its files in a new folder.
 func startStore(dir string) (*store, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -33,7 +30,7 @@ func startStore(dir string) (*store, error) {
 	}
 	server, err := redistest.StartSingle(dir)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, errors.New("make tools installs redis-server; --only leaves the scenarios on Redis out"))
 	}
 	info, err := server.Info(context.Background(), "server")
 	pid, noNumber := strconv.Atoi(info["process_id"])

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -177,10 +176,10 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 		needed[one.Place] = true
 	}
 	var err error
-	var redis string                                              // its URL
+	var redis string
 	if needed[onRedis] || needed[onLeases] || needed[historyOn] { // first, as it may be missing on the machine
 		if s.redis, err = startStore(filepath.Join(dir, "redis")); err != nil {
-			return s, errors.Join(err, errNoRedis)
+			return s, err
 		}
 		redis = "redis://" + s.redis.Addr
 	}

@@ -19,7 +19,7 @@ type replica struct {
 }
 
 // startReplica serves rules of domain shop, and waits until it answers. Settings are NAME=value; a later one wins.
-func startReplica(t testing.TB, rules string, settings ...string) *replica {
+func startReplica(t *testing.T, rules string, settings ...string) *replica {
 	t.Helper()
 	r := &replica{Weir: weirtest.Serve(t, rules, append([]string{
 		"HISTORY_FLUSH_INTERVAL=1s",
