@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
@@ -256,8 +257,14 @@ func (s *scene) judgeHistory(calls []call) string {
 	if held > most {
 		s.errorf("the history has %d hits of %d calls: some came twice", held, most)
 	}
-	if printed, code := s.replicas[0].Command(s.T, "history", "verify"); code != 0 {
+	s.verifies(process.Weir(s.T))
+	return fmt.Sprintf("%d hits in the history of %d", held, answered)
+}
+
+// verifies wants weir history verify, of a binary, to find that each series holds what it counted.
+func (s *scene) verifies(binary string) {
+	s.Helper()
+	if printed, code := process.Command(s.T, []string{"REDIS_URL=" + s.urls[0]}, binary, "history", "verify"); code != 0 {
 		s.errorf("weir history verify ended with %d, want 0:\n%s", code, printed)
 	}
-	return fmt.Sprintf("%d hits in the history of %d", held, answered)
 }

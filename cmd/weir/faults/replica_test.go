@@ -6,6 +6,7 @@ import (
 
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -18,16 +19,29 @@ type replica struct {
 	answered atomic.Int64 // calls that have
 }
 
-// startReplica serves rules of domain shop, and waits until it answers. Settings are NAME=value; a later one wins.
-func startReplica(t *testing.T, rules string, settings ...string) *replica {
+// startReplica serves rules of domain shop, by a binary ("" for the weir under test), and waits until it answers.
+// Settings are NAME=value; a later one wins.
+func startReplica(t testing.TB, binary, rules string, settings ...string) *replica {
 	t.Helper()
-	r := &replica{Weir: weirtest.Serve(t, rules, append([]string{
-		"HISTORY_FLUSH_INTERVAL=1s",
+	r := &replica{Weir: weirtest.New(t, append([]string{
+		"DATA_DIR=" + t.TempDir(), "HISTORY_FLUSH_INTERVAL=1s",
 		"DENIAL_LOG_INTERVAL=0", // what is logged of denials has a bound of its own
 		"ON_BACKEND_FAILURE=" + defaultPolicy,
 	}, settings...)...)}
 	r.rls = rlspb.NewRateLimitServiceClient(r.Client(t))
+	r.Configure(t, rules)
+	r.serve(t, binary)
 	return r
+}
+
+// serve runs weir serve, again after it has ended.
+func (r *replica) serve(t testing.TB, binary string) {
+	t.Helper()
+	if binary == "" {
+		binary = process.Weir(t)
+	}
+	r.Start(t, binary, "serve", "--config", r.Config)
+	r.AwaitReady(t)
 }
 
 func (r *replica) scrape() (weirtest.Metrics, error) { return weirtest.Scrape(r.Admin + "/metrics") }

@@ -2,8 +2,12 @@ package faults_test
 
 import (
 	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
@@ -12,8 +16,8 @@ import (
 // A row in which they needed longer is played again with the next one, as then the machine stood still.
 var drainDelays = []time.Duration{4 * time.Second, 12 * time.Second, 36 * time.Second}
 
-// replace ends a replica as a rollout does, while clients go on asking it for a while, and starts it again.
-func (s *scene) replace(r *replica) {
+// replace ends a replica as a rollout does, while clients go on asking it for a while, and starts it from a binary.
+func (s *scene) replace(r *replica, binary string) {
 	s.Helper()
 	told := time.Now()
 	r.Terminate(s.T)
@@ -40,7 +44,7 @@ func (s *scene) replace(r *replica) {
 	if code := r.ExitCode(s.T); code != 0 {
 		s.errorf("a replica ended with exit code %d after SIGTERM, want 0", code)
 	}
-	r.Restart(s.T)
+	r.serve(s.T, binary)
 	redistest.Eventually(s.T, "a new replica counts", func() error { return r.look("0", s.row.budget) })
 	r.out.Store(false)
 }
@@ -49,7 +53,44 @@ func (s *scene) replace(r *replica) {
 func drainOne(s *scene) {
 	s.breaks()
 	for n := 0; n == 0 || *long && s.load.sent.Load() < 100_000; n++ {
-		s.replace(s.replicas[n%replicas])
+		s.replace(s.replicas[n%replicas], "")
 	}
 	time.Sleep(warm())
+}
+
+// releaseBefore is the commit that stands for the release before this one.
+const releaseBefore = "d3d791e206a84dbc65cfb83acf273d260eec9533"
+
+// beforeBinary is the release before, which buildBefore has built.
+var beforeBinary string
+
+// buildBefore builds the release before from the repository's history, which must be whole.
+func buildBefore(t *testing.T) string {
+	dir := t.TempDir()
+	root, err := process.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beforeBinary = filepath.Join(dir, "weir")
+	for _, command := range []string{
+		fmt.Sprintf("git -C %q archive %s | tar -x -C %q", root, releaseBefore, dir),
+		fmt.Sprintf("cd %q && go build -trimpath -buildvcs=false -o %q ./cmd/weir", dir, beforeBinary),
+	} {
+		if out, err := exec.Command("bash", "-o", "pipefail", "-c", command).CombinedOutput(); err != nil {
+			t.Fatalf("row 21 needs the release before: %s: %v\n%s", command, err, out)
+		}
+	}
+	return beforeBinary
+}
+
+// rollOver replaces the release before by this one, and this one by the release before.
+func rollOver(s *scene) {
+	this := process.Weir(s.T)
+	s.breaks()
+	for _, release := range []struct{ to, from string }{{this, beforeBinary}, {beforeBinary, this}} {
+		for _, r := range s.replicas {
+			s.replace(r, release.to)
+		}
+		s.verifies(release.from)
+	}
 }

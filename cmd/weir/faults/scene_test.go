@@ -98,10 +98,14 @@ func (s *scene) on(servers ...*redistest.Server) {
 // start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
 func (s *scene) start() {
 	s.row.on(s)
+	binary := ""
+	if s.row.starts != nil {
+		binary = s.row.starts(s.T)
+	}
 	for i := range replicas {
 		settings := slices.Concat([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)], fmt.Sprint("DRAIN_DELAY=", s.drainDelay)},
 			s.settings, s.row.settings)
-		s.replicas = append(s.replicas, startReplica(s.T, rules(s.row.window), settings...))
+		s.replicas = append(s.replicas, startReplica(s.T, binary, rules(s.row.window), settings...))
 	}
 	if !s.row.beginsDown {
 		s.awaitCounting()

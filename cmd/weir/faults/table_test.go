@@ -54,6 +54,10 @@ var rows = []row{
 		happens: drainOne, bounds: bounds{healthy: true, restarts: true, heard: true},
 	},
 	{
+		number: "21", fault: "the release before, then this, then back", onlyLong: true, on: single, budget: patience,
+		starts: buildBefore, happens: rollOver, bounds: bounds{healthy: true, restarts: true, heard: true},
+	},
+	{
 		number: "31", fault: "a byte of twenty in Redis's replies damaged", on: proxied,
 		short: 1500 * time.Millisecond, long: 20 * time.Second,
 		happens: spoil, bounds: bounds{recovery: time.Second},
