@@ -60,7 +60,8 @@ func TestEachFaultIsToldOnceAtItsLine(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) { wantFault(t, f, Options{}) })
 	}
 	for want, text := range tooMuch {
-		if c, problems := judge([]File{file("f", text)}, Options{}); c != nil || len(problems) != 1 || !strings.HasSuffix(problems[0].Error(), want) {
+		c, problems := judge([]File{file("f", text)}, Options{})
+		if c != nil || len(problems) != 1 || !strings.HasSuffix(problems[0].Error(), want) {
 			t.Errorf("got %v, want one problem:\n%s", problems, want)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 	const noPrecision = "precision has no effect: the limit counts by fixed_window, the value of ALGORITHM. " +
 		"Give it algorithm: sliding_window, or leave precision out"
-	const noBurst = "burst has no effect: the limit counts by sliding_log, the value of ALGORITHM. Give it algorithm: token_bucket, " +
-		"or leave burst out"
+	const noBurst = "burst has no effect: the limit counts by sliding_log, the value of ALGORITHM. " +
+		"Give it algorithm: token_bucket, or leave burst out"
 	for _, test := range []struct {
 		by        descriptors.Algorithm
 		key, want string

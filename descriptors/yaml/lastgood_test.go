@@ -27,7 +27,8 @@ var forms = map[string]string{
 	"+":  "domain: %s\ndescriptors:\n- {key: l}\n", // nothing about key k
 }
 
-// moment returns the files of one line of testdata/lastgood.txt, as name:text, where the text of a1 is that of limited("a", 1).
+// moment returns the files of one line of testdata/lastgood.txt, as name:text, where the text of a1 is
+// that of limited("a", 1).
 func moment(line string) (files []File, unreadable []string) {
 	for word := range strings.FieldsSeq(line) {
 		name, text, _ := strings.Cut(word, ":")

@@ -57,7 +57,8 @@ type wanted struct {
 // An operator asks a weir that is running who is over a limit, what was denied, and what was counted.
 func TestAnOperatorSeesWhatWasCountedAndDenied(t *testing.T) {
 	t.Parallel()
-	w := weirtest.Serve(t, weirtest.Rule("a/b", "unit: hour, requests_per_unit: 2, name: hourly"), "LOG_LEVEL=debug", "HISTORY_FLUSH_INTERVAL=1s")
+	w := weirtest.Serve(t, weirtest.Rule("a/b", "unit: hour, requests_per_unit: 2, name: hourly"),
+		"LOG_LEVEL=debug", "HISTORY_FLUSH_INTERVAL=1s")
 	wantCommands(t, w, wanted{"denials", 0, []string{"Nothing was denied since this weir started"}})
 	hits(t, w.Client(t), 5, "a/b", "ann\x1b[2J")
 	hits(t, w.Client(t), 1, "a/b", "bob")

@@ -49,7 +49,8 @@ func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
 	}
 }
 
-// startEnvoy runs Envoy with testdata/envoy.yaml.tmpl, which refuses what weir does not answer, and returns where it listens.
+// startEnvoy runs Envoy with testdata/envoy.yaml.tmpl, which refuses what weir does not
+// answer, and returns where it listens.
 func startEnvoy(t *testing.T, w *weirtest.Weir) (addr string) {
 	t.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

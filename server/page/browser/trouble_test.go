@@ -128,7 +128,8 @@ func TestWhatIsAwayIsASentence(t *testing.T) {
 	}
 	b.load(w.admin + "/" + pay)
 	for _, sentence := range []string{"The history cannot be read", "weir does not answer"} {
-		b.await(sentence, fmt.Sprintf(`document.body.dataset.state === 'error' && document.querySelector('#message').textContent.includes(%q)`, sentence))
+		b.await(sentence, fmt.Sprintf(`document.body.dataset.state === 'error' &&
+			document.querySelector('#message').textContent.includes(%q)`, sentence))
 		if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
 			t.Errorf("%s: %d rules are shown, want all of them", sentence, n)
 		}

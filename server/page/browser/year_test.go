@@ -73,7 +73,8 @@ func (y *yearly) begin(t *testing.T) (err error) {
 		days = "120"
 	}
 	data := []string{"DATA_DIR=" + filepath.Join(y.dir, "data")}
-	if printed, code := process.Command(t, data, process.Weir(t), "history", "demo", "--days", days, "--until", until); code != 0 {
+	printed, code := process.Command(t, data, process.Weir(t), "history", "demo", "--days", days, "--until", until)
+	if code != 0 {
 		return fmt.Errorf("weir history demo ends with %d and prints %s", code, printed)
 	}
 	files := shopOf(t)
