@@ -13,7 +13,6 @@ import (
 )
 
 var batchCases = []promiseCase{
-	{"BadBatchesChangeNothing", testBadBatches},
 	{"WritersThatHaveLongGoneAreForgotten", testForgotten},
 	{"AMinuteAheadOfTheClockIsCountedNow", testClamped},
 	{"NoSeriesGoesAboveMaxTotal", testMaxTotal},
@@ -81,41 +80,6 @@ func testOnce(t *testing.T, open Open) {
 	}
 	if err := p1(b.store); err != nil {
 		t.Error(err)
-	}
-}
-
-func testBadBatches(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
-	p, minute := shop.Partition(), b.minute()
-	good := history.Increment{ID: shop, Minute: minute, Hits: 1}
-	stranger := history.ID{Domain: "stranger"}
-	for n := 0; stranger.Partition() == p; n++ {
-		stranger.Path = fmt.Sprint(n)
-	}
-	first := func(increments ...history.Increment) history.Batch {
-		return history.Batch{Writer: "ann", Seq: 1, Increments: increments}
-	}
-	for promise, bad := range map[string]history.Batch{
-		"no writer":                {Seq: 1, Increments: []history.Increment{good}},
-		"it follows itself":        {Writer: "ann", Seq: 1, After: 1, Increments: []history.Increment{good}},
-		"too many increments":      first(make([]history.Increment, history.MaxBatch+1)...),
-		"a question with hits":     {Writer: "ann", Seq: 0, Increments: []history.Increment{good}},
-		"another partition's":      first(good, history.Increment{ID: stranger, Minute: minute, Hits: 1}),
-		"no hits":                  first(good, history.Increment{ID: shop, Minute: minute - 1}),
-		"more hits than there are": first(good, history.Increment{ID: shop, Minute: 1, Hits: history.MaxTotal + 1}),
-		"before 1970":              first(good, history.Increment{ID: shop, Minute: -1, Hits: 1}),
-	} {
-		_, err := b.store.Apply(context.Background(), p, bad)
-		if !errors.Is(err, history.ErrBadBatch) {
-			t.Errorf("%s: the error is %v, want one that is ErrBadBatch: a writer must know that no store will accept it",
-				promise, err)
-		}
-	}
-	if got := b.query(Everything()); len(got) > 0 {
-		t.Errorf("bad batches left %d series", len(got))
-	}
-	if got := b.apply(p, first(good)); got.Status != history.Applied {
-		t.Errorf("after bad batches number 1 is answered %+v: they moved the writer's position", got)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"slices"
@@ -279,12 +278,6 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 	switch {
 	case e.closed: // all that had no answer has been given up
 		return false
-	case errors.Is(err, history.ErrBadBatch) && b.Seq > 0:
-		e.stats.Errors++
-		e.stats.Dropped[Bad] += o.dropBatch()
-		e.c.Log.Error("a batch was dropped, as no history store will ever accept it: please report this defect of weir",
-			"error", err)
-		return true
 	case err == nil:
 		err = o.answer(now, b, r, &e.stats)
 	}

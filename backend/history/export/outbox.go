@@ -149,13 +149,6 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, s
 	return nil
 }
 
-// dropBatch gives up the batch that was sent, and returns its hits. The next one follows the one before it.
-func (o *outbox) dropBatch() (hits uint64) {
-	hits = o.sent[o.ahead].hits
-	o.sent = slices.Delete(o.sent, o.ahead, o.ahead+1)
-	return hits
-}
-
 // rewind goes back to the last batch that the store has. Those after it are sent again if they are kept, or lost.
 func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 	o.ahead = slices.IndexFunc(o.sent, func(s *sentBatch) bool { return s.batch.Seq > last })

@@ -9,14 +9,13 @@ type DropReason uint8
 const (
 	Full        DropReason = iota // too many cells waited
 	TooLarge                      // more in one cell than a series can hold in its life
-	Bad                           // the store will never accept their batch: a defect
 	Shutdown                      // they still waited when the process had to end
 	DropReasons = int(Shutdown) + 1
 )
 
 // String returns the reason's name in metrics.
 func (r DropReason) String() string {
-	return [DropReasons]string{"full", "too_large", "bad_batch", "shutdown"}[r]
+	return [DropReasons]string{"full", "too_large", "shutdown"}[r]
 }
 
 // Stats are what an exporter has done so far. All hits are of all series: a hit that is near its limit is one of two
