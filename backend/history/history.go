@@ -153,9 +153,10 @@ type Store interface {
 	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or
 	// may not have been counted.
 	Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error)
-	// Roll moves what is old enough to coarser tiers, and drops what is older than the retention. It may be killed
-	// anywhere, run twice and run in parallel.
-	Roll(ctx context.Context, job Job) (RollResult, error)
+	// Roll is the downsampling job: it moves what is old enough to coarser tiers, and drops what is older than the
+	// retention. The moment is the store's own clock, if that is earlier. It may be killed anywhere, run twice and run in
+	// parallel.
+	Roll(ctx context.Context, now time.Time) (RollResult, error)
 	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those
 	// that overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends
 	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
@@ -163,22 +164,13 @@ type Store interface {
 	Query(ctx context.Context, q Query, yield func(Series) error) error
 }
 
-// Job is one run of the downsampling job.
-type Job struct {
-	Now    time.Time // the store's own clock, if that is earlier
-	DryRun bool      // only report what would be done
-	// Progress, if not nil, is called now and then with what has been done so far.
-	Progress func(RollResult)
-}
-
-// RollResult is what a run of the job did, or would do.
+// RollResult is what a run of the job did.
 type RollResult struct {
-	Partitions int           // looked at, of Partitions
-	Series     int           // moved or dropped
-	Chunks     [Tiers]uint64 // moved out of each tier; of days: dropped from
-	Points     [Tiers]uint64 // points in them
-	Expired    uint64        // hits dropped with the retention
-	Forgotten  uint64        // positions of writers that have long gone
+	Partitions int    // looked at, of Partitions
+	Series     uint64 // moved or dropped from
+	Chunks     uint64 // moved to the next tier; of days: dropped from
+	Points     uint64 // in them
+	Expired    uint64 // hits dropped with the retention
 }
 
 // Query asks for series and a range of time.

@@ -71,9 +71,7 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
-		if err == nil && points > 0 {
-			did.Moved(c, points)
-		}
+		did.moved(points)
 		return err
 	}
 	cells, err := in.Cells(c)
@@ -87,7 +85,7 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	}
 	t.Expired += expired.Sum()
 	did.Expired += expired.Sum()
-	did.Moved(c, len(expired))
+	did.moved(len(expired))
 	return in.SetCells(c, kept)
 }
 

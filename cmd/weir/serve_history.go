@@ -191,16 +191,15 @@ func (p *historyPipeline) show(metrics *stats.Metrics) {
 func keepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, interval/2+rand.N(interval)) {
 		begin := time.Now()
-		done, err := store.Roll(ctx, history.Job{Now: begin})
-		chunks, points := done.Sum()
-		log := log.With("series", done.Series, "chunks", chunks, "points", points,
+		done, err := store.Roll(ctx, begin)
+		log := log.With("series", done.Series, "chunks", done.Chunks, "points", done.Points,
 			"expired", done.Expired, "took", time.Since(begin).Round(time.Millisecond).String())
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			log.Warn("downsampling the history failed; the next run tries again", "error", err)
-		case chunks > 0 || done.Expired > 0:
+		case done.Chunks > 0:
 			log.Info("downsampled the history")
 		}
 	}

@@ -94,12 +94,7 @@ func (n *naive) roll(now int64) history.RollResult {
 		if history.IsPersonal(id.Value) && one.Expired > 0 && s.expired == s.lifetime {
 			delete(n.series, id)
 		}
-		for t := range history.Tiers {
-			all.Chunks[t] += one.Chunks[t]
-			all.Points[t] += one.Points[t]
-		}
-		all.Series += one.Series
-		all.Expired += one.Expired
+		all.Add(one)
 	}
 	return all
 }
@@ -124,13 +119,8 @@ func (n *naive) rollSeries(s *naiveSeries, now int64) history.RollResult {
 			s.minutes[t+1][minute] = tally{there.sum + hits.sum, max(there.peak, hits.peak)}
 		}
 	}
-	for c := range chunks {
-		did.Chunks[c.tier]++
-		did.Series = 1
-	}
-	for p := range points {
-		did.Points[p.tier]++
-	}
+	did.Chunks, did.Points = uint64(len(chunks)), uint64(len(points))
+	did.Series = min(did.Chunks, 1)
 	return did
 }
 

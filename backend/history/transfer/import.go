@@ -15,8 +15,8 @@ import (
 const layout = "weir import 2\n"
 
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
-// first is counted. Progress, if not nil, is called after each row.
-func Import(ctx context.Context, file io.ReadSeeker, to Target, progress func(Loaded)) (Loaded, error) {
+// first is counted.
+func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) {
 	now, rows := to.Now(), 0
 	hash, err := readRows(ctx, file, &to, now, func(Row) error {
 		rows++
@@ -29,13 +29,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target, progress func(Lo
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
 	l := NewLoader(ctx, to, "import-"+hex.EncodeToString(hash[:16]))
-	rehash, err := readRows(ctx, file, &to, now, func(r Row) error {
-		err := l.Add(r)
-		if progress != nil {
-			progress(l.loaded)
-		}
-		return err
-	})
+	rehash, err := readRows(ctx, file, &to, now, l.Add)
 	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
 			"give it what it held before, and run this again")

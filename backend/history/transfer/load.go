@@ -168,12 +168,9 @@ func (l *Loaded) count(b *history.Batch, r history.ApplyResult) {
 
 // roll moves what is old, as weir downsample does.
 func (l *Loader) roll() error {
-	_, err := l.to.Store.Roll(l.ctx, history.Job{Now: l.to.Now()})
+	_, err := l.to.Store.Roll(l.ctx, l.to.Now())
 	return err
 }
-
-// Loaded returns what has been done so far. What the store says of batches that wait is not there yet.
-func (l *Loader) Loaded() Loaded { return l.loaded }
 
 // Close brings everything to the store, and moves what is old to coarser buckets.
 func (l *Loader) Close() (Loaded, error) {

@@ -47,9 +47,8 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	defer file.Close()
-	show := progress(set.Logger(out.Err))
 	loaded, err := load(ctx, &set, func(to transfer.Target) (transfer.Loaded, error) {
-		return transfer.Import(ctx, file, to, func(loaded transfer.Loaded) { show(func() string { return describeRows(loaded) }) })
+		return transfer.Import(ctx, file, to)
 	})
 	if err != nil {
 		if loaded.Rows > 0 {
@@ -65,11 +64,6 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return terminal.No
 	}
 	return nil
-}
-
-// describeRows returns how many rows have been counted so far.
-func describeRows(loaded transfer.Loaded) string {
-	return terminal.Thousands(loaded.Rows) + " buckets, " + terminal.Thousands(loaded.Hits) + " hits"
 }
 
 // describeLoaded returns what an import loaded, over several lines.
