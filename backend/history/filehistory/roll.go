@@ -2,6 +2,7 @@ package filehistory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -15,11 +16,11 @@ import (
 const maxMoves = 100
 
 // Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
-// partition is damaged it goes on with the next, and reports it at the end.
+// partition is damaged it goes on with the next, and reports the first at the end.
 func (s *Store) Roll(ctx context.Context, at time.Time) (history.RollResult, error) {
 	now := min(at.Unix(), s.c.Now().Unix())
 	var did history.RollResult
-	var damage []error
+	var damage error
 	for p := range history.Partitions {
 		r := roller{Store: s, p: history.Partition(p), now: now, seen: make(map[name]bool)}
 		for more := true; more; {
@@ -27,14 +28,12 @@ func (s *Store) Roll(ctx context.Context, at time.Time) (history.RollResult, err
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
 				return did, err
 			}
-			if err != nil {
-				damage = append(damage, err)
-			}
+			damage = cmp.Or(damage, err)
 			more = err == nil && some.Partitions == 0
 			did.Add(some)
 		}
 	}
-	return did, errors.Join(damage...)
+	return did, damage
 }
 
 // roller runs the job in one partition.

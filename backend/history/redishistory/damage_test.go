@@ -188,9 +188,8 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 					work = s.Due
 				}
 				did, err := work(t.Context(), clock.now())
-				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) ||
-					!strings.Contains(err.Error(), fmt.Sprintf("and %d more errors", wrong-maxErrors)) {
-					t.Errorf("the job says %v, want each name that is none counted once, and some told", err)
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) {
+					t.Errorf("the job says %v, want to be told of a name that is none", err)
 				}
 				if did.Series != 60 || dry == (did.Chunks > 0) {
 					t.Errorf("the job did %+v, want it to move the minutes of all 60 series, or to count them", did)

@@ -1,6 +1,7 @@
 package redishistory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-const (
-	// maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
-	maxFailedInARow = 16
-	// maxErrors is how many errors of a run are told; the others would say the same.
-	maxErrors = 5
-)
+// maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
+const maxFailedInARow = 16
 
 // Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet,
 // and goes on to the others where one fails, and to other series where one is damaged.
@@ -54,9 +51,6 @@ func (s *Store) work(ctx context.Context, now time.Time, dry bool) (history.Roll
 	if ctx.Err() != nil {
 		r.fail(ctx.Err())
 	}
-	if r.failures > maxErrors {
-		r.failed = errors.Join(r.failed, fmt.Errorf("and %d more errors", r.failures-maxErrors))
-	}
 	return r.did, r.failed
 }
 
@@ -68,15 +62,14 @@ type roller struct {
 	did   history.RollResult
 	since time.Time // the last pause
 
-	failed   error
+	failed   error // the first; others would say the same
 	failures int
 }
 
 // fail notes an error, and the job goes on.
 func (r *roller) fail(err error) {
-	if r.failures++; r.failures <= maxErrors {
-		r.failed = errors.Join(r.failed, err)
-	}
+	r.failures++
+	r.failed = cmp.Or(r.failed, err)
 }
 
 // partition does all that is due in a partition. If nothing is, it sends one command.
