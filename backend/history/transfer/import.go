@@ -18,6 +18,9 @@ const layout = "weir import 2\n"
 // first is counted.
 func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) {
 	now, rows := to.Now(), 0
+	if err := checkEnd(file); err != nil {
+		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
+	}
 	hash, err := readRows(ctx, file, &to, now, func(Row) error {
 		rows++
 		return nil
@@ -38,6 +41,19 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 		return l.loaded, err
 	}
 	return l.Close()
+}
+
+// checkEnd returns an error for a file whose last line has no end.
+func checkEnd(file io.ReadSeeker) error {
+	var last [1]byte
+	_, err := file.Seek(-1, io.SeekEnd)
+	if err != nil {
+		return errors.New("it is empty")
+	}
+	if _, err = io.ReadFull(file, last[:]); err == nil && last[0] != '\n' {
+		err = errors.New("the last line has no end, so the file may have been cut off; if it is whole, add a newline")
+	}
+	return err
 }
 
 // readRows calls visit with each row of a file, and returns a hash of all bytes. Errors about a row name its line.
