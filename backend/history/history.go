@@ -139,9 +139,8 @@ func (b *Batch) Status(last uint64) ApplyStatus {
 
 // ApplyResult is a store's answer to a batch.
 type ApplyResult struct {
-	Status  ApplyStatus
-	Last    uint64 // the last batch of this writer that the partition holds, 0 for none
-	Clamped uint64 // hits whose minute was later than the store's clock and were counted in its present minute
+	Status ApplyStatus
+	Last   uint64 // the last batch of this writer that the partition holds, 0 for none
 	// Refused is the hits of batch Last that were not counted, as their increments would have brought a series above
 	// MaxTotal. It is the same whenever it is asked, so that a lost reply hides none.
 	Refused uint64

@@ -30,18 +30,16 @@ type Chunks interface {
 }
 
 // Apply counts an increment, in the present minute if its own is yet to come, and rolls the series early if it then has too
-// many points. It adds to r what was clamped or refused.
+// many points. It adds to r what was refused.
 func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult) error {
 	minutes := min(i.Minute, now/minute)
 	fit, err := t.Count(in, minutes, i.Hits)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !fit:
+	}
+	if !fit {
 		r.Refused += i.Hits
 		return nil
-	case minutes < i.Minute:
-		r.Clamped += i.Hits
 	}
 	return t.shrink(in, k, now)
 }

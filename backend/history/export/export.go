@@ -285,7 +285,6 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 		e.failed(o, now, err)
 		return false
 	}
-	e.stats.LastSuccess = now
 	e.recovered(o)
 	if e.down && e.failing == 0 {
 		e.down = false
@@ -296,7 +295,6 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 
 // failed notes that a batch of an outbox was not accepted.
 func (e *Exporter) failed(o *outbox, now time.Time, err error) {
-	e.stats.Errors++
 	o.failures++
 	backoff := min(firstBackoff<<min(o.failures-1, 10), maxBackoff)
 	o.retryAt = now.Add(backoff/2 + mathrand.N(backoff/2))

@@ -76,9 +76,6 @@ func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) st
 	case loaded.Known > 0:
 		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Known))
 	}
-	if loaded.Clamped > 0 {
-		text += fmt.Sprintf("%s hits of minutes that are not yet over were counted in the present one.\n", terminal.Thousands(loaded.Clamped))
-	}
 	if loaded.Refused > 0 {
 		text += fmt.Sprintf("%s hits were REFUSED: their series would have more than any can hold.\n", terminal.Thousands(loaded.Refused))
 	}
