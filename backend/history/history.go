@@ -7,7 +7,6 @@ package history
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -106,43 +105,13 @@ type Increment struct {
 const MaxBatch = 200
 
 // Batch is what a writer sends to one partition. Once sent it is immutable, and sent again as it is until the store
-// has answered.
+// has answered. Stores rely on what is said of its fields.
 type Batch struct {
 	Writer string // random for each start of a process; not empty
 	Seq    uint64 // 1 for the writer's first batch in this partition; 0 only asks for the position
 	After  uint64 // the batch that this one follows: Seq-1, or less once batches between have been given up as lost
 	// Increments are of series of this partition, at most MaxBatch, no series and minute twice.
 	Increments []Increment
-}
-
-// ErrBadBatch means that a batch breaks the rules of [Batch]: no store will ever accept it.
-var ErrBadBatch = errors.New("not a batch of this partition")
-
-// Check returns an error that wraps [ErrBadBatch] and names what is wrong with a batch for a partition, if anything is.
-func (b *Batch) Check(p Partition) error {
-	switch {
-	case b.Writer == "":
-		return fmt.Errorf("%w: it has no writer", ErrBadBatch)
-	case b.Seq > 0 && b.After >= b.Seq:
-		return fmt.Errorf("%w: number %d of writer %s follows %d", ErrBadBatch, b.Seq, b.Writer, b.After)
-	case len(b.Increments) > MaxBatch:
-		return fmt.Errorf("%w: it has %d increments, more than %d", ErrBadBatch, len(b.Increments), MaxBatch)
-	case b.Seq == 0 && len(b.Increments) > 0:
-		return fmt.Errorf("%w: number 0 only asks for the position, and this has increments", ErrBadBatch)
-	}
-	for _, i := range b.Increments {
-		switch {
-		case i.ID.Partition() != p:
-			return fmt.Errorf("%w: %+v belongs to partition %d, not %d", ErrBadBatch, i.ID, i.ID.Partition(), p)
-		case int(i.ID.Outcome) >= Outcomes:
-			return fmt.Errorf("%w: %+v has no known outcome", ErrBadBatch, i.ID)
-		case i.Hits == 0 || i.Hits > MaxTotal:
-			return fmt.Errorf("%w: %+v has %d hits: 1 to %d are allowed", ErrBadBatch, i.ID, i.Hits, uint64(MaxTotal))
-		case i.Minute < 0 || i.Minute > maxMinute:
-			return fmt.Errorf("%w: minute %d of %+v is out of range", ErrBadBatch, i.Minute, i.ID)
-		}
-	}
-	return nil
 }
 
 // maxMinute is in the year 9999.
@@ -170,9 +139,8 @@ func (b *Batch) Status(last uint64) ApplyStatus {
 
 // ApplyResult is a store's answer to a batch.
 type ApplyResult struct {
-	Status  ApplyStatus
-	Last    uint64 // the last batch of this writer that the partition holds, 0 for none
-	Clamped uint64 // hits whose minute was later than the store's clock and were counted in its present minute
+	Status ApplyStatus
+	Last   uint64 // the last batch of this writer that the partition holds, 0 for none
 	// Refused is the hits of batch Last that were not counted, as their increments would have brought a series above
 	// MaxTotal. It is the same whenever it is asked, so that a lost reply hides none.
 	Refused uint64
@@ -182,11 +150,12 @@ type ApplyResult struct {
 type Store interface {
 	// Apply counts a batch in its partition once, however often it is sent: all of it, or nothing. Where it finds that a
 	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or
-	// may not have been counted, unless it wraps ErrBadBatch.
+	// may not have been counted.
 	Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error)
-	// Roll moves what is old enough to coarser tiers, and drops what is older than the retention. It may be killed
-	// anywhere, run twice and run in parallel.
-	Roll(ctx context.Context, job Job) (RollResult, error)
+	// Roll is the downsampling job: it moves what is old enough to coarser tiers, and drops what is older than the
+	// retention. The moment is the store's own clock, if that is earlier. It may be killed anywhere, run twice and run in
+	// parallel.
+	Roll(ctx context.Context, now time.Time) (RollResult, error)
 	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those
 	// that overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends
 	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
@@ -194,22 +163,13 @@ type Store interface {
 	Query(ctx context.Context, q Query, yield func(Series) error) error
 }
 
-// Job is one run of the downsampling job.
-type Job struct {
-	Now    time.Time // the store's own clock, if that is earlier
-	DryRun bool      // only report what would be done
-	// Progress, if not nil, is called now and then with what has been done so far.
-	Progress func(RollResult)
-}
-
-// RollResult is what a run of the job did, or would do.
+// RollResult is what a run of the job did.
 type RollResult struct {
-	Partitions int           // looked at, of Partitions
-	Series     int           // moved or dropped
-	Chunks     [Tiers]uint64 // moved out of each tier; of days: dropped from
-	Points     [Tiers]uint64 // points in them
-	Expired    uint64        // hits dropped with the retention
-	Forgotten  uint64        // positions of writers that have long gone
+	Partitions int    // looked at, of Partitions
+	Series     uint64 // moved or dropped from
+	Chunks     uint64 // moved to the next tier; of days: dropped from
+	Points     uint64 // in them
+	Expired    uint64 // hits dropped with the retention
 }
 
 // Query asks for series and a range of time.

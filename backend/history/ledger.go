@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -38,47 +37,21 @@ func (l *Ledger) Fine() (fine []Chunk, err error) {
 	return fine, nil
 }
 
-// Roll moves all that is due at a moment, in Unix seconds, as far as it goes, and drops the days that are too old.
-func (l *Ledger) Roll(k *Keep, now int64) RollResult {
-	var did RollResult
-	for t := range Tiers { // the finest first, so that each chunk goes as far as it can
-		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
-			if c.Tier == Tier(t) && k.Due(c, c.Start()) <= now {
-				_ = l.Totals.Roll(l, c, k, now, &did)
-			}
-		}
+// moved notes the points of a chunk that was moved to the next tier, or of which days were dropped; 0 for none.
+func (r *RollResult) moved(points int) {
+	if points > 0 {
+		r.Chunks++
+		r.Points += uint64(points)
 	}
-	if did.Chunks != [Tiers]uint64{} {
-		did.Series = 1
-	}
-	return did
-}
-
-// Moved notes a chunk that was moved to the next tier, or of which days were dropped, with its points.
-func (r *RollResult) Moved(c Chunk, points int) {
-	r.Chunks[c.Tier]++
-	r.Points[c.Tier] += uint64(points)
 }
 
 // Add adds what another part of the same run did.
 func (r *RollResult) Add(more RollResult) {
 	r.Partitions += more.Partitions
 	r.Series += more.Series
-	for t := range Tiers {
-		r.Chunks[t] += more.Chunks[t]
-		r.Points[t] += more.Points[t]
-	}
+	r.Chunks += more.Chunks
+	r.Points += more.Points
 	r.Expired += more.Expired
-	r.Forgotten += more.Forgotten
-}
-
-// Sum returns the chunks that were moved or dropped from, and the points in them, of all tiers.
-func (r *RollResult) Sum() (chunks, points uint64) {
-	for t := range Tiers {
-		chunks += r.Chunks[t]
-		points += r.Points[t]
-	}
-	return chunks, points
 }
 
 // Series returns what a reader sees who asks for a range, in Unix seconds; from inclusive, to exclusive.

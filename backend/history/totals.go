@@ -30,18 +30,16 @@ type Chunks interface {
 }
 
 // Apply counts an increment, in the present minute if its own is yet to come, and rolls the series early if it then has too
-// many points. It adds to r what was clamped or refused.
+// many points. It adds to r what was refused.
 func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult) error {
 	minutes := min(i.Minute, now/minute)
 	fit, err := t.Count(in, minutes, i.Hits)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !fit:
+	}
+	if !fit {
 		r.Refused += i.Hits
 		return nil
-	case minutes < i.Minute:
-		r.Clamped += i.Hits
 	}
 	return t.shrink(in, k, now)
 }
@@ -71,9 +69,7 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
-		if err == nil && points > 0 {
-			did.Moved(c, points)
-		}
+		did.moved(points)
 		return err
 	}
 	cells, err := in.Cells(c)
@@ -87,7 +83,7 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	}
 	t.Expired += expired.Sum()
 	did.Expired += expired.Sum()
-	did.Moved(c, len(expired))
+	did.moved(len(expired))
 	return in.SetCells(c, kept)
 }
 

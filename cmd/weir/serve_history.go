@@ -144,18 +144,10 @@ var exportTotals = []total[export.Stats]{
 		func(s export.Stats) uint64 { return s.Recorded }},
 	{"weir_history_landed_hits_total", "Of these, acknowledged by the store.",
 		func(s export.Stats) uint64 { return s.Applied }},
-	{"weir_history_clamped_hits_total", "Of these, counted in an earlier minute than their own, as the store's clock is behind.",
-		func(s export.Stats) uint64 { return s.Clamped }},
 	{"weir_history_refused_hits_total", "Hits that the store did not count, as their series is full.",
 		func(s export.Stats) uint64 { return s.Refused }},
 	{"weir_history_lost_hits_total", "Hits that the store acknowledged and forgot, when it was too late to send them again, " +
 		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
-	{"weir_history_batches_total", "Batches that the store acknowledged.",
-		func(s export.Stats) uint64 { return s.Batches }},
-	{"weir_history_resent_batches_total", "Batches sent again, as the store had acknowledged and forgotten them.",
-		func(s export.Stats) uint64 { return s.Resent }},
-	{"weir_history_batch_errors_total", "Batches that the store gave no answer to; they are sent again.",
-		func(s export.Stats) uint64 { return s.Errors }},
 }
 
 // show shows the way of hits to the history in /metrics.
@@ -169,15 +161,6 @@ func (p *historyPipeline) show(metrics *stats.Metrics) {
 	}
 	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
 		func() float64 { return float64(st().Waiting) })
-	metrics.Gauge("weir_history_oldest_waiting_seconds", "How long something has been waiting for it.", nil,
-		func() float64 {
-			if oldest := st().Oldest; !oldest.IsZero() {
-				return time.Since(oldest).Seconds()
-			}
-			return 0
-		})
-	metrics.Gauge("weir_history_last_success_timestamp_seconds", "When the store last answered, in Unix seconds; 0 for never.", nil,
-		func() float64 { return float64(max(0, st().LastSuccess.Unix())) })
 	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
 		if p.store.err() != nil || st().Down {
 			return 0
@@ -191,16 +174,15 @@ func (p *historyPipeline) show(metrics *stats.Metrics) {
 func keepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, interval/2+rand.N(interval)) {
 		begin := time.Now()
-		done, err := store.Roll(ctx, history.Job{Now: begin})
-		chunks, points := done.Sum()
-		log := log.With("series", done.Series, "chunks", chunks, "points", points,
+		done, err := store.Roll(ctx, begin)
+		log := log.With("series", done.Series, "chunks", done.Chunks, "points", done.Points,
 			"expired", done.Expired, "took", time.Since(begin).Round(time.Millisecond).String())
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			log.Warn("downsampling the history failed; the next run tries again", "error", err)
-		case chunks > 0 || done.Expired > 0:
+		case done.Chunks > 0:
 			log.Info("downsampled the history")
 		}
 	}

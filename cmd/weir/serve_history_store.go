@@ -65,12 +65,12 @@ func (s *reopeningStore) Apply(ctx context.Context, p history.Partition, b histo
 	return store.Apply(ctx, p, b)
 }
 
-func (s *reopeningStore) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
+func (s *reopeningStore) Roll(ctx context.Context, now time.Time) (history.RollResult, error) {
 	store := s.opened.Load()
 	if store.err != nil {
 		return history.RollResult{}, store.err
 	}
-	return store.Roll(ctx, job)
+	return store.Roll(ctx, now)
 }
 
 func (s *reopeningStore) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {

@@ -92,7 +92,7 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 	}
 	for what, expr := range map[string]string{"a Redis that answers": "rate(weir_redis_answer_seconds_count[1m])",
 		"refusals": `rate(weir_requests_total{outcome="over_limit"}[1m])`, "shadow mode": "rate(weir_shadow_hits_total[1m])",
-		"hits close to a limit": "rate(weir_near_hits_total[1m])", "a history in Redis": `weir_history_last_success_timestamp_seconds{pod="weir-a"}`} {
+		"hits close to a limit": "rate(weir_near_hits_total[1m])", "a history in Redis": `weir_history_landed_hits_total{pod="weir-a"}`} {
 		await(what, func() bool { return shows(expr + " > 0") })
 	}
 	redis.Kill()

@@ -306,7 +306,7 @@ func (f *fire) audit(r *running) error {
 func (f *fire) finish() {
 	f.t.Helper()
 	f.answers(func() error {
-		_, err := f.store.Roll(context.Background(), history.Job{Now: f.site.now()})
+		_, err := f.store.Roll(context.Background(), f.site.now())
 		return err
 	})
 	f.exact()

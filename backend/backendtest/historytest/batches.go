@@ -13,7 +13,6 @@ import (
 )
 
 var batchCases = []promiseCase{
-	{"BadBatchesChangeNothing", testBadBatches},
 	{"WritersThatHaveLongGoneAreForgotten", testForgotten},
 	{"AMinuteAheadOfTheClockIsCountedNow", testClamped},
 	{"NoSeriesGoesAboveMaxTotal", testMaxTotal},
@@ -84,41 +83,6 @@ func testOnce(t *testing.T, open Open) {
 	}
 }
 
-func testBadBatches(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
-	p, minute := shop.Partition(), b.minute()
-	good := history.Increment{ID: shop, Minute: minute, Hits: 1}
-	stranger := history.ID{Domain: "stranger"}
-	for n := 0; stranger.Partition() == p; n++ {
-		stranger.Path = fmt.Sprint(n)
-	}
-	first := func(increments ...history.Increment) history.Batch {
-		return history.Batch{Writer: "ann", Seq: 1, Increments: increments}
-	}
-	for promise, bad := range map[string]history.Batch{
-		"no writer":                {Seq: 1, Increments: []history.Increment{good}},
-		"it follows itself":        {Writer: "ann", Seq: 1, After: 1, Increments: []history.Increment{good}},
-		"too many increments":      first(make([]history.Increment, history.MaxBatch+1)...),
-		"a question with hits":     {Writer: "ann", Seq: 0, Increments: []history.Increment{good}},
-		"another partition's":      first(good, history.Increment{ID: stranger, Minute: minute, Hits: 1}),
-		"no hits":                  first(good, history.Increment{ID: shop, Minute: minute - 1}),
-		"more hits than there are": first(good, history.Increment{ID: shop, Minute: 1, Hits: history.MaxTotal + 1}),
-		"before 1970":              first(good, history.Increment{ID: shop, Minute: -1, Hits: 1}),
-	} {
-		_, err := b.store.Apply(context.Background(), p, bad)
-		if !errors.Is(err, history.ErrBadBatch) {
-			t.Errorf("%s: the error is %v, want one that is ErrBadBatch: a writer must know that no store will accept it",
-				promise, err)
-		}
-	}
-	if got := b.query(Everything()); len(got) > 0 {
-		t.Errorf("bad batches left %d series", len(got))
-	}
-	if got := b.apply(p, first(good)); got.Status != history.Applied {
-		t.Errorf("after bad batches number 1 is answered %+v: they moved the writer's position", got)
-	}
-}
-
 func testForgotten(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	p := shop.Partition()
@@ -132,20 +96,10 @@ func testForgotten(t *testing.T, open Open) {
 	for _, c := range []struct {
 		promise string
 		wait    time.Duration
-		forgot  uint64
 		gone    uint64 // last number that is known of it
-	}{
-		{"too early to forget", 0, 0, 1},
-		{"one of two is forgotten", 2 * time.Hour, 1, 0},
-		{"it is forgotten once", 0, 0, 0},
-	} {
+	}{{"too early to forget", 0, 1}, {"one of two is forgotten", 2 * time.Hour, 0}} {
 		b.wait(c.wait)
-		if got := b.rollOnly(history.Job{Now: b.now(), DryRun: true}).Forgotten; got != c.forgot {
-			t.Fatalf("%s: a dry run says that it would forget %d writers, want %d", c.promise, got, c.forgot)
-		}
-		if got := b.rollOnly(history.Job{Now: b.now()}).Forgotten; got != c.forgot {
-			t.Fatalf("%s: the job forgot %d writers, want %d", c.promise, got, c.forgot)
-		}
+		b.rollOnly(b.now())
 		if got := b.apply(p, history.Batch{Writer: "gone"}).Last; got != c.gone {
 			t.Fatalf("%s: of the old writer, number %d is known, want %d", c.promise, got, c.gone)
 		}
@@ -165,7 +119,7 @@ func testClamped(t *testing.T, open Open) {
 	got := b.apply(p, history.Batch{Writer: "ahead", Seq: 1, Increments: []history.Increment{
 		{ID: shop, Minute: now - 1, Hits: 1}, {ID: shop, Minute: now, Hits: 10},
 		{ID: shop, Minute: now + 1, Hits: 100}, {ID: shop, Minute: now + 525600, Hits: 1000}}})
-	if want := (history.ApplyResult{Status: history.Applied, Last: 1, Clamped: 1100}); got != want {
+	if want := (history.ApplyResult{Status: history.Applied, Last: 1}); got != want {
 		t.Errorf("the answer is %+v, want %+v: a refused batch would stop its writer for ever", got, want)
 	}
 	want := []history.Point{{Start: now*60 - 60, Sum: 1, Peak: 1}, {Start: now * 60, Sum: 1110, Peak: 1110}}
@@ -213,7 +167,7 @@ func testMaxTotal(t *testing.T, open Open) {
 			ahead, want)
 	}
 	b.setTime(start.AddDate(11, 0, 0))
-	b.rollOnly(history.Job{Now: b.now()})
+	b.rollOnly(b.now())
 	if s := b.query(only(shop))[shop]; s.Expired != most || len(s.Points) != 0 {
 		t.Errorf("after all tiers %d have expired and %d points are left, want %d and none: a count lost digits on its way",
 			s.Expired, len(s.Points), most)
@@ -252,13 +206,14 @@ func testRefusalTwice(t *testing.T, open Open) {
 		}
 	}
 	b.wait(history.ForgetAfter - time.Hour)
-	b.rollOnly(history.Job{Now: b.now()})
+	b.rollOnly(b.now())
 	if got, want := b.apply(p, probe), (history.ApplyResult{Status: duplicate, Last: 4, Refused: 3}); got != want {
 		t.Errorf("within a week the position has become %+v, want %+v", got, want)
 	}
 	b.wait(2 * time.Hour)
-	if did := b.rollOnly(history.Job{Now: b.now()}); did.Forgotten != 1 {
-		t.Errorf("after a week the job forgot %d positions, want the one with a refusal", did.Forgotten)
+	b.rollOnly(b.now())
+	if got := b.apply(p, probe); got.Last != 0 {
+		t.Errorf("after a week the position is %+v, want it forgotten, with its refusal", got)
 	}
 }
 

@@ -26,7 +26,7 @@ func Count(t testing.TB, store history.Store, increments ...history.Increment) {
 // Roll runs the job on a store at a moment.
 func Roll(t testing.TB, store history.Store, now time.Time) {
 	t.Helper()
-	if _, err := store.Roll(t.Context(), history.Job{Now: now}); err != nil {
+	if _, err := store.Roll(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ func testCrowd(t *testing.T, open Open) {
 	for range 2 {
 		others.Go(func() {
 			for !done.Load() {
-				if _, err := b.store.Roll(context.Background(), history.Job{Now: b.now()}); err != nil {
+				if _, err := b.store.Roll(context.Background(), b.now()); err != nil {
 					t.Errorf("Roll beside writers: %v", err)
 					return
 				}
@@ -52,7 +52,7 @@ func testCrowd(t *testing.T, open Open) {
 	for _, increments := range sent {
 		b.naive.apply(increments, b.now())
 	}
-	b.rollOnly(history.Job{Now: b.now()})
+	b.rollOnly(b.now())
 	b.agreeInSums()
 }
 

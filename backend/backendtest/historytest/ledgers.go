@@ -70,9 +70,6 @@ func cloneLedger(l *history.Ledger) *history.Ledger {
 
 // Apply implements [history.Store].
 func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
-	if err := b.Check(p); err != nil {
-		return history.ApplyResult{}, err
-	}
 	l.o.Step("apply begins")
 	defer l.o.Step("apply ended")
 	l.mu.Lock()
@@ -98,37 +95,37 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 }
 
 // Roll implements [history.Store].
-func (l *Ledgers) Roll(_ context.Context, job history.Job) (history.RollResult, error) {
+func (l *Ledgers) Roll(_ context.Context, now time.Time) (history.RollResult, error) {
 	l.o.Step("roll begins")
 	did := history.RollResult{Partitions: history.Partitions}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := job.Now
 	if clock := l.o.Now(); now.After(clock) {
 		now = clock
 	}
 	for id, series := range l.s.series {
-		after := cloneLedger(series)
-		did.Add(after.Roll(&l.o.Keep, now.Unix()))
-		if !job.DryRun {
-			l.s.series[id] = after
-			if after.Gone(id) {
-				delete(l.s.series, id)
-			}
+		did.Add(RollLedger(series, l.o.Keep, now))
+		if series.Gone(id) {
+			delete(l.s.series, id)
 		}
 	}
-	for w, p := range l.s.positions {
-		if now.Sub(p.at) >= history.ForgetAfter {
-			did.Forgotten++
-			if !job.DryRun {
-				delete(l.s.positions, w)
-			}
-		}
-	}
-	if job.Progress != nil {
-		job.Progress(did)
-	}
+	maps.DeleteFunc(l.s.positions, func(_ ledgerWriter, p ledgerPosition) bool { return now.Sub(p.at) >= history.ForgetAfter })
 	return did, nil
+}
+
+// RollLedger moves all of a series that is due at a moment, as far as it goes, and drops the days that are too old.
+func RollLedger(l *history.Ledger, k history.Keep, now time.Time) (did history.RollResult) {
+	for t := range history.Tiers { // the finest first, so that each chunk goes as far as it can
+		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
+			if c.Tier == history.Tier(t) && k.Due(c, c.Start()) <= now.Unix() {
+				_ = l.Totals.Roll(l, c, &k, now.Unix(), &did) // in memory, it cannot fail
+			}
+		}
+	}
+	if did.Chunks > 0 {
+		did.Series = 1
+	}
+	return did
 }
 
 // Query implements [history.Store].

@@ -30,8 +30,8 @@ func newNaive(keep history.Keep) *naive {
 	return &naive{keep: keep, series: make(map[history.ID]*naiveSeries)}
 }
 
-// apply counts increments, and returns how many hits were ahead of the clock.
-func (n *naive) apply(increments []history.Increment, now time.Time) (clamped uint64) {
+// apply counts increments, those ahead of the clock in its minute.
+func (n *naive) apply(increments []history.Increment, now time.Time) {
 	for _, i := range increments {
 		s := n.series[i.ID]
 		if s == nil {
@@ -41,15 +41,11 @@ func (n *naive) apply(increments []history.Increment, now time.Time) (clamped ui
 			}
 			n.series[i.ID] = s
 		}
-		minute := i.Minute
-		if present := now.Unix() / 60; minute > present {
-			minute, clamped = present, clamped+i.Hits
-		}
+		minute := min(i.Minute, now.Unix()/60)
 		s.lifetime += i.Hits
 		sum := s.minutes[history.Minutes][minute].sum + i.Hits
 		s.minutes[history.Minutes][minute] = tally{sum, sum}
 	}
-	return clamped
 }
 
 var naiveWidths = [history.Tiers]int64{60, 300, 3600, 86400}
@@ -94,12 +90,7 @@ func (n *naive) roll(now int64) history.RollResult {
 		if history.IsPersonal(id.Value) && one.Expired > 0 && s.expired == s.lifetime {
 			delete(n.series, id)
 		}
-		for t := range history.Tiers {
-			all.Chunks[t] += one.Chunks[t]
-			all.Points[t] += one.Points[t]
-		}
-		all.Series += one.Series
-		all.Expired += one.Expired
+		all.Add(one)
 	}
 	return all
 }
@@ -124,13 +115,8 @@ func (n *naive) rollSeries(s *naiveSeries, now int64) history.RollResult {
 			s.minutes[t+1][minute] = tally{there.sum + hits.sum, max(there.peak, hits.peak)}
 		}
 	}
-	for c := range chunks {
-		did.Chunks[c.tier]++
-		did.Series = 1
-	}
-	for p := range points {
-		did.Points[p.tier]++
-	}
+	did.Chunks, did.Points = uint64(len(chunks)), uint64(len(points))
+	did.Series = min(did.Chunks, 1)
 	return did
 }
 

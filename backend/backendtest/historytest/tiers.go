@@ -2,8 +2,6 @@ package historytest
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +13,6 @@ var tierCases = []promiseCase{
 	{"AChunkMovesWhenAllOfItIsOldEnough", testDue},
 	{"WeeksFallIntoTwoYears", testWeeks},
 	{"AValuesSeriesGoesWithItsLastDay", testValueGoes},
-	{"ADryRunSaysWhatTheJobWouldDoAndTheJobHowFarItIs", testDryRun},
 	{"TheJobNeverRunsAheadOfTheStoresClock", testJobsClock},
 }
 
@@ -134,7 +131,7 @@ func testValueGoes(t *testing.T, open Open) {
 			var jobs sync.WaitGroup
 			for range 2 {
 				jobs.Go(func() {
-					if _, err := b.store.Roll(context.Background(), history.Job{Now: b.now()}); err != nil {
+					if _, err := b.store.Roll(context.Background(), b.now()); err != nil {
 						t.Errorf("Roll, two at a time: %v", err)
 					}
 				})
@@ -158,44 +155,15 @@ func sumOf(points []history.Point) uint64 {
 	return sum
 }
 
-func testDryRun(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
-	r := rand.New(rand.NewPCG(2, 2))
-	for _, age := range []time.Duration{0, day, 8 * day, 40 * day, 4000 * day} {
-		b.setTime(start.Add(age))
-		for n := range 40 {
-			id := history.ID{Domain: "shop", Path: fmt.Sprint(n % 10)}
-			b.count(history.Increment{ID: id, Minute: b.minute() - r.Int64N(90*1440), Hits: 1 + r.Uint64N(9)})
-		}
-		would := b.rollOnly(history.Job{Now: b.now(), DryRun: true})
-		b.agree()
-		var last history.RollResult
-		did := b.rollOnly(history.Job{Now: b.now(), Progress: func(r history.RollResult) {
-			if r.Series < last.Series || r.Partitions < last.Partitions || r.Chunks[0] < last.Chunks[0] {
-				t.Errorf("progress went back, from %+v to %+v", last, r)
-			}
-			last = r
-		}})
-		b.naive.roll(b.now().Unix())
-		if did != would || last == (history.RollResult{}) {
-			t.Fatalf("after %v a dry run says\n%+v, the job did\n%+v, and said on its way\n%+v", age, would, did, last)
-		}
-		b.agree()
-	}
-}
-
 func testJobsClock(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	b.count(history.Increment{ID: shop, Minute: b.minute(), Hits: 1})
 	b.wait(2 * day)
-	for _, dry := range []bool{true, false} {
-		got := b.rollOnly(history.Job{Now: b.now().AddDate(1, 0, 0), DryRun: dry})
-		if got.Chunks != [history.Tiers]uint64{1} {
-			t.Errorf("a job whose clock is a year ahead (dry run: %v) moved %v, want the minutes alone: it would have made "+
-				"a week of 5 minutes into days", dry, got.Chunks)
-		}
+	if got := b.rollOnly(b.now().AddDate(1, 0, 0)); got.Chunks != 1 {
+		t.Errorf("a job whose clock is a year ahead moved %d chunks, want the minutes alone: it would have made a week of 5 "+
+			"minutes into days", got.Chunks)
 	}
-	early := b.rollOnly(history.Job{Now: b.now().AddDate(-1, 0, 0)})
+	early := b.rollOnly(b.now().AddDate(-1, 0, 0))
 	if early.Series != 0 {
 		t.Errorf("a job whose clock is behind moved %d series, want none", early.Series)
 	}

@@ -87,7 +87,7 @@ func testEarlyWalk(t *testing.T, open Open, steps int, seed uint64) {
 		for range steps {
 			switch r.IntN(200) {
 			case 0:
-				w.rollOnly(history.Job{Now: w.now()})
+				w.rollOnly(w.now())
 			case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
 				w.wait(w.randomWait() / 10)
 			default:

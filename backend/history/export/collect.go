@@ -18,7 +18,7 @@ func (e *Exporter) collect(now time.Time) {
 	e.begin = e.lastFlush(now)
 	e.c.Drain(now, func(id history.ID, hits uint64) {
 		e.stats.Recorded += hits
-		e.add(now, cell{id, minute}, hits)
+		e.add(cell{id, minute}, hits)
 	})
 }
 
@@ -30,7 +30,7 @@ func (e *Exporter) countCells() (cells int) {
 }
 
 // add lets hits wait: where half of all cells are taken, in cells of an hour, and where all are, not at all.
-func (e *Exporter) add(now time.Time, c cell, hits uint64) {
+func (e *Exporter) add(c cell, hits uint64) {
 	o := e.outboxes[c.id.Partition()]
 	if e.cells >= e.c.MaxCells/2 {
 		c.minute -= c.minute % 60
@@ -42,5 +42,5 @@ func (e *Exporter) add(now time.Time, c cell, hits uint64) {
 		}
 		e.cells++
 	}
-	e.stats.Dropped[TooLarge] += o.add(now, c, hits)
+	e.stats.Dropped[TooLarge] += o.add(c, hits)
 }

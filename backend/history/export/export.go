@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"slices"
@@ -279,12 +278,6 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 	switch {
 	case e.closed: // all that had no answer has been given up
 		return false
-	case errors.Is(err, history.ErrBadBatch) && b.Seq > 0:
-		e.stats.Errors++
-		e.stats.Dropped[Bad] += o.dropBatch()
-		e.c.Log.Error("a batch was dropped, as no history store will ever accept it: please report this defect of weir",
-			"error", err)
-		return true
 	case err == nil:
 		err = o.answer(now, b, r, &e.stats)
 	}
@@ -292,7 +285,6 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 		e.failed(o, now, err)
 		return false
 	}
-	e.stats.LastSuccess = now
 	e.recovered(o)
 	if e.down && e.failing == 0 {
 		e.down = false
@@ -303,7 +295,6 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 
 // failed notes that a batch of an outbox was not accepted.
 func (e *Exporter) failed(o *outbox, now time.Time, err error) {
-	e.stats.Errors++
 	o.failures++
 	backoff := min(firstBackoff<<min(o.failures-1, 10), maxBackoff)
 	o.retryAt = now.Add(backoff/2 + mathrand.N(backoff/2))

@@ -28,7 +28,6 @@ type outbox struct {
 	ahead     int
 	sums      []sum // of batches before sent, oldest first; the first one is of many once there are more than maxSums
 	heard     time.Time
-	since     time.Time // since when something has been waiting; zero if nothing is
 
 	due, probe, busy bool
 	failures, gaps   int // in a row
@@ -121,7 +120,7 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, s
 	o.heard = now
 	o.probe = o.probe && b.Seq > 0
 	if r.Last < max(b.Seq, o.position) {
-		return o.rewind(now, r.Last, st)
+		return o.rewind(r.Last, st)
 	}
 	if b.Seq == 0 {
 		o.forget(now)
@@ -130,7 +129,6 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, s
 	o.gaps = 0
 	s := o.sent[o.ahead]
 	s.at = now
-	st.Clamped += r.Clamped
 	if r.Last == b.Seq {
 		st.Refused += r.Refused - s.refused // it may have been applied before, in a server that is gone
 		s.refused = r.Refused
@@ -139,25 +137,14 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, s
 		s.applied = true
 		st.Applied += s.hits - s.refused
 	}
-	st.Batches++
 	o.position = b.Seq
 	o.ahead++
 	o.forget(now)
-	if o.ahead == len(o.sent) && len(o.pending) == 0 {
-		o.since = time.Time{}
-	}
 	return nil
 }
 
-// dropBatch gives up the batch that was sent, and returns its hits. The next one follows the one before it.
-func (o *outbox) dropBatch() (hits uint64) {
-	hits = o.sent[o.ahead].hits
-	o.sent = slices.Delete(o.sent, o.ahead, o.ahead+1)
-	return hits
-}
-
 // rewind goes back to the last batch that the store has. Those after it are sent again if they are kept, or lost.
-func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
+func (o *outbox) rewind(last uint64, st *Stats) error {
 	o.ahead = slices.IndexFunc(o.sent, func(s *sentBatch) bool { return s.batch.Seq > last })
 	if o.ahead < 0 {
 		o.ahead = len(o.sent)
@@ -169,9 +156,6 @@ func (o *outbox) rewind(now time.Time, last uint64, st *Stats) error {
 		}
 	}
 	o.position = last
-	if o.since.IsZero() && o.ahead < len(o.sent) {
-		o.since = now
-	}
 	if o.gaps++; o.gaps > maxGaps {
 		return fmt.Errorf("partition %d: the store has batch %d of writer %s and accepts none that follows it", o.partition, last,
 			o.writer)
@@ -212,10 +196,7 @@ func (o *outbox) lose(last uint64) (hits uint64) {
 }
 
 // add adds hits to a cell, and returns those that are beyond what one can hold.
-func (o *outbox) add(now time.Time, c cell, hits uint64) (beyond uint64) {
-	if o.since.IsZero() {
-		o.since = now
-	}
+func (o *outbox) add(c cell, hits uint64) (beyond uint64) {
 	if o.pending == nil {
 		o.pending = make(map[cell]uint64)
 	}
@@ -236,6 +217,6 @@ func (o *outbox) giveUp() (dropped, lost, kept uint64) {
 	for _, s := range o.sent[:o.ahead] {
 		kept += s.hits - s.refused
 	}
-	o.pending, o.sent, o.ahead, o.since = nil, nil, 0, time.Time{}
+	o.pending, o.sent, o.ahead = nil, nil, 0
 	return dropped, lost, kept
 }

@@ -1,7 +1,5 @@
 package export
 
-import "time"
-
 // DropReason is why hits were dropped before they reached a store.
 type DropReason uint8
 
@@ -9,14 +7,13 @@ type DropReason uint8
 const (
 	Full        DropReason = iota // too many cells waited
 	TooLarge                      // more in one cell than a series can hold in its life
-	Bad                           // the store will never accept their batch: a defect
 	Shutdown                      // they still waited when the process had to end
 	DropReasons = int(Shutdown) + 1
 )
 
 // String returns the reason's name in metrics.
 func (r DropReason) String() string {
-	return [DropReasons]string{"full", "too_large", "bad_batch", "shutdown"}[r]
+	return [DropReasons]string{"full", "too_large", "shutdown"}[r]
 }
 
 // Stats are what an exporter has done so far. All hits are of all series: a hit that is near its limit is one of two
@@ -24,7 +21,6 @@ func (r DropReason) String() string {
 type Stats struct {
 	Recorded uint64              // hits that Drain has yielded
 	Applied  uint64              // hits that the store has acknowledged
-	Clamped  uint64              // of these, counted in a later minute than theirs, as the store's clock is behind
 	Refused  uint64              // hits that the store did not count, as their series is full
 	Dropped  [DropReasons]uint64 // hits that were never sent
 	Lost     uint64              // hits that the store forgot and that were not kept any more, or that it never answered
@@ -32,14 +28,9 @@ type Stats struct {
 	// most of what was acknowledged that a failover can forget afterwards.
 	Unsettled uint64
 
-	Batches uint64 // acknowledged
 	Resent  uint64 // batches that the store had acknowledged and forgotten
-	Errors  uint64 // calls of the store without an answer
-
-	Waiting     int       // cells, that is minutes of series, that are not acknowledged
-	Oldest      time.Time // since when something has been waiting; zero if nothing is
-	LastSuccess time.Time // when the store last answered; zero for never
-	Down        bool      // the store accepts no hits, at least in some partitions
+	Waiting int    // cells, that is minutes of series, that are not acknowledged
+	Down    bool   // the store accepts no hits, at least in some partitions
 }
 
 // Stats returns those of this moment. It may be called at any time, by any goroutine.
@@ -48,10 +39,5 @@ func (e *Exporter) Stats() Stats {
 	defer e.mu.Unlock()
 	st := e.stats
 	st.Waiting, st.Down = e.countCells(), e.down
-	for _, o := range e.outboxes {
-		if !o.since.IsZero() && (st.Oldest.IsZero() || o.since.Before(st.Oldest)) {
-			st.Oldest = o.since
-		}
-	}
 	return st
 }

@@ -17,6 +17,8 @@ type trouble struct {
 	mu     sync.Mutex
 	first  func(context.Context, history.Partition) error // if not nil, decides first
 	random *rand.Rand                                     // if not nil, things go wrong
+	// Batches that were answered, and calls that were not.
+	answered, failed int
 }
 
 func (t *trouble) set(first func(context.Context, history.Partition) error) {
@@ -45,7 +47,26 @@ func (t *trouble) mishap() (kind int, delay time.Duration, first func(context.Co
 	return t.random.IntN(12), delay, t.first
 }
 
+// counts returns how many batches were answered, and how many calls were not.
+func (t *trouble) counts() (answered, failed int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answered, t.failed
+}
+
 func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
+	r, err := t.apply(ctx, p, b)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.failed++
+	} else if b.Seq > 0 {
+		t.answered++
+	}
+	return r, err
+}
+
+func (t *trouble) apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	kind, delay, first := t.mishap()
 	if first != nil {
 		if err := first(ctx, p); err != nil {

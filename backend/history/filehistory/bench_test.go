@@ -58,7 +58,7 @@ func BenchmarkApply(b *testing.B) {
 					b.Fatalf("Apply: %+v, %v", got, err)
 				}
 				if n%(4*60*24) == 0 {
-					if _, err := s.Roll(b.Context(), history.Job{Now: now()}); err != nil {
+					if _, err := s.Roll(b.Context(), now()); err != nil {
 						b.Fatal(err)
 					}
 				}

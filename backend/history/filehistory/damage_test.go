@@ -72,7 +72,7 @@ func use(dir string) (errs []error) {
 
 func work(s *Store) []error {
 	ctx := context.Background()
-	_, rollErr := s.Roll(ctx, history.Job{Now: time.Now().AddDate(1, 0, 0)})
+	_, rollErr := s.Roll(ctx, time.Now().AddDate(1, 0, 0))
 	var applyErr error
 	for _, id := range seriesOf(20) {
 		_, err := s.Apply(ctx, id.Partition(), history.Batch{Writer: id.Path, Seq: 1,
@@ -240,9 +240,9 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	}
 	<-s.turn
 	applying.Wait()
-	rolled, err := s.Roll(context.Background(), history.Job{Now: time.Now()})
+	rolled, err := s.Roll(context.Background(), time.Now())
 	instructs(t, "the job over a damaged row", err, dir)
-	if rolled.Chunks[history.Minutes] < 299 {
+	if rolled.Chunks < 299 {
 		t.Errorf("the job over a damaged row moved %v, want what is due of the other series at least", rolled.Chunks)
 	}
 }

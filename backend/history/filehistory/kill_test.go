@@ -80,7 +80,7 @@ func writeForEver(dir string, limit uint64) error {
 	}
 	go func() {
 		for {
-			if _, err := s.Roll(context.Background(), history.Job{Now: benchStart}); err != nil {
+			if _, err := s.Roll(context.Background(), benchStart); err != nil {
 				time.Sleep(time.Millisecond)
 			}
 		}

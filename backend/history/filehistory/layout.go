@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -30,11 +31,19 @@ const (
 	chunkRow    = 't'
 )
 
-// begin makes the buckets of a new file.
-func (s *Store) begin(tx *bolt.Tx) error {
-	if err := s.checkFormat(tx); err != nil {
+// begin makes the buckets of a new file, once it is known that all of the file is there, and this version's.
+func (s *Store) begin(tx *bolt.Tx, file *os.File) error {
+	info, err := file.Stat()
+	if err == nil && info.Size() < tx.Size() {
+		err = fmt.Errorf("%s %w (it has %d bytes and should have %d or more)", s.name, ErrDamaged, info.Size(), tx.Size())
+	}
+	if err == nil {
+		err = s.checkFormat(tx)
+	}
+	if err != nil {
 		return err
 	}
+	_ = file.Chmod(0o600) // one that was there may let others read; of another owner it stays as it is
 	about, err := tx.CreateBucketIfNotExists(aboutBucket)
 	if err == nil && about.Get(formatKey) == nil {
 		err = about.Put(formatKey, format)

@@ -1,7 +1,7 @@
 package filehistory
 
 import (
-	"fmt"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +11,7 @@ import (
 func openMemory(name string, _ int, _ os.FileMode) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, &fs.PathError{Op: "memfd_create", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }

@@ -2,9 +2,9 @@ package filehistory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -16,29 +16,24 @@ import (
 const maxMoves = 100
 
 // Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
-// partition is damaged it goes on with the next, and reports it at the end.
-func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
-	now := min(job.Now.Unix(), s.c.Now().Unix())
+// partition is damaged it goes on with the next, and reports the first at the end.
+func (s *Store) Roll(ctx context.Context, at time.Time) (history.RollResult, error) {
+	now := min(at.Unix(), s.c.Now().Unix())
 	var did history.RollResult
-	var damage []error
+	var damage error
 	for p := range history.Partitions {
-		r := roller{Store: s, p: history.Partition(p), now: now, dry: job.DryRun, seen: make(map[name]bool)}
+		r := roller{Store: s, p: history.Partition(p), now: now, seen: make(map[name]bool)}
 		for more := true; more; {
 			some, err := r.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
 				return did, err
 			}
-			if err != nil {
-				damage = append(damage, err)
-			}
+			damage = cmp.Or(damage, err)
 			more = err == nil && some.Partitions == 0
 			did.Add(some)
-			if job.Progress != nil {
-				job.Progress(did)
-			}
 		}
 	}
-	return did, errors.Join(damage...)
+	return did, damage
 }
 
 // roller runs the job in one partition.
@@ -46,7 +41,6 @@ type roller struct {
 	*Store
 	p    history.Partition
 	now  int64
-	dry  bool
 	tier history.Tier  // the next whose chunks are looked through
 	due  []dueChunk    // of the tiers before, and not moved yet
 	seen map[name]bool // series that were moved or dropped
@@ -64,12 +58,9 @@ type dueChunk struct {
 }
 
 // transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
-// when nothing is left. A dry run does the whole partition and does not commit.
+// when nothing is left.
 func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
 	r.left, r.did = maxMoves, history.RollResult{}
-	if r.dry {
-		r.left = math.MaxInt
-	}
 	err := r.inTurn(ctx, func() error { return r.update(r.rollSome) })
 	switch {
 	case err == nil:
@@ -89,7 +80,8 @@ func (r *roller) rollSome(tx *bolt.Tx) (err error) {
 	if r.table, err = r.Store.table(tx, r.p); err != nil {
 		return err
 	}
-	if err := r.forget(); err != nil {
+	forgot, err := r.forget()
+	if err != nil {
 		return err
 	}
 	for r.left > 0 && (len(r.due) > 0 || int(r.tier) < history.Tiers) {
@@ -103,21 +95,21 @@ func (r *roller) rollSome(tx *bolt.Tx) (err error) {
 			return err
 		}
 	}
-	if r.dry || r.did == (history.RollResult{}) {
+	if !forgot && r.did == (history.RollResult{}) {
 		return errNothing
 	}
 	r.c.Step("roll: moved")
 	return nil
 }
 
-// forget removes the positions of writers that have long gone.
-func (r *roller) forget() error {
+// forget removes the positions of writers that have long gone, and reports whether there were any.
+func (r *roller) forget() (bool, error) {
 	before := r.now - int64(history.ForgetAfter/time.Second)
 	var gone [][]byte
 	for key, row := range r.table.under([]byte{byte(r.p), positionRow}) {
 		was, err := decodePosition(row)
 		if err != nil {
-			return r.table.damaged(key, err)
+			return false, r.table.damaged(key, err)
 		}
 		if was.at <= before {
 			gone = append(gone, bytes.Clone(key))
@@ -125,11 +117,10 @@ func (r *roller) forget() error {
 	}
 	for _, key := range gone {
 		if err := r.table.rows.Delete(key); err != nil {
-			return err
+			return false, err
 		}
 	}
-	r.did.Forgotten = uint64(len(gone))
-	return nil
+	return len(gone) > 0, nil
 }
 
 // findDue returns the chunks of the tier that are due, oldest first, and those of days of which some may be too old.

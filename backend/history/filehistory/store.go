@@ -5,6 +5,7 @@ package filehistory
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,8 +68,8 @@ func Open(c Config) (*Store, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, s.wrap(err)
 	}
-	if err := s.inspect(path); err != nil {
-		return nil, err
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // to open a pipe might take for ever
+		return nil, s.wrap(fmt.Errorf("it is no regular file (its mode is %v)", info.Mode()))
 	}
 	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: os.OpenFile})
 }
@@ -93,21 +94,24 @@ func newStore(name string, c Config) (*Store, error) {
 	return s, s.wrap(c.Keep.Check())
 }
 
-// open opens the database for writing. When that fails, nothing stays open.
+// open opens the database for writing. When that fails, nothing stays open, and what is not this version's is as it was.
 func (s *Store) open(path string, o bolt.Options) error {
 	var opened *os.File
 	openFile := o.OpenFile
 	o.OpenFile = func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-		if opened, err = openFile(name, flag, mode); err == nil {
-			_ = opened.Chmod(mode) // one that was there may let others read; of another owner it stays as it is
-		}
+		opened, err = openFile(name, flag, mode)
 		return opened, err
 	}
 	err := s.guard(func() (err error) {
-		if s.db, err = bolt.Open(path, 0o600, &o); err == nil {
-			err = s.db.Update(s.begin)
+		var system *fs.PathError
+		s.db, err = bolt.Open(path, 0o600, &o)
+		switch {
+		case err == nil:
+			return s.db.Update(func(tx *bolt.Tx) error { return s.begin(tx, opened) })
+		case errors.Is(err, bolterrors.ErrTimeout), errors.As(err, &system):
+			return err
 		}
-		return err
+		return fmt.Errorf("%s %w (%w)", s.name, ErrDamaged, err)
 	})
 	if err != nil && s.db != nil && s.damaged.Load() == nil {
 		_ = s.db.Close()

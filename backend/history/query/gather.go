@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
@@ -124,7 +123,7 @@ type Metadata struct {
 	Since      int64    `json:"since,omitempty"` // where the first hits are stored: of the range, or of all time if it has none
 	Until      int64    `json:"until,omitempty"` // and where the last ones end; a curve with hits leaves both out
 	Warnings   []string `json:"warnings"`
-	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: warnings name the first 20
+	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: a warning names one
 }
 
 // metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
@@ -163,35 +162,33 @@ func (h *History) storedRange(ctx context.Context, q *Question, r *reading) (his
 	return stored, err
 }
 
-// maxUnreadable is how many series that cannot be read an answer names; further ones are only counted.
-const maxUnreadable = 20
-
 // Unreadable are the series that an answer leaves out: a sum of what can be read would look like one of all.
 type Unreadable struct {
-	Count    int
-	warnings []string // about the first
+	Count int
+	first string // about the first
 }
 
 // Add notes a series that is left out, as its Err says.
 func (u *Unreadable) Add(s *history.Series) {
-	if u.Count++; u.Count > maxUnreadable {
+	if u.Count++; u.Count > 1 {
 		return
 	}
 	name := "A series whose name cannot be read"
 	if !s.Unnamed {
 		name = ReadableName(s.ID.Domain, s.ID.Path, s.ID.Value) + " " + s.ID.Outcome.String()
 	}
-	u.warnings = append(u.warnings, fmt.Sprintf("%s is left out, as it cannot be read: %v", name, s.Err))
+	u.first = fmt.Sprintf("%s is left out, as it cannot be read: %v", name, s.Err)
 }
 
-// Warnings returns a sentence for each that is named, and one for all others.
+// Warnings returns a sentence about the first, with how many there are, or nothing if there is none.
 func (u *Unreadable) Warnings() []string {
-	warnings := slices.Sorted(slices.Values(u.warnings))
-	if more := u.Count - len(u.warnings); more > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d more series are left out, as they cannot be read: weir history verify "+
-			"names them.", more))
+	switch u.Count {
+	case 0:
+		return nil
+	case 1:
+		return []string{u.first}
 	}
-	return warnings
+	return []string{fmt.Sprintf("%s; %d are left out in all (weir history verify names what is damaged)", u.first, u.Count)}
 }
 
 // ReadableName returns a series' name, but for its outcome, as people are shown it.

@@ -18,9 +18,6 @@ const maxSends = 3
 
 // Apply implements [history.Store]. A batch whose answer was lost is sent again, as the number makes that harmless.
 func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
-	if err := b.Check(p); err != nil {
-		return history.ApplyResult{}, err
-	}
 	if s.c.ReadOnly {
 		return history.ApplyResult{}, errReadOnly
 	}
@@ -74,14 +71,14 @@ func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult,
 		n, _ := strconv.ParseUint(item[string](reply, i), 10, 64) // of more than it can hold, the most
 		return n
 	}
-	r = history.ApplyResult{Last: hits(1), Refused: hits(2), Clamped: hits(3)}
+	r = history.ApplyResult{Last: hits(1), Refused: hits(2)}
 	switch item[string](reply, 0) {
 	case "duplicate":
 		r.Status = history.Duplicate
 	case "gap":
 		r.Status = history.Gap
 	}
-	full := item[[]any](reply, 4)
+	full := item[[]any](reply, 3)
 	for i := range full {
 		at := item[int64](full, i) - 1
 		if at < 0 || at >= int64(len(b.Increments)) { // the script says no such thing

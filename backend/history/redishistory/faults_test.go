@@ -74,7 +74,7 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 	client.Set(t.Context(), formatKey(a.p), "2", 0)
 	before := dump(t, client)
 	_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
-	_, rolled := s.Roll(t.Context(), history.Job{Now: start.AddDate(1, 0, 0)})
+	_, rolled := s.Roll(t.Context(), start.AddDate(1, 0, 0))
 	asked := s.Query(t.Context(), historytest.Everything(), func(history.Series) error { return nil })
 	for _, err := range []error{applied, rolled, asked} {
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "another format: 2, and this weir knows 1") {
@@ -106,8 +106,8 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 		t.Errorf("a full server answers a batch with %+v, %v, want its own error", r, err)
 	}
 	clock.set(start.Add(60 * 24 * time.Hour))
-	did, err := s.Roll(t.Context(), history.Job{Now: clock.now()})
-	if err != nil && !strings.Contains(err.Error(), "OOM") || did.Chunks[history.Hours] == 0 {
+	did, err := s.Roll(t.Context(), clock.now())
+	if err != nil && !strings.Contains(err.Error(), "OOM") || did.Chunks == 0 {
 		t.Errorf("on a full server the job did %+v, %v, want it to move all that is old", did, err)
 	}
 	client.ConfigSet(t.Context(), "maxmemory", "0")

@@ -239,18 +239,13 @@ func (r *roller) forget(ctx context.Context, p history.Partition, now int64) err
 	if err != nil {
 		return err
 	}
-	if r.job.DryRun {
-		r.did.Forgotten += uint64(len(old))
-		return nil
-	}
 	for writers := range slices.Chunk(old, scanCount) {
 		r.c.Step("forget")
-		reply, err := r.run(ctx, p, r.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
+		_, err := r.run(ctx, p, r.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
 		if err != nil {
 			return err
 		}
 		r.c.Step("forgot")
-		r.did.Forgotten += uint64(item[int64](reply, 1))
 	}
 	return nil
 }

@@ -199,12 +199,11 @@ func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
 // read.
 func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells history.Cells) {
 	peaks := make(map[string]uint64)
-	var noPeaks error
 	if c.Tier > history.Minutes {
-		noPeaks = fields(hashes[1], func(place, value string) (err error) {
+		r.noteUnreadable(keys[1], fields(hashes[1], func(place, value string) (err error) {
 			peaks[place], err = parseCount(value)
 			return err
-		})
+		}))
 	}
 	r.noteUnreadable(keys[0], fields(hashes[0], func(name, value string) error {
 		place, err := strconv.Atoi(name)
@@ -213,13 +212,12 @@ func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells hist
 			return errCount
 		}
 		cell := history.Cell{Place: place, Sum: sum, Peak: sum}
-		if peak, known := peaks[name]; known || noPeaks != nil {
+		if peak, known := peaks[name]; known {
 			cell.Peak = peak
 		}
 		cells = append(cells, cell)
 		return nil
 	}))
-	r.noteUnreadable(keys[len(keys)-1], noPeaks)
 	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Place, b.Place) })
 	return cells
 }

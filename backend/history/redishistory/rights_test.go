@@ -76,7 +76,7 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 				t.Errorf("the reader does not find its Redis: %v", err)
 			}
 			_, applied := reader.Apply(t.Context(), 0, history.Batch{Writer: "ann", Seq: 1})
-			_, rolled := reader.Roll(t.Context(), history.Job{Now: start})
+			_, rolled := reader.Roll(t.Context(), start)
 			for what, err := range map[string]error{"writes": applied, "rolls": rolled, "probes": reader.Check(t.Context())} {
 				if !errors.Is(err, errReadOnly) {
 					t.Errorf("a reader that %s: %v, want an error", what, err)
@@ -112,7 +112,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 			a := newWriter(s, 2)
 			_, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
 			if err == nil {
-				_, err = s.Roll(t.Context(), history.Job{Now: start})
+				_, err = s.Roll(t.Context(), start)
 			}
 			if err == nil {
 				err = s.Query(t.Context(), historytest.Everything(), func(history.Series) error { return nil })

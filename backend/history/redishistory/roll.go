@@ -15,20 +15,26 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-const (
-	// maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
-	maxFailedInARow = 16
-	// maxErrors is how many errors of a run are told; the others would say the same.
-	maxErrors = 5
-)
+// maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
+const maxFailedInARow = 16
 
 // Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet,
 // and goes on to the others where one fails, and to other series where one is damaged.
-func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, error) {
+func (s *Store) Roll(ctx context.Context, now time.Time) (history.RollResult, error) {
 	if s.c.ReadOnly {
 		return history.RollResult{}, errReadOnly
 	}
-	r := &roller{Store: s, job: job, since: time.Now()}
+	return s.work(ctx, now, false)
+}
+
+// Due counts the partitions that a job at a moment would look at, and the series that are due there. It changes nothing.
+func (s *Store) Due(ctx context.Context, now time.Time) (history.RollResult, error) {
+	return s.work(ctx, now, true)
+}
+
+// work does what is due in all partitions, or with dry only counts it.
+func (s *Store) work(ctx context.Context, now time.Time, dry bool) (history.RollResult, error) {
+	r := &roller{Store: s, now: now, dry: dry, since: time.Now()}
 	failedInARow := 0
 	first := rand.IntN(history.Partitions)
 	for i := 0; i < history.Partitions && failedInARow < maxFailedInARow && ctx.Err() == nil; i++ {
@@ -41,15 +47,9 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 		if failedInARow = 0; r.failures == before {
 			r.did.Partitions++
 		}
-		if job.Progress != nil {
-			job.Progress(r.did)
-		}
 	}
 	if ctx.Err() != nil {
 		r.fail(ctx.Err())
-	}
-	if r.failures > maxErrors {
-		r.failed = errors.Join(r.failed, fmt.Errorf("and %d more errors", r.failures-maxErrors))
 	}
 	return r.did, r.failed
 }
@@ -57,30 +57,30 @@ func (s *Store) Roll(ctx context.Context, job history.Job) (history.RollResult, 
 // roller is one run of the job.
 type roller struct {
 	*Store
-	job   history.Job
+	now   time.Time
+	dry   bool // only counts the series that are due
 	did   history.RollResult
 	since time.Time // the last pause
 
-	failed   error
+	failed   error // the first; others would say the same
 	failures int
 }
 
 // fail notes an error, and the job goes on.
 func (r *roller) fail(err error) {
-	if r.failures++; r.failures <= maxErrors {
-		r.failed = errors.Join(r.failed, err)
-	}
+	r.failures++
+	r.failed = cmp.Or(r.failed, err)
 }
 
 // partition does all that is due in a partition. If nothing is, it sends one command.
 func (r *roller) partition(ctx context.Context, p history.Partition) error {
-	reply, err := r.run(ctx, p, r.scripts.glance, []string{agesKey(p), dueKey(p), writersKey(p)}, r.job.Now.Unix())
+	reply, err := r.run(ctx, p, r.scripts.glance, []string{agesKey(p), dueKey(p), writersKey(p)}, r.now.Unix())
 	if err != nil {
 		return err
 	}
 	now, before, ages := item[int64](reply, 1), item[string](reply, 2), r.agesText()
 	series, due, writers := item[int64](reply, 3) > 0, item[int64](reply, 4) > 0, item[int64](reply, 5) > 0
-	if series || writers {
+	if (series || writers) && !r.dry {
 		err = r.prepare(ctx, p)
 	}
 	if err == nil && series && before != ages {
@@ -88,7 +88,7 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 	} else if err == nil && due {
 		err = r.rollUntil(ctx, p, now, float64(now))
 	}
-	if err != nil || !writers {
+	if err != nil || !writers || r.dry {
 		return err
 	}
 	return r.forget(ctx, p, now)
@@ -97,7 +97,7 @@ func (r *roller) partition(ctx context.Context, p history.Partition) error {
 // rollAll looks at all series of a partition, as other ages have other dates, and notes the ages.
 func (r *roller) rollAll(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := r.failures
-	if err := r.rollUntil(ctx, p, now, math.Inf(1)); err != nil || r.job.DryRun || failures != r.failures {
+	if err := r.rollUntil(ctx, p, now, math.Inf(1)); err != nil || r.dry || failures != r.failures {
 		return err
 	}
 	if _, err := r.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
@@ -146,17 +146,16 @@ func (r *roller) noteDamage(err error) error {
 }
 
 // roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old; or it counts
-// what that would be.
+// the series.
 func (r *roller) roll(ctx context.Context, p history.Partition, series *record, now int64) error {
 	if series.damage != nil {
 		return series.damage
 	}
-	if r.job.DryRun {
-		ledger, err := r.load(ctx, p, series, func(history.Chunk) bool { return true })
-		if err = cmp.Or(err, series.damage); err == nil {
-			r.did.Add(ledger.Roll(&r.c.Keep, now))
+	if r.dry {
+		if series.next(&r.c.Keep, now) != nil {
+			r.did.Series++
 		}
-		return err
+		return nil
 	}
 	before := r.did
 	err := r.rollSeries(ctx, p, series, now, &r.did, func() []history.Chunk {

@@ -15,9 +15,12 @@ import (
 const layout = "weir import 2\n"
 
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
-// first is counted. Progress, if not nil, is called after each row.
-func Import(ctx context.Context, file io.ReadSeeker, to Target, progress func(Loaded)) (Loaded, error) {
+// first is counted.
+func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) {
 	now, rows := to.Now(), 0
+	if err := checkEnd(file); err != nil {
+		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
+	}
 	hash, err := readRows(ctx, file, &to, now, func(Row) error {
 		rows++
 		return nil
@@ -29,13 +32,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target, progress func(Lo
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
 	l := NewLoader(ctx, to, "import-"+hex.EncodeToString(hash[:16]))
-	rehash, err := readRows(ctx, file, &to, now, func(r Row) error {
-		err := l.Add(r)
-		if progress != nil {
-			progress(l.loaded)
-		}
-		return err
-	})
+	rehash, err := readRows(ctx, file, &to, now, l.Add)
 	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
 			"give it what it held before, and run this again")
@@ -44,6 +41,19 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target, progress func(Lo
 		return l.loaded, err
 	}
 	return l.Close()
+}
+
+// checkEnd returns an error for a file whose last line has no end.
+func checkEnd(file io.ReadSeeker) error {
+	var last [1]byte
+	_, err := file.Seek(-1, io.SeekEnd)
+	if err != nil {
+		return errors.New("it is empty")
+	}
+	if _, err = io.ReadFull(file, last[:]); err == nil && last[0] != '\n' {
+		err = errors.New("the last line has no end, so the file may have been cut off; if it is whole, add a newline")
+	}
+	return err
 }
 
 // readRows calls visit with each row of a file, and returns a hash of all bytes. Errors about a row name its line.

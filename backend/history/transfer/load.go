@@ -39,7 +39,6 @@ type Loaded struct {
 	Hits    uint64 // in these rows, but for near and shadow hits, which are parts of others
 	Known   uint64 // of Hits, those that an earlier run had counted
 	New     uint64 // batches that no earlier run had counted
-	Clamped uint64 // hits counted in an earlier minute than their own, as the store's clock is behind
 	Refused uint64 // hits that were not counted, as their series is full
 }
 
@@ -153,7 +152,6 @@ func (l *Loader) send(all bool) error {
 
 // count adds what the store answered to a batch.
 func (l *Loaded) count(b *history.Batch, r history.ApplyResult) {
-	l.Clamped += r.Clamped
 	if r.Last == b.Seq {
 		l.Refused += r.Refused // an earlier batch's are no longer known
 	}
@@ -168,12 +166,9 @@ func (l *Loaded) count(b *history.Batch, r history.ApplyResult) {
 
 // roll moves what is old, as weir downsample does.
 func (l *Loader) roll() error {
-	_, err := l.to.Store.Roll(l.ctx, history.Job{Now: l.to.Now()})
+	_, err := l.to.Store.Roll(l.ctx, l.to.Now())
 	return err
 }
-
-// Loaded returns what has been done so far. What the store says of batches that wait is not there yet.
-func (l *Loader) Loaded() Loaded { return l.loaded }
 
 // Close brings everything to the store, and moves what is old to coarser buckets.
 func (l *Loader) Close() (Loaded, error) {

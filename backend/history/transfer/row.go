@@ -27,11 +27,6 @@ type Row struct {
 	Peak  uint64 // the largest minute in it; 0 if it is not known
 }
 
-// columnError says what is wrong with one column of a row, and what would be right.
-func columnError(column, format string, args ...any) error {
-	return fmt.Errorf("column "+column+": "+format, args...)
-}
-
 // maxName is how long a domain, a path or a value may be, in bytes: those of weir serve are far shorter.
 const maxName = 16 << 10
 
@@ -42,49 +37,28 @@ var storedPath = regexp.MustCompile(strings.ReplaceAll(strings.ReplaceAll(`^LEVE
 // Check returns an error that names the column at fault and what would be right, nil if the row can be counted at a
 // moment, in a store that drops days after a retention; 0 does not ask. Nothing may begin after that moment.
 func (r *Row) Check(now time.Time, retention time.Duration) error {
-	for _, name := range [...]struct{ column, text string }{
-		{"domain", r.ID.Domain}, {"path", r.ID.Path}, {"value", r.ID.Value}} {
-		switch {
-		case !utf8.ValidString(name.text):
-			return columnError(name.column, "%q is not UTF-8", name.text)
-		case len(name.text) > maxName:
-			return columnError(name.column, "it has %d bytes, and %d are allowed", len(name.text), maxName)
+	for i, name := range [...]string{r.ID.Domain, r.ID.Path, r.ID.Value} {
+		column := [...]string{"domain", "path", "value"}[i]
+		if !utf8.ValidString(name) || len(name) > maxName || name == "" && column == "domain" {
+			return fmt.Errorf("column %s: %.40q is empty, not UTF-8, or has more than %d bytes", column, name, maxName)
 		}
 	}
 	minutes := uint64(max(r.Width, minute) / minute)
+	expired := retention > 0 && r.Start-r.Start%day+day+int64(retention/time.Second) <= now.Unix()
 	switch {
-	case r.ID.Domain == "":
-		return columnError("domain", "it is empty; hits of domains that no configuration has are of %s", history.UnknownDomain)
-	case r.ID.Path == "":
-		return columnError("path", "it is empty; hits that no rule matched are of %s", history.Unmatched)
 	case !storedPath.MatchString(r.ID.Path):
-		return columnError("path", "%q is no path as weir stores it, user/path=%%2Flogin: write / = %% in keys and values as %%2F %%3D %%25",
-			r.ID.Path)
+		return fmt.Errorf("column path: %q is no path as weir stores it, user/path=%%2Flogin: write / = %% in keys and values as "+
+			"%%2F %%3D %%25", r.ID.Path)
 	case r.Width < minute || r.Width > day || r.Width%minute != 0:
-		return columnError("width", "%d is not the width of a bucket: use seconds in whole minutes, 60 to %d; weir's own are 60, 300, 3600 and 86400",
-			r.Width, day)
-	case r.Start < 0 || r.Start%minute != 0:
-		return columnError("start", "%d does not begin a minute: use Unix seconds, a multiple of 60 from 0", r.Start)
-	case r.Start > now.Unix():
-		return columnError("start", "%s is in the future: it is %s", timestamp(r.Start), timestamp(now.Unix()))
-	case retention > 0 && r.Start-r.Start%day+day+int64(retention/time.Second) <= now.Unix():
-		return columnError("start", "%s is older than HISTORY_RETENTION, %v, and would be lost at once: set that higher here and in "+
-			"weir serve, or leave it out", timestamp(r.Start), retention)
-	case r.Sum == 0 || r.Sum > history.MaxTotal:
-		return columnError("sum", "%d hits: 1 to %d are allowed; leave buckets without hits out", r.Sum, uint64(history.MaxTotal))
-	case r.Peak > r.Sum:
-		return columnError("peak", "the largest minute, %d, cannot be more than all of them, %d", r.Peak, r.Sum)
-	case r.Peak > 0 && (r.Sum-1)/r.Peak >= minutes:
-		return columnError("peak", "%d hits do not fit into %d minutes of at most %d", r.Sum, minutes, r.Peak)
+		return fmt.Errorf("column width: %d is not the width of a bucket: use seconds in whole minutes, 60 to %d", r.Width, day)
+	case r.Start < 0 || r.Start%minute != 0 || r.Start > now.Unix() || expired:
+		return fmt.Errorf("column start: %d must be the Unix second of a whole minute, not in the future, and not older than "+
+			"HISTORY_RETENTION, %v, as it would be lost at once", r.Start, retention)
+	case r.Sum == 0 || r.Sum > history.MaxTotal || r.Peak > r.Sum || r.Peak > 0 && (r.Sum-1)/r.Peak >= minutes:
+		return fmt.Errorf("column sum: %d hits with at most %d in a minute cannot be in %d minutes: 1 to %d are allowed", r.Sum, r.Peak,
+			minutes, uint64(history.MaxTotal))
 	}
 	return nil
-}
-
-func timestamp(at int64) string {
-	if at > history.Always().To {
-		return fmt.Sprintf("%d (seconds are meant, not milliseconds)", at)
-	}
-	return time.Unix(at, 0).UTC().Format(time.RFC3339)
 }
 
 // Minutes yields the minutes, since 1970, that the row is counted in, in their order, with their hits. The row must be

@@ -87,7 +87,6 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	}
 	_, missing := os.Stat(configOf(set))
 	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
-	show := progress(set.Logger(out.Err))
 	loaded, err := load(ctx, set, func(to transfer.Target) (transfer.Loaded, error) {
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		err := to.Store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
@@ -101,7 +100,6 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 		})
 		for since := first; err == nil && until.Sub(since) >= time.Minute; {
 			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, bucket history.Point) error {
-				show(func() string { return describeRows(l.Loaded()) })
 				return l.Add(transfer.Row{ID: id, Start: bucket.Start, Width: bucket.Tier.Width(), Sum: bucket.Sum, Peak: bucket.Peak})
 			})
 			if since = until; c.Serve {
@@ -109,7 +107,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 			}
 		}
 		if err != nil {
-			return l.Loaded(), err
+			return transfer.Loaded{}, err
 		}
 		return l.Close()
 	})

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
@@ -16,7 +16,7 @@ import (
 // Downsample moves what is old in the history to coarser tiers.
 type Downsample struct {
 	Once   bool `help:"Run once and end."`
-	DryRun bool `help:"Only say what would be done."`
+	DryRun bool `help:"Only count the series that are due."`
 }
 
 // Help returns what weir downsample --help shows below the first sentence.
@@ -42,57 +42,32 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 		return errors.New("the environment names no Redis, and a history outside Redis belongs to its weir " +
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
-	log := set.Logger(out.Err)
-	store, err := openRedis(ctx, &set, log)
+	store, err := openRedis(ctx, &set, set.Logger(out.Err))
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.roll(ctx, store, out.Out, progress(log)), store.Close())
+	return errors.Join(c.roll(ctx, store, out.Out), store.Close())
 }
 
 // roll runs the job and reports to out, also of a job that ended early.
-func (c *Downsample) roll(ctx context.Context, store history.Store, out io.Writer, show func(func() string)) error {
+func (c *Downsample) roll(ctx context.Context, store *redishistory.Store, out io.Writer) error {
 	begin := time.Now()
-	rolled, err := store.Roll(ctx, history.Job{Now: begin, DryRun: c.DryRun, Progress: func(done history.RollResult) {
-		show(func() string {
-			chunks, points := done.Sum()
-			return fmt.Sprintf("%d of %d partitions, %s chunks, %s points", done.Partitions, history.Partitions,
-				terminal.Thousands(chunks), terminal.Thousands(points))
-		})
-	}})
-	if _, failed := io.WriteString(out, describeRolled(rolled, c.DryRun, time.Since(begin))); failed != nil {
+	work := store.Roll
+	if c.DryRun {
+		work = store.Due
+	}
+	did, err := work(ctx, begin)
+	text := fmt.Sprintf("%s series are due in %d partitions.\n", terminal.Thousands(did.Series), did.Partitions)
+	if !c.DryRun {
+		text = fmt.Sprintf("Looked at %d of %d partitions in %s, and moved %s series: %s chunks with %s points. %s hits have expired.\n",
+			did.Partitions, history.Partitions, time.Since(begin).Round(time.Millisecond), terminal.Thousands(did.Series),
+			terminal.Thousands(did.Chunks), terminal.Thousands(did.Points), terminal.Thousands(did.Expired))
+	}
+	if _, failed := io.WriteString(out, text); failed != nil {
 		return errors.Join(err, failed)
 	}
 	if ctx.Err() != nil {
 		return errors.New("stopped before the end; nothing is lost, and the next run goes on from here")
 	}
 	return err
-}
-
-// describeRolled returns what a run did, or would do, over several lines.
-func describeRolled(r history.RollResult, dry bool, took time.Duration) string {
-	var b strings.Builder
-	moved := "moved"
-	if dry {
-		moved = "would move"
-	}
-	fmt.Fprintf(&b, "Looked at %d of %d partitions in %s; %s %d series.\n", r.Partitions, history.Partitions,
-		took.Round(time.Millisecond), moved, r.Series)
-	for t := history.Minutes; t <= history.Days; t++ {
-		if r.Chunks[t] == 0 && r.Points[t] == 0 {
-			continue
-		}
-		to := "expired"
-		if t < history.Days {
-			to = "to " + (t + 1).String()
-		}
-		fmt.Fprintf(&b, "  %s %-7s  %s chunks, %s points\n", t, to, terminal.Thousands(r.Chunks[t]), terminal.Thousands(r.Points[t]))
-	}
-	if r.Expired > 0 {
-		fmt.Fprintf(&b, "  %s hits are past the retention; lifetime totals keep them\n", terminal.Thousands(r.Expired))
-	}
-	if r.Forgotten > 0 {
-		fmt.Fprintf(&b, "  %s positions of writers that have long gone are forgotten\n", terminal.Thousands(r.Forgotten))
-	}
-	return b.String()
 }

@@ -47,9 +47,8 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	defer file.Close()
-	show := progress(set.Logger(out.Err))
 	loaded, err := load(ctx, &set, func(to transfer.Target) (transfer.Loaded, error) {
-		return transfer.Import(ctx, file, to, func(loaded transfer.Loaded) { show(func() string { return describeRows(loaded) }) })
+		return transfer.Import(ctx, file, to)
 	})
 	if err != nil {
 		if loaded.Rows > 0 {
@@ -67,11 +66,6 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	return nil
 }
 
-// describeRows returns how many rows have been counted so far.
-func describeRows(loaded transfer.Loaded) string {
-	return terminal.Thousands(loaded.Rows) + " buckets, " + terminal.Thousands(loaded.Hits) + " hits"
-}
-
 // describeLoaded returns what an import loaded, over several lines.
 func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
@@ -81,9 +75,6 @@ func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) st
 		text += "All of them had been counted by an earlier run: nothing has changed.\n"
 	case loaded.Known > 0:
 		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Known))
-	}
-	if loaded.Clamped > 0 {
-		text += fmt.Sprintf("%s hits of minutes that are not yet over were counted in the present one.\n", terminal.Thousands(loaded.Clamped))
 	}
 	if loaded.Refused > 0 {
 		text += fmt.Sprintf("%s hits were REFUSED: their series would have more than any can hold.\n", terminal.Thousands(loaded.Refused))

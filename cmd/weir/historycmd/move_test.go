@@ -135,7 +135,8 @@ func TestAnImportChecksBeforeItCounts(t *testing.T) {
 	good := strings.Repeat("shop,user,within,,1795219200,3600,7,\n", 500)
 	for text, want := range map[string]string{
 		header + good + "shop,user,within,,1795219200,3600,-7,\n": "history.csv: nothing was counted: line 502: column sum: \"-7\"",
-		header: "history.csv: nothing was counted: it has no rows",
+		header:                      "history.csv: nothing was counted: it has no rows",
+		header + good[:len(good)-1]: "history.csv: nothing was counted: the last line has no end",
 	} {
 		if got, err := runHistory(t, "import", csvFile(t, text)); err == nil || got != "" || !strings.Contains(err.Error(), want) {
 			t.Errorf("the import prints %q, %v; want %q", got, err, want)

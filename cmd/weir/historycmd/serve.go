@@ -44,9 +44,8 @@ with exit code 0.`
 }
 
 const (
-	readyTime     = 5 * time.Second // for the store to answer whether it does
-	watchInterval = 10 * time.Second
-	drainTime     = 10 * time.Second // for queries that are being answered when the end comes
+	readyTime = 5 * time.Second // for the store to answer whether it does
+	drainTime = 10 * time.Second // for queries that are being answered when the end comes
 )
 
 // Run serves until a signal comes.
@@ -83,8 +82,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	if err != nil {
 		return fmt.Errorf("opening the history: %w", err)
 	}
-	ready := readiness{store}
-	parts.Readiness, parts.History = ready, query.New(store, time.Now)
+	parts.Readiness, parts.History = readiness{store}, query.New(store, time.Now)
 	queries := promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
@@ -97,19 +95,18 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
 	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
-	if err = errors.Join(run(ctx, port, rules, ready, hangups, log), store.Close()); err == nil {
+	if err = errors.Join(run(ctx, port, rules, hangups), store.Close()); err == nil {
 		log.Info("weir ends")
 	}
 	return err
 }
 
-// run serves until ctx ends, and meanwhile follows the rules and whether the history can be read.
-func run(ctx context.Context, port *server.Port, rules *fleetRules, ready readiness, hangups wait.Hangups, log *slog.Logger) error {
+// run serves until ctx ends, and meanwhile follows the rules.
+func run(ctx context.Context, port *server.Port, rules *fleetRules, hangups wait.Hangups) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { rules.follow(following) })
 	running.Go(func() { hangups.Follow(following, rules.reload) })
-	running.Go(func() { logOutages(following, ready, log) })
 	err := port.Run(ctx, drainTime)
 	end()
 	running.Wait()
@@ -172,22 +169,6 @@ func (r *fleetRules) Loaded() time.Time { return r.inForce.Load().loaded }
 
 // Rules returns the rules of all domains.
 func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }
-
-// logOutages logs when the history cannot be read, and when it can again.
-func logOutages(ctx context.Context, r readiness, log *slog.Logger) {
-	unreadable := false
-	for more := true; more; more = wait.For(ctx, watchInterval) {
-		err := r.Ready()
-		switch {
-		case err != nil && !unreadable:
-			log.Warn("the history cannot be read: see to the Redis of REDIS_HISTORY_URL, or else REDIS_URL; queries fail until then",
-				"error", err)
-		case err == nil && unreadable:
-			log.Info("the history can be read again")
-		}
-		unreadable = err != nil
-	}
-}
 
 // readiness is whether the history can be read.
 type readiness struct{ store *redishistory.Store }

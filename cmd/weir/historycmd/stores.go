@@ -106,16 +106,3 @@ func storeName(set *config.Settings) string {
 	}
 	return "DATA_DIR=" + set.DataDir
 }
-
-const progressInterval = 10 * time.Second
-
-// progress returns a function that logs how far a command is, if it is time for that.
-func progress(log *slog.Logger) func(done func() string) {
-	logged := time.Now()
-	return func(done func() string) {
-		if time.Since(logged) >= progressInterval {
-			log.Info("at work", "done", done())
-			logged = time.Now()
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -36,8 +37,7 @@ func newDecade(t testing.TB, series int, each func(n int)) *decade {
 			}
 		}
 	}
-	keep := history.DefaultKeep()
-	d.of.Roll(&keep, someday.Unix())
+	historytest.RollLedger(d.of, history.DefaultKeep(), someday)
 	return d
 }
 

@@ -6,8 +6,7 @@
 -- series may hold; packed for each point its chunk's hour, its minute counted from there, and its hits; packed for each
 -- point its series' name.
 -- Reply: what became of it, the last number that is held, and how many hits of that batch were refused. If it was counted
--- now, also how many hits were clamped, and which points show that their series holds too many. Or hour and the server's
--- present one, if points were clamped into it whose chunk is not among the keys.
+-- now, also which points show that their series holds too many. Or hour and the server's present one, if points were clamped into it whose chunk is not among the keys.
 
 local now = seconds(ARGV[2])
 local writer, seq, after = ARGV[3], ARGV[4], ARGV[5]
@@ -28,15 +27,14 @@ local minutes = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '
 	'18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36',
 	'37', '38', '39', '40', '41', '42', '43', '44', '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55',
 	'56', '57', '58', '59'}
-local ahead, refused, overfull = {}, {}, {}
-local clamped, beyond = 0, 0 -- hits, as sums
+local refused, overfull = {}, {}
+local beyond = '0' -- hits
 local fresh, begun = {}, {} -- points whose minute is new, and which of them have begun a chunk
 
 for i = 1, 3 * count, 3 do
 	local early = 60 * points[i] + points[i + 1] - present
 	if early > 0 then
 		points[i + 1] = points[i + 1] - early
-		ahead[(i + 2) / 3] = true
 	end
 	local minute = minutes[points[i + 1]]
 	if not minute then
@@ -85,7 +83,7 @@ for n = 1, count do
 	if total > 9e17 and #call('HGET', series, 'total') > 18 then
 		call('HINCRBY', series, 'total', '-' .. hits)
 		refused[#refused + 1] = n
-		beyond = plus(beyond, hits)
+		beyond = add(beyond, hits)
 	else
 		local sum = pcall('HINCRBY', chunk, minute, hits)
 		if type(sum) == 'table' then
@@ -96,9 +94,6 @@ for n = 1, count do
 		if sum < 9e15 and sum == hits + 0 or sum >= 9e15 and call('HGET', chunk, minute) == hits then
 			fresh[#fresh + 1] = n
 			begun[n] = call('HLEN', chunk) == 1
-		end
-		if ahead[n] then
-			clamped = plus(clamped, hits)
 		end
 	end
 end
@@ -136,7 +131,7 @@ if not held then
 end
 local entry = seq
 if #refused > 0 then -- a replay is told of it too
-	entry = seq .. ' ' .. text(beyond)
+	entry = seq .. ' ' .. beyond
 end
 call('HSET', KEYS[2], writer, entry .. ' ' .. format('%.0f', now))
-return {'applied', seq, text(beyond), text(clamped), overfull}
+return {'applied', seq, beyond, overfull}

@@ -13,17 +13,3 @@ local function add(a, b)
 	end
 	return format('%.0f%09.0f', high, low)
 end
-
--- A sum is a number while that is exact, which costs less, then a count.
-
-local function text(sum)
-	return type(sum) == 'number' and format('%.0f', sum) or sum
-end
-
--- plus adds a count to a sum: some hundred of 13 digits are exact as a number.
-local function plus(sum, count)
-	if type(sum) == 'number' and #count <= 13 then
-		return sum + count
-	end
-	return add(text(sum), count)
-end

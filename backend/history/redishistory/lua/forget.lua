@@ -1,13 +1,13 @@
 -- Forgets the positions of writers that have not been heard of for long.
 --
 -- KEYS: format, writers. ARGV: format, time, how long in seconds, writers.
--- Reply: forgotten and how many.
+-- Reply: forgotten.
 
-local now, count = seconds(ARGV[2]), 0
+local now = seconds(ARGV[2])
 for i = 4, #ARGV do
 	local at = string.match(call('HGET', KEYS[2], ARGV[i]) or '', ' (%d+)$')
 	if at and now - at >= ARGV[3] + 0 then
-		count = count + call('HDEL', KEYS[2], ARGV[i])
+		call('HDEL', KEYS[2], ARGV[i])
 	end
 end
-return {'forgotten', count}
+return {'forgotten'}
