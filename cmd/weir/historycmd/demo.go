@@ -87,7 +87,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	}
 	_, missing := os.Stat(configOf(set))
 	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
-	loaded, err := load(ctx, set, func(to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(set, func(to transfer.Target) (transfer.Loaded, error) {
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		err := to.Store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
 			if !again {

@@ -70,7 +70,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
 func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written transfer.Exported, err error) {
-	store, err := c.open(ctx)
+	store, err := c.open()
 	if err != nil {
 		return written, err
 	}

@@ -127,7 +127,7 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	store, err := p.open(ctx)
+	store, err := p.open()
 	switch {
 	case err != nil:
 	case store != nil:
@@ -154,7 +154,7 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 
 // open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be
 // asked, whose address it sets.
-func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
+func (s *source) open() (*redishistory.Store, error) {
 	if s.Address != "" {
 		return nil, nil
 	}
@@ -165,8 +165,7 @@ func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
 	if err != nil || s.Address != "" {
 		return nil, err
 	}
-	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
-	return openRedis(ctx, &set, slog.New(slog.DiscardHandler))
+	return openRedis(&set, slog.New(slog.DiscardHandler), true)
 }
 
 // noIfBroken returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.

@@ -47,7 +47,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	defer file.Close()
-	loaded, err := load(ctx, &set, func(to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(&set, func(to transfer.Target) (transfer.Loaded, error) {
 		return transfer.Import(ctx, file, to)
 	})
 	if err != nil {
