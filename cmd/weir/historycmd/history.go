@@ -184,16 +184,10 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 
 // noSeries returns the error of a question that no series fits.
 func noSeries(q url.Values) error {
-	filter := ""
-	for _, name := range []string{"domain", "path", "outcome", "value"} {
-		if value := q.Get(name); value != "" {
-			filter += " " + name + " " + terminal.Printable(value)
-		}
-	}
-	if filter == "" {
+	if q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") == "" {
 		return errors.New("there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
-	return fmt.Errorf("no history for%s; weir history top lists what there is", filter)
+	return errors.New("no history of that; weir history top lists what there is")
 }
 
 // readable returns a series' name as people are shown it.
@@ -218,9 +212,5 @@ func describeRange(from, to int64, zone *time.Location) string {
 	if begin.Format(time.DateOnly) == end.Format(time.DateOnly) {
 		layout = "15:04 MST"
 	}
-	first := "2006-01-02 15:04"
-	if begin.Format("MST") != end.Format("MST") {
-		first += " MST"
-	}
-	return fmt.Sprintf("%s to %s (%s)", begin.Format(first), end.Format(layout), terminal.Span(to-from))
+	return fmt.Sprintf("%s to %s (%s)", begin.Format("2006-01-02 15:04"), end.Format(layout), terminal.Span(to-from))
 }

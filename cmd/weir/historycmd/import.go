@@ -70,10 +70,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		terminal.Printable(where), took.Round(100*time.Millisecond))
-	switch {
-	case loaded.New == 0:
-		text += "All of them had been counted by an earlier run: nothing has changed.\n"
-	case loaded.Known > 0:
+	if loaded.Known > 0 {
 		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Known))
 	}
 	if loaded.Refused > 0 {

@@ -44,7 +44,7 @@ with exit code 0.`
 }
 
 const (
-	readyTime = 5 * time.Second // for the store to answer whether it does
+	readyTime = 5 * time.Second  // for the store to answer whether it does
 	drainTime = 10 * time.Second // for queries that are being answered when the end comes
 )
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -72,13 +71,7 @@ func openForLoad(set *config.Settings) (Store, error) {
 	if set.DataDir == "" {
 		return nil, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	}
-	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
-	if errors.Is(err, filehistory.ErrInUse) {
-		err = fmt.Errorf("%s is in use by another weir: stop it for this, as a file has one owner at a time "+
-			"(a history in Redis, which REDIS_HISTORY_URL names, is written to beside any weir serve)",
-			filepath.Join(set.DataDir, filehistory.Name))
-	}
-	return store, err
+	return filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
 }
 
 // load opens a store, has old hits counted in it, and closes it.
