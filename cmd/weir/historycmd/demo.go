@@ -30,15 +30,10 @@ type demoCommand struct {
 type Serving func(ctx context.Context, dir string) error
 
 func (*demoCommand) Help() string {
-	return `Makes up a year of a small shop and its mail, in the history that the environment names: Redis, or the file in DATA_DIR,
-while no weir serve has it. The store must be empty. There are days and nights, weekends and growth, an attack on paying
-12 days before the end, a quarter of an hour without a store, a rule on trial, and customers that run over their limits.
-The same --until and --days make the same hits. The rules that they are of are written to demo-config in DATA_DIR.
+	return `Makes up a year of a small shop and its mail, in an empty history that the environment names: Redis, or the file in
+DATA_DIR, while no weir serve has it. The rules that the hits are of are written to demo-config in DATA_DIR.
 
     DATA_DIR=/tmp/demo weir history demo --serve     goes on counting until Ctrl-C; then open http://127.0.0.1:6070/
-
-With --serve the hits from then on are of real requests, which the rules decide. Served again, a demo in DATA_DIR has
-the time in between made up.
 
 Exit code: 0, or 2 if it failed.`
 }

@@ -41,21 +41,12 @@ func (*Command) Help() string {
 	return `Opens the Redis that the environment names, as weir serve reads it. A history that is not in Redis belongs to its
 weir serve, which is asked on its admin port; with --admin that is so in any case.
 
-    weir history top    --from -7d --by over                                who was refused last week
-    weir history show   --path user/path=/pay --from 2025-11-15 --to 2025-11-16     a day, a year ago
-    weir history show   --domain shop --from -30d --step 1d --tz Europe/Berlin      a month, by local days
-    weir history verify
-    weir history export > history.csv                                       all of it; import counts it elsewhere
-    weir history demo --serve                                               a made-up year in an empty history, which goes on
+    weir history top  --from -7d --by over                                          who was refused last week
+    weir history show --path user/path=/pay --from 2025-11-15 --to 2025-11-16       a day, a year ago
+    weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
-A time is -90m, -12h, -30d, -2w or -1y before now; 14:03, the last that was; 2026-11-15, which is the beginning of that
-day, or '2026-11-15 12:00', in --tz or else in the time zone of this process; RFC 3339 (2026-11-21T12:00:00Z); or Unix
-seconds. --path takes a path as it is shown here (user/path=/pay), or as --json and /metrics have it
-(user/path=%2Fpay). Older hits are kept in wider buckets, and a range is widened to whole ones, so all sums are exact.
-In a curve, a column is as high as its mean, and a · above it is its largest minute. --json prints what GET
-/api/v1/history answers. A series some of which cannot be read is left out and named in a warning, with the key at
-fault; the others are shown. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for
-verify, is not exact.`
+Times are -90m, -12h, -30d, -2w or -1y before now, 14:03, 2026-11-15, '2026-11-15 12:00', RFC 3339 or Unix seconds. Exit
+code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for verify, is not exact.`
 }
 
 // source is whose history is read, and of which rules.

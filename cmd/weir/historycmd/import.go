@@ -18,22 +18,13 @@ type importCommand struct {
 }
 
 func (*importCommand) Help() string {
-	return `Counts the rows of a file as late hits, in the history that the environment names: Redis, beside any weir serve, or the
-file in DATA_DIR, while no weir serve has it.
+	return `Counts the rows of an export as late hits, in the history that the environment names: Redis, beside any weir serve, or the
+file in DATA_DIR, while no weir serve has it. cmd/weir/OPERATION.md has the columns.
 
     weir history import history.csv
-    weir history export --admin 127.0.0.1:6070 > history.csv && REDIS_HISTORY_URL=redis:6379 weir history import history.csv
 
-The first line names the columns, as an export has them: domain,path,outcome,value,start,width,sum,peak. Paths have / = %
-of keys and values escaped (user/path=%2Fpay). A row is the hits of one bucket: it begins at start (Unix seconds, on a
-whole minute), is width seconds wide (whole minutes, at most a day), has sum hits, and peak of them in its largest
-minute. value and peak may be empty; without a peak, hits are spread over all minutes. Near hits are a part of within,
-and shadow hits of over. Rows older than HISTORY_RETENTION are refused: they would be lost at once.
-
-All rows are checked before the first is counted; the first that is wrong is told with its line. A file counts once:
-after an interruption, run the same command again, and what is missing is added. This is known of a file for 7 days, by
-what is in it, so another export of the same history is another file, and counts again. Exit code: 0, 1 if hits were
-refused as their series is full, 2 for an error.`
+All rows are checked before the first is counted. A file counts once: after an interruption, run the same command again
+within 7 days. Exit code: 0, 1 if hits were refused as their series is full, 2 for an error.`
 }
 
 func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
