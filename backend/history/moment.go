@@ -94,15 +94,9 @@ func ParseStep(text string) (int64, error) {
 	if seconds, err := strconv.ParseUint(text, 10, 40); err == nil {
 		step, ok = int64(seconds), true
 	}
-	switch {
-	case !ok || step == 0:
-		return 0, fmt.Errorf("%q is not a width of buckets: use whole minutes, such as 15m, 6h, 1d or 2w, or as many seconds, such as 900", text)
-	case step > Always().Length():
-		return 0, fmt.Errorf("%q is wider than all of time that can be stored", text)
-	case step > day && step%day > 0:
-		return 0, fmt.Errorf("%q is neither whole days nor less than one: use %dd or %dd", text, step/day, step/day+1)
-	case step%minute > 0:
-		return 0, fmt.Errorf("%q is not in whole minutes: use %dm", text, step/minute+1)
+	if !ok || step == 0 || step > Always().Length() || step > day && step%day > 0 || step%minute > 0 {
+		return 0, fmt.Errorf("%q is not a width of buckets: use whole minutes, or from a day on whole days, such as 15m, 6h, 1d or 2w, "+
+			"or as many seconds, such as 900", text)
 	}
 	return step, nil
 }

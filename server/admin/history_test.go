@@ -149,7 +149,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 		k.add(t, hit{history.ID{Domain: "shop", Path: fmt.Sprint("rule", i)}, noon.Unix(), 1})
 	}
 	code, body := k.get("/api/v1/history?from=-6d&points=10000")
-	if code != 400 || !strings.Contains(body, "The answer of 120 series would have more than 250000 points: ask for") {
+	if code != 400 || !strings.Contains(body, "The answer would have more than 250000 points: ask for") {
 		t.Errorf("120 series of 8,640 buckets gave %d with %.200s: a question must not take the memory of the limiter", code, body)
 	}
 	if code, _ := k.get("/api/v1/history?from=-6d&points=2082"); code != 200 {

@@ -48,7 +48,7 @@ var refusals = map[string]string{
 	"history/top?by=size":                   `400 by: nothing is ranked by "size": use hits`,
 	"history?outcome=denied":                `400 "denied" is not an outcome: use one of within, over, degraded, near, shadow`,
 	"history?points=5&step=1h":              "400 give one of them",
-	"history?step=soon":                     `400 step: "soon" is not a width of buckets: use whole minutes, such as 15m`,
+	"history?step=soon":                     `400 step: "soon" is not a width of buckets: use whole minutes`,
 	"history?values=false":                  "400 give points or step",
 	"history?tz=Europe/Atlantis":            "400 use a name such as Europe/Berlin",
 	"history?tz=Local":                      "400 not a time zone", // the server's own, whatever it is

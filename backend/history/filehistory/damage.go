@@ -28,15 +28,14 @@ func (s *Store) guard(operation func() error) (err error) {
 	return operation()
 }
 
-// inTurn does something when it is its turn. Turns are taken in the order in which they were asked for, so that a job of
-// many transactions does not keep others out.
+// inTurn does something when it is its turn, unless ctx has ended by then. Turns are taken about in the order in which they
+// were asked for, so that a job of many transactions does not keep others out.
 func (s *Store) inTurn(ctx context.Context, do func() error) error {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if ctx.Err() != nil {
 		return s.wrap(ctx.Err())
 	}
-	defer func() { <-s.turn }()
 	return do()
 }
 

@@ -222,7 +222,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.turn <- struct{}{} // so that all batches wait for the same transaction
+	s.turn.Lock() // so that all batches wait for the same transaction
 	var applying sync.WaitGroup
 	for _, id := range ids {
 		applying.Go(func() {
@@ -238,7 +238,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 			}
 		})
 	}
-	<-s.turn
+	s.turn.Unlock()
 	applying.Wait()
 	rolled, err := s.Roll(context.Background(), time.Now())
 	instructs(t, "the job over a damaged row", err, dir)

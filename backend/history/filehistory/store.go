@@ -48,7 +48,7 @@ type Store struct {
 	name    string // for messages
 	c       Config // with its defaults
 	db      *bolt.DB
-	turn    chan struct{} // holds a token while a transaction writes
+	turn    sync.Mutex // locked while a transaction writes
 	damaged atomic.Pointer[error]
 
 	mu      sync.Mutex
@@ -90,7 +90,7 @@ func newStore(name string, c Config) (*Store, error) {
 	if c.Step == nil {
 		c.Step = func(string) {}
 	}
-	s := &Store{name: name, c: c, turn: make(chan struct{}, 1)}
+	s := &Store{name: name, c: c}
 	return s, s.wrap(c.Keep.Check())
 }
 
@@ -124,8 +124,8 @@ func (s *Store) open(path string, o bolt.Options) error {
 
 // Close ends the store when the transactions that are under way have ended.
 func (s *Store) Close() error {
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	if s.damaged.Load() != nil {
 		return nil // its locks may be held forever; the process will let go of the file
 	}

@@ -72,8 +72,8 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	case err != nil:
 		return HistoryAnswer{}, err
 	case all.size > maxAnswered:
-		return HistoryAnswer{}, refuse("The answer of %d series would have more than %d points: ask for a domain, a path "+
-			"or an outcome, for a shorter time, or for fewer points.", all.series, maxAnswered)
+		return HistoryAnswer{}, refuse("The answer would have more than %d points: ask for a domain, a path or an outcome, for a "+
+			"shorter time, or for fewer points.", maxAnswered)
 	}
 	a := HistoryAnswer{Series: []SeriesAnswer{}}
 	for _, id := range slices.SortedFunc(maps.Keys(all.answers), history.ID.Compare) {
@@ -90,12 +90,11 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 // curves are the series of an answer, in one shape.
 type curves struct {
 	shape
-	answers map[history.ID]*SeriesAnswer // nil for one that is only counted, as there are too many points
-	series  int
+	answers map[history.ID]*SeriesAnswer
 	size    int // points and series
 }
 
-// add adds a series, or adds it to that which it is merged with.
+// add adds a series, or adds it to that which it is merged with, unless there are too many points.
 func (c *curves) add(s *history.Series, q *Question) {
 	id := s.ID
 	if q.mergeValues {
@@ -104,20 +103,15 @@ func (c *curves) add(s *history.Series, q *Question) {
 	if q.mergeRules {
 		id.Domain, id.Path = "", ""
 	}
-	a, known := c.answers[id]
-	if !known {
-		c.series++
-		points := c.count(s)
-		if c.size += 1 + points; c.size <= maxAnswered {
-			a = &SeriesAnswer{SeriesName: nameOf(id), Points: make([]PointAnswer, 0, points)}
-		}
-		if a != nil || q.mergeValues {
-			c.answers[id] = a
-		}
+	if c.size > maxAnswered {
+		return
 	}
-	if a != nil {
-		a.add(s, c.buckets(s), q.Now)
+	buckets := c.buckets(s)
+	if c.answers[id] == nil {
+		c.size += 1 + len(buckets)
+		c.answers[id] = &SeriesAnswer{SeriesName: nameOf(id), Points: make([]PointAnswer, 0, len(buckets))}
 	}
+	c.answers[id].add(s, buckets, q.Now)
 }
 
 // add adds the buckets of a series, as it is stored or cut; of several, which are values of one rule, all are cut alike. That
@@ -149,14 +143,6 @@ func (s *shape) buckets(series *history.Series) []history.Bucket {
 		buckets[i] = history.Bucket{Start: p.Start, End: p.End(), Sum: p.Sum, Peak: p.Peak, Tier: p.Tier}
 	}
 	return buckets
-}
-
-// count returns how many buckets a series has in this shape.
-func (s *shape) count(series *history.Series) int {
-	if s.cut != nil {
-		return len(s.cut.Borders) - 1
-	}
-	return len(series.Points)
 }
 
 // checkStep refuses a step that cuts a range into too many buckets.

@@ -51,18 +51,18 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latest int64) (pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
 	keys = append(keys, writersKey(p), dueKey(p))
-	points, names := newPacked(3*len(b.Increments)), newPacked(len(b.Increments))
+	points, names := make([]any, 0, 3*len(b.Increments)), make([]any, 0, len(b.Increments))
 	for _, i := range b.Increments {
 		name := seriesName(i.ID)
 		series := seriesKey(p, name)
 		c := history.ChunkOf(history.Minutes, i.Minute*60)
 		c.Number = min(c.Number, latest)
 		keys = append(keys, series, chunkKey(series, c))
-		points = points.number(c.Number).number(i.Minute - c.Number*60).text(strconv.FormatUint(i.Hits, 10))
-		names = names.text(name)
+		points = append(points, c.Number, i.Minute-c.Number*60, strconv.FormatUint(i.Hits, 10))
+		names = append(names, name)
 	}
-	return s.run(ctx, p, s.scripts.apply, keys, b.Writer, b.Seq, b.After,
-		int64(s.c.Keep.Ages[history.Minutes]/time.Second), s.c.Keep.MaxPoints, []byte(points), []byte(names))
+	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Keep.Ages[history.Minutes] / time.Second), s.c.Keep.MaxPoints, packed(points)}
+	return s.run(ctx, p, s.scripts.apply, keys, append(args, names...)...) // names may be no UTF-8, which JSON cannot hold
 }
 
 // parseResult reads what the script answered. Overfull are the series that now hold too many points.

@@ -140,8 +140,8 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 // save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
 func (s *Store) save(ctx context.Context, p history.Partition, r *record, touched []history.Chunk,
 	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
-	var keys, gone, come []string
-	var changes packed
+	keys, gone, come := []string{}, []string{}, []string{}
+	var changes []any
 	changed := false
 	for _, c := range touched {
 		cells, has := after.Chunks[c]
@@ -170,7 +170,7 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 	}
 	err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
 		score, int64(after.Points)-int64(r.Points), expired,
-		[]byte(append(newPacked(2), append(texts(gone), texts(come)...)...)), []byte(append(newPacked(len(keys)), changes...)))
+		packed([2][]string{gone, come}), packed(changes))
 	if err != nil {
 		return err
 	}
@@ -181,14 +181,14 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 
 // changesOf returns what becomes of the hashes of a chunk, for the script: of its sums and, where it is coarser than a
 // minute, of its peaks.
-func changesOf(c history.Chunk, before, after history.Cells) (all packed) {
+func changesOf(c history.Chunk, before, after history.Cells) (all []any) {
 	values := []func(history.Cell) uint64{func(cell history.Cell) uint64 { return cell.Sum }}
 	holds := int64(len(before))
 	if c.Tier > history.Minutes {
 		values, holds = append(values, func(cell history.Cell) uint64 { return cell.Peak }), -1
 	}
 	for _, value := range values {
-		var going, held, set []string
+		going, held, set := []string{}, []string{}, []string{} // an empty list is one too
 		for _, cell := range before {
 			if _, stays := after.Find(cell.Place); !stays {
 				going, held = append(going, strconv.Itoa(cell.Place)), append(held, strconv.FormatUint(value(cell), 10))
@@ -199,7 +199,7 @@ func changesOf(c history.Chunk, before, after history.Cells) (all packed) {
 				set = append(set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
 			}
 		}
-		all = slices.Concat(all, newPacked(4).number(holds), texts(going), texts(held), texts(set))
+		all = append(all, []any{holds, going, held, set})
 	}
 	return all
 }

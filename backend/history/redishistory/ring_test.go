@@ -1,14 +1,12 @@
 package redishistory
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -17,35 +15,22 @@ import (
 func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 	nodes := slices.Clone(shared(t, topology.Ring).Servers)
 	s := opened(t, ringOf(nodes...), fixed(start), nil)
-	if err := s.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var first string
-	for _, n := range nodes {
-		content := n.Client().Get(t.Context(), placementKey).Val()
-		if first == "" {
-			first = content
-		}
-		if content == "" || content != first {
-			t.Errorf("node %s has the placement %q, and the first one %q: they must be the same", n.Addr, content, first)
-		}
-	}
-	var is placement
-	if err := json.Unmarshal([]byte(first), &is); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range nodes {
-		if held := len(is.Nodes[n.Addr]); held < 55 || held > 115 {
-			t.Errorf("node %s holds %d of 256 partitions, want about a third", n.Addr, held)
-		}
-	}
 	slices.Reverse(nodes)
 	other := opened(t, ringOf(nodes...), fixed(start), nil)
+	held := make(map[string]int)
 	for _, p := range new(history.Query).Partitions() {
-		a, _ := s.node(t.Context(), p)
+		a, failed := s.node(t.Context(), p)
 		b, err := other.node(t.Context(), p)
-		if a != b || err != nil {
-			t.Fatalf("partition %d is on %s, and with the nodes in another order on %s, %v", p, a, b, err)
+		if held[a]++; a != b || errors.Join(failed, err) != nil {
+			t.Fatalf("partition %d is on %s, and with the nodes in another order on %s, %v", p, a, b, errors.Join(failed, err))
+		}
+	}
+	for _, n := range nodes {
+		if content := n.Client().Get(t.Context(), placementKey).Val(); strings.Count(content, ":") != 3 {
+			t.Errorf("node %s has the placement %q, want the names of all three", n.Addr, content)
+		}
+		if held := held[n.Addr]; held < 55 || held > 115 {
+			t.Errorf("node %s holds %d of 256 partitions, want about a third", n.Addr, held)
 		}
 	}
 }
@@ -53,44 +38,34 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 // TestARingWithOtherNodesIsAnError: silent remapping would split series in two.
 func TestARingWithOtherNodesIsAnError(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
-	if err := opened(t, ringOf(nodes[:2]...), fixed(start), nil).Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_, ids := historytest.Partners(1)
-	s := opened(t, ringOf(nodes...), fixed(start), nil)
-	_, err := s.Apply(t.Context(), ids[0].Partition(), history.Batch{Writer: "ann"})
-	if want := "node " + nodes[2].Addr + " is unknown"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the error is %v, want one that says %q", err, want)
-	}
-	if content := nodes[2].Client().Get(t.Context(), placementKey).Val(); content != "" {
-		t.Errorf("a node that is no part of the ring now has the placement %q", content)
-	}
-	const half, rest = `{"format":"1","nodes":{"a:1":[0],"b:1":[`, `1]}}`
-	var others strings.Builder
-	for p := 2; p < history.Partitions; p++ {
-		fmt.Fprint(&others, p, ",")
-	}
-	both := half + others.String() + rest
-	for promise, c := range map[string]struct {
-		names  []string
-		stored map[string]string
+	a, b, c := nodes[0].Addr, nodes[1].Addr, nodes[2].Addr
+	for promise, tc := range map[string]struct {
+		stored map[int]string
 		want   string
-		is     error // nil for any
 	}{
-		"as it was":           {[]string{"a:1", "b:1"}, map[string]string{"a:1": both, "b:1": both}, "", nil},
-		"a node is missing":   {[]string{"a:1"}, map[string]string{"a:1": both}, "node b:1 is missing", nil},
-		"a node is unknown":   {[]string{"a:1", "b:1", "c:1"}, map[string]string{"a:1": both, "b:1": both}, "node c:1 is unknown", nil},
-		"one was replaced":    {[]string{"a:1", "c:1"}, map[string]string{"a:1": both}, "node c:1 is unknown", nil},
-		"two rings":           {[]string{"a:1", "b:1"}, map[string]string{"a:1": both, "b:1": "{}"}, "they are of two rings", nil},
-		"no JSON":             {[]string{"a:1"}, map[string]string{"a:1": "x"}, "a:1", ErrDamaged},
-		"another format":      {[]string{"a:1"}, map[string]string{"a:1": `{"format":"2","nodes":{"a:1":[0]}}`}, "a:1", ErrFormat},
-		"a partition twice":   {[]string{"a:1"}, map[string]string{"a:1": `{"format":"1","nodes":{"a:1":[0,0]}}`}, "a:1", ErrDamaged},
-		"a partition nowhere": {[]string{"a:1"}, map[string]string{"a:1": `{"format":"1","nodes":{"a:1":[0]}}`}, "a:1", ErrDamaged},
-		"no such partition":   {[]string{"a:1"}, map[string]string{"a:1": `{"format":"1","nodes":{"a:1":[256]}}`}, "a:1", ErrDamaged},
+		"as it was":                 {map[int]string{0: fmt.Sprintf("[%q,%q]", min(a, b), max(a, b))}, ""},
+		"as weirs before stored it": {map[int]string{0: fmt.Sprintf(`{"format":"1","nodes":{%q:[0,2],%q:[1]}}`, b, a)}, ""},
+		"a node is missing":         {map[int]string{1: fmt.Sprintf("[%q,%q,%q]", a, b, c)}, "node " + b + " holds history of a ring of"},
+		"a node is unknown":         {map[int]string{0: fmt.Sprintf("[%q]", a)}, "node " + a + " holds history of a ring of"},
+		"a ring of weirs before":    {map[int]string{1: fmt.Sprintf(`{"format":"1","nodes":{%q:[0]}}`, b)}, "node " + b + " holds history of a ring of"},
+		"no JSON":                   {map[int]string{1: "x"}, "the history is damaged: weir:h:placement on " + b},
 	} {
-		err := (&ring{names: c.names}).adopt(c.stored)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
-			t.Errorf("%s: %v, want %q, and that it is %v", promise, err, c.want, c.is)
+		for i, n := range nodes {
+			n.Client().FlushAll(t.Context())
+			if tc.stored[i] != "" {
+				n.Client().Set(t.Context(), placementKey, tc.stored[i], 0)
+			}
+		}
+		s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+		_, err := s.node(t.Context(), 0)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", promise, err, tc.want)
+		}
+		for i, n := range nodes {
+			content := n.Client().Get(t.Context(), placementKey).Val()
+			if tc.stored[i] != "" && content != tc.stored[i] || i == 2 && content != "" || tc.want != "" && content != tc.stored[i] {
+				t.Errorf("%s: node %d has the placement %q, and had %q", promise, i, content, tc.stored[i])
+			}
 		}
 	}
 }

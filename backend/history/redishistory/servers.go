@@ -12,30 +12,16 @@ import (
 )
 
 const (
-	// watchInterval is the time between two checks of the servers. After a failed one it is firstPause, doubled each
-	// time.
+	// watchInterval is the time between two checks of the servers. After the first one it is firstPause, doubled each
+	// time: one that is away may come back soon.
 	watchInterval, firstPause = 15 * time.Second, time.Second
 	watchTimeout              = 5 * time.Second
 )
 
-// watchServers finds out whether the servers can keep a history, and what endangers it, until ctx ends.
+// watchServers finds out what endangers the history in the servers, until ctx ends.
 func (s *Store) watchServers(ctx context.Context) {
 	seen := make(map[string]string) // run ids, by server
-	trouble, checked := "", false
 	for pause := firstPause; ; pause = min(2*pause, watchInterval) {
-		if !checked {
-			err := s.Check(ctx)
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err == nil:
-				checked = true
-				s.log.Info("redis can keep the history")
-			case err.Error() != trouble:
-				trouble = err.Error()
-				s.log.Warn("redis cannot keep the history everywhere", "error", err)
-			}
-		}
 		s.checkServers(ctx, seen)
 		select {
 		case <-time.After(pause):

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,7 +70,7 @@ type Store struct {
 var _ history.Store = (*Store)(nil)
 
 // Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
-// the servers can keep a history is found out in the background and logged; Check finds it out at once.
+// they can keep a history is found out with the first batch or job in each partition.
 func Open(c Config) (*Store, error) {
 	c.Keep = cmp.Or(c.Keep, history.DefaultKeep())
 	if err := c.Keep.Check(); err != nil {
@@ -93,7 +94,7 @@ func Open(c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{c: c, servers: servers, scripts: code, log: c.Redis.Log}
-	s.ring.names = servers.Nodes()
+	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil of none
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if !s.c.ReadOnly {
@@ -116,19 +117,6 @@ var errReadOnly = errors.New("this history is open for reading only")
 func (s *Store) Answers(ctx context.Context) error {
 	_, err := s.run(ctx, 0, s.scripts.read, nil)
 	return err
-}
-
-// Check finds out whether all partitions can be kept: it does once in each what keeping needs.
-func (s *Store) Check(ctx context.Context) error {
-	if s.c.ReadOnly {
-		return errReadOnly
-	}
-	for p := range history.Partitions {
-		if err := s.prepare(ctx, history.Partition(p)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // prepare probes a partition, once.

@@ -38,7 +38,6 @@ type Loaded struct {
 	Rows    uint64
 	Hits    uint64 // in these rows, but for near and shadow hits, which are parts of others
 	Known   uint64 // of Hits, those that an earlier run had counted
-	New     uint64 // batches that no earlier run had counted
 	Refused uint64 // hits that were not counted, as their series is full
 }
 
@@ -155,12 +154,10 @@ func (l *Loaded) count(b *history.Batch, r history.ApplyResult) {
 	if r.Last == b.Seq {
 		l.Refused += r.Refused // an earlier batch's are no longer known
 	}
-	if r.Status == history.Applied {
-		l.New++
-		return
-	}
 	for _, i := range b.Increments {
-		l.Known += wholeHits(i.ID, i.Hits)
+		if r.Status == history.Duplicate {
+			l.Known += wholeHits(i.ID, i.Hits)
+		}
 	}
 }
 

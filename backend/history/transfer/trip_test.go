@@ -150,9 +150,8 @@ func TestWhatIsReadBackIsWhatWasWritten(t *testing.T) {
 				if did.Known+did.Refused != 0 {
 					t.Errorf("seed %d: the first reading did %+v", seed, did)
 				}
-				if did := read(t, text, to); did.Known != did.Hits || did.New != 0 {
-					t.Errorf("seed %d: a second reading knew %d of %d hits and counted %d batches, want all and none", seed, did.Known,
-						did.Hits, did.New)
+				if did := read(t, text, to); did.Known != did.Hits {
+					t.Errorf("seed %d: a second reading knew %d of %d hits, want all", seed, did.Known, did.Hits)
 				}
 				if again := write(t, to, transfer.CSV); again != text {
 					t.Errorf("seed %d: a second reading changed what is stored: %s", seed, firstDifference(text, again))

@@ -28,36 +28,17 @@ func columnsOf(width int) int { return max(width-chartMargin-1, minColumns) }
 // eighths fill a character from below.
 var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
-const (
-	peakMark    = '·' // where the largest minute of a bucket would reach to
-	clippedMark = '↑' // it would be beyond the chart
-)
-
 // chart is buckets on an axis of time, each a bar as high as its mean.
 type chart struct {
 	points   []query.PointAnswer
-	barWidth int     // columns
-	rows     int     // at least 2
-	top      float64 // the rate at the upper end of the uppermost row, in hits a second
-	clipped  bool    // some peaks are above it: the uppermost row is for their marks alone
+	barWidth int // columns
+	rows     int
 	zone     *time.Location
 }
 
-// newChart returns a chart that shows all peaks, unless the means beside them would be too flat to be seen.
 func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) *chart {
-	const flat = 3 // times the highest mean
 	points = merge(points, columnsOf(width))
-	maxMean, maxPeak := 0., 0.
-	for i := range points {
-		mean, peak := ratesOf(&points[i])
-		maxMean, maxPeak = max(maxMean, mean), max(maxPeak, peak)
-	}
-	c := &chart{points: points, barWidth: max(columnsOf(width)/len(points), 1), rows: rows, zone: zone}
-	c.top = max(maxMean, maxPeak)
-	if c.clipped = maxPeak > flat*maxMean; c.clipped {
-		c.top = maxMean * float64(rows) / float64(rows-1)
-	}
-	return c
+	return &chart{points: points, barWidth: max(columnsOf(width)/len(points), 1), rows: rows, zone: zone}
 }
 
 // merge adds up neighbouring buckets, each time the same number, until there are no more than a limit.
@@ -72,58 +53,26 @@ func merge(points []query.PointAnswer, limit int) (merged []query.PointAnswer) {
 	return merged
 }
 
-// ratesOf returns a bucket's mean and its largest minute, in hits a second.
-func ratesOf(p *query.PointAnswer) (mean, peak float64) {
-	return float64(p.Sum) / float64(p.Width), float64(p.Peak) / 60
-}
-
-// draw appends the curve with its axes, and what its marks mean.
-func (c *chart) draw(b *strings.Builder, colour, faint func(string) string) {
-	var marks string
+// draw appends the curve with its axes. The uppermost row ends at the highest mean.
+func (c *chart) draw(b *strings.Builder, colour func(string) string) {
+	mean := func(p query.PointAnswer) float64 { return float64(p.Sum) / float64(p.Width) } // hits a second
+	top := 0.
+	for _, p := range c.points {
+		top = max(top, mean(p))
+	}
+	label := describeRate(top)
 	for row := c.rows - 1; row >= 0; row-- {
-		var line strings.Builder
-		for i := range c.points {
-			line.WriteString(strings.Repeat(string(c.cell(&c.points[i], row)), c.barWidth))
+		line := ""
+		for _, p := range c.points {
+			level := int(math.Round(mean(p) / max(top, 1e-9) * float64(8*c.rows))) // in eighths of a row
+			level = max(level, int(min(p.Sum, 1)))                                 // only 0 is nothing
+			line += strings.Repeat(string(eighths[min(max(level-8*row, 0), 8)]), c.barWidth)
 		}
-		label := ""
-		switch {
-		case c.clipped && row == c.rows-2:
-			label = describeRate(c.top * float64(c.rows-1) / float64(c.rows))
-		case !c.clipped && row == c.rows-1:
-			label = describeRate(c.top)
-		}
-		marks += line.String()
-		fmt.Fprintf(b, "%*s ┤%s\n", chartMargin-2, label, colour(strings.TrimRight(line.String(), " ")))
+		fmt.Fprintf(b, "%*s ┤%s\n", chartMargin-2, label, colour(strings.TrimRight(line, " ")))
+		label = ""
 	}
 	axis, labels := c.axis()
 	fmt.Fprintf(b, "%*s └%s\n%*s%s\n", chartMargin-2, "0", axis, chartMargin, "", labels)
-	legend := "█ mean"
-	if strings.ContainsRune(marks, peakMark) {
-		legend += "   · largest minute"
-	}
-	if strings.ContainsRune(marks, clippedMark) {
-		legend += "   ↑ largest minute, beyond the chart"
-	}
-	if legend != "█ mean" {
-		fmt.Fprintf(b, "  %s\n", faint(legend))
-	}
-}
-
-// cell returns what stands in a row of a bucket's bar: a part of the bar, or above it the mark of its largest minute.
-func (c *chart) cell(p *query.PointAnswer, row int) rune {
-	level := func(rate float64) int { // in eighths of a row; only 0 is nothing
-		return max(int(math.Round(rate/c.top*float64(8*c.rows))), int(math.Ceil(min(rate, 1))))
-	}
-	mean, peak := ratesOf(p)
-	filled := min(max(level(mean)-8*row, 0), 8)
-	marked := min((level(peak)-1)/8, c.rows-1) // the row of the largest minute
-	switch {
-	case filled > 0 || peak == 0 || marked != row:
-		return eighths[filled]
-	case level(peak) > 8*c.rows:
-		return clippedMark
-	}
-	return peakMark
 }
 
 // Steps between the times on an axis, in seconds.
@@ -187,24 +136,17 @@ func twoYears(from, to int64, zone *time.Location) bool {
 	return time.Unix(from, 0).In(zone).Year() != time.Unix(to-1, 0).In(zone).Year()
 }
 
-// describeRate writes hits a second by the minute, or by the hour or the day if they are few.
+// describeRate writes hits a second by the minute, or by the hour if they are few.
 func describeRate(rate float64) string {
-	for _, unit := range []struct {
-		name    string
-		seconds float64
-	}{{"min", 60}, {"h", 3600}, {"day", 86400}} {
-		hits := rate * unit.seconds
-		switch {
-		case rate > 0 && hits < 1 && unit.name != "day":
-		case hits < 9.95 && math.Abs(hits-math.Round(hits)) >= 0.05:
-			return fmt.Sprintf("%.1f/%s", hits, unit.name)
-		case hits < 99_999.5:
-			return fmt.Sprintf("%s/%s", terminal.Thousands(uint64(math.Round(hits))), unit.name)
-		case hits < 999_500:
-			return fmt.Sprintf("%.0fk/%s", hits/1e3, unit.name)
-		default:
-			return fmt.Sprintf("%.3gM/%s", hits/1e6, unit.name)
-		}
+	hits, unit := rate*60, "min"
+	if rate > 0 && hits < 1 {
+		hits, unit = rate*3600, "h"
 	}
-	return ""
+	switch {
+	case hits >= 99_999.5:
+		return fmt.Sprintf("%.2fM/%s", hits/1e6, unit)
+	case hits >= 9.95:
+		return fmt.Sprintf("%s/%s", terminal.Thousands(uint64(math.Round(hits))), unit)
+	}
+	return fmt.Sprintf("%.2g/%s", hits, unit)
 }

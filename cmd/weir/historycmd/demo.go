@@ -30,15 +30,10 @@ type demoCommand struct {
 type Serving func(ctx context.Context, dir string) error
 
 func (*demoCommand) Help() string {
-	return `Makes up a year of a small shop and its mail, in the history that the environment names: Redis, or the file in DATA_DIR,
-while no weir serve has it. The store must be empty. There are days and nights, weekends and growth, an attack on paying
-12 days before the end, a quarter of an hour without a store, a rule on trial, and customers that run over their limits.
-The same --until and --days make the same hits. The rules that they are of are written to demo-config in DATA_DIR.
+	return `Makes up a year of a small shop and its mail, in an empty history that the environment names: Redis, or the file in
+DATA_DIR, while no weir serve has it. The rules that the hits are of are written to demo-config in DATA_DIR.
 
     DATA_DIR=/tmp/demo weir history demo --serve     goes on counting until Ctrl-C; then open http://127.0.0.1:6070/
-
-With --serve the hits from then on are of real requests, which the rules decide. Served again, a demo in DATA_DIR has
-the time in between made up.
 
 Exit code: 0, or 2 if it failed.`
 }
@@ -87,11 +82,11 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	}
 	_, missing := os.Stat(configOf(set))
 	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
-	loaded, err := load(ctx, set, func(to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(set, func(to transfer.Target) (transfer.Loaded, error) {
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		err := to.Store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
 			if !again {
-				return notEmpty(&s)
+				return errNotEmpty
 			}
 			for _, p := range s.Points {
 				first = time.Unix(max(first.Unix(), p.End()), 0)
@@ -126,19 +121,14 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 
 // next says what to do with a demo that has been made up.
 func (c *demoCommand) next(set *config.Settings) string {
-	page := fmt.Sprintf("http://127.0.0.1:%d/", set.DebugPort)
 	if c.Serve {
-		return "It goes on until Ctrl-C: open " + page + "\n"
-	}
-	serve := "history demo --serve"
-	if set.HistoryInRedis() {
-		serve = "serve --config " + terminal.Printable(configOf(set))
+		return fmt.Sprintf("It goes on until Ctrl-C: open http://127.0.0.1:%d/\n", set.DebugPort)
 	}
 	return fmt.Sprintf(`
-  weir %s    with the same environment; then open %s
+  weir serve --config %s    with the same environment; then open http://127.0.0.1:%d/
   weir history top --from -7d
   weir history show --domain shop --path user/path=/pay --from -30d
-`, serve, page)
+`, terminal.Printable(configOf(set)), set.DebugPort)
 }
 
 // end returns where the made-up hits are to end.
@@ -156,12 +146,5 @@ func (c *demoCommand) end(now time.Time, zone *time.Location) (time.Time, error)
 	return time.Unix(at, 0), nil
 }
 
-// notEmpty returns an error that names a series which is there.
-func notEmpty(s *history.Series) error {
-	name := s.ID.Outcome.String() + " hits of " + readable(s.ID.Domain, s.ID.Path, s.ID.Value)
-	if s.Unnamed {
-		name = "a damaged series"
-	}
-	return fmt.Errorf("this history is not empty: it holds %s. Made-up hits never stand beside counted ones: "+
-		"name an empty folder as DATA_DIR, or a Redis without a history. A demo that was interrupted can be deleted", name)
-}
+var errNotEmpty = errors.New("this history is not empty, and made-up hits never stand beside counted ones: name an empty folder as " +
+	"DATA_DIR, or a Redis without a history. A demo that was interrupted can be deleted")

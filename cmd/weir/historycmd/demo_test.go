@@ -61,7 +61,7 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "it holds ") {
+	if _, err = runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("a history that holds something is filled: %v", err)
 	}
 

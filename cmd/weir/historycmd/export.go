@@ -24,24 +24,12 @@ type exportCommand struct {
 }
 
 func (*exportCommand) Help() string {
-	return `Writes all that is stored, as it is stored, to the standard output:
-
-    weir history export > history.csv
+	return `    weir history export > history.csv                       weir history import reads it back
     weir history export --format openmetrics > history.om
     promtool tsdb create-blocks-from openmetrics history.om prometheus-data
 
-CSV has a row for each stored bucket: domain, path, outcome, value, start (Unix seconds), width (seconds), sum, and
-peak, its largest minute. Of the outcomes, within, over and degraded add up to all hits: near hits are a part of within,
-and shadow hits of over, so to add them too would count them twice. A range has the buckets that begin in it, so ranges
-that touch share none. weir history import reads it back. A name that begins with = + - or @ is a formula to a spreadsheet: open the file there
-with its first four columns as text. OpenMetrics has the counters weir_hits_total,
-weir_near_hits_total and weir_shadow_hits_total: what each series had ever counted, where each of its buckets begins and
-ends. It ends 3 hours ago, as Prometheus still writes what is younger: blocks must not reach into that. Between two hits
-a series has no samples, so let Prometheus look back over the longest pause: prometheus --query.lookback-delta=400d. Its
-increase() is an estimate there; weir's own is not.
-
-An export that fails ends with an exit code of 2, and OpenMetrics then has no # EOF. A series that cannot be read is left
-out and named in a warning. Exit code: 0, 1 if a series was left out, 2 for an error.`
+server/admin/API.md has the columns, cmd/weir/OPERATION.md what a spreadsheet and Prometheus need to know. Exit code: 0, 1 if
+a series was left out, 2 for an error: what was written is not whole then.`
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -70,7 +58,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
 func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written transfer.Exported, err error) {
-	store, err := c.open(ctx)
+	store, err := c.open()
 	if err != nil {
 		return written, err
 	}

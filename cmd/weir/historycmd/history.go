@@ -41,21 +41,12 @@ func (*Command) Help() string {
 	return `Opens the Redis that the environment names, as weir serve reads it. A history that is not in Redis belongs to its
 weir serve, which is asked on its admin port; with --admin that is so in any case.
 
-    weir history top    --from -7d --by over                                who was refused last week
-    weir history show   --path user/path=/pay --from 2025-11-15 --to 2025-11-16     a day, a year ago
-    weir history show   --domain shop --from -30d --step 1d --tz Europe/Berlin      a month, by local days
-    weir history verify
-    weir history export > history.csv                                       all of it; import counts it elsewhere
-    weir history demo --serve                                               a made-up year in an empty history, which goes on
+    weir history top  --from -7d --by over                                          who was refused last week
+    weir history show --path user/path=/pay --from 2025-11-15 --to 2025-11-16       a day, a year ago
+    weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
-A time is -90m, -12h, -30d, -2w or -1y before now; 14:03, the last that was; 2026-11-15, which is the beginning of that
-day, or '2026-11-15 12:00', in --tz or else in the time zone of this process; RFC 3339 (2026-11-21T12:00:00Z); or Unix
-seconds. --path takes a path as it is shown here (user/path=/pay), or as --json and /metrics have it
-(user/path=%2Fpay). Older hits are kept in wider buckets, and a range is widened to whole ones, so all sums are exact.
-In a curve, a column is as high as its mean, and a · above it is its largest minute. --json prints what GET
-/api/v1/history answers. A series some of which cannot be read is left out and named in a warning, with the key at
-fault; the others are shown. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for
-verify, is not exact.`
+Times are -90m, -12h, -30d, -2w or -1y before now, 14:03, 2026-11-15, '2026-11-15 12:00', RFC 3339 or Unix seconds. Exit
+code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for verify, is not exact.`
 }
 
 // source is whose history is read, and of which rules.
@@ -127,7 +118,7 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	store, err := p.open(ctx)
+	store, err := p.open()
 	switch {
 	case err != nil:
 	case store != nil:
@@ -154,7 +145,7 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 
 // open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be
 // asked, whose address it sets.
-func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
+func (s *source) open() (*redishistory.Store, error) {
 	if s.Address != "" {
 		return nil, nil
 	}
@@ -165,8 +156,7 @@ func (s *source) open(ctx context.Context) (*redishistory.Store, error) {
 	if err != nil || s.Address != "" {
 		return nil, err
 	}
-	// What a server lacks to keep a history is for the log of weir serve; what keeps it from being read is an error.
-	return openRedis(ctx, &set, slog.New(slog.DiscardHandler))
+	return openRedis(&set, slog.New(slog.DiscardHandler), true)
 }
 
 // noIfBroken returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
@@ -185,16 +175,10 @@ func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
 
 // noSeries returns the error of a question that no series fits.
 func noSeries(q url.Values) error {
-	filter := ""
-	for _, name := range []string{"domain", "path", "outcome", "value"} {
-		if value := q.Get(name); value != "" {
-			filter += " " + name + " " + terminal.Printable(value)
-		}
-	}
-	if filter == "" {
+	if q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") == "" {
 		return errors.New("there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
-	return fmt.Errorf("no history for%s; weir history top lists what there is", filter)
+	return errors.New("no history of that; weir history top lists what there is")
 }
 
 // readable returns a series' name as people are shown it.
@@ -219,9 +203,5 @@ func describeRange(from, to int64, zone *time.Location) string {
 	if begin.Format(time.DateOnly) == end.Format(time.DateOnly) {
 		layout = "15:04 MST"
 	}
-	first := "2006-01-02 15:04"
-	if begin.Format("MST") != end.Format("MST") {
-		first += " MST"
-	}
-	return fmt.Sprintf("%s to %s (%s)", begin.Format(first), end.Format(layout), terminal.Span(to-from))
+	return fmt.Sprintf("%s to %s (%s)", begin.Format("2006-01-02 15:04"), end.Format(layout), terminal.Span(to-from))
 }

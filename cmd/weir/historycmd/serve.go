@@ -34,17 +34,15 @@ type serveCommand struct {
 
 func (*serveCommand) Help() string {
 	return `For a fleet of weirs that keep their history in one Redis: one more process, which reads it and limits nothing, so that
-the queries of Grafana take nothing from those that answer Envoy. It needs no configuration but the Redis, which the
-environment names as it does for weir serve; the variables of DEBUG_HOST and DEBUG_PORT (6070), of Redis, of logs, and
-those that begin with HISTORY_QUERY_ hold. It answers /livez, /readyz, /metrics, /api/v1/history, /prometheus/api/v1/
-and the page. With --config it has the rules as well, for weir_limit_requests, /api/v1/rules and the page: the files are
-read as weir serve reads them, with ALGORITHM and MERGE_DOMAIN_CONFIG, and again when they change and at SIGHUP. It
-changes nothing: a user of Redis with the reading commands suffices, which cmd/weir/OPERATION.md names. SIGTERM ends it
-with exit code 0.`
+queries take nothing from those that answer Envoy. cmd/weir/OPERATION.md has its variables, and its rights.
+
+    REDIS_HISTORY_URL=redis:6379 weir history serve --config /etc/weir
+
+SIGTERM ends it with exit code 0.`
 }
 
 const (
-	readyTime = 5 * time.Second // for the store to answer whether it does
+	readyTime = 5 * time.Second  // for the store to answer whether it does
 	drainTime = 10 * time.Second // for queries that are being answered when the end comes
 )
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
@@ -51,7 +50,6 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 //	       0 └─────────┬─────────┬────
 //	                   11:20     11:40
 //	  total 1,234   lifetime 56,789   peak 42/min at 11:21
-//	  stored by 1m
 type showView struct {
 	answer *query.HistoryAnswer
 	zone   *time.Location
@@ -68,8 +66,7 @@ func (v *showView) String() string {
 	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone))
 	warn(&b, a.Warnings, v.paint)
 	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
-	empty, hidden := len(a.Series)-len(drawn), max(len(drawn)-maxCurves, 0)
-	drawn = drawn[:len(drawn)-hidden]
+	drawn = drawn[:min(len(drawn), maxCurves)]
 	rows := 8
 	if len(drawn) > 2 {
 		rows = 4
@@ -77,14 +74,10 @@ func (v *showView) String() string {
 	for i := range drawn {
 		v.series(&b, &drawn[i], rows)
 	}
-	if hidden > 0 {
-		fmt.Fprintf(&b, "\n%d more series with hits: --path, --outcome and --value choose, weir history top ranks them.\n",
-			hidden)
-	}
-	if len(drawn) == 0 {
+	if more := len(a.Series) - len(drawn); len(drawn) == 0 {
 		fmt.Fprint(&b, "\n", noHits(&a.Metadata, v.zone))
-	} else if empty > 0 {
-		fmt.Fprintf(&b, "\n%d more series without hits in this range.\n", empty)
+	} else if more > 0 {
+		fmt.Fprintf(&b, "\n%d more series: --path, --outcome and --value choose, weir history top ranks them.\n", more)
 	}
 	return b.String()
 }
@@ -96,13 +89,14 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 		colour = v.paint.Yellow
 	}
 	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
-	drawn, undrawn := s.Points, ""
+	drawn := s.Points
 	if first := slices.IndexFunc(drawn, func(p query.PointAnswer) bool { return p.Partial }); first > 0 { // it would look like a drop
-		drawn, undrawn = drawn[:first], "   hits from "+v.stamp(drawn[first].Start)+" on are still counted: not drawn"
+		drawn = drawn[:first]
 	}
-	newChart(drawn, v.width, rows, v.zone).draw(b, colour, v.paint.Dim)
-	fmt.Fprintf(b, "  total %s   lifetime %s   %s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime), v.peak(s.Points))
-	fmt.Fprintf(b, "  %s%s\n", v.tiers(s.Points), undrawn)
+	newChart(drawn, v.width, rows, v.zone).draw(b, colour)
+	peak := slices.MaxFunc(s.Points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
+	fmt.Fprintf(b, "  total %s   lifetime %s   peak %s/min at %s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime),
+		terminal.Thousands(peak.Peak), v.stamp(peak.Start))
 }
 
 // stamp writes a moment as briefly as the range allows: its day is clear within one, and its year within one.
@@ -115,38 +109,4 @@ func (v *showView) stamp(moment int64) string {
 		layout = "02 Jan 2006 15:04"
 	}
 	return time.Unix(moment, 0).In(v.zone).Format(layout)
-}
-
-// peak describes the largest minute, and the bucket that it was in.
-func (v *showView) peak(points []query.PointAnswer) string {
-	highest := slices.MaxFunc(points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
-	if highest.Width <= history.Minutes.Width() {
-		return fmt.Sprintf("peak %s/min at %s", terminal.Thousands(highest.Peak), v.stamp(highest.Start))
-	}
-	return fmt.Sprintf("peak %s/min in the %s from %s", terminal.Thousands(highest.Peak), terminal.Span(highest.Width), v.stamp(highest.Start))
-}
-
-// tiers says of which tiers the hits are stored, and until when.
-func (v *showView) tiers(points []query.PointAnswer) string {
-	until := make(map[string]int64)
-	for _, p := range points {
-		if p.Tier != "" {
-			until[p.Tier] = max(until[p.Tier], p.Start+p.Width)
-		}
-	}
-	var tiers []string
-	for _, t := range []history.Tier{history.Days, history.Hours, history.FiveMinutes, history.Minutes} {
-		name := t.String()
-		end, used := until[name]
-		if !used {
-			continue
-		}
-		if delete(until, name); len(until) > 0 {
-			name += " until " + v.stamp(end)
-		} else if len(tiers) > 0 {
-			name = "then " + name
-		}
-		tiers = append(tiers, name)
-	}
-	return "stored by " + strings.Join(tiers, ", ")
 }

@@ -2,12 +2,10 @@ package historycmd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -17,20 +15,18 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
-// openRedis opens a history in Redis. Its error says why servers cannot keep one.
-func openRedis(ctx context.Context, set *config.Settings, log *slog.Logger) (*redishistory.Store, error) {
+// openRedis opens a history in Redis, to read it alone or to write to it too.
+func openRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
 	c, err := set.RedisHistory(log)
 	if err != nil {
 		return nil, err
 	}
+	c.ReadOnly = readOnly
 	store, err := redishistory.Open(c)
-	if err == nil {
-		if err = store.Check(ctx); err == nil {
-			return store, nil
-		}
-		err = errors.Join(err, store.Close())
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
 	}
-	return nil, fmt.Errorf("opening the history: %w", err)
+	return store, nil
 }
 
 // Store is a history that is closed in the end.
@@ -66,28 +62,21 @@ func Open(set *config.Settings, log *slog.Logger) (Store, error) {
 
 // openForLoad opens the history that the environment names, Redis or the file in DATA_DIR. Series may hold any number of
 // points while it is open, as old minutes are many until they have been rolled.
-func openForLoad(ctx context.Context, set *config.Settings) (Store, error) {
+func openForLoad(set *config.Settings) (Store, error) {
 	loading := *set
 	loading.History.MaxPoints = math.MaxInt32
 	if set.HistoryInRedis() {
-		return openRedis(ctx, &loading, slog.New(slog.DiscardHandler))
+		return openRedis(&loading, slog.New(slog.DiscardHandler), false)
 	}
 	if set.DataDir == "" {
 		return nil, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	}
-	store, err := filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
-	if errors.Is(err, filehistory.ErrInUse) {
-		err = fmt.Errorf("%s is in use by another weir: stop it for this, as a file has one owner at a time "+
-			"(a history in Redis, which REDIS_HISTORY_URL names, is written to beside any weir serve)",
-			filepath.Join(set.DataDir, filehistory.Name))
-	}
-	return store, err
+	return filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
 }
 
 // load opens a store, has old hits counted in it, and closes it.
-func load(ctx context.Context, set *config.Settings,
-	count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
-	store, err := openForLoad(ctx, set)
+func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
+	store, err := openForLoad(set)
 	if err != nil {
 		return transfer.Loaded{}, err
 	}

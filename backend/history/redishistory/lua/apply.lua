@@ -3,10 +3,11 @@
 --
 -- KEYS: format, writers, due, and for each point its series and its chunk.
 -- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
--- series may hold; packed for each point its chunk's hour, its minute counted from there, and its hits; packed for each
--- point its series' name.
+-- series may hold; in JSON for each point its chunk's hour, its minute counted from there, and its hits; for each point
+-- its series' name.
 -- Reply: what became of it, the last number that is held, and how many hits of that batch were refused. If it was counted
--- now, also which points show that their series holds too many. Or hour and the server's present one, if points were clamped into it whose chunk is not among the keys.
+-- now, also which points show that their series holds too many. Or hour and the server's present one, if points were
+-- clamped into it whose chunk is not among the keys.
 
 local now = seconds(ARGV[2])
 local writer, seq, after = ARGV[3], ARGV[4], ARGV[5]
@@ -21,7 +22,7 @@ elseif less(last, after) then
 end
 call('ZCARD', KEYS[3]) -- fails before anything is written, if it is no such set
 
-local points = cmsgpack.unpack(ARGV[8])
+local points = cjson.decode(ARGV[8])
 local count, present = #points / 3, floor(now / 60)
 local minutes = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11', '12', '13', '14', '15', '16', '17',
 	'18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36',
@@ -110,7 +111,7 @@ local function bump(key, field)
 	return value
 end
 
-local most, names = tonumber(ARGV[7]), nil
+local most = tonumber(ARGV[7])
 for _, n in ipairs(fresh) do
 	local series = KEYS[2 * n + 2]
 	if bump(series, 'points') > most then
@@ -118,12 +119,11 @@ for _, n in ipairs(fresh) do
 	end
 	if begun[n] then
 		local hour = points[3 * n - 2]
-		names = names or cmsgpack.unpack(ARGV[9])
 		call('HSET', series, 'm' .. hour, '')
 		if bump(series, 'version') == 1 then -- a series that went and comes again has no version of its former life
 			call('HSET', series, 'version', format('%.0f', now))
 		end
-		call('ZADD', KEYS[3], 'LT', 3600 * (hour + 1) + ARGV[6], names[n])
+		call('ZADD', KEYS[3], 'LT', 3600 * (hour + 1) + ARGV[6], ARGV[8 + n])
 	end
 end
 if not held then

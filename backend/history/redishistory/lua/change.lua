@@ -4,7 +4,7 @@
 -- KEYS: format, due, series, and the hashes that change.
 -- ARGV: format, time, the second at which the change was worked out, the version of the series' list of chunks that was
 -- read, the series' name, when it is due next after this ('' if nothing is left of it), by how much the number of its points changes, what has expired of it
--- ('' if that does not change); packed the names of the chunks that go, and those of the ones that come; packed for each
+-- ('' if that does not change); in JSON the names of the chunks that go, and those of the ones that come; in JSON for each
 -- hash how many fields it must hold, or -1, the fields that go, what these must hold if the number is not -1, and the
 -- fields that are set with their values.
 -- Reply: changed; or why not.
@@ -17,7 +17,7 @@ if (call('HGET', series, 'version') or '') ~= ARGV[4] then
 	return {'stale'}
 end
 call('ZCARD', KEYS[2]) -- like HLEN, it fails before anything is written, if the key is of another type
-local lists, changes = cmsgpack.unpack(ARGV[9]), cmsgpack.unpack(ARGV[10])
+local lists, changes = cjson.decode(ARGV[9]), cjson.decode(ARGV[10])
 for i, change in ipairs(changes) do
 	local key, holds, going, held = KEYS[3 + i], change[1], change[2], change[3]
 	local fields = call('HLEN', key)
