@@ -41,7 +41,7 @@ func newSentinels(c Config) *sentinels {
 	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool)}
 }
 
-// watch has every connection checked. The hook of the primary's client takes that away from those to the primary.
+// watch has every connection checked. primaryHook takes that away from those to the primary.
 func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -52,6 +52,26 @@ func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 		return &sentinelConn{Conn: conn, sentinels: s, addr: addr, reader: bufio.NewReader(conn)}, nil
 	}
 	return o
+}
+
+// primaryHook is for the client of the primary that sentinels name.
+type primaryHook struct {
+	noHook
+	reached func(addr string) // called with the address of each connection
+}
+
+// DialHook is go-redis's.
+func (p primaryHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if s, ok := conn.(*sentinelConn); ok {
+			conn = s.Conn
+		}
+		if err == nil {
+			p.reached(conn.RemoteAddr().String())
+		}
+		return conn, err
+	}
 }
 
 // sentinelConn is a connection to a sentinel. It gives one whole reply at a time, for what was asked last.

@@ -52,7 +52,7 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 	} {
 		log := new(redistest.Log)
 		conn := &sentinelConn{
-			Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
+			Conn: mute{}, sentinels: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
 			reader: bufio.NewReader(strings.NewReader(test.says)),
 		}
 		_, _ = conn.Write([]byte(list("sentinel", test.asked, "weir")))
@@ -67,10 +67,15 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 	}
 }
 
+// mute is a connection on which nothing can be said.
+type mute struct{ net.Conn }
+
+func (mute) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
 // go-redis keeps what it has read beyond a reply for the next command.
 func TestASentinelCannotAnswerBeforeItIsAsked(t *testing.T) {
 	conn := &sentinelConn{
-		Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
+		Conn: mute{}, sentinels: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
 		reader: bufio.NewReader(strings.NewReader("+OK\r\n" + list("10.0.0.1"))),
 	}
 	buffer := make([]byte, 4096)
