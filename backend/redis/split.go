@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
@@ -179,11 +178,6 @@ func (s *Split) Replicas() (alive int, all bool) {
 	alive, all = s.first.Replicas()
 	other, known := s.second.Replicas()
 	return max(alive, other), all || known
-}
-
-// StatesSince returns the states of the store that had most.
-func (s *Split) StatesSince(t time.Time) int {
-	return max(s.first.StatesSince(t), s.second.StatesSince(t))
 }
 
 // Stats returns the sums of both stores.

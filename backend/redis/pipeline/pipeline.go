@@ -187,6 +187,7 @@ type Stats struct {
 	Resent      uint64 // checks sent again, redirected ones among them, since they had not run
 	Dropped     uint64 // checks not sent, or not again, because their callers had left
 	Unavailable uint64 // checks without an answer
+	Losses      uint64 // times that servers may have lost their counts, or keys went to another one without theirs
 	Servers     []ServerStats
 }
 
@@ -198,6 +199,7 @@ func (s *Stats) Add(other Stats) {
 	s.Resent += other.Resent
 	s.Dropped += other.Dropped
 	s.Unavailable += other.Unavailable
+	s.Losses = max(s.Losses, other.Losses) // both may be on the same servers
 	s.Servers = append(s.Servers, other.Servers...)
 }
 
@@ -215,6 +217,7 @@ func (p *Pipeline) Stats() Stats {
 	stats := Stats{
 		Batches: n.batches.Load(), Checks: n.checks.Load(), Redirects: n.redirects.Load(),
 		Resent: n.resent.Load(), Dropped: n.dropped.Load(), Unavailable: n.unavailable.Load(),
+		Losses: p.servers.Losses(),
 	}
 	p.retire(time.Now())
 	for _, q := range p.queues.Range {

@@ -133,7 +133,7 @@ func (q *queue) opened(before breakerState, now time.Time, err error) []*group {
 	pause := pauseBetween()
 	if before == stateClosed {
 		pause = 0
-		q.pipeline.servers.Lost(q.name, now)
+		q.pipeline.servers.Lost()
 	}
 	q.probe(pause)
 	q.pipeline.Report(false)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -37,11 +38,11 @@ import (
 type options struct {
 	Config
 	login  *login
-	losses *losses
+	losses *atomic.Uint64
 }
 
 // newOptions makes the options of a configuration that has its defaults.
-func newOptions(c Config, losses *losses) (*options, error) {
+func newOptions(c Config, losses *atomic.Uint64) (*options, error) {
 	goredis.SetLogger(libraryLog{c.Log})
 	l, err := newLogin(c.Auth, c.AuthFile)
 	if err != nil {

@@ -83,7 +83,7 @@ func (r *ring) set(targets []target) {
 	}
 	r.placeKeys()
 	if before != nil {
-		r.losses.note("", time.Now())
+		r.losses.Add(1)
 	}
 }
 
@@ -222,7 +222,7 @@ func (r *ring) heartbeat(ctx context.Context, n *node) {
 	}
 	r.placeKeys()
 	if r.NodeLoss == Remap {
-		r.losses.note(n.name, time.Now())
+		r.losses.Add(1)
 	}
 }
 

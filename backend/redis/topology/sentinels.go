@@ -54,14 +54,16 @@ func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	return o
 }
 
-// primaryHook is for the client of the primary that sentinels name.
+// primaryHook is for the client of the primary that sentinels name. Another primary is a loss: replicas lack what came
+// last.
 type primaryHook struct {
 	noHook
-	reached func(addr string) // called with the address of each connection
+	losses *atomic.Uint64
+	last   atomic.Value // string: the address of the last connection
 }
 
 // DialHook is go-redis's.
-func (p primaryHook) DialHook(next goredis.DialHook) goredis.DialHook {
+func (p *primaryHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if s, ok := conn.(*sentinelConn); ok {
@@ -71,6 +73,12 @@ func (p primaryHook) DialHook(next goredis.DialHook) goredis.DialHook {
 			p.reached(conn.RemoteAddr().String())
 		}
 		return conn, err
+	}
+}
+
+func (p *primaryHook) reached(addr string) {
+	if before := p.last.Swap(addr); before != nil && before != addr {
+		p.losses.Add(1)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -119,6 +120,18 @@ func TestAMapOfTooManyNodesIsRefused(t *testing.T) {
 	}
 }
 
+// Replicas lack what the primary counted last.
+func TestAnotherPrimaryIsALoss(t *testing.T) {
+	hook := primaryHook{losses: new(atomic.Uint64)}
+	for want, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.1:6379"} {
+		hook.reached(addr)
+		hook.reached(addr)
+		if n := hook.losses.Load(); n != uint64(want) {
+			t.Errorf("%d losses when the primary is %s, want %d", n, addr, want)
+		}
+	}
+}
+
 func TestNoServerNamesAPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.Listen("unix", path)
@@ -127,7 +140,7 @@ func TestNoServerNamesAPath(t *testing.T) {
 	}
 	defer listener.Close()
 	c, _ := Config{URL: "redis:1"}.withDefaults()
-	o, err := newOptions(c, newLosses(Config{}))
+	o, err := newOptions(c, new(atomic.Uint64))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -18,7 +19,7 @@ type Servers struct {
 	ring        *ring       // nil where there is none
 	config      Config
 	rights      Rights
-	losses      *losses
+	losses      *atomic.Uint64
 	borrowed    bool     // another one closes them
 	extraRights sync.Map // of names of servers: []string, those of AddRights
 }
@@ -35,7 +36,7 @@ func Connect(c Config, r Rights) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLosses(c)
+	l := new(atomic.Uint64)
 	t, err := newTopology(c, l)
 	if err != nil {
 		return nil, err
@@ -44,10 +45,12 @@ func Connect(c Config, r Rights) (*Servers, error) {
 }
 
 // Over makes servers of a topology, which they close in the end, for tests.
-func Over(t Topology, c Config) *Servers { return newServers(t, c.filled(), Rights{}, newLosses(c)) }
+func Over(t Topology, c Config) *Servers {
+	return newServers(t, c.filled(), Rights{}, new(atomic.Uint64))
+}
 
-func newServers(t Topology, c Config, r Rights, l *losses) *Servers {
-	s := &Servers{topology: t, config: c, rights: r, losses: l}
+func newServers(t Topology, c Config, r Rights, losses *atomic.Uint64) *Servers {
+	s := &Servers{topology: t, config: c, rights: r, losses: losses}
 	s.redirects, _ = t.(Redirecting)
 	s.ring, _ = t.(*ring)
 	return s
@@ -89,8 +92,8 @@ func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology
 func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
 
 // Lost notes that a server was away, and may have lost its counts. A cluster is asked who takes its place.
-func (s *Servers) Lost(name string, now time.Time) {
-	s.losses.note(name, now)
+func (s *Servers) Lost() {
+	s.losses.Add(1)
 	s.Reload()
 }
 
@@ -101,8 +104,8 @@ func (s *Servers) Reload() {
 	}
 }
 
-// StatesSince returns how many states a key may have had since t: one, and one for each loss of its server.
-func (s *Servers) StatesSince(t time.Time) int { return 1 + s.losses.Since(t) }
+// Losses returns how often a server may have lost its counts, or keys went to another one without theirs.
+func (s *Servers) Losses() uint64 { return s.losses.Load() }
 
 // Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.
 func (s *Servers) Redirects() bool { return s.redirects != nil }

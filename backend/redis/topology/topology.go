@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -51,7 +51,7 @@ type Server struct {
 func probeTag(i int) string { return fmt.Sprint("probe ", i) }
 
 // newTopology makes the topology that a configuration with its defaults names. It contacts no server.
-func newTopology(c Config, l *losses) (Topology, error) {
+func newTopology(c Config, l *atomic.Uint64) (Topology, error) {
 	o, err := newOptions(c, l)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func newSentinel(url string, o *options) (Topology, error) {
 	}
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
 	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
-	client.AddHook(primaryHook{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
+	client.AddHook(&primaryHook{losses: o.losses})
 	return newSingleClient(name, client, o.login), nil
 }
 
