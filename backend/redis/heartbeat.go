@@ -134,6 +134,20 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	return 1 + h.others(time.Now()), nil
 }
 
+// wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
+func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
+	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
+}
+
+func fieldsOf(hash *goredis.ScanCmd) map[string]string {
+	fields := make(map[string]string)
+	list, _ := hash.Val()
+	for i := 1; i < len(list); i += 2 {
+		fields[list[i-1]] = list[i]
+	}
+	return fields
+}
+
 // others returns how many others live. One without a field may live: its server may have restarted empty.
 func (h *heartbeat) others(now time.Time) int {
 	maps.DeleteFunc(h.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })

@@ -5,11 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -58,9 +54,6 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 		return err
 	}
 	s.logCallMode(server, mode)
-	if mode.Command == "fcall" {
-		s.removeOldLibraries(ctx, server, mode.Name)
-	}
 	return s.Slow(server.Client)
 }
 
@@ -133,80 +126,7 @@ var inspectingRules = []string{"+hgetall", "+unlink"}
 // rightsTo returns the rights to call the script: those for functions wherever the server has them, allowed or not.
 func rightsTo(mode pipeline.CallMode) []string {
 	if mode.Refused == nil || topology.Forbidden(mode.Refused) || mode.Full() {
-		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}
+		return []string{"+fcall", "+function|load"}
 	}
 	return []string{"+evalsha", "+script|load"}
-}
-
-// idleLibrary is how long a library is kept that no weir has marked as its own, which each does every ten minutes.
-const idleLibrary = 24 * time.Hour
-
-// libraryPattern matches the names that weir gives its libraries.
-var libraryPattern = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
-
-// removeOldLibraries marks this version's library as in use, and removes those that were not marked for a day. Marks
-// are fields of one hash: the library's name, and when, in Unix seconds. A failure is left to a later probe.
-func (s *Store) removeOldLibraries(ctx context.Context, server topology.Server, own string) {
-	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
-	if err != nil && s.changed("libraries of "+server.Name, err.Error()) {
-		s.servers.Log().Warn("redis server keeps libraries that older versions of weir have left; to have them removed: "+
-			s.servers.ACLLine(server), "server", server.Name, "error", err)
-	}
-}
-
-func tidyLibraries(ctx context.Context, client *goredis.Client, key, own string) error {
-	now, err := client.Time(ctx).Result()
-	if err != nil {
-		return err
-	}
-	mark := func(name string) error {
-		return errors.Join(client.HSet(ctx, key, name, now.Unix()).Err(), client.PExpire(ctx, key, 2*idleLibrary).Err())
-	}
-	if err := mark(own); err != nil {
-		return err
-	}
-	libraries, err := client.FunctionList(ctx, goredis.FunctionListQuery{LibraryNamePattern: libraryPattern}).Result()
-	if err != nil {
-		return err
-	}
-	hash := wholeHash(ctx, key)
-	if err := client.Process(ctx, hash); err != nil {
-		return err
-	}
-	marks := fieldsOf(hash)
-	for _, library := range libraries {
-		at, unmarked := strconv.ParseInt(marks[library.Name], 10, 64)
-		switch {
-		case unmarked != nil: // for the first time
-			err = mark(library.Name)
-		case now.Sub(time.Unix(at, 0)) > idleLibrary:
-			err = client.FunctionDelete(ctx, library.Name).Err()
-			if err == nil || strings.Contains(err.Error(), "not found") { // another weir was quicker
-				err = client.HDel(ctx, key, library.Name).Err()
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("library %s: %w", library.Name, err)
-		}
-		delete(marks, library.Name)
-	}
-	delete(marks, own) // it may be gone, and is loaded again
-	if len(marks) == 0 {
-		return nil
-	}
-	return client.HDel(ctx, key, slices.Collect(maps.Keys(marks))...).Err()
-}
-
-// wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
-func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
-	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
-}
-
-func fieldsOf(hash *goredis.ScanCmd) map[string]string {
-	fields := make(map[string]string)
-	list, _ := hash.Val()
-	for i := 1; i < len(list); i += 2 {
-		fields[list[i-1]] = list[i]
-	}
-	return fields
 }
