@@ -37,7 +37,6 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 		return cmp.Or(do([]any{"ping"}), s.Slow(server.Client))
 	}
 	mode, loadErr := s.script.Load(ctx, server.Client)
-	s.servers.AddRights(server, rightsTo(mode)...)
 	if err := do([]any{"ping"}, []any{"time"}); err != nil {
 		return err
 	}
@@ -114,19 +113,5 @@ func probeChecks() (checks []backend.Check) {
 	)
 }
 
-// rights returns what counting needs of any server, and looking at counters and resetting them.
-func rights() topology.Rights {
-	rules := append([]string{"~weir:*", "+ping"}, pipeline.RulesOf(script.Source())...)
-	return topology.Rights{Rules: append(rules, inspectingRules...), Note: "the last two are for weir counters"}
-}
-
-// inspectingRules are for looking at counters and resetting them.
-var inspectingRules = []string{"+hgetall", "+unlink"}
-
-// rightsTo returns the rights to call the script: those for functions wherever the server has them, allowed or not.
-func rightsTo(mode pipeline.CallMode) []string {
-	if mode.Refused == nil || topology.Forbidden(mode.Refused) || mode.Full() {
-		return []string{"+fcall", "+function|load"}
-	}
-	return []string{"+evalsha", "+script|load"}
-}
+// rights are what counting needs of any server, and looking at counters and resetting them.
+const rights = "~weir:* +ping +time +hget +hmget +hset +hdel +hlen +hkeys +hscan +pttl +pexpire +@scripting +hgetall +unlink"

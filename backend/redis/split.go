@@ -48,12 +48,13 @@ func PerSecond(main, perSecond Counters) *Split {
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
 // others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
 func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
-	servers, err := topology.Connect(c.Redis, plainRights())
+	servers, err := topology.Connect(c.Redis, plainRights)
 	if err != nil {
 		return nil, err
 	}
 	log := servers.Log().With(slog.String("keys", descriptors.KeysOfWeir.String()))
-	first, second := newPlain(servers, c, keys), newScripted(servers.WithRights(rightsBeside(), log), c, newScript())
+	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
+	first, second := newPlain(servers, c, keys), newScripted(servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log), c, newScript())
 	isSecond := func(key []byte, _ []descriptors.Limit) bool {
 		_, plain := descriptors.PlainStem(key)
 		return !plain
@@ -185,12 +186,4 @@ func (s *Split) Stats() pipeline.Stats {
 	sum := s.first.Stats()
 	sum.Add(s.second.Stats())
 	return sum
-}
-
-// rightsBeside returns the script's rights beside those to count by INCRBY: Redis refuses some to a user of all keys.
-func rightsBeside() topology.Rights {
-	r := rights()
-	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })
-	r.Note += "; and ~weir:*, unless it may use all keys"
-	return r
 }

@@ -71,7 +71,7 @@ func Open(c Config) (*Store, error) { return open(c, newScript()) }
 
 // open is Open for a version of the script.
 func open(c Config, code *pipeline.Script) (*Store, error) {
-	servers, err := topology.Connect(c.Redis, rights())
+	servers, err := topology.Connect(c.Redis, rights)
 	if err != nil {
 		return nil, err
 	}

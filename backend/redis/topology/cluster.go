@@ -185,7 +185,7 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 func (c *cluster) Reload() { c.client.ReloadState(context.Background()) }
 
 func (c *cluster) describe(name string, client *goredis.Client) Server {
-	return Server{Name: name, Client: client, login: c.login.forTarget(c.template), rights: []string{"+cluster|slots", "+asking"}}
+	return Server{Name: name, Client: client, login: c.login.forTarget(c.template)}
 }
 
 // Servers lists the primaries, each with a hash tag in one of its slots.

@@ -8,7 +8,7 @@ import (
 
 func connected(t *testing.T, c Config) *Servers {
 	t.Helper()
-	s, err := Connect(c, Rights{Rules: []string{"+get"}})
+	s, err := Connect(c, "+get")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		{Config{Type: Cluster, URL: "a"}, "redis: cluster URL: item 1: it has no port"},
 	}
 	for _, test := range tests {
-		_, err := Connect(test.config, Rights{})
+		_, err := Connect(test.config, "")
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%+v gives %v, want an error with %q", test.config, err, test.want)
 		}
@@ -131,7 +131,7 @@ func TestNamesOfTypesAndLossesAreReadInAnyCase(t *testing.T) {
 func TestConnectionsAreCountedWhileTheyAreOpen(t *testing.T) {
 	server := redistest.Single(t)
 	var n Connections
-	servers, err := Connect(Config{URL: server.Addr, Timeout: time.Minute, PoolSize: 1, Connections: &n}, Rights{})
+	servers, err := Connect(Config{URL: server.Addr, Timeout: time.Minute, PoolSize: 1, Connections: &n}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,24 +13,18 @@ import (
 
 // Servers reaches the servers of a configuration. All methods may be called by any number of goroutines.
 type Servers struct {
-	topology    Topology
-	redirects   Redirecting // nil where servers do not name each other
-	ring        *ring       // nil where there is none
-	config      Config
-	rights      Rights
-	losses      *atomic.Uint64
-	borrowed    bool     // another one closes them
-	extraRights sync.Map // of names of servers: []string, those of AddRights
+	topology  Topology
+	redirects Redirecting // nil where servers do not name each other
+	ring      *ring       // nil where there is none
+	config    Config
+	rights    string
+	losses    *atomic.Uint64
+	borrowed  bool // another one closes them
 }
 
-// Rights are what a caller needs of each server, as rules of an ACL: "~weir:*", "+get". Errors name them.
-type Rights struct {
-	Rules []string
-	Note  string // what to know of them, in brackets before the ACL line; "" for nothing
-}
-
-// Connect checks a configuration and makes its servers. It contacts none of them.
-func Connect(c Config, r Rights) (*Servers, error) {
+// Connect checks a configuration and makes its servers. It contacts none of them. Errors name the rights that the caller
+// needs of each server, as rules of an ACL: "~weir:* +get".
+func Connect(c Config, rights string) (*Servers, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
@@ -41,26 +34,26 @@ func Connect(c Config, r Rights) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newServers(t, c, r, l), nil
+	return newServers(t, c, rights, l), nil
 }
 
 // Over makes servers of a topology, which they close in the end, for tests.
 func Over(t Topology, c Config) *Servers {
-	return newServers(t, c.filled(), Rights{}, new(atomic.Uint64))
+	return newServers(t, c.filled(), "", new(atomic.Uint64))
 }
 
-func newServers(t Topology, c Config, r Rights, losses *atomic.Uint64) *Servers {
-	s := &Servers{topology: t, config: c, rights: r, losses: losses}
+func newServers(t Topology, c Config, rights string, losses *atomic.Uint64) *Servers {
+	s := &Servers{topology: t, config: c, rights: rights, losses: losses}
 	s.redirects, _ = t.(Redirecting)
 	s.ring, _ = t.(*ring)
 	return s
 }
 
 // WithRights returns the same servers for a use with other rights and another log. Only s closes them.
-func (s *Servers) WithRights(r Rights, log *slog.Logger) *Servers {
+func (s *Servers) WithRights(rights string, log *slog.Logger) *Servers {
 	c := s.config
 	c.Log = log
-	same := newServers(s.topology, c, r, s.losses)
+	same := newServers(s.topology, c, rights, s.losses)
 	same.borrowed = true
 	return same
 }
@@ -81,9 +74,6 @@ func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
 
 // Log returns Config.Log, or its default.
 func (s *Servers) Log() *slog.Logger { return s.config.Log }
-
-// AddRights adds rights that are needed on one server, as rules of an ACL.
-func (s *Servers) AddRights(to Server, rules ...string) { s.extraRights.Store(to.Name, rules) }
 
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }

@@ -41,8 +41,7 @@ type Server struct {
 	Client *goredis.Client
 	Tag    string // a hash tag whose keys this server owns
 
-	login  *login
-	rights []string // that its topology needs, as rules of an ACL
+	login *login
 	// LogsLoss says that its topology logs by itself when it does not answer.
 	LogsLoss bool
 }
