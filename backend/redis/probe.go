@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 		return nil
 	}
 	if s.script == nil {
-		return cmp.Or(do([]any{"ping"}), s.Slow(server.Client))
+		return do([]any{"ping"})
 	}
 	mode, loadErr := s.script.Load(ctx, server.Client)
 	if err := do([]any{"ping"}, []any{"time"}); err != nil {
@@ -50,7 +49,7 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 		return err
 	}
 	s.logCallMode(server, mode)
-	return s.Slow(server.Client)
+	return nil
 }
 
 // logCallMode logs a server's call mode if it changed, but not while it takes no writes: the probe's error says so.

@@ -6,6 +6,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,14 +172,6 @@ func (p *Pipeline) Away(client *goredis.Client) bool {
 	return known && q.(*queue).refusal() != nil
 }
 
-// Slow returns an error that wraps ErrSlow while a server is not asked since it answers too late, else nil.
-func (p *Pipeline) Slow(client *goredis.Client) error {
-	if q, known := p.queues.Load(client); known {
-		return q.(*queue).slow()
-	}
-	return nil
-}
-
 // Stats are totals since the pipeline was made.
 type Stats struct {
 	Batches     uint64 // batches sent
@@ -226,18 +219,31 @@ func (p *Pipeline) Stats() Stats {
 	return stats
 }
 
-// Servers returns the state of each server by its name, as Health knows it, with what checks have shown since.
+// Servers returns the state of each server by its name, as the last probe found it, with what checks have shown since;
+// before it has found any, one that is away. The loss of a server that gets no checks may go unnoticed for ten minutes.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
-	known := p.Health.Servers()
+	known := make(map[string]backend.ServerState)
+	found := p.troubles.Load()
+	if found == nil {
+		return known
+	}
+	for name, trouble := range *found {
+		if name != serverList {
+			known[name] = stateOf(cmp.Or((*found)[serverList], trouble))
+		}
+	}
 	for _, q := range p.queues.Range {
 		server := q.(*queue).stats()
 		_, listed := known[server.Name]
 		switch {
 		case listed && server.Away:
 			known[server.Name] = backend.ServerAway
-		case !listed && !server.Away && p.servers.Redirects(): // a cluster has just sent checks there
+		case !listed && !server.Away: // it has just come
 			known[server.Name] = backend.ServerUp
 		}
+	}
+	if len(known) == 0 {
+		known["redis"] = backend.ServerAway
 	}
 	return known
 }
