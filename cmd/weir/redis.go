@@ -39,7 +39,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	servers := metrics.Redis()
 	main, mainPool, err := openOne(set, &set.Redis, "main", metrics, servers, log)
 	if err != nil {
-		return nil, fmt.Errorf("opening the counters: %w", err)
+		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
 	}
 	pools := map[string]*topology.Connections{"redis_pool": mainPool}
 	if !set.BothRedis.Persecond {
@@ -48,7 +48,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	log = log.With("redis", "REDIS_PERSECOND")
 	perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
+		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND_URL): %w", err), main.Close())
 	}
 	pools["redis_per_second_pool"] = pool
 	return guarded(redis.PerSecond(main, perSecond), "Redis", pools, set, metrics, log), nil

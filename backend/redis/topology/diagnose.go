@@ -39,7 +39,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
-		hint = "; it is part of a cluster: " + s.config.setCluster()
+		hint = "; it is part of a cluster: " + setCluster
 	case goredis.IsReadOnlyError(err):
 		hint = "; it is a replica: name the primary, or use sentinels"
 	}

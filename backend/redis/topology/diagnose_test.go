@@ -35,10 +35,6 @@ func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) 
 			t.Errorf("%s: %v; want the server, the command, and %q only where that helps", kind, err, hint)
 		}
 	}
-	s := connected(t, Config{URL: "127.0.0.1:1", Variables: Variables{URL: "REDIS_URL", Type: "REDIS_TYPE"}})
-	if err := s.Diagnose(Server{Name: "a:1"}, "get", moved1{}); !strings.HasSuffix(err.Error(), ": set REDIS_TYPE=cluster") {
-		t.Errorf("%v; want the variable and its value", err)
-	}
 }
 
 // Whoever looks at a key of a ring knows only the client of its node.

@@ -29,7 +29,6 @@ var errSentinel = errors.New("the sentinel's reply cannot be used")
 // sentinels checks the replies of sentinels before go-redis reads them: some would end the process.
 type sentinels struct {
 	log    *slog.Logger
-	remedy string
 	warned sync.Map // address and trouble
 
 	mu    sync.Mutex
@@ -37,8 +36,7 @@ type sentinels struct {
 }
 
 func newSentinels(c Config) *sentinels {
-	remedy := "see what listens at that address; name working sentinels only in " + cmp.Or(c.Variables.URL, "the URL")
-	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool)}
+	return &sentinels{log: c.Log, named: make(map[string]bool)}
 }
 
 // watch has every connection checked. primaryHook takes that away from those to the primary.
@@ -224,6 +222,6 @@ func (s *sentinels) noteNamed(words []string) bool {
 func (s *sentinels) warn(addr, trouble, effect string) {
 	if _, again := s.warned.LoadOrStore(addr+trouble, true); !again {
 		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
-			"remedy", s.remedy)
+			"remedy", "see what listens at that address; name working sentinels only in the URL")
 	}
 }

@@ -72,7 +72,13 @@ func newTopology(c Config, l *atomic.Uint64) (Topology, error) {
 	default:
 		err = fmt.Errorf("type %q: use one of single, sentinel, cluster, ring", string(c.Type))
 	}
-	return t, c.nameSetting(err)
+	if err != nil && c.URLFile != "" {
+		err = fmt.Errorf("in %s: %w", c.URLFile, err)
+	}
+	if err != nil { // which does not quote the URL: it may hold a password
+		return nil, fmt.Errorf("redis: %s URL: %w", c.Type, err)
+	}
+	return t, nil
 }
 
 // singleClient is a topology of one client: a single server, or the primary that sentinels name.
