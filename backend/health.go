@@ -1,9 +1,6 @@
 package backend
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Health is what a store also has whose counts are on servers. Its methods may be called by any number of goroutines.
 type Health interface {
@@ -41,11 +38,4 @@ type Replicas interface {
 	// Replicas returns how many processes lived when that was last found out, this one among them, and 0 before it was.
 	// It reports whether these are all, or others may not have told yet.
 	Replicas() (alive int, all bool)
-}
-
-// Losses is what a store also has whose counts may get lost while it runs.
-type Losses interface {
-	// StatesSince returns how many states a key may have had since t, at most: one, and one more for each time that its
-	// server was away or another took its place. A key may be admitted up to its limit in each of them.
-	StatesSince(t time.Time) int
 }

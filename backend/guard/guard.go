@@ -276,12 +276,11 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// Stats are totals since the start, but for Keys and LastLocal.
+// Stats are totals since the start, but for Keys.
 type Stats struct {
-	DenyCacheHits    uint64    // checks that were denied without the store, as it had denied them just before
-	DenyCacheLookups uint64    // checks whose denial could have been known, the hits among them
-	Keys             int       // in the deny cache
-	LastLocal        time.Time // when the last check was counted in this process; zero: never
+	DenyCacheHits    uint64 // checks that were denied without the store, as it had denied them just before
+	DenyCacheLookups uint64 // checks whose denial could have been known, the hits among them
+	Keys             int    // in the deny cache
 
 	Leases        uint64 // that the store granted
 	LeaseGranted  uint64 // their hits
@@ -293,6 +292,6 @@ type Stats struct {
 // Stats returns what the guard has answered itself.
 func (g *Guard) Stats() Stats {
 	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), Keys: g.denied.keys(),
-		LastLocal: g.local.last(), Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),
+		Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),
 		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseLeft: g.leases.left.Load()}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
@@ -16,7 +15,7 @@ import (
 type local struct {
 	replicas func() int
 	open     func() (backend.Counter, error) // the same store each time; it is made when it is needed
-	used     atomic.Int64                    // Unix nanoseconds; 0: never
+	used     atomic.Bool                     // some check was decided here
 }
 
 // decide decides the checks of a part.
@@ -25,7 +24,7 @@ func (l *local) decide(ctx context.Context, p *backend.Part) {
 	for i := range p.Checks {
 		p.Checks[i].Limits = shares(p.Checks[i].Limits, replicas)
 	}
-	l.used.Store(time.Now().UnixNano())
+	l.used.Store(true)
 	store, err := l.open()
 	if err == nil {
 		err = store.Decide(ctx, p.Checks, p.Out)
@@ -56,7 +55,7 @@ func share(n, replicas uint64) uint64 {
 }
 
 func (l *local) close() error {
-	if l.used.Load() == 0 {
+	if !l.used.Load() {
 		return nil
 	}
 	store, err := l.open()
@@ -64,12 +63,4 @@ func (l *local) close() error {
 		return nil // none was made, which each decision told
 	}
 	return store.Close()
-}
-
-// last returns when a check was last decided here, the zero time for never.
-func (l *local) last() time.Time {
-	if at := l.used.Load(); at > 0 {
-		return time.Unix(0, at)
-	}
-	return time.Time{}
 }

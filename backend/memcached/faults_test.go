@@ -168,9 +168,6 @@ func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
 			n.check(t, s, key, l)
 			t.Logf("%d calls were answered, %d were not, %d refused at once, and %d came back after their time", n.answered.Load(),
 				n.unknown.Load(), n.uncounted.Load(), n.late.Load()) // on a busy machine some do
-			if states := s.StatesSince(time.Now().Add(-time.Hour)); states < 2 {
-				t.Errorf("a key may have had %d states; an absence is one that may have lost it", states)
-			}
 			server.Kill()
 			n.hit(t, s, key, 200*time.Millisecond, l)
 			untilState(t, s, backend.ServerAway)
@@ -214,14 +211,9 @@ func TestEvictionsAreCounted(t *testing.T) {
 			t.Fatal("500 MB made a server of 8 MB evict nothing that was seen")
 		}
 	}
-	evictions := s.Stats().Evictions
-	if states := s.StatesSince(time.Now().Add(-time.Hour)); uint64(states) < 1+evictions {
-		t.Errorf("a key may have had %d states; each of %d evictions may have been its own", states, evictions)
-	}
-	before := s.StatesSince(time.Now().Add(-time.Hour))
 	server.Ask("flush_all\r\n", 1)
-	process.Eventually(t, "a flush counts as a loss", func() error {
-		if s.StatesSince(time.Now().Add(-time.Hour)) <= before {
+	process.Eventually(t, "a flush counts as a restart", func() error {
+		if s.Stats().Restarts == 0 {
 			return errors.New("not yet")
 		}
 		return nil

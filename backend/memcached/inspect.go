@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
@@ -143,6 +142,3 @@ func (s *Store) Servers() map[string]backend.ServerState {
 
 // Replicas knows of none: memcached lists no keys by which processes could find each other.
 func (s *Store) Replicas() (alive int, all bool) { return 0, false }
-
-// StatesSince returns how many states a key may have had since t, by the server that may have lost most.
-func (s *Store) StatesSince(t time.Time) int { return 1 + s.losses.Since(t) }

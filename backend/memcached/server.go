@@ -129,7 +129,6 @@ func (v *server) opens(sent time.Time, probe bool, why error, away *backend.Away
 	v.away.Store(away)
 	v.interrupt()
 	v.up, v.interrupt = context.WithCancel(v.life)
-	v.store.losses.Note(v.name, 1, now) // it may be empty when it is back
 	return true
 }
 
@@ -202,13 +201,13 @@ func (v *server) noteStats(now map[string]uint64) {
 	if v.lastStats = now; before == nil {
 		return
 	}
-	evicted, lost := now["evictions"]-before["evictions"], 0
+	evicted := now["evictions"] - before["evictions"]
 	if now["pid"] != before["pid"] || now["uptime"] < before["uptime"] {
-		evicted, lost = now["evictions"], 1
+		evicted = now["evictions"]
 		v.store.restarts.Add(1)
 		v.log().Warn("memcached server has been restarted: its counts are gone")
 	} else if now["cmd_flush"] > before["cmd_flush"] {
-		lost = 1
+		v.store.restarts.Add(1)
 		v.log().Warn("memcached server has been flushed: its counts are gone")
 	}
 	if evicted > 0 && !v.evicting {
@@ -217,9 +216,6 @@ func (v *server) noteStats(now map[string]uint64) {
 	}
 	v.evicting = evicted > 0
 	v.store.evictions.Add(evicted)
-	if lost += int(evicted); lost > 0 {
-		v.store.losses.Note(v.name, lost, time.Now())
-	}
 }
 
 // state returns the state that operators see.

@@ -157,9 +157,6 @@ func (s *Store) use(names []string) {
 	if len(before) > 0 {
 		s.config.Log.Warn("memcached has other servers now: counts of the keys that move begin anew",
 			"servers", strings.Join(names, ", "))
-		for _, v := range now {
-			s.losses.Note(v.name, 1, time.Now())
-		}
 	}
 	s.servers.Store(&now)
 	for _, v := range before {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
-	"github.com/weirproxy/weir/backend/losslog"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -60,7 +59,6 @@ type Config struct {
 type Store struct {
 	config  Config
 	servers atomic.Pointer[serverList]
-	losses  losslog.Log
 
 	closed   atomic.Bool
 	stop     context.CancelFunc
@@ -82,7 +80,7 @@ type Stats struct {
 	Dropped     uint64 // checks that were not counted because their callers had left
 	Unavailable uint64 // checks without an answer
 	Evictions   uint64 // values that servers threw out to make room
-	Restarts    uint64 // of servers
+	Restarts    uint64 // of servers, and flushes
 	Ahead       uint64 // values that were written by a clock more than a second ahead
 }
 
@@ -91,7 +89,6 @@ var (
 	_ backend.Inspector = (*Store)(nil)
 	_ backend.Health    = (*Store)(nil)
 	_ backend.Replicas  = (*Store)(nil)
-	_ backend.Losses    = (*Store)(nil)
 )
 
 // Open makes a store. It does not wait for servers, and a server that does not answer is no error, see

@@ -32,7 +32,7 @@ type heartbeat struct {
 	store  *Store
 	name   string
 	sent   time.Time            // this one's last, by the server's clock; the goroutine's own, as those that follow
-	sentAt time.Time            // the same by the clock of this process
+	losses uint64               // of servers until then
 	since  time.Time            // since when heartbeats succeed; zero: the last one did not
 	seen   map[string]time.Time // when another process was last found alive
 	alive  atomic.Int64         // 0: not known
@@ -103,11 +103,9 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 		return 0, err
 	}
 	known := fieldsOf(hash)
-	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is noted already.
-	if _, kept := known[h.name]; !kept && !h.sent.IsZero() && h.store.StatesSince(h.sentAt) == 1 {
-		if client, err := h.store.servers.Owner([]byte(replicasKey)); err == nil {
-			h.store.servers.Lost(h.store.servers.NameOf(client), time.Now())
-		}
+	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is counted already.
+	if _, kept := known[h.name]; !kept && !h.sent.IsZero() && h.store.servers.Losses() == h.losses {
+		h.store.servers.Lost()
 	}
 	delete(known, h.name)
 	gone := []any{"hdel", replicasKey}
@@ -132,8 +130,22 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	if err := h.store.Ask(ctx, replicasKey, commands...); err != nil {
 		return 0, err
 	}
-	h.sent, h.sentAt = now.Val(), time.Now()
+	h.sent, h.losses = now.Val(), h.store.servers.Losses()
 	return 1 + h.others(time.Now()), nil
+}
+
+// wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
+func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
+	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
+}
+
+func fieldsOf(hash *goredis.ScanCmd) map[string]string {
+	fields := make(map[string]string)
+	list, _ := hash.Val()
+	for i := 1; i < len(list); i += 2 {
+		fields[list[i-1]] = list[i]
+	}
+	return fields
 }
 
 // others returns how many others live. One without a field may live: its server may have restarted empty.

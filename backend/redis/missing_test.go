@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha1"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
@@ -109,10 +113,64 @@ func onAll(t *testing.T, s *Store, command ...any) {
 	}
 }
 
-// librariesOf are the names of weir's libraries on a server.
+// librariesOf are the names of a server's libraries, sorted.
 func librariesOf(t *testing.T, server *redistest.Server) (names []string) {
 	t.Helper()
-	return librariesLike(t, server, script.LibraryPrefix+"*")
+	all, err := server.Client().FunctionList(t.Context(), goredis.FunctionListQuery{}).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, library := range all {
+		names = append(names, library.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// withFunctions runs a test on each release that has functions, in the short form on that on PATH.
+func withFunctions(t *testing.T, f func(t *testing.T, release string)) {
+	t.Helper()
+	for _, release := range append(redistest.Releases(t), "") {
+		if release == "" || release != oldest && !testing.Short() {
+			t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {
+				t.Parallel()
+				f(t, release)
+			})
+		}
+	}
+}
+
+// version is the script of another version of weir, which differs from this one's by a comment.
+func version(name string) *pipeline.Script {
+	library := libraryOf(name)
+	return pipeline.NewScript(script.Source()+"-- "+name).
+		WithLibrary(strings.ReplaceAll(script.Library(), script.Function(), library), library)
+}
+
+// libraryOf is what a version calls its library.
+func libraryOf(version string) string {
+	return fmt.Sprintf("%s%x", "weir_", sha1.Sum([]byte(version)))[:len(script.Function())]
+}
+
+// Two versions have two libraries, and count in the same keys. One that an operator has removed is loaded again.
+func TestAWeirWhoseLibraryWasRemovedLoadsItAgain(t *testing.T) {
+	t.Parallel()
+	withFunctions(t, func(t *testing.T, release string) {
+		server := redistest.Single(t, redistest.WithRelease(release), redistest.WithACL("ann", secret, countingRules()...))
+		user := topology.Config{URL: server.Addr, Auth: "ann:" + secret, Timeout: ample}
+		b, older := newBurden(t, "key"), openedWith(t, user, nil, version("older"))
+		b.call(t, older)
+		if err := server.Client().FunctionDelete(t.Context(), libraryOf("older")).Err(); err != nil {
+			t.Fatal(err)
+		}
+		newer := openedWith(t, user, nil, version("newer"))
+		b.call(t, newer)
+		b.call(t, older)
+		b.exact(t, newer)
+		if got := librariesOf(t, server); len(got) != 2 {
+			t.Errorf("the libraries are %v; want those of both versions", got)
+		}
+	})
 }
 
 func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {

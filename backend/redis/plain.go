@@ -43,9 +43,7 @@ type plainCount struct {
 func stateOf(r *pipeline.Request) *plainCount { return r.State.(*plainCount) }
 
 // plainRights are what counting in such keys needs of any server.
-func plainRights() topology.Rights {
-	return topology.Rights{Rules: []string{"~*", "+incrby", "+expire", "+get", "+ping"}}
-}
+const plainRights = "~* +incrby +expire +get +ping"
 
 // Encode writes the name of a check's key, what it adds, and the TTL.
 func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {

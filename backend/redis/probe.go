@@ -1,30 +1,22 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // probeTimeout is how long a server may take for all of a probe.
 const probeTimeout = 5 * time.Second
 
-// probe does once on a server what counting needs, and leaves keys that live for seconds. Its error names what is
+// probe does once on a server what counting needs, and leaves a key that lives for seconds. Its error names what is
 // missing. In keys of envoyproxy/ratelimit it sends PING, and no more, as that program does.
 func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -38,51 +30,25 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 		return nil
 	}
 	if s.script == nil {
-		return cmp.Or(do([]any{"ping"}), s.Slow(server.Client))
+		return do([]any{"ping"})
 	}
 	mode, loadErr := s.script.Load(ctx, server.Client)
-	s.servers.AddRights(server, rightsTo(mode)...)
 	if err := do([]any{"ping"}, []any{"time"}); err != nil {
 		return err
 	}
 	if loadErr != nil {
 		return s.servers.Diagnose(server, "loading the script", loadErr)
 	}
-	if err := s.probeScript(ctx, server, mode); err != nil {
-		return err
-	}
-	// What the script needs only later, when it trims.
 	name := script.KeyOf(server.Tag, "probe")
-	if err := do([]any{"hdel", name, "nothing"}, []any{"hlen", name}, []any{"hkeys", name}, []any{"hscan", name, 0},
-		[]any{"hmget", name, "nothing"}); err != nil {
+	if err := do(
+		[]any{mode.Command, mode.Name, 0, 0, ""}, // without keys it does nothing
+		[]any{"hset", name, "a", 0}, []any{"pexpire", name, probeTimeout.Milliseconds()}, []any{"pttl", name},
+		[]any{"hget", name, "a"}, []any{"hmget", name, "a"}, []any{"hdel", name, "b"}, []any{"hlen", name},
+		[]any{"hkeys", name}, []any{"hscan", name, 0},
+	); err != nil {
 		return err
 	}
 	s.logCallMode(server, mode)
-	if mode.Command == "fcall" {
-		s.removeOldLibraries(ctx, server, mode.Name)
-	}
-	return s.Slow(server.Client)
-}
-
-// probeScript counts by each algorithm.
-func (s *Store) probeScript(ctx context.Context, server topology.Server, mode pipeline.CallMode) error {
-	checks := probeChecks()
-	requests := make([]*pipeline.Request, len(checks))
-	for i := range checks {
-		requests[i] = &pipeline.Request{Payload: script.AppendArg(nil, &checks[i])}
-		requests[i].Key = []byte(script.KeyOf(server.Tag, "probe"))
-	}
-	command := pipeline.NewScriptCall(mode, "", requests)
-	if err := server.Client.Process(ctx, command); err != nil {
-		return s.servers.Diagnose(server, mode.Command, err)
-	}
-	reply, err := command.StringSlice()
-	for i := 0; err == nil && i < min(len(reply), len(checks)); i++ {
-		_, err = script.Decode(reply[i], &checks[i])
-	}
-	if err != nil {
-		return s.servers.Diagnose(server, "the script", pipeline.ReplyError(err.Error()))
-	}
 	return nil
 }
 
@@ -104,109 +70,5 @@ func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
 	}
 }
 
-// probeChecks count by each algorithm, alone and with others, and take that back. All are admitted, so that they write.
-func probeChecks() (checks []backend.Check) {
-	var counts []descriptors.Limit
-	for _, a := range descriptors.Algorithms() {
-		limit, _ := descriptors.NewLimit(math.MaxUint32, descriptors.Second, 1, a, 0) // good for each algorithm
-		alone := []descriptors.Limit{limit}
-		checks = append(checks, backend.Check{Limits: alone, Hits: 1}, backend.Check{Limits: alone, Hits: 1, Op: backend.Refund})
-		if with := append(counts, limit); !descriptors.Mixed(with) {
-			counts = with
-		}
-	}
-	return append(checks,
-		backend.Check{Limits: counts, Hits: 1},
-		backend.Check{Limits: counts, Hits: 4, Op: backend.Refund},
-	)
-}
-
-// rights returns what counting needs of any server, and looking at counters and resetting them.
-func rights() topology.Rights {
-	rules := append([]string{"~weir:*", "+ping"}, pipeline.RulesOf(script.Source())...)
-	return topology.Rights{Rules: append(rules, inspectingRules...), Note: "the last two are for weir counters"}
-}
-
-// inspectingRules are for looking at counters and resetting them.
-var inspectingRules = []string{"+hgetall", "+unlink"}
-
-// rightsTo returns the rights to call the script: those for functions wherever the server has them, allowed or not.
-func rightsTo(mode pipeline.CallMode) []string {
-	if mode.Refused == nil || topology.Forbidden(mode.Refused) || mode.Full() {
-		return []string{"+fcall", "+function|load", "+function|list", "+function|delete"}
-	}
-	return []string{"+evalsha", "+script|load"}
-}
-
-// idleLibrary is how long a library is kept that no weir has marked as its own, which each does every ten minutes.
-const idleLibrary = 24 * time.Hour
-
-// libraryPattern matches the names that weir gives its libraries.
-var libraryPattern = script.LibraryPrefix + strings.Repeat("[0-9a-f]", len(script.Function())-len(script.LibraryPrefix))
-
-// removeOldLibraries marks this version's library as in use, and removes those that were not marked for a day. Marks
-// are fields of one hash: the library's name, and when, in Unix seconds. A failure is left to a later probe.
-func (s *Store) removeOldLibraries(ctx context.Context, server topology.Server, own string) {
-	err := tidyLibraries(ctx, server.Client, script.KeyOf(server.Tag, "libraries"), own)
-	if err != nil && s.changed("libraries of "+server.Name, err.Error()) {
-		s.servers.Log().Warn("redis server keeps libraries that older versions of weir have left; to have them removed: "+
-			s.servers.ACLLine(server), "server", server.Name, "error", err)
-	}
-}
-
-func tidyLibraries(ctx context.Context, client *goredis.Client, key, own string) error {
-	now, err := client.Time(ctx).Result()
-	if err != nil {
-		return err
-	}
-	mark := func(name string) error {
-		return errors.Join(client.HSet(ctx, key, name, now.Unix()).Err(), client.PExpire(ctx, key, 2*idleLibrary).Err())
-	}
-	if err := mark(own); err != nil {
-		return err
-	}
-	libraries, err := client.FunctionList(ctx, goredis.FunctionListQuery{LibraryNamePattern: libraryPattern}).Result()
-	if err != nil {
-		return err
-	}
-	hash := wholeHash(ctx, key)
-	if err := client.Process(ctx, hash); err != nil {
-		return err
-	}
-	marks := fieldsOf(hash)
-	for _, library := range libraries {
-		at, unmarked := strconv.ParseInt(marks[library.Name], 10, 64)
-		switch {
-		case unmarked != nil: // for the first time
-			err = mark(library.Name)
-		case now.Sub(time.Unix(at, 0)) > idleLibrary:
-			err = client.FunctionDelete(ctx, library.Name).Err()
-			if err == nil || strings.Contains(err.Error(), "not found") { // another weir was quicker
-				err = client.HDel(ctx, key, library.Name).Err()
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("library %s: %w", library.Name, err)
-		}
-		delete(marks, library.Name)
-	}
-	delete(marks, own) // it may be gone, and is loaded again
-	if len(marks) == 0 {
-		return nil
-	}
-	return client.HDel(ctx, key, slices.Collect(maps.Keys(marks))...).Err()
-}
-
-// wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
-func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
-	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
-}
-
-func fieldsOf(hash *goredis.ScanCmd) map[string]string {
-	fields := make(map[string]string)
-	list, _ := hash.Val()
-	for i := 1; i < len(list); i += 2 {
-		fields[list[i-1]] = list[i]
-	}
-	return fields
-}
+// rights are what counting needs of any server, and looking at counters and resetting them.
+const rights = "~weir:* +ping +time +hget +hmget +hset +hdel +hlen +hkeys +hscan +pttl +pexpire +@scripting +hgetall +unlink"

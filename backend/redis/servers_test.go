@@ -180,7 +180,7 @@ func hourly(t testing.TB, n uint64) []descriptors.Limit {
 func connect(t testing.TB, c topology.Config) *topology.Servers {
 	t.Helper()
 	c.Log, c.Timeout = slog.New(slog.DiscardHandler), cmp.Or(c.Timeout, ample)
-	servers, err := topology.Connect(c, topology.Rights{})
+	servers, err := topology.Connect(c, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
@@ -23,38 +21,30 @@ type Split struct {
 	first, second Counters
 	// isSecond reports whether the second store counts a key under limits.
 	isSecond func(key []byte, limits []descriptors.Limit) bool
-	label    string // of the second store in errors, "" for none
 	// plain and scripted are two stores on the same servers, chosen by the key; the second begins at its first check.
 	plain, scripted *Store
-
-	parts sync.Pool // of *parts
 }
 
 var _ Counters = (*Split)(nil)
-
-// parts are the checks of a call for both stores.
-type parts struct {
-	first, second backend.Part
-	done          chan error // has a token once the second ones are decided
-}
 
 // PerSecond counts checks whose limits are all per second in one Redis, all others, mixed ones too, in another.
 func PerSecond(main, perSecond Counters) *Split {
 	isSecond := func(_ []byte, limits []descriptors.Limit) bool {
 		return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })
 	}
-	return &Split{first: main, second: perSecond, isSecond: isSecond, label: "limits per second"}
+	return &Split{first: main, second: perSecond, isSecond: isSecond}
 }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
 // others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
 func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
-	servers, err := topology.Connect(c.Redis, plainRights())
+	servers, err := topology.Connect(c.Redis, plainRights)
 	if err != nil {
 		return nil, err
 	}
 	log := servers.Log().With(slog.String("keys", descriptors.KeysOfWeir.String()))
-	first, second := newPlain(servers, c, keys), newScripted(servers.WithRights(rightsBeside(), log), c, newScript())
+	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
+	first, second := newPlain(servers, c, keys), newScripted(servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log), c, newScript())
 	isSecond := func(key []byte, _ []descriptors.Limit) bool {
 		_, plain := descriptors.PlainStem(key)
 		return !plain
@@ -86,46 +76,24 @@ func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backen
 	case secondCount == 0:
 		return s.first.Decide(ctx, checks, out)
 	case secondCount == len(checks):
-		return s.decideSecond(ctx, checks, out)
+		return s.startedSecond().Decide(ctx, checks, out)
 	case len(out) < len(checks):
 		return backend.Valid(checks, out)
 	}
-	p, _ := s.parts.Get().(*parts)
-	if p == nil {
-		p = &parts{done: make(chan error, 1)}
-	}
+	var first, second backend.Part
 	for i := range checks {
 		if s.isSecond(checks[i].Key, checks[i].Limits) {
-			p.second.Add(checks, i)
+			second.Add(checks, i)
 		} else {
-			p.first.Add(checks, i)
+			first.Add(checks, i)
 		}
 	}
-	go func() { p.done <- s.decideSecond(ctx, p.second.Checks, p.second.Out) }()
-	err := cmp.Or(s.first.Decide(ctx, p.first.Checks, p.first.Out), <-p.done)
-	for _, part := range []*backend.Part{&p.first, &p.second} {
-		part.HandOver(out)
-		part.Reset()
-	}
-	s.parts.Put(p)
+	done := make(chan error, 1)
+	go func() { done <- s.startedSecond().Decide(ctx, second.Checks, second.Out) }()
+	err := cmp.Or(s.first.Decide(ctx, first.Checks, first.Out), <-done)
+	first.HandOver(out)
+	second.HandOver(out)
 	return err
-}
-
-// decideSecond asks the second store, and names it in errors.
-func (s *Split) decideSecond(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	err := s.startedSecond().Decide(ctx, checks, out)
-	for i := range min(len(checks), len(out)) {
-		out[i].Err = s.name(out[i].Err)
-	}
-	return s.name(err)
-}
-
-// name adds the second store's label to an error.
-func (s *Split) name(err error) error {
-	if err == nil || s.label == "" {
-		return err
-	}
-	return fmt.Errorf("%s: %w", s.label, err)
 }
 
 // Inspect asks the store that counts a key under these limits.
@@ -140,7 +108,7 @@ func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 func (s *Split) Reset(ctx context.Context, key []byte) error {
 	switch {
 	case s.plain == nil:
-		return errors.Join(s.first.Reset(ctx, key), s.name(s.second.Reset(ctx, key)))
+		return errors.Join(s.first.Reset(ctx, key), s.second.Reset(ctx, key))
 	case s.isSecond(key, nil):
 		return s.startedSecond().Reset(ctx, key)
 	}
@@ -149,7 +117,7 @@ func (s *Split) Reset(ctx context.Context, key []byte) error {
 
 // Close closes both stores.
 func (s *Split) Close() error {
-	return errors.Join(s.name(s.second.Close()), s.first.Close())
+	return errors.Join(s.second.Close(), s.first.Close())
 }
 
 // Ready returns nil once both stores are ready.
@@ -181,22 +149,9 @@ func (s *Split) Replicas() (alive int, all bool) {
 	return max(alive, other), all || known
 }
 
-// StatesSince returns the states of the store that had most.
-func (s *Split) StatesSince(t time.Time) int {
-	return max(s.first.StatesSince(t), s.second.StatesSince(t))
-}
-
 // Stats returns the sums of both stores.
 func (s *Split) Stats() pipeline.Stats {
 	sum := s.first.Stats()
 	sum.Add(s.second.Stats())
 	return sum
-}
-
-// rightsBeside returns the script's rights beside those to count by INCRBY: Redis refuses some to a user of all keys.
-func rightsBeside() topology.Rights {
-	r := rights()
-	r.Rules = slices.DeleteFunc(r.Rules, func(rule string) bool { return strings.HasPrefix(rule, "~") })
-	r.Note += "; and ~weir:*, unless it may use all keys"
-	return r
 }

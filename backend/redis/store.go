@@ -26,7 +26,6 @@ type Counters interface {
 	backend.Inspector
 	backend.Health
 	backend.Replicas
-	backend.Losses
 	// Stats returns what was sent, and what waits.
 	Stats() pipeline.Stats
 }
@@ -72,7 +71,7 @@ func Open(c Config) (*Store, error) { return open(c, newScript()) }
 
 // open is Open for a version of the script.
 func open(c Config, code *pipeline.Script) (*Store, error) {
-	servers, err := topology.Connect(c.Redis, rights())
+	servers, err := topology.Connect(c.Redis, rights)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +121,6 @@ func (s *Store) Close() error {
 	s.heartbeat.end()
 	return s.Pipeline.Close()
 }
-
-// StatesSince is that of [backend.Losses].
-func (s *Store) StatesSince(t time.Time) int { return s.servers.StatesSince(t) }
 
 // clock returns the time by the clock of this process, or that of a test.
 func (s *Store) clock() time.Time {

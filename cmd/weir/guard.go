@@ -2,14 +2,12 @@ package main
 
 import (
 	"log/slog"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -46,13 +44,6 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 	showTotals(metrics, nil, g.Stats, leaseTotals)
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
 		func() float64 { return float64(replicas()) })
-	for _, unit := range descriptors.Units() {
-		metrics.Gauge("weir_over_admission_bound", "How many times its limit a key may admit at most in a window that "+
-			"ends now, as its count may have been lost, or kept by replicas, whose shares are one hit at least; what the policy "+
-			"allow let pass is not part of it.",
-			map[string]string{"window": unit.String()},
-			func() float64 { return float64(bound(store, unit.Duration(), g.Stats().LastLocal, time.Now())) })
-	}
 	return &counters{Store: g, remote: store, kind: kind, pools: pools}
 }
 
@@ -66,14 +57,4 @@ var leaseTotals = []total[guard.Stats]{
 		func(s guard.Stats) uint64 { return s.LeaseReturned }},
 	{"weir_lease_hits_left_total", "Unused hits of leases that were not given back: they count until their window ends.",
 		func(s guard.Stats) uint64 { return s.LeaseLeft }},
-}
-
-// bound returns how many times its limit a key may have been admitted in a window up to now, by all replicas: once for
-// each state that it may have had in the store, and once more where they counted by themselves, each its share.
-func bound(store backend.Losses, window time.Duration, lastLocal, now time.Time) int {
-	states := store.StatesSince(now.Add(-window))
-	if !lastLocal.IsZero() && now.Sub(lastLocal) < window {
-		states++
-	}
-	return states
 }

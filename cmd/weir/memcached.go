@@ -34,7 +34,7 @@ var memcachedTotals = []total[memcached.Stats]{
 		func(s memcached.Stats) uint64 { return s.Unavailable }},
 	{"weir_memcached_evictions_total", "Values that memcached threw out alive, to make room; counts may be among them.",
 		func(s memcached.Stats) uint64 { return s.Evictions }},
-	{"weir_memcached_restarts_total", "Restarts of a memcached, which lose all its counts.",
+	{"weir_memcached_restarts_total", "Restarts and flushes of a memcached, which lose all its counts.",
 		func(s memcached.Stats) uint64 { return s.Restarts }},
 	{"weir_memcached_future_values_total", "Values that were written by a clock more than a second ahead of this process's.",
 		func(s memcached.Stats) uint64 { return s.Ahead }},

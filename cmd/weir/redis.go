@@ -28,11 +28,10 @@ type counters struct {
 	pools  map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
 }
 
-// remote is a store on servers: their health, the replicas that share them, and counts that they may have lost.
+// remote is a store on servers: their health, and the replicas that share them.
 type remote interface {
 	backend.Health
 	backend.Replicas
-	backend.Losses
 }
 
 // openRedis opens the Redis that the variables name, one, or one more for limits per second, behind a guard.
@@ -40,7 +39,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	servers := metrics.Redis()
 	main, mainPool, err := openOne(set, &set.Redis, "main", metrics, servers, log)
 	if err != nil {
-		return nil, fmt.Errorf("opening the counters: %w", err)
+		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
 	}
 	pools := map[string]*topology.Connections{"redis_pool": mainPool}
 	if !set.BothRedis.Persecond {
@@ -49,7 +48,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	log = log.With("redis", "REDIS_PERSECOND")
 	perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND): %w", err), main.Close())
+		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND_URL): %w", err), main.Close())
 	}
 	pools["redis_per_second_pool"] = pool
 	return guarded(redis.PerSecond(main, perSecond), "Redis", pools, set, metrics, log), nil
@@ -96,6 +95,9 @@ var pipelineTotals = []total[pipeline.Stats]{
 		func(s pipeline.Stats) uint64 { return s.Dropped }},
 	{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
 		func(s pipeline.Stats) uint64 { return s.Unavailable }},
+	{"weir_redis_counts_lost_total", "Times that a server may have lost its counts, as it was away, restarted, flushed or " +
+		"replaced, or that keys went to another node of a ring without theirs.",
+		func(s pipeline.Stats) uint64 { return s.Losses }},
 }
 
 // total is a number of some statistics that only grows, under its name in /metrics.

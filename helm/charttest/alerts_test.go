@@ -110,7 +110,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 		series, values, alert string
 		minute                int
 	}
-	const over = `weir_over_admission_bound{.*window="hour"`
+	const lost = `weir_redis_counts_lost_total{.*redis="main"`
 	inRedis := watched(startRedis(t).Addr)
 	delete(inRedis, "history")
 	fired := []string{"WeirRedisShardDown", "WeirDegraded", "WeirErrors", "WeirRedisTakesNoWrites", "WeirSlow", "WeirRedisSlow"} // above
@@ -125,8 +125,8 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 			{`weir_domain_requests_total{.*domain="__unknown__",outcome="ok"`, "0+1x30", "WeirUnknownDomain", 15},
 			{"weir_panics_total", "0+1x30", "WeirPanic", 10},
 			{`result="failed"`, "0+1x30", "WeirRefundsFail", 30},
-			{over, "2+0x150", "WeirOverAdmission", 150},
-			{over, "1+0x30 2+0x60 1+0x60", "", 90}, // one loss wakes nobody: its bound is over within the window
+			{lost, "0+1x150", "WeirOverAdmission", 150},
+			{lost, "0+0x30 1+0x120", "", 150}, // one loss wakes nobody: it is over within the hour
 			{"weir_history_up", "0+0x30", "WeirHistoryWaits", 15},
 			{`weir_history_dropped_hits_total{.*reason="full"`, "0+1x30", "WeirHistoryLoses", 10},
 			{"weir_history_lost_hits_total", "0+1x30", "WeirHistoryForgets", 10}}},

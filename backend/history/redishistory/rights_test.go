@@ -42,13 +42,12 @@ func TestOperationNamesEveryRight(t *testing.T) {
 	const readers = "    ACL SETUSER reader on >secret "
 	_, line, _ := strings.Cut(string(text), readers)
 	line, _, _ = strings.Cut(line, "\n")
-	for _, rule := range append([]string{"+ping"}, readingRules...) {
+	for _, rule := range append([]string{"+ping"}, strings.Fields(readingRights)...) {
 		if !slices.Contains(strings.Fields(line), rule) {
 			t.Errorf("OPERATION.md does not name the right %s for those who only read: %s%s", rule, readers, line)
 		}
 	}
-	_, rules := newScripts()
-	for _, rule := range rules {
+	for _, rule := range strings.Fields(rights) {
 		if !strings.Contains(document, " "+rule+" ") {
 			t.Errorf("OPERATION.md does not name the right %s, which the history in Redis needs", rule)
 		}
@@ -61,8 +60,8 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 		"cluster": shared(t, topology.Cluster)} {
 		t.Run(name, func(t *testing.T) {
 			f.Flush(t)
-			rights := append([]string{"+ping", "+cluster|slots", "+asking"}, readingRules...)
-			reader := opened(t, f.as(t, "reader", rights...), nil, func(c *Config) { c.ReadOnly = true })
+			reading := append([]string{"+ping", "+cluster|slots", "+asking"}, strings.Fields(readingRights)...)
+			reader := opened(t, f.as(t, "reader", reading...), nil, func(c *Config) { c.ReadOnly = true })
 			if _, err := lifetimes(t, reader); name == "ring" && err == nil {
 				t.Error("a ring on which no weir has kept anything is read: want an error that says so")
 			}
@@ -96,7 +95,7 @@ func lifetimes(t *testing.T, s *Store) (map[history.ID]uint64, error) {
 
 func TestAMissingRightIsNamed(t *testing.T) {
 	f := shared(t, topology.Single)
-	_, rules := newScripts()
+	rules := strings.Fields(rights)
 	for _, c := range []struct{ promise, without string }{
 		{"all that the error asks for is enough", ""},
 		{"a command of the scripts", "+hincrby"},

@@ -84,16 +84,16 @@ func Open(c Config) (*Store, error) {
 	if c.Step == nil {
 		c.Step = func(string) {}
 	}
-	code, rules := newScripts()
+	needed := rights
 	if c.ReadOnly {
-		rules = readingRules
+		needed = readingRights
 	}
 	c.Redis.Fixed = true
-	servers, err := topology.Connect(c.Redis, topology.Rights{Rules: rules})
+	servers, err := topology.Connect(c.Redis, needed)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{c: c, servers: servers, scripts: code, log: c.Redis.Log}
+	s := &Store{c: c, servers: servers, scripts: newScripts(), log: c.Redis.Log}
 	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil of none
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop

@@ -104,7 +104,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 	if best == outcomeAnswered && start.Add(took).After(b.liveDeadline) {
 		best = outcomeLost // for those who asked
 	}
-	q.exchanged(best, start, b.liveDeadline.Sub(start), cmp.Or(cause, errLate))
+	q.exchanged(best, start, cmp.Or(cause, errLate))
 	b.endRetries(ctx, q)
 }
 

@@ -54,32 +54,24 @@ const (
 	stateHalfOpen                     // it has answered a PING: one batch at a time is sent, until one is answered
 )
 
-const (
-	// tripAfter is how many exchanges in a row are lost until the breaker opens. Overlapping ones, as in a pause, are one.
-	tripAfter = 3
-	// minPongTimeout is how late PONG may always come, however little time callers have.
-	minPongTimeout = 5 * time.Millisecond
-)
+// tripAfter is how many exchanges in a row are lost until the breaker opens. Overlapping ones, as in a pause, are one.
+const tripAfter = 3
 
 // breaker decides by exchanges and PINGs whether checks are sent to a server. Time is an argument.
 type breaker struct {
 	state breakerState
 	since time.Time // when the state began; exchanges sent earlier are ignored
 
-	lostInRow  int           // exchanges without an answer
-	lastLost   time.Time     // when the last one of them ended
-	budget     time.Duration // of the callers who had most, in the last row of exchanges without an answer
-	lastAnswer time.Time     // to an exchange that mattered
+	lostInRow  int       // exchanges without an answer
+	lastLost   time.Time // when the last one of them ended
+	lastAnswer time.Time // to an exchange that mattered
 }
 
 // calm reports whether an answer would tell nothing new.
 func (b *breaker) calm() bool { return b.state == stateClosed && b.lostInRow == 0 }
 
-// pongTimeout is how late PONG may come.
-func (b *breaker) pongTimeout() time.Duration { return max(b.budget, minPongTimeout) }
-
-// exchanged notes the outcome of an exchange, when it was sent, and the budget of its callers.
-func (b *breaker) exchanged(o outcome, sent time.Time, budget time.Duration, now time.Time) {
+// exchanged notes the outcome of an exchange, and when it was sent.
+func (b *breaker) exchanged(o outcome, sent, now time.Time) {
 	if o == outcomeUnknown || b.state == stateOpen || sent.Before(b.since) {
 		return
 	}
@@ -90,10 +82,6 @@ func (b *breaker) exchanged(o outcome, sent time.Time, budget time.Duration, now
 		}
 		return
 	}
-	if b.state == stateClosed && b.lostInRow == 0 {
-		b.budget = 0
-	}
-	b.budget = max(b.budget, budget)
 	switch {
 	case o == outcomeUnreachable || b.state == stateHalfOpen:
 		b.become(stateOpen, now)
@@ -105,14 +93,11 @@ func (b *breaker) exchanged(o outcome, sent time.Time, budget time.Duration, now
 	}
 }
 
-// pinged notes the error of a PING, or how long it took.
-func (b *breaker) pinged(err error, took time.Duration, sent, now time.Time) {
-	inTime := err == nil && took <= b.pongTimeout()
+// pinged notes the error of a PING, nil for PONG in time, and when it was sent.
+func (b *breaker) pinged(err error, sent, now time.Time) {
 	switch {
-	case b.state == stateOpen && inTime:
+	case b.state == stateOpen && err == nil:
 		b.become(stateHalfOpen, now)
-	case b.state == stateClosed && inTime:
-		b.lostInRow = 0
 	case b.state == stateClosed && err != nil && b.lastAnswer.Before(sent):
 		b.become(stateOpen, now)
 	}

@@ -100,5 +100,7 @@ func counting() *Command {
 	for _, name := range []string{"1", "2"} {
 		requests = append(requests, &Request{At: topology.At{Key: []byte("k" + name)}, Payload: Blob("a" + name)})
 	}
-	return NewScriptCall(CallMode{Command: "evalsha", Name: "sha"}, "7", requests)
+	c := newCommand()
+	c.call(CallMode{Command: "evalsha", Name: "sha"}, "7", requests)
+	return c
 }

@@ -72,13 +72,6 @@ func (c *Command) release() {
 	clear(c.payloads[:cap(c.payloads)])
 }
 
-// NewScriptCall makes a call of a script for requests at a time, outside of any batch.
-func NewScriptCall(mode CallMode, now string, requests []*Request) *Command {
-	c := newCommand()
-	c.call(mode, now, requests)
-	return c
-}
-
 // call makes a command the call of a script for requests at a time.
 func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	c.mode, c.requests = mode, len(requests)

@@ -27,9 +27,6 @@ const (
 	calmProbeGap = 10 * time.Minute
 )
 
-// ErrSlow is wrapped by a Probe's error for a server that can count, but answers later than its callers wait.
-var ErrSlow = errors.New("it answers later than its callers wait: raise their timeout, or look for what keeps it busy")
-
 // Probe checks that a server can do its work. Its error names the remedy.
 type Probe func(ctx context.Context, server topology.Server) error
 
@@ -95,38 +92,6 @@ func (h *Health) Await(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// Servers returns the state of each server by its name: of a ring its nodes as configured now, of a cluster the
-// primaries that it named last, or one that is away before it has named any. But for a node of a ring, the loss of a
-// server that gets no checks may go unnoticed for ten minutes.
-func (h *Health) Servers() map[string]backend.ServerState {
-	known := make(map[string]backend.ServerState)
-	last := h.troubles.Load()
-	if last == nil {
-		return known
-	}
-	found := *last
-	if h.servers.Redirects() {
-		for name, trouble := range found {
-			if name != serverList {
-				known[name] = stateOf(cmp.Or(found[serverList], trouble))
-			}
-		}
-		if len(known) == 0 {
-			known["the cluster"] = backend.ServerAway
-		}
-		return known
-	}
-	all, _ := h.servers.All(context.Background()) // only a cluster is asked for them
-	for _, server := range all {
-		if trouble, probed := found[server.Name]; probed && !h.servers.NodeLost(server.Name) {
-			known[server.Name] = stateOf(trouble)
-		} else {
-			known[server.Name] = backend.ServerAway
-		}
-	}
-	return known
 }
 
 // Report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
@@ -197,7 +162,6 @@ type finding struct {
 
 const (
 	troubleAway = "away" // of a server that does not answer
-	troubleSlow = "slow" // of a server that answers too late
 	serverList  = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
 )
 
@@ -207,8 +171,6 @@ func (f finding) trouble() string {
 	switch {
 	case f.err == nil:
 		return ""
-	case errors.Is(f.err, ErrSlow):
-		return troubleSlow
 	case errors.As(f.err, &reply):
 		return reply.Error()
 	default:
@@ -221,7 +183,7 @@ func stateOf(trouble string) backend.ServerState {
 	switch trouble {
 	case "":
 		return backend.ServerUp
-	case troubleAway, troubleSlow:
+	case troubleAway:
 		return backend.ServerAway
 	}
 	return backend.ServerFailing
@@ -252,7 +214,7 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	for _, f := range append(found, finding{Server: topology.Server{Name: serverList}, err: err}) {
 		now[f.Name] = f.trouble()
 		failed = append(failed, f.err)
-		if (f.err == nil || now[f.Name] == troubleSlow) && f.Name != serverList {
+		if f.err == nil && f.Name != serverList {
 			up++
 		}
 		if now[f.Name] != known[f.Name] {
@@ -295,8 +257,6 @@ func (h *Health) logChange(f finding, before string) {
 		return
 	case trouble == troubleAway:
 		lost, back = "redis server does not answer", "redis server answers again"
-	case trouble == troubleSlow:
-		lost, back = "redis server answers too late", "redis server answers in time again"
 	}
 	if now == "" {
 		log.Warn(back)

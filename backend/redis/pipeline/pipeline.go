@@ -6,6 +6,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,14 +172,6 @@ func (p *Pipeline) Away(client *goredis.Client) bool {
 	return known && q.(*queue).refusal() != nil
 }
 
-// Slow returns an error that wraps ErrSlow while a server is not asked since it answers too late, else nil.
-func (p *Pipeline) Slow(client *goredis.Client) error {
-	if q, known := p.queues.Load(client); known {
-		return q.(*queue).slow()
-	}
-	return nil
-}
-
 // Stats are totals since the pipeline was made.
 type Stats struct {
 	Batches     uint64 // batches sent
@@ -187,6 +180,7 @@ type Stats struct {
 	Resent      uint64 // checks sent again, redirected ones among them, since they had not run
 	Dropped     uint64 // checks not sent, or not again, because their callers had left
 	Unavailable uint64 // checks without an answer
+	Losses      uint64 // times that servers may have lost their counts, or keys went to another one without theirs
 	Servers     []ServerStats
 }
 
@@ -198,6 +192,7 @@ func (s *Stats) Add(other Stats) {
 	s.Resent += other.Resent
 	s.Dropped += other.Dropped
 	s.Unavailable += other.Unavailable
+	s.Losses = max(s.Losses, other.Losses) // both may be on the same servers
 	s.Servers = append(s.Servers, other.Servers...)
 }
 
@@ -215,6 +210,7 @@ func (p *Pipeline) Stats() Stats {
 	stats := Stats{
 		Batches: n.batches.Load(), Checks: n.checks.Load(), Redirects: n.redirects.Load(),
 		Resent: n.resent.Load(), Dropped: n.dropped.Load(), Unavailable: n.unavailable.Load(),
+		Losses: p.servers.Losses(),
 	}
 	p.retire(time.Now())
 	for _, q := range p.queues.Range {
@@ -223,18 +219,31 @@ func (p *Pipeline) Stats() Stats {
 	return stats
 }
 
-// Servers returns the state of each server by its name, as Health knows it, with what checks have shown since.
+// Servers returns the state of each server by its name, as the last probe found it, with what checks have shown since;
+// before it has found any, one that is away. The loss of a server that gets no checks may go unnoticed for ten minutes.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
-	known := p.Health.Servers()
+	known := make(map[string]backend.ServerState)
+	found := p.troubles.Load()
+	if found == nil {
+		return known
+	}
+	for name, trouble := range *found {
+		if name != serverList {
+			known[name] = stateOf(cmp.Or((*found)[serverList], trouble))
+		}
+	}
 	for _, q := range p.queues.Range {
 		server := q.(*queue).stats()
 		_, listed := known[server.Name]
 		switch {
 		case listed && server.Away:
 			known[server.Name] = backend.ServerAway
-		case !listed && !server.Away && p.servers.Redirects(): // a cluster has just sent checks there
+		case !listed && !server.Away: // it has just come
 			known[server.Name] = backend.ServerUp
 		}
+	}
+	if len(known) == 0 {
+		known["redis"] = backend.ServerAway
 	}
 	return known
 }

@@ -11,7 +11,7 @@ import (
 
 func connected(t *testing.T, c topology.Config) *topology.Servers {
 	t.Helper()
-	s, err := topology.Connect(c, topology.Rights{Rules: []string{"+get"}})
+	s, err := topology.Connect(c, "+get")
 	if err != nil {
 		t.Fatal(err)
 	}

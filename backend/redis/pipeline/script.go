@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -123,16 +122,4 @@ func (s *Script) load(ctx context.Context, client *goredis.Client) error {
 		topology.Disconnect(ctx, client)
 	}
 	return nil
-}
-
-var called = regexp.MustCompile(`call\('([A-Z]+)'`)
-
-// RulesOf returns the ACL rules for the commands that scripts call: a user needs these, too.
-func RulesOf(source string) (rules []string) {
-	for _, found := range called.FindAllStringSubmatch(source, -1) {
-		if rule := "+" + strings.ToLower(found[1]); !slices.Contains(rules, rule) {
-			rules = append(rules, rule)
-		}
-	}
-	return rules
 }

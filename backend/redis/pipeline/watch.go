@@ -17,16 +17,11 @@ import (
 const (
 	// probePause is the least pause between PINGs; the longest is half as much again, so that replicas spread theirs.
 	probePause = 100 * time.Millisecond
-	// minDialTimeout is how long connecting for a PING may always take: a server that is late is not taken as gone.
-	minDialTimeout = 200 * time.Millisecond
-	// pingTimeout is how long PONG is waited for, and how long connecting may take. Every fourth PING waits as long as
-	// callers do, if that is longer; if all did, a lost PING would hide for as long that the server is back.
-	pingTimeout   = 250 * time.Millisecond
-	longPingEvery = 4
+	// pingTimeout is how long PONG is waited for: if that were long, a lost PING would hide that the server is back.
+	pingTimeout = 250 * time.Millisecond
+	// dialTimeout is how long connecting for a PING may take: TLS takes round trips.
+	dialTimeout = 2 * pingTimeout
 )
-
-// dialTimeout returns how long connecting for a PING may take: TLS takes round trips.
-func dialTimeout(pongTimeout time.Duration) time.Duration { return max(2*pongTimeout, minDialTimeout) }
 
 // watch is the state of a queue's server: the breaker and its PINGs. The queue's mu guards all but the atomics.
 type watch struct {
@@ -37,7 +32,6 @@ type watch struct {
 	trial    *Batch                       // the one that is out while the breaker is half open
 	probing  bool                         // a goroutine sends PING
 	lastPing time.Time                    // when the last one was sent
-	slowness string                       // in what way replies come too late; "" if they do not
 
 	life           context.Context // until the queue is closed
 	end            context.CancelFunc
@@ -45,18 +39,14 @@ type watch struct {
 	stopConnecting context.CancelFunc
 }
 
-// exchanged notes the outcome of an exchange, its callers' budget, and its error. It is cheap while nothing is wrong.
-func (q *queue) exchanged(o outcome, sent time.Time, budget time.Duration, err error) {
+// exchanged notes the outcome of an exchange, and its error. It is cheap while nothing is wrong.
+func (q *queue) exchanged(o outcome, sent time.Time, err error) {
 	if o == outcomeAnswered && q.calm.Load() {
 		return
 	}
 	now := time.Now()
 	q.update(now, err, func() {
-		tried := q.breaker.state == stateHalfOpen
-		q.breaker.exchanged(o, sent, budget, now)
-		if tried && o == outcomeLost && q.breaker.state == stateOpen {
-			q.slowness = "it answers PING, and no batch in time"
-		}
+		q.breaker.exchanged(o, sent, now)
 		if o == outcomeLost && q.breaker.state == stateClosed && now.Sub(q.lastPing) >= probePause {
 			q.probe(0)
 		}
@@ -81,12 +71,12 @@ func (q *queue) checkOverdue() {
 		check := func(deadline, since time.Time) {
 			lost := deadline
 			if q.breaker.state == stateHalfOpen {
-				lost = deadline.Add(dialTimeout(q.breaker.pongTimeout()))
+				lost = deadline.Add(dialTimeout)
 			}
 			if lost.After(now) {
 				q.watchDeadline(lost, now)
 			} else {
-				q.breaker.exchanged(outcomeLost, since, deadline.Sub(since), lost) // the next one may have left since
+				q.breaker.exchanged(outcomeLost, since, lost) // the next one may have left since
 			}
 		}
 		for _, b := range q.out {
@@ -112,9 +102,6 @@ func (q *queue) update(now time.Time, err error, change func()) {
 	case after == stateOpen:
 		waiting = q.opened(before, now, err)
 	default:
-		if after == stateClosed {
-			q.slowness = ""
-		}
 		q.away.Store(nil)
 		q.schedule(now)
 	}
@@ -133,7 +120,7 @@ func (q *queue) opened(before breakerState, now time.Time, err error) []*group {
 	pause := pauseBetween()
 	if before == stateClosed {
 		pause = 0
-		q.pipeline.servers.Lost(q.name, now)
+		q.pipeline.servers.Lost()
 	}
 	q.probe(pause)
 	q.pipeline.Report(false)
@@ -149,45 +136,32 @@ func (q *queue) probe(pause time.Duration) {
 	q.pipeline.running.Go(func() {
 		p := pinger{server: q.client}
 		defer p.close()
-		more := true
-		for try := 1; more; try++ {
+		for more := true; more; pause = pauseBetween() {
 			select {
 			case <-time.After(pause):
 			case <-q.life.Done():
 				return
 			}
-			more = q.ping(&p, try%longPingEvery == 0)
-			pause = pauseBetween()
+			more = q.ping(&p)
 		}
 	})
 }
 
 func pauseBetween() time.Duration { return probePause + rand.N(probePause/2) }
 
-// ping sends one PING, and waits for it as long as callers do if it is a long one. It reports whether another follows.
-func (q *queue) ping(p *pinger, long bool) (more bool) {
+// ping sends one PING. It reports whether another follows.
+func (q *queue) ping(p *pinger) (more bool) {
 	sent := time.Now()
 	q.mu.Lock()
 	q.lastPing = sent
-	inTime := q.breaker.pongTimeout()
 	q.mu.Unlock()
-	dial, timeout := dialTimeout(inTime), max(inTime, pingTimeout)
-	if !long {
-		dial, timeout = min(dial, pingTimeout), pingTimeout
-	}
-	took, err := p.ping(q.life, dial, timeout)
+	err := p.ping(q.life)
 	if q.life.Err() != nil {
 		return false
 	}
 	now := time.Now()
 	q.update(now, err, func() {
-		q.breaker.pinged(err, took, sent, now)
-		switch {
-		case err != nil:
-			q.slowness = ""
-		case took > inTime:
-			q.slowness = fmt.Sprintf("it answers PING after %v, and its callers wait %v", took.Round(time.Millisecond), inTime)
-		}
+		q.breaker.pinged(err, sent, now)
 		q.probing = q.breaker.state == stateOpen
 		more = q.probing
 	})
@@ -215,34 +189,22 @@ func (q *queue) refusal() error {
 	return nil
 }
 
-// slow returns an error that wraps ErrSlow while the breaker is open because replies come too late, else nil.
-func (q *queue) slow() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.breaker.state == stateClosed || q.slowness == "" {
-		return nil
-	}
-	return fmt.Errorf("%s: %s: %w", q.name, q.slowness, ErrSlow)
-}
-
 // pinger sends PING on a connection of its own, which is made anew after a loss. It is for one goroutine.
 type pinger struct {
 	server *goredis.Client
 	client *goredis.Client // nil without a connection
 }
 
-// ping returns how long PING took, at most timeout. A missing connection is made first, in at most dialTimeout. Its
-// error means no connection, or a server that is not ready to count; any other reply is as good as PONG.
-func (p *pinger) ping(ctx context.Context, dialTimeout, timeout time.Duration) (took time.Duration, err error) {
+// ping sends PING, on a new connection if there is none. Its error means no connection, no PONG in time, or a server
+// that is not ready to count; any other reply is as good as PONG.
+func (p *pinger) ping(ctx context.Context) error {
 	if p.client == nil {
 		p.client = topology.NewPingClient(p.server, dialTimeout)
 		if err := p.send(ctx, dialTimeout); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	start := time.Now()
-	err = p.send(ctx, timeout)
-	return time.Since(start), err
+	return p.send(ctx, pingTimeout)
 }
 
 func (p *pinger) send(ctx context.Context, timeout time.Duration) error {

@@ -41,13 +41,13 @@ func body() string {
 // time.
 func Source() string { return body() + "return script()(KEYS, ARGV)\n" }
 
-// LibraryPrefix begins the names of all libraries that versions of weir make.
-const LibraryPrefix = "weir_"
+// libraryPrefix begins the names of all libraries that versions of weir make.
+const libraryPrefix = "weir_"
 
 // Function returns the name of the library, and of the function in it that does what the script does. It names the
 // content, all but the name itself: another version's has another name.
 func Function() string {
-	return fmt.Sprintf("%s%x", LibraryPrefix, sha1.Sum([]byte(library(""))))[:len(LibraryPrefix)+16]
+	return fmt.Sprintf("%s%x", libraryPrefix, sha1.Sum([]byte(library(""))))[:len(libraryPrefix)+16]
 }
 
 // Library returns the script as a library, for FUNCTION LOAD. Its functions are made by the first call, since neither

@@ -133,13 +133,7 @@ type Config struct {
 
 	// Log is slog.Default() by default.
 	Log *slog.Logger
-
-	// Variables are what people set this by, for messages.
-	Variables Variables
 }
-
-// Variables are the names of the environment variables behind a configuration. Messages name one that is not "".
-type Variables struct{ URL, URLFile, Type string }
 
 // withDefaults checks what can be checked without a server, and fills in the defaults.
 func (c Config) withDefaults() (Config, error) {
@@ -148,17 +142,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("redis: socket type %q: use tcp or unix, or leave it to the URL", c.SocketType)
 	case c.Auth != "" && c.AuthFile != "":
 		return c, errors.New("redis: there are credentials and a file of credentials: use one of them")
-	case c.PoolSize < 0:
-		return c, fmt.Errorf("redis: pool size %d: at least 1 is needed", c.PoolSize)
-	case c.Timeout < 0:
-		return c, fmt.Errorf("redis: timeout %v: it cannot be negative", c.Timeout)
-	case c.ProbePause < 0, c.LongestProbePause < 0, c.GiveUp < 0:
-		return c, fmt.Errorf("redis: probes after %v to %v, for %v: none of them can be negative",
-			c.ProbePause, c.LongestProbePause, c.GiveUp)
 	case c.URL == "" && c.URLFile == "":
 		return c, errors.New("redis: no URL says where it is")
 	case strings.Contains(c.URLFile, "://"):
-		return c, fmt.Errorf("redis: %s is a URL: name a file that holds it", cmp.Or(c.Variables.URLFile, "the file of the URL"))
+		return c, errors.New("redis: the file of the URL is a URL: name a file that holds it")
 	}
 	return c.filled(), nil
 }
@@ -189,30 +176,4 @@ func (c Config) readURL() (string, error) {
 		return "", fmt.Errorf("redis: the file that holds its URL: %w", err)
 	}
 	return string(content), nil
-}
-
-// nameSetting adds to an error about the URL the setting at fault. The URL itself may hold a password.
-func (c Config) nameSetting(err error) error {
-	if err == nil {
-		return nil
-	}
-	setting := fmt.Sprintf("%s URL", c.Type)
-	switch v := c.Variables; {
-	case c.URLFile != "":
-		setting += " in " + c.URLFile
-		if v.URLFile != "" {
-			setting = fmt.Sprintf("%s=%s (%s is %s)", v.URLFile, c.URLFile, v.Type, c.Type)
-		}
-	case v.URL != "":
-		setting = fmt.Sprintf("%s (%s is %s)", v.URL, v.Type, c.Type)
-	}
-	return fmt.Errorf("redis: %s: %w", setting, err)
-}
-
-// setCluster returns what mends a server that was taken for a single one.
-func (c Config) setCluster() string {
-	if c.Variables.Type == "" {
-		return "set the type to cluster"
-	}
-	return "set " + c.Variables.Type + "=cluster"
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -34,13 +33,13 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	case NoPrimary(err):
 		hint = "; they do not know a primary of that name: correct the part of the URL before the first comma"
 	case Forbidden(err):
-		hint = "; grant all that weir needs" + s.rightsNote() + ": " + s.ACLLine(from)
+		hint = "; grant all that weir needs: " + s.ACLLine(from)
 	case TakesNoWrites(err):
 		hint = "; it takes no writes: make room in it, or mend what its own log names"
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
 	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
-		hint = "; it is part of a cluster: " + s.config.setCluster()
+		hint = "; it is part of a cluster: " + setCluster
 	case goredis.IsReadOnlyError(err):
 		hint = "; it is a replica: name the primary, or use sentinels"
 	}
@@ -63,16 +62,11 @@ func (s *Servers) ACLLine(from Server) string {
 			user = name
 		}
 	}
-	extra, _ := s.extraRights.Load(from.Name)
-	rules, _ := extra.([]string)
-	return fmt.Sprintf("ACL SETUSER %s %s", user, strings.Join(slices.Concat(from.rights, rules, s.rights.Rules), " "))
-}
-
-func (s *Servers) rightsNote() string {
-	if s.rights.Note == "" {
-		return ""
+	line := "ACL SETUSER " + user + " " + s.rights
+	if s.redirects != nil {
+		line += " +cluster|slots +asking"
 	}
-	return " (" + s.rights.Note + ")"
+	return line
 }
 
 // describe describes the server behind a client.

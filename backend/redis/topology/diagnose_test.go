@@ -8,7 +8,7 @@ import (
 
 func connected(t *testing.T, c Config) *Servers {
 	t.Helper()
-	s, err := Connect(c, Rights{Rules: []string{"+get"}})
+	s, err := Connect(c, "+get")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +34,6 @@ func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) 
 		if err == nil || strings.Contains(err.Error(), hint) != want || !strings.HasPrefix(err.Error(), "a:1: GET: MOVED") {
 			t.Errorf("%s: %v; want the server, the command, and %q only where that helps", kind, err, hint)
 		}
-	}
-	s := connected(t, Config{URL: "127.0.0.1:1", Variables: Variables{URL: "REDIS_URL", Type: "REDIS_TYPE"}})
-	if err := s.Diagnose(Server{Name: "a:1"}, "get", moved1{}); !strings.HasSuffix(err.Error(), ": set REDIS_TYPE=cluster") {
-		t.Errorf("%v; want the variable and its value", err)
 	}
 }
 

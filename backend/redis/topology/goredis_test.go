@@ -82,23 +82,18 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		{Config{URL: "a:1", Type: "some"}, `type "some": use one of single, sentinel, cluster, ring`},
 		{Config{URL: "a:1", SocketType: "udp"}, `socket type "udp": use tcp or unix`},
 		{Config{URL: "a:1", Auth: secret, AuthFile: "f"}, "use one of them"},
-		{Config{URL: "a:1", PoolSize: -1}, "pool size -1: at least 1 is needed"},
-		{Config{URL: "a:1", Timeout: -time.Second}, "timeout -1s: it cannot be negative"},
-		{Config{URL: "a:1", GiveUp: -time.Second}, "for -1s: none of them can be negative"},
 		{Config{URL: "a:1", AuthFile: "/nowhere/auth"}, "/nowhere/auth"},
 		{Config{URLFile: "/nowhere/url"}, "/nowhere/url"},
 		{Config{Type: Ring, URLFile: "/nowhere/nodes"}, "/nowhere/nodes"},
 		{Config{URLFile: "/dev/zero"}, "/dev/zero is not a regular file of 1 MiB at most"},
 		{Config{URL: "redis://:" + secret}, "redis: single URL: it is not a URL"},
-		{Config{URL: "localhost", Variables: Variables{URL: "REDIS_URL", Type: "REDIS_TYPE"}},
-			"redis: REDIS_URL (REDIS_TYPE is single): it has no port: write host:6379"},
-		{Config{URLFile: "redis://:" + secret + "@a:1", Variables: Variables{URLFile: "REDIS_URL_FILE"}}, "REDIS_URL_FILE is a URL"},
+		{Config{URLFile: "redis://:" + secret + "@a:1"}, "the file of the URL is a URL"},
 		{Config{Type: Ring, URL: "a:1,a:1"}, "redis: ring URL: items 1 and 2 are both a:1"},
 		{Config{Type: Sentinel, URL: "weir"}, "redis: sentinel URL: sentinels are written as"},
 		{Config{Type: Cluster, URL: "a"}, "redis: cluster URL: item 1: it has no port"},
 	}
 	for _, test := range tests {
-		_, err := Connect(test.config, Rights{})
+		_, err := Connect(test.config, "")
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%+v gives %v, want an error with %q", test.config, err, test.want)
 		}
@@ -131,7 +126,7 @@ func TestNamesOfTypesAndLossesAreReadInAnyCase(t *testing.T) {
 func TestConnectionsAreCountedWhileTheyAreOpen(t *testing.T) {
 	server := redistest.Single(t)
 	var n Connections
-	servers, err := Connect(Config{URL: server.Addr, Timeout: time.Minute, PoolSize: 1, Connections: &n}, Rights{})
+	servers, err := Connect(Config{URL: server.Addr, Timeout: time.Minute, PoolSize: 1, Connections: &n}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

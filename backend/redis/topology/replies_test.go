@@ -29,7 +29,7 @@ func TestADamagedReplyCostsLittleAndEndsTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr, closed := damagedServer(t, reply)
-			servers, err := Connect(Config{URL: addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}, Rights{})
+			servers, err := Connect(Config{URL: addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -83,7 +83,7 @@ func (r *ring) set(targets []target) {
 	}
 	r.placeKeys()
 	if before != nil {
-		r.losses.note("", time.Now())
+		r.losses.Add(1)
 	}
 }
 
@@ -91,7 +91,7 @@ func (r *ring) newNode(t target) *node {
 	n := &node{
 		target:  t,
 		hash:    xxhash.Sum64String(t.name),
-		client:  newClient(r.options.client(t)),
+		client:  goredis.NewClient(r.options.client(t)),
 		errLost: fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
 	}
 	ctx, leave := context.WithCancel(r.ctx)
@@ -222,7 +222,7 @@ func (r *ring) heartbeat(ctx context.Context, n *node) {
 	}
 	r.placeKeys()
 	if r.NodeLoss == Remap {
-		r.losses.note(n.name, time.Now())
+		r.losses.Add(1)
 	}
 }
 

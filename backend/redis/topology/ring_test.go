@@ -223,6 +223,9 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 	if !strings.Contains(log.String(), `"ring node is back" node=`+killed.Addr) {
 		t.Errorf("that %s is back was not logged:\n%s", killed.Addr, log)
 	}
+	if n := on.(*ring).losses.Load(); n < 4 {
+		t.Errorf("%d losses are counted, want four or more: keys of two nodes went to another one, and back", n)
+	}
 }
 
 func TestALostNodesKeysArePinned(t *testing.T) {

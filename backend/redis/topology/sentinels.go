@@ -29,7 +29,6 @@ var errSentinel = errors.New("the sentinel's reply cannot be used")
 // sentinels checks the replies of sentinels before go-redis reads them: some would end the process.
 type sentinels struct {
 	log    *slog.Logger
-	remedy string
 	warned sync.Map // address and trouble
 
 	mu    sync.Mutex
@@ -37,11 +36,10 @@ type sentinels struct {
 }
 
 func newSentinels(c Config) *sentinels {
-	remedy := "see what listens at that address; name working sentinels only in " + cmp.Or(c.Variables.URL, "the URL")
-	return &sentinels{log: c.Log, remedy: remedy, named: make(map[string]bool)}
+	return &sentinels{log: c.Log, named: make(map[string]bool)}
 }
 
-// watch has every connection checked. The hook of the primary's client takes that away from those to the primary.
+// watch has every connection checked. primaryHook takes that away from those to the primary.
 func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -52,6 +50,34 @@ func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 		return &sentinelConn{Conn: conn, sentinels: s, addr: addr, reader: bufio.NewReader(conn)}, nil
 	}
 	return o
+}
+
+// primaryHook is for the client of the primary that sentinels name. Another primary is a loss: replicas lack what came
+// last.
+type primaryHook struct {
+	noHook
+	losses *atomic.Uint64
+	last   atomic.Value // string: the address of the last connection
+}
+
+// DialHook is go-redis's.
+func (p *primaryHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if s, ok := conn.(*sentinelConn); ok {
+			conn = s.Conn
+		}
+		if err == nil {
+			p.reached(conn.RemoteAddr().String())
+		}
+		return conn, err
+	}
+}
+
+func (p *primaryHook) reached(addr string) {
+	if before := p.last.Swap(addr); before != nil && before != addr {
+		p.losses.Add(1)
+	}
 }
 
 // sentinelConn is a connection to a sentinel. It gives one whole reply at a time, for what was asked last.
@@ -196,6 +222,6 @@ func (s *sentinels) noteNamed(words []string) bool {
 func (s *sentinels) warn(addr, trouble, effect string) {
 	if _, again := s.warned.LoadOrStore(addr+trouble, true); !again {
 		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
-			"remedy", s.remedy)
+			"remedy", "see what listens at that address; name working sentinels only in the URL")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -13,51 +13,47 @@ import (
 
 // Servers reaches the servers of a configuration. All methods may be called by any number of goroutines.
 type Servers struct {
-	topology    Topology
-	redirects   Redirecting // nil where servers do not name each other
-	ring        *ring       // nil where there is none
-	config      Config
-	rights      Rights
-	losses      *losses
-	borrowed    bool     // another one closes them
-	extraRights sync.Map // of names of servers: []string, those of AddRights
+	topology  Topology
+	redirects Redirecting // nil where servers do not name each other
+	ring      *ring       // nil where there is none
+	config    Config
+	rights    string
+	losses    *atomic.Uint64
+	borrowed  bool // another one closes them
 }
 
-// Rights are what a caller needs of each server, as rules of an ACL: "~weir:*", "+get". Errors name them.
-type Rights struct {
-	Rules []string
-	Note  string // what to know of them, in brackets before the ACL line; "" for nothing
-}
-
-// Connect checks a configuration and makes its servers. It contacts none of them.
-func Connect(c Config, r Rights) (*Servers, error) {
+// Connect checks a configuration and makes its servers. It contacts none of them. Errors name the rights that the caller
+// needs of each server, as rules of an ACL: "~weir:* +get".
+func Connect(c Config, rights string) (*Servers, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	l := newLosses(c)
+	l := new(atomic.Uint64)
 	t, err := newTopology(c, l)
 	if err != nil {
 		return nil, err
 	}
-	return newServers(t, c, r, l), nil
+	return newServers(t, c, rights, l), nil
 }
 
 // Over makes servers of a topology, which they close in the end, for tests.
-func Over(t Topology, c Config) *Servers { return newServers(t, c.filled(), Rights{}, newLosses(c)) }
+func Over(t Topology, c Config) *Servers {
+	return newServers(t, c.filled(), "", new(atomic.Uint64))
+}
 
-func newServers(t Topology, c Config, r Rights, l *losses) *Servers {
-	s := &Servers{topology: t, config: c, rights: r, losses: l}
+func newServers(t Topology, c Config, rights string, losses *atomic.Uint64) *Servers {
+	s := &Servers{topology: t, config: c, rights: rights, losses: losses}
 	s.redirects, _ = t.(Redirecting)
 	s.ring, _ = t.(*ring)
 	return s
 }
 
 // WithRights returns the same servers for a use with other rights and another log. Only s closes them.
-func (s *Servers) WithRights(r Rights, log *slog.Logger) *Servers {
+func (s *Servers) WithRights(rights string, log *slog.Logger) *Servers {
 	c := s.config
 	c.Log = log
-	same := newServers(s.topology, c, r, s.losses)
+	same := newServers(s.topology, c, rights, s.losses)
 	same.borrowed = true
 	return same
 }
@@ -79,9 +75,6 @@ func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
 // Log returns Config.Log, or its default.
 func (s *Servers) Log() *slog.Logger { return s.config.Log }
 
-// AddRights adds rights that are needed on one server, as rules of an ACL.
-func (s *Servers) AddRights(to Server, rules ...string) { s.extraRights.Store(to.Name, rules) }
-
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }
 
@@ -89,8 +82,8 @@ func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology
 func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
 
 // Lost notes that a server was away, and may have lost its counts. A cluster is asked who takes its place.
-func (s *Servers) Lost(name string, now time.Time) {
-	s.losses.note(name, now)
+func (s *Servers) Lost() {
+	s.losses.Add(1)
 	s.Reload()
 }
 
@@ -101,18 +94,21 @@ func (s *Servers) Reload() {
 	}
 }
 
-// StatesSince returns how many states a key may have had since t: one, and one for each loss of its server.
-func (s *Servers) StatesSince(t time.Time) int { return 1 + s.losses.Since(t) }
+// Losses returns how often a server may have lost its counts, or keys went to another one without theirs.
+func (s *Servers) Losses() uint64 { return s.losses.Load() }
 
 // Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.
 func (s *Servers) Redirects() bool { return s.redirects != nil }
+
+// setCluster is what mends a server that was taken for a single one.
+const setCluster = "set the type to cluster"
 
 var errMisrouted = errors.New("the server is part of a cluster and another one owns the key")
 
 // Redirected returns the client of the server at addr, to which the server behind from redirects, for good or for once.
 func (s *Servers) Redirected(from *goredis.Client, addr string, forGood bool) (*goredis.Client, error) {
 	if s.redirects == nil {
-		return nil, fmt.Errorf("%w: %s", errMisrouted, s.config.setCluster())
+		return nil, fmt.Errorf("%w: %s", errMisrouted, setCluster)
 	}
 	if forGood {
 		s.redirects.Reload()
@@ -136,15 +132,6 @@ func (s *Servers) NodeOf(key []byte) string {
 		}
 	}
 	return ""
-}
-
-// NodeLost reports whether a ring has a node of that name that counts as lost.
-func (s *Servers) NodeLost(name string) bool {
-	if s.ring == nil {
-		return false
-	}
-	n := s.ring.byName(name)
-	return n != nil && n.missed.Load() >= maxMissed
 }
 
 // At is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -41,8 +41,7 @@ type Server struct {
 	Client *goredis.Client
 	Tag    string // a hash tag whose keys this server owns
 
-	login  *login
-	rights []string // that its topology needs, as rules of an ACL
+	login *login
 	// LogsLoss says that its topology logs by itself when it does not answer.
 	LogsLoss bool
 }
@@ -51,7 +50,7 @@ type Server struct {
 func probeTag(i int) string { return fmt.Sprint("probe ", i) }
 
 // newTopology makes the topology that a configuration with its defaults names. It contacts no server.
-func newTopology(c Config, l *losses) (Topology, error) {
+func newTopology(c Config, l *atomic.Uint64) (Topology, error) {
 	o, err := newOptions(c, l)
 	if err != nil {
 		return nil, err
@@ -73,7 +72,13 @@ func newTopology(c Config, l *losses) (Topology, error) {
 	default:
 		err = fmt.Errorf("type %q: use one of single, sentinel, cluster, ring", string(c.Type))
 	}
-	return t, c.nameSetting(err)
+	if err != nil && c.URLFile != "" {
+		err = fmt.Errorf("in %s: %w", c.URLFile, err)
+	}
+	if err != nil { // which does not quote the URL: it may hold a password
+		return nil, fmt.Errorf("redis: %s URL: %w", c.Type, err)
+	}
+	return t, nil
 }
 
 // singleClient is a topology of one client: a single server, or the primary that sentinels name.
@@ -84,7 +89,7 @@ func newSingle(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSingleClient(t.name, newClient(o.client(t)), o.login.forTarget(t)), nil
+	return newSingleClient(t.name, goredis.NewClient(o.client(t)), o.login.forTarget(t)), nil
 }
 
 // newSentinel makes a client that asks sentinels at each new connection, and drops all when they name a new primary.
@@ -103,7 +108,7 @@ func newSentinel(url string, o *options) (Topology, error) {
 	}
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
 	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
-	client.AddHook(dialHook{reached: func(addr string) { o.losses.reached(name, addr, time.Now()) }})
+	client.AddHook(&primaryHook{losses: o.losses})
 	return newSingleClient(name, client, o.login), nil
 }
 

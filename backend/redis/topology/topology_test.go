@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on, err := newTopology(c, newLosses(Config{}))
+	on, err := newTopology(c, new(atomic.Uint64))
 	if err != nil {
 		t.Fatal(err)
 	}

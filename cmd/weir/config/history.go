@@ -60,7 +60,6 @@ func (s *Settings) RedisHistory(log *slog.Logger) (redishistory.Config, error) {
 	c := redishistory.Config{Redis: servers, Keep: s.History.Keep()}
 	if s.HistoryVariable() != "" {
 		c.Redis.URL, c.Redis.URLFile = s.HistoryURL, s.HistoryURLFile
-		c.Redis.Variables.URL, c.Redis.Variables.URLFile = "REDIS_HISTORY_URL", "REDIS_HISTORY_URL_FILE"
 	}
 	return c, err
 }

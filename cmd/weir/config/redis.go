@@ -63,10 +63,7 @@ func (s *Settings) Windows() incr.Keys {
 // RedisConfig returns how one of the Redis is reached. Its error names the variables and the file at fault; what is
 // wrong with files of TLS later is logged.
 func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, error) {
-	both, prefix := &s.BothRedis, "REDIS_"
-	if one == &s.PerSecond {
-		prefix = "REDIS_PERSECOND_"
-	}
+	both := &s.BothRedis
 	files := certs.Files{Cert: both.TLSClientCert, Key: both.TLSClientKey, CA: both.TLSCacert, SAN: one.TLSServerName}
 	secure, err := certs.Connections(files, both.TLSSkipHostnameVerification, log)
 	if err != nil {
@@ -79,6 +76,6 @@ func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, e
 		ProbePause: both.StartupInitialInterval, LongestProbePause: both.StartupMaxInterval,
 		GiveUp: both.StartupMaxElapsedTime,
 		TLS:    one.TLS, TLSConfig: secure,
-		Log: log, Variables: topology.Variables{URL: prefix + "URL", URLFile: prefix + "URL_FILE", Type: prefix + "TYPE"},
+		Log: log,
 	}, err
 }

@@ -51,14 +51,12 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 		Type: topology.Cluster, URL: "a:1", SocketType: "tcp", Auth: "ann:secret", SentinelAuth: "sam:secret",
 		PoolSize: 7, Timeout: 70 * time.Millisecond, NodeLoss: topology.Pin,
 		ProbePause: 2 * time.Second, LongestProbePause: 20 * time.Second, GiveUp: 200 * time.Second,
-		TLS:       true,
-		Variables: topology.Variables{URL: "REDIS_URL", URLFile: "REDIS_URL_FILE", Type: "REDIS_TYPE"},
+		TLS: true,
 	}
 	if got := reached(&s.Redis); !reflect.DeepEqual(got, want) {
 		t.Errorf("Redis is reached by\n%+v, want\n%+v", got, want)
 	}
 	want.URL = "b:1"
-	want.Variables = topology.Variables{URL: "REDIS_PERSECOND_URL", URLFile: "REDIS_PERSECOND_URL_FILE", Type: "REDIS_PERSECOND_TYPE"}
 	if got := reached(&s.PerSecond); !reflect.DeepEqual(got, want) {
 		t.Errorf("the Redis for limits per second is reached by\n%+v, want\n%+v", got, want)
 	}

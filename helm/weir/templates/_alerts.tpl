@@ -51,15 +51,14 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
       Checks that are not answered before Envoy's timeout are decided by the failure policy. Look at the server's CPU, its slow log,
       its forks, and at the network between.
   {{- include "weir.alertEnd" (list $rules "warning" "WeirRedisSlow") | nindent 2 }}
-{{- /* One loss is over within its window. Above 1 for two windows, there is one after the other. */}}
+{{- /* One loss is over within the hour. Above 0 for two hours, there is one after the other. */}}
 - alert: WeirOverAdmission
-  expr: max by (window) (weir_over_admission_bound{ {{- $scraped -}} ,window="hour"}) > 1
+  expr: max by (redis) (increase(weir_redis_counts_lost_total{ {{- $scraped -}} }[1h])) > 0
   for: 2h
   annotations:
-    summary: {{ "For two hours no hour was without a loss of counts: up to {{ $value | humanize }} times a limit may have passed within one." | quote }}
+    summary: {{ "For two hours no hour was without a loss of counts: {{ $value | humanize }} in the last one, each of which lets a limit pass once more." | quote }}
     description: >-
-      Keys begin at zero when a Redis is away, restarts, fails over, evicts keys or is flushed, and each pod counts for itself where
-      the policy is local.
+      Keys begin at zero when a Redis is away and comes back empty, fails over or is flushed, or a ring's node is lost.
   {{- include "weir.alertEnd" (list $rules "warning" "WeirOverAdmission") | nindent 2 }}
 - alert: WeirRefundsFail
   expr: >-
