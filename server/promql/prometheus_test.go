@@ -65,7 +65,7 @@ func TestAnswersAreThoseOfAPrometheus(t *testing.T) {
 		hits, hits + `{outcome="over"}`, hits + `{path=~".*pay.*"}`, hits + `{path="user/path=%2Fpay"}`, hits + " offset 1h", hits + " @ " + at,
 		"sum(" + hits + ")", "sum by (domain) (" + hits + ")", "topk(1, " + hits + ")", "count(" + hits + ") by (outcome)",
 		"timestamp(" + hits + `{outcome="within"})`, "absent(" + hits + ")", `absent(weir_hits_total{path="none"})`, "none",
-		`label_replace(` + hits + `, "who", "$1", "path", "(user).*")`, hits + `{outcome="within"}[150s]`, "scalar(sum(" + hits + "))", "sort_desc(" + hits + ")",
+		hits + `{outcome="within"}[150s]`, "scalar(sum(" + hits + "))", "sort_desc(" + hits + ")",
 		hits + "{", "sum(", hits + " + on() " + hits, "rate(1)", "{}", "@",
 		"histogram_quantile(0.9, " + hits + ")"} {
 		both("query", "query", query, "time", at)

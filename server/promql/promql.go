@@ -44,7 +44,7 @@ type Handler struct {
 // NewHandler returns a handler.
 func NewHandler(c Config) *Handler {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
-	h := &Handler{config: c, engine: engine.New(c.Config), parser: parser.NewParser(parser.Options{}), mux: http.NewServeMux(),
+	h := &Handler{config: c, engine: engine.New(c.Config), parser: engine.NewParser(), mux: http.NewServeMux(),
 		admitted: make(door.Turns, c.Concurrency+maxWaiting), running: make(door.Turns, c.Concurrency),
 		answered: make(map[string]*atomic.Uint64)}
 	for _, result := range results {

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -72,9 +71,9 @@ func instructions(pattern string) int {
 // it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
 const maxRead = 100_000_000
 
-// steps returns at how many moments a query and its subqueries are evaluated. It is an error if what Prometheus's engine
+// checkSteps returns an error if a query and its subqueries are evaluated at so many moments that what Prometheus's engine
 // keeps of each would be more than the bound on samples, or if it would read more than maxRead: it counts neither.
-func steps(s *parser.EvalStmt, maximum int) (int, error) {
+func checkSteps(s *parser.EvalStmt, maximum int) error {
 	span, moments := float64(max(s.End.Sub(s.Start), 0)), 1.0
 	if s.Interval > 0 {
 		moments += span / float64(s.Interval)
@@ -97,58 +96,12 @@ func steps(s *parser.EvalStmt, maximum int) (int, error) {
 		return nil
 	})
 	if all > float64(maximum) || read > maxRead {
-		return 0, promql.ErrTooManySamples(where)
+		return promql.ErrTooManySamples(where)
 	}
-	return int(all), nil
+	return nil
 }
 
 // stepOf returns the step of a subquery in nanoseconds.
 func stepOf(s *parser.SubqueryExpr) float64 {
 	return float64(cmp.Or(s.Step, subqueryStep*time.Millisecond))
-}
-
-// labelGrowth bounds what label_join, label_replace and count_values make of the labels of a series. Each of the first two
-// can double a label, and thirty of them around each other would fill any memory with one series; count_values makes
-// another series at each moment. All that a query has are taken to stand around each other.
-type labelGrowth struct {
-	added     float64 // labels
-	factor    float64 // how many labels of the series one of them may hold
-	extra     float64 // bytes that one may hold beside these
-	perMoment float64 // bytes at each moment
-}
-
-// growthBy returns what an expression makes of labels.
-func growthBy(e parser.Node) labelGrowth {
-	g := labelGrowth{factor: 1}
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		switch n := n.(type) {
-		case *parser.AggregateExpr:
-			if n.Op == parser.COUNT_VALUES {
-				g.perMoment += float64(300 + len(n.Param.String()))
-			}
-		case *parser.Call:
-			sources, join := 0, n.Func.Name == "label_join"
-			switch {
-			case len(n.Args) < 3 || !join && n.Func.Name != "label_replace":
-				return nil
-			case join:
-				sources = len(n.Args) - 3 // each behind a separator
-			default:
-				sources = strings.Count(n.Args[2].String(), "$")
-			}
-			sources = max(sources, 1)
-			g.added++
-			g.factor *= float64(sources)
-			g.extra += float64(len(n.Args[1].String()) + sources*len(n.Args[2].String()))
-		}
-		return nil
-	})
-	return g
-}
-
-// cost returns how many samples' memory is taken by what is made of a series at so many moments, whose labels have so many
-// bytes.
-func (g labelGrowth) cost(labels, moments int) int {
-	bytes := g.added*g.factor*(float64(labels)+g.extra) + g.perMoment*float64(moments)
-	return int(math.Min(bytes/float64(sampleSize), math.MaxInt32))
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -48,7 +47,7 @@ func New(c Config) *Engine {
 		Logger: c.Log, MaxSamples: c.MaxSamples, Timeout: c.Timeout,
 		EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return subqueryStep },
-		Parser:                   smoothing{parser.NewParser(parser.Options{})}})}
+		Parser:                   smoothing{NewParser()}})}
 }
 
 // Instant returns a query for a moment. Its error is the query's own: of parsing. Nothing is read before the query is

@@ -20,7 +20,7 @@ func FuzzQuery(f *testing.F) {
 		`sum by (path) (rate({__name__=~"weir.*"}[1h:5m] offset 1d))`, `topk(3, weir_hits_total @ end())`, `weir_hits_peak smoothed`,
 		`max_over_time(weir_hits_peak[30m])`, `weir_limit_requests / on(domain,path) group_left weir_hits_total`,
 		`delta(weir_hits_total[1d] anchored)`, `rate(weir_hits_total[5m:])`, `absent_over_time(weir_near_hits_total{domain="x"}[1w])`,
-		`label_replace(weir_hits_total, "a", "$1", "path", "(.*)")`, `holt_winters(weir_hits_total[1d], 0.5, 0.5)`, `"text"`,
+		`holt_winters(weir_hits_total[1d], 0.5, 0.5)`, `"text"`,
 		`weir_shadow_hits_total @ -9000000000 offset -300y`, `{value="\"}\n"}`, `rate(rate(x)[1d:1m])`, `timestamp(weir_hits_total)`,
 		`max_over_time(vector(1)[100y:1s])`, `histogram_quantile(0.9, rate(weir_hits_total[5m]))`, `irate(weir_hits_total[3d])`, `-`} {
 		for _, step := range []int64{0, 1, 60_000, 86_400_000} {

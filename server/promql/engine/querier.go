@@ -26,7 +26,6 @@ type querier struct {
 	statement *parser.EvalStmt // the query, nil where only names are read
 	// selectors are those of the query, by their first matcher, which Prometheus's engine hands on as it is.
 	selectors map[*labels.Matcher]selector
-	growth    labelGrowth  // by the query
 	samples   int          // that were selected, and what their labels take, in samples
 	coarsest  history.Tier // of the buckets in which the query is evaluated
 	notes     notes
@@ -49,10 +48,9 @@ func (q *querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints
 	return newSet(s.found, &q.notes, err)
 }
 
-// remember keeps what the query's selectors look like, which the engine does not say when it reads them, and what it makes
-// of labels.
+// remember keeps what the query's selectors look like, which the engine does not say when it reads them.
 func (q *querier) remember(s *parser.EvalStmt) {
-	q.statement, q.selectors, q.growth = s, make(map[*labels.Matcher]selector), growthBy(s.Expr)
+	q.statement, q.selectors = s, make(map[*labels.Matcher]selector)
 	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
 		if v, ok := n.(*parser.VectorSelector); ok && len(v.LabelMatchers) > 0 {
 			q.selectors[v.LabelMatchers[0]] = newSelector(v, path)

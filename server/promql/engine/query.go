@@ -69,13 +69,8 @@ func (q *execution) Exec(ctx context.Context) *promql.Result {
 
 // exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
 func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
-	maxSamples := q.engine.config.MaxSamples
-	moments, err := steps(q.querier.statement, maxSamples)
-	if err != nil {
+	if err := checkSteps(q.querier.statement, q.engine.config.MaxSamples); err != nil {
 		return nil, err
-	}
-	if q.querier.growth.cost(1, moments) > maxSamples { // without any series: vector(1) may get labels as well
-		return nil, promql.ErrTooManySamples(where)
 	}
 	for {
 		result := q.Query.Exec(ctx)

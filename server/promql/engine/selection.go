@@ -185,7 +185,7 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 	if s.namesOnly {
 		samples = nil
 	}
-	size := len(samples) + costOf(name) + s.growth.cost(int(name.ByteSize()), s.times.count())
+	size := len(samples) + costOf(name)
 	if s.times.uncounted {
 		size += s.times.count()
 	}
