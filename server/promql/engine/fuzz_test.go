@@ -17,7 +17,7 @@ import (
 // Whatever is asked, there is an answer or an error, soon, and nothing panics.
 func FuzzQuery(f *testing.F) {
 	for _, text := range []string{`1+1`, `weir_hits_total`, `rate(weir_hits_total[5m])`, `increase((weir_hits_total{value!=""}[1d]) )`,
-		`sum by (path) (rate({__name__=~"weir.*"}[1h:5m] offset 1d))`, `topk(3, weir_hits_total @ end())`, `weir_hits_peak smoothed`,
+		`sum by (path) (rate({__name__=~"weir.*"}[1h:5m] offset 1d))`, `topk(3, weir_hits_total @ end())`, `max_over_time(weir_hits_peak[1d] offset 1d)`,
 		`max_over_time(weir_hits_peak[30m])`, `weir_limit_requests / on(domain,path) group_left weir_hits_total`,
 		`delta(weir_hits_total[1d] anchored)`, `rate(weir_hits_total[5m:])`, `absent_over_time(weir_near_hits_total{domain="x"}[1w])`,
 		`holt_winters(weir_hits_total[1d], 0.5, 0.5)`, `"text"`,

@@ -29,6 +29,8 @@ type execution struct {
 	engine   *Engine
 	newQuery newQuery
 	querier  *querier
+
+	statement *parser.EvalStmt
 }
 
 // query parses a query.
@@ -51,8 +53,7 @@ func (q *execution) begin(lookback time.Duration) error {
 	if q.Query != nil {
 		q.Query.Close()
 	}
-	q.Query, q.querier = next, reads
-	reads.remember(statement)
+	q.Query, q.querier, q.statement = next, reads, statement
 	return nil
 }
 
@@ -69,7 +70,7 @@ func (q *execution) Exec(ctx context.Context) *promql.Result {
 
 // exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
 func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
-	if err := checkSteps(q.querier.statement, q.engine.config.MaxSamples); err != nil {
+	if err := checkSteps(q.statement, q.engine.config.MaxSamples); err != nil {
 		return nil, err
 	}
 	for {

@@ -17,8 +17,11 @@ func NewParser() parser.Parser {
 	return parser.NewParser(parser.Options{Functions: functions})
 }
 
-var errCountValues = errors.New("count_values is not among what weir evaluates: it makes a series of each value at each " +
-	"moment, without a bound")
+// Neither has a bound: Prometheus's engine does not count what it makes of a smoothed selector without a window.
+var (
+	errCountValues = errors.New("count_values is not among what weir evaluates: it makes a series of each value at each moment")
+	errSmoothed    = errors.New("smoothed is for selectors with a window, as in x[5m] smoothed")
+)
 
 // smoothing is a [parser.Parser] that has plain rates interpolate inside buckets, as if they were written with "smoothed", and
 // refuses what has no bound. It changes what was parsed, not the text, so that positions in messages are those of the text.
@@ -33,11 +36,15 @@ func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
 		return expr, err
 	}
 	var refused error
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+	parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
 			if n.Op == parser.COUNT_VALUES {
 				refused = errCountValues
+			}
+		case *parser.VectorSelector:
+			if n.Smoothed && !windowed(path) {
+				refused = errSmoothed
 			}
 		case *parser.Call:
 			if n.Func != nil && slices.Contains([]string{"rate", "increase", "delta"}, n.Func.Name) {
@@ -61,4 +68,13 @@ func smooth(arg parser.Expr) {
 			selector.Smoothed = true
 		}
 	}
+}
+
+// windowed reports whether the selector at the end of a path has a window.
+func windowed(path []parser.Node) bool {
+	if len(path) == 0 {
+		return false
+	}
+	_, is := path[len(path)-1].(*parser.MatrixSelector)
+	return is
 }
