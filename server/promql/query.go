@@ -94,7 +94,7 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 	if history.HidesValues(ctx) && strings.Contains(text, "value") {
 		infos = append(infos, query.Hidden)
 	}
-	return &answer{warnings: warnings, infos: infos, done: []func(){q.Close}, data: func(e *encoder) {
+	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
 		e.raw(`{"resultType":`)
 		e.json(string(value.Type()))
 		e.raw(`,"result":`)
