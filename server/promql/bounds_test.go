@@ -34,11 +34,9 @@ func TestWhatCannotBeAnsweredIsSaidInPrometheusWords(t *testing.T) {
 		{"query", []string{"query", "weir_hits_total{"}, 400, "bad_data",
 			`invalid parameter "query": 1:17: parse error: unexpected end of input inside braces`},
 		{"query", []string{"query", "up", "time", "soon"}, 400, "bad_data",
-			`invalid parameter "time": invalid time value for 'time': cannot parse "soon" to a valid timestamp`},
+			`invalid parameter "time": cannot parse "soon" to a valid timestamp`},
 		{"query", []string{"query", "up", "time", "NaN"}, 400, "bad_data",
-			`invalid parameter "time": invalid time value for 'time': cannot parse "NaN" to a valid timestamp`},
-		{"query", []string{"query", "up", "timeout", "-1"}, 400, "bad_data", `invalid parameter "timeout": timeout must be positive, got -1s`},
-		{"query", []string{"query", "up", "limit", "-1"}, 400, "bad_data", `invalid parameter "limit": limit must be non-negative`},
+			`invalid parameter "time": cannot parse "NaN" to a valid timestamp`},
 		{"query", []string{"query", "weir_hits_total + on() weir_hits_total"}, 422, "execution", "found duplicate series for the match group"},
 		{"query_range", span("up", "0", "1", "0"), 400, "bad_data",
 			`invalid parameter "step": zero or negative query resolution step widths are not accepted. Try a positive integer`},
@@ -60,8 +58,7 @@ func TestWhatCannotBeAnsweredIsSaidInPrometheusWords(t *testing.T) {
 
 func TestAnyTimeIsAnswered(t *testing.T) {
 	w := serve(t, keeping(t, someHours(2)))
-	for _, at := range []string{"0", "-1", "4", "1e12", "9223309901257974", "-9223309901257974", "2026-11-23T10:00:00.5+05:30",
-		"-292273086-05-16T16:47:06Z", "292277025-08-18T07:12:54.999999999Z"} {
+	for _, at := range []string{"0", "-1", "4", "1e12", "9223309901257974", "-9223309901257974", "2026-11-23T10:00:00.5+05:30"} {
 		for _, query := range []string{"1+1", "weir_hits_total", "increase(weir_hits_total[5m])", "weir_hits_total offset -1000d",
 			"weir_hits_peak @ start()", "max_over_time(weir_hits_total[1h:1m])"} {
 			if a := w.get("api/v1/query", "query", query, "time", at); a.Code != 200 {
@@ -192,9 +189,6 @@ func TestWhatTakesTooLongEndsAsPrometheusEndsIt(t *testing.T) {
 		if a.Code != 503 || a.ErrorType != "timeout" || !strings.HasPrefix(a.Error, "query timed out in") {
 			t.Errorf("%s of a store that does not answer: %+v, want 503 timeout: query timed out in ...: it has the only turn", path, a)
 		}
-	}
-	if a := serve(t, g).get("api/v1/query", "query", "weir_hits_total", "timeout", "1ms"); a.Code != 503 || a.ErrorType != "timeout" {
-		t.Errorf("a query that is given a millisecond: %+v, want 503 timeout", a)
 	}
 }
 

@@ -52,9 +52,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		from := time.UnixMilli(at)
 		exec(e.Instant(context.Background(), text, from))
-		if step > 0 && length/step > 11_000 {
-			step = length / 11_000
-		}
+		step = max(step, 1, length/11_000)
 		exec(e.Range(context.Background(), text, from, from.Add(time.Duration(length)*time.Millisecond), time.Duration(step)*time.Millisecond))
 		if bytes.Contains(log.Bytes(), []byte("panic")) {
 			t.Errorf("%q made something panic: %s", text, log.String())
