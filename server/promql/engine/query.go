@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -57,41 +56,17 @@ func (q *execution) begin(lookback time.Duration) error {
 	return nil
 }
 
+// Exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
 func (q *execution) Exec(ctx context.Context) *promql.Result {
 	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
 	defer cancel()
-	result, err := q.exec(ctx)
-	if err != nil {
-		return &promql.Result{Err: err}
-	}
-	result.Err = unwrapped(result.Err)
-	return result
-}
-
-// exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
-func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
-	if err := checkSteps(q.statement, q.engine.config.MaxSamples); err != nil {
-		return nil, err
-	}
-	for {
+	err := checkSteps(q.statement, q.engine.config.MaxSamples)
+	for err == nil {
 		result := q.Query.Exec(ctx)
 		if !q.querier.tooNarrow() {
-			return result, nil
+			return result
 		}
-		if err := q.begin(lookbackFor(q.querier.coarsest)); err != nil {
-			return nil, err
-		}
+		err = q.begin(lookbackFor(q.querier.coarsest))
 	}
-}
-
-// unwrapped returns the errors that Prometheus's engine ends a query with as it would return them itself, without what the
-// reading of series has put around them.
-func unwrapped(err error) error {
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		switch inner.(type) {
-		case promql.ErrTooManySamples, promql.ErrQueryTimeout, promql.ErrQueryCanceled, promql.ErrStorage:
-			return inner
-		}
-	}
-	return err
+	return &promql.Result{Err: err}
 }
