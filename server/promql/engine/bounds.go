@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -17,15 +15,19 @@ import (
 // evaluation a stack that grows with how deep they are nested, and a stack that is full ends the process.
 const maxTokens = 5000
 
-// maxPatterns is how many instructions the patterns of a query may have, all together. Each takes some 100 bytes.
-const maxPatterns = 500_000
+// maxCostly is how long those patterns of a query may be, all together, in bytes, that repeat, have classes, or fold case:
+// a byte of them is compiled to 1,000 instructions at most, of some 100 bytes each. Of all others it is compiled to one.
+const maxCostly = 256
+
+// costly matches these, but for what is escaped.
+var costly = regexp.MustCompile(`(?s)^(?:[^\\]|\\[^pP])*?(?:[{[]|\\[pP]|\(\?)`)
 
 // Fits returns an error if a text is too much to be given to Prometheus's parser: too long, or with patterns that take
 // much memory and time once they are compiled, which the parser does. Whatever parses what a request brings is to ask
 // before; Instant and Range do. It says nothing of what is wrong with the text otherwise.
 func Fits(text string) error {
 	lexer := parser.Lex(text)
-	budget := maxPatterns
+	budget := maxCostly
 	for n := 0; n <= maxTokens; n++ {
 		var item parser.Item
 		lexer.NextItem(&item)
@@ -37,34 +39,16 @@ func Fits(text string) error {
 			if err != nil {
 				return nil // the parser says so
 			}
-			if budget -= instructions(pattern); budget < 0 {
-				return fmt.Errorf("the patterns of the query repeat too much, or have too many classes: at most %d steps are "+
-					"compiled: ask in several queries", maxPatterns)
+			if costly.MatchString(pattern) {
+				budget -= len(pattern)
+			}
+			if budget < 0 {
+				return fmt.Errorf("the patterns of the query that repeat or have classes are longer than %d bytes: ask in several queries",
+					maxCostly)
 			}
 		}
 	}
 	return fmt.Errorf("the query has more than %d tokens: ask in several queries", maxTokens)
-}
-
-var repeat = regexp.MustCompile(`\{([0-9]+)(?:,([0-9]*))?\}`)
-
-// instructions returns how many a pattern is compiled to at most, where a class of characters, which takes more memory
-// and time than they do, stands for many: most where case may be folded. It may be far fewer.
-func instructions(pattern string) int {
-	const maxRepeats = 1000 // however repeats are nested, more is an error in a pattern
-	times, class := 1, 500
-	for _, found := range repeat.FindAllStringSubmatch(pattern, -1) {
-		for _, bound := range found[1:] {
-			if n, err := strconv.Atoi(bound); err == nil && n > 1 {
-				times = min(times*min(n, maxRepeats), maxRepeats)
-			}
-		}
-	}
-	if strings.Contains(pattern, "(?") {
-		class = 5000
-	}
-	classes := strings.Count(pattern, "[") + strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`)
-	return len(pattern)*times + class*classes
 }
 
 // maxRead is how many points of one series the functions over a query's subqueries may read, each as often as windows hold

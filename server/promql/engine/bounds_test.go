@@ -140,6 +140,9 @@ func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
 	if err := Fits(`weir_hits_total{path=~"` + strings.Repeat("a|", 200_000) + `"}`); err != nil {
 		t.Errorf("a long list in one pattern: %v: Grafana writes these", err)
 	}
+	if err := Fits(`weir_hits_total{path=~"` + strings.Repeat(`path=%2F\\{id\\}\\[0\\]|`, 5_000) + `"}`); err != nil {
+		t.Errorf("a long list of what is escaped: %v: Grafana writes these", err)
+	}
 	for _, pattern := range []string{strings.Repeat("b{1000}", 100), "(" + strings.Repeat("b", 600) + "){30}{30}", `(?i)` + strings.Repeat(`\\pL`, 110),
 		strings.Repeat("[^a]", 1100), `\x7b1000}` + strings.Repeat(`c\x7b1000}`, 200)} {
 		if err := Fits(`{path=~"` + pattern + `"}`); err == nil || !strings.Contains(err.Error(), "patterns") {
