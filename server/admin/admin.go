@@ -10,11 +10,13 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/page"
 )
 
 // Readiness knows whether the process should get traffic.
@@ -34,7 +36,7 @@ type Parts struct {
 	Query     http.Handler   // /prometheus/; nil says that there is none
 	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
 	Loaded func() time.Time
-	// ListFirst shows the list of what is served on / to clients that do not ask for HTML, as tools do. /help always has it.
+	// ListFirst shows /help on / to clients that do not ask for HTML, as tools do.
 	ListFirst bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool
@@ -44,7 +46,7 @@ type Parts struct {
 // maxLarge is how many answers about all rules are made or read at a time, and how many profiles.
 const maxLarge = 4
 
-// Handler serves the parts, lists what it serves on /help, and shows it to people on /.
+// Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
 func Handler(p Parts) http.Handler {
 	if p.Guard == nil {
 		p.Guard = &Guard{}
@@ -77,7 +79,7 @@ func Handler(p Parts) http.Handler {
 	if p.Profiles {
 		registerProfiles(mux)
 	}
-	registerFront(mux, endpointsOf(&p), p.ListFirst)
+	registerFront(mux, p.ListFirst)
 	return knownHosts(&p, mux)
 }
 
@@ -118,6 +120,24 @@ func registerHealth(mux *http.ServeMux, readiness Readiness) {
 			return
 		}
 		fmt.Fprintln(w, "OK")
+	})
+}
+
+// registerFront serves the page, and the list of what is served.
+func registerFront(mux *http.ServeMux, listFirst bool) {
+	files := page.Handler()
+	mux.Handle("GET /page/{file}", files)
+	mux.HandleFunc("GET /help", page.Help)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if listFirst {
+			w.Header().Set("Vary", "Accept")
+			// Browsers name HTML among what they take, and tools do not.
+			if !strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/html") {
+				page.Help(w, r)
+				return
+			}
+		}
+		files.ServeHTTP(w, r)
 	})
 }
 
