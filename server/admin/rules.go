@@ -53,8 +53,7 @@ func listRules(p *Parts) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if _, err := queryWith(r); err != nil {
-			status, text := describe(w, err, "")
-			http.Error(w, text, status)
+			writeError(w, err, "")
 			return
 		}
 		head := rulesHead{Serves: serves}
