@@ -138,7 +138,7 @@ func (s *service) parts() server.Parts {
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
-			History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.metrics, s.log), Guard: guard,
+			History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
 		},
 	}
 }

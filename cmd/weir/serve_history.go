@@ -69,18 +69,16 @@ func (p *historyPipeline) api() *query.History {
 }
 
 // queries answers Prometheus's API; it is nil where HISTORY_QUERY is off, or without a history.
-func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, metrics *stats.Metrics, log *slog.Logger) http.Handler {
+func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
 	if p.store == nil || !set.History.Query {
 		return nil
 	}
 	rules := func() []*descriptors.Rule { return limiter.Config().Rules() }
-	h := promql.NewHandler(promql.Config{
+	return promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: p.store, Rules: rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
 		Version: buildVersion(), Concurrency: set.History.QueryConcurrency,
 	})
-	h.Show(metrics)
-	return h
 }
 
 func (p *historyPipeline) run(ctx context.Context) {

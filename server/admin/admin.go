@@ -10,11 +10,13 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/page"
 )
 
 // Readiness knows whether the process should get traffic.
@@ -31,10 +33,10 @@ type Parts struct {
 	Counters  *Counters      // nil serves none
 	Denials   *Denials       // nil serves none
 	History   *query.History // nil says that there is none
-	Query     http.Handler   // /prometheus/; nil says that there is none
+	Query     http.Handler   // /prometheus/; nil serves none
 	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
 	Loaded func() time.Time
-	// ListFirst shows the list of what is served on / to clients that do not ask for HTML, as tools do. /help always has it.
+	// ListFirst shows /help on / to clients that do not ask for HTML, as tools do.
 	ListFirst bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool
@@ -44,7 +46,7 @@ type Parts struct {
 // maxLarge is how many answers about all rules are made or read at a time, and how many profiles.
 const maxLarge = 4
 
-// Handler serves the parts, lists what it serves on /help, and shows it to people on /.
+// Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
 func Handler(p Parts) http.Handler {
 	if p.Guard == nil {
 		p.Guard = &Guard{}
@@ -69,7 +71,9 @@ func Handler(p Parts) http.Handler {
 	}
 	reads := http.NewServeMux()
 	registerHistory(reads, p.History)
-	registerQueries(reads, p.Query)
+	if p.Query != nil {
+		reads.Handle("/prometheus/", p.Query)
+	}
 	hiding := hideValues(p.Guard, reads)
 	mux.Handle("/api/v1/history", hiding)
 	mux.Handle("/api/v1/history/", hiding)
@@ -77,7 +81,7 @@ func Handler(p Parts) http.Handler {
 	if p.Profiles {
 		registerProfiles(mux)
 	}
-	registerFront(mux, endpointsOf(&p), p.ListFirst)
+	registerFront(mux, p.ListFirst)
 	return knownHosts(&p, mux)
 }
 
@@ -121,6 +125,24 @@ func registerHealth(mux *http.ServeMux, readiness Readiness) {
 	})
 }
 
+// registerFront serves the page, and the list of what is served.
+func registerFront(mux *http.ServeMux, listFirst bool) {
+	files := page.Handler()
+	mux.Handle("GET /page/{file}", files)
+	mux.HandleFunc("GET /help", page.Help)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if listFirst {
+			w.Header().Set("Vary", "Accept")
+			// Browsers name HTML among what they take, and tools do not.
+			if !strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/html") {
+				page.Help(w, r)
+				return
+			}
+		}
+		files.ServeHTTP(w, r)
+	})
+}
+
 func registerProfiles(mux *http.ServeMux) {
 	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index), door.ReadTime))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -135,7 +157,6 @@ const maxQuery = 16 << 10 // bytes
 type refusal struct {
 	status int
 	text   string
-	again  time.Duration // after which the client is asked to come again; 0 if that is of no use
 }
 
 func (e *refusal) Error() string { return e.text }
@@ -144,26 +165,22 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
 }
 
-// busy is a refusal of a request whose turn did not come.
-func busy(again time.Duration, format string, args ...any) error {
-	return &refusal{http.StatusServiceUnavailable, fmt.Sprintf(format, args...), again}
-}
-
-// describe returns what to answer to an error, and says when to come again; one that is no refusal is a store's, and is
-// introduced.
-func describe(w http.ResponseWriter, err error, introduction string) (status int, text string) {
+// writeError answers with an error, in a sentence; one that is no refusal is a store's, and is introduced. Of what may be
+// better soon it says when to ask again.
+func writeError(w http.ResponseWriter, err error, introduction string) {
 	var known *refusal
 	var asked query.Refusal
+	status, text := http.StatusServiceUnavailable, introduction+err.Error()
 	switch {
 	case errors.As(err, &known):
-		if known.again > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(int(known.again.Seconds())))
-		}
-		return known.status, known.text
+		status, text = known.status, known.text
 	case errors.As(err, &asked):
-		return http.StatusBadRequest, asked.Error()
+		status, text = http.StatusBadRequest, asked.Error()
 	}
-	return http.StatusServiceUnavailable, introduction + err.Error()
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
+	}
+	http.Error(w, text, status)
 }
 
 // serveJSON returns a handler that writes answers in JSON, and errors in a sentence; a store's is introduced.
@@ -171,8 +188,7 @@ func serveJSON(introduction string, answer func(w http.ResponseWriter, r *http.R
 	return func(w http.ResponseWriter, r *http.Request) {
 		a, err := answer(w, r)
 		if err != nil {
-			status, text := describe(w, err, introduction)
-			http.Error(w, text, status)
+			writeError(w, err, introduction)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -11,16 +11,36 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
+	"github.com/weirproxy/weir/server/door"
 )
 
 // maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
 const maxExports = 1
 
-var errExporting = busy(maxWaitingTime, "Another export of the history is being read: ask again once it is.")
-
 // ExportTrailer is the HTTP trailer that ends an export: a [transfer.Exported] in JSON, percent-escaped. An export without
 // it is not whole, nor is one whose body has no end.
 const ExportTrailer = "Weir-Exported"
+
+// exporting returns a handler of exports of a history.
+func exporting(h *query.History) http.HandlerFunc {
+	turns := make(door.Turns, maxExports)
+	return func(w http.ResponseWriter, r *http.Request) {
+		values, err := queryOf(r)
+		switch {
+		case err != nil:
+		case h == nil:
+			err = errNoHistory
+		case !turns.Take(r.Context(), maxWaitingTime):
+			err = refuse(http.StatusServiceUnavailable, "Another export of the history is being read.")
+		default:
+			defer turns.GiveBack()
+			err = export(w, r, h, values)
+		}
+		if err != nil {
+			writeError(w, err, unread)
+		}
+	}
+}
 
 // export writes an export for as long as its reader reads. One that fails once something has been sent is cut off, so
 // that nobody takes it for whole.
@@ -30,6 +50,7 @@ func export(w http.ResponseWriter, r *http.Request, h *query.History, values que
 		return refuse(http.StatusBadRequest, "format: %v.", err)
 	}
 	w.Header().Set("Content-Type", format.MediaType())
+	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Trailer", ExportTrailer)
 	// The server's own bound began with the request. A server that cannot be told keeps it.
 	control := http.NewResponseController(w)
@@ -44,7 +65,6 @@ func export(w http.ResponseWriter, r *http.Request, h *query.History, values que
 	if out.begun {
 		panic(http.ErrAbortHandler) // net/http's way to cut an answer off: it ends this connection, and is not logged
 	}
-	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Trailer")
 	return err
 }

@@ -1,9 +1,9 @@
 package admin
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
-	"encoding/json"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math"
@@ -37,9 +37,16 @@ type RuleLimit struct {
 	Name      string `json:"name"`
 }
 
-// listRules serves the rules in force, by domain and path, and says what else this port can be asked about: it serves a
-// page, which is to ask for nothing in vain. There may be ten thousand rules, and the page asks every few seconds, so who
-// knows them already is told only that.
+// RulesAnswer is what /api/v1/rules answers.
+type RulesAnswer struct {
+	Loaded int64        `json:"loaded"` // Unix seconds; 0 if nothing is loaded, or nobody knows when
+	Serves []string     `json:"serves"` // of counters, denials, history and rules
+	Rules  []RuleAnswer `json:"rules"`  // by domain and path
+}
+
+// listRules serves the rules in force, and says what else this port can be asked about: it serves a page, which is to ask
+// for nothing in vain. There may be ten thousand rules, and the page asks every few seconds, so who knows them already is
+// told only that.
 func listRules(p *Parts) http.HandlerFunc {
 	serves := []string{}
 	for what, served := range map[string]bool{"rules": p.Rules != nil, "history": p.History != nil, "denials": p.Denials != nil,
@@ -53,28 +60,24 @@ func listRules(p *Parts) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if _, err := queryWith(r); err != nil {
-			status, text := describe(w, err, "")
-			http.Error(w, text, status)
+			writeError(w, err, "")
 			return
 		}
-		head := rulesHead{Serves: serves}
-		hash := ""
-		config := configOf(rules)
-		if config != nil {
-			hash = config.Hash()
+		a := RulesAnswer{Serves: serves, Rules: []RuleAnswer{}}
+		if config := configOf(rules); config != nil {
 			if loaded != nil {
-				head.Loaded = max(loaded().Unix(), 0)
+				a.Loaded = max(loaded().Unix(), 0)
+			}
+			for _, rule := range sortedRules(config) {
+				a.Rules = append(a.Rules, ruleAnswer(rule))
 			}
 		}
-		tag := fmt.Sprintf(`"%s-%d-%s"`, hash, head.Loaded, strings.Join(serves, "-"))
+		var body bytes.Buffer
+		_ = query.WriteJSON(&body, a) // of strings and numbers
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-cache")
-		w.Header().Set("ETag", tag)
-		if names(r.Header.Values("If-None-Match"), tag) {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		head.write(w, sortedRules(config))
+		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body.Bytes())))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body.Bytes()))
 	}
 }
 
@@ -90,39 +93,6 @@ func sortedRules(config *descriptors.Config) []*descriptors.Rule {
 	return slices.SortedStableFunc(slices.Values(config.Rules()), func(a, b *descriptors.Rule) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
 	})
-}
-
-// names reports whether one of the tags that a client knows is this. A proxy that compresses marks a tag as weak.
-func names(known []string, tag string) bool {
-	for one := range strings.SplitSeq(strings.Join(known, ","), ",") {
-		if strings.TrimPrefix(strings.TrimSpace(one), "W/") == tag {
-			return true
-		}
-	}
-	return false
-}
-
-// rulesHead is what /api/v1/rules answers before the rules.
-type rulesHead struct {
-	Loaded int64    // Unix seconds; 0 if nothing is loaded, or nobody knows when
-	Serves []string // of rules, history, denials and counters
-}
-
-// write writes one rule at a time: as a whole their JSON may be large.
-func (h rulesHead) write(w http.ResponseWriter, all []*descriptors.Rule) {
-	out := bufio.NewWriterSize(w, 64<<10)
-	serves, _ := json.Marshal(h.Serves) // of strings
-	fmt.Fprintf(out, `{"loaded":%d,"serves":%s,"rules":[`, h.Loaded, serves)
-	for i, rule := range all {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		if err := query.WriteJSON(out, ruleAnswer(rule)); err != nil {
-			return // the client is gone
-		}
-	}
-	fmt.Fprintln(out, "]}")
-	_ = out.Flush() // likewise
 }
 
 func ruleAnswer(r *descriptors.Rule) RuleAnswer {

@@ -48,7 +48,7 @@ type TopRow struct {
 // topHandler answers who takes the most. The history is asked one question at a time.
 func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 	turns := make(door.Turns, 1)
-	return serveJSON("The history cannot be read: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return serveJSON(unread, func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if err := g.mayRead(r); err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		case h == nil:
 			return nil, errNoHistory
 		case !turns.Take(r.Context(), maxWaitingTime):
-			return nil, errBusy
+			return nil, refuse(http.StatusServiceUnavailable, "Another question about the history is being answered.")
 		}
 		defer turns.GiveBack()
 		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)

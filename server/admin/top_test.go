@@ -32,9 +32,6 @@ func TestWhoTakesTheMostIsServed(t *testing.T) {
 			t.Errorf("%s is answered %d\n%s\nwant\n%s", question, code, body, want)
 		}
 	}
-	if _, body := p.ask("GET", "/help"); !strings.Contains(body, "/api/v1/counters/top?domain=&path=&by=hits&n=20&from=&to=") {
-		t.Errorf("the list of what the port serves lacks the path:\n%s", body)
-	}
 }
 
 // Of the history those values are listed that rules keep apart, of all weirs.

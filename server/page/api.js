@@ -33,18 +33,8 @@ async function get(path, parameters, signal) {
   }
   const date = Date.parse(answer.headers.get('Date') ?? '');
   if (date) skew = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0;
-  if (!answer.ok) throw new Refused(answer.status, sentence(answer.status, text));
+  if (!answer.ok) throw new Refused(answer.status, text.trim().slice(0, 500) || `weir answers ${answer.status}.`);
   return text;
-}
-
-function sentence(status, text) {
-  try {
-    const told = JSON.parse(text).error;
-    if (typeof told === 'string') return told;
-  } catch {
-    // not every error is JSON
-  }
-  return text.trim().slice(0, 500) || `weir answers ${status}.`;
 }
 
 /**

@@ -8,12 +8,10 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"fmt"
-	"html"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
-	"strings"
 	"time"
 )
 
@@ -42,32 +40,22 @@ type file struct {
 	tag     string // changes whenever the content does
 }
 
-// Endpoint is something that the port serves beside the page.
-type Endpoint struct {
-	Path  string // from the root of the port, /api/v1/history
-	Query string // the parameters that it takes, domain=&path=
-	What  string // a sentence without its end
-	Asked bool   // answers only to a question, so that a link to the bare path would lead to an error
+//go:embed help.txt
+var help string
+
+// Help says what the port serves beside the page.
+func Help(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, help) // the client is gone if this fails
 }
 
-// Name returns the path with its parameters.
-func (e *Endpoint) Name() string {
-	if e.Query == "" {
-		return e.Path
-	}
-	return e.Path + "?" + e.Query
-}
-
-// Handler serves the page at whatever path ends in a slash, and its files by the last part of theirs. The page names the
-// endpoints. All references between its files are relative, so a proxy may put them below a path of its own.
-func Handler(served []Endpoint) http.Handler {
+// Handler serves the page at whatever path ends in a slash, and its files by the last part of theirs. All
+// references between its files are relative, so a proxy may put them below a path of its own.
+func Handler() http.Handler {
 	files := make(map[string]file)
 	entries, _ := fs.ReadDir(embedded, ".") // what is embedded can be read
 	for _, entry := range entries {
 		content, _ := embedded.ReadFile(entry.Name())
-		if entry.Name() == index {
-			content = bytes.Replace(content, []byte(placeholder), list(served), 1)
-		}
 		sum := sha256.Sum256(content)
 		files[entry.Name()] = file{content, mediaTypes[path.Ext(entry.Name())], `"` + hex.EncodeToString(sum[:12]) + `"`}
 	}
@@ -87,20 +75,4 @@ func Handler(served []Endpoint) http.Handler {
 		h.Set("ETag", f.tag)
 		http.ServeContent(w, r, last, time.Time{}, bytes.NewReader(f.content))
 	})
-}
-
-// placeholder is where the page lists the endpoints.
-const placeholder = "<!-- endpoints -->"
-
-// list writes endpoints as items of a list. They are named without scripts too.
-func list(served []Endpoint) []byte {
-	var b bytes.Buffer
-	for _, e := range served {
-		name := "<b>" + html.EscapeString(e.Name()) + "</b>"
-		if !e.Asked {
-			name = fmt.Sprintf(`<a href="%s">%s</a>`, html.EscapeString(strings.TrimPrefix(e.Path, "/")), html.EscapeString(e.Name()))
-		}
-		fmt.Fprintf(&b, "<li>%s <span>%s</span></li>\n", name, html.EscapeString(e.What))
-	}
-	return b.Bytes()
 }

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -32,11 +34,9 @@ func TestWhatCannotBeAnsweredIsSaidInPrometheusWords(t *testing.T) {
 		{"query", []string{"query", "weir_hits_total{"}, 400, "bad_data",
 			`invalid parameter "query": 1:17: parse error: unexpected end of input inside braces`},
 		{"query", []string{"query", "up", "time", "soon"}, 400, "bad_data",
-			`invalid parameter "time": invalid time value for 'time': cannot parse "soon" to a valid timestamp`},
+			`invalid parameter "time": cannot parse "soon" to a valid timestamp`},
 		{"query", []string{"query", "up", "time", "NaN"}, 400, "bad_data",
-			`invalid parameter "time": invalid time value for 'time': cannot parse "NaN" to a valid timestamp`},
-		{"query", []string{"query", "up", "timeout", "-1"}, 400, "bad_data", `invalid parameter "timeout": timeout must be positive, got -1s`},
-		{"query", []string{"query", "up", "limit", "-1"}, 400, "bad_data", `invalid parameter "limit": limit must be non-negative`},
+			`invalid parameter "time": cannot parse "NaN" to a valid timestamp`},
 		{"query", []string{"query", "weir_hits_total + on() weir_hits_total"}, 422, "execution", "found duplicate series for the match group"},
 		{"query_range", span("up", "0", "1", "0"), 400, "bad_data",
 			`invalid parameter "step": zero or negative query resolution step widths are not accepted. Try a positive integer`},
@@ -58,8 +58,7 @@ func TestWhatCannotBeAnsweredIsSaidInPrometheusWords(t *testing.T) {
 
 func TestAnyTimeIsAnswered(t *testing.T) {
 	w := serve(t, keeping(t, someHours(2)))
-	for _, at := range []string{"0", "-1", "4", "1e12", "9223309901257974", "-9223309901257974", "2026-11-23T10:00:00.5+05:30",
-		"-292273086-05-16T16:47:06Z", "292277025-08-18T07:12:54.999999999Z"} {
+	for _, at := range []string{"0", "-1", "4", "1e12", "9223309901257974", "-9223309901257974", "2026-11-23T10:00:00.5+05:30"} {
 		for _, query := range []string{"1+1", "weir_hits_total", "increase(weir_hits_total[5m])", "weir_hits_total offset -1000d",
 			"weir_hits_peak @ start()", "max_over_time(weir_hits_total[1h:1m])"} {
 			if a := w.get("api/v1/query", "query", query, "time", at); a.Code != 200 {
@@ -112,46 +111,51 @@ func (g *gated) Query(ctx context.Context, _ history.Query, _ func(history.Serie
 	}
 }
 
+// weighed counts what is read of all bodies.
+type weighed struct {
+	io.Reader
+	read *atomic.Int64
+}
+
+func (b weighed) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read.Add(int64(n))
+	return n, err
+}
+
 func TestOfAThousandRequestsAtOnceFewAreInMemory(t *testing.T) {
-	const requests, atATime, waiting = 1000, 3, 64
-	g := &gated{open: make(chan struct{}), asked: make(chan struct{}, requests)}
-	w := serve(t, g, func(c *promql.Config) { c.Concurrency = atATime })
-	turned := make(chan answer, requests)
-	for range requests {
-		go func() {
-			a, err := try(t.Context(), w.address, http.MethodPost, "api/v1/query", values("query", "weir_hits_total"))
-			if err != nil {
-				a.Error = err.Error()
+	synctest.Test(t, func(t *testing.T) {
+		const requests, atATime, form = 1000, 3, "query=weir_hits_total"
+		g := &gated{open: make(chan struct{}), asked: make(chan struct{}, requests)}
+		h := newHandler(g, func(c *promql.Config) { c.Concurrency = atATime })
+		var read atomic.Int64
+		answers := make(chan *httptest.ResponseRecorder, requests)
+		for range requests {
+			go func() {
+				r := httptest.NewRequest(http.MethodPost, "/prometheus/api/v1/query", weighed{strings.NewReader(form), &read})
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				answers <- w
+			}()
+		}
+		synctest.Wait()
+		if len(g.asked) != atATime || read.Load() != atATime*int64(len(form)) {
+			t.Errorf("%d queries run at a time, and %d bytes of parameters are in memory, want those of %d: waiting ones hold none",
+				len(g.asked), read.Load(), atATime)
+		}
+		for range requests - atATime {
+			if w := <-answers; w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+				t.Fatalf("after half a minute without a turn: %d %s, want 503 with Retry-After", w.Code, w.Body)
 			}
-			turned <- a
-		}()
-	}
-	for range requests - atATime - waiting {
-		if a := <-turned; a.Code != http.StatusServiceUnavailable || a.Status != "error" || a.Header.Get("Retry-After") == "" {
-			t.Fatalf("beyond those that may wait: %+v, want 503 with Retry-After", a)
 		}
-	}
-	for range atATime {
-		<-g.asked
-	}
-	if n := len(g.asked) + int(w.shown["weir_history_queries_running"]()); n != atATime {
-		t.Errorf("%d queries run at a time, want %d", n, atATime)
-	}
-	close(g.open)
-	answered := 0
-	for range atATime + waiting {
-		if a := <-turned; a.Code == 200 {
-			answered++
-		} else if a.Code != http.StatusServiceUnavailable { // on a slow machine some have waited too long
-			t.Errorf("%+v, want an answer", a)
+		close(g.open)
+		for range atATime {
+			if w := <-answers; w.Code != http.StatusOK {
+				t.Errorf("one that had its turn: %d %s, want an answer", w.Code, w.Body)
+			}
 		}
-	}
-	if answered < atATime {
-		t.Errorf("%d were answered in the end, want those that ran at least", answered)
-	}
-	if n := w.queries("ok") + w.queries("busy"); n != requests {
-		t.Errorf("%v requests were counted, want %d", n, requests)
-	}
+	})
 }
 
 func TestAClientThatHangsUpLeavesItsTurn(t *testing.T) {
@@ -174,9 +178,6 @@ func TestAClientThatHangsUpLeavesItsTurn(t *testing.T) {
 	if a := w.get("api/v1/query", "query", "1+1"); a.Code != 200 {
 		t.Errorf("after three clients that hung up: %+v, want an answer: the only turn must have come back", a)
 	}
-	if n := w.queries("canceled"); n != 3 {
-		t.Errorf("%v queries are counted as canceled, want 3", n)
-	}
 }
 
 // Lists of names read the whole history as well.
@@ -188,9 +189,6 @@ func TestWhatTakesTooLongEndsAsPrometheusEndsIt(t *testing.T) {
 		if a.Code != 503 || a.ErrorType != "timeout" || !strings.HasPrefix(a.Error, "query timed out in") {
 			t.Errorf("%s of a store that does not answer: %+v, want 503 timeout: query timed out in ...: it has the only turn", path, a)
 		}
-	}
-	if a := serve(t, g).get("api/v1/query", "query", "weir_hits_total", "timeout", "1ms"); a.Code != 503 || a.ErrorType != "timeout" {
-		t.Errorf("a query that is given a millisecond: %+v, want 503 timeout", a)
 	}
 }
 

@@ -1,7 +1,6 @@
 package promql
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// maxListed is how many series, names or values are listed at most, whatever limit says.
+// maxListed is how many series, names or values are listed at most.
 const maxListed = 100_000
 
 // series answers with the labels of the series that match.
@@ -59,18 +58,16 @@ func (h *Handler) distinct(r *request, pick func(labels.Label) string) *answer {
 	return list(h, r, visit, func() []string { return slices.Sorted(maps.Keys(found)) })
 }
 
-// list calls visit with the labels of all series that match, and answers with the items that it then has, as far as the
-// limit allows.
+// list calls visit with the labels of all series that match, and answers with the items that it then has, up to
+// maxListed.
 func list[T any](h *Handler, r *request, visit func(labels.Labels), items func() []T) *answer {
-	limit := min(cmp.Or(r.limit(), maxListed), maxListed)
-	from, to := r.moment("start", firstMoment).UnixMilli(), r.moment("end", lastMoment).UnixMilli()
 	sets := r.matchers(h.parser)
 	if r.refused != nil {
 		return r.refused
 	}
 	q := h.engine.Querier()
 	// No function has that name: by it a querier knows that no samples are needed.
-	hints := &storage.SelectHints{Start: from, End: to, Func: "series"}
+	hints := &storage.SelectHints{Func: "series"}
 	var notes annotations.Annotations
 	for _, set := range sets {
 		all := q.Select(r.Context(), false, hints, set...)
@@ -84,8 +81,8 @@ func list[T any](h *Handler, r *request, visit func(labels.Labels), items func()
 	}
 	listed := items()
 	warnings, infos := notes.AsStrings("", maxNotes, maxNotes)
-	if len(listed) > limit {
-		listed, warnings = listed[:limit], append(warnings, truncated)
+	if len(listed) > maxListed {
+		listed, warnings = listed[:maxListed], append(warnings, "results truncated due to limit")
 	}
 	return &answer{warnings: warnings, infos: infos, data: func(e *encoder) {
 		e.each(len(listed), func(i int) { e.json(listed[i]) })

@@ -5,8 +5,6 @@ package promql
 import (
 	"cmp"
 	"net/http"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -22,7 +20,7 @@ type Config struct {
 	engine.Config
 	// Version is that of this weir.
 	Version string
-	// Concurrency is how many queries are evaluated, or their large answers written, at a time; 0 is 1.
+	// Concurrency is how many queries are evaluated, or their answers written, at a time; 0 is 1.
 	// What they may hold in memory together is as many times what the engine allows each.
 	Concurrency int
 }
@@ -34,22 +32,14 @@ type Handler struct {
 	parser parser.Parser
 	mux    *http.ServeMux
 
-	admitted door.Turns // requests that run, wait, or write a small answer
-	running  door.Turns
-
-	answered map[string]*atomic.Uint64 // by result
-	busy     atomic.Int64              // nanoseconds in which queries were answered
+	running door.Turns
 }
 
 // NewHandler returns a handler.
 func NewHandler(c Config) *Handler {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
-	h := &Handler{config: c, engine: engine.New(c.Config), parser: parser.NewParser(parser.Options{}), mux: http.NewServeMux(),
-		admitted: make(door.Turns, c.Concurrency+maxWaiting), running: make(door.Turns, c.Concurrency),
-		answered: make(map[string]*atomic.Uint64)}
-	for _, result := range results {
-		h.answered[result] = new(atomic.Uint64)
-	}
+	h := &Handler{config: c, engine: engine.New(c.Config), parser: engine.NewParser(), mux: http.NewServeMux(),
+		running: make(door.Turns, c.Concurrency)}
 	const api = Below + "api/v1/"
 	for path, answer := range map[string]func(*request) *answer{
 		"query": h.query, "query_range": h.queryRange, "series": h.series, "labels": h.labels,
@@ -88,22 +78,4 @@ func (h *Handler) getOnly(path string, serve http.HandlerFunc) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	h.mux.ServeHTTP(w, r)
-}
-
-// Metrics is where numbers are shown.
-type Metrics interface {
-	Counter(name, help string, labels map[string]string, total func() float64)
-	Gauge(name, help string, labels map[string]string, value func() float64)
-}
-
-// Show shows what becomes of queries.
-func (h *Handler) Show(metrics Metrics) {
-	for result, total := range h.answered {
-		metrics.Counter("weir_history_queries_total", "Queries of the history by Prometheus's API, by how they ended.",
-			map[string]string{"result": result}, func() float64 { return float64(total.Load()) })
-	}
-	metrics.Counter("weir_history_query_seconds_total", "Time in which they were evaluated and answered, all together.", nil,
-		func() float64 { return time.Duration(h.busy.Load()).Seconds() })
-	metrics.Gauge("weir_history_queries_running", "Those that are being evaluated or answered now.", nil,
-		func() float64 { return float64(len(h.running)) })
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/server/promql/engine"
 )
 
 const (
@@ -18,17 +17,22 @@ const (
 	maxNotes = 10
 	// maxSteps is how many points a series of an answer may have, as Prometheus has it.
 	maxSteps = 11_000
-
-	truncated = "results truncated due to limit"
 )
 
 // query answers for a moment.
 func (h *Handler) query(r *request) *answer {
-	at := r.moment("time", r.now)
+	at := h.config.Now()
+	if text := r.FormValue("time"); text != "" {
+		var err error
+		at, err = parseTime(text)
+		r.refuse("time", err)
+	}
 	return h.evaluate(r, func(ctx context.Context, text string) (promql.Query, error) {
 		return h.engine.Instant(ctx, text, at)
 	})
 }
+
+var errStep = errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer")
 
 // queryRange answers for moments a step apart.
 func (h *Handler) queryRange(r *request) *answer {
@@ -41,7 +45,7 @@ func (h *Handler) queryRange(r *request) *answer {
 	r.refuse("end", err)
 	step, err := parseDuration(r.FormValue("step"))
 	if err == nil && step < time.Millisecond {
-		err = engine.ErrStep
+		err = errStep
 	}
 	r.refuse("step", err)
 	// As a Duration the range might not fit.
@@ -55,9 +59,7 @@ func (h *Handler) queryRange(r *request) *answer {
 
 // evaluate answers with what a query evaluates to.
 func (h *Handler) evaluate(r *request, make func(context.Context, string) (promql.Query, error)) *answer {
-	limit, text := r.limit(), r.FormValue("query")
-	ctx, cancel := r.bounded()
-	defer cancel()
+	ctx, text := r.Context(), r.FormValue("query")
 	if r.refused != nil {
 		return r.refused
 	}
@@ -77,28 +79,14 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 		a.warnings, a.infos = warnings, infos
 		return a
 	}
-	value := result.Value
-	switch v := value.(type) {
-	case promql.Matrix:
-		if limit > 0 && len(v) > limit {
-			value, warnings = v[:limit], append(warnings, truncated)
-		}
-	case promql.Vector:
-		if limit > 0 && len(v) > limit {
-			value, warnings = v[:limit], append(warnings, truncated)
-		}
-	}
-	if r.FormValue("lookback_delta") != "" {
-		warnings = append(warnings, "lookback_delta has no effect: weir looks back over the widest bucket that it has stored")
-	}
 	if history.HidesValues(ctx) && strings.Contains(text, "value") {
 		infos = append(infos, query.Hidden)
 	}
-	return &answer{warnings: warnings, infos: infos, done: []func(){q.Close}, data: func(e *encoder) {
+	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
 		e.raw(`{"resultType":`)
-		e.json(string(value.Type()))
+		e.json(string(result.Value.Type()))
 		e.raw(`,"result":`)
-		e.result(value)
+		e.result(result.Value)
 		e.raw("}")
 	}}
 }

@@ -1,11 +1,9 @@
 package promql
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,7 +23,6 @@ const maxBody = 128 << 10
 // request is a request with its parameters, from its URL and its body.
 type request struct {
 	*http.Request
-	now     time.Time
 	refused *answer // for the first parameter that was read and is bad; nil for none
 }
 
@@ -35,14 +32,10 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*request, *answe
 		return nil, refuse(badData, "error parsing form values: the URL is longer than %d bytes", maxBody)
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	err := r.ParseForm()
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "multipart/form-data" && err == nil {
-		err = r.ParseMultipartForm(maxBody)
-	}
-	if err != nil {
+	if err := r.ParseForm(); err != nil {
 		return nil, refuse(badData, "error parsing form values: %w", err)
 	}
-	return &request{Request: r, now: h.config.Now()}, nil
+	return &request{Request: r}, nil
 }
 
 // refuse refuses the request for a parameter, unless it has been refused for another, or err is nil.
@@ -52,39 +45,18 @@ func (r *request) refuse(name string, err error) {
 	}
 }
 
-// Where ranges begin and end that say nothing of it. What clients of Prometheus send for that are the same moments.
-var (
-	firstMoment = time.Unix(math.MinInt64/1000+62135596801, 0).UTC()
-	lastMoment  = time.Unix(math.MaxInt64/1000-62135596801, 999999999).UTC()
-)
-
-// moment returns the moment that a parameter says.
-func (r *request) moment(name string, byDefault time.Time) time.Time {
-	text := r.FormValue(name)
-	if text == "" {
-		return byDefault
-	}
-	at, err := parseTime(text)
-	if err != nil {
-		r.refuse(name, fmt.Errorf("invalid time value for '%s': %w", name, err))
-	}
-	return at
-}
+// Between these Unix seconds are the moments that Prometheus knows.
+const firstSecond, lastSecond = math.MinInt64/1000 + 62135596801, math.MaxInt64/1000 - 62135596801
 
 // parseTime reads Unix seconds or RFC 3339.
 func parseTime(text string) (time.Time, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
-		if seconds >= float64(firstMoment.Unix()) && seconds <= float64(lastMoment.Unix()) {
+		if seconds >= firstSecond && seconds <= lastSecond {
 			whole, part := math.Modf(seconds)
 			return time.Unix(int64(whole), int64(math.Round(part*1000))*int64(time.Millisecond)).UTC(), nil
 		}
 	} else if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return at, nil
-	}
-	for _, at := range []time.Time{firstMoment, lastMoment} {
-		if at.Format(time.RFC3339Nano) == text { // its year has more digits than can be parsed
-			return at, nil
-		}
 	}
 	return time.Time{}, fmt.Errorf("cannot parse %q to a valid timestamp", clip(text))
 }
@@ -102,34 +74,6 @@ func parseDuration(text string) (time.Duration, error) {
 		return time.Duration(d), nil
 	}
 	return 0, fmt.Errorf("cannot parse %q to a valid duration", clip(text))
-}
-
-// bounded returns a context that ends when the time is over that timeout says, if it says one.
-func (r *request) bounded() (context.Context, context.CancelFunc) {
-	text := r.FormValue("timeout")
-	if text == "" {
-		return r.Context(), func() {}
-	}
-	timeout, err := parseDuration(text)
-	if err == nil && timeout <= 0 {
-		err = fmt.Errorf("timeout must be positive, got %s", timeout)
-	}
-	r.refuse("timeout", err)
-	return context.WithTimeout(r.Context(), timeout)
-}
-
-// limit returns how much is to be answered, 0 for all.
-func (r *request) limit() int {
-	text := r.FormValue("limit")
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(text)
-	if err == nil && n < 0 {
-		err = errors.New("limit must be non-negative")
-	}
-	r.refuse("limit", err)
-	return n
 }
 
 // matchers returns the sets of matchers that match[] says, one of no matchers for none.

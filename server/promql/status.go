@@ -30,13 +30,10 @@ var metrics = [][3]string{
 }
 
 // metadata answers what metrics there are.
-func metadata(r *request) *answer {
-	wanted := r.FormValue("metric")
-	found := make(map[string][]map[string]string)
+func metadata(*request) *answer {
+	all := make(map[string][]map[string]string)
 	for _, m := range metrics {
-		if wanted == "" || wanted == m[0] {
-			found[m[0]] = []map[string]string{{"type": m[1], "help": m[2], "unit": ""}}
-		}
+		all[m[0]] = []map[string]string{{"type": m[1], "help": m[2], "unit": ""}}
 	}
-	return &answer{data: func(e *encoder) { e.json(found) }}
+	return &answer{data: func(e *encoder) { e.json(all) }}
 }

@@ -31,39 +31,28 @@ var someday = time.Date(2026, 11, 23, 10, 17, 42, 0, time.UTC)
 type world struct {
 	t       testing.TB
 	handler *promql.Handler
-	shown   numbers
 	address string // of the data source, as Grafana is given it
 }
 
-// serve serves a history, with bounds that a test may change.
-func serve(t testing.TB, store history.Store, change ...func(*promql.Config)) *world {
-	t.Helper()
+// newHandler returns the API of a history, with bounds that a test may change.
+func newHandler(store history.Store, change ...func(*promql.Config)) *promql.Handler {
 	now := func() time.Time { return someday }
 	c := promql.Config{Config: engine.Config{Store: store, Now: now, MaxSamples: 5_000_000, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)},
 		Version: "test"}
 	for _, f := range change {
 		f(&c)
 	}
-	w := &world{t: t, handler: promql.NewHandler(c), shown: numbers{}}
-	w.handler.Show(w.shown)
+	return promql.NewHandler(c)
+}
+
+// serve serves a history.
+func serve(t testing.TB, store history.Store, change ...func(*promql.Config)) *world {
+	t.Helper()
+	w := &world{t: t, handler: newHandler(store, change...)}
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
 	w.address = server.URL + "/prometheus"
 	return w
-}
-
-// numbers are those that a handler shows, by their name and result.
-type numbers map[string]func() float64
-
-func (n numbers) Counter(name, _ string, labels map[string]string, total func() float64) {
-	n[strings.TrimSpace(name+" "+labels["result"])] = total
-}
-
-func (n numbers) Gauge(name, _ string, _ map[string]string, value func() float64) { n[name] = value }
-
-// queries is how many queries have ended so.
-func (w *world) queries(result string) float64 {
-	return w.shown["weir_history_queries_total "+result]()
 }
 
 // answer is what Prometheus's API answers.

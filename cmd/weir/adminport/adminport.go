@@ -4,7 +4,6 @@ package adminport
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -121,7 +120,7 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, reasonIn(body))
+		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, strings.TrimSpace(string(body)))
 	}
 	return response, nil
 }
@@ -135,13 +134,4 @@ func remedy(err error) string {
 		return ": that is not weir's admin port, which is DEBUG_PORT, 6070 unless set"
 	}
 	return ""
-}
-
-// reasonIn returns the error in an answer's JSON, or else its text.
-func reasonIn(body []byte) string {
-	var answer struct{ Error string }
-	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {
-		return answer.Error
-	}
-	return strings.TrimSpace(string(body))
 }

@@ -81,13 +81,11 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 		return fmt.Errorf("opening the history: %w", err)
 	}
 	parts.Readiness, parts.History = readiness{store}, query.New(store, time.Now)
-	queries := promql.NewHandler(promql.Config{
+	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
 		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // as nothing else is done here
 	})
-	queries.Show(metrics)
-	parts.Query = queries
 	port, err := server.OpenPort("debug", set.Server().DebugAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())

@@ -3,10 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -18,15 +15,19 @@ import (
 // evaluation a stack that grows with how deep they are nested, and a stack that is full ends the process.
 const maxTokens = 5000
 
-// maxPatterns is how many instructions the patterns of a query may have, all together. Each takes some 100 bytes.
-const maxPatterns = 500_000
+// maxCostly is how long those patterns of a query may be, all together, in bytes, that repeat, have classes, or fold case:
+// a byte of them is compiled to 1,000 instructions at most, of some 100 bytes each. Of all others it is compiled to one.
+const maxCostly = 256
+
+// costly matches these, but for what is escaped.
+var costly = regexp.MustCompile(`(?s)^(?:[^\\]|\\[^pP])*?(?:[{[]|\\[pP]|\(\?)`)
 
 // Fits returns an error if a text is too much to be given to Prometheus's parser: too long, or with patterns that take
 // much memory and time once they are compiled, which the parser does. Whatever parses what a request brings is to ask
 // before; Instant and Range do. It says nothing of what is wrong with the text otherwise.
 func Fits(text string) error {
 	lexer := parser.Lex(text)
-	budget := maxPatterns
+	budget := maxCostly
 	for n := 0; n <= maxTokens; n++ {
 		var item parser.Item
 		lexer.NextItem(&item)
@@ -38,43 +39,25 @@ func Fits(text string) error {
 			if err != nil {
 				return nil // the parser says so
 			}
-			if budget -= instructions(pattern); budget < 0 {
-				return fmt.Errorf("the patterns of the query repeat too much, or have too many classes: at most %d steps are "+
-					"compiled: ask in several queries", maxPatterns)
+			if costly.MatchString(pattern) {
+				budget -= len(pattern)
+			}
+			if budget < 0 {
+				return fmt.Errorf("the patterns of the query that repeat or have classes are longer than %d bytes: ask in several queries",
+					maxCostly)
 			}
 		}
 	}
 	return fmt.Errorf("the query has more than %d tokens: ask in several queries", maxTokens)
 }
 
-var repeat = regexp.MustCompile(`\{([0-9]+)(?:,([0-9]*))?\}`)
-
-// instructions returns how many a pattern is compiled to at most, where a class of characters, which takes more memory
-// and time than they do, stands for many: most where case may be folded. It may be far fewer.
-func instructions(pattern string) int {
-	const maxRepeats = 1000 // however repeats are nested, more is an error in a pattern
-	times, class := 1, 500
-	for _, found := range repeat.FindAllStringSubmatch(pattern, -1) {
-		for _, bound := range found[1:] {
-			if n, err := strconv.Atoi(bound); err == nil && n > 1 {
-				times = min(times*min(n, maxRepeats), maxRepeats)
-			}
-		}
-	}
-	if strings.Contains(pattern, "(?") {
-		class = 5000
-	}
-	classes := strings.Count(pattern, "[") + strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`)
-	return len(pattern)*times + class*classes
-}
-
 // maxRead is how many points of one series the functions over a query's subqueries may read, each as often as windows hold
 // it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
 const maxRead = 100_000_000
 
-// steps returns at how many moments a query and its subqueries are evaluated. It is an error if what Prometheus's engine
+// checkSteps returns an error if a query and its subqueries are evaluated at so many moments that what Prometheus's engine
 // keeps of each would be more than the bound on samples, or if it would read more than maxRead: it counts neither.
-func steps(s *parser.EvalStmt, maximum int) (int, error) {
+func checkSteps(s *parser.EvalStmt, maximum int) error {
 	span, moments := float64(max(s.End.Sub(s.Start), 0)), 1.0
 	if s.Interval > 0 {
 		moments += span / float64(s.Interval)
@@ -97,58 +80,12 @@ func steps(s *parser.EvalStmt, maximum int) (int, error) {
 		return nil
 	})
 	if all > float64(maximum) || read > maxRead {
-		return 0, promql.ErrTooManySamples(where)
+		return promql.ErrTooManySamples(where)
 	}
-	return int(all), nil
+	return nil
 }
 
 // stepOf returns the step of a subquery in nanoseconds.
 func stepOf(s *parser.SubqueryExpr) float64 {
 	return float64(cmp.Or(s.Step, subqueryStep*time.Millisecond))
-}
-
-// labelGrowth bounds what label_join, label_replace and count_values make of the labels of a series. Each of the first two
-// can double a label, and thirty of them around each other would fill any memory with one series; count_values makes
-// another series at each moment. All that a query has are taken to stand around each other.
-type labelGrowth struct {
-	added     float64 // labels
-	factor    float64 // how many labels of the series one of them may hold
-	extra     float64 // bytes that one may hold beside these
-	perMoment float64 // bytes at each moment
-}
-
-// growthBy returns what an expression makes of labels.
-func growthBy(e parser.Node) labelGrowth {
-	g := labelGrowth{factor: 1}
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		switch n := n.(type) {
-		case *parser.AggregateExpr:
-			if n.Op == parser.COUNT_VALUES {
-				g.perMoment += float64(300 + len(n.Param.String()))
-			}
-		case *parser.Call:
-			sources, join := 0, n.Func.Name == "label_join"
-			switch {
-			case len(n.Args) < 3 || !join && n.Func.Name != "label_replace":
-				return nil
-			case join:
-				sources = len(n.Args) - 3 // each behind a separator
-			default:
-				sources = strings.Count(n.Args[2].String(), "$")
-			}
-			sources = max(sources, 1)
-			g.added++
-			g.factor *= float64(sources)
-			g.extra += float64(len(n.Args[1].String()) + sources*len(n.Args[2].String()))
-		}
-		return nil
-	})
-	return g
-}
-
-// cost returns how many samples' memory is taken by what is made of a series at so many moments, whose labels have so many
-// bytes.
-func (g labelGrowth) cost(labels, moments int) int {
-	bytes := g.added*g.factor*(float64(labels)+g.extra) + g.perMoment*float64(moments)
-	return int(math.Min(bytes/float64(sampleSize), math.MaxInt32))
 }

@@ -34,7 +34,6 @@ func TestWhatIsAskedBetweenBordersOfBucketsIsExact(t *testing.T) {
 		{"increase(%s[1d] smoothed)", midnight - 60*day, midnight, day, day, 1, 0},
 		{"rate(%s[1d])", midnight - 60*day, midnight, day, day, day, 0},
 		{"%s", midnight - 45*day, midnight - 35*day, day, 0, 1, 0},
-		{"%s smoothed", midnight - 45*day, midnight - 35*day, day, 0, 1, 0},
 		{"sum_over_time(increase(%s[1h])[1d:1h])", midnight - 25*day, midnight - 20*day, day, day, 1, 0},
 		{"increase(%s[1h] offset 20d)", midnight - 2*day, midnight, hour, hour, 1, 20 * day},
 		{"increase(%s[7d] offset -7d)", midnight - 60*day, midnight - 40*day, day, 7 * day, 1, -7 * day},

@@ -5,12 +5,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -48,7 +46,7 @@ func New(c Config) *Engine {
 		Logger: c.Log, MaxSamples: c.MaxSamples, Timeout: c.Timeout,
 		EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return subqueryStep },
-		Parser:                   smoothing{parser.NewParser(parser.Options{})}})}
+		Parser:                   smoothing{NewParser()}})}
 }
 
 // Instant returns a query for a moment. Its error is the query's own: of parsing. Nothing is read before the query is
@@ -59,20 +57,15 @@ func (e *Engine) Instant(ctx context.Context, text string, at time.Time) (promql
 	})
 }
 
-// ErrStep is the error of a range whose step is shorter than a millisecond.
-var ErrStep = errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer")
-
-// Range returns a query for the moments from the first to the last, a step apart. Its error is the query's own.
+// Range returns a query for the moments from the first to the last, a step apart, of a millisecond at least. Its error is
+// the query's own.
 func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) (promql.Query, error) {
-	if step < time.Millisecond {
-		return nil, ErrStep
-	}
 	return e.query(func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
 		return e.engine.NewRangeQuery(ctx, source, o, text, from, to, step)
 	})
 }
 
-// Querier returns what reads the series that match between the moments of hints. It may be used by one goroutine at a
+// Querier returns what reads the series that match. It may be used by one goroutine at a
 // time. What it reads is bounded by its context, not by the timeout of queries.
 func (e *Engine) Querier() storage.Querier { return e.querier(lookbackFor(history.Days)) }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -23,13 +22,9 @@ type querier struct {
 	now      int64         // Unix seconds
 	lookback time.Duration // of the query
 
-	statement *parser.EvalStmt // the query, nil where only names are read
-	// selectors are those of the query, by their first matcher, which Prometheus's engine hands on as it is.
-	selectors map[*labels.Matcher]selector
-	growth    labelGrowth  // by the query
-	samples   int          // that were selected, and what their labels take, in samples
-	coarsest  history.Tier // of the buckets in which the query is evaluated
-	notes     notes
+	samples  int          // that were selected, and what their labels take, in samples
+	coarsest history.Tier // of the buckets that were read
+	notes    notes
 }
 
 func (q *querier) Querier(_, _ int64) (storage.Querier, error) { return q, nil }
@@ -40,25 +35,12 @@ func (q *querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints
 	if q.tooNarrow() {
 		return newSet(nil, &q.notes, errTooNarrow)
 	}
-	s := selection{querier: q, matchers: matchers, namesOnly: hints.Func == "series"}
-	s.span(hints)
+	s := q.newSelection(hints, matchers)
 	err := s.addLimits()
 	if err == nil {
 		err = s.readHits(ctx)
 	}
 	return newSet(s.found, &q.notes, err)
-}
-
-// remember keeps what the query's selectors look like, which the engine does not say when it reads them, and what it makes
-// of labels.
-func (q *querier) remember(s *parser.EvalStmt) {
-	q.statement, q.selectors, q.growth = s, make(map[*labels.Matcher]selector), growthBy(s.Expr)
-	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok && len(v.LabelMatchers) > 0 {
-			q.selectors[v.LabelMatchers[0]] = newSelector(v, path)
-		}
-		return nil
-	})
 }
 
 // tooNarrow reports whether the query met a bucket that its lookback may not reach out of.

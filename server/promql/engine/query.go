@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -29,6 +28,8 @@ type execution struct {
 	engine   *Engine
 	newQuery newQuery
 	querier  *querier
+
+	statement *parser.EvalStmt
 }
 
 // query parses a query.
@@ -51,51 +52,21 @@ func (q *execution) begin(lookback time.Duration) error {
 	if q.Query != nil {
 		q.Query.Close()
 	}
-	q.Query, q.querier = next, reads
-	reads.remember(statement)
+	q.Query, q.querier, q.statement = next, reads, statement
 	return nil
 }
 
+// Exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
 func (q *execution) Exec(ctx context.Context) *promql.Result {
 	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
 	defer cancel()
-	result, err := q.exec(ctx)
-	if err != nil {
-		return &promql.Result{Err: err}
-	}
-	result.Err = unwrapped(result.Err)
-	return result
-}
-
-// exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
-func (q *execution) exec(ctx context.Context) (*promql.Result, error) {
-	maxSamples := q.engine.config.MaxSamples
-	moments, err := steps(q.querier.statement, maxSamples)
-	if err != nil {
-		return nil, err
-	}
-	if q.querier.growth.cost(1, moments) > maxSamples { // without any series: vector(1) may get labels as well
-		return nil, promql.ErrTooManySamples(where)
-	}
-	for {
+	err := checkSteps(q.statement, q.engine.config.MaxSamples)
+	for err == nil {
 		result := q.Query.Exec(ctx)
 		if !q.querier.tooNarrow() {
-			return result, nil
+			return result
 		}
-		if err := q.begin(lookbackFor(q.querier.coarsest)); err != nil {
-			return nil, err
-		}
+		err = q.begin(lookbackFor(q.querier.coarsest))
 	}
-}
-
-// unwrapped returns the errors that Prometheus's engine ends a query with as it would return them itself, without what the
-// reading of series has put around them.
-func unwrapped(err error) error {
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		switch inner.(type) {
-		case promql.ErrTooManySamples, promql.ErrQueryTimeout, promql.ErrQueryCanceled, promql.ErrStorage:
-			return inner
-		}
-	}
-	return err
+	return &promql.Result{Err: err}
 }

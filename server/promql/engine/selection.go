@@ -18,9 +18,9 @@ import (
 type selection struct {
 	*querier
 	matchers  labels.Selector
-	namesOnly bool  // no samples are wanted
+	namesOnly bool // no samples are wanted
+	hints     *storage.SelectHints
 	from, to  int64 // Unix seconds, both included
-	times     evaluationTimes
 	// How far apart samples are where nothing changes, in milliseconds.
 	counterStep, gaugeStep int64
 
@@ -28,19 +28,23 @@ type selection struct {
 	scratch []history.Sample
 }
 
-// span sets the time that a selection is about.
-func (s *selection) span(hints *storage.SelectHints) {
-	lookback := s.lookback.Milliseconds()
-	var written selector
-	if len(s.matchers) > 0 {
-		written = s.selectors[s.matchers[0]]
-	}
-	s.times = written.times(hints, lookback)
-	s.from, s.to = max(floor(hints.Start), 0), min(floor(hints.End)+1, s.now+staleAfter/1000)
-	s.counterStep, s.gaugeStep = lookback/2, lookback/2
+// newSelection returns a selection of nothing as yet.
+func (q *querier) newSelection(hints *storage.SelectHints, matchers labels.Selector) *selection {
+	half := q.lookback.Milliseconds() / 2
+	s := &selection{querier: q, matchers: matchers, namesOnly: hints.Func == "series", hints: hints,
+		from: max(floor(hints.Start), 0), to: min(floor(hints.End)+1, q.now+staleAfter/1000), counterStep: half, gaugeStep: half}
 	if hints.Range > 0 { // so that no window over a gauge is empty
-		s.gaugeStep = min(max(hints.Range, 1000), lookback/2)
+		s.gaugeStep = min(max(hints.Range, 1000), half)
 	}
+	return s
+}
+
+// ceil returns the least multiple of a step that is not less than n.
+func ceil(n, step int64) int64 {
+	if n%step > 0 {
+		n += step
+	}
+	return n - n%step
 }
 
 // floor returns the second that a moment in milliseconds is in.
@@ -99,7 +103,7 @@ func (s *selection) add(one history.Series) error {
 		return nil
 	}
 	for _, p := range one.Points {
-		if s.times.meet(p) {
+		if p.Start*1000 <= s.hints.End && p.End()*1000 >= s.hints.Start {
 			s.coarsest = max(s.coarsest, p.Tier)
 		}
 	}
@@ -136,7 +140,7 @@ func (s *selection) appendTotals(dst []history.Sample, one *history.Series) []hi
 // so that each window meets the buckets that it overlaps, and no other.
 func (s *selection) appendPeaks(dst []history.Sample, one *history.Series) []history.Sample {
 	inside := int64(0)
-	if s.times.window > 0 {
+	if s.hints.Range > 0 {
 		inside = 1
 	}
 	emptySince := int64(-1) // the end of the bucket before, -1 for none
@@ -185,11 +189,7 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 	if s.namesOnly {
 		samples = nil
 	}
-	size := len(samples) + costOf(name) + s.growth.cost(int(name.ByteSize()), s.times.count())
-	if s.times.uncounted {
-		size += s.times.count()
-	}
-	if err := s.charge(size); err != nil {
+	if err := s.charge(len(samples) + costOf(name)); err != nil {
 		return err
 	}
 	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), stepwise: stepwise, fill: fill,

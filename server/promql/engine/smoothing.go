@@ -1,13 +1,30 @@
 package engine
 
 import (
+	"errors"
+	"maps"
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// smoothing is a [parser.Parser] that has plain rates interpolate inside buckets, as if they were written with "smoothed". It
-// changes what was parsed, not the text, so that positions in messages are those of the text.
+// NewParser returns a parser of all that Prometheus's does, without label_join and label_replace: each can double a label, and
+// thirty of them around each other would fill any memory with one series, which Prometheus's engine does not count.
+func NewParser() parser.Parser {
+	functions := maps.Clone(parser.Functions)
+	delete(functions, "label_join")
+	delete(functions, "label_replace")
+	return parser.NewParser(parser.Options{Functions: functions})
+}
+
+// Neither has a bound: Prometheus's engine does not count what it makes of a smoothed selector without a window.
+var (
+	errCountValues = errors.New("count_values is not among what weir evaluates: it makes a series of each value at each moment")
+	errSmoothed    = errors.New("smoothed is for selectors with a window, as in x[5m] smoothed")
+)
+
+// smoothing is a [parser.Parser] that has plain rates interpolate inside buckets, as if they were written with "smoothed", and
+// refuses what has no bound. It changes what was parsed, not the text, so that positions in messages are those of the text.
 type smoothing struct{ parser.Parser }
 
 func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
@@ -18,16 +35,27 @@ func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
 	if err != nil {
 		return expr, err
 	}
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		call, ok := n.(*parser.Call)
-		if ok && call.Func != nil && slices.Contains([]string{"rate", "increase", "delta"}, call.Func.Name) {
-			for _, arg := range call.Args {
-				smooth(arg)
+	var refused error
+	parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			if n.Op == parser.COUNT_VALUES {
+				refused = errCountValues
+			}
+		case *parser.VectorSelector:
+			if n.Smoothed && !windowed(path) {
+				refused = errSmoothed
+			}
+		case *parser.Call:
+			if n.Func != nil && slices.Contains([]string{"rate", "increase", "delta"}, n.Func.Name) {
+				for _, arg := range n.Args {
+					smooth(arg)
+				}
 			}
 		}
 		return nil
 	})
-	return expr, nil
+	return expr, refused
 }
 
 // smooth marks a plain range selector. One that is anchored or smoothed, and a subquery, stay as they are.
@@ -40,4 +68,13 @@ func smooth(arg parser.Expr) {
 			selector.Smoothed = true
 		}
 	}
+}
+
+// windowed reports whether the selector at the end of a path has a window.
+func windowed(path []parser.Node) bool {
+	if len(path) == 0 {
+		return false
+	}
+	_, is := path[len(path)-1].(*parser.MatrixSelector)
+	return is
 }
