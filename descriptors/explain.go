@@ -86,28 +86,12 @@ func (c *Config) unknownDomain(domain string) string {
 	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Listed(names))
 }
 
-// MissingPath returns a sentence that no rule has a path, in a domain or, if that is "", in any. It names the rules whose
-// paths contain the text: people know /pay, and not user/path=/pay.
-func (c *Config) MissingPath(domain, path string) string {
-	var near []string
-	for _, r := range c.rules {
-		readable := ReadablePath(r.Path)
-		if (domain == "" || r.Domain == domain) && (containsFold(readable, path) || containsFold(r.Path, path)) {
-			near = append(near, readable)
-		}
-	}
-	missing, hint := "No rule", "weir check DIR lists the rules"
+// MissingPath returns a sentence that no rule has a path, in a domain or, if that is "", in any.
+func MissingPath(domain, path string) string {
 	if domain != "" {
-		missing += " of domain " + Shown(domain)
+		domain = " of domain " + Shown(domain)
 	}
-	if len(near) > 0 {
-		hint = "these hold it: " + Listed(near)
-	}
-	return fmt.Sprintf("%s has the path %s; %s.", missing, Shown(path), hint)
-}
-
-func containsFold(name, text string) bool {
-	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
+	return fmt.Sprintf("No rule%s has the path %s; weir check DIR lists the rules.", domain, Shown(path))
 }
 
 // noChild returns why entry e cannot go on from n.
