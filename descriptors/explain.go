@@ -58,21 +58,18 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 		return x
 	}
 	x.DomainWhere = configured.Where
-	x.Reason = x.walk(&configured.Root)
-	return x
-}
-
-// walk takes the steps of the descriptor from n on, and returns where they end.
-func (x *Explanation) walk(n *Node) string {
-	for _, e := range x.Descriptor {
+	n := &configured.Root
+	for _, e := range d {
 		next := n.step(&e)
 		x.Steps = append(x.Steps, n.explain(e, next))
 		if next == nil {
-			return x.noChild(n, e)
+			x.Reason = x.noChild(e)
+			return x
 		}
 		n = next
 	}
-	return x.ended(n)
+	x.Reason = x.ended(n)
+	return x
 }
 
 func (c *Config) unknownDomain(domain string) string {
@@ -94,28 +91,13 @@ func MissingPath(domain, path string) string {
 	return fmt.Sprintf("No rule%s has the path %s; weir check DIR lists the rules.", domain, Shown(path))
 }
 
-// noChild returns why entry e cannot go on from n.
-func (x *Explanation) noChild(n *Node, e Entry) string {
-	reason, above := "No rule applies: ", x.Steps[:len(x.Steps)-1]
-	switch entry := Shown(e.String()); {
-	case len(above) == 0:
-		reason += fmt.Sprintf("nothing in domain %s fits %s.", Shown(x.Domain), entry)
-	case len(n.children) == 0:
-		last := above[len(above)-1].Chosen
-		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.withPlace(), entry)
-	default:
-		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.withPlace(), entry)
+// noChild returns that entry e, the last of the steps, cannot go on.
+func (x *Explanation) noChild(e Entry) string {
+	where := "in domain " + Shown(x.Domain)
+	if above := x.Steps[:len(x.Steps)-1]; len(above) > 0 {
+		where = "below " + above[len(above)-1].Chosen.withPlace()
 	}
-	if n.Rule != nil {
-		reason += " Its own limit applies only to descriptors that end there."
-	}
-	for _, s := range above {
-		if len(s.Others) > 0 && s.Others[0].Fits {
-			reason += " " + s.Others[0].withPlace() + " was passed over before, and matching does not go back."
-			break
-		}
-	}
-	return reason
+	return fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Shown(e.String()))
 }
 
 // ended returns what it means that the descriptor ends on n.

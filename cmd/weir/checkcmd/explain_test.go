@@ -60,7 +60,7 @@ limit     none: unlimited
 replaced  "gifts", where a request matches user=bot-* (shop.yaml:3) as well
 `,
 		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
-		"triste=yes":  "\nNo rule applies: nothing in domain shop fits triste=yes.\n",
+		"triste=yes":  "\nNo rule applies: in domain shop nothing fits triste=yes.\n",
 	} {
 		code, out, errs := runOn(t, wholeLanguage, Command{Path: "limits", Explain: []string{d}}, "")
 		if code != 0 || !strings.HasSuffix("\n"+out, want) {
