@@ -58,21 +58,18 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 		return x
 	}
 	x.DomainWhere = configured.Where
-	x.Reason = x.walk(&configured.Root)
-	return x
-}
-
-// walk takes the steps of the descriptor from n on, and returns where they end.
-func (x *Explanation) walk(n *Node) string {
-	for _, e := range x.Descriptor {
+	n := &configured.Root
+	for _, e := range d {
 		next := n.step(&e)
 		x.Steps = append(x.Steps, n.explain(e, next))
 		if next == nil {
-			return x.noChild(n, e)
+			x.Reason = x.noChild(e)
+			return x
 		}
 		n = next
 	}
-	return x.ended(n)
+	x.Reason = x.ended(n)
+	return x
 }
 
 func (c *Config) unknownDomain(domain string) string {
@@ -86,52 +83,21 @@ func (c *Config) unknownDomain(domain string) string {
 	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Listed(names))
 }
 
-// MissingPath returns a sentence that no rule has a path, in a domain or, if that is "", in any. It names the rules whose
-// paths contain the text: people know /pay, and not user/path=/pay.
-func (c *Config) MissingPath(domain, path string) string {
-	var near []string
-	for _, r := range c.rules {
-		readable := ReadablePath(r.Path)
-		if (domain == "" || r.Domain == domain) && (containsFold(readable, path) || containsFold(r.Path, path)) {
-			near = append(near, readable)
-		}
-	}
-	missing, hint := "No rule", "weir check DIR lists the rules"
+// MissingPath returns a sentence that no rule has a path, in a domain or, if that is "", in any.
+func MissingPath(domain, path string) string {
 	if domain != "" {
-		missing += " of domain " + Shown(domain)
+		domain = " of domain " + Shown(domain)
 	}
-	if len(near) > 0 {
-		hint = "these hold it: " + Listed(near)
-	}
-	return fmt.Sprintf("%s has the path %s; %s.", missing, Shown(path), hint)
+	return fmt.Sprintf("No rule%s has the path %s; weir check DIR lists the rules.", domain, Shown(path))
 }
 
-func containsFold(name, text string) bool {
-	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
-}
-
-// noChild returns why entry e cannot go on from n.
-func (x *Explanation) noChild(n *Node, e Entry) string {
-	reason, above := "No rule applies: ", x.Steps[:len(x.Steps)-1]
-	switch entry := Shown(e.String()); {
-	case len(above) == 0:
-		reason += fmt.Sprintf("nothing in domain %s fits %s.", Shown(x.Domain), entry)
-	case len(n.children) == 0:
-		last := above[len(above)-1].Chosen
-		reason += fmt.Sprintf("%s has no descriptors below it, so nothing can fit %s.", last.withPlace(), entry)
-	default:
-		reason += fmt.Sprintf("below %s nothing fits %s.", above[len(above)-1].Chosen.withPlace(), entry)
+// noChild returns that entry e, the last of the steps, cannot go on.
+func (x *Explanation) noChild(e Entry) string {
+	where := "in domain " + Shown(x.Domain)
+	if above := x.Steps[:len(x.Steps)-1]; len(above) > 0 {
+		where = "below " + above[len(above)-1].Chosen.withPlace()
 	}
-	if n.Rule != nil {
-		reason += " Its own limit applies only to descriptors that end there."
-	}
-	for _, s := range above {
-		if len(s.Others) > 0 && s.Others[0].Fits {
-			reason += " " + s.Others[0].withPlace() + " was passed over before, and matching does not go back."
-			break
-		}
-	}
-	return reason
+	return fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Shown(e.String()))
 }
 
 // ended returns what it means that the descriptor ends on n.

@@ -49,11 +49,10 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 
 // follow puts configurations in force as they come, until ctx ends.
 func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
-	var reloads xds.Pacer
 	err := s.Run(ctx, func(config *descriptors.Config) error {
 		before := l.Config()
 		l.Apply(config)
-		logChanges(log, &reloads, before, config)
+		logChanges(log, before, config)
 		h.Configured(config.Domains())
 		m.ConfigApplied(time.Now())
 		return nil
@@ -63,15 +62,14 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 	}
 }
 
-// maxChanges is how many changes of one reload are logged, and maxReloads of how many reloads a minute.
-const maxChanges, maxReloads = 10, 10
+// maxChanges is how many changes of one reload are logged.
+const maxChanges = 10
 
 // logChanges logs how a configuration differs from the one before; nothing if that is nil.
-func logChanges(log *slog.Logger, reloads *xds.Pacer, before, now *descriptors.Config) {
+func logChanges(log *slog.Logger, before, now *descriptors.Config) {
 	if before == nil {
 		return
 	}
-	log = reloads.Logger(log, maxReloads)
 	changes := now.Changes(before)
 	for i, change := range changes[:min(len(changes), maxChanges+1)] {
 		if i == maxChanges {

@@ -5,12 +5,9 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
-	"github.com/weirproxy/weir/descriptors/xds"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -72,30 +69,9 @@ func TestAReloadIsToldInSomeLines(t *testing.T) {
 		{load(0), 40, 11, `change="and 30 more"`},
 	} {
 		var log strings.Builder
-		logChanges(slog.New(slog.NewTextHandler(&log, nil)), new(xds.Pacer), tc.before, load(tc.now))
+		logChanges(slog.New(slog.NewTextHandler(&log, nil)), tc.before, load(tc.now))
 		if got := log.String(); strings.Count(got, "level=INFO msg=\"configuration changed\"") != tc.lines || !strings.HasSuffix(strings.TrimSpace(got), tc.last) {
 			t.Errorf("a reload to %d domains is told as %q, want %d lines, the last with %s", tc.now, got, tc.lines, tc.last)
 		}
-	}
-}
-
-// A server whose state flaps sends thousands of configurations a second.
-func TestReloadsWithoutEndDoNotFillTheLog(t *testing.T) {
-	var log strings.Builder
-	var reloads xds.Pacer
-	one := descriptors.NewConfig(descriptors.Keys{}, []*descriptors.Domain{{Name: "d"}}, nil)
-	synctest.Test(t, func(t *testing.T) {
-		tell := func() {
-			logChanges(slog.New(slog.NewTextHandler(&log, nil)), &reloads, descriptors.NewConfig(descriptors.Keys{}, nil, nil), one)
-		}
-		for range 1000 {
-			tell()
-		}
-		time.Sleep(time.Minute)
-		tell()
-	})
-	if lines := strings.Count(log.String(), "\n"); lines != maxReloads+1 || !strings.Contains(log.String(), "not_logged_before=990") {
-		t.Errorf("1000 reloads, and one a minute later, are told in %d lines; want %d, the last with how many were left out:\n%s", lines,
-			maxReloads+1, &log)
 	}
 }

@@ -18,9 +18,9 @@ const (
 	// interval is how often the directory is polled. A change is loaded once two polls running see the same, so it is in
 	// force about one second after its last byte.
 	interval = 500 * time.Millisecond
-	// After so many polls a directory that keeps changing is loaded, so that a change is in force within two seconds even
-	// if others follow it. While a file is being written, and so is only partly there, it takes more polls.
-	maxChanging, maxWriting = 2, 20
+	// maxWaits is after how many polls a directory that keeps changing is loaded all the same: after ten seconds. A file
+	// that is still being written is only partly there.
+	maxWaits = 20
 )
 
 // Dir is a directory of configuration files.
@@ -39,7 +39,6 @@ type Dir struct {
 	log    *slog.Logger
 	asked  chan struct{} // has a token if Reload was called
 	loader yaml.Loader
-	whole  bool // what is in force is all that was last read: nothing was wrong with that
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
@@ -47,7 +46,7 @@ func New(path string, o yaml.Options, log *slog.Logger) *Dir {
 	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), loader: yaml.Loader{LastGood: yaml.NewLastGood(o)}}
 }
 
-// Reload has Run read all files at once, also those that seem to be unchanged, and log what came of it. It does not
+// Reload has Run read all files at once, also those that seem to be unchanged, and put them in force. It does not
 // wait, and may be called by any number of goroutines.
 func (d *Dir) Reload() {
 	select {
@@ -76,7 +75,7 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	defer ticker.Stop()
 	var tried snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
 	last, waited := d.scan(), 0
-	if d.load(last, apply, 0, false) {
+	if d.load(last, apply, 0) {
 		tried = last
 	}
 	for asked := false; ; {
@@ -89,12 +88,10 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 		}
 		now := d.scan()
 		switch {
-		case asked && d.load(now, apply, 0, asked):
-			tried, waited, asked = now, 0, false
-		case now.same(tried):
+		case !asked && now.same(tried):
 			waited = 0
-		case (now.same(last) || waited >= now.maxWait(last)) && d.load(now, apply, waited, false):
-			tried, waited = now, 0
+		case (asked || now.same(last) || waited >= maxWaits) && d.load(now, apply, waited):
+			tried, waited, asked = now, 0, false
 		default:
 			waited++
 		}
@@ -103,22 +100,18 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 }
 
 // load reads the files of s, after the directory has changed during so many polls, and puts them in force. It reports
-// false, and has done nothing, if the directory changed while it was read. If asked is set and nothing has changed, it only
-// logs that.
-func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int, asked bool) bool {
-	files, problems, whole := d.readWhole(s, waited)
-	if !whole {
+// false, and has done nothing, if the directory changed while it was read; after maxWaits polls only if all of it was
+// swapped for another.
+func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int) bool {
+	files, problems := s.read(d.path)
+	if now := d.scan(); !now.same(s) && (waited < maxWaits || now.swapped(s)) {
 		return false
 	}
-	update, log := d.update(s, files, problems), d.log.With("dir", d.path)
+	log := d.log.With("dir", d.path)
 	if d.isEmpty(s) {
 		log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
 	}
-	if asked && update.Config != nil && d.whole && update.LastGood.Same(d.loader.LastGood) {
-		log.Info("configuration unchanged", "files", len(s.files), "hash", update.Config.Hash())
-		return true
-	}
-	d.whole = len(d.loader.Apply(update, apply, log, "files", len(s.files))) == 0
+	d.loader.Apply(d.update(s, files, problems), apply, log, "files", len(s.files))
 	return true
 }
 

@@ -52,22 +52,6 @@ func (s snapshot) swapped(t snapshot) bool {
 	return s.version != t.version || !os.SameFile(s.dir, t.dir)
 }
 
-// maxWait returns for how many polls the directory is waited for, last being the snapshot of the poll before.
-func (s snapshot) maxWait(last snapshot) int {
-	before := make(map[string]found, len(last.files))
-	for _, f := range last.files {
-		before[f.name] = f
-	}
-	beingWritten := func(f found) bool {
-		old, there := before[f.name]
-		return there && os.SameFile(f.info, old.info) && !f.same(old)
-	}
-	if !s.swapped(last) && slices.ContainsFunc(s.files, beingWritten) {
-		return maxWriting
-	}
-	return maxChanging
-}
-
 // same reports whether a file of that name seems to be unchanged.
 func (f found) same(g found) bool {
 	return f.name == g.name && f.info.Size() == g.info.Size() && f.info.ModTime().Equal(g.info.ModTime()) &&
@@ -76,22 +60,18 @@ func (f found) same(g found) bool {
 
 // scan lists the files below the directory. A snapshot without an error holds at least one file or problem.
 func (d *Dir) scan() snapshot {
-	info, err := os.Stat(d.path)
-	var root *os.Root
-	if err == nil && info.IsDir() {
-		if root, err = os.OpenRoot(d.path); err == nil {
-			defer root.Close()
-			info, err = root.Stat(".") // of what is read, should the link to it be swapped
-		}
-	}
+	root, err := os.OpenRoot(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("configuration directory %s does not exist: create it, or name another one", d.path)
 		return snapshot{err: err, missing: true}
 	case err != nil:
 		return snapshot{err: fmt.Errorf("configuration directory cannot be read: %w", err)}
-	case !info.IsDir():
-		return snapshot{err: fmt.Errorf("%s is not a directory: name the directory that holds the configuration", d.path)}
+	}
+	defer root.Close()
+	info, err := root.Stat(".")
+	if err != nil {
+		return snapshot{err: fmt.Errorf("configuration directory %s cannot be read: %w", d.path, err)}
 	}
 	version, _ := root.Readlink("..data") // where there is none, nothing is swapped
 	w := walk{root: root, prefix: d.Prefix, snapshot: snapshot{dir: info, version: version}}
@@ -107,18 +87,14 @@ func (d *Dir) scan() snapshot {
 
 // nothing says that the directory holds no files, at most some that are left out.
 func (d *Dir) nothing(leftOut yaml.Problems) error {
-	files, but := "files", ""
+	files := "files"
 	if d.Prefix != "" {
 		files = fmt.Sprintf("files %s* (a dot may be a slash)", d.Prefix)
 	}
 	if len(leftOut) > 0 {
-		var names []string
-		for _, p := range leftOut {
-			names = append(names, p.File)
-		}
-		but = " but what is left out (" + descriptors.Listed(names) + ")"
+		files += " but what is left out, such as " + descriptors.Shown(leftOut[0].File)
 	}
-	return fmt.Errorf("configuration directory %s holds no %s%s: put a YAML file into it", d.path, files, but)
+	return fmt.Errorf("configuration directory %s holds no %s: put a YAML file into it", d.path, files)
 }
 
 // walk makes a snapshot of a directory and those below it.
@@ -219,14 +195,6 @@ func problem(name string, err error) yaml.Problem {
 		name = "."
 	}
 	return yaml.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
-}
-
-// readWhole reads what s lists, and reports whether that is what was there at one moment: nothing changed meanwhile. After
-// maxWriting polls a file may change meanwhile, but still nothing may be swapped.
-func (d *Dir) readWhole(s snapshot, waited int) (files []yaml.File, problems yaml.Problems, whole bool) {
-	files, problems = s.read(d.path)
-	now := d.scan()
-	return files, problems, now.same(s) || waited >= maxWriting && !now.swapped(s)
 }
 
 // read reads what s lists below path. There is a problem for each file and directory that cannot be read.

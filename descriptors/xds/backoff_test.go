@@ -8,10 +8,10 @@ import (
 )
 
 func TestPausesGrowUpToTheLongest(t *testing.T) {
-	first := func(p Backoff, n int) (seconds []float64) {
-		all := p.start()
-		for range n {
-			seconds = append(seconds, all.next().Seconds())
+	first := func(b Backoff, n int) (seconds []float64) {
+		b = b.withDefaults()
+		for next := b.Retry; len(seconds) < n; next = b.after(next) {
+			seconds = append(seconds, b.spread(next).Seconds())
 		}
 		return seconds
 	}
@@ -22,10 +22,9 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 	}{
 		{Backoff{}, []float64{3, 10, 20, 40, 60, 60}},
 		{Backoff{Retry: time.Second, Initial: 2 * time.Second, Max: 5 * time.Second}, []float64{1, 2, 4, 5, 5}},
-		{Backoff{Retry: time.Minute, Initial: 2 * time.Second}, []float64{2, 2, 4}},
+		{Backoff{Retry: time.Minute, Initial: 2 * time.Second}, []float64{2, 4, 8}},
 		{Backoff{Initial: 90 * time.Second}, []float64{3, 90, 90}},
 		{Backoff{Retry: 1, Initial: 1, Max: 1}, []float64{0.1, 0.1}},
-		{Backoff{Retry: -1, Initial: -1, Max: -1, Jitter: -1}, []float64{3, 10, 20}},
 		{Backoff{Retry: math.MaxInt64, Initial: math.MaxInt64, Max: math.MaxInt64}, []float64{forever, forever, forever}},
 		{Backoff{Jitter: math.NaN()}, []float64{3, 10, 20}},
 	} {
@@ -37,11 +36,10 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 
 func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
 	for _, spread := range []float64{0.5, 1, 7} {
-		p := Backoff{Initial: 10 * time.Second, Max: 10 * time.Second, Jitter: spread}.start()
-		p.next()
+		p := Backoff{Jitter: spread}.withDefaults()
 		least, most := time.Hour, time.Duration(0)
 		for range 1000 {
-			pause := p.next()
+			pause := p.spread(10 * time.Second)
 			least, most = min(least, pause), max(most, pause)
 		}
 		from := 10 * time.Second * time.Duration(100*(1-min(spread, 1))) / 100

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -47,7 +46,8 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 	}
 	all := make([]resource, len(resources))
 	for i, r := range resources {
-		all[i] = unpack(r)
+		all[i].config = new(ratelimit.RateLimitConfig)
+		all[i].err = anypb.UnmarshalTo(r, all[i].config, proto.UnmarshalOptions{RecursionLimit: maxDepth})
 	}
 	slices.SortStableFunc(all, func(a, b resource) int {
 		return cmp.Or(cmp.Compare(a.name(), b.name()), cmp.Compare(a.config.GetDomain(), b.config.GetDomain()))
@@ -79,23 +79,6 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		unreadable = append(unreadable, name)
 	}
 	return files, unreadable, problems
-}
-
-// unpack reads a resource, which may stand in a discovery.Resource.
-func unpack(from *anypb.Any) resource {
-	how := proto.UnmarshalOptions{RecursionLimit: maxDepth}
-	r := resource{config: new(ratelimit.RateLimitConfig)}
-	var wrapped discovery.Resource
-	if from.MessageIs(&wrapped) {
-		if r.err = anypb.UnmarshalTo(from, &wrapped, how); r.err != nil {
-			r.config.Name = wrapped.GetName()
-			return r
-		}
-		from = wrapped.GetResource()
-	}
-	r.err = anypb.UnmarshalTo(from, r.config, how)
-	r.config.Name = cmp.Or(r.config.GetName(), wrapped.GetName())
-	return r
 }
 
 // name returns the resource's name. Servers name most of them for their domains.

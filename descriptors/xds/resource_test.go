@@ -67,7 +67,6 @@ func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 }
 
 func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
-	wrapped := &discovery.Resource{Name: "n", Resource: pack(t, &ratelimit.RateLimitConfig{Domain: "a"})[0]}
 	unwritable := limited("a", 1)
 	unwritable.Descriptors[0].Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"n": structpb.NewNumberValue(math.NaN())}}
 	deep := &ratelimit.RateLimitDescriptor{Key: "k"}
@@ -80,7 +79,6 @@ func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
 		resources              []*anypb.Any
 		file, unreadable, told string
 	}{
-		"named for its wrapping":  {pack(t, wrapped), "resource n", "", ""},
 		"what no file can say":    {pack(t, unwritable), "", "resource a", "resource a: cannot be read"},
 		"nested too deep":         {pack(t, &ratelimit.RateLimitConfig{Name: "a", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}), "", "resource a", "recursion depth"},
 		"too large":               {pack(t, large), "", "resource a", "it is 16 MiB large: at most 16 are allowed, split it"},

@@ -2,8 +2,12 @@ package xds
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -18,109 +22,108 @@ import (
 const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	// rejectInterval is the least time between two rejections (NACKs) on a stream. Many servers answer one at once with
-	// what they have, which is the same again.
-	rejectInterval = time.Second
+	// rest is the time from an answer to the next response that is read: many servers answer a rejection (NACK) at once
+	// with the same again, and one whose state flaps must not keep weir busy, nor fill its log.
+	rest = time.Second
 	// silence is how long a stream may bring nothing until the log says so.
 	silence = 10 * time.Second
+	// maxRefusal bounds the error message of a rejection, in bytes: the server may log it once a second.
+	maxRefusal = 4 << 10
 )
 
-// stream is one stream of a source.
-type stream struct {
-	source *Source
-	client grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
-	apply  func(*descriptors.Config) error
-
-	version string // that was last accepted on this stream; another replica of the server may use it for something else
+// answered is the last response, and what was wrong with it.
+type answered struct {
+	sum   [sha256.Size]byte
+	wrong string
 }
 
-// received is what comes out of a stream: a response, or why there are no more.
-type received struct {
-	response *discovery.DiscoveryResponse
-	err      error
-}
+// stream is a stream of a server, which ends with its context.
+type stream = grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 
 // follow asks for the configuration and answers each response, until the stream breaks. It reports whether there was a
-// response. All of what it starts has ended once ctx and the stream have.
-func (s *stream) follow(ctx context.Context) (delivered bool, err error) {
-	if err := s.send(&discovery.DiscoveryRequest{Node: s.source.node}); err != nil {
-		return false, err
-	}
-	incoming := make(chan received)
-	go s.receive(ctx, incoming)
-	quiet := time.NewTimer(silence)
+// response.
+func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptors.Config) error) (delivered bool, err error) {
+	quiet := time.AfterFunc(silence, func() {
+		s.config.Log.Warn("configuration server is silent: has it a configuration for this node?", "server", s.config.Server,
+			"node", s.config.Node)
+	})
 	defer quiet.Stop()
-	var due <-chan time.Time // when rejection is sent
-	var rejection *discovery.DiscoveryRequest
-	var earliest time.Time // when the next one may be sent
+	request := &discovery.DiscoveryRequest{Node: s.node, TypeUrl: typeURL}
+	version := "" // that was last accepted on this stream; another replica of the server may use it for something else
 	for {
-		select {
-		case <-ctx.Done():
-			return delivered, ctx.Err()
-		case <-quiet.C:
-			s.source.config.Log.Warn("configuration server is silent: has it a configuration for this node?",
-				"server", s.source.config.Server, "node", s.source.config.Node)
-		case r := <-incoming:
-			if r.err != nil {
-				return delivered, r.err
-			}
-			if r.response.GetTypeUrl() != typeURL {
-				s.source.config.Log.Debug("the configuration server sends resources of another type", "type", r.response.GetTypeUrl())
-				continue
-			}
-			quiet.Stop()
-			delivered, due, rejection = true, nil, nil
-			answer := s.answer(r.response)
-			if answer.GetErrorDetail() != nil {
-				rejection, due = answer, time.After(time.Until(earliest))
-			} else if err := s.send(answer); err != nil {
-				return delivered, err
-			}
-		case <-due:
-			earliest, due = time.Now().Add(rejectInterval), nil
-			if err := s.send(rejection); err != nil {
+		if err := from.Send(request); err != nil && !errors.Is(err, io.EOF) { // then the next response has the reason
+			return delivered, err
+		}
+		if delivered {
+			if err := pause(ctx, rest); err != nil {
 				return delivered, err
 			}
 		}
+		response, err := receive(from)
+		if err != nil {
+			return delivered, err
+		}
+		quiet.Stop()
+		delivered = true
+		request = &discovery.DiscoveryRequest{TypeUrl: typeURL, ResponseNonce: response.GetNonce()}
+		if wrong := s.update(response, apply); wrong == "" {
+			version = response.GetVersionInfo()
+		} else {
+			request.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: wrong}
+		}
+		request.VersionInfo = version
 	}
 }
 
-// receive hands on what comes, until the stream or ctx ends.
-func (s *stream) receive(ctx context.Context, to chan<- received) {
+// receive returns the next response that has what was asked for.
+func receive(from stream) (*discovery.DiscoveryResponse, error) {
 	for {
-		response, err := s.client.Recv()
+		response, err := from.Recv()
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the server has ended the stream")
 		}
-		select {
-		case to <- received{response, err}:
-		case <-ctx.Done():
-			return
-		}
-		if err != nil {
-			return
+		if err != nil || response.GetTypeUrl() == typeURL {
+			return response, err
 		}
 	}
 }
 
-// send sends a request for all resources of the type. What broke the stream is left to receive to find out.
-func (s *stream) send(r *discovery.DiscoveryRequest) error {
-	r.TypeUrl = typeURL
-	if err := s.client.Send(r); err != nil && !errors.Is(err, io.EOF) {
-		return err
+// update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none. A response
+// like the last one, which servers send on each new stream and after each rejection, changes nothing and is not logged.
+func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
+	sum := sumOf(r)
+	if s.last.sum == sum {
+		return s.last.wrong
 	}
-	return nil
+	files, unreadable, problems := read(r.GetResources())
+	u := s.loader.LastGood.Update(files, unreadable)
+	u.Problems = append(problems, u.Problems...)
+	if i := slices.Index(u.Unknown, everything); i >= 0 {
+		u.Unknown[i] = nameless
+	}
+	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
+	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {
+		wrong = listed(errs)
+	}
+	if u.Config == nil || s.loader.LastGood == u.LastGood { // else apply refused it, and may take it the next time
+		s.last = answered{sum, wrong}
+	}
+	return wrong
 }
 
-// answer puts a response in force as far as that is possible. It returns the request that says so.
-func (s *stream) answer(r *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
-	wrong := s.source.update(r, s.apply)
-	if wrong == "" {
-		s.version = r.GetVersionInfo()
+// sumOf returns a hash of a response's version and resources, in whatever order they are.
+func sumOf(r *discovery.DiscoveryResponse) [sha256.Size]byte {
+	var sums []string
+	for _, resource := range r.GetResources() {
+		sum := sha256.Sum256(resource.GetValue())
+		sums = append(sums, string(sum[:])+resource.GetTypeUrl())
 	}
-	request := &discovery.DiscoveryRequest{VersionInfo: s.version, ResponseNonce: r.GetNonce()}
-	if wrong != "" {
-		request.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: wrong}
-	}
-	return request
+	slices.Sort(sums)
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q", r.GetVersionInfo(), sums))
+}
+
+// listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
+func listed(errs []error) string {
+	text := strings.ToValidUTF8(errors.Join(errs...).Error(), "?")
+	return string(descriptors.AppendCut(nil, []byte(text), maxRefusal))
 }

@@ -3,7 +3,6 @@ package xds
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"slices"
 	"testing"
@@ -20,6 +19,7 @@ import (
 type scripted struct {
 	grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 
+	ctx       context.Context
 	began     time.Time
 	refusals  []time.Duration // when they came
 	accepted  []string        // versions
@@ -38,10 +38,12 @@ func (s *scripted) Send(r *discovery.DiscoveryRequest) error {
 }
 
 func (s *scripted) Recv() (*discovery.DiscoveryResponse, error) {
-	if r, open := <-s.responses; open {
+	select {
+	case r := <-s.responses:
 		return r, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
 	}
-	return nil, io.EOF
 }
 
 // set makes these all that the server has, and sends them.
@@ -55,13 +57,12 @@ func (s *scripted) set(t *testing.T, version string, all ...proto.Message) {
 func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{t: t}
-		s := &scripted{began: time.Now(), responses: make(chan *discovery.DiscoveryResponse, 1)}
 		source := New(Config{Server: "s:1", Node: node, Log: slog.New(slog.NewTextHandler(c, nil)), OnError: c.OnError})
 		ctx, cancel := context.WithCancel(t.Context())
+		s := &scripted{ctx: ctx, began: time.Now(), responses: make(chan *discovery.DiscoveryResponse, 2)}
 		ended := make(chan error, 1)
 		go func() {
-			v := stream{source: source, client: s, apply: c.Apply}
-			_, err := v.follow(ctx)
+			_, err := source.follow(ctx, s, c.Apply)
 			ended <- err
 		}()
 		synctest.Wait()
@@ -70,7 +71,6 @@ func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the stream ended with %v, want the context's error", err)
 		}
-		close(s.responses)
 	})
 }
 
@@ -78,9 +78,9 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 	onStream(t, func(t *testing.T, s *scripted, c *client) {
 		s.set(t, "1", limited("a", 1))
 		s.set(t, "2", unitless("a"), limited("b", 1))
-		time.Sleep(3500 * time.Millisecond)
+		time.Sleep(4500 * time.Millisecond)
 		synctest.Wait()
-		want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}
+		want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}
 		if !slices.Equal(s.refusals, want) {
 			t.Errorf("refusals were sent after %v, want %v: a server that answers at once must not be kept busy, and must be told",
 				s.refusals, want)
@@ -90,8 +90,10 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 				"(as a problem, and as the first of all)", got, len(c.errors()), c.Logged("unit is missing"))
 		}
 		s.set(t, "3", limited("a", 3))
+		time.Sleep(2 * rest)
+		synctest.Wait()
 		if got := c.limits(); got != "a=3" || !slices.Equal(s.accepted, []string{"", "1", "3"}) {
-			t.Errorf("in force is %s, and accepted were %q; want a=3 at once, and the versions 1 and 3", got, s.accepted)
+			t.Errorf("in force is %s, and accepted were %q; want a=3, and the versions 1 and 3", got, s.accepted)
 		}
 	})
 }

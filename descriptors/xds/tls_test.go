@@ -24,6 +24,7 @@ func gateway(t *testing.T, own, clients *certstest.Authority, name string) *tls.
 }
 
 func TestAServerIsReachedWithTheCertificatesOfNow(t *testing.T) {
+	t.Parallel()
 	old, next := certstest.New(t, "old"), certstest.New(t, "next")
 	dir := t.TempDir()
 	mount := func(own, servers *certstest.Authority) {

@@ -52,15 +52,14 @@ type Source struct {
 	config Config
 	node   *core.Node
 
-	loader          yaml.Loader
-	last            answered
-	responses, away Pacer
+	loader yaml.Loader
+	last   answered
 }
 
 // New makes a source of a server. It connects to nothing yet.
 func New(c Config) *Source {
-	c.Rules.NoLines = true
-	c.MaxMessage = cmp.Or(max(c.MaxMessage, 0), DefaultMaxMessage)
+	c.Rules.NoLines, c.Backoff = true, c.Backoff.withDefaults()
+	c.MaxMessage = cmp.Or(c.MaxMessage, DefaultMaxMessage)
 	about := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
 	for key, value := range c.Metadata {
 		about.Fields[key] = structpb.NewStringValue(value)
@@ -69,29 +68,37 @@ func New(c Config) *Source {
 	return &Source{config: c, node: node, loader: yaml.Loader{LastGood: yaml.NewLastGood(c.Rules), OnError: c.OnError}}
 }
 
-// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged, once a minute.
+// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged.
 func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
-	waits := s.config.Backoff.start()
+	next := s.config.Backoff.Retry
 	for {
 		delivered, err := s.connect(ctx, apply)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if delivered {
-			waits = s.config.Backoff.start()
+			next = s.config.Backoff.Retry
 		}
-		wait := waits.next()
-		inForce := "none yet"
+		wait, inForce := s.config.Backoff.spread(next), "none yet"
 		if s.loader.Loaded {
 			inForce = "the last one"
 		}
-		s.away.Logger(s.config.Log, 1).Warn("configuration server is away", "server", s.config.Server, "error", err,
+		s.config.Log.Warn("configuration server is away", "server", s.config.Server, "error", err,
 			"configuration", inForce, "next_attempt_in", wait.Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
+		if err := pause(ctx, wait); err != nil {
+			return err
 		}
+		next = s.config.Backoff.after(next)
+	}
+}
+
+// pause waits. Its error is ctx's, whose end ends the wait.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -111,7 +118,7 @@ func (s *Source) connect(ctx context.Context, apply func(*descriptors.Config) er
 	if err != nil {
 		return false, err
 	}
-	return (&stream{source: s, client: client, apply: apply}).follow(ctx)
+	return s.follow(ctx, client, apply)
 }
 
 const (

@@ -3,12 +3,9 @@ package xds
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
@@ -18,6 +15,7 @@ import (
 )
 
 func TestEachVersionIsAccepted(t *testing.T) {
+	t.Parallel()
 	server := listen(t, "127.0.0.1:0", nil)
 	server.set("1", limited("a", 1))
 	c := follow(t, server.address, func(c *Config) {
@@ -53,6 +51,7 @@ func TestEachVersionIsAccepted(t *testing.T) {
 }
 
 func TestABadResourceHoldsUpNoOtherDomain(t *testing.T) {
+	t.Parallel()
 	server := listen(t, "127.0.0.1:0", nil)
 	server.set("1", limited("a", 1), limited("b", 1))
 	c := follow(t, server.address, nil)
@@ -81,6 +80,7 @@ func TestABadResourceHoldsUpNoOtherDomain(t *testing.T) {
 }
 
 func TestAServerThatComesBackIsFollowed(t *testing.T) {
+	t.Parallel()
 	server := listen(t, socket(t), nil)
 	server.set("9", limited("a", 1), limited("b", 1))
 	c := follow(t, server.address, nil)
@@ -114,50 +114,8 @@ func TestAServerMayBeNamedAsGRPCNamesIt(t *testing.T) {
 	follow(t, server.address, nil).expect("b=1", "by an IPv6 address")
 }
 
-// A server that flaps must not fill the log.
-func TestAServerThatFlapsIsToldOfOnceAMinute(t *testing.T) {
-	address := socket(t)
-	listener, err := net.Listen("unix", strings.TrimPrefix(address, "unix://"))
-	must(t, err)
-	c := follow(t, address, nil)
-	for range 3 { // attempts
-		conn, err := listener.Accept()
-		must(t, err)
-		must(t, conn.Close())
-	}
-	must(t, listener.Close())
-	if got := c.Logged("configuration server is away"); got != 1 || c.limits() != "nothing" {
-		t.Errorf("three attempts are told %d times, want once; in force is %s", got, c.limits())
-	}
-	next := listen(t, address, nil)
-	next.set("1", limited("a", 1))
-	c.expect("a=1", "the server has come")
-}
-
-func TestAtMostTenResponsesAMinuteAreLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &client{t: t}
-		s := New(Config{Log: slog.New(slog.NewTextHandler(c, nil))})
-		take := func(n int) {
-			s.update(&discovery.DiscoveryResponse{VersionInfo: "v", Resources: pack(t, limited("a", uint32(n)), unitless("b"))}, c.Apply)
-		}
-		for n := range 1000 {
-			take(n)
-			take(n)
-		}
-		if got := c.Logged("loaded only in part"); got != maxLogged || c.limits() != "a=999 b=broken" {
-			t.Errorf("1,000 responses, each sent twice, are told %d times; want %d. In force is %s", got, maxLogged, c.limits())
-		}
-		time.Sleep(time.Minute)
-		take(1)
-		if c.Logged("not_logged_before=990") == 0 || c.Logged("loaded only in part") != maxLogged+1 {
-			_, _, log := c.Got()
-			t.Errorf("a minute later the log does not tell how many it does not have:\n%s", log)
-		}
-	})
-}
-
 func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
+	t.Parallel()
 	server := listen(t, "127.0.0.1:0", nil)
 	server.set("1", limited("a", 1))
 	c := follow(t, server.address, nil)

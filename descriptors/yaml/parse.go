@@ -109,7 +109,8 @@ func (p *parser) readData(data []byte) {
 		return
 	}
 	if kind := ManifestKind(root); kind != "" {
-		p.errorf(root, "%s", describeManifest(kind))
+		p.errorf(root, "this is a Kubernetes manifest, not a descriptor file: keep its %s out of the directory that weir reads. "+
+			"weir check FILE checks the files that a ConfigMap holds", descriptors.Shown(kind))
 		return
 	}
 	m, ok := p.unchecked(root, inFile)

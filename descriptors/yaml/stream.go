@@ -72,11 +72,5 @@ func ManifestKind(root *yaml.Node) string {
 	return texts["kind"]
 }
 
-// describeManifest returns what a message says of a manifest in the place of a descriptor file.
-func describeManifest(kind string) string {
-	return "this is a Kubernetes manifest, not a descriptor file: keep its " + descriptors.Shown(kind) + " out of the directory " +
-		"that weir reads. weir check FILE checks the files that a ConfigMap holds"
-}
-
 // NamesDomain reports whether data seem to be a descriptor file, right or wrong: they name a domain at the top.
 func NamesDomain(data []byte) bool { return domainLine(data) != "" }

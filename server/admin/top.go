@@ -153,7 +153,7 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 			return r, nil
 		}
 	}
-	return nil, refuse(http.StatusNotFound, "%s", config.MissingPath(domain, path))
+	return nil, refuse(http.StatusNotFound, "%s", descriptors.MissingPath(domain, path))
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.

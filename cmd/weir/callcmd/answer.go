@@ -63,30 +63,19 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	}
 	printHeaders(w, "header", a.resp.GetResponseHeadersToAdd())
 	printHeaders(w, "upstream header", a.resp.GetRequestHeadersToAdd())
-	latency := p.Dim("answered in " + milliseconds(a.latency))
-	if overall := a.resp.GetOverallCode(); len(verdicts) == 1 && verdicts[0].GetCode() == overall {
-		fmt.Fprintf(w, "      %s\n", latency)
-	} else {
-		fmt.Fprintf(w, "%s  overall, %s\n", code(p, overall), latency)
-	}
+	fmt.Fprintf(w, "%s  overall, %s\n", code(p, a.resp.GetOverallCode()), p.Dim("answered in "+milliseconds(a.latency)))
 	return nil
 }
 
+// printVerdicts prints a line for each descriptor, in columns.
 func printVerdicts(w io.Writer, p terminal.Paint, verdicts []verdict) {
-	var columns strings.Builder
-	table := tabwriter.NewWriter(&columns, 0, 0, 2, ' ', 0)
-	digits := 0
-	for _, s := range verdicts {
-		digits = max(digits, len(s.remaining()))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i := range verdicts {
+		v := &verdicts[i]
+		columns := append([]string{code(p, v.GetCode()), terminal.Printable(v.descriptor)}, v.parts()...)
+		fmt.Fprintln(table, strings.Join(columns, "\t"))
 	}
-	for _, s := range verdicts {
-		fmt.Fprintf(table, "%s\t%s\t%*s\t%s\n", terminal.Printable(s.descriptor), s.limit, digits, s.remaining(), s.when())
-	}
-	_ = table.Flush() // a builder takes everything
-	lines := strings.Split(columns.String(), "\n")
-	for i, s := range verdicts {
-		fmt.Fprintf(w, "%s  %s\n", code(p, s.GetCode()), strings.TrimRight(lines[i], " "))
-	}
+	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
 }
 
 func printHeaders(w io.Writer, what string, headers []*corev3.HeaderValue) {
@@ -153,12 +142,16 @@ func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
 	return limit.String()
 }
 
-// remaining returns what remains, "" where nothing limits.
-func (v *verdict) remaining() string {
-	if v.GetCurrentLimit() == nil {
-		return ""
+// parts returns the limit, what remains of it and until when, as far as something limits.
+func (v *verdict) parts() []string {
+	parts := []string{v.limit}
+	if v.GetCurrentLimit() != nil {
+		parts = append(parts, fmt.Sprintf("%d left", v.GetLimitRemaining()))
 	}
-	return fmt.Sprintf("%d left", v.GetLimitRemaining())
+	if when := v.when(); when != "" {
+		parts = append(parts, when)
+	}
+	return parts
 }
 
 // when returns how long until there is room (over) or until the oldest hit expires (OK), and who decided if not the store.
@@ -182,20 +175,20 @@ func (v *verdict) when() (text string) {
 	return text
 }
 
-// phrase describes the first verdict that is over, else the first, and names its descriptor if there are several.
+// phrase describes the first verdict that is over, else the first, and names its descriptor if there are several; or the
+// error.
 func (c *client) phrase(o *outcome) string {
 	verdicts := c.verdicts(o)
-	if len(verdicts) == 0 {
+	switch {
+	case o.err != nil:
+		return c.describe(o.err).Error()
+	case len(verdicts) == 0:
 		return "no limit applies"
 	}
-	s := verdicts[max(0, slices.IndexFunc(verdicts, func(s verdict) bool { return s.GetCode() == over }))]
-	parts := []string{s.limit, s.remaining(), s.when()}
-	if s.GetCode() == over {
-		parts[1] = ""
-	}
-	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+	v := verdicts[max(0, slices.IndexFunc(verdicts, func(v verdict) bool { return v.GetCode() == over }))]
+	text := strings.Join(v.parts(), ", ")
 	if len(verdicts) > 1 {
-		text = terminal.Printable(s.descriptor) + ": " + text
+		text = terminal.Printable(v.descriptor) + ": " + text
 	}
 	return text
 }

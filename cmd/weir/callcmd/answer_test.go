@@ -50,7 +50,7 @@ func TestCallPrintsTheAnswerForPeopleAndScripts(t *testing.T) {
 	}{
 		{"under a limit", ask, answered(perMinute(10, 9, time.Minute)), `
 OK    user=ann  10/minute  9 left  resets in 1m
-      answered in N ms
+OK    overall, answered in N ms
 `, 0},
 		{"over it, with all that the answer carries; control characters are not obeyed", ask, full, `
 OVER  user=ann  10/minute  0 left  again in 41s
@@ -58,7 +58,7 @@ body  Too many payments.
       Please �[31mwait.
       header retry-after: 41
       upstream header x-seen: yes
-      answered in N ms
+OVER  overall, answered in N ms
 `, 1},
 		{"several descriptors stand in columns", two, answered(perMinute(10, 9, 9*time.Second), named), `
 OK    user=ann            10/minute              9 left  resets in 9s
@@ -72,16 +72,16 @@ OK    overall, answered in N ms
 `, 0},
 		{"more hits than the limit can never pass", append(ask, "--hits", "20"), answered(perMinute(10, 0, time.Minute)), `
 OVER  user=ann  10/minute  0 left  never: 20 hits at once are more than the whole limit
-      answered in N ms
+OVER  overall, answered in N ms
 `, 1},
 		{"a limit of nothing lets nothing pass", ask, answered(perMinute(0, 0, time.Minute)), `
 OVER  user=ann  0/minute  0 left  never again: this limit lets nothing pass
-      answered in N ms
+OVER  overall, answered in N ms
 `, 1},
 		{"what Redis did not decide says who did", ask, saying(map[string]any{"degraded": []any{
 			map[string]any{"descriptor": 0, "path": "user", "policy": "deny", "reason": "down"}}}, perMinute(10, 0, time.Second)), `
 OVER  user=ann  10/minute  0 left  again in 1s (no answer from the store: down; policy deny)
-      answered in N ms
+OVER  overall, answered in N ms
 `, 1},
 		{"a service that gives no statuses still has a verdict", ask, answered(), `
 OK    overall, answered in N ms
@@ -124,7 +124,7 @@ func TestCallTellsTheSameInEachForm(t *testing.T) {
 			2, "weir call: no file configures the domain \"shop\""},
 		{"what shadow mode let pass", saying(map[string]any{"shadow_denied": denied}, shadow),
 			"resets in 41s\n      shadow mode: rule user, 10/minute, would have refused it, again in 41s\n",
-			`"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`, "last: 10/minute, 0 left, resets in 41s\n", 0, ""},
+			`"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`, "OK    10/minute, 0 left, resets in 41s  (", 0, ""},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			t.Parallel()
@@ -192,8 +192,7 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		{"nobody listens", ask(nobody),
-			"cannot reach " + nobody + ": dial tcp " + nobody + ": connect: connection refused; is weir serving"},
+		{"nobody listens", ask(nobody), "cannot reach " + nobody + ": is weir serving there? connection error: "},
 		{"the service is not ready", ask(unready), unready + " answered Unavailable: no configuration yet"},
 		{"no answer in time", ask(slow, "--timeout", "50ms"), slow + " did not answer within 50ms"},
 		{"a wrong descriptor", ask(nobody, "--descriptor", "user=ann,path"),
@@ -201,7 +200,7 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		{"a descriptor that gRPC cannot carry", []string{"--domain", "shop", "--descriptor", "user=\xff"}, "is not UTF-8"},
 		{"a refund of nothing", ask(nobody, "--refund", "--hits", "0"), "--refund with --hits 0"},
 		{"an address without a port", ask("localhost"), `--addr "localhost" is not HOST:PORT`},
-		{"no socket", ask("unix:/nowhere/weir.sock"), "cannot reach unix:/nowhere/weir.sock: dial unix /nowhere/weir.sock: connect: no such file"},
+		{"no socket", ask("unix:/nowhere/weir.sock"), "dial unix /nowhere/weir.sock: connect: no such file"},
 		{"no time to answer", ask(nobody, "--timeout", "0s"), "--timeout 0s must be above 0"},
 		{"a rate that is none", ask(nobody, "--rate", "NaN"), "--rate NaN must lie between 0.001 and 1000"},
 		{"a time below zero", ask(nobody, "--for=-1s"), "--for -1s must be above 0"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ A rolling limit resets when the bucket of its oldest hits is out of the window: 
 have a second. What shadow mode let pass, and that a domain is unknown, is said by a weir with DENIAL_METADATA, its
 default (as ratelimit it is off); of others no limit applies to either.
 
-With --rate it calls many times, to watch a limit: a line each second, one for each change between OK and over, and how
+With --rate it calls many times, to watch a limit: a line each second, and at each change between OK and over; at last how
 long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
 
 --json prints a line for each call: the answer in protobuf's JSON, as POST /json has it.`
@@ -138,28 +139,21 @@ func (c *Command) checkFlags() error {
 	return nil
 }
 
+var limitForm = regexp.MustCompile(`^(\d+)/(\d*)([a-zA-Z]+)$`)
+
 // parseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute.
 func parseLimit(text string) (descriptors.Limit, error) {
-	count, window, found := strings.Cut(text, "/")
-	if !found {
-		return descriptors.Limit{}, fmt.Errorf("%q has no \"/\": write a limit as 10/minute or 10/5minute", text)
+	found := limitForm.FindStringSubmatch(text)
+	if found == nil {
+		return descriptors.Limit{}, fmt.Errorf("%q is not a limit: write 10/minute or 10/5minute", text)
 	}
-	requests, err := strconv.ParseUint(count, 10, 32)
-	if err != nil {
-		return descriptors.Limit{}, fmt.Errorf("%q in %q is not a whole number from 0 to 4294967295", count, text)
+	requests, tooMany := strconv.ParseUint(found[1], 10, 32)
+	multiplier, tooLong := strconv.ParseUint(cmp.Or(found[2], "1"), 10, 32)
+	unit, err := descriptors.ParseUnit(found[3])
+	if err = cmp.Or(tooMany, tooLong, err); err != nil {
+		return descriptors.Limit{}, fmt.Errorf("%q: %w", text, err)
 	}
-	unit := strings.TrimLeft(window, "0123456789")
-	multiplier := uint64(1)
-	if digits := window[:len(window)-len(unit)]; digits != "" {
-		if multiplier, err = strconv.ParseUint(digits, 10, 32); err != nil || multiplier == 0 {
-			return descriptors.Limit{}, fmt.Errorf("%q in %q is not a multiplier from 1 to 4294967295", digits, text)
-		}
-	}
-	var limit descriptors.Limit
-	u, err := descriptors.ParseUnit(unit)
-	if err == nil {
-		limit, err = descriptors.NewLimit(requests, u, uint32(multiplier), descriptors.FixedWindow, 0)
-	}
+	limit, err := descriptors.NewLimit(requests, unit, uint32(multiplier), descriptors.FixedWindow, 0)
 	if err != nil {
 		err = fmt.Errorf("%q: %w", text, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
@@ -63,16 +61,13 @@ func (c *client) message() *rls.RateLimitRequest {
 	return message
 }
 
-// dial prepares a connection without a proxy, as Envoy's; it is there again about a second after the service is.
+// dial prepares a connection without a proxy, as Envoy's.
 func (c *Command) dial() (*grpc.ClientConn, error) {
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
 	}
-	again := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
-	reconnect := grpc.ConnectParams{Backoff: again, MinConnectTimeout: c.Timeout}
-	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(transport),
-		grpc.WithConnectParams(reconnect), grpc.WithNoProxy())
+	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(transport), grpc.WithNoProxy())
 	if err != nil {
 		return nil, fmt.Errorf("--addr %s: %w", c.Addr, err)
 	}
@@ -152,26 +147,14 @@ func (c *client) callOnce(ctx context.Context) outcome {
 
 // describe returns the error of a failed call in a sentence that names the address.
 func (c *client) describe(err error) error {
-	s := status.Convert(err)
-	switch refused, isDial := dialFailure(s.Message()); {
-	case s.Code() == codes.Unavailable && isDial:
-		return fmt.Errorf("cannot reach %s: %s; is weir serving there?", c.Addr, refused)
+	switch s := status.Convert(err); {
+	case s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error"):
+		return fmt.Errorf("cannot reach %s: is weir serving there? %s", c.Addr, s.Message())
 	case s.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("%s did not answer within %v", c.Addr, c.Timeout)
 	case s.Code() == codes.Canceled:
 		return fmt.Errorf("interrupted before %s answered", c.Addr)
+	default:
+		return fmt.Errorf("%s answered %s: %s", c.Addr, s.Code(), s.Message())
 	}
-	return fmt.Errorf("%s answered %s: %s", c.Addr, s.Code(), s.Message())
-}
-
-// dialFailure cuts grpc's wrapping off the reason why there is no connection. It reports whether the message is one.
-func dialFailure(message string) (string, bool) {
-	reason, isDial := strings.CutPrefix(message, "connection error: desc = ")
-	if !isDial {
-		return message, false
-	}
-	if plain, err := strconv.Unquote(reason); err == nil {
-		reason = plain
-	}
-	return strings.TrimPrefix(strings.TrimPrefix(reason, "transport: "), "Error while dialing: "), true
 }

@@ -1,11 +1,11 @@
 package callcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -15,28 +15,20 @@ import (
 // watch is calls at a rate, one after the other, and what came of them so far.
 type watch struct {
 	*client
-	out   io.Writer
-	text  io.Writer // for people: out, or with --json nowhere
-	paint terminal.Paint
-	begin time.Time
+	out     io.Writer
+	begin   time.Time
+	printed time.Duration // when the last line was written, after begin
 
 	ok, over, failed int
 	latencies        []time.Duration // of the calls that were answered
-	last             *outcome        // that was answered; nil before the first
-	failure          error           // the first
-
-	printedAt   time.Duration // when the last line about progress was written, after begin
-	printedSent int           // and how many calls had been sent then
+	last             outcome
+	failure          error // the first
 }
 
-// watch calls until its time is over or ctx ends, and prints answers as JSON, or progress, changes and the latencies.
+// watch calls until its time is over or ctx ends, and prints answers as JSON, or how it goes, and the latencies.
 func (c *client) watch(ctx context.Context, out io.Writer) error {
 	c.connect(ctx)
-	w := watch{client: c, out: out, text: out, paint: terminal.PaintFor(out), begin: time.Now()}
-	if c.JSON {
-		w.text = io.Discard
-	}
-	w.printTitle()
+	w := watch{client: c, out: out, begin: time.Now()}
 	for {
 		if err := w.call(ctx); err != nil {
 			return err
@@ -45,12 +37,7 @@ func (c *client) watch(ctx context.Context, out io.Writer) error {
 		if c.For > 0 {
 			due = min(due, c.For)
 		}
-		more := wait.For(ctx, due-time.Since(w.begin))
-		now := time.Since(w.begin)
-		if now-w.printedAt >= time.Second {
-			w.printProgress(now)
-		}
-		if !more || c.For > 0 && now >= c.For {
+		if !wait.For(ctx, due-time.Since(w.begin)) || c.For > 0 && time.Since(w.begin) >= c.For {
 			return w.end()
 		}
 	}
@@ -58,71 +45,49 @@ func (c *client) watch(ctx context.Context, out io.Writer) error {
 
 func (w *watch) sent() int { return w.ok + w.over + w.failed }
 
-// call calls once. A call that is under way when ctx ends is not cut short.
+// call calls once, and prints a line for the first call, for each change between OK and over, and each second. A call that
+// is under way when ctx ends is not cut short.
 func (w *watch) call(ctx context.Context) error {
-	o := w.client.call(context.WithoutCancel(ctx))
-	if o.err != nil {
-		w.failed++
-		if w.failure == nil {
-			w.failure = w.describe(o.err)
-		}
-		return nil
-	}
 	before := w.last
-	w.latencies, w.last = append(w.latencies, o.latency), &o
-	if o.over() {
+	w.last = w.client.call(context.WithoutCancel(ctx))
+	o := &w.last
+	switch {
+	case o.err != nil:
+		w.failed++
+		w.failure = cmp.Or(w.failure, w.describe(o.err))
+	case o.over():
 		w.over++
-	} else {
+	default:
 		w.ok++
 	}
-	if w.JSON {
-		return w.print(w.out, w.last)
+	if o.err == nil {
+		w.latencies = append(w.latencies, o.latency)
 	}
-	if o.over() != (before != nil && before.over()) {
-		word := w.paint.Green("OK again")
-		if o.over() {
-			word = w.paint.Red("over")
-		}
-		fmt.Fprintf(w.text, "%5.1fs  %s: %s\n", time.Since(w.begin).Seconds(), word, w.phrase(w.last))
+	now := time.Since(w.begin)
+	switch {
+	case w.JSON && o.err == nil:
+		return w.print(w.out, o)
+	case !w.JSON && (w.sent() == 1 || o.over() != before.over() || now-w.printed >= time.Second):
+		w.printed = now
+		word := code(terminal.PaintFor(w.out), o.resp.GetOverallCode())
+		fmt.Fprintf(w.out, "%5.1fs  %s  %s  (%s)\n", now.Seconds(), word, w.phrase(o), w.counts())
 	}
 	return nil
 }
 
-func (w *watch) printTitle() {
-	length := "until Ctrl-C"
-	if w.For > 0 {
-		length = "for " + w.For.String()
-	}
-	var what []string
-	for _, d := range w.descriptors {
-		what = append(what, terminal.Printable(d.String()))
-	}
-	fmt.Fprintf(w.text, "asking %s about %s %s, %v a second %s\n", w.Addr, terminal.Printable(w.Domain),
-		strings.Join(what, " and "), w.Rate, length)
-}
-
-func (w *watch) printProgress(now time.Duration) {
-	rate := float64(w.sent()-w.printedSent) / (now - w.printedAt).Seconds()
-	fmt.Fprintf(w.text, "%5.0fs  %d sent (%.0f/s), %s", now.Seconds(), w.sent(), rate, w.counts())
-	if w.last != nil {
-		fmt.Fprintf(w.text, "; last: %s", w.phrase(w.last))
-	}
-	fmt.Fprintln(w.text)
-	w.printedAt, w.printedSent = now, w.sent()
-}
-
 func (w *watch) counts() string {
-	return fmt.Sprintf("%d OK, %d over, %d errors", w.ok, w.over, w.failed)
+	return fmt.Sprintf("%d sent: %d OK, %d over, %d errors", w.sent(), w.ok, w.over, w.failed)
 }
 
 // end prints the totals and the latencies. Its error is the first call's that failed, or what the last answer says.
 func (w *watch) end() error {
-	took := time.Since(w.begin).Seconds()
-	fmt.Fprintf(w.text, "\n%d sent in %.1fs (%.1f/s): %s\n", w.sent(), took, float64(w.sent())/took, w.counts())
-	if slices.Sort(w.latencies); len(w.latencies) > 0 {
-		quantile := func(q float64) string { return milliseconds(w.latencies[int(q*float64(len(w.latencies)-1))]) }
-		fmt.Fprintf(w.text, "latency  p50 %s   p90 %s   p99 %s   max %s\n",
-			quantile(0.5), quantile(0.9), quantile(0.99), quantile(1))
+	if !w.JSON {
+		slices.Sort(w.latencies)
+		fmt.Fprintf(w.out, "\n%s, in %.1fs\n", w.counts(), time.Since(w.begin).Seconds())
+		if last := len(w.latencies) - 1; last >= 0 {
+			fmt.Fprintf(w.out, "latency  p50 %s   p99 %s   max %s\n", milliseconds(w.latencies[last/2]),
+				milliseconds(w.latencies[last*99/100]), milliseconds(w.latencies[last]))
+		}
 	}
 	switch {
 	case w.failure != nil:

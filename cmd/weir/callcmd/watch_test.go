@@ -72,15 +72,12 @@ func TestManyCallsShowALimitBeingHit(t *testing.T) {
 		}
 		return answered(perMinute(10, 3, 2*time.Second)), nil
 	})
-	const want = `asking weir:8081 about shop user=ann,path=/pay, 10 a second for 3s
-    1s  10 sent (10/s), 10 OK, 0 over, 0 errors; last: 10/minute, 1 left, resets in 1m
-  1.0s  over: 10/minute, again in 57s
-    2s  20 sent (10/s), 10 OK, 10 over, 0 errors; last: 10/minute, again in 57s
-  2.0s  OK again: 10/minute, 3 left, resets in 2s
-    3s  30 sent (10/s), 20 OK, 10 over, 0 errors; last: 10/minute, 3 left, resets in 2s
+	const want = `  0.0s  OK    10/minute, 9 left, resets in 1m  (1 sent: 1 OK, 0 over, 0 errors)
+  1.0s  OVER  10/minute, 0 left, again in 57s  (11 sent: 10 OK, 1 over, 0 errors)
+  2.0s  OK    10/minute, 3 left, resets in 2s  (21 sent: 11 OK, 10 over, 0 errors)
 
-30 sent in 3.0s (10.0/s): 20 OK, 10 over, 0 errors
-latency  p50 1.00 ms   p90 1.00 ms   p99 1.00 ms   max 1.00 ms
+30 sent: 20 OK, 10 over, 0 errors, in 3.0s
+latency  p50 1.00 ms   p99 1.00 ms   max 1.00 ms
 `
 	if got.text != want || got.err == nil || got.err.Error() != "exit code 1" || got.took != 3*time.Second {
 		t.Errorf("weir call printed\n%s\nand ended with %v after %v, want exit code 1 (some were over) after 3s, and\n%s", got.text, got.err, got.took, want)
@@ -98,7 +95,7 @@ func TestManyCallsGoOnAfterErrorsAndSayTheFirst(t *testing.T) {
 		return answered(), nil
 	})
 	const want = "10 of 20 calls failed, the first so: weir:8081 answered Unavailable: no configuration yet"
-	if got.err == nil || got.err.Error() != want || !strings.Contains(got.text, "20 sent in 0.5s (40.0/s): 10 OK, 0 over, 10 errors\n") {
+	if got.err == nil || got.err.Error() != want || !strings.Contains(got.text, "20 sent: 10 OK, 0 over, 10 errors, in 0.5s\n") {
 		t.Errorf("weir call printed\n%s\nand ended with %q, want 20 calls and %q", got.text, got.err, want)
 	}
 }

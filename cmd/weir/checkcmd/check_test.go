@@ -69,7 +69,7 @@ spec: {template: {spec: {
 		{"standard input", "", stdin, wrong, 1, "", "error: <stdin>:5: domain shop, user: "},
 		{"nothing on it", "", stdin, "", 1, "", "the file is empty"},
 		{"too much on it", "", stdin, strings.Repeat("#", 16<<20+1), 1, "", "larger than 16 MiB"},
-		{"a manifest has its own lines", inConfigMap(goodShop) + other, explained, "", 0, "rule     user (limits/shop.yaml:10)",
+		{"a manifest has its own lines", inConfigMap(goodShop) + other, explained, "", 0, "Rule user (limits/shop.yaml:10) applies.\nlimit ",
 			"left out: ConfigMap ring (line 17): nothing in it names a domain\n"},
 		{"and the names of its entries", inConfigMap(wrong) + other, file, "", 1, "", "error: limits/shop.yaml:12 (limits/shop.yaml): domain shop, user: "},
 		{"weir does not read manifests", inConfigMap(goodShop) + other, dir, "", 1, "",

@@ -38,13 +38,11 @@ func (c *Command) explain(out io.Writer, x *checked) error {
 		case e.Match.Found == descriptors.BrokenDomain: // its descriptors all get the same answer
 			return t.Flush()
 		case e.Match.Rule != nil:
-			fmt.Fprintln(t)
-			x.explainCounting(t, e)
-			x.explainEffects(t, e)
+			x.explainRule(t, e)
 		}
 	}
 	if len(all) > 1 {
-		fmt.Fprint(t, "\n", strings.Join(x.request(all), "\n"), "\n")
+		explainRequest(t, all)
 	}
 	return t.Flush()
 }
@@ -85,66 +83,56 @@ func (t table) add(about, format string, args ...any) {
 	fmt.Fprintf(t, "%s\t%s\n", about, text)
 }
 
-// explainCounting prints what the rule of an explanation counts, and under which key.
-func (x *checked) explainCounting(t table, e *descriptors.Explanation) {
+// explainRule prints all that the rule of an explanation says.
+func (x *checked) explainRule(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
-	t.add("rule", "%s (%s)", readable(r.Path), terminal.Printable(r.Where))
 	for i := range r.Limits {
 		t.add("limit", "%s", describeLimit(r, &r.Limits[i]))
 	}
 	if r.Unlimited {
 		t.add("limit", "none: unlimited")
 	} else {
-		t.add("charge", "%s", describeCharge(r))
-		key := e.Match.AppendKey(nil, e.Domain, e.Descriptor)
-		if stem, plain := descriptors.PlainStem(key); plain {
-			t.add("key", "%q and the beginning of the window", stem)
-		} else {
-			t.add("key", "%q", key)
-		}
+		x.explainCounting(t, e)
 	}
-	for i, entry := range e.Descriptor {
-		if pattern := r.Shared(i); pattern != "" {
-			t.add("share", "all values of %s that fit %q have one count", terminal.Printable(entry.Key), pattern)
-		}
-	}
-}
-
-// explainEffects prints how the rule of an explanation answers and records, and which limits it replaces.
-func (x *checked) explainEffects(t table, e *descriptors.Explanation) {
-	r := e.Match.Rule
 	if len(r.Replaces) > 0 {
 		t.add("replaces", "%s, where a request matches them as well", quotedList(r.Replaces))
 	}
-	for _, text := range replacers(x.config, r) {
-		t.add("replaced", "%s", text)
-	}
+	x.explainReplaced(t, r)
 	if r.Shadow {
 		t.add("shadow", "counted, never denied")
 	}
 	if r.Quota {
 		t.add("quota", "denied only when all quotas of a request are over")
 	}
-	if policy := cmp.Or(r.OnFailure, x.files.OnFailure); !r.Unlimited {
-		variable := "on_backend_failure"
-		if r.OnFailure == descriptors.PolicyDefault {
-			variable = "ON_BACKEND_FAILURE"
-		}
-		t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, variable, policy.Effect())
-	}
-	if x.config.RefundsOnDeny(e.Domain) {
-		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
-	}
 	if r.Message != "" {
 		t.add("message", "%q", r.Message)
 	}
 	if r.Metadata != nil {
-		t.add("metadata", "%s", asJSON(r.Metadata))
+		var text strings.Builder
+		_ = terminal.WriteJSON(&text, r.Metadata) // a rule has only what JSON has
+		t.add("metadata", "%s", strings.TrimSpace(text.String()))
 	}
-	if r.Values == nil {
-		t.add("history", "%s, all values together", readable(r.Path))
+	if r.Values != nil {
+		t.add("history", "each value apart: %s", readable(string(r.AppendValue(nil, e.Descriptor))))
+	}
+}
+
+// explainCounting prints where the hits of a rule with limits count, and what decides while no store does.
+func (x *checked) explainCounting(t table, e *descriptors.Explanation) {
+	r := e.Match.Rule
+	key := e.Match.AppendKey(nil, e.Domain, e.Descriptor)
+	if stem, plain := descriptors.PlainStem(key); plain {
+		t.add("key", "%q and the beginning of the window", stem)
 	} else {
-		t.add("history", "%s, each value apart: %s", readable(r.Path), readable(string(r.AppendValue(nil, e.Descriptor))))
+		t.add("key", "%q", key)
+	}
+	policy, variable := cmp.Or(r.OnFailure, x.files.OnFailure), "on_backend_failure"
+	if r.OnFailure == descriptors.PolicyDefault {
+		variable = "ON_BACKEND_FAILURE"
+	}
+	t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, variable, policy.Effect())
+	if x.config.RefundsOnDeny(e.Domain) {
+		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
 	}
 }
 
@@ -163,28 +151,15 @@ func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 	return out
 }
 
-// describeCharge names the hits of a rule that are counted.
-func describeCharge(r *descriptors.Rule) string {
-	switch {
-	case r.Charge == descriptors.ChargeAdmitted:
-		return "admitted hits"
-	case !slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return !r.Charge.Always(&l) }):
-		return "all hits"
-	}
-	return "admitted hits, and all that a descriptor brings as its own hits_addend"
-}
-
-// replacers names the rules beside which limits of r step aside.
-func replacers(config *descriptors.Config, r *descriptors.Rule) (all []string) {
-	names := r.Names()
-	for _, other := range config.Rules() {
-		replaced := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(other.Replaces, name) })
-		if other.Domain == r.Domain && len(replaced) > 0 {
-			all = append(all, fmt.Sprintf("%s, where a request matches %s (%s) as well", quotedList(replaced),
-				readable(other.Path), terminal.Printable(other.Where)))
+// explainReplaced prints the rules beside which limits of r step aside.
+func (x *checked) explainReplaced(t table, r *descriptors.Rule) {
+	for _, other := range x.config.Rules() {
+		names := slices.DeleteFunc(r.Names(), func(name string) bool { return !slices.Contains(other.Replaces, name) })
+		if other.Domain == r.Domain && len(names) > 0 {
+			t.add("replaced", "%s, where a request matches %s (%s) as well", quotedList(names), readable(other.Path),
+				terminal.Printable(other.Where))
 		}
 	}
-	return all
 }
 
 func quotedList(names []string) string {
@@ -195,50 +170,18 @@ func quotedList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// asJSON returns a rule's metadata on one line, its keys in order.
-func asJSON(metadata map[string]any) string {
-	var b strings.Builder
-	_ = terminal.WriteJSON(&b, metadata) // a rule has only what JSON has
-	return strings.TrimSpace(b.String())
-}
-
-// request describes what each descriptor does for a request that has them all, then what is charged, and the verdict.
-func (x *checked) request(all []descriptors.Explanation) (lines []string) {
-	var replaced, charged, deniers, quotas []string
+// explainRequest prints what each descriptor does in a request that has them all.
+func explainRequest(t table, all []descriptors.Explanation) {
+	var replaced []string
 	for i := range all {
 		if r := all[i].Match.Rule; r != nil {
 			replaced = append(replaced, r.Replaces...)
 		}
 	}
+	fmt.Fprintln(t)
 	for i := range all {
-		r, name := all[i].Match.Rule, descriptors.Shown(all[i].Descriptor.String())
-		lines = append(lines, name+": "+effect(r, replaced))
-		switch {
-		case r == nil || r.Unlimited || r.ReplacedBy(replaced):
-			continue
-		case r.Shadow:
-		case r.Quota:
-			quotas = append(quotas, name)
-		default:
-			deniers = append(deniers, name)
-		}
-		charged = append(charged, name)
+		fmt.Fprintf(t, "%s: %s\n", descriptors.Shown(all[i].Descriptor.String()), effect(all[i].Match.Rule, replaced))
 	}
-	if len(quotas) > 0 {
-		deniers = append(deniers, "all of "+strings.Join(quotas, ", "))
-	}
-	verdict := "OK: nothing here denies"
-	if len(deniers) > 0 {
-		verdict = "denied if over: " + strings.Join(deniers, ", or ") + "; else OK. Envoy shows the limit with the least left"
-	}
-	charge := "nothing"
-	if len(charged) > 0 {
-		charge = strings.Join(charged, ", ") + ", each by itself, also where another denies or is unlimited"
-		if x.config.RefundsOnDeny(all[0].Domain) {
-			charge += "; refund_on_deny gives back what a denied request has charged elsewhere"
-		}
-	}
-	return append(lines, "charged: "+charge, "verdict: "+verdict)
 }
 
 // effect describes what a rule, nil for none, does in a request that replaces the limits of some names.

@@ -1,7 +1,6 @@
 package checkcmd
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,45 +32,35 @@ descriptors:
 func TestExplainShowsAllThatARuleSays(t *testing.T) {
 	for d, want := range map[string]string{
 		"user=bot-7": `
-rule      user=bot-* (shop.yaml:3)
 limit     10/minute  sliding_window of 1m, buckets of 1s, 1m, denied hits count too, name "bot-minute"
 limit     9/2week  fixed_window of 14d, denied hits count too
-charge    all hits
 key       "4:shop4:user5:bot-*"
-share     all values of user that fit "bot-*" have one count
+failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 replaces  "any-minute", "gifts", where a request matches them as well
 shadow    counted, never denied
 quota     denied only when all quotas of a request are over
-failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 message   "Slow down.\n"
 metadata  {"more":[1,true],"tier":"<low>"}
-history   user=bot-*, each value apart: user=bot-*
+history   each value apart: user=bot-*
 `,
 		"any=thing": `
-rule      any (shop.yaml:15)
 limit     5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
-charge    admitted hits, and all that a descriptor brings as its own hits_addend
 key       "4:shop3:any5:thing"
-replaced  "any-minute", where a request matches user=bot-* (shop.yaml:3) as well
 failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
-history   any, all values together
+replaced  "any-minute", where a request matches user=bot-* (shop.yaml:3) as well
 `,
 		"any=thing,tenant=a/b": `
-rule     any/tenant (shop.yaml:18)
 limit    1/second  sliding_window of 1s, buckets of 50ms, 1s
-charge   admitted hits, and all that a descriptor brings as its own hits_addend
 key      "4:shop3:any5:thing6:tenant3:a/b"
 failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
-history  any/tenant, each value apart: tenant=a/b
+history  each value apart: tenant=a/b
 `,
 		"gift=1": `
-rule      gift (shop.yaml:19)
 limit     none: unlimited
 replaced  "gifts", where a request matches user=bot-* (shop.yaml:3) as well
-history   gift, all values together
 `,
 		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
-		"triste=yes":  "\nNo rule applies: nothing in domain shop fits triste=yes.\n",
+		"triste=yes":  "\nNo rule applies: in domain shop nothing fits triste=yes.\n",
 	} {
 		code, out, errs := runOn(t, wholeLanguage, Command{Path: "limits", Explain: []string{d}}, "")
 		if code != 0 || !strings.HasSuffix("\n"+out, want) {
@@ -100,47 +89,33 @@ descriptors:
 		{[]string{"user=ann", "path=/x"}, `
 user=ann: denies when it is over: 2/minute user-minute, 500/hour user-hour
 path=/x: never denies: unlimited; limits of others hold
-charged: user=ann, each by itself, also where another denies or is unlimited
-verdict: denied if over: user=ann; else OK. Envoy shows the limit with the least left
 `},
 		{[]string{"user=ann + vip=1", "team=red"}, `
 user=ann: denies when it is over: 500/hour user-hour
 vip=1: denies when it is over: 7/minute
 team=red: denies when all quotas of the request are over: 9/minute
-charged: user=ann, vip=1, team=red, each by itself, also where another denies or is unlimited
-verdict: denied if over: user=ann, or vip=1, or all of team=red; else OK. Envoy shows the limit with the least left
 `},
 		{[]string{"user=a + b + gold=1 + trial=x"}, `
 user=a + b: passes, uncounted: another descriptor replaces it
 gold=1: denies when it is over: 8/minute
 trial=x: never denies, in shadow mode: 1/minute
-charged: gold=1, trial=x, each by itself, also where another denies or is unlimited
-verdict: denied if over: gold=1; else OK. Envoy shows the limit with the least left
 `},
 		{[]string{"nobody=1 + path=/"}, `
 nobody=1: passes, uncounted: no rule applies
 path=/: never denies: unlimited; limits of others hold
-charged: nothing
-verdict: OK: nothing here denies
 `},
 	} {
 		code, out, errs := runOn(t, file, Command{Path: "limits", Explain: tc.asked}, "")
 		if code != 0 || !strings.HasSuffix(out, tc.want) || strings.Count(out, "domain shop (") != 1 {
 			t.Errorf("%q: exit code %d, %s\n%s\nwant the domain once, and at the end%s", tc.asked, code, errs, out, tc.want)
 		}
-		code, out, errs = runOn(t, file, Command{Path: "limits", Explain: tc.asked, JSON: true}, "")
-		var d document
-		if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || strings.Join(d.Request, "\n") != strings.TrimSpace(tc.want) ||
-			len(d.Explanations) != len(d.Request)-2 || d.Explanation == nil || d.Explanation.Descriptor[0] != d.Explanations[0].Descriptor[0] {
-			t.Errorf("%q as JSON: %v, exit code %d, %s\n%s\nwant the same sentences, and an explanation of each", tc.asked, err, code, errs, out)
-		}
 	}
-	_, out, _ := runOn(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), Command{Path: "limits", Explain: []string{"user=ann + team=red"}}, "")
-	if !strings.Contains(out, "; refund_on_deny gives back what a denied request has charged elsewhere") {
+	_, out, _ := runOn(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), Command{Path: "limits", Explain: []string{"user=ann"}}, "")
+	if !strings.Contains(out, "refund_on_deny: a refused request gives back") {
 		t.Errorf("%s\nwant to be told of refund_on_deny", out)
 	}
 	code, out, _ := runOn(t, file, Command{Path: "limits", Explain: []string{"user=ann + team=red"}, Domain: "shpo"}, "")
-	if code != 2 || strings.Count(out, "The configured ones are shop.") != 1 || strings.Contains(out, "verdict") {
+	if code != 2 || strings.Count(out, "The configured ones are shop.") != 1 || strings.Contains(out, "user=ann: ") {
 		t.Errorf("exit code %d\n%s\nwant 2, as the domain is unknown, told once", code, out)
 	}
 }

@@ -13,16 +13,12 @@ import (
 
 // document is what --json prints. Fields may be added, none changes. Files are paths as given; a line of 0 is unknown.
 type document struct {
-	OK          bool                 `json:"ok"`
-	Errors      int                  `json:"errors"`
-	Warnings    int                  `json:"warnings"`
-	Problems    []problemDocument    `json:"problems"`
-	LeftOut     []string             `json:"left_out,omitempty"`
-	Domains     []domainDocument     `json:"domains"`
-	Explanation *explanationDocument `json:"explanation,omitempty"` // of the first descriptor
-	// Explanations and Request are of all descriptors, if they are several, and of a domain that is there and right.
-	Explanations []*explanationDocument `json:"explanations,omitempty"`
-	Request      []string               `json:"request,omitempty"`
+	OK       bool              `json:"ok"`
+	Errors   int               `json:"errors"`
+	Warnings int               `json:"warnings"`
+	Problems []problemDocument `json:"problems"`
+	LeftOut  []string          `json:"left_out,omitempty"`
+	Domains  []domainDocument  `json:"domains"`
 }
 
 type problemDocument struct {
@@ -76,34 +72,7 @@ type limitDocument struct {
 	Charge     string  `json:"charge"`
 }
 
-// explanationDocument is what becomes of one descriptor.
-type explanationDocument struct {
-	Domain     string         `json:"domain"`
-	Descriptor []string       `json:"descriptor"`
-	Steps      []stepDocument `json:"steps"`
-	Reason     string         `json:"reason"`
-	Rule       *ruleDocument  `json:"rule"`                  // null if none applies
-	Key        string         `json:"key,omitempty"`         // that it is counted under
-	KeyStem    string         `json:"key_stem,omitempty"`    // or what the key begins with: the beginning of the window follows
-	History    string         `json:"history,omitempty"`     // the value that its hits are kept apart by
-	ReplacedBy []string       `json:"replaced_by,omitempty"` // sentences: where its limits step aside
-}
-
-type stepDocument struct {
-	Entry  string          `json:"entry"`
-	Chosen *childDocument  `json:"chosen"` // null if nothing fits
-	Others []childDocument `json:"others"`
-	More   int             `json:"more,omitempty"` // that are not listed
-}
-
-type childDocument struct {
-	Entry string `json:"entry"`
-	File  string `json:"file"`
-	Line  int    `json:"line"`
-	Fits  bool   `json:"fits"`
-}
-
-// writeJSON prints all that is known of the files, and the explanation that is asked for.
+// writeJSON prints all that is known of the files.
 func (c *Command) writeJSON(out io.Writer, x *checked) error {
 	d := document{OK: x.right, Problems: []problemDocument{}, LeftOut: x.leftOut, Domains: []domainDocument{}}
 	d.Errors, d.Warnings = c.count(x.problems)
@@ -115,27 +84,7 @@ func (c *Command) writeJSON(out io.Writer, x *checked) error {
 			d.Domains = append(d.Domains, x.domain(domain))
 		}
 	}
-	var failed error
-	switch {
-	case len(c.Explain) == 0 || x.unreadable:
-	case x.config == nil:
-		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
-	default:
-		all, err := c.explained(x.config)
-		if err != nil {
-			return err
-		}
-		if d.Explanation = x.explanation(&all[0]); all[0].Match.Found == descriptors.UnknownDomain {
-			failed = terminal.Failed
-		}
-		if len(all) > 1 && all[0].DomainWhere != "" {
-			d.Request = x.request(all)
-			for i := range all {
-				d.Explanations = append(d.Explanations, x.explanation(&all[i]))
-			}
-		}
-	}
-	return cmp.Or(terminal.WriteJSON(out, d), failed)
+	return terminal.WriteJSON(out, d)
 }
 
 func (c *Command) problem(x *checked, p *yaml.Problem) problemDocument {
@@ -187,43 +136,4 @@ func (x *checked) rule(r *descriptors.Rule) ruleDocument {
 			Burst: l.Burst, Name: l.Name, Charge: charge})
 	}
 	return d
-}
-
-func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
-	d := &explanationDocument{Domain: e.Domain, Reason: e.Reason, Steps: []stepDocument{}}
-	for _, entry := range e.Descriptor {
-		d.Descriptor = append(d.Descriptor, entry.String())
-	}
-	for _, s := range e.Steps {
-		step := stepDocument{Entry: s.Entry.String(), Others: []childDocument{}, More: s.More}
-		if s.Chosen != nil {
-			chosen := x.child(s.Chosen)
-			step.Chosen = &chosen
-		}
-		for i := range s.Others {
-			step.Others = append(step.Others, x.child(&s.Others[i]))
-		}
-		d.Steps = append(d.Steps, step)
-	}
-	r := e.Match.Rule
-	if r == nil {
-		return d
-	}
-	rule := x.rule(r)
-	d.Rule, d.ReplacedBy = &rule, replacers(x.config, r)
-	if !r.Unlimited {
-		d.Key = string(e.Match.AppendKey(nil, e.Domain, e.Descriptor))
-	}
-	if stem, plain := descriptors.PlainStem([]byte(d.Key)); plain {
-		d.Key, d.KeyStem = "", string(stem)
-	}
-	if r.Values != nil {
-		d.History = string(r.AppendValue(nil, e.Descriptor))
-	}
-	return d
-}
-
-func (x *checked) child(c *descriptors.Child) childDocument {
-	file, line := place(c.Where)
-	return childDocument{Entry: c.String(), File: x.path(file), Line: line, Fits: c.Fits}
 }

@@ -32,13 +32,13 @@ func TestSIGHUPReadsTheConfigurationAgainAlsoWhereItWasIgnored(t *testing.T) {
 			w.Start(t, "/bin/sh", "-c", ignored+`exec "$0" "$@"`, process.Weir(t), "serve", "--config", w.Config)
 			w.AwaitReady(t)
 			w.Signal(t, syscall.SIGHUP)
-			saysTimes(t, w, "configuration unchanged", 1)
+			saysTimes(t, w, "configuration loaded", 2)
 			w.Configure(t, "- key: plan\n  no_such_key: 7\n")
 			saysTimes(t, w, "configuration not loaded", 1)
 			w.Signal(t, syscall.SIGHUP)
 			saysTimes(t, w, "configuration not loaded", 2) // who asks again is told again what is wrong
 			w.Configure(t, largePlan+"    shadow_mode: true\n")
-			saysTimes(t, w, "configuration loaded", 2)
+			saysTimes(t, w, "configuration loaded", 3)
 			if _, err := w.Client(t).Hit("large", "ann"); err != nil {
 				t.Errorf("after SIGHUP: %v", err)
 			}
