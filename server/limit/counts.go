@@ -46,9 +46,6 @@ func (l *Limiter) Requests() []DomainRequests {
 	}
 	add(NoDomain, &l.noDomain)
 	add(history.UnknownDomain, new(requests))
-	for _, name := range l.counts.Names() {
-		add(name.Domain, new(requests))
-	}
 	for _, e := range l.counts.All() {
 		add(e.Domain, &e.Kept.requests)
 	}

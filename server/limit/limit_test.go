@@ -66,6 +66,7 @@ func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file str
 	t.Helper()
 	o.Algorithm = descriptors.SlidingWindow
 	recorder := hits.New(hits.DefaultValues)
+	recorder.CountAsRatelimit()
 	l := limit.New(store, o, recorder)
 	l.Apply(fixture.Config(t, file))
 	return l, recorder
@@ -252,21 +253,17 @@ func TestBadRequests(t *testing.T) {
 
 func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 	for name, tc := range map[string]struct {
-		ratelimit bool
-		options   limit.Options
-		keys      []string
+		options limit.Options
+		keys    []string
 	}{
 		"one check":     {keys: []string{"user"}},
 		"an epoch":      {keys: []string{"epoch"}},
 		"a bucket":      {keys: []string{"bucket"}},
-		"ratelimit":     {ratelimit: true, keys: []string{"user", "epoch", "tenant", "nobody"}},
+		"many":          {keys: []string{"user", "epoch", "tenant", "nobody"}},
 		"a value":       {keys: []string{"tenant"}},
 		"in two rounds": {options: limit.Options{LookFirst: true}, keys: []string{"epoch", "user"}},
 	} {
-		l, _, recorder := newLimiterWith(t, tc.options, shop)
-		if tc.ratelimit {
-			recorder.CountAsRatelimit()
-		}
+		l, _, _ := newLimiterWith(t, tc.options, shop)
 		c := new(limit.Call)
 		decide := func() {
 			c.Reset()
