@@ -50,7 +50,7 @@ type Limiter struct {
 	degraded degraded // of all rules
 	unknown  unknownDomains
 
-	// Refunds counts what refund_on_deny gave back.
+	// Refunds counts what refused requests gave back.
 	Refunds Refunds
 }
 
@@ -62,8 +62,8 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
-	// LookFirst charges a refused request only where it is over, by a look first: the store is asked twice.
-	LookFirst bool
+	// SpareOthers charges a refused request only where it is over: it gives back all that its others were charged.
+	SpareOthers bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
 	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
@@ -170,10 +170,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 		l.match(r, c, i)
 	}
 	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
-	switch {
-	case l.options.LookFirst && !l.options.Shadow && c.mayLookFirst():
-		l.askInRounds(ctx, c)
-	case len(c.checks) > 0:
+	if len(c.checks) > 0 {
 		l.ask(ctx, c.checks, c.decisions)
 	}
 	var undecided error
@@ -187,7 +184,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	if r.denials != nil && (c.Over || c.Shadowed || c.ShadowOver) {
 		c.keepDenials()
 	}
-	if c.Over && r.config.RefundsOnDeny(c.Domain) {
+	if c.Over && (l.options.SpareOthers || r.config.RefundsOnDeny(c.Domain)) {
 		l.refund(ctx, c)
 	}
 	if c.Over { // one denial is enough, whatever the others would be
