@@ -46,9 +46,9 @@ type Limiter struct {
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
-	noDomain requests // of no domain, or before the first configuration
-	degraded degraded // of all rules
-	unknown  unknownDomains
+	noDomain requests     // of no domain, or before the first configuration
+	degraded degraded     // of all rules
+	named    atomic.Int64 // when an unknown domain was last named in the log, in Unix nanoseconds
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
@@ -70,7 +70,7 @@ type Options struct {
 	Leases bool
 	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
 	Denials *denials.Recorder
-	// Log is told once of each domain that is asked for and not configured; nil tells nobody.
+	// Log is told, once a minute at most, of a domain that is asked for and not configured; nil tells nobody.
 	Log *slog.Logger
 }
 
@@ -86,8 +86,7 @@ type rules struct {
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
-	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil),
-		unknown: unknownDomains{log: o.Log}}
+	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil)}
 	if o.Leases {
 		l.rates = new(rates)
 	}
@@ -105,7 +104,6 @@ func (l *Limiter) Apply(c *descriptors.Config) {
 	}
 	l.inForce.Store(r)
 	l.counts.Sweep(time.Now())
-	l.unknown.forgetConfigured(c)
 }
 
 // Config returns the configuration in force, nil before the first.
@@ -127,10 +125,21 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	}
 	err := l.decide(ctx, r, c)
 	counted[c.Result(err)].Add(1)
-	if c.UnknownDomain {
-		l.unknown.noteRequest(c.Domain, r.config)
+	if c.UnknownDomain && l.options.Log != nil {
+		l.nameUnknown(c.Domain, r.config)
 	}
 	return err
+}
+
+// nameUnknown logs a domain that no file configures: a misspelt one passes everything.
+func (l *Limiter) nameUnknown(domain string, config *descriptors.Config) {
+	now, last := time.Now().UnixNano(), l.named.Load()
+	if now >= last && now-last < int64(time.Minute) || !l.named.CompareAndSwap(last, now) {
+		return
+	}
+	l.options.Log.Warn("a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
+		"Envoy's filter, or write a file for it", "domain", descriptors.Shown(domain), "reason", config.Explain(domain, nil).Reason,
+		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 
 // reject returns why there is no verdict on a call, nil if there will be one. r is nil before the first configuration.
