@@ -15,7 +15,6 @@ const NoDomain = "__none__"
 // counts are what the limiter counts of a rule, or of what none matches in a domain.
 type counts struct {
 	requests requests // of the domain; only of what no rule matches
-	degraded degraded
 	returns  returns
 }
 
@@ -52,28 +51,6 @@ func (l *Limiter) Requests() []DomainRequests {
 	all := make([]DomainRequests, 0, len(sums))
 	for _, sum := range sums {
 		all = append(all, *sum)
-	}
-	return all
-}
-
-// Degraded is how many decisions there were of one kind, by a failure policy in place of the store.
-type Degraded struct {
-	Domain, Path string
-	Policy       descriptors.Policy
-	Reason       backend.Reason
-	Decisions    uint64
-}
-
-// Degraded returns the degraded decisions of each rule, unsorted. They never go down while the rule is configured.
-func (l *Limiter) Degraded() (all []Degraded) {
-	for _, e := range l.counts.All() {
-		for reason := range e.Kept.degraded {
-			for policy := range e.Kept.degraded[reason] {
-				if n := e.Kept.degraded[reason][policy].Load(); n > 0 {
-					all = append(all, Degraded{e.Domain, e.Path, descriptors.Policy(policy), backend.Reason(reason), n})
-				}
-			}
-		}
 	}
 	return all
 }

@@ -46,8 +46,8 @@ type Limiter struct {
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
-	noDomain requests     // of no domain, or before the first configuration
-	degraded degraded     // of all rules
+	noDomain requests // of no domain, or before the first configuration
+	degraded degraded
 	named    atomic.Int64 // when an unknown domain was last named in the log, in Unix nanoseconds
 
 	// Refunds counts what refused requests gave back.

@@ -20,8 +20,6 @@ func (l *Limiter) record(c *Call, i int) {
 	}
 	if d.Err != nil || d.Source.Degraded() {
 		c.Degraded = true
-		entry, _ := c.rules.counts.Of(s.Rule, c.Domain)
-		entry.Kept.degraded[d.Reason][d.Policy].Add(1)
 		l.degraded[d.Reason][d.Policy].Add(1)
 	}
 	if p.hits != nil {
