@@ -66,9 +66,9 @@ func TestEachRequestCountsOnceUnderItsDomainAndOutcome(t *testing.T) {
 		}
 	}
 	try(l, "shop", ann)
-	expect("__none__ unavailable=1, __unknown__", "before the first configuration no domain is unknown")
+	expect("", "before the first configuration no domain is unknown")
 	l.Apply(domainsOf(t, "bank", "shop"))
-	expect("__none__ unavailable=1, __unknown__, bank, shop", "a domain is there before its first request")
+	expect("__unknown__, bank, shop", "a domain is there before its first request")
 	for range 3 {
 		try(l, "shop", ann)
 	}
@@ -76,13 +76,13 @@ func TestEachRequestCountsOnceUnderItsDomainAndOutcome(t *testing.T) {
 	try(l, "", ann)
 	try(l, "shpo", ann)
 	try(l, "another", ann)
-	counted := "__none__ invalid=1 unavailable=1, __unknown__ ok=2, bank, shop ok=1 over_limit=2 invalid=1"
+	counted := "__unknown__ ok=2, bank, shop ok=1 over_limit=2 invalid=1"
 	expect(counted, "each request counts once")
-	l.Apply(domainsOf(t, "shop", "__unknown__", "__none__"))
+	l.Apply(domainsOf(t, "shop", "__unknown__"))
 	expect(counted, "a domain that is gone stays for some minutes")
 	try(l, "bank", ann)
 	try(l, "shop", ann)
-	expect("__none__ invalid=1 unavailable=1, __unknown__ ok=3, bank, shop ok=1 over_limit=3 invalid=1", "a domain in force goes on")
+	expect("__unknown__ ok=3, bank, shop ok=1 over_limit=3 invalid=1", "a domain in force goes on")
 }
 
 // newLogging makes a limiter without a configuration, and where it logs.
@@ -95,7 +95,7 @@ func TestABrokenDomainIsKnown(t *testing.T) {
 	l, log := newLogging(t)
 	l.Apply(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"shop"}))
 	try(l, "shop", one("user", "ann"))
-	if got, want := requests(l), "__none__, __unknown__, shop unavailable=1"; got != want || log.Len() > 0 {
+	if got, want := requests(l), "__unknown__, shop unavailable=1"; got != want || log.Len() > 0 {
 		t.Errorf("counted is %s, want %s; logged is %q, want nothing: files name it", got, want, log)
 	}
 }

@@ -46,7 +46,6 @@ type Limiter struct {
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
-	noDomain requests // of no domain, or before the first configuration
 	degraded degraded
 	named    atomic.Int64 // when an unknown domain was last named in the log, in Unix nanoseconds
 
@@ -118,13 +117,13 @@ func (l *Limiter) Config() *descriptors.Config {
 // verdict.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
-	counted := &l.noDomain
-	if c.Domain != "" && r != nil {
-		entry, known := r.counts.Of(nil, c.Domain)
-		counted, c.UnknownDomain = &entry.Kept.requests, !known
+	if c.Domain == "" || r == nil {
+		return reject(r, c)
 	}
+	entry, known := r.counts.Of(nil, c.Domain)
+	c.UnknownDomain = !known
 	err := l.decide(ctx, r, c)
-	counted[c.Result(err)].Add(1)
+	entry.Kept.requests[c.Result(err)].Add(1)
 	if c.UnknownDomain && l.options.Log != nil {
 		l.nameUnknown(c.Domain, r.config)
 	}

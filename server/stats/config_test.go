@@ -87,7 +87,7 @@ func TestRequestsOfADomainAreThereBeforeTheFirst(t *testing.T) {
 	l.Apply(fixture.Config(t, oneRule))
 	_ = l.Decide(t.Context(), ofUser("shpo"))
 	var want strings.Builder
-	for _, domain := range []string{limit.NoDomain, history.UnknownDomain, "shop"} {
+	for _, domain := range []string{history.UnknownDomain, "shop"} {
 		for _, outcome := range []string{"ok", "over_limit", "invalid", "unavailable", "shadowed"} {
 			n := 0
 			if domain == history.UnknownDomain && outcome == "ok" {
@@ -124,8 +124,8 @@ func TestDegradedDecisionsAreThereBeforeTheFirst(t *testing.T) {
 func TestNamesThatStandForOthersMayBeConfigured(t *testing.T) {
 	m, l := limiting(nil)
 	rules := "descriptors:\n- {key: __unmatched__, rate_limit: {unlimited: true}}\n"
-	l.Apply(fixture.Config(t, "domain: __unknown__\n"+rules, "domain: __none__\n"+rules))
-	m.expect(t, "a series that is there twice spoils all of it", "weir_config_rules", "weir_config_rules 2")
+	l.Apply(fixture.Config(t, "domain: __unknown__\n"+rules))
+	m.expect(t, "a series that is there twice spoils all of it", "weir_config_rules", "weir_config_rules 1")
 }
 
 func TestEachConfiguredLimitIsAGauge(t *testing.T) {
