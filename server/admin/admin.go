@@ -122,7 +122,7 @@ func registerHealth(mux *http.ServeMux, readiness Readiness) {
 }
 
 func registerProfiles(mux *http.ServeMux) {
-	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index), door.ReadTime))
+	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index), door.ProfileTime))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -376,31 +375,5 @@ func TestAnHTTPConnectionHoldsWhatItSentUntilItIsAnswered(t *testing.T) {
 			return io.ErrNoProgress
 		}
 		return nil
-	})
-}
-
-// reader is a client that reads slowly.
-type reader struct {
-	*httptest.ResponseRecorder
-	deadline time.Time
-}
-
-func (r *reader) SetWriteDeadline(at time.Time) error {
-	r.deadline = at
-	return nil
-}
-
-func TestWhoReadsTheMetricsSlowlyHasFiveSecondsInAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow, began := &reader{ResponseRecorder: httptest.NewRecorder()}, time.Now()
-		make(Turns, Scrapes).Bound(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			for range 2 {
-				_, _ = io.WriteString(w, "weir_up 1\n")
-				time.Sleep(4 * time.Second)
-			}
-		}), ScrapeTime).ServeHTTP(slow, httptest.NewRequest("GET", "/metrics", nil))
-		if left := slow.deadline.Sub(began); left != ScrapeTime {
-			t.Errorf("the answer has to be read in %v, want %v: others wait for the turn, and Prometheus for ten seconds", left, ScrapeTime)
-		}
 	})
 }
