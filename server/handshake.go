@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 
 	"google.golang.org/grpc/credentials"
 
@@ -30,17 +29,4 @@ func (r *watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthI
 			"client", conn.RemoteAddr().String(), "error", err)
 	}
 	return nil, nil, err
-}
-
-// httpErrors logs what an http.Server says of its own: it writes lines for connections that fail, and for panics.
-type httpErrors struct {
-	port   string
-	log    *slog.Logger
-	logged door.Sampled
-}
-
-func (e *httpErrors) Write(line []byte) (int, error) {
-	e.logged.Log(e.log, slog.LevelError, "an HTTP port could not serve a connection or request", "port", e.port,
-		"error", strings.TrimSpace(string(line)))
-	return len(line), nil
 }

@@ -2,14 +2,11 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -57,31 +54,5 @@ func TestClientsThatTLSRefusesAreTold(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
 		t.Errorf("three clients are told in %d lines; want one, with an address:\n%s", n, &log)
-	}
-}
-
-// An operator who reads JSON has no lines of another kind among them, nor any number of them.
-func TestWhatGoSaysOfHTTPGoesToTheLogOnceInAWhile(t *testing.T) {
-	var log bytes.Buffer
-	port, err := OpenPort("http", "127.0.0.1:0", slog.New(slog.NewTextHandler(&log, nil)),
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- port.Run(ctx, time.Hour) }()
-	for range 3 {
-		if answer, err := http.Get("http://" + port.Address()); err == nil {
-			answer.Body.Close()
-			t.Errorf("a handler that panics answers %s", answer.Status)
-		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), "of a handler") || !strings.Contains(log.String(), "port=http") {
-		t.Errorf("three panics are told in %d lines; want one that says what and where:\n%s", n, &log)
 	}
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	stdlog "log"
 	"log/slog"
 	"net/http"
 	"time"
@@ -26,14 +25,13 @@ func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, er
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s port: %w", name, err)
 	}
-	return newPort(door.New(listener, name, httpConnections, "none", log), log, h), nil
+	return newPort(door.New(listener, name, httpConnections, log), log, h), nil
 }
 
 func newPort(d *door.Door, log *slog.Logger, h http.Handler) *Port {
-	errors := &httpErrors{port: d.Port, log: log}
 	return &Port{d, &http.Server{Handler: nosniff(h), ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ConnState: d.State, ErrorLog: stdlog.New(errors, "", 0)}}
+		ConnState: d.State, ErrorLog: slog.NewLogLogger(log.With("port", d.Port).Handler(), slog.LevelError)}}
 }
 
 // Address returns where it listens.

@@ -84,11 +84,10 @@ func Listen(c Config, p Parts) (*Server, error) {
 	for _, port := range []struct {
 		name, address string
 		connections   int
-		setting       string
 	}{
-		{"gRPC", c.GRPCAddress, c.Connections, "GRPC_MAX_CONNECTIONS"},
-		{"HTTP", c.HTTPAddress, httpConnections, "none"},
-		{"debug", c.DebugAddress, httpConnections, "none"},
+		{"gRPC", c.GRPCAddress, c.Connections},
+		{"HTTP", c.HTTPAddress, httpConnections},
+		{"debug", c.DebugAddress, httpConnections},
 	} {
 		lis, err := listen(port.address, c.ReusePort)
 		if err != nil {
@@ -97,7 +96,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 			}
 			return nil, fmt.Errorf("opening the %s port: %w", port.name, err)
 		}
-		s.doors = append(s.doors, door.New(lis, strings.ToLower(port.name), port.connections, port.setting, p.Log))
+		s.doors = append(s.doors, door.New(lis, strings.ToLower(port.name), port.connections, p.Log))
 	}
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())

@@ -29,7 +29,7 @@ type countersTop struct {
 
 func (*countersTop) Help() string {
 	return `Without --from it lists the keys that this one process was asked about most in the last half to whole minute: at once,
-whatever counts them. hits/s is their rate now, limit the strictest of their rule, or the one that denied last; a
+whatever counts them. limit is the strictest of their rule, or the one that denied last; a
 sentence below says how exact that is. With --from it lists the values that rules with detailed_metric or
 value_to_metric have in the history, of all weirs that share it. Exit code: 0, or 2 for an error.
 
@@ -58,9 +58,9 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 //
 //	shop   this weir alone, the 42s since 12:00:00, most hits first
 //
-//	   hits   over  near  hits/s      limit  rule  key
-//	  2,310  1,890    12    55.2  10/minute  user  user=ann
-//	     40      0     2     0.9  10/minute  user  user=bob
+//	   hits   over  near      limit  rule  key
+//	  2,310  1,890    12  10/minute  user  user=ann
+//	     40      0     2  10/minute  user  user=bob
 //
 //	Counts of hits may be up to 7 too low, and a key that is not listed had 7 at most.
 type topView struct {
@@ -103,7 +103,7 @@ func (v *topView) table(b *strings.Builder) {
 	head := "hits\tover\t" + third + "\t"
 	last := "rule\t  value"
 	if now {
-		head, last = head+"hits/s\tlimit\t", "rule\t  key"
+		head, last = head+"limit\t", "rule\t  key"
 	}
 	fmt.Fprintln(table, head+last)
 	for i := range v.answer.Top {
@@ -115,7 +115,7 @@ func (v *topView) table(b *strings.Builder) {
 			if r.Burst > 0 {
 				limit += fmt.Sprintf(" burst %d", r.Burst)
 			}
-			fmt.Fprintf(table, "%.1f\t%s\t", r.Rate, terminal.Printable(limit))
+			fmt.Fprintf(table, "%s\t", terminal.Printable(limit))
 		}
 		name := terminal.Printable(r.Descriptor)
 		if r.Shared {

@@ -35,7 +35,7 @@ func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
 	const noon = 1795262400
 	seven, none := uint64(7), uint64(0)
 	rows := []admin.TopRow{
-		{Descriptor: "tenant=t1", Path: "tenant", Limit: "100/minute", Rate: 55.25,
+		{Descriptor: "tenant=t1", Path: "tenant", Limit: "100/minute",
 			RankedHits: query.RankedHits{Hits: 2310, Within: 420, Over: 1890, Near: 12}},
 		{Descriptor: "user=ann\x1b,path=/v1/*", Path: "user/path=%2Fv1%2F*", Limit: "10/hour", Burst: 40, Shared: true,
 			RankedHits: query.RankedHits{Hits: 9, Within: 9}},
@@ -50,9 +50,9 @@ func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
 	empty.Top, empty.Warnings = nil, nil
 	const table = `shop tenant   this weir alone, the 42s since 12:00:00, most over first
 
-   hits   over  near  hits/s             limit             rule  key
-  2,310  1,890    12    55.2        100/minute           tenant  tenant=t1
-      9      0     0     0.0  10/hour burst 40  user/path=/v1/*  user=ann�,path=/v1/* (all values that fit)
+   hits   over  near             limit             rule  key
+  2,310  1,890    12        100/minute           tenant  tenant=t1
+      9      0     0  10/hour burst 40  user/path=/v1/*  user=ann�,path=/v1/* (all values that fit)
 
 `
 	for _, c := range []struct {

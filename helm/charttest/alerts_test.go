@@ -66,7 +66,7 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 		{"back", func() { redis.Restart(t) }, counts, nil},
 		{"full", func() { hasRoom(t, redis, "1") },
 			func(before, now samples) bool {
-				const metric, label = "weir_degraded_decisions_total", `reason="refused"`
+				const metric, label = "weir_degraded_total", `reason="refused"`
 				return now.Sum(metric, label)-before.Sum(metric, label) == 5
 			},
 			[]string{"WeirRedisTakesNoWrites", "WeirErrors"}},

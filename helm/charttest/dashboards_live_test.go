@@ -96,7 +96,7 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 		await(what, func() bool { return shows(expr + " > 0") })
 	}
 	redis.Kill()
-	await("decisions without Redis", func() bool { return shows(`rate(weir_degraded_decisions_total[1m]) > 0`) })
+	await("decisions without Redis", func() bool { return shows(`rate(weir_degraded_total[1m]) > 0`) })
 
 	chosen := map[string]map[string][]string{"several": {"namespace": {"limits", "other"}, "pod": {"weir-a", "weir-b", "weir-c"},
 		"domain": {"shop", "a.b"}, "path": {"few", "tried", "user", "a.b=c|d"}, "replica": {"instance"}}}

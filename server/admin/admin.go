@@ -144,7 +144,7 @@ func registerFront(mux *http.ServeMux, listFirst bool) {
 }
 
 func registerProfiles(mux *http.ServeMux) {
-	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index), door.ReadTime))
+	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index), door.ProfileTime))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

@@ -137,7 +137,7 @@ func describeDenial(k *denials.Summary, now time.Time) DenialAnswer {
 		a.First = seconds(k.First)
 	}
 	if wait := last.RetryAfter(now); wait != backend.Never {
-		whole := int64(denials.Seconds(wait) / time.Second)
+		whole := int64((wait + time.Second - 1) / time.Second) // so that a client that waits as long does not come too early
 		a.RetrySeconds = &whole
 	}
 	return a

@@ -35,13 +35,12 @@ type TopAnswer struct {
 
 // TopRow is one key, or one value of a rule.
 type TopRow struct {
-	Descriptor string  `json:"descriptor"`       // of the history, the entries that the rule keeps apart
-	Shared     bool    `json:"shared,omitempty"` // a pattern stands in it for all values that fit
-	Path       string  `json:"path"`
-	Limit      string  `json:"limit,omitempty"` // 10/minute, the strictest; of the process alone, as what follows
-	Algorithm  string  `json:"algorithm,omitempty"`
-	Burst      uint64  `json:"burst,omitempty"` // of a token_bucket
-	Rate       float64 `json:"rate,omitempty"`  // hits a second now
+	Descriptor string `json:"descriptor"`       // of the history, the entries that the rule keeps apart
+	Shared     bool   `json:"shared,omitempty"` // a pattern stands in it for all values that fit
+	Path       string `json:"path"`
+	Limit      string `json:"limit,omitempty"` // 10/minute, the strictest; of the process alone, as what follows
+	Algorithm  string `json:"algorithm,omitempty"`
+	Burst      uint64 `json:"burst,omitempty"` // of a token_bucket
 	query.RankedHits
 }
 
@@ -117,7 +116,7 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 }
 
 func rowOf(key *hits.TopKey) TopRow {
-	row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, Rate: key.Rate, RankedHits: query.RankedHits{
+	row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, RankedHits: query.RankedHits{
 		Hits: key.Hits(), Within: key.Within, Over: key.Over, Degraded: key.Degraded, Near: key.Near, Shadow: key.Shadow}}
 	if key.Limit.Window > 0 {
 		row.Limit, row.Algorithm, row.Burst = key.Limit.String(), key.Limit.Algorithm.String(), key.Limit.Burst

@@ -16,9 +16,9 @@ func TestWhoTakesTheMostIsServed(t *testing.T) {
 	}
 	const head = `{"domain":"shop","path":"","source":"process","by":"%s","from":1795262400,"to":1795262434,"found":%d,"missing":0,` +
 		`"warnings":[],"top":[`
-	const guest = `{"descriptor":"guest=ann","path":"guest","limit":"10/minute","algorithm":"token_bucket","burst":5,"rate":10,` +
+	const guest = `{"descriptor":"guest=ann","path":"guest","limit":"10/minute","algorithm":"token_bucket","burst":5,` +
 		`"hits":10,"within":4,"over":6,"degraded":0,"near":0,"shadow":0}`
-	const user = `{"descriptor":"user=ann","path":"user","limit":"10/minute","algorithm":"sliding_window","rate":9,` +
+	const user = `{"descriptor":"user=ann","path":"user","limit":"10/minute","algorithm":"sliding_window",` +
 		`"hits":9,"within":9,"over":0,"degraded":0,"near":1,"shadow":0}`
 	for question, want := range map[string]string{
 		"?domain=shop":            fmt.Sprintf(head, "hits", 2) + guest + "," + user + "]}",

@@ -25,7 +25,7 @@ type slot struct {
 	denied
 	rule   byrule.Name
 	shadow bool
-	logged lastLine // used by Log alone
+	logged uint64 // requests that Log has told of, used by it alone
 }
 
 // denied counts denials, and keeps the last.

@@ -53,11 +53,10 @@ type closeCount struct {
 // Door is a listener that guards its connections. Any number of goroutines may use it.
 type Door struct {
 	net.Listener
-	Port    string // as metrics and the log name it
-	max     int    // connections; 0: no bound
-	setting string // who sets max, for the log
-	log     *slog.Logger
-	closed  map[Reason]*closeCount
+	Port   string // as metrics and the log name it
+	max    int    // connections; 0: no bound
+	log    *slog.Logger
+	closed map[Reason]*closeCount
 
 	arrivals   atomic.Uint64 // twice the connections so far: connections idle by this clock
 	held       atomic.Int64  // bytes that all connections hold
@@ -67,9 +66,9 @@ type Door struct {
 	conns []*conn
 }
 
-// New guards a listener. It has at most max connections at a time, 0 for any number; the log names the setting of it.
-func New(lis net.Listener, port string, max int, setting string, log *slog.Logger) *Door {
-	return &Door{Listener: lis, Port: port, max: max, setting: setting, log: log, closed: map[Reason]*closeCount{
+// New guards a listener. It has at most max connections at a time, 0 for any number.
+func New(lis net.Listener, port string, max int, log *slog.Logger) *Door {
+	return &Door{Listener: lis, Port: port, max: max, log: log, closed: map[Reason]*closeCount{
 		Full:       {message: "the port has all the connections it may have: each new one closes the one not served for longest"},
 		Memory:     {message: "requests without an answer hold too much memory: connections that hold much are closed"},
 		Unfinished: {message: "a request did not come whole within ten seconds: its connection is closed"},
@@ -144,7 +143,7 @@ func (d *Door) finish(c *conn, reason Reason) {
 	closed := d.closed[reason]
 	closed.count.Add(1)
 	closed.logged.Log(d.log, slog.LevelWarn, closed.message, "port", d.Port, "client", c.RemoteAddr().String(),
-		"max_connections", d.max, "setting", d.setting)
+		"max_connections", d.max)
 }
 
 // remove removes a connection from the door's, and reports whether it was there.
@@ -201,9 +200,6 @@ func (d *Door) sweep() {
 
 // State is an http.Server's ConnState: a connection that waits for its next request was served, and holds nothing.
 func (d *Door) State(nc net.Conn, s http.ConnState) {
-	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // tls.Conn's
-		nc = secure.NetConn()
-	}
 	if c, ours := nc.(*conn); ours && s == http.StateIdle {
 		c.hold(-max(0, c.held.Load()))
 		c.noteAnswer()

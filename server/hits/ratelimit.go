@@ -1,7 +1,6 @@
 package hits
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -72,38 +71,32 @@ func (t *Ratelimit) count(check *backend.Check, d *backend.Decision, fit, near u
 // MaxRatelimitValues is how many values a rule that tells values apart has counters of this kind for, the first ones.
 const MaxRatelimitValues = 100
 
-// byValue are the counters of a rule that tells values apart.
+// byValue are the counters of a rule that tells values apart, by value; "" has those of values that came too late, or are
+// too long.
 type byValue struct {
-	known  atomic.Pointer[map[string]*Ratelimit] // replaced by a larger one when a value is added
-	other  atomic.Pointer[Ratelimit]             // of values that came too late, or are too long
-	adding sync.Mutex
+	mu    sync.Mutex
+	known map[string]*Ratelimit // nil before the first
 }
 
-// of returns the counters of a descriptor's value. Finding a known one takes no lock and no allocation.
+// of returns the counters of a descriptor's value. Finding a known one takes no allocation.
 func (b *byValue) of(all *ratelimitTotals, rule *descriptors.Rule, d descriptors.Descriptor) *Ratelimit {
 	var room [maxValue]byte
 	text := appendValue(room[:0], rule, d)
-	known := b.known.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known == nil {
+		b.known = map[string]*Ratelimit{"": all.of(rule.Metric(nil, history.OtherValue))}
+	}
+	known := b.known[string(text)]
 	switch {
-	case known != nil && (*known)[string(text)] != nil:
-		return (*known)[string(text)]
-	case len(text) == 0 || known != nil && len(*known) >= MaxRatelimitValues:
-		if b.other.Load() == nil {
-			b.other.Store(all.of(rule.Metric(nil, history.OtherValue)))
-		}
-		return b.other.Load()
+	case known != nil:
+		return known
+	case len(b.known) > MaxRatelimitValues:
+		return b.known[""]
 	}
-	b.adding.Lock()
-	grown := make(map[string]*Ratelimit)
-	if known = b.known.Load(); known != nil {
-		maps.Copy(grown, *known)
-	}
-	if grown[string(text)] == nil && len(grown) < MaxRatelimitValues {
-		grown[string(text)] = all.of(rule.Metric(d, ""))
-		b.known.Store(&grown)
-	}
-	b.adding.Unlock()
-	return b.of(all, rule, d)
+	known = all.of(rule.Metric(d, ""))
+	b.known[string(text)] = known
+	return known
 }
 
 // maxNames is how many names are counted by themselves, so that configurations that come and go do not fill memory:

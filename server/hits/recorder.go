@@ -56,7 +56,7 @@ func New(maxValues int) *Recorder {
 	return r
 }
 
-// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too. It comes before the first hit.
+// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too. It comes before the first table.
 func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*Ratelimit) }
 
 // Learn tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
@@ -78,7 +78,7 @@ type Table struct {
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
 // Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
-// it, or nil if none does. It neither waits nor allocates, but for a rule that is hit for the first time.
+// it, or nil if none does. It neither waits nor allocates.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 	e, _ := t.rules.Of(rule, domain)
 	return &e.Kept
@@ -122,19 +122,11 @@ type Totals struct {
 // no rule matches in their domains and in none, in no particular order. They never go down while the rule is there.
 func (r *Recorder) Totals() []Totals {
 	var all []Totals
-	there := make(map[byrule.Name]bool)
 	for _, e := range r.rules.All() {
-		there[e.Name] = true
 		t := Totals{Domain: e.Domain, Path: e.Path}
 		e.Kept.own.addTo(&t)
 		e.Kept.perValue.addTo(&t)
 		all = append(all, t)
-	}
-	for _, name := range r.rules.Names() { // a file may have a rule named __unmatched__
-		if !there[name] {
-			there[name] = true
-			all = append(all, Totals{Domain: name.Domain, Path: name.Path})
-		}
 	}
 	return all
 }

@@ -48,29 +48,6 @@ type heldKey struct {
 	limit      descriptors.Limit // the strictest, as of a denial if there was one
 	before     counts
 	present    counts
-	rate       rate
-}
-
-// rate counts the hits of the present second and of the one before.
-type rate struct {
-	second          int64
-	before, present uint64
-}
-
-// to makes a second the present one. A request under way may be a second late: that changes nothing.
-func (r *rate) to(second int64) {
-	switch {
-	case second == r.second+1:
-		r.before, r.present, r.second = r.present, 0, second
-	case second > r.second, second < r.second-1:
-		*r = rate{second: second}
-	}
-}
-
-// perSecond returns the hits in the second before a time.
-func (r rate) perSecond(at time.Time) float64 {
-	r.to(at.Unix())
-	return float64(r.present) + float64(r.before)*(1-float64(at.Nanosecond())/1e9)
 }
 
 // Key is the hash of a check's key.
@@ -109,8 +86,6 @@ func (o *ranking) note(rule *byrule.Name, h *Hit, n *counts, weight uint64) {
 	for i := range n {
 		held.present[i] += n[i]
 	}
-	held.rate.to(h.At.Unix())
-	held.rate.present += n.all()
 }
 
 // show sets the descriptor, with a pattern in place of a value where all values of the pattern count as one.
@@ -160,7 +135,6 @@ type TopKey struct {
 	Limit        descriptors.Limit
 	Within, Over, Degraded,
 	Near, Shadow uint64 // near is part of within, shadow of over
-	Rate float64 // hits in the last second, admitted or not; less for a key that has just come
 }
 
 // Hits returns all its hits.
@@ -188,7 +162,7 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 		for order, missing := range [...]*uint64{&top.Missing, &top.MissingOver} {
 			if o := &s.rankings[order]; o.heavy != nil {
 				*missing = max(*missing, o.missing+o.heavy.Missing())
-				o.addTo(found, at)
+				o.addTo(found)
 			}
 		}
 		s.mu.Unlock()
@@ -200,14 +174,13 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 }
 
 // addTo adds the ranking's keys to found, or raises the hits of those that are there.
-func (o *ranking) addTo(found map[uint64]*TopKey, at time.Time) {
+func (o *ranking) addTo(found map[uint64]*TopKey) {
 	for i := range o.heavy.Held() {
 		h := &o.heavy.Held()[i]
 		k := &h.Kept
 		t := found[h.Key]
 		if t == nil {
-			t = &TopKey{Domain: k.rule.Domain, Path: k.rule.Path, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit,
-				Rate: k.rate.perSecond(at)}
+			t = &TopKey{Domain: k.rule.Domain, Path: k.rule.Path, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}
 			found[h.Key] = t
 		}
 		for o, n := range [...]*uint64{&t.Within, &t.Over, &t.Degraded, &t.Near, &t.Shadow} {

@@ -94,28 +94,6 @@ func TestWhoTookMuchIsForgottenAfterTwoPeriods(t *testing.T) {
 	}
 }
 
-func TestTheRateOfAKeyIsThatOfTheLastSecond(t *testing.T) {
-	a := newAsked(t)
-	rate := func(after time.Duration, want float64) {
-		t.Helper()
-		_, all := a.taken(noon.Add(after))
-		if got := all["user=ann"].Rate; got < want-0.01 || got > want+0.01 {
-			t.Errorf("after %v the rate is %v, want %v", after, got, want)
-		}
-	}
-	rate(0, 0)
-	for i := range 400 { // 100 a second
-		a.hit("ann", 1, within, noon.Add(time.Duration(i)*10*time.Millisecond))
-	}
-	rate(3990*time.Millisecond, 101)
-	rate(4*time.Second, 100)
-	rate(4250*time.Millisecond, 75)
-	a.hit("ann", 30, over, noon.Add(4500*time.Millisecond))
-	rate(4500*time.Millisecond, 80)
-	rate(5500*time.Millisecond, 15)
-	rate(7*time.Second, 0)
-}
-
 // A part of a hot key's hits must not be lost between those who count it and who reads.
 func TestManyCountAtOnceAndNothingIsLost(t *testing.T) {
 	a := newAsked(t)

@@ -21,7 +21,7 @@ type Call struct {
 	pending   []pending
 	checks    []backend.Check
 	decisions []backend.Decision
-	round     backend.Part // the checks of one question, where the store is asked in rounds
+	refunds   backend.Part // what a refused request gives back
 	keys      []byte
 	overrides []descriptors.Limit
 	replaced  []string // names of limits that others replace
@@ -31,7 +31,6 @@ type Call struct {
 type pending struct {
 	descriptor int
 	shadow     bool          // the limit is that of a rule in shadow mode
-	uncharged  bool          // not counted, since the request is refused for another check
 	hits       *hits.Counter // where it is recorded; nil for looks, and for refunds where those are not
 	key        hits.Key      // of the check there
 }
@@ -123,14 +122,14 @@ func (c *Call) Reset() {
 		}
 		c.Descriptors[i] = Descriptor{Entries: entries[:0]}
 	}
-	c.round.Reset()
+	c.refunds.Reset()
 	*c = Call{
 		Request:   Request{Descriptors: c.Descriptors[:0]},
 		Verdict:   Verdict{Statuses: cleared(c.Statuses)},
 		pending:   cleared(c.pending),
 		checks:    cleared(c.checks),
 		decisions: cleared(c.decisions),
-		round:     c.round,
+		refunds:   c.refunds,
 		keys:      c.keys[:0],
 		overrides: cleared(c.overrides),
 		replaced:  cleared(c.replaced),

@@ -9,13 +9,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// NoDomain is the domain of requests that name none, or that came before the first configuration.
-const NoDomain = "__none__"
-
 // counts are what the limiter counts of a rule, or of what none matches in a domain.
 type counts struct {
 	requests requests // of the domain; only of what no rule matches
-	degraded degraded
 	returns  returns
 }
 
@@ -27,56 +23,23 @@ type degraded [backend.Reasons][descriptors.Policies]atomic.Uint64
 
 // DomainRequests are the requests of one domain that were decided since the start, or since the domain was configured.
 type DomainRequests struct {
-	Domain  string // or NoDomain, or history.UnknownDomain
+	Domain  string // or history.UnknownDomain
 	Results [Results]uint64
 }
 
 // Requests returns the requests of each domain that is configured, broken ones too, or was some minutes ago, and of
 // unknown ones, unsorted. Each result is there, and never goes down while the domain is configured.
-func (l *Limiter) Requests() []DomainRequests {
-	l.counts.Sweep(time.Now())           // where nothing is reloaded any more, somebody scrapes
-	sums := map[string]*DomainRequests{} // a file may name NoDomain, too
-	add := func(domain string, n *requests) {
-		if sums[domain] == nil {
-			sums[domain] = &DomainRequests{Domain: domain}
-		}
-		for result := range n {
-			sums[domain].Results[result] += n[result].Load()
-		}
-	}
-	add(NoDomain, &l.noDomain)
-	add(history.UnknownDomain, new(requests))
-	for _, name := range l.counts.Names() {
-		add(name.Domain, new(requests))
-	}
+func (l *Limiter) Requests() (all []DomainRequests) {
+	l.counts.Sweep(time.Now()) // where nothing is reloaded any more, somebody scrapes
 	for _, e := range l.counts.All() {
-		add(e.Domain, &e.Kept.requests)
-	}
-	all := make([]DomainRequests, 0, len(sums))
-	for _, sum := range sums {
-		all = append(all, *sum)
-	}
-	return all
-}
-
-// Degraded is how many decisions there were of one kind, by a failure policy in place of the store.
-type Degraded struct {
-	Domain, Path string
-	Policy       descriptors.Policy
-	Reason       backend.Reason
-	Decisions    uint64
-}
-
-// Degraded returns the degraded decisions of each rule, unsorted. They never go down while the rule is configured.
-func (l *Limiter) Degraded() (all []Degraded) {
-	for _, e := range l.counts.All() {
-		for reason := range e.Kept.degraded {
-			for policy := range e.Kept.degraded[reason] {
-				if n := e.Kept.degraded[reason][policy].Load(); n > 0 {
-					all = append(all, Degraded{e.Domain, e.Path, descriptors.Policy(policy), backend.Reason(reason), n})
-				}
-			}
+		if e.Path != history.Unmatched {
+			continue
 		}
+		d := DomainRequests{Domain: e.Domain}
+		for result := range d.Results {
+			d.Results[result] = e.Kept.requests[result].Load()
+		}
+		all = append(all, d)
 	}
 	return all
 }

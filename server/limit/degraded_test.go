@@ -96,17 +96,9 @@ func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
 	if err := l.Decide(t.Context(), unsure); !errors.Is(err, errAway) {
 		t.Errorf("a request with a rule whose policy is error got %v; want the store's error", err)
 	}
-	total := make(map[string]uint64)
-	for _, d := range l.Degraded() {
-		total[d.Domain+" "+d.Path+" "+d.Policy.String()] += d.Decisions
-		if d.Reason == 0 {
-			t.Errorf("%+v has no reason", d)
-		}
-	}
-	for kind, want := range map[string]uint64{"shop open allow": 2, "shop strict deny": 1, "shop watched deny": 1, "shop here local": 3, "shop unsure error": 1} {
-		if total[kind] != want {
-			t.Errorf("%d decisions are counted as %q, want %d of %v", total[kind], kind, want, total)
-		}
+	want := [descriptors.Policies]uint64{descriptors.PolicyAllow: 2, descriptors.PolicyDeny: 2, descriptors.PolicyLocal: 3, descriptors.PolicyError: 1}
+	if got := l.DegradedByPolicy(); got != want {
+		t.Errorf("the policies have decided %v, want %v", got, want)
 	}
 }
 

@@ -34,11 +34,6 @@ func recorded(r *hits.Recorder) totals {
 	return all
 }
 
-// ratelimitTotals are those that have hits.
-func ratelimitTotals(r *hits.Recorder) ratelimit {
-	return r.RatelimitTotals()
-}
-
 func ratelimitOf(total, within, near, over uint64) [hits.Kinds]uint64 {
 	return [hits.Kinds]uint64{hits.TotalHits: total, hits.WithinLimit: within, hits.NearLimit: near, hits.OverLimit: over}
 }
@@ -104,14 +99,13 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, _, recorder := newLimiterWith(t, limit.Options{}, shop)
-			recorder.CountAsRatelimit()
 			for _, d := range tc.asks {
 				ask(t, l, tc.domain, tc.addend, d)
 			}
 			if got := recorded(recorder); !maps.Equal(got, tc.totals) {
 				t.Errorf("recorded %+v; want %+v", got, tc.totals)
 			}
-			if got := ratelimitTotals(recorder); !maps.Equal(got, tc.ratelimit) {
+			if got := recorder.RatelimitTotals(); !maps.Equal(got, tc.ratelimit) {
 				t.Errorf("as ratelimit %v; want %v", got, tc.ratelimit)
 			}
 			unknown := uint64(0)
@@ -136,7 +130,6 @@ func TestTheShareThatIsNearCanBeChosen(t *testing.T) {
 
 func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
-	recorder.CountAsRatelimit()
 	for range 2 {
 		if c := ask(t, l, "shop", 6, one("user", "ann")); c.Over {
 			t.Error("a request is refused in shadow mode")
@@ -147,7 +140,7 @@ func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 		t.Errorf("the result is %v with %+v; want it to be told that the request would be refused", got, c.Statuses[0])
 	}
 	want, wantRatelimit := totals{"shop user": {Within: 6, Over: 12, Shadow: 12}}, ratelimit{"shop.user": ratelimitOf(18, 6, 0, 12)}
-	if got, gotRatelimit := recorded(recorder), ratelimitTotals(recorder); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
+	if got, gotRatelimit := recorded(recorder), recorder.RatelimitTotals(); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
 		t.Errorf("recorded %+v and %v; want %+v and %v: the shadow mode of all is no rule's", got, gotRatelimit, want, wantRatelimit)
 	}
 }
@@ -160,7 +153,6 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 		descriptors.PolicyDeny:  {"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}},
 	} {
 		l, recorder := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: policy}), limit.Options{}, shop)
-		recorder.CountAsRatelimit()
 		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
 			one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),
 		}}}
@@ -171,7 +163,7 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 			t.Errorf("by policy %s: recorded %+v; want %+v", policy, got, kept)
 		}
 		want := ratelimit{"shop.user": {hits.TotalHits: 2}, "shop.closed": {hits.TotalHits: 2}, "shop.shadow": {hits.TotalNegativeHits: 1}}
-		if got := ratelimitTotals(recorder); !maps.Equal(got, want) {
+		if got := recorder.RatelimitTotals(); !maps.Equal(got, want) {
 			t.Errorf("by policy %s: as ratelimit %v; want %v", policy, got, want)
 		}
 	}
@@ -181,13 +173,12 @@ func TestADenialThatIsRememberedIsCountedAsSuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a denial is remembered for a second, which never passes here
 		store, _ := newStore(t)
 		l, recorder := newLimiterOn(t, guard.New(store, guard.Config{Policy: descriptors.PolicyError}), limit.Options{}, shop)
-		recorder.CountAsRatelimit()
 		l.Apply(l.Config())
 		for range 3 { // the first is denied by the store
 			ask(t, l, "shop", 11, one("user", "ann"))
 		}
 		want := ratelimit{"shop.user": {hits.TotalHits: 33, hits.OverLimit: 33, hits.OverLimitWithLocalCache: 22}}
-		if got := ratelimitTotals(recorder); !maps.Equal(got, want) {
+		if got := recorder.RatelimitTotals(); !maps.Equal(got, want) {
 			t.Errorf("%v; want %v", got, want)
 		}
 	})

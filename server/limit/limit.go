@@ -46,11 +46,10 @@ type Limiter struct {
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
-	noDomain requests // of no domain, or before the first configuration
-	degraded degraded // of all rules
-	unknown  unknownDomains
+	degraded degraded
+	named    atomic.Int64 // when an unknown domain was last named in the log, in Unix nanoseconds
 
-	// Refunds counts what refund_on_deny gave back.
+	// Refunds counts what refused requests gave back.
 	Refunds Refunds
 }
 
@@ -62,15 +61,15 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
-	// LookFirst charges a refused request only where it is over, by a look first: the store is asked twice.
-	LookFirst bool
+	// SpareOthers charges a refused request only where it is over: it gives back all that its others were charged.
+	SpareOthers bool
 	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
 	NearRatio float32
 	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
 	Leases bool
 	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
 	Denials *denials.Recorder
-	// Log is told once of each domain that is asked for and not configured; nil tells nobody.
+	// Log is told, once a minute at most, of a domain that is asked for and not configured; nil tells nobody.
 	Log *slog.Logger
 }
 
@@ -86,8 +85,7 @@ type rules struct {
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
-	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil),
-		unknown: unknownDomains{log: o.Log}}
+	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil)}
 	if o.Leases {
 		l.rates = new(rates)
 	}
@@ -105,7 +103,6 @@ func (l *Limiter) Apply(c *descriptors.Config) {
 	}
 	l.inForce.Store(r)
 	l.counts.Sweep(time.Now())
-	l.unknown.forgetConfigured(c)
 }
 
 // Config returns the configuration in force, nil before the first.
@@ -120,17 +117,28 @@ func (l *Limiter) Config() *descriptors.Config {
 // verdict.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
-	counted := &l.noDomain
-	if c.Domain != "" && r != nil {
-		entry, known := r.counts.Of(nil, c.Domain)
-		counted, c.UnknownDomain = &entry.Kept.requests, !known
+	if c.Domain == "" || r == nil {
+		return reject(r, c)
 	}
+	entry, known := r.counts.Of(nil, c.Domain)
+	c.UnknownDomain = !known
 	err := l.decide(ctx, r, c)
-	counted[c.Result(err)].Add(1)
-	if c.UnknownDomain {
-		l.unknown.noteRequest(c.Domain, r.config)
+	entry.Kept.requests[c.Result(err)].Add(1)
+	if c.UnknownDomain && l.options.Log != nil {
+		l.nameUnknown(c.Domain, r.config)
 	}
 	return err
+}
+
+// nameUnknown logs a domain that no file configures: a misspelt one passes everything.
+func (l *Limiter) nameUnknown(domain string, config *descriptors.Config) {
+	now, last := time.Now().UnixNano(), l.named.Load()
+	if now >= last && now-last < int64(time.Minute) || !l.named.CompareAndSwap(last, now) {
+		return
+	}
+	l.options.Log.Warn("a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
+		"Envoy's filter, or write a file for it", "domain", descriptors.Shown(domain), "reason", config.Explain(domain, nil).Reason,
+		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 
 // reject returns why there is no verdict on a call, nil if there will be one. r is nil before the first configuration.
@@ -170,10 +178,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 		l.match(r, c, i)
 	}
 	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
-	switch {
-	case l.options.LookFirst && !l.options.Shadow && c.mayLookFirst():
-		l.askInRounds(ctx, c)
-	case len(c.checks) > 0:
+	if len(c.checks) > 0 {
 		l.ask(ctx, c.checks, c.decisions)
 	}
 	var undecided error
@@ -187,7 +192,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	if r.denials != nil && (c.Over || c.Shadowed || c.ShadowOver) {
 		c.keepDenials()
 	}
-	if c.Over && r.config.RefundsOnDeny(c.Domain) {
+	if c.Over && (l.options.SpareOthers || r.config.RefundsOnDeny(c.Domain)) {
 		l.refund(ctx, c)
 	}
 	if c.Over { // one denial is enough, whatever the others would be

@@ -20,8 +20,6 @@ func (l *Limiter) record(c *Call, i int) {
 	}
 	if d.Err != nil || d.Source.Degraded() {
 		c.Degraded = true
-		entry, _ := c.rules.counts.Of(s.Rule, c.Domain)
-		entry.Kept.degraded[d.Reason][d.Policy].Add(1)
 		l.degraded[d.Reason][d.Policy].Add(1)
 	}
 	if p.hits != nil {
@@ -61,24 +59,24 @@ type Refunds struct {
 	Done, Failed atomic.Uint64 // checks
 }
 
-// refund gives back what a refused request has charged to its descriptors that are not over, but not what is charged
-// whatever the verdict. It tries once, within the request's deadline, and counts failures.
+// refund gives back what a refused request has charged to its descriptors that are not over, but what is charged
+// whatever the verdict only with Options.SpareOthers. It tries once, within the request's deadline, and counts failures.
 func (l *Limiter) refund(ctx context.Context, c *Call) {
-	c.round.Reset()
+	c.refunds.Reset()
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.decisions[i]
-		charged := check.Op == backend.Count && d.Allowed && (d.Source == backend.FromStore || d.Source == backend.FromLease) && !c.pending[i].uncharged
-		if charged && check.Charge != descriptors.ChargeAlways {
-			c.round.Add(c.checks, i)
-			c.round.Checks[len(c.round.Checks)-1].Op = backend.Refund
-			c.round.Checks[len(c.round.Checks)-1].OnFailure = descriptors.PolicyError
+		charged := check.Op == backend.Count && d.Allowed && (d.Source == backend.FromStore || d.Source == backend.FromLease)
+		if charged && (l.options.SpareOthers || check.Charge != descriptors.ChargeAlways) {
+			c.refunds.Add(c.checks, i)
+			c.refunds.Checks[len(c.refunds.Checks)-1].Op = backend.Refund
+			c.refunds.Checks[len(c.refunds.Checks)-1].OnFailure = descriptors.PolicyError
 		}
 	}
-	if len(c.round.Checks) == 0 {
+	if len(c.refunds.Checks) == 0 {
 		return
 	}
-	l.ask(ctx, c.round.Checks, c.round.Out)
-	c.round.Each(func(check int, d *backend.Decision) {
+	l.ask(ctx, c.refunds.Checks, c.refunds.Out)
+	c.refunds.Each(func(check int, d *backend.Decision) {
 		if d.Err != nil {
 			l.Refunds.Failed.Add(1)
 			return

@@ -20,7 +20,7 @@ import (
 
 // What a byte switches on in FuzzAnswer.
 const (
-	lookFirst = 1 << iota
+	spareOthers = 1 << iota
 	shadowed
 	quotas
 	withHeaders
@@ -32,7 +32,7 @@ const (
 
 func settings(s byte) (limit.Options, Options) {
 	on := func(bit byte) bool { return s&bit != 0 }
-	limits := limit.Options{LookFirst: on(lookFirst), Shadow: on(shadowed), Quota: on(quotas)}
+	limits := limit.Options{SpareOthers: on(spareOthers), Shadow: on(shadowed), Quota: on(quotas)}
 	switch {
 	case on(bringingFixed):
 		limits.Algorithm = descriptors.FixedWindow
@@ -57,11 +57,11 @@ func FuzzAnswer(f *testing.F) {
 	config := fixture.Config(f, string(rules))
 	for _, r := range append(requests(), shopping(f)...) {
 		data := written(f, r)
-		for _, s := range []byte{0, lookFirst, lookFirst | quotas | withHeaders, shadowed | withMetadata,
-			lookFirst | inPieces | withHeaders | withRetryAfter | withMetadata} {
+		for _, s := range []byte{0, spareOthers, spareOthers | quotas | withHeaders, shadowed | withMetadata,
+			spareOthers | inPieces | withHeaders | withRetryAfter | withMetadata} {
 			f.Add(s, byte(1), data)
 		}
-		f.Add(byte(lookFirst), byte(60), data[:len(data)*2/3])
+		f.Add(byte(spareOthers), byte(60), data[:len(data)*2/3])
 	}
 	f.Fuzz(func(t *testing.T, s, seconds byte, data []byte) {
 		pieces := [][]byte{data}

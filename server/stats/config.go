@@ -30,8 +30,8 @@ func sendConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
 }
 
 var domainRequests = prometheus.NewDesc("weir_domain_requests_total",
-	"Rate-limit requests decided, by domain and outcome. All domains that no file configures are __unknown__; __none__ are "+
-		"requests that name no domain, or came before there was a configuration.", []string{"domain", "outcome"}, nil)
+	"Rate-limit requests decided, by domain and outcome. All domains that no file configures are __unknown__. Requests "+
+		"without a domain, or before there was a configuration, have none.", []string{"domain", "outcome"}, nil)
 
 // sendDomains sends the requests by domain.
 func sendDomains(l *limit.Limiter, to chan<- prometheus.Metric) {

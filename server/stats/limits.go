@@ -27,14 +27,9 @@ func (m *Metrics) Limiter(l *limit.Limiter) {
 	}
 }
 
-var (
-	degradedTotal = prometheus.NewDesc("weir_degraded_decisions_total",
-		"Decisions made while the store gave no answer, by rule, why it gave none, and the failure policy that decided. "+
-			"A rule has no series before its first.",
-		[]string{"domain", "path", "reason", "policy"}, nil)
-	degradedSum = prometheus.NewDesc("weir_degraded_total",
-		"Decisions made while the store gave no answer, of all rules together, by why it gave none and the failure policy that decided.", []string{"reason", "policy"}, nil)
-)
+var degradedTotal = prometheus.NewDesc("weir_degraded_total",
+	"Decisions made while the store gave no answer, by why it gave none and the failure policy that decided.",
+	[]string{"reason", "policy"}, nil)
 
 // sendDegraded sends the totals of decisions without a store.
 func sendDegraded(l *limit.Limiter, to chan<- prometheus.Metric) {
@@ -43,12 +38,9 @@ func sendDegraded(l *limit.Limiter, to chan<- prometheus.Metric) {
 			reason, policy := backend.Reason(r), descriptors.Policy(p)
 			n := l.DegradedTotal(reason, policy)
 			if n > 0 || reason != 0 && policy != descriptors.PolicyDefault {
-				send(to, degradedSum, prometheus.CounterValue, float64(n), reason.String(), policy.String())
+				send(to, degradedTotal, prometheus.CounterValue, float64(n), reason.String(), policy.String())
 			}
 		}
-	}
-	for _, t := range l.Degraded() {
-		send(to, degradedTotal, prometheus.CounterValue, float64(t.Decisions), t.Domain, t.Path, t.Reason.String(), t.Policy.String())
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *Settings) Keys() descriptors.Keys {
 // Limits returns what holds for all requests.
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
-		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, LookFirst: s.LookFirst,
+		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, SpareOthers: s.SpareOthers,
 		NearRatio: max(s.NearRatio, math.SmallestNonzeroFloat32), // 0 stands for the default there
 		Leases:    s.Leasing(),
 	}

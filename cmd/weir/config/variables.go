@@ -76,10 +76,10 @@ type Variables struct {
 	LocalCacheSize int64  `env:"LOCAL_CACHE_SIZE_IN_BYTES,default=0"`
 	CalendarMonths bool   `env:"USE_CALENDAR_MONTH_RATE_LIMIT,default=false"`
 
-	NearRatio  float32 `env:"NEAR_LIMIT_RATIO,default=0.8"`
-	ShadowMode bool    `env:"SHADOW_MODE,default=false"`
-	QuotaMode  bool    `env:"QUOTA_MODE,default=false"`
-	LookFirst  bool    `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT,default=false"`
+	NearRatio   float32 `env:"NEAR_LIMIT_RATIO,default=0.8"`
+	ShadowMode  bool    `env:"SHADOW_MODE,default=false"`
+	QuotaMode   bool    `env:"QUOTA_MODE,default=false"`
+	SpareOthers bool    `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT,default=false"`
 
 	LimitHeaders    bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED,default=false"`
 	LimitHeader     string `env:"LIMIT_LIMIT_HEADER,default=RateLimit-Limit"`

@@ -58,7 +58,7 @@ type wanted struct {
 func TestAnOperatorSeesWhatWasCountedAndDenied(t *testing.T) {
 	t.Parallel()
 	w := weirtest.Serve(t, weirtest.Rule("a/b", "unit: hour, requests_per_unit: 2, name: hourly"),
-		"LOG_LEVEL=debug", "HISTORY_FLUSH_INTERVAL=1s")
+		"LOG_LEVEL=debug", "HISTORY_FLUSH_INTERVAL=1s", "DENIAL_LOG_INTERVAL=1s")
 	wantCommands(t, w, wanted{"denials", 0, []string{"Nothing was denied since this weir started"}})
 	hits(t, w.Client(t), 5, "a/b", "ann\x1b[2J")
 	hits(t, w.Client(t), 1, "a/b", "bob")
@@ -77,7 +77,7 @@ func TestAnOperatorSeesWhatWasCountedAndDenied(t *testing.T) {
 		wanted{"denials --values", 0, []string{"plan=a/b,user=ann\uFFFD[2J\n"}}, // nothing that a terminal obeys
 		wanted{"history top --by over", 0, []string{"shop plan=a/b/user"}},
 		wanted{"history verify", 0, []string{"each holds exactly what it ever counted"}})
-	w.Says(t, `msg="requests are denied: a limit is reached" domain=shop rule="plan=a/b/user" limit=2/hour name=hourly`)
+	w.Says(t, `msg="requests are denied: a limit is reached" domain=shop rule="plan=a/b/user" limit=2/hour`)
 	for line := range strings.Lines(w.Log.String()) {
 		if strings.Contains(line, "ann") && !strings.Contains(line, "level=DEBUG") {
 			t.Errorf("a value is in the log, and only LOG_LEVEL=debug asks for some: %s", line)

@@ -120,7 +120,7 @@ func TestHealthAnswersAndTheDrainWorkWhileAllConnectionsAreTaken(t *testing.T) {
 		}
 		return err
 	})
-	w.Says(t, "setting=GRPC_MAX_CONNECTIONS")
+	w.Says(t, fmt.Sprint("max_connections=", most))
 	w.Drain(t)
 }
 

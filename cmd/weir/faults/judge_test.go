@@ -178,13 +178,13 @@ func (s *scene) judgeMetrics(calls []call) string {
 			hits += m.Sum("weir_hits_total", label) - s.atRest[i].Sum("weir_hits_total", label)
 		}
 		degraded += m.Sum("weir_hits_total", `outcome="degraded"`) - s.atRest[i].Sum("weir_hits_total", `outcome="degraded"`)
-		decisions += m.Sum("weir_degraded_decisions_total", "") - s.atRest[i].Sum("weir_degraded_decisions_total", "")
+		decisions += m.Sum("weir_degraded_total", "") - s.atRest[i].Sum("weir_degraded_total", "")
 	}
 	if int(hits) < answered || int(hits) > len(calls) {
 		s.errorf("weir_hits_total has grown by %v, want %d (answered) to %d (all calls)", hits, answered, len(calls))
 	}
 	if int(degraded) < without || int(degraded) > without+lost || degraded != decisions {
-		s.errorf("%v hits are degraded in weir_hits_total and %v decisions in weir_degraded_decisions_total, want both alike and "+
+		s.errorf("%v hits are degraded in weir_hits_total and %v decisions in weir_degraded_total, want both alike and "+
 			"%d to %d", degraded, decisions, without, without+lost)
 	}
 	return ""

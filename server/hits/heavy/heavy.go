@@ -16,12 +16,12 @@ import "slices"
 // With each key it holds a T. What is counted there since the key came is a lower bound, too: no less than its Weight.
 //
 // A key is a hash: with a random seed two keys of a billion share one in a sketch of a thousand once in ten million
-// streams. A key that is held costs a look into a table; others, on average, a few steps more. Nothing is allocated
+// streams. A key that is held costs a look into a map; others, on average, a few steps more. Nothing is allocated
 // once the sketch is full. It is for one goroutine at a time. The zero value is none: use New.
 type Sketch[T any] struct {
 	most    int
-	held    []Held[T] // those behind its end keep the room of their T
-	table   []int32   // where a key is in held, plus 1, by the key's low bits; 0 for none
+	held    []Held[T]        // those behind its end keep the room of their T
+	at      map[uint64]int32 // where a key is in held
 	missing uint64
 	weights []uint64 // room to order them
 }
@@ -36,25 +36,19 @@ type Held[T any] struct {
 // New makes a sketch. It takes its memory as it needs it.
 func New[T any](most int) *Sketch[T] {
 	most = max(1, most)
-	size := 8
-	for size < 4*most {
-		size *= 2
-	}
-	return &Sketch[T]{most: most, table: make([]int32, size)}
+	return &Sketch[T]{most: most, at: make(map[uint64]int32, 2*most)}
 }
 
 // Add adds to the weight of a key, and returns what is kept with it until the next call. That is fresh if the key was
 // not held: it then has what an earlier key left there, whose room can be used again.
 func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
-	at := s.place(key)
-	if i := s.table[at]; i > 0 {
-		h := &s.held[i-1]
+	if i, ok := s.at[key]; ok {
+		h := &s.held[i]
 		h.Weight += weight
 		return &h.Kept, false
 	}
 	if len(s.held) == 2*s.most {
 		s.shrink()
-		at = s.place(key)
 	}
 	n := len(s.held)
 	if n < cap(s.held) {
@@ -64,7 +58,7 @@ func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
 	}
 	h := &s.held[n]
 	h.Key, h.Weight = key, weight
-	s.table[at] = int32(n + 1)
+	s.at[key] = int32(n)
 	return &h.Kept, true
 }
 
@@ -82,7 +76,7 @@ func (s *Sketch[T]) Renew(weight func(h *Held[T]) uint64) {
 
 // weigh gives each key another weight, and forgets those of 0.
 func (s *Sketch[T]) weigh(weight func(h *Held[T]) uint64) {
-	clear(s.table)
+	clear(s.at)
 	n := 0
 	for i := range s.held {
 		h := &s.held[i]
@@ -90,8 +84,8 @@ func (s *Sketch[T]) weigh(weight func(h *Held[T]) uint64) {
 			continue
 		}
 		s.held[n], s.held[i] = s.held[i], s.held[n]
+		s.at[s.held[n].Key] = int32(n)
 		n++
-		s.table[s.place(s.held[n-1].Key)] = int32(n)
 	}
 	s.held = s.held[:n]
 }
@@ -99,16 +93,6 @@ func (s *Sketch[T]) weigh(weight func(h *Held[T]) uint64) {
 // Reset forgets all keys.
 func (s *Sketch[T]) Reset() {
 	s.Renew(func(*Held[T]) uint64 { return 0 })
-}
-
-// place returns where in the table a key is, or would be. At most half of the table is in use.
-func (s *Sketch[T]) place(key uint64) uint64 {
-	mask := uint64(len(s.table) - 1)
-	at := key & mask
-	for i := s.table[at]; i > 0 && s.held[i-1].Key != key; i = s.table[at] {
-		at = (at + 1) & mask
-	}
-	return at
 }
 
 // shrink makes room for half of the keys.
