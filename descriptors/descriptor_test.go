@@ -7,41 +7,30 @@ import (
 )
 
 func TestParseDescriptor(t *testing.T) {
-	for _, c := range []struct {
-		promise string
-		text    string
-		want    Descriptor
-		err     string
-	}{
-		{"one entry", `user=ann`, Descriptor{{Key: "user", Value: "ann"}}, ""},
-		{"order is kept", `b=2,a=1`, Descriptor{{Key: "b", Value: "2"}, {Key: "a", Value: "1"}}, ""},
-		{"the first = separates", `q=a=b=c`, Descriptor{{Key: "q", Value: "a=b=c"}}, ""},
-		{"a value may be empty", `user=`, Descriptor{{Key: "user"}}, ""},
-		{"an escaped comma is one", `u=a\,b,x=`, Descriptor{{Key: "u", Value: "a,b"}, {Key: "x"}}, ""},
-		{"an escaped comma in a key is one", `a\,b=c`, Descriptor{{Key: "a,b", Value: "c"}}, ""},
-		{"two backslashes are one", `p=a\\b`, Descriptor{{Key: "p", Value: `a\b`}}, ""},
-		{"a comma after two backslashes separates", `p=a\\,q=b`,
-			Descriptor{{Key: "p", Value: `a\`}, {Key: "q", Value: "b"}}, ""},
-		{"any other backslash stands for itself", `p=\d+\`, Descriptor{{Key: "p", Value: `\d+\`}}, ""},
-		{"spaces belong to the value", `ua=a b `, Descriptor{{Key: "ua", Value: "a b "}}, ""},
-		{"nothing is no descriptor", ``, nil, "empty"},
-		{"an entry without = is shown", `user=ann,path`, nil, `"path" in "user=ann,path" has no "="`},
-		{"a trailing comma is an entry without =", `user=ann,`, nil, `"" in "user=ann,"`},
-		{"a key is needed", `=ann`, nil, `"=ann" in "=ann" has no key`},
+	for text, want := range map[string]Descriptor{
+		`user=ann`:  {{Key: "user", Value: "ann"}},
+		`b=2,a=1`:   {{Key: "b", Value: "2"}, {Key: "a", Value: "1"}},
+		`q=a=b=c`:   {{Key: "q", Value: "a=b=c"}}, // the first = separates
+		`user=`:     {{Key: "user"}},
+		`u=a\,b,x=`: {{Key: "u", Value: "a,b"}, {Key: "x"}},
+		`a\,b=c`:    {{Key: "a,b", Value: "c"}},
+		`p=a\\,q=b`: {{Key: "p", Value: `a\`}, {Key: "q", Value: "b"}},
+		`p=\d+\`:    {{Key: "p", Value: `\d+\`}}, // any other backslash stands for itself
+		`ua=a b `:   {{Key: "ua", Value: "a b "}},
 	} {
-		t.Run(c.promise, func(t *testing.T) {
-			got, err := ParseDescriptor(c.text)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("ParseDescriptor(%q) gave error %v, want one with %q, so that the user sees what is wrong",
-						c.text, err, c.err)
-				}
-				return
-			}
-			if err != nil || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("ParseDescriptor(%q) = %q, %v, want %q", c.text, got, err, c.want)
-			}
-		})
+		if got, err := ParseDescriptor(text); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("ParseDescriptor(%q) = %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		``:              "empty",
+		`user=ann,path`: `"path" in "user=ann,path" has no "="`,
+		`user=ann,`:     `"" in "user=ann,"`,
+		`=ann`:          `"=ann" in "=ann" has no key`,
+	} {
+		if _, err := ParseDescriptor(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseDescriptor(%q) gave error %v, want one with %q, so that the user sees what is wrong", text, err, want)
+		}
 	}
 }
 

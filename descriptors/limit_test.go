@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,28 +27,21 @@ func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
 		precision  time.Duration // 0: the default
 		want       []time.Duration
 	}{
-		{Second, 1, 0, []time.Duration{50 * ms, s}},
 		{Second, 10, 0, []time.Duration{50 * ms, s}},
 		{Second, 11, 0, []time.Duration{s, m}},
-		{Minute, 1, 0, []time.Duration{s, m}},
 		{Minute, 10, 0, []time.Duration{s, m}},
 		{Second, 601, 0, []time.Duration{m, h}},
-		{Hour, 1, 0, []time.Duration{m, h}},
 		{Day, 2, 0, []time.Duration{m, h}},
 		{Second, 2*86400 + 1, 0, []time.Duration{h, day}},
-		{Week, 1, 0, []time.Duration{h, day}},
 		{Month, 2, 0, []time.Duration{h, day}},
 		{Day, 61, 0, []time.Duration{day}},
-		{Year, 1, 0, []time.Duration{day}},
 		{Year, 273, 0, []time.Duration{day}},
 
 		{Second, 10, s, []time.Duration{s}},
 		{Minute, 1, 50 * ms, []time.Duration{50 * ms, s, m}},
 		{Day, 1, s, []time.Duration{s, m, h}},
 		{Second, 100_000, s, []time.Duration{s, m, h}},
-		{Day, 60, m, []time.Duration{m, h, day}},
 		{Year, 1, h, []time.Duration{h, day}},
-		{Day, 1, h, []time.Duration{h}},
 		{Day, 2, day, []time.Duration{day}},
 	}
 	for _, test := range tests {
@@ -114,25 +106,18 @@ func TestNewLimitRefusesWhatNoStoreCanCount(t *testing.T) {
 		want       string
 	}{
 		{0, 1, SlidingWindow, 0, "unknown unit: use one of second, minute"},
-		{Week + 1, 1, FixedWindow, 0, "unknown unit"},
 		{Minute, 0, SlidingWindow, 0, "unit_multiplier must be at least 1"},
 		{Year, 293, FixedWindow, 0, "a window of 293 years is longer than 292 years"},
-		{Month, math.MaxUint32, FixedWindow, 0, "is longer than 292 years"},
 		{Day, 100_001, SlidingWindow, 0, "a window of 100001d is too long for sliding_window: at most 100000 days"},
 		{Year, 292, SlidingWindow, time.Hour, "is too long for sliding_window"},
 		{Minute, 1, 0, 0, "unknown algorithm: use one of sliding_window, fixed_window, sliding_log"},
 		{Minute, 1, FixedWindow, time.Second, "precision has no meaning for fixed_window"},
 		{Minute, 1, SlidingLog, time.Second, "precision has no meaning for sliding_log, which is exact to the microsecond"},
 		{Year, 201, SlidingLog, 0, "a window of 73365d is too long for sliding_log: at most 73000 days"},
-		{Minute, 1, TokenBucket, time.Second, "precision has no meaning for token_bucket, which is exact to the microsecond"},
-		{Year, 201, TokenBucket, 0, "a window of 73365d is too long for token_bucket: at most 73000 days"},
 		{Minute, 1, SlidingWindow, 2 * time.Second, "precision 2s is not a bucket width: use one of 50ms, 1s, 1m, 1h, 1d"},
-		{Minute, 1, SlidingWindow, -time.Second, "is not a bucket width"},
 		{Second, 1, SlidingWindow, time.Second, "precision 1s must be below the window of 1s"},
-		{Hour, 1, SlidingWindow, day, "precision 1d must be below the window of 1h"},
 		{Second, 100_001, SlidingWindow, time.Second,
 			"precision 1s is too fine for a window of 27h46m41s: at most 100000 buckets fit, so use 1m or coarser"},
-		{Year, 10, SlidingWindow, time.Second, "so use 1h or coarser"},
 	}
 	for _, test := range tests {
 		_, err := NewLimit(1, test.unit, test.multiplier, test.algorithm, test.precision)

@@ -241,27 +241,12 @@ var swaps = map[string]func(t *testing.T, root string, version int) (dir string)
 		mount(t, root, fmt.Sprint("version_", version), config("shop", version))
 		return root
 	},
-	"a directory that is a link": func(t *testing.T, root string, version int) string {
-		write(t, config("shop", version), root, fmt.Sprint(version), "shop.yaml")
-		dir := filepath.Join(root, "current")
-		must(t, os.Symlink(fmt.Sprint(version), dir+"_next"))
-		must(t, os.Rename(dir+"_next", dir))
-		return dir
-	},
 	"a link above the directory, as Lyft's runtime has it": func(t *testing.T, root string, version int) string {
 		write(t, config("shop", version), root, fmt.Sprint(version), "config", "shop.yaml")
 		current := filepath.Join(root, "current")
 		must(t, os.Symlink(fmt.Sprint(version), current+"_next"))
 		must(t, os.Rename(current+"_next", current))
 		return filepath.Join(current, "config")
-	},
-	"a file that is replaced": func(t *testing.T, root string, version int) string {
-		write(t, config("shop", version), root, fmt.Sprint(version)) // it stays: no two files may have one inode
-		dir := filepath.Join(root, "dir")
-		must(t, os.MkdirAll(dir, 0o755))
-		must(t, os.Link(filepath.Join(root, fmt.Sprint(version)), filepath.Join(dir, ".next")))
-		must(t, os.Rename(filepath.Join(dir, ".next"), filepath.Join(dir, "shop.yaml")))
-		return dir
 	},
 }
 
@@ -379,5 +364,41 @@ func TestAMissingDirectoryIsWaitedFor(t *testing.T) {
 		w.pass(promised)
 		w.expect(2, 1, "the directory is back")
 		w.expectErrors("does not exist", "holds no files", "does not exist")
+	})
+}
+
+func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	write(t, config("b", 1), dir, "b.yaml")
+	var d *Dir
+	watch(t, dir, func(made *Dir) { d = made }, func(t *testing.T, w *watched) {
+		reload := func() { d.Reload(); w.pass(0) }
+		w.expect(1, 2, "the first load")
+		reload()
+		w.expect(2, 2, "nothing has changed, and it is read all the same")
+
+		write(t, config("a", 2), dir, "a.yaml")
+		reload()
+		w.expect(3, 3, "it waits for no look")
+		w.pass(time.Minute)
+		w.expect(3, 3, "what was asked for is not loaded twice")
+
+		write(t, "descriptors: ][", dir, "a.yaml")
+		reload()
+		w.expectErrors("a.yaml:1: ")
+		w.pass(time.Minute)
+		reload()
+		w.expect(3, 3, "it is still wrong")
+		w.expectLogged("configuration not loaded", 2)
+		write(t, config("a", 2), dir, "a.yaml")
+		reload()
+		w.expect(4, 3, "it is what is in force, but whoever was told of an error must be told of its end")
+
+		must(t, os.Rename(dir, dir+".away"))
+		reload()
+		w.expect(4, 3, "the directory is away: the last good configuration stays")
+		w.expectLogged("does not exist", 1)
+		must(t, os.Rename(dir+".away", dir))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,6 +76,29 @@ func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
 	}
 	if got := strings.Join(problems, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// Whoever edits a file in the directory must not break its domain by what the editor leaves there.
+func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	write(t, config("a", 1), dir, "a.yaml")
+	write(t, config("b", 1), dir, "tilde~s.yaml")
+	write(t, config("c", 1), dir, "old.bak", "c.yaml") // a directory is none
+	var want []string
+	for _, name := range strings.Fields("#a.yaml# README.md a.yaml.bak a.yaml.orig a.yaml.rej a.yaml.swp a.yaml.tmp a.yaml~ below/NOTES.MD below/a.yml~") {
+		write(t, config("a", 2), dir, filepath.FromSlash(name))
+		want = append(want, name+": left out, as its name is that of a backup, a document or an editor's file: remove it, or give it another name "+
+			"if it holds limits")
+	}
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "below", "gone.yaml~")))
+	want = append(want, strings.Replace(want[9], "a.yml", "gone.yaml", 1))
+	c, problems, err := Load(dir, yaml.Options{})
+	if err != nil || c == nil || problems.Err() != nil || fmt.Sprint(c.DomainNames(), c.BrokenNames()) != "[a b c] []" || len(c.Rules()) != 3 {
+		t.Fatalf("got %+v, %v, %v, want the domains a, b and c as their files have them, and no error", c, problems, err)
+	}
+	if _, got, _ := loadTexts(dir); !slices.Equal(got, want) {
+		t.Errorf("named are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -172,23 +196,21 @@ func TestTheExampleConfigurationIsRight(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("the example must have no problems and no warnings: %v, %v", problems, err)
 	}
-	tests := []struct {
-		d    descriptors.Descriptor
-		want string
-	}{
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}}, "10/minute user-minute, 500/hour user-hour"},
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}, "5/minute with a message"},
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/static/a.css"}}, "unlimited"},
-		{descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/"}}, "no rule"},
-		{descriptors.Descriptor{{Key: "user", Value: "monitor"}}, "no rule"},
-		{descriptors.Descriptor{{Key: "route", Value: "search"}}, "100/10minute"},
-		{descriptors.Descriptor{{Key: "route", Value: "report"}}, "20/hour"},
-		{descriptors.Descriptor{{Key: "bytes", Value: "ann"}}, "1000000/minute charged always"},
-		{descriptors.Descriptor{{Key: "remote_address", Value: "192.0.2.1"}}, "1000/minute (shadow: never denies)"},
-	}
-	for _, test := range tests {
+	for text, want := range map[string]string{
+		"user=ann":                    "10/minute user-minute, 500/hour user-hour",
+		"user=ann,path=/pay":          "5/minute with a message",
+		"user=ann,path=/static/a.css": "unlimited",
+		"user=ann,path=/":             "no rule",
+		"user=monitor":                "no rule",
+		"route=search":                "100/10minute",
+		"route=report":                "20/hour",
+		"bytes=ann":                   "1000000/minute charged always",
+		"remote_address=192.0.2.1":    "1000/minute (shadow: never denies)",
+	} {
+		d, err := descriptors.ParseDescriptor(text)
+		must(t, err)
 		got := "no rule"
-		if r := c.Match("shop", test.d).Rule; r != nil {
+		if r := c.Match("shop", d).Rule; r != nil {
 			got = r.Describe()
 			if r.Message != "" {
 				got += " with a message"
@@ -197,8 +219,8 @@ func TestTheExampleConfigurationIsRight(t *testing.T) {
 				got += " charged always"
 			}
 		}
-		if got != test.want {
-			t.Errorf("%v: got %s, want %s", test.d, got, test.want)
+		if got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
 }

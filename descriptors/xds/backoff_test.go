@@ -35,16 +35,15 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 }
 
 func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
-	for _, spread := range []float64{0.5, 1, 7} {
-		p := Backoff{Jitter: spread}.withDefaults()
+	for jitter, from := range map[float64]time.Duration{0.5: 5 * time.Second, 7: shortestWait} {
+		b := Backoff{Jitter: jitter}.withDefaults()
 		least, most := time.Hour, time.Duration(0)
 		for range 1000 {
-			pause := p.spread(10 * time.Second)
+			pause := b.spread(10 * time.Second)
 			least, most = min(least, pause), max(most, pause)
 		}
-		from := 10 * time.Second * time.Duration(100*(1-min(spread, 1))) / 100
 		if least < from || least > from+time.Second || most > 10*time.Second || most < 9*time.Second {
-			t.Errorf("with a spread of %v pauses of 10 s take from %v to %v, want from %v to 10 s", spread, least, most, from)
+			t.Errorf("with a jitter of %v pauses of 10 s take from %v to %v, want from %v to 10 s", jitter, least, most, from)
 		}
 	}
 }

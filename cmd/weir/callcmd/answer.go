@@ -46,8 +46,12 @@ func (c *client) print(w io.Writer, a *outcome) error {
 		}
 		return terminal.WriteJSON(w, json.RawMessage(text))
 	}
-	p, verdicts := terminal.PaintFor(w), c.verdicts(a)
-	printVerdicts(w, p, verdicts)
+	p, table := terminal.PaintFor(w), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, s := range a.resp.GetStatuses() {
+		columns := append([]string{code(p, s.GetCode()), c.named(i)}, c.says(a, i)...)
+		fmt.Fprintln(table, strings.Join(columns, "\t"))
+	}
+	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
 	shadow := a.metadata("shadow_denied").GetStructValue().AsMap()
 	if rule, limited := shadow["rule"].(string); limited {
 		text := fmt.Sprintf("shadow mode: rule %s, %v, would have refused it", rule, shadow["limit"])
@@ -67,17 +71,6 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	return nil
 }
 
-// printVerdicts prints a line for each descriptor, in columns.
-func printVerdicts(w io.Writer, p terminal.Paint, verdicts []verdict) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i := range verdicts {
-		v := &verdicts[i]
-		columns := append([]string{code(p, v.GetCode()), terminal.Printable(v.descriptor)}, v.parts()...)
-		fmt.Fprintln(table, strings.Join(columns, "\t"))
-	}
-	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
-}
-
 func printHeaders(w io.Writer, what string, headers []*corev3.HeaderValue) {
 	for _, h := range headers {
 		value := cmp.Or(h.GetValue(), string(h.GetRawValue()))
@@ -92,45 +85,34 @@ func (c *Command) unknownDomain() error {
 
 const over = rls.RateLimitResponse_OVER_LIMIT
 
-// verdict is what an answer says of one descriptor.
-type verdict struct {
-	*rls.RateLimitResponse_DescriptorStatus
-	descriptor string
-	limit      string // that applies, or why none does
-	hits       uint32 // asked for; 0 if they were no plain count
-	degraded   string // which failure policy decided without the store, and why; "" if the store did
+// named returns a descriptor of the request, "" for one that it does not have.
+func (c *client) named(i int) string {
+	if i >= len(c.descriptors) {
+		return ""
+	}
+	return terminal.Printable(c.descriptors[i].String())
 }
 
-// verdicts returns those of an answer beside the descriptors of the request.
-func (c *client) verdicts(o *outcome) []verdict {
-	all := make([]verdict, len(o.resp.GetStatuses()))
-	for i, from := range o.resp.GetStatuses() {
-		s := &all[i]
-		s.RateLimitResponse_DescriptorStatus = from
-		if i < len(c.descriptors) {
-			s.descriptor = c.descriptors[i].String()
-		}
-		if !c.Refund {
-			s.hits = c.Hits
-		}
-		switch {
-		case from.GetCurrentLimit() != nil:
-			s.limit = describeLimit(from.GetCurrentLimit())
-		case o.unknownDomain():
-			s.limit = "the domain is unknown"
-		case from.GetLimitRemaining() == math.MaxUint32:
-			s.limit = "unlimited" // the rule's word
-		default:
-			s.limit = "no limit applies"
-		}
-	}
+// says returns what an answer says of a descriptor: the limit, or why none applies, and as far as something limits what
+// remains, and until when.
+func (c *client) says(o *outcome, i int) []string {
+	s := o.resp.GetStatuses()[i]
+	when := c.when(s)
 	for _, v := range o.metadata("degraded").GetListValue().GetValues() {
-		f := v.GetStructValue().GetFields()
-		if i := int(f["descriptor"].GetNumberValue()); i >= 0 && i < len(all) {
-			all[i].degraded = terminal.Printable(f["reason"].GetStringValue() + "; policy " + f["policy"].GetStringValue())
+		if f := v.GetStructValue().GetFields(); int(f["descriptor"].GetNumberValue()) == i {
+			when += terminal.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
+				f["policy"].GetStringValue()))
 		}
 	}
-	return all
+	switch {
+	case s.GetCurrentLimit() != nil:
+		return []string{describeLimit(s.GetCurrentLimit()), fmt.Sprintf("%d left", s.GetLimitRemaining()), when}
+	case o.unknownDomain():
+		return []string{"the domain is unknown"}
+	case s.GetLimitRemaining() == math.MaxUint32:
+		return []string{"unlimited"} // the rule's word
+	}
+	return []string{"no limit applies" + when}
 }
 
 func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
@@ -142,53 +124,35 @@ func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
 	return limit.String()
 }
 
-// parts returns the limit, what remains of it and until when, as far as something limits.
-func (v *verdict) parts() []string {
-	parts := []string{v.limit}
-	if v.GetCurrentLimit() != nil {
-		parts = append(parts, fmt.Sprintf("%d left", v.GetLimitRemaining()))
-	}
-	if when := v.when(); when != "" {
-		parts = append(parts, when)
-	}
-	return parts
-}
-
-// when returns how long until there is room (over) or until the oldest hit expires (OK), and who decided if not the store.
-func (v *verdict) when() (text string) {
-	limit, span := v.GetCurrentLimit(), terminal.Span(int64(math.Ceil(v.GetDurationUntilReset().AsDuration().Seconds())))
-	fits := max(1, v.hits) <= limit.GetRequestsPerUnit() // a look asks for one hit
+// when returns how long until there is room (over) or until the oldest hit expires (OK); "" where nothing limits.
+func (c *client) when(s *rls.RateLimitResponse_DescriptorStatus) string {
+	limit, span := s.GetCurrentLimit(), terminal.Span(int64(math.Ceil(s.GetDurationUntilReset().AsDuration().Seconds())))
 	switch {
-	case limit == nil && v.GetCode() != over:
-	case v.GetCode() != over:
-		text = "resets in " + span
-	case fits || limit == nil:
-		text = "again in " + span
+	case limit == nil:
+		return ""
+	case s.GetCode() != over:
+		return "resets in " + span
+	case max(1, c.Hits) <= limit.GetRequestsPerUnit(): // a look asks for one hit
+		return "again in " + span
 	case limit.GetRequestsPerUnit() == 0:
-		text = "never again: this limit lets nothing pass"
-	default:
-		text = fmt.Sprintf("never: %d hits at once are more than the whole limit", v.hits)
+		return "never again: this limit lets nothing pass"
 	}
-	if v.degraded != "" {
-		text += " (no answer from the store: " + v.degraded + ")"
-	}
-	return text
+	return fmt.Sprintf("never: %d hits at once are more than the whole limit", c.Hits)
 }
 
-// phrase describes the first verdict that is over, else the first, and names its descriptor if there are several; or the
-// error.
+// phrase describes the first descriptor that is over, else the first, and names it if there are several; or the error.
 func (c *client) phrase(o *outcome) string {
-	verdicts := c.verdicts(o)
+	statuses := o.resp.GetStatuses()
 	switch {
 	case o.err != nil:
 		return c.describe(o.err).Error()
-	case len(verdicts) == 0:
+	case len(statuses) == 0:
 		return "no limit applies"
 	}
-	v := verdicts[max(0, slices.IndexFunc(verdicts, func(v verdict) bool { return v.GetCode() == over }))]
-	text := strings.Join(v.parts(), ", ")
-	if len(verdicts) > 1 {
-		text = terminal.Printable(v.descriptor) + ": " + text
+	first := max(0, slices.IndexFunc(statuses, func(s *rls.RateLimitResponse_DescriptorStatus) bool { return s.GetCode() == over }))
+	text := strings.Join(c.says(o, first), ", ")
+	if len(statuses) > 1 {
+		text = c.named(first) + ": " + text
 	}
 	return text
 }
