@@ -18,17 +18,12 @@ type Inspector interface {
 	Reset(ctx context.Context, key []byte) error
 }
 
-// MaxInstants is how many instants of a log are listed, the newest: one that holds a million must not hold up its
-// store.
-const MaxInstants = 10_000
-
 // LimitCount is what a key holds of one limit.
 type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now
 	ResetIn time.Duration // until the oldest counted bucket leaves, or the next hit leaks; 0 if nothing counts
-	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first; none of a token bucket
-	Earlier uint64        // hits of a log at instants before those that are listed, see MaxInstants
+	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first; none of a log or token bucket
 	Leased  uint64        // of Hits, those that processes may admit by leases or have admitted since; see Lease
 }
 
@@ -39,19 +34,14 @@ type Bucket struct {
 	Hits  uint64
 }
 
-// NewLimitCount sums up the buckets of a limit, all of which count at now. Of a log these are the newest instants, at
-// most MaxInstants; earlier are the hits before them, and oldest is the instant of the oldest hit of all. Others have
-// none earlier, and oldest is zero.
-func NewLimitCount(l descriptors.Limit, levels [][]Bucket, earlier uint64, oldest, now time.Time) LimitCount {
-	c := LimitCount{Limit: l, Levels: levels, Hits: earlier, Earlier: earlier}
+// NewLimitCount sums up the buckets of a window, all of which count at now.
+func NewLimitCount(l descriptors.Limit, levels [][]Bucket, now time.Time) LimitCount {
+	c := LimitCount{Limit: l, Levels: levels}
 	for _, b := range levels[0] {
 		c.Hits += b.Hits
 	}
 	if c.Hits > 0 { // the oldest leaves a window after it began, and a precision more
-		if oldest.IsZero() {
-			oldest = levels[0][0].Begin
-		}
-		c.ResetIn = max(0, oldest.Add(l.Window+l.Precision).Sub(now))
+		c.ResetIn = max(0, levels[0][0].Begin.Add(l.Window+l.Precision).Sub(now))
 	}
 	return c
 }

@@ -95,6 +95,6 @@ func TestInspection(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
 	s := opened(t, Config{Servers: memcachedtest.StartAll(t, 1), skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
-	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s, ShortLogs: true,
+	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
 		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
 }

@@ -31,7 +31,7 @@ const (
 type heartbeat struct {
 	store  *Store
 	name   string
-	sent   time.Time            // this one's last, by the server's clock; the goroutine's own, as those that follow
+	sent   bool                 // this one has sent some; the goroutine's own, as those that follow
 	losses uint64               // of servers until then
 	since  time.Time            // since when heartbeats succeed; zero: the last one did not
 	seen   map[string]time.Time // when another process was last found alive
@@ -104,7 +104,7 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	}
 	known := fieldsOf(hash)
 	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is counted already.
-	if _, kept := known[h.name]; !kept && !h.sent.IsZero() && h.store.servers.Losses() == h.losses {
+	if _, kept := known[h.name]; !kept && h.sent && h.store.servers.Losses() == h.losses {
 		h.store.servers.Lost()
 	}
 	delete(known, h.name)
@@ -130,7 +130,7 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	if err := h.store.Ask(ctx, replicasKey, commands...); err != nil {
 		return 0, err
 	}
-	h.sent, h.losses = now.Val(), h.store.servers.Losses()
+	h.sent, h.losses = true, h.store.servers.Losses()
 	return 1 + h.others(time.Now()), nil
 }
 
@@ -154,18 +154,10 @@ func (h *heartbeat) others(now time.Time) int {
 	return len(h.seen)
 }
 
-// end ends the heartbeats, and lets the other processes know if the server answers within a second.
+// end ends the heartbeats. For the others this process lives until its last one has grown old.
 func (h *heartbeat) end() {
 	h.stop()
 	h.done.Wait()
-	if h.alive.Load() == 0 || h.serverAway() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(heartbeatTimeout, h.store.servers.Timeout()))
-	defer cancel()
-	// An old heartbeat tells the others that this process has left; a missing field would not.
-	left := h.sent.Add(-heartbeatLife - time.Millisecond).UnixMilli()
-	_ = h.store.Ask(ctx, replicasKey, goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, left))
 }
 
 // Replicas is that of [backend.Replicas]. While Redis is away the number stays.

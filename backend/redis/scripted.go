@@ -2,64 +2,63 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/script"
-	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 // scripted is keys of weir: a hash for each descriptor, which the script counts in.
 type scripted struct{ *Store }
 
-// Inspect reads what a key holds, by the clock of its server.
+// Inspect looks at the logs and token buckets of a key, and reads its windows, by the clock of its server.
 func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	name := string(script.AppendKey(nil, key))
-	now := s.clock()
-	if s.now == nil {
-		server := goredis.NewTimeCmd(ctx, "time")
-		if err := s.Ask(ctx, name, server); err != nil {
-			return nil, err
+	var looks []backend.Check
+	for i, l := range limits {
+		if l.Algorithm == descriptors.SlidingLog || l.Algorithm == descriptors.TokenBucket {
+			looks = append(looks, backend.Check{Key: key, Limits: limits[i : i+1], Op: backend.Look})
 		}
-		now = server.Val()
 	}
-	counts := make([]backend.LimitCount, len(limits))
-	if len(limits) > 0 && limits[0].Algorithm == descriptors.SlidingLog {
-		read := func(fields ...string) ([]string, error) { return s.readFields(ctx, name, fields) }
-		for i := range limits {
-			count, err := script.CountLog(&limits[i], window.At(now), read)
-			if err != nil {
-				return nil, unreadable(name, err)
-			}
-			counts[i] = count
-		}
-		return counts, nil
-	}
-	fields := goredis.NewMapStringStringCmd(ctx, "hgetall", name)
-	if err := s.Ask(ctx, name, fields); err != nil {
+	decisions := make([]backend.Decision, len(looks))
+	if err := backend.DecideAll(ctx, s, looks, decisions); err != nil {
 		return nil, err
 	}
-	for i := range limits {
-		counts[i] = script.Count(fields.Val(), &limits[i], now)
+	var fields map[string]string
+	var now time.Time
+	if len(looks) < len(limits) {
+		var err error
+		if fields, now, err = s.read(ctx, string(script.AppendKey(nil, key))); err != nil {
+			return nil, err
+		}
+	}
+	counts := make([]backend.LimitCount, len(limits))
+	for i, l := range limits {
+		if len(looks) == 0 || &looks[0].Limits[0] != &limits[i] {
+			counts[i] = script.Count(fields, &limits[i], now)
+			continue
+		}
+		counts[i] = backend.LimitCount{Limit: l, Hits: decisions[0].Before}
+		if counts[i].Hits > 0 {
+			counts[i].ResetIn = decisions[0].ResetIn
+		}
+		looks, decisions = looks[1:], decisions[1:]
 	}
 	return counts, nil
 }
 
-// readFields reads fields of a hash, "" for those that are not there.
-func (s scripted) readFields(ctx context.Context, name string, fields []string) ([]string, error) {
-	args := []any{"hmget", name}
-	for _, field := range fields {
-		args = append(args, field)
+// read reads a hash, and the clock that it counts by.
+func (s scripted) read(ctx context.Context, name string) (fields map[string]string, now time.Time, err error) {
+	hash, server := goredis.NewMapStringStringCmd(ctx, "hgetall", name), goredis.NewTimeCmd(ctx, "time")
+	if err := s.Ask(ctx, name, server, hash); err != nil {
+		return nil, now, err
 	}
-	command := goredis.NewSliceCmd(ctx, args...)
-	err := s.Ask(ctx, name, command)
-	texts := make([]string, len(fields))
-	for i := range min(len(fields), len(command.Val())) {
-		texts[i], _ = command.Val()[i].(string)
+	if s.now != nil {
+		return hash.Val(), s.now(), nil
 	}
-	return texts, err
+	return hash.Val(), server.Val(), nil
 }
 
 func (s scripted) Reset(ctx context.Context, key []byte) error {

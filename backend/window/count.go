@@ -17,34 +17,32 @@ func (s States) Counts(limits []descriptors.Limit, now Instant) []backend.LimitC
 	return counts
 }
 
-// count tells what a state holds for a limit. Of a log it lists the newest instants.
+// count tells what a state holds for a limit.
 func count(l descriptors.Limit, state State, now Instant) backend.LimitCount {
 	if tokens, ok := state.(*Tokens); ok {
 		hits, reset := tokens.Peek(&l, now)
 		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
 	}
 	cells := state.(*Cells)
-	unlisted, widths := 0, l.Levels()
 	if l.Algorithm == descriptors.SlidingLog {
-		unlisted = cells.Len() - backend.MaxInstants
+		c := backend.LimitCount{Limit: l}
+		for begin, hits := range cells.Buckets(now) {
+			if c.Hits == 0 {
+				c.ResetIn = now.until(begin.Plus(l.Window))
+			}
+			c.Hits += hits
+		}
+		return c
 	}
+	widths := l.Levels()
 	levels := make([][]backend.Bucket, len(widths))
-	var oldest time.Time
-	var earlier uint64
 	for begin, hits := range cells.Buckets(now) {
-		if oldest.IsZero() {
-			oldest = time.UnixMicro(int64(begin)).UTC()
-		}
-		if unlisted--; unlisted >= 0 {
-			earlier += hits
-			continue
-		}
 		for i, width := range widths {
 			at := int64(begin) - int64(begin)%width.Microseconds()
 			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
 		}
 	}
-	return backend.NewLimitCount(l, levels, earlier, oldest, time.UnixMicro(int64(now)))
+	return backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
 }
 
 // add appends a bucket, or counts its hits in the last one if that begins at the same moment.

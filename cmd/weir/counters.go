@@ -33,7 +33,7 @@ counted that could be given back or forgotten; 2 for an error.
     weir counters top   --domain shop --by over
 
 --json prints what the port answers (server/admin/API.md): of each limit its levels, finest first, with their buckets,
-oldest first. A sliding_log has one level, 1µs: the instants of its newest 10,000 hits. A token_bucket has none.`
+oldest first. A sliding_log and a token_bucket have none.`
 }
 
 // countersTarget is what get, reset and grant have in common.
@@ -81,9 +81,8 @@ func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, p
 }
 
 const (
-	maxBucketRows = 60    // of a level, the newest
-	barWidth      = 30    // of the longest, in columns
-	instant       = "1µs" // the width of what a sliding log lists
+	maxBucketRows = 60 // of a level, the newest
+	barWidth      = 30 // of the longest, in columns
 )
 
 // countersView shows counters to people:
@@ -95,8 +94,8 @@ const (
 //	        12:00:33  4  ██████████
 //	  1m    2026-11-21 12:00  7  ██████████
 //
-// A sliding log lists the instants of its hits, a token bucket nothing. What a change did comes first, and the buckets,
-// which were not asked for, are left out.
+// A sliding log and a token bucket list nothing. What a change did comes first, and the buckets, which were not asked for,
+// are left out.
 type countersView struct {
 	answer admin.CountersAnswer
 	zone   *time.Location
@@ -115,9 +114,6 @@ func (v *countersView) String() string {
 		}
 		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.usage(&l))
 		if changed == nil {
-			if l.Earlier > 0 {
-				fmt.Fprintf(&b, "        … %s before those that --json lists\n", terminal.Count(int(l.Earlier), "hit"))
-			}
 			for j := range l.Levels {
 				v.level(&b, &l.Levels[j])
 			}
@@ -173,11 +169,7 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 		for _, bucket := range buckets[:hidden] {
 			hits += bucket.Hits
 		}
-		what := "buckets"
-		if l.Width == instant {
-			what = "instants"
-		}
-		fmt.Fprintf(b, "  %-4s  … %d earlier %s hold %s (--json lists them)\n", label, hidden, what, terminal.Count(int(hits), "hit"))
+		fmt.Fprintf(b, "  %-4s  … %d earlier buckets hold %s (--json lists them)\n", label, hidden, terminal.Count(int(hits), "hit"))
 		label, buckets = "", buckets[hidden:]
 	}
 	maxHits := uint64(1)
@@ -186,15 +178,12 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	}
 	digits, layout := len(fmt.Sprint(maxHits)), cmp.Or(layouts[l.Width], "2006-01-02 15:04")
 	for _, bucket := range buckets {
-		fmt.Fprintf(b, "  %-4s  %s  %*d", label, timeOf(bucket.Start).In(v.zone).Format(layout), digits, bucket.Hits)
-		if l.Width != instant { // instants hold a hit or two
-			bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(maxHits)-1)/float64(maxHits)))
-			b.WriteString("  " + v.paint.Dim(bar))
-		}
-		b.WriteByte('\n')
+		bar := strings.Repeat("█", int((float64(bucket.Hits)*barWidth+float64(maxHits)-1)/float64(maxHits)))
+		fmt.Fprintf(b, "  %-4s  %s  %*d  %s\n", label, timeOf(bucket.Start).In(v.zone).Format(layout), digits, bucket.Hits,
+			v.paint.Dim(bar))
 		label = ""
 	}
 }
 
 // layouts are how the begin of a bucket is written, by its width. Those of a second or less seldom outlive the day.
-var layouts = map[string]string{instant: "2006-01-02 15:04:05.000000", "50ms": "15:04:05.00", "1s": "15:04:05"}
+var layouts = map[string]string{"50ms": "15:04:05.00", "1s": "15:04:05"}

@@ -167,32 +167,30 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 	}
 }
 
-// A person is shown the end of a long log, and how much stands before it; of a bucket, its level.
-func TestCountersShowTheNewestInstantsOfALog(t *testing.T) {
+// A person is shown the end of a long level, and how much stands before it; of a token bucket, its level.
+func TestCountersShowTheNewestBuckets(t *testing.T) {
 	bucket := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
 		{Limit: "10/minute", Burst: 5, Hits: 2, Remaining: 3, ResetSeconds: 4, Levels: []admin.LevelAnswer{}}}}}
 	if want := "\n10/minute   2 of 5, 3 remaining, the next leaks in 4s\n"; !strings.HasSuffix(bucket.String(), want) {
 		t.Errorf("got %q, want it to end with %q", bucket.String(), want)
 	}
-	level := admin.LevelAnswer{Width: "1µs"}
+	level := admin.LevelAnswer{Width: "1s"}
 	for i := range maxBucketRows + 40 {
-		level.Buckets = append(level.Buckets, admin.BucketAnswer{Start: float64(1795262400_000250+i*1000) / 1e6, Hits: 1})
+		level.Buckets = append(level.Buckets, admin.BucketAnswer{Start: 1795262400 + float64(i), Hits: 1})
 	}
 	v := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
-		{Limit: "5000/hour", Hits: 107, Remaining: 4893, ResetSeconds: 29, Earlier: 7, Levels: []admin.LevelAnswer{level}}}}}
+		{Limit: "5000/hour", Hits: 100, Remaining: 4900, ResetSeconds: 29, Levels: []admin.LevelAnswer{level}}}}}
 	lines := strings.Split(v.String(), "\n")
 	for i, want := range []string{
-		"5000/hour   107 of 5000, 4893 remaining, resets in 29s",
-		"        … 7 hits before those that --json lists",
-		"  1µs   … 40 earlier instants hold 40 hits (--json lists them)",
-		"        2026-11-21 12:00:00.040250  1",
-		"        2026-11-21 12:00:00.041250  1",
+		"5000/hour   100 of 5000, 4900 remaining, resets in 29s",
+		"  1s    … 40 earlier buckets hold 40 hits (--json lists them)",
+		"        12:00:40  1  " + strings.Repeat("█", barWidth),
 	} {
 		if got := lines[2+i]; got != want {
 			t.Errorf("line %d is %q, want %q", 2+i, got, want)
 		}
 	}
-	if want := 2 + 3 + maxBucketRows + 1; len(lines) != want {
+	if want := 2 + 2 + maxBucketRows + 1; len(lines) != want {
 		t.Errorf("%d lines are shown, want %d", len(lines), want)
 	}
 }

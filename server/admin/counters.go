@@ -174,10 +174,9 @@ type LimitAnswer struct {
 	HitsBefore   *uint64       `json:"hits_before,omitempty"` // that counted just before a change
 	Hits         uint64        `json:"hits"`
 	Remaining    uint64        `json:"remaining"`
-	ResetSeconds int64         `json:"reset_seconds"`     // until the oldest bucket leaves or the next hit leaks, rounded up; 0 if nothing counts
-	Levels       []LevelAnswer `json:"levels"`            // finest first; a sliding_log has one, of 1µs, a token_bucket none
-	Earlier      uint64        `json:"earlier,omitempty"` // hits of a sliding_log before those listed, the newest 10,000
-	Leased       uint64        `json:"leased,omitempty"`  // of hits: granted to replicas beforehand, and not settled yet
+	ResetSeconds int64         `json:"reset_seconds"`    // until the oldest bucket leaves or the next hit leaks, rounded up; 0 if nothing counts
+	Levels       []LevelAnswer `json:"levels"`           // finest first; a sliding_log and a token_bucket have none
+	Leased       uint64        `json:"leased,omitempty"` // of hits: granted to replicas beforehand, and not settled yet
 }
 
 // LevelAnswer is the buckets of one width.
@@ -188,7 +187,7 @@ type LevelAnswer struct {
 
 // BucketAnswer is a bucket that holds hits.
 type BucketAnswer struct {
-	Start float64 `json:"start"` // Unix seconds; whole ones unless the width is 50ms or 1µs
+	Start float64 `json:"start"` // Unix seconds; whole ones unless the width is 50ms
 	Hits  uint64  `json:"hits"`
 }
 
@@ -205,14 +204,14 @@ func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, err
 		l := LimitAnswer{
 			Limit: n.Limit.String(), Algorithm: n.Limit.Algorithm.String(), Burst: n.Limit.Burst, Hits: n.Hits,
 			Remaining: n.Remaining(), Levels: []LevelAnswer{},
-			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second), Earlier: n.Earlier, Leased: n.Leased,
+			ResetSeconds: int64((n.ResetIn + time.Second - 1) / time.Second), Leased: n.Leased,
 		}
-		for level, width := range n.Limit.LevelNames() {
-			buckets := make([]BucketAnswer, 0, len(n.Levels[level]))
-			for _, b := range n.Levels[level] {
+		for level, listed := range n.Levels {
+			buckets := make([]BucketAnswer, 0, len(listed))
+			for _, b := range listed {
 				buckets = append(buckets, BucketAnswer{float64(b.Begin.UnixMicro()) / 1e6, b.Hits})
 			}
-			l.Levels = append(l.Levels, LevelAnswer{width, buckets})
+			l.Levels = append(l.Levels, LevelAnswer{n.Limit.LevelNames()[level], buckets})
 		}
 		if q.before != nil {
 			l.HitsBefore = &q.before[i].Hits

@@ -124,7 +124,7 @@ func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
 			`{"limit":"500/hour","algorithm":"sliding_window","hits":2,"remaining":498,"reset_seconds":3627,"levels":[` +
 			`{"width":"1m","buckets":[{"start":1795262400,"hits":2}]},{"width":"1h","buckets":[{"start":1795262400,"hits":2}]}]}]}`,
 		"payer": `,"path":"payer","key":"4:shop5:payer3:ann","limits":[{"limit":"3/minute","algorithm":"sliding_log","hits":2,"remaining":1,` +
-			`"reset_seconds":60,"levels":[{"width":"1µs","buckets":[{"start":1795262433,"hits":2}]}]}]}`,
+			`"reset_seconds":60,"levels":[]}]}`,
 		"guest": `,"path":"guest","key":"4:shop5:guest3:ann","limits":[{"limit":"10/minute","algorithm":"token_bucket","burst":5,"hits":2,` +
 			`"remaining":3,"reset_seconds":6,"levels":[]}]}`,
 	} {

@@ -41,14 +41,9 @@ func appendName(dst []byte, l *descriptors.Limit) []byte {
 	return append(dst, precisionNames[l.Precision]...)
 }
 
-// Count returns what a key's hash holds for a limit at now. A field that is none of weir's counts nothing.
+// Count returns what a key's hash holds for the limit of a window at now. A field that is none of weir's counts nothing.
 func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
-	if l.Algorithm != descriptors.TokenBucket {
-		c := backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), 0, time.Time{}, now)
-		c.Leased = leased(fields[HeaderField(l)], l, window.At(now))
-		return c
-	}
-	c := backend.LimitCount{Limit: *l}
-	c.Hits, c.ResetIn = peekTokens(fields[HeaderField(l)], l, window.At(now))
+	c := backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), now)
+	c.Leased = leased(fields[HeaderField(l)], l, window.At(now))
 	return c
 }
