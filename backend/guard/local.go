@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
@@ -14,8 +13,7 @@ import (
 // buys nobody a fresh count each time.
 type local struct {
 	replicas func() int
-	open     func() (backend.Counter, error) // the same store each time; it is made when it is needed
-	used     atomic.Bool                     // some check was decided here
+	store    backend.Counter // nil if no check has that policy
 }
 
 // decide decides the checks of a part.
@@ -24,11 +22,7 @@ func (l *local) decide(ctx context.Context, p *backend.Part) {
 	for i := range p.Checks {
 		p.Checks[i].Limits = shares(p.Checks[i].Limits, replicas)
 	}
-	l.used.Store(true)
-	store, err := l.open()
-	if err == nil {
-		err = store.Decide(ctx, p.Checks, p.Out)
-	}
+	err := l.store.Decide(ctx, p.Checks, p.Out)
 	for i := range p.Out {
 		if p.Out[i].Source = backend.FromLocal; err != nil {
 			p.Out[i] = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
@@ -55,12 +49,8 @@ func share(n, replicas uint64) uint64 {
 }
 
 func (l *local) close() error {
-	if !l.used.Load() {
+	if l.store == nil {
 		return nil
 	}
-	store, err := l.open()
-	if err != nil {
-		return nil // none was made, which each decision told
-	}
-	return store.Close()
+	return l.store.Close()
 }

@@ -53,9 +53,8 @@ type queue struct {
 type group struct {
 	name     []byte
 	requests []*request
-	nonce    uint64 // of the new value
-	sent     bool   // what may count was sent
-	settled  bool   // the checks are answered, or will be asked again: the exchange has none of this any more
+	sent     bool // what may count was sent
+	settled  bool // the checks are answered, or will be asked again: the exchange has none of this any more
 }
 
 // enqueue adds a request to its queue, or refuses it at once if it could not be answered in time.
@@ -140,7 +139,7 @@ func (q *queue) take() []*request {
 		case away != nil:
 			r.refuse(away)
 		case r.tries >= maxTries:
-			r.refuse(q.server.unavailable(backend.Contended, errContended))
+			r.refuse(q.server.unavailable(backend.Late, errLate))
 		default:
 			return false
 		}
@@ -174,7 +173,6 @@ func (q *queue) exchange(open []*request) {
 	} else {
 		q.disconnect()
 		q.server.missed(began, false, err)
-		q.verify(deadline)
 		q.fail(reached, err)
 	}
 	q.mu.Lock()
@@ -224,11 +222,8 @@ func (q *queue) settle(g *group, why *backend.Away) {
 }
 
 // repeat lets the next exchange ask about a group, of which nothing is counted.
-func (q *queue) repeat(g *group, progress int32) {
+func (q *queue) repeat(g *group) {
 	g.settled = true
-	for _, r := range g.requests {
-		r.progress.Store(progress)
-	}
 	q.again = append(q.again, g.requests...)
 }
 
@@ -274,7 +269,7 @@ func (q *queue) fail(reached bool, why error) {
 			case g.sent, errors.Is(why, os.ErrDeadlineExceeded):
 				q.settle(g, q.server.unavailable(backend.Late, why))
 			default:
-				q.repeat(g, unsent)
+				q.repeat(g)
 			}
 		}
 	}

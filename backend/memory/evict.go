@@ -2,9 +2,9 @@ package memory
 
 import "github.com/weirproxy/weir/backend/window"
 
-// An eviction looks at so many keys at most, and takes one of so many with room left. If nine keys of ten are over their
-// limits, it misses the others once in 10¹¹ times.
-const maxLooks, maxOpen = 256, 8
+// An eviction looks at so many keys at most, and at so many of a shard. If nine keys of ten are over their limits, it
+// misses the others once in 10¹¹ times.
+const maxLooks, looksAShard = 256, 8
 
 // makeRoom evicts keys until no more than MaxKeys are held, but not the one that just came.
 func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
@@ -12,15 +12,16 @@ func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
 	}
 }
 
-// evictOne evicts one key: of some with room left the first to expire, else, of some over their limits, the first to
-// reopen. It looks at keys of the newcomer's shard from a random one on, as Go's maps begin with, and if these are too few
-// at those of the next. It reports whether there is a key beside the newcomer.
+// evictOne evicts one key, and reports whether there is one beside the newcomer. From the newcomer's shard on it looks at
+// a few of each, from a random one on as Go's maps begin with, until some have room left, and takes the one that expires
+// first. If none has, it takes the first to reopen. More than a few would let those with room left gather: each stretch of
+// a map would lose as many keys as it gets, however few it has.
 func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
 	var first victim // of those over their limits
-	looks := maxLooks
-	for i := 0; i < shards && looks > 0; i++ {
+	for i, looks := 0, 0; i < shards && looks < maxLooks; i++ {
 		sh := &s.shards[(home+i)&(shards-1)]
-		if e := sh.evictOpen(newcomer, now, &looks, &first); e != nil {
+		e, looked := sh.evictOpen(newcomer, now, &first)
+		if looks += looked; e != nil {
 			s.keys.Add(-1)
 			if e.expires > now {
 				s.evictedOpen.Add(1)
@@ -48,30 +49,30 @@ type victim struct {
 	reopens window.Instant
 }
 
-// evictOpen evicts, of the first keys with room left, the one that expires first, and returns it; nil if there is none
-// among those that it may look at. It notes the first to reopen of the others.
-func (sh *shard) evictOpen(newcomer *entry, now window.Instant, looks *int, first *victim) (open *entry) {
+// evictOpen evicts, of a few keys with room left, the one that expires first, and returns it, nil if there is none, and at
+// how many it has looked. It notes the first to reopen of the others.
+func (sh *shard) evictOpen(newcomer *entry, now window.Instant, first *victim) (open *entry, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	found := 0
 	for _, e := range sh.entries {
-		if found == maxOpen || *looks == 0 {
+		if looked == looksAShard {
 			break
 		}
-		switch {
-		case e == newcomer:
+		if e == newcomer {
 			continue
+		}
+		looked++
+		switch {
 		case e.reopens <= now:
-			if found++; open == nil || e.expires < open.expires {
+			if open == nil || e.expires < open.expires {
 				open = e
 			}
 		case first.entry == nil || e.reopens < first.reopens:
 			*first = victim{sh, e, e.reopens}
 		}
-		*looks--
 	}
 	if open != nil {
 		delete(sh.entries, open.key)
 	}
-	return open
+	return open, looked
 }

@@ -146,7 +146,7 @@ func TestAFloodOfKeysFreesNoSpentOne(t *testing.T) {
 		t.Errorf("%+v; want only keys with room left evicted, %d of them", st, *flood+spent-room)
 	}
 	if perKey > 350 {
-		t.Errorf("a key of one bucket takes %d bytes; the documents say about 270, and people plan with that", perKey)
+		t.Errorf("a key of one bucket takes %d bytes; the documents say about 250, and people plan with that", perKey)
 	}
 }
 

@@ -9,7 +9,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"os"
@@ -29,7 +28,7 @@ const sweptAtOnce = 5
 
 // Config says how a store is to be.
 type Config struct {
-	// MaxKeys is how many keys it holds at most. A key of 40 bytes and one limit takes about 270 bytes, and 16 more
+	// MaxKeys is how many keys it holds at most. A key of 40 bytes and one limit takes about 250 bytes, and 16 more
 	// for each bucket beyond the first that holds hits. At least 1.
 	MaxKeys int
 	// Dir is where the counters are saved, "" for nowhere. It is made if it is missing.
@@ -67,10 +66,7 @@ var _ backend.Counter = (*Store)(nil)
 
 // Open makes a store and loads what was saved in its directory. A directory that cannot be used, or a torn file, is
 // logged as a warning: the store then counts without it.
-func Open(c Config) (*Store, error) {
-	if c.MaxKeys < 1 {
-		return nil, fmt.Errorf("memory store: room for %d keys; at least 1 is needed", c.MaxKeys)
-	}
+func Open(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -90,7 +86,7 @@ func Open(c Config) (*Store, error) {
 	if c.Dir != "" && c.SaveEvery > 0 {
 		s.running.Go(func() { s.every(ctx, c.SaveEvery, s.saveOrWarn) })
 	}
-	return s, nil
+	return s
 }
 
 // every calls f once an interval until ctx ends.
