@@ -36,8 +36,6 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 	})
 	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
 		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
-	metrics.Gauge("weir_deny_cache_keys", "Keys whose last denial is remembered.", nil,
-		func() float64 { return float64(g.Stats().Keys) })
 	showTotals(metrics, nil, g.Stats, leaseTotals)
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
 		func() float64 { return float64(replicas()) })

@@ -87,10 +87,6 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 var pipelineTotals = []total[pipeline.Stats]{
 	{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
 	{"weir_redis_checks_total", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},
-	{"weir_redis_redirects_total", "Redirects of a Redis Cluster that a check followed.",
-		func(s pipeline.Stats) uint64 { return s.Redirects }},
-	{"weir_redis_resent_total", "Checks sent again, as it was proven that they had not run.",
-		func(s pipeline.Stats) uint64 { return s.Resent }},
 	{"weir_redis_dropped_total", "Checks that were not sent because their callers had left.",
 		func(s pipeline.Stats) uint64 { return s.Dropped }},
 	{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",

@@ -11,7 +11,6 @@ var (
 	configInfo = prometheus.NewDesc("weir_config_info",
 		"1; the label is a hash of the domains and rules in force: replicas that show another one decide otherwise.", []string{"hash"}, nil)
 	configRules         = prometheus.NewDesc("weir_config_rules", "Rules in force.", nil, nil)
-	configDomains       = prometheus.NewDesc("weir_config_domains", "Domains in force, without those that are broken.", nil, nil)
 	configBrokenDomains = prometheus.NewDesc("weir_config_broken_domains",
 		"Domains whose files have errors and never were good, so that their requests get no verdict.", nil, nil)
 )
@@ -25,7 +24,6 @@ func sendConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
 		send(to, configInfo, prometheus.GaugeValue, 1, c.Hash())
 	}
 	send(to, configRules, prometheus.GaugeValue, float64(len(c.Rules())))
-	send(to, configDomains, prometheus.GaugeValue, float64(c.Domains()))
 	send(to, configBrokenDomains, prometheus.GaugeValue, float64(len(c.BrokenNames())))
 }
 

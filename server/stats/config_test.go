@@ -65,7 +65,6 @@ weir_config_current %d
 `
 	m.expect(t, "before the first", "weir_config_", fmt.Sprintf(loads, 0, 0, 0)+`
 weir_config_rules 0
-weir_config_domains 0
 weir_config_broken_domains 0
 weir_config_loaded_timestamp_seconds 0`)
 	c := fixture.Config(t, oneRule)
@@ -74,7 +73,6 @@ weir_config_loaded_timestamp_seconds 0`)
 	inForce := fmt.Sprintf(`
 weir_config_info{hash=%q} 1
 weir_config_rules 1
-weir_config_domains 1
 weir_config_broken_domains 0
 weir_config_loaded_timestamp_seconds 1.7e+09`, c.Hash())
 	m.expect(t, "the first", "weir_config_", fmt.Sprintf(loads, 1, 0, 1)+inForce)

@@ -173,18 +173,6 @@ func sendHits(r *hits.Recorder, to chan<- prometheus.Metric) {
 	slices.SortFunc(all, func(a, b hits.Totals) int {
 		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Path, b.Path))
 	})
-	for len(all) > 0 {
-		n := slices.IndexFunc(all, func(t hits.Totals) bool { return t.Domain != all[0].Domain })
-		if n < 0 {
-			n = len(all)
-		}
-		sendDomain(to, all[:n])
-		all = all[n:]
-	}
-}
-
-// sendDomain sends the series of a domain.
-func sendDomain(to chan<- prometheus.Metric, rules []hits.Totals) {
 	for _, one := range []struct {
 		desc   *prometheus.Desc
 		total  func(t *hits.Totals) uint64
@@ -196,9 +184,9 @@ func sendDomain(to chan<- prometheus.Metric, rules []hits.Totals) {
 		{nearTotal, func(t *hits.Totals) uint64 { return t.Near }, nil},
 		{shadowTotal, func(t *hits.Totals) uint64 { return t.Shadow }, nil},
 	} {
-		for i := range rules {
-			labels := append([]string{rules[i].Domain, rules[i].Path}, one.labels...)
-			send(to, one.desc, prometheus.CounterValue, float64(one.total(&rules[i])), labels...)
+		for i := range all {
+			labels := append([]string{all[i].Domain, all[i].Path}, one.labels...)
+			send(to, one.desc, prometheus.CounterValue, float64(one.total(&all[i])), labels...)
 		}
 	}
 }

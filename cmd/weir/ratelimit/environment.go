@@ -37,12 +37,10 @@ func takesAnyValue(variable string) bool {
 type Settings struct {
 	config.Settings
 	refused []string // why weir's defaults hold instead of what variables say
-	asked   bool     // HISTORY is set
 }
 
 // Read makes weir's settings of an environment of envoyproxy/ratelimit. Its error names the variable and what it may hold.
 func Read(given config.Environment) (s Settings, err error) {
-	s.asked = given["HISTORY"] != ""
 	e := translate(given)
 	for {
 		s.Settings, err = config.Read(e)
@@ -64,7 +62,7 @@ func Read(given config.Environment) (s Settings, err error) {
 	if s.LogsJSON() {
 		s.RenameLogs = renameKeys
 	}
-	if !s.asked {
+	if given["HISTORY"] == "" {
 		s.KeepHistory = s.HistoryVariable() != "" || s.DataDir != ""
 	}
 	return s, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -198,27 +197,12 @@ func TestLogsHaveTheWordsOfRatelimit(t *testing.T) {
 
 // It writes nothing unasked into a Redis that is shared, nor into a file system that may be read-only.
 func TestAHistoryIsKeptWhereItIsAskedFor(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join("/proc", "none")
-	for given, want := range map[string]struct {
-		kept bool
-		told string
-	}{
-		"":                                 {false, "level=WARN+1 msg=\"no history is kept, as nobody asked for one"},
-		"DATA_DIR=" + dir:                  {true, "level=INFO msg=\"a history is kept\" in=" + dir},
-		"DATA_DIR=" + file:                 {false, "level=WARN msg=\"no history is kept, as DATA_DIR cannot be written"},
-		"HISTORY=true DATA_DIR=" + file:    {true, "level=INFO"}, // what fails is told when it is opened
-		"REDIS_HISTORY_URL=h:1":            {true, "in=\"the Redis of REDIS_HISTORY_URL\""},
-		"REDIS_HISTORY_URL_FILE=/f":        {true, "in=\"the Redis of REDIS_HISTORY_URL_FILE\""},
-		"HISTORY=true":                     {true, "in=\"the Redis of the counters\""},
-		"HISTORY=true BACKEND_TYPE=memory": {true, "lost when this process ends"},
-		"HISTORY=false":                    {false, "level=INFO msg=\"no history is kept, as HISTORY says\""},
+	for given, want := range map[string]bool{
+		"": false, "HISTORY=false": false, "HISTORY=false DATA_DIR=/data": false, "HISTORY=true": true, "DATA_DIR=/data": true,
+		"REDIS_HISTORY_URL=h:1": true, "REDIS_HISTORY_URL_FILE=/f": true, "HISTORY=true BACKEND_TYPE=memory": true,
 	} {
-		s := mustRead(t, given)
-		var log strings.Builder
-		s.decideHistory(slog.New(slog.NewTextHandler(&log, nil)))
-		if s.KeepHistory != want.kept || !strings.Contains(log.String(), want.told) || strings.Count(log.String(), "\n") != 1 {
-			t.Errorf("%s: kept: %v, and the log has %q; want %+v on its one line", given, s.KeepHistory, &log, want)
+		if s := mustRead(t, given); s.KeepHistory != want {
+			t.Errorf("%s: kept: %v, want %v", given, s.KeepHistory, want)
 		}
 	}
 }

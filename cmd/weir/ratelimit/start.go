@@ -3,11 +3,8 @@
 package ratelimit
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,41 +61,5 @@ func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 		message += "; windows are fixed, and ALGORITHM=sliding_window gives rolling ones"
 	}
 	log.Log(context.Background(), level, message)
-	s.decideHistory(log)
-}
-
-// decideHistory keeps no history if nobody asked for one and DATA_DIR cannot be written. It logs what it decided.
-func (s *Settings) decideHistory(log *slog.Logger) {
-	const how = "REDIS_HISTORY_URL, or a DATA_DIR that can be written, turns it on"
-	if s.KeepHistory && !s.asked && !s.HistoryInRedis() {
-		if err := tryToWrite(s.DataDir); err != nil {
-			s.KeepHistory = false
-			log.Warn("no history is kept, as DATA_DIR cannot be written; "+how, "error", err)
-			return
-		}
-	}
-	switch {
-	case !s.KeepHistory && s.asked:
-		log.Info("no history is kept, as HISTORY says")
-	case !s.KeepHistory:
-		log.Log(context.Background(), shownInfo, "no history is kept, as nobody asked for one; "+how)
-	case s.HistoryVariable() != "":
-		log.Info("a history is kept", "in", "the Redis of "+s.HistoryVariable())
-	case s.HistoryInRedis():
-		log.Info("a history is kept", "in", "the Redis of the counters")
-	default:
-		log.Info("a history is kept", "in", cmp.Or(s.DataDir, "memory, which is lost when this process ends"))
-	}
-}
-
-// tryToWrite returns an error if no file can be made in a folder. It makes the folder.
-func tryToWrite(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	trial, err := os.CreateTemp(dir, ".trial-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(trial.Close(), os.Remove(trial.Name()))
+	log.Info("history", "kept", s.KeepHistory)
 }

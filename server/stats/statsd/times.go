@@ -1,7 +1,6 @@
 package statsd
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -9,31 +8,26 @@ import (
 // maxTimes is how many response times are sent of one interval: enough for quantiles, and 5 KB a second at most.
 const maxTimes = 1000
 
-// times holds a sample of the response times of an interval, each as likely as any other. Adding one neither waits nor
-// allocates.
+// times holds the first response times of an interval. Adding one neither waits nor allocates.
 type times struct {
-	seen   atomic.Uint64
-	sample [maxTimes]atomic.Int64 // nanoseconds, at least 1, of the first so many; later ones take places at random
+	seen  atomic.Uint64
+	first chan time.Duration // maxTimes
 }
 
 func (t *times) add(took time.Duration) {
-	at := t.seen.Add(1) - 1
-	if at >= maxTimes {
-		if at = rand.Uint64N(at + 1); at >= maxTimes {
-			return
-		}
+	t.seen.Add(1)
+	select {
+	case t.first <- took:
+	default:
 	}
-	t.sample[at].Store(max(1, int64(took)))
 }
 
-// take returns the sample, and which share of all it is, and begins another. A time that is just being added may be
-// missing, or be in the next sample in place of another; it is among all that the share is of.
-func (t *times) take() (sample []time.Duration, rate float64) {
+// take returns the first times, and which share of all they are, and begins another interval. A time that is just being
+// added may be in the next.
+func (t *times) take() (first []time.Duration, rate float64) {
 	seen := t.seen.Swap(0)
-	for i := range min(seen, maxTimes) {
-		if took := t.sample[i].Swap(0); took > 0 {
-			sample = append(sample, time.Duration(took))
-		}
+	for range len(t.first) {
+		first = append(first, <-t.first)
 	}
-	return sample, float64(len(sample)) / float64(max(1, seen))
+	return first, float64(len(first)) / float64(max(1, int(seen), len(first)))
 }
