@@ -88,7 +88,6 @@ test-page: tools ## of the tests: the page in a real Chromium, against a real we
 
 test-apiserver: ## a real kube-apiserver takes chart and kustomizations; built once, for ten minutes
 	@GO=$(GO) .ci/apiserver
-	cd helm/charttest && $(GO) test -count=1 -tags apiserver -timeout 20m ./apiserver
 
 # What is linted is compiled for the tests as well. staticcheck is apart, so that it can wait until that is done.
 lint: lint-vet staticcheck ## gofmt, vet, staticcheck, known vulnerabilities (VULN=required: fail if they cannot be looked up)
