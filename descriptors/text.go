@@ -115,12 +115,10 @@ func appendPlainly(dst []byte, s string, maxLength int) []byte {
 	return dst
 }
 
-// runeBoundary returns the last index up to at that begins a rune.
+// runeBoundary returns the last index up to at that begins a rune, 0 for none.
 func runeBoundary(text []byte, at int) int {
-	for back := range utf8.UTFMax {
-		if at-back <= 0 || utf8.RuneStart(text[at-back]) {
-			return max(0, at-back)
-		}
+	for at > 0 && !utf8.RuneStart(text[at]) {
+		at--
 	}
-	return at // it is not UTF-8
+	return at
 }

@@ -9,7 +9,7 @@ import (
 
 func TestPausesGrowUpToTheLongest(t *testing.T) {
 	first := func(b Backoff, n int) (seconds []float64) {
-		b = b.withDefaults()
+		b = b.sound()
 		for next := b.Retry; len(seconds) < n; next = b.after(next) {
 			seconds = append(seconds, b.spread(next).Seconds())
 		}
@@ -20,13 +20,11 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 		pauses Backoff
 		want   []float64
 	}{
-		{Backoff{}, []float64{3, 10, 20, 40, 60, 60}},
-		{Backoff{Retry: time.Second, Initial: 2 * time.Second, Max: 5 * time.Second}, []float64{1, 2, 4, 5, 5}},
-		{Backoff{Retry: time.Minute, Initial: 2 * time.Second}, []float64{2, 4, 8}},
-		{Backoff{Initial: 90 * time.Second}, []float64{3, 90, 90}},
-		{Backoff{Retry: 1, Initial: 1, Max: 1}, []float64{0.1, 0.1}},
+		{Backoff{Retry: 3 * time.Second, Initial: 10 * time.Second, Max: time.Minute}, []float64{3, 10, 20, 40, 60, 60}},
+		{Backoff{Retry: time.Second, Initial: 2 * time.Second, Max: 5 * time.Second, Jitter: math.NaN()}, []float64{1, 2, 4, 5, 5}},
+		{Backoff{Retry: time.Minute, Initial: 90 * time.Second}, []float64{60, 90, 90}},
+		{Backoff{}, []float64{0.1, 0.1}},
 		{Backoff{Retry: math.MaxInt64, Initial: math.MaxInt64, Max: math.MaxInt64}, []float64{forever, forever, forever}},
-		{Backoff{Jitter: math.NaN()}, []float64{3, 10, 20}},
 	} {
 		if got := first(test.pauses, len(test.want)); !slices.Equal(got, test.want) {
 			t.Errorf("%+v: the pauses are %v, want %v seconds", test.pauses, got, test.want)
@@ -36,7 +34,7 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 
 func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
 	for jitter, from := range map[float64]time.Duration{0.5: 5 * time.Second, 7: shortestWait} {
-		b := Backoff{Jitter: jitter}.withDefaults()
+		b := Backoff{Jitter: jitter}.sound()
 		least, most := time.Hour, time.Duration(0)
 		for range 1000 {
 			pause := b.spread(10 * time.Second)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
@@ -31,12 +30,6 @@ const (
 	everything = "." // all files, in the words of [yaml.LastGood.Update]
 )
 
-// resource is one of a response, and why no more of it than its name could be read.
-type resource struct {
-	config *ratelimit.RateLimitConfig
-	err    error
-}
-
 // read writes each resource as the file that means the same, named "resource" and its name. It returns a problem for each
 // one that cannot be read; unreadable has its name, or everything if the name is unknown.
 func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, problems yaml.Problems) {
@@ -44,45 +37,36 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		const tooMany = "the response has %d resources: at most %d are allowed"
 		return nil, []string{everything}, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
 	}
-	all := make([]resource, len(resources))
-	for i, r := range resources {
-		all[i].config = new(ratelimit.RateLimitConfig)
-		all[i].err = anypb.UnmarshalTo(r, all[i].config, proto.UnmarshalOptions{RecursionLimit: maxDepth})
-	}
-	slices.SortStableFunc(all, func(a, b resource) int {
-		return cmp.Or(cmp.Compare(a.name(), b.name()), cmp.Compare(a.config.GetDomain(), b.config.GetDomain()))
-	})
 	times, size := make(map[string]int), 0
-	for _, r := range all {
-		name := nameless
-		if r.name() != "" {
-			name = "resource " + r.name()
+	for _, r := range resources {
+		var config ratelimit.RateLimitConfig
+		var written []byte
+		err := anypb.UnmarshalTo(r, &config, proto.UnmarshalOptions{RecursionLimit: maxDepth})
+		if err == nil {
+			written, err = text(&config)
+		}
+		if size += len(written); size > maxWritten && err == nil {
+			err = fmt.Errorf("the response becomes more than %d MiB with it: send less", maxWritten>>20)
+		}
+		name, called := nameless, cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
+		if called != "" {
+			name = "resource " + called
 		}
 		if times[name]++; times[name] > 1 { // names should be unique, and those of files have to be
 			name += fmt.Sprintf(" (%d)", times[name])
 		}
-		var written []byte
-		if r.err == nil {
-			written, r.err = text(r.config)
-		}
-		if size += len(written); size > maxWritten && r.err == nil {
-			r.err = fmt.Errorf("the response becomes more than %d MiB with it: send less", maxWritten>>20)
-		}
-		if r.err == nil {
+		if err == nil {
 			files = append(files, yaml.File{Name: name, Data: written})
 			continue
 		}
-		problems = append(problems, yaml.Problem{File: descriptors.Printable(name), Text: fmt.Sprintf("cannot be read: %v", r.err)})
-		if r.name() == "" {
+		problems = append(problems, yaml.Problem{File: descriptors.Printable(name), Text: fmt.Sprintf("cannot be read: %v", err)})
+		if called == "" {
 			name = everything
 		}
 		unreadable = append(unreadable, name)
 	}
 	return files, unreadable, problems
 }
-
-// name returns the resource's name. Servers name most of them for their domains.
-func (r *resource) name() string { return cmp.Or(r.config.GetName(), r.config.GetDomain()) }
 
 // text writes a resource as the file that says the same, in JSON, which is YAML too. Left out is what means something only
 // beside a limit, where there is none: servers set shadow_mode on each level.

@@ -58,7 +58,7 @@ type Source struct {
 
 // New makes a source of a server. It connects to nothing yet.
 func New(c Config) *Source {
-	c.Rules.NoLines, c.Backoff = true, c.Backoff.withDefaults()
+	c.Rules.NoLines, c.Backoff = true, c.Backoff.sound()
 	c.MaxMessage = cmp.Or(c.MaxMessage, DefaultMaxMessage)
 	about := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
 	for key, value := range c.Metadata {

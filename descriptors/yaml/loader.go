@@ -40,33 +40,27 @@ func (l *Loader) Apply(u Update, apply func(*descriptors.Config) error, log *slo
 		log.With(details...).Info("configuration loaded", "domains", config.Domains(), "rules", len(config.Rules()),
 			"hash", config.Hash())
 	}
-	switch len(errs) {
-	case 0:
-	case 1:
-		l.logFailure(errs[0], &u, config != nil, log)
-	default:
-		l.logFailure(fmt.Errorf("%d errors, the first: %w", len(errs), errs[0]), &u, config != nil, log)
+	if len(errs) == 0 {
+		return nil
 	}
-	return errs
-}
-
-// logFailure logs that an error kept all or part of an update from being put in force, and what is in force instead.
-func (l *Loader) logFailure(err error, u *Update, inPart bool, log *slog.Logger) {
-	message, inForce := "configuration not loaded", "none yet"
+	err, message, inForce := errs[0], "configuration not loaded", "none yet"
+	if len(errs) > 1 {
+		err = fmt.Errorf("%d errors, the first: %w", len(errs), err)
+	}
 	switch {
-	case inPart:
+	case config != nil:
 		message, inForce = "configuration loaded only in part", "what has no errors"
 	case l.Loaded:
 		inForce = "the last good one"
 	}
-	attrs := []any{"error", err, "in_force", inForce}
 	if domains := u.consequences(); domains != "" {
-		attrs = append(attrs, "domains", domains)
+		log = log.With("domains", domains)
 	}
-	log.Error(message, attrs...)
+	log.Error(message, "error", err, "in_force", inForce)
 	if l.OnError != nil {
 		l.OnError(err)
 	}
+	return errs
 }
 
 // consequences returns what an update with errors means for requests, as one line for a log; "" if it means nothing.
