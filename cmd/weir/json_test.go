@@ -23,7 +23,7 @@ func TestTheDocumentNamesAllFieldsOfTheJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, args := range [][]string{{"check", dir, "--json"}, {"check", "../../k8s/base/config", "--json"}} {
+	for _, args := range [][]string{{"check", dir, "--json"}, {"check", "../../k8s/base/config", "--json", "--explain", "user=ann + user=bob"}} {
 		out, _ := weirCommand(args...).Output()
 		if !json.Valid(out) {
 			t.Fatalf("no JSON: %s", out)

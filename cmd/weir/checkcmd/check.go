@@ -17,7 +17,7 @@ import (
 type Command struct {
 	Path    string   `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
 	Strict  bool     `help:"Treat warnings as errors."`
-	JSON    bool     `name:"json" help:"Print one JSON document, without an explanation."`
+	JSON    bool     `name:"json" help:"Print one JSON document."`
 	Explain []string `sep:"none" placeholder:"K=V,K=V" help:"Tell which rule a descriptor gets, all that it says, and why no other rule. Several times, or with \" + \" between them: what becomes of one request that has these descriptors."`
 	Domain  string   `placeholder:"NAME" help:"The domain of --explain; may be left out if there is only one."`
 }
@@ -39,16 +39,14 @@ unless it is set, error for a server that is started as ratelimit.
 Of manifests, variables of the container that runs weir hold, where this environment sets none. Files are explained as
 far as they are right.
 
---json prints one document, whose fields descriptors/FORMAT.md names: problems, and domains with their rules.`
+--json prints one document, whose fields descriptors/FORMAT.md names: problems, domains with their rules and, with
+--explain, what becomes of each descriptor.`
 }
 
 // Run judges the files. Its error is a terminal.Exit: No if they are wrong, Failed if the question is.
 func (c *Command) Run(out terminal.Output) error {
 	if c.Path == "" {
 		return errors.New("check: name a directory of descriptor files, a file, or - for standard input")
-	}
-	if c.JSON && len(c.Explain) > 0 {
-		return errors.New("check: --explain is for people: leave out --json, or take the rules of --json")
 	}
 	x, err := c.read(out.In)
 	if err != nil {

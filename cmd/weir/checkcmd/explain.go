@@ -42,7 +42,10 @@ func (c *Command) explain(out io.Writer, x *checked) error {
 		}
 	}
 	if len(all) > 1 {
-		explainRequest(t, all)
+		fmt.Fprintln(t)
+		for _, line := range x.request(all) {
+			fmt.Fprintln(t, line)
+		}
 	}
 	return t.Flush()
 }
@@ -170,18 +173,43 @@ func quotedList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// explainRequest prints what each descriptor does in a request that has them all.
-func explainRequest(t table, all []descriptors.Explanation) {
-	var replaced []string
+// request describes what each descriptor does for a request that has them all, then what is charged, and the verdict.
+func (x *checked) request(all []descriptors.Explanation) (lines []string) {
+	var replaced, charged, deniers, quotas []string
 	for i := range all {
 		if r := all[i].Match.Rule; r != nil {
 			replaced = append(replaced, r.Replaces...)
 		}
 	}
-	fmt.Fprintln(t)
 	for i := range all {
-		fmt.Fprintf(t, "%s: %s\n", descriptors.Shown(all[i].Descriptor.String()), effect(all[i].Match.Rule, replaced))
+		r, name := all[i].Match.Rule, descriptors.Shown(all[i].Descriptor.String())
+		lines = append(lines, name+": "+effect(r, replaced))
+		switch {
+		case r == nil || r.Unlimited || r.ReplacedBy(replaced):
+			continue
+		case r.Shadow:
+		case r.Quota:
+			quotas = append(quotas, name)
+		default:
+			deniers = append(deniers, name)
+		}
+		charged = append(charged, name)
 	}
+	if len(quotas) > 0 {
+		deniers = append(deniers, "all of "+strings.Join(quotas, ", "))
+	}
+	verdict := "OK: nothing here denies"
+	if len(deniers) > 0 {
+		verdict = "denied if over: " + strings.Join(deniers, ", or ") + "; else OK. Envoy shows the limit with the least left"
+	}
+	charge := "nothing"
+	if len(charged) > 0 {
+		charge = strings.Join(charged, ", ") + ", each by itself, also where another denies or is unlimited"
+		if x.config.RefundsOnDeny(all[0].Domain) {
+			charge += "; refund_on_deny gives back what a denied request has charged elsewhere"
+		}
+	}
+	return append(lines, "charged: "+charge, "verdict: "+verdict)
 }
 
 // effect describes what a rule, nil for none, does in a request that replaces the limits of some names.

@@ -89,20 +89,28 @@ descriptors:
 		{[]string{"user=ann", "path=/x"}, `
 user=ann: denies when it is over: 2/minute user-minute, 500/hour user-hour
 path=/x: never denies: unlimited; limits of others hold
+charged: user=ann, each by itself, also where another denies or is unlimited
+verdict: denied if over: user=ann; else OK. Envoy shows the limit with the least left
 `},
 		{[]string{"user=ann + vip=1", "team=red"}, `
 user=ann: denies when it is over: 500/hour user-hour
 vip=1: denies when it is over: 7/minute
 team=red: denies when all quotas of the request are over: 9/minute
+charged: user=ann, vip=1, team=red, each by itself, also where another denies or is unlimited
+verdict: denied if over: user=ann, or vip=1, or all of team=red; else OK. Envoy shows the limit with the least left
 `},
 		{[]string{"user=a + b + gold=1 + trial=x"}, `
 user=a + b: passes, uncounted: another descriptor replaces it
 gold=1: denies when it is over: 8/minute
 trial=x: never denies, in shadow mode: 1/minute
+charged: gold=1, trial=x, each by itself, also where another denies or is unlimited
+verdict: denied if over: gold=1; else OK. Envoy shows the limit with the least left
 `},
 		{[]string{"nobody=1 + path=/"}, `
 nobody=1: passes, uncounted: no rule applies
 path=/: never denies: unlimited; limits of others hold
+charged: nothing
+verdict: OK: nothing here denies
 `},
 	} {
 		code, out, errs := runOn(t, file, Command{Path: "limits", Explain: tc.asked}, "")

@@ -60,7 +60,23 @@ func TestJSONIsOneDocument(t *testing.T) {
 	if code != 1 || !strings.HasPrefix(out, `{"ok":false,"errors":1,"warnings":0,"problems":[{"file":"nowhere","line":0,"severity":"error","text":"nowhere does not exist`) {
 		t.Errorf("exit code %d\n%s\nwant 1, and a document all the same", code, out)
 	}
-	if code, out, errs = runOn(t, goodShop, Command{Path: "limits", JSON: true, Explain: []string{"user=ann"}}, ""); out != "" || !strings.Contains(errs, "leave out --json") {
-		t.Errorf("exit code %d, %s\n%s\nwant to be told that an explanation is for people", code, errs, out)
+}
+
+func TestJSONExplains(t *testing.T) {
+	for _, c := range []struct {
+		file, descriptor, domain string
+		code                     int
+		want                     string
+	}{
+		{goodShop, "user=ann,path=/pay", "", 0, `"explanation":{"domain":"shop","descriptor":["user=ann","path=/pay"],"reason":"Rule user/path=/pay (shop.yaml:8) applies.","rule":{"path":"user/path=%2Fpay"`},
+		{goodShop, "path=/", "shop", 0, `"rule":null}}`},
+		{goodShop, "user=a + user=b", "shop", 0, `"request":["user=a: denies when it is over`},
+		{goodShop, "path=/", "shpo", 2, "The configured ones are shop"},
+		{"domain: shop\nx: y\n", "path=/", "", 1, `"reason":"` + nothingRight},
+	} {
+		code, out, errs := runOn(t, c.file, Command{Path: "limits", JSON: true, Explain: []string{c.descriptor}, Domain: c.domain}, "")
+		if code != c.code || errs != "" || !strings.Contains(out, c.want) {
+			t.Errorf("%s: exit code %d, %s\n%s\nwant %d, and %s", c.descriptor, code, errs, out, c.code, c.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package checkcmd
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -19,6 +20,19 @@ type document struct {
 	Problems []problemDocument `json:"problems"`
 	LeftOut  []string          `json:"left_out,omitempty"`
 	Domains  []domainDocument  `json:"domains"`
+	// Explanation is of the first descriptor that --explain names; the others are of each, if they are several.
+	Explanation  *explanationDocument   `json:"explanation,omitempty"`
+	Explanations []*explanationDocument `json:"explanations,omitempty"`
+	Request      []string               `json:"request,omitempty"`
+}
+
+// explanationDocument is what becomes of one descriptor.
+type explanationDocument struct {
+	Domain     string        `json:"domain"`
+	Descriptor []string      `json:"descriptor,omitempty"`
+	Reason     string        `json:"reason"`
+	Rule       *ruleDocument `json:"rule"`          // null if none applies
+	Key        string        `json:"key,omitempty"` // that it is counted under
 }
 
 type problemDocument struct {
@@ -72,7 +86,7 @@ type limitDocument struct {
 	Charge     string  `json:"charge"`
 }
 
-// writeJSON prints all that is known of the files.
+// writeJSON prints all that is known of the files, and the explanation that is asked for.
 func (c *Command) writeJSON(out io.Writer, x *checked) error {
 	d := document{OK: x.right, Problems: []problemDocument{}, LeftOut: x.leftOut, Domains: []domainDocument{}}
 	d.Errors, d.Warnings = c.count(x.problems)
@@ -84,7 +98,54 @@ func (c *Command) writeJSON(out io.Writer, x *checked) error {
 			d.Domains = append(d.Domains, x.domain(domain))
 		}
 	}
-	return terminal.WriteJSON(out, d)
+	failed := c.addExplanations(&d, x)
+	if failed != nil && !errors.Is(failed, terminal.Failed) {
+		return failed
+	}
+	return cmp.Or(terminal.WriteJSON(out, d), failed)
+}
+
+// addExplanations adds what --explain asks for. Its error is terminal.Failed if there is no such domain.
+func (c *Command) addExplanations(d *document, x *checked) error {
+	switch {
+	case len(c.Explain) == 0 || x.unreadable:
+		return nil
+	case x.config == nil:
+		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
+		return nil
+	}
+	all, err := c.explained(x.config)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		d.Explanations = append(d.Explanations, x.explanation(&all[i]))
+	}
+	d.Explanation = d.Explanations[0]
+	if len(all) > 1 && all[0].DomainWhere != "" {
+		d.Request = x.request(all)
+	} else {
+		d.Explanations = nil
+	}
+	if all[0].Match.Found == descriptors.UnknownDomain {
+		return terminal.Failed
+	}
+	return nil
+}
+
+func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
+	d := &explanationDocument{Domain: e.Domain, Reason: e.Reason}
+	for _, entry := range e.Descriptor {
+		d.Descriptor = append(d.Descriptor, entry.String())
+	}
+	if r := e.Match.Rule; r != nil {
+		rule := x.rule(r)
+		d.Rule = &rule
+		if !r.Unlimited {
+			d.Key = string(e.Match.AppendKey(nil, e.Domain, e.Descriptor))
+		}
+	}
+	return d
 }
 
 func (c *Command) problem(x *checked, p *yaml.Problem) problemDocument {
