@@ -13,10 +13,6 @@ type entry struct {
 	expires window.Instant // from then on nothing in it counts; 0 if nothing does now
 	reopens window.Instant // until then one more hit is denied; 0 if there is room
 
-	due   window.Instant // its rank in its queue: expires in the open one, reopens in the spent one, or earlier
-	index int32          // in the queue
-	spent bool           // which queue
-
 	room [1]window.State // holds states while there is only one: each piece of memory to fetch makes a check dearer
 }
 

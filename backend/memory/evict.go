@@ -1,10 +1,10 @@
 package memory
 
-import (
-	"container/heap"
+import "github.com/weirproxy/weir/backend/window"
 
-	"github.com/weirproxy/weir/backend/window"
-)
+// An eviction looks at so many keys at most, and at so many of a shard. If nine keys of ten are over their limits, it
+// misses the others once in 10¹¹ times.
+const maxLooks, looksAShard = 256, 8
 
 // makeRoom evicts keys until no more than MaxKeys are held, but not the one that just came.
 func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
@@ -12,68 +12,67 @@ func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
 	}
 }
 
-// evictOne evicts one key: of the keys with room left the first to expire in the newcomer's shard, else in another
-// shard; if all keys are over their limits, the one that reopens first. It reports whether there is a key beside the
-// newcomer. Where several reopen at once, the search begins at the newcomer's shard, so that none is preferred.
+// evictOne evicts one key, and reports whether there is one beside the newcomer. From the newcomer's shard on it looks at
+// a few of each, from a random one on as Go's maps begin with, until some have room left, and takes the one that expires
+// first. If none has, it takes the first to reopen. More than a few would let those with room left gather: each stretch of
+// a map would lose as many keys as it gets, however few it has.
 func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
-	for i := range shards {
-		if sh := &s.shards[(home+i)&(shards-1)]; sh.evict(&sh.open, newcomer, now) {
+	var first victim // of those over their limits
+	for i, looks := 0, 0; i < shards && looks < maxLooks; i++ {
+		sh := &s.shards[(home+i)&(shards-1)]
+		e, looked := sh.evictOpen(newcomer, now, &first)
+		if looks += looked; e != nil {
 			s.keys.Add(-1)
-			s.evictedOpen.Add(1)
+			if e.expires > now {
+				s.evictedOpen.Add(1)
+			}
 			return true
 		}
 	}
-	var first *shard
-	var earliest window.Instant
-	for i := range shards {
-		sh := &s.shards[(home+i)&(shards-1)]
-		if at := sh.nextReopening(newcomer, now); at != 0 && (first == nil || at < earliest) {
-			first, earliest = sh, at
-		}
-	}
-	if first == nil {
+	if first.entry == nil {
 		return false
 	}
-	if first.evict(&first.spent, newcomer, now) { // unless another goroutine was faster
+	first.shard.mu.Lock()
+	defer first.shard.mu.Unlock()
+	if first.shard.entries[first.entry.key] == first.entry { // unless another goroutine was faster
+		delete(first.shard.entries, first.entry.key)
 		s.keys.Add(-1)
 		s.evictedOver.Add(1)
 	}
 	return true
 }
 
-// evict evicts the first key of a queue, and reports whether there was one beside the newcomer. Keys that have
-// reopened by now are in the open queue first.
-func (sh *shard) evict(q *queue, newcomer *entry, now window.Instant) bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	for len(sh.spent) > 0 && sh.spent[0].due <= now {
-		sh.front(&sh.spent, now)
-	}
-	e := sh.frontWithout(q, newcomer, now)
-	if e != nil {
-		sh.remove(e)
-	}
-	return e != nil
+// victim is a key over its limits that may have to go.
+type victim struct {
+	shard   *shard
+	entry   *entry
+	reopens window.Instant
 }
 
-// nextReopening returns when the first spent key of the shard reopens; 0 if there is none.
-func (sh *shard) nextReopening(newcomer *entry, now window.Instant) window.Instant {
+// evictOpen evicts, of a few keys with room left, the one that expires first, and returns it, nil if there is none, and at
+// how many it has looked. It notes the first to reopen of the others.
+func (sh *shard) evictOpen(newcomer *entry, now window.Instant, first *victim) (open *entry, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if e := sh.frontWithout(&sh.spent, newcomer, now); e != nil {
-		return e.reopens
+	for _, e := range sh.entries {
+		if looked == looksAShard {
+			break
+		}
+		if e == newcomer {
+			continue
+		}
+		looked++
+		switch {
+		case e.reopens <= now:
+			if open == nil || e.expires < open.expires {
+				open = e
+			}
+		case first.entry == nil || e.reopens < first.reopens:
+			*first = victim{sh, e, e.reopens}
+		}
 	}
-	return 0
-}
-
-// frontWithout returns the front of a queue if the newcomer were not in it.
-func (sh *shard) frontWithout(q *queue, newcomer *entry, now window.Instant) *entry {
-	e := sh.front(q, now)
-	if e != newcomer {
-		return e
+	if open != nil {
+		delete(sh.entries, open.key)
 	}
-	heap.Remove(q, int(newcomer.index))
-	e = sh.front(q, now)
-	heap.Push(q, newcomer)
-	return e
+	return open, looked
 }

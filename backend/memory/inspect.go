@@ -34,8 +34,8 @@ func (s *Store) Reset(_ context.Context, key []byte) error {
 	sh := &s.shards[s.shardOf(key)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if e := sh.entries[string(key)]; e != nil {
-		sh.remove(e)
+	if sh.entries[string(key)] != nil {
+		delete(sh.entries, string(key))
 		s.keys.Add(-1)
 	}
 	return nil

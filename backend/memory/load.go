@@ -99,7 +99,7 @@ func (s *Store) load(e *entry, now window.Instant) {
 	sh := &s.shards[home]
 	sh.mu.Lock()
 	if sh.entries[e.key] == nil {
-		sh.insert(e)
+		sh.entries[e.key] = e
 		s.keys.Add(1)
 	}
 	sh.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package memory is the embedded store: counts in this process, bounded by a number of keys, saved to a directory now
 // and then so that a restart forgets little.
 //
-// When it is full, a key that has room left makes way for a new one, the one that expires first; its count is lost. A
-// key over its limit stays, so that a flood of new keys buys nobody a fresh count. Only if all keys are over their
-// limits does one of them go: the one that reopens first. Both are counted ([Stats]).
+// When it is full, a key that has room left makes way for a new one, of some the one that expires first; its count is
+// lost. A key over its limit stays, so that a flood of new keys buys nobody a fresh count. Only if all of 256 keys are over
+// their limits does one of them go: the one that reopens first. Both are counted ([Stats]).
 package memory
 
 import (
@@ -24,9 +24,12 @@ import (
 // shards is how many locks the keys are spread over; a power of two.
 const shards = 256
 
+// sweptAtOnce is how many shards a sweep, one a second, goes through: all within a minute.
+const sweptAtOnce = 5
+
 // Config says how a store is to be.
 type Config struct {
-	// MaxKeys is how many keys it holds at most. A key of 40 bytes and one limit takes about 270 bytes, and 16 more
+	// MaxKeys is how many keys it holds at most. A key of 40 bytes and one limit takes about 250 bytes, and 16 more
 	// for each bucket beyond the first that holds hits. At least 1.
 	MaxKeys int
 	// Dir is where the counters are saved, "" for nowhere. It is made if it is missing.
@@ -52,7 +55,7 @@ type Store struct {
 	shards [shards]shard
 
 	keys, evictedOpen, evictedOver atomic.Int64
-	swept                          atomic.Int64 // when, by the store's clock
+	swept                          atomic.Uint64 // shards so far
 
 	closed  atomic.Bool
 	stop    context.CancelFunc
@@ -155,13 +158,11 @@ func (s *Store) decideIn(sh *shard, c *backend.Check, out *backend.Decision) (ad
 	}
 	*out = e.apply(c, now)
 	switch holds := e.expires != 0; {
-	case known && holds:
-		sh.requeue(e)
-	case known:
-		sh.remove(e)
+	case known && !holds:
+		delete(sh.entries, e.key)
 		s.keys.Add(-1)
-	case holds:
-		sh.insert(e)
+	case holds && !known:
+		sh.entries[e.key] = e
 		s.keys.Add(1)
 		added = e
 	}
@@ -172,22 +173,9 @@ func (s *Store) shardOf(key []byte) int {
 	return int(maphash.Bytes(s.seed, key) & (shards - 1))
 }
 
-// sweep forgets the keys in which nothing counts any more. If the clock has stepped back since the last sweep, every
-// key is put right first: otherwise one that nobody asks for would keep a moment of the future, and so stay.
+// sweep has a part of the shards forget the keys in which nothing counts any more.
 func (s *Store) sweep() {
-	now := int64(s.now())
-	back := now < s.swept.Swap(now)
-	for i := range s.shards {
-		sh := &s.shards[i]
-		if back {
-			sh.rewind(s.now)
-		}
-		for {
-			n := sh.expire(s.now)
-			s.keys.Add(-int64(n))
-			if n < expireAtOnce {
-				break
-			}
-		}
+	for range sweptAtOnce {
+		s.keys.Add(-s.shards[s.swept.Add(1)%shards].sweep(s.now))
 	}
 }
