@@ -19,11 +19,11 @@ func (s States) Counts(limits []descriptors.Limit, now Instant) []backend.LimitC
 
 // count tells what a state holds for a limit. Of a log it lists the newest instants.
 func count(l descriptors.Limit, state State, now Instant) backend.LimitCount {
-	cells, ok := state.(*Cells)
-	if !ok {
-		hits, reset := state.Peek(&l, now)
+	if tokens, ok := state.(*Tokens); ok {
+		hits, reset := tokens.Peek(&l, now)
 		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
 	}
+	cells := state.(*Cells)
 	unlisted, widths := 0, l.Levels()
 	if l.Algorithm == descriptors.SlidingLog {
 		unlisted = cells.Len() - backend.MaxInstants

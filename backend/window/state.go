@@ -3,6 +3,7 @@ package window
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -27,9 +28,6 @@ type State interface {
 	Matches(l *descriptors.Limit) bool
 	// SetRate lets the hits that count leak at the rate of l, which matches, from now on.
 	SetRate(l *descriptors.Limit, now Instant)
-	// Peek returns what a look under l, which matches, would find at now, and changes nothing: the hits that count, and
-	// the time until the oldest bucket of them leaves, or the next of them leaks; 0 if none counts.
-	Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration)
 	// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
 	Expires() Instant
 	// Len is how many buckets, or instants of a log, hold hits. Of a token bucket it is 1 while anything counts.
@@ -43,7 +41,7 @@ func NewState(l *descriptors.Limit) State {
 	if l.Algorithm == descriptors.TokenBucket {
 		return NewTokens(l)
 	}
-	return &Cells{window: l.Window, bucket: resolutionOf(l.Algorithm, l.Precision)}
+	return newCells(l.Algorithm, l.Window, l.Precision)
 }
 
 // sound reports whether an identity is one that a limit can have.
@@ -53,7 +51,7 @@ func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
 		return window >= time.Second && precision == 0
 	case descriptors.SlidingWindow:
 		return window >= time.Second && precision < window && precision%time.Millisecond == 0 &&
-			precision > 0 && precision/time.Millisecond < time.Duration(microseconds)
+			precision > 0 && precision/time.Millisecond <= math.MaxUint32
 	}
 	return false
 }
@@ -123,7 +121,7 @@ func ReadState(src []byte) (State, []byte, error) {
 	if algorithm == descriptors.TokenBucket {
 		s, ok = RestoreTokens(window, r.uvarint(), Instant(r.uvarint()), Instant(r.uvarint()), r.uvarint())
 	} else {
-		s, ok = r.cells(&Cells{window: window, bucket: resolutionOf(algorithm, precision)})
+		s, ok = r.cells(newCells(algorithm, window, precision))
 	}
 	if !ok || r.torn {
 		return nil, nil, errTorn

@@ -159,7 +159,8 @@ func (t *Tokens) Expires() Instant {
 // Len implements [State].
 func (t *Tokens) Len() int { return int(min(1, t.hits)) }
 
-// Peek implements [State].
+// Peek returns what a look under l, which matches, would find at now, and changes nothing: the hits that count, and the
+// time until the next of them leaks; 0 if none counts.
 func (t *Tokens) Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration) {
 	at := *t
 	at.SetRate(l, now)
