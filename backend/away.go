@@ -17,11 +17,8 @@ const (
 	Refused
 	// Busy means that more checks wait for the server than it can answer in time.
 	Busy
-	// Contended means that other processes changed the key each time that this one was about to, until the caller had to
-	// leave or the store gave up.
-	Contended
 	// Reasons is how many there are, and the zero value, which is none.
-	Reasons = int(Contended) + 1
+	Reasons = int(Busy) + 1
 )
 
 // String returns the reason's name in metrics.
@@ -29,11 +26,11 @@ func (r Reason) String() string {
 	if int(r) >= Reasons {
 		return fmt.Sprintf("reason(%d)", uint8(r))
 	}
-	return [Reasons]string{"none", "late", "down", "refused", "busy", "contended"}[r]
+	return [Reasons]string{"none", "late", "down", "refused", "busy"}[r]
 }
 
 // Away is the Err of a decision whose check a store gave no answer to. Whether the check was counted is unknown, unless
-// the reason is Down, Busy or Contended: then it was not.
+// the reason is Down or Busy: then it was not.
 type Away struct {
 	Reason Reason
 	Err    error

@@ -20,17 +20,9 @@ type request struct {
 	window   incr.Window   // of a plain one
 	missing  bool          // a number was not there
 	tries    int           // exchanges that it took part in
-	progress atomic.Int32
 	ready    atomic.Bool
 	decision backend.Decision
 }
-
-// The progress of a request.
-const (
-	unsent   int32 = iota // it is not counted
-	sent                  // it may be counted
-	lostRace              // it is not counted: another process changed the key between read and write
-)
 
 // answer gives the caller a decision, or why there is none. From then on the request is not the queue's.
 func (r *request) answer(d backend.Decision) {
@@ -42,18 +34,6 @@ func (r *request) answer(d backend.Decision) {
 }
 
 func (r *request) refuse(why *backend.Away) { r.answer(backend.Decision{Err: why}) }
-
-// left returns why there is no answer for a caller who leaves now, and lets the server's breaker know.
-func (r *request) left(now time.Time) *backend.Away {
-	server, c := r.queue.server, r.call
-	if !now.Before(c.deadline) && now.Sub(c.began) >= minWait {
-		server.missed(c.began, false, errLate)
-	}
-	if r.progress.Load() == lostRace {
-		return server.unavailable(backend.Contended, errContended)
-	}
-	return server.unavailable(backend.Late, errLate)
-}
 
 // call is one call of Decide, with copies of all that queues need: the caller may leave before they are done.
 type call struct {

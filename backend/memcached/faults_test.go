@@ -41,7 +41,7 @@ func (n *tally) hit(t *testing.T, s *Store, key string, timeout time.Duration, l
 	switch err := out[0].Err; backend.ReasonOf(err) {
 	case 0:
 		n.answered.Add(1)
-	case backend.Down, backend.Busy, backend.Contended:
+	case backend.Down, backend.Busy:
 		n.uncounted.Add(1)
 	default:
 		if n.unknown.Add(1); !errors.Is(err, ErrUnavailable) {
@@ -275,7 +275,7 @@ func TestAServerThatRefusesIsFailing(t *testing.T) {
 	untilState(t, s, backend.ServerUp)
 }
 
-// Others change a key each time that it is to be changed here: it is given up, and the caller is told why.
+// Others change a key each time that it is to be changed here: it is given up.
 func TestALostRaceIsNotTriedForEver(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
@@ -287,8 +287,8 @@ func TestALostRaceIsNotTriedForEver(t *testing.T) {
 	}})
 	_, at = (*s.servers.Load()).own(nil, []byte(own), "")
 	got := ask1(t, s, hits(t, own, 1, l))
-	if backend.ReasonOf(got.Err) != backend.Contended || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
-		t.Errorf("%+v after %d lost races; want an error with the reason contended after %d", got, s.Stats().LostRaces, maxTries)
+	if backend.ReasonOf(got.Err) != backend.Late || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
+		t.Errorf("%+v after %d lost races; want an error with the reason late after %d", got, s.Stats().LostRaces, maxTries)
 	}
 	if got := allowed(t, opened(t, Config{Servers: []string{server.Addr}}), hits(t, own, 1, l)); !got {
 		t.Error("it was counted all the same")

@@ -13,9 +13,7 @@ import (
 func (q *queue) writeNumber(g *group) {
 	r, c := g.requests[0], q.conn
 	by := incr.By(&r.check)
-	if g.sent = by != 0; g.sent {
-		r.progress.Store(sent)
-	}
+	g.sent = by != 0
 	switch {
 	case by > 0 && r.missing:
 		c.store(g.name, q.server.store.config.Keys.TTL(r.window), strconv.AppendInt(nil, by, 10), nil)
@@ -61,7 +59,7 @@ func (q *queue) readNumber(g *group) (err error) {
 		q.settle(g, q.server.unavailable(backend.Refused, why))
 	case !there:
 		r.missing = !r.missing
-		q.repeat(g, unsent)
+		q.repeat(g)
 	default:
 		if back := -incr.Back(by, after); by > 0 && back > 0 { // it is over, whatever becomes of that
 			c.write("decr ", g.name, " ", back, " noreply\r\n")

@@ -140,7 +140,7 @@ func (q *queue) take() []*request {
 		case away != nil:
 			r.refuse(away)
 		case r.tries >= maxTries:
-			r.refuse(q.server.unavailable(backend.Contended, errContended))
+			r.refuse(q.server.unavailable(backend.Late, errLate))
 		default:
 			return false
 		}
@@ -224,11 +224,8 @@ func (q *queue) settle(g *group, why *backend.Away) {
 }
 
 // repeat lets the next exchange ask about a group, of which nothing is counted.
-func (q *queue) repeat(g *group, progress int32) {
+func (q *queue) repeat(g *group) {
 	g.settled = true
-	for _, r := range g.requests {
-		r.progress.Store(progress)
-	}
 	q.again = append(q.again, g.requests...)
 }
 
@@ -274,7 +271,7 @@ func (q *queue) fail(reached bool, why error) {
 			case g.sent, errors.Is(why, os.ErrDeadlineExceeded):
 				q.settle(g, q.server.unavailable(backend.Late, why))
 			default:
-				q.repeat(g, unsent)
+				q.repeat(g)
 			}
 		}
 	}

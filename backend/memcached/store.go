@@ -22,16 +22,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// minWait is how long a caller must have waited for its missing answer to count against the server.
-const minWait = 10 * time.Millisecond
-
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = errors.New("memcached is unavailable")
 
 var (
-	errLate      = errors.New("no answer in time")
-	errBusy      = errors.New("more checks wait for the server than it can answer in time")
-	errContended = errors.New("other processes changed the key before each write")
+	errLate = errors.New("no answer in time")
+	errBusy = errors.New("more checks wait for the server than it can answer in time")
 )
 
 // Config says where the servers are, and how they are asked.
@@ -193,7 +189,7 @@ func (s *Store) handOver(c *call, out []backend.Decision) (closed error) {
 		if r.ready.Load() {
 			out[i] = r.decision
 		} else {
-			out[i] = backend.Decision{Err: r.left(time.Now())}
+			out[i] = backend.Decision{Err: r.queue.server.unavailable(backend.Late, errLate)}
 		}
 		if out[i].Err != nil {
 			s.unavailable.Add(1)

@@ -56,10 +56,6 @@ func (q *queue) decide(g *group, found value) {
 			return
 		}
 	}
-	if q.dropExpired(g); len(g.requests) == 0 {
-		g.settled = true
-		return
-	}
 	now := e.clock(q.server.store)
 	var room [4]window.State
 	for _, r := range g.requests {
@@ -80,20 +76,6 @@ func (q *queue) decide(g *group, found value) {
 	q.conn.store(g.name, life, q.text, found.unique)
 }
 
-// dropExpired removes the checks whose callers have left. The others are marked as sent before the look at their
-// callers, so that one who leaves later knows that its check may be counted.
-func (q *queue) dropExpired(g *group) {
-	now := time.Now()
-	g.requests = slices.DeleteFunc(g.requests, func(r *request) bool {
-		r.progress.Store(sent)
-		expired := r.call.expired(now)
-		if expired {
-			q.server.store.dropped.Add(1)
-		}
-		return expired
-	})
-}
-
 // readStored reads whether a value is stored. Checks of a key that another process has changed are asked again.
 func (q *queue) readStored(g *group) error {
 	word, err := q.conn.word("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
@@ -107,7 +89,7 @@ func (q *queue) readStored(g *group) error {
 		q.settle(g, nil)
 	default:
 		q.server.store.lostRaces.Add(1)
-		q.repeat(g, lostRace)
+		q.repeat(g)
 	}
 	return nil
 }
