@@ -80,7 +80,7 @@ func lots(t *testing.T) descriptors.Limit {
 	return limitOf(t, 1_000_000, descriptors.Hour, descriptors.FixedWindow)
 }
 
-// Replies are lost in each way, of each command that counts. What nobody else changes, the nonce proves to be counted.
+// Replies are lost in each way, of each command that counts.
 func TestAHitIsCountedAtMostOnce(t *testing.T) {
 	t.Parallel()
 	for action, name := range map[redistest.Action]string{
@@ -107,9 +107,6 @@ func TestAHitIsCountedAtMostOnce(t *testing.T) {
 					stop()
 					untilState(t, s, backend.ServerUp)
 					n.check(t, s, key, l)
-					if unknown := n.unknown.Load(); key == own && action != redistest.SwallowReply && action != redistest.ResetBefore && unknown > 0 {
-						t.Errorf("of %d hits it is unknown whether they are counted; the value that was written tells", unknown)
-					}
 				})
 			}
 		}

@@ -53,9 +53,8 @@ type queue struct {
 type group struct {
 	name     []byte
 	requests []*request
-	nonce    uint64 // of the new value
-	sent     bool   // what may count was sent
-	settled  bool   // the checks are answered, or will be asked again: the exchange has none of this any more
+	sent     bool // what may count was sent
+	settled  bool // the checks are answered, or will be asked again: the exchange has none of this any more
 }
 
 // enqueue adds a request to its queue, or refuses it at once if it could not be answered in time.
@@ -174,7 +173,6 @@ func (q *queue) exchange(open []*request) {
 	} else {
 		q.disconnect()
 		q.server.missed(began, false, err)
-		q.verify(deadline)
 		q.fail(reached, err)
 	}
 	q.mu.Lock()

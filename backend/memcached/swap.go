@@ -3,9 +3,6 @@ package memcached
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
-	"slices"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/window"
@@ -62,7 +59,7 @@ func (q *queue) decide(g *group, found value) {
 		r.decision, _ = e.states.Decide(&r.check, now, room[:0])
 	}
 	kept, expires := e.states.Drop(now)
-	e = entry{nonce: rand.Uint64(), at: now, states: kept, before: e.before}
+	e = entry{at: now, states: kept, before: e.before}
 	q.text = e.append(q.text[:0])
 	if bytes.Equal(q.text[headSize:], e.before) {
 		q.settle(g, nil)
@@ -72,7 +69,7 @@ func (q *queue) decide(g *group, found value) {
 	if len(kept) > 0 {
 		life = lifeUntil(now, expires)
 	}
-	g.nonce, g.sent = e.nonce, true
+	g.sent = true
 	q.conn.store(g.name, life, q.text, found.unique)
 }
 
@@ -92,27 +89,4 @@ func (q *queue) readStored(g *group) error {
 		q.repeat(g)
 	}
 	return nil
-}
-
-// verify reads the values whose answers were lost, and answers the checks of those that hold the nonce: they were
-// written. The others may still be written, so they are not sent again.
-func (q *queue) verify(deadline time.Time) {
-	lost := slices.ContainsFunc(q.values, func(g group) bool { return g.sent && !g.settled })
-	if !lost || time.Until(deadline) <= 0 || q.connect(deadline) != nil {
-		return
-	}
-	_ = q.conn.SetDeadline(deadline) // read returns what fails
-	q.ask()
-	err := q.conn.out.Flush()
-	if err == nil {
-		err = q.read(func(g *group, v value) {
-			var e entry
-			if g.sent && v.name != nil && e.read(v.data) == nil && e.nonce == g.nonce {
-				q.settle(g, nil)
-			}
-		})
-	}
-	if err != nil { // what is not read stays unknown
-		q.disconnect()
-	}
 }

@@ -11,9 +11,9 @@ import (
 
 const (
 	// format is the first byte of each value.
-	format = 'w'
-	// headSize is the size of the format, the nonce and the time of writing, in bytes.
-	headSize = 1 + 8 + 8
+	format = 'x'
+	// headSize is the size of the format and the time of writing, in bytes.
+	headSize = 1 + 8
 	// maxSkew is how far the clocks of processes may differ: so far a key's clock is the fastest one's.
 	maxSkew = time.Second
 	// maxLife is the longest life, in seconds, that memcached counts from now on.
@@ -22,7 +22,6 @@ const (
 
 // entry is the content of a value.
 type entry struct {
-	nonce  uint64         // random, of this write
 	at     window.Instant // when, by the clock of the key
 	states window.States
 	before []byte // the states as they were read
@@ -33,8 +32,7 @@ func (e *entry) read(data []byte) error {
 	if len(data) < headSize || data[0] != format {
 		return fmt.Errorf("the key holds a value that is not of weir: something else uses it; weir counters reset removes it")
 	}
-	e.nonce = binary.LittleEndian.Uint64(data[1:])
-	e.at = window.Instant(binary.LittleEndian.Uint64(data[9:]))
+	e.at = window.Instant(binary.LittleEndian.Uint64(data[1:]))
 	e.before = data[headSize:]
 	for rest := e.before; len(rest) > 0; {
 		state, after, err := window.ReadState(rest)
@@ -48,8 +46,7 @@ func (e *entry) read(data []byte) error {
 
 // append writes the value.
 func (e *entry) append(dst []byte) []byte {
-	dst = binary.LittleEndian.AppendUint64(append(dst, format), e.nonce)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.at))
+	dst = binary.LittleEndian.AppendUint64(append(dst, format), uint64(e.at))
 	for _, s := range e.states {
 		dst = s.Append(dst)
 	}
