@@ -38,10 +38,7 @@ func guarded(t *testing.T, c Config, test func(t *testing.T, g *Guard, store *as
 // newStore opens a store that ends with the test. In a bubble it counts by the bubble's clock.
 func newStore(t testing.TB) *asked {
 	t.Helper()
-	s, err := memory.Open(memory.Config{MaxKeys: 100_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := memory.Open(memory.Config{MaxKeys: 100_000})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -49,9 +49,9 @@ type Config struct {
 	// least, and for one more for each 320 bytes above 20 MiB. A reset or refund by another replica goes unnoticed
 	// until the window ends.
 	FixedWindowBytes int64
-	// Local opens the store that counts in this process by descriptors.PolicyLocal. It is called when the first check
-	// needs that; the guard closes what it gives. It has to be there unless no check can have that policy.
-	Local func() (backend.Counter, error)
+	// Local is the store that counts in this process by descriptors.PolicyLocal; the guard closes it in the end. It has to
+	// be there unless no check can have that policy.
+	Local backend.Counter
 	// Leases has the store grant hits of busy keys, which are then admitted here.
 	Leases bool
 	// Now, if not nil, replaces the monotonic clock, in tests.
@@ -69,7 +69,7 @@ func New(store Store, c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: local{replicas: c.Replicas, open: sync.OnceValues(c.Local)}}
+	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: local{replicas: c.Replicas, store: c.Local}}
 	g.denied.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }

@@ -15,7 +15,7 @@ import (
 // buys nobody a fresh count each time.
 type local struct {
 	replicas func() int
-	open     func() (backend.Counter, error) // the same store each time; it is made when it is needed
+	store    backend.Counter // nil if no check has that policy
 	used     atomic.Int64                    // Unix nanoseconds; 0: never
 }
 
@@ -26,10 +26,7 @@ func (l *local) decide(ctx context.Context, p *backend.Part) {
 		p.Checks[i].Limits = shares(p.Checks[i].Limits, replicas)
 	}
 	l.used.Store(time.Now().UnixNano())
-	store, err := l.open()
-	if err == nil {
-		err = store.Decide(ctx, p.Checks, p.Out)
-	}
+	err := l.store.Decide(ctx, p.Checks, p.Out)
 	for i := range p.Out {
 		if p.Out[i].Source = backend.FromLocal; err != nil {
 			p.Out[i] = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
@@ -56,14 +53,10 @@ func share(n, replicas uint64) uint64 {
 }
 
 func (l *local) close() error {
-	if l.used.Load() == 0 {
+	if l.store == nil {
 		return nil
 	}
-	store, err := l.open()
-	if err != nil {
-		return nil // none was made, which each decision told
-	}
-	return store.Close()
+	return l.store.Close()
 }
 
 // last returns when a check was last decided here, the zero time for never.

@@ -35,7 +35,7 @@ func before(t *testing.T, p descriptors.Policy, test func(t *testing.T, g *Guard
 	synctest.Test(t, func(t *testing.T) {
 		store := &goes{asked: newStore(t)}
 		g := New(store, Config{Policy: p, Replicas: func() int { return 3 },
-			Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 100}) }})
+			Local: memory.Open(memory.Config{MaxKeys: 100})})
 		defer func() {
 			if err := g.local.close(); err != nil {
 				t.Error(err)

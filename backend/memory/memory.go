@@ -9,7 +9,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"os"
@@ -67,10 +66,7 @@ var _ backend.Counter = (*Store)(nil)
 
 // Open makes a store and loads what was saved in its directory. A directory that cannot be used, or a torn file, is
 // logged as a warning: the store then counts without it.
-func Open(c Config) (*Store, error) {
-	if c.MaxKeys < 1 {
-		return nil, fmt.Errorf("memory store: room for %d keys; at least 1 is needed", c.MaxKeys)
-	}
+func Open(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -90,7 +86,7 @@ func Open(c Config) (*Store, error) {
 	if c.Dir != "" && c.SaveEvery > 0 {
 		s.running.Go(func() { s.every(ctx, c.SaveEvery, s.saveOrWarn) })
 	}
-	return s, nil
+	return s
 }
 
 // every calls f once an interval until ctx ends.

@@ -38,10 +38,7 @@ func open(t testing.TB, c Config) (*Store, *clock) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := Open(c)
 	t.Cleanup(func() { s.Close() })
 	return s, clk
 }

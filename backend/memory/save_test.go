@@ -17,10 +17,7 @@ import (
 func reopen(t *testing.T, dir string, clk *clock) (*Store, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	s, err := Open(Config{MaxKeys: 1_000_000, Dir: dir, Now: clk.now, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := Open(Config{MaxKeys: 1_000_000, Dir: dir, Now: clk.now, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	t.Cleanup(func() { s.Close() })
 	return s, &log
 }
@@ -182,10 +179,7 @@ func TestAnUnusableDirectoryIsAWarning(t *testing.T) {
 func TestCountersAreSavedInTime(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := Open(Config{MaxKeys: 10, Dir: dir, SaveEvery: time.Minute, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := Open(Config{MaxKeys: 10, Dir: dir, SaveEvery: time.Minute, Log: slog.New(slog.DiscardHandler)})
 		defer s.Close()
 		ask(t, s, "key", 5, 5)
 		time.Sleep(time.Minute)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -193,13 +192,10 @@ func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	case "memcache":
 		return openMemcached(set, metrics, log)
 	}
-	store, err := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
-	if err != nil {
-		return nil, fmt.Errorf("opening the counters: %w", err)
-	}
+	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.", nil,
 		func() float64 { return float64(store.Stats().Keys) })
-	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if all keys are)."
+	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if 256 others are)."
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},

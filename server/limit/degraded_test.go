@@ -57,7 +57,7 @@ descriptors:
 func newGuarded(t *testing.T) (*limit.Limiter, func() map[history.ID]uint64) {
 	t.Helper()
 	g := guard.New(away(t), guard.Config{Policy: descriptors.PolicyAllow, Replicas: func() int { return 2 },
-		Local: func() (backend.Counter, error) { return memory.Open(memory.Config{MaxKeys: 10}) }})
+		Local: memory.Open(memory.Config{MaxKeys: 10})})
 	t.Cleanup(func() { g.Close() })
 	l, recorder := newLimiterOn(t, g, limit.Options{}, guarded)
 	return l, func() map[history.ID]uint64 {
