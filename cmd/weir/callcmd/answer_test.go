@@ -198,7 +198,6 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		{"no answer in time", ask(slow, "--timeout", "50ms"), slow + " did not answer within 50ms"},
 		{"a wrong descriptor", ask(nobody, "--descriptor", "user=ann,path"),
 			`--descriptor: "path" in "user=ann,path" has no "="`},
-		{"a descriptor that gRPC cannot carry", []string{"--domain", "shop", "--descriptor", "user=\xff"}, "is not UTF-8"},
 		{"a refund of nothing", ask(nobody, "--refund", "--hits", "0"), "--refund with --hits 0"},
 		{"an address without a port", ask("localhost"), `--addr "localhost" is not HOST:PORT`},
 		{"no socket", ask("unix:/nowhere/weir.sock"), "cannot reach unix:/nowhere/weir.sock: dial unix /nowhere/weir.sock: connect: no such file"},
