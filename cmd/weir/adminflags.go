@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,17 +24,7 @@ type portFlags struct {
 // ask sends a request, prints the answer and returns it. View writes it for people.
 func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, path string, query url.Values,
 	view func(*A) string) (*A, error) {
-	for name := range query {
-		if err := terminal.CheckUTF8(query.Get(name)); err != nil {
-			return nil, err
-		}
-	}
-	if f.Address == "" {
-		var err error
-		if f.Address, err = config.AdminAddress(); err != nil {
-			return nil, err
-		}
-	}
+	f.Address = cmp.Or(f.Address, config.AdminAddress())
 	body, err := f.Ask(ctx, method, path, query)
 	if err != nil {
 		return nil, err

@@ -128,10 +128,10 @@ func describeChange(c *admin.Changed) string {
 	case c == nil:
 		return ""
 	case c.HitsBefore > 0 && c.Asked > 0:
-		return fmt.Sprintf("Gave back %s of %s: %s counted.\n", terminal.Thousands(c.GivenBack), plural(c.Asked, "hit", "hits"),
-			plural(c.HitsBefore, "was", "were"))
+		return fmt.Sprintf("Gave back %s of %s: %s counted.\n", terminal.Thousands(c.GivenBack), terminal.Count(int(c.Asked), "hit"),
+			terminal.Thousands(c.HitsBefore))
 	case c.HitsBefore > 0:
-		return fmt.Sprintf("Forgot %s.\n", plural(c.GivenBack, "hit", "hits"))
+		return fmt.Sprintf("Forgot %s.\n", terminal.Count(int(c.GivenBack), "hit"))
 	}
 	return "Nothing was counted under this key.\n"
 }

@@ -107,7 +107,7 @@ shop user=anne   rule user
 		{"a grant of nothing", &countersGrant{anne, 50}, 1, nothing},
 		{"a reset of nothing", &countersReset{anne}, 1, nothing},
 		{"a grant of nothing, as JSON", &countersGrant{anneAsJSON, 50}, 1, `"asked":50,"hits_before":0,"given_back":0}` + "\n"},
-		{"hits are given back", &countersGrant{ann, 4}, 0, `Gave back 4 of 4 hits: 9 were counted.
+		{"hits are given back", &countersGrant{ann, 4}, 0, `Gave back 4 of 4 hits: 9 counted.
 shop user=ann   rule user
 10/minute   9 before, 5 of 10, 5 remaining, resets in 40s
 500/2hour   9 before, 5 of 500, 495 remaining, resets in 2h

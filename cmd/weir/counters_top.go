@@ -147,10 +147,3 @@ func (v *topView) bound() string {
 	}
 	return "Nobody took any since then. Ask each weir; --from asks the history.\n"
 }
-
-func plural(n uint64, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return terminal.Thousands(n) + " " + more
-}

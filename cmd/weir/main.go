@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -98,20 +97,7 @@ func runCommand(args []string, out terminal.Output) error {
 	if k.Command() == "call" {
 		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
 	}
-	return named(k.Command(), k.Run(parser))
-}
-
-// named adds the name of a command that asks for what was counted, or moves it, to its error, and makes that printable.
-func named(command string, err error) error {
-	name, _, _ := strings.Cut(command, " ")
-	_, told := terminal.ExitCode(err)
-	switch {
-	case told, !slices.Contains([]string{"counters", "denials", "history", "downsample"}, name):
-		return err
-	case command == "counters top", command == "history serve":
-		name = command
-	}
-	return fmt.Errorf("%s: %s", name, terminal.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	return k.Run(parser)
 }
 
 // givenTwice returns an error for a flag that is given twice and takes one value: else the last would hold.
@@ -126,11 +112,11 @@ func givenTwice(k *kong.Context) error {
 	return nil
 }
 
-// finish prints an error, unless the user has been told, and returns the exit code for it.
+// finish prints an error on one line, unless the user has been told, and returns the exit code for it.
 func finish(err error) int {
 	code, reported := terminal.ExitCode(err)
 	if !reported {
-		fmt.Fprintln(os.Stderr, "weir:", err)
+		fmt.Fprintln(os.Stderr, "weir:", terminal.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	return code
 }

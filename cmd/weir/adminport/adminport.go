@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -115,7 +114,7 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 	response, err := client.Do(request)
 	if err != nil {
 		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the URL, which is long
-		return nil, fmt.Errorf("asking %s: %w%s", p.Address, err, remedy(err))
+		return nil, fmt.Errorf("asking weir's admin port at %s: %w", p.Address, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
@@ -123,15 +122,4 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, strings.TrimSpace(string(body)))
 	}
 	return response, nil
-}
-
-// remedy returns what to do where no weir's admin port has answered.
-func remedy(err error) string {
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return ": is weir serving there? Its admin port is DEBUG_PORT, 6070 unless set; --admin names another"
-	}
-	if strings.Contains(err.Error(), "malformed HTTP") { // net/http has no type for it
-		return ": that is not weir's admin port, which is DEBUG_PORT, 6070 unless set"
-	}
-	return ""
 }

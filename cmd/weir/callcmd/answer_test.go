@@ -197,7 +197,6 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		{"no answer in time", ask(slow, "--timeout", "50ms"), slow + " did not answer within 50ms"},
 		{"a wrong descriptor", ask(nobody, "--descriptor", "user=ann,path"),
 			`--descriptor: "path" in "user=ann,path" has no "="`},
-		{"a descriptor that gRPC cannot carry", []string{"--domain", "shop", "--descriptor", "user=\xff"}, "is not UTF-8"},
 		{"a limit without a unit", ask(nobody, "--limit", "10"), `--limit: "10" is not a limit: write 10/minute or 10/5minute`},
 		{"an unknown unit", ask(nobody, "--limit", "10/minutes"), `"10/minutes": "minutes" is not a unit: use one of second, minute`},
 		{"a limit that is too large", ask(nobody, "--limit", "4294967296/minute"), "value out of range"},

@@ -95,13 +95,10 @@ func (c *Command) client() (*client, error) {
 	caller := &client{Command: c}
 	for _, text := range descriptors.SplitRequest(strings.Join(c.Descriptor, " + ")) {
 		d, err := descriptors.ParseDescriptor(text)
-		if err = cmp.Or(err, terminal.CheckUTF8(text)); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("--descriptor: %w", err)
 		}
 		caller.descriptors = append(caller.descriptors, d)
-	}
-	if err := terminal.CheckUTF8(c.Domain); err != nil {
-		return nil, fmt.Errorf("--domain: %w", err)
 	}
 	if c.Limit != "" {
 		l, err := parseLimit(c.Limit)

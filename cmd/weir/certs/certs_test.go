@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
@@ -209,34 +207,6 @@ func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAnExpiredCertificateReplacesNoValidOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		authority, dir := certstest.New(t, "authority"), t.TempDir()
-		early, earlyKey := authority.Issue(t, "early") // for a day
-		time.Sleep(12 * time.Hour)
-		late, lateKey := authority.Issue(t, "late")
-		var log bytes.Buffer
-		files := mount(t, dir, late, lateKey, authority.PEM)
-		config, err := certs.Server(files, slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		wants := func(after time.Duration, name, says string) {
-			t.Helper()
-			log.Reset()
-			time.Sleep(after)
-			now, err := config.GetConfigForClient(nil)
-			got := now.Certificates[0].Leaf.Subject.CommonName
-			if err != nil || got != name || !strings.Contains(log.String(), says) {
-				t.Errorf("a connection gets %q, %v, the log %q; want %q, and %q", got, err, log.String(), name, says)
-			}
-		}
-		mount(t, dir, early, earlyKey, authority.PEM)
-		wants(13*time.Hour, "late", "it expired at 2000-01-02T00:00:00Z")
-		wants(12*time.Hour, "early", "can be used again") // both have expired
-	})
 }
 
 func TestTheFirstErrorNamesTheFile(t *testing.T) {

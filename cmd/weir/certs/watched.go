@@ -13,13 +13,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // watched is what files hold, or last held while they cannot be used.
 type watched[T any] struct {
 	files []string
-	parse func(contents [][]byte, last T) (T, error) // its error names the file
+	parse func(contents [][]byte) (T, error) // its error names the file
 	log   *slog.Logger
 
 	mu       sync.Mutex // protects what follows
@@ -29,7 +28,7 @@ type watched[T any] struct {
 }
 
 // watch reads files for the first time. Without files it returns nil.
-func watch[T any](log *slog.Logger, parse func([][]byte, T) (T, error), files ...string) (*watched[T], error) {
+func watch[T any](log *slog.Logger, parse func([][]byte) (T, error), files ...string) (*watched[T], error) {
 	if files[0] == "" {
 		return nil, nil
 	}
@@ -47,9 +46,6 @@ func (w *watched[T]) now() (none T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changed, err := w.read()
-	if err != nil { // they may have been replaced between the first and the last of them
-		changed, err = w.read()
-	}
 	switch {
 	case err != nil && err.Error() != w.logged:
 		w.logged = err.Error()
@@ -75,7 +71,7 @@ func (w *watched[T]) read() (changed bool, err error) {
 	if !changed {
 		return false, nil
 	}
-	good, err := w.parse(contents, w.good)
+	good, err := w.parse(contents)
 	if err != nil {
 		return false, err
 	}
@@ -107,11 +103,8 @@ func readFile(name string) ([]byte, error) {
 // named is nil.
 func (f Files) watch(log *slog.Logger) (
 	pair *watched[tls.Certificate], authorities *watched[*x509.CertPool], err error) {
-	pair, err = watch(log, func(pem [][]byte, last tls.Certificate) (tls.Certificate, error) {
+	pair, err = watch(log, func(pem [][]byte) (tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(pem[0], pem[1])
-		if err == nil && expired(pair) && last.Certificate != nil && !expired(last) {
-			err = fmt.Errorf("it expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
-		}
 		if err != nil {
 			err = fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
 		}
@@ -120,7 +113,7 @@ func (f Files) watch(log *slog.Logger) (
 	if err != nil {
 		return nil, nil, err
 	}
-	authorities, err = watch(log, func(pem [][]byte, _ *x509.CertPool) (*x509.CertPool, error) {
+	authorities, err = watch(log, func(pem [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem[0]) {
 			return nil, errors.New(f.CA + " holds no certificate in PEM")
@@ -137,5 +130,3 @@ func (f Files) watchClient(log *slog.Logger) (*watched[tls.Certificate], *watche
 	}
 	return f.watch(log)
 }
-
-func expired(c tls.Certificate) bool { return c.Leaf != nil && time.Now().After(c.Leaf.NotAfter) }

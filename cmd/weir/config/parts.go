@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
@@ -125,12 +127,7 @@ func checkAge(variable string, age time.Duration) error {
 
 // checkHeader refuses the name of a header that no HTTP message can hold.
 func checkHeader(variable, name string) error {
-	const signs = "-_.!#$%&'*+^`|~"
-	wrong := strings.ContainsFunc(name, func(c rune) bool {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		return !letter && (c < '0' || c > '9') && !strings.ContainsRune(signs, c)
-	})
-	return require(!wrong, variable, name, "the name of a header has letters, digits and "+signs+" only")
+	return require(name == "" || httpguts.ValidHeaderFieldName(name), variable, name, "use the name of an HTTP header")
 }
 
 // DenialLog returns the logger of denials.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,9 +85,6 @@ func (e Environment) fill(into any) error {
 		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 			use = inner.Error()
 		}
-	}
-	if protocol, _, link := strings.Cut(e[name], "://"); link && slices.Contains([]string{"tcp", "udp", "sctp"}, protocol) {
-		use += "; Kubernetes sets this one for a service of that name: set it in the pod, or enableServiceLinks: false"
 	}
 	wrong := require(false, name, e[name], use).(*WrongValue)
 	wrong.Unreadable = true

@@ -9,7 +9,6 @@ import (
 var wrong = map[string]string{
 	"GRPC_PORT=eighty":                  "GRPC_PORT",
 	"GRPC_PORT=70000":                   "GRPC_PORT",
-	"GRPC_PORT=tcp://10.0.0.1:8081":     "enableServiceLinks: false", // as a service named grpc sets it
 	"ALGORITHM=leaky":                   "use one of sliding_window, fixed_window",
 	"LOG_LEVEL=loud":                    "use one of debug, info, warning, error",
 	"LOG_FORMAT=xml":                    "use text or json",
@@ -39,7 +38,7 @@ var wrong = map[string]string{
 	"HISTORY_QUERY_CONCURRENCY=-1":                              "HISTORY_QUERY_CONCURRENCY=-1: use 0 to 100",
 	"HISTORY_QUERY_MAX_SAMPLES=0":                               "HISTORY_QUERY_MAX_SAMPLES=0: at least 1",
 	"HISTORY_QUERY_TIMEOUT=0s":                                  "HISTORY_QUERY_TIMEOUT=0s: use 1s to 1h",
-	"LIMIT_REQUEST_LIMIT_HEADER=a:b":                            `LIMIT_REQUEST_LIMIT_HEADER="a:b": the name of a header has letters`,
+	"LIMIT_REQUEST_LIMIT_HEADER=a:b":                            `LIMIT_REQUEST_LIMIT_HEADER="a:b": use the name of an HTTP header`,
 	"LIMIT_REQUEST_REMAINING_HEADER=é":                          "LIMIT_REQUEST_REMAINING_HEADER",
 	"NEAR_LIMIT_RATIO=80":                                       "NEAR_LIMIT_RATIO=80: use a number from 0 to 1",
 	"NEAR_LIMIT_RATIO=NaN":                                      "NEAR_LIMIT_RATIO=NaN: use a number",

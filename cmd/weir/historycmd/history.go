@@ -151,7 +151,7 @@ func (s *source) open() (*redishistory.Store, error) {
 	}
 	set, err := config.Read(config.Process())
 	if err == nil && !set.HistoryInRedis() {
-		s.Address, err = config.AdminAddress()
+		s.Address = config.AdminAddress()
 	}
 	if err != nil || s.Address != "" {
 		return nil, err

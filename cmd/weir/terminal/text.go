@@ -29,14 +29,6 @@ func EscapeInvisible(json []byte) []byte {
 
 var invisible = regexp.MustCompile("[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-// CheckUTF8 refuses what neither gRPC nor JSON can carry. Kong has by now replaced bytes that are not UTF-8 by U+FFFD.
-func CheckUTF8(argument string) error {
-	if strings.ContainsRune(argument, unicode.ReplacementChar) {
-		return fmt.Errorf("%q is not UTF-8 (or holds U+FFFD), and gRPC carries nothing else", argument)
-	}
-	return nil
-}
-
 // Span writes seconds as 41s, 9m 12s, 3h 5m or 2d 4h.
 func Span(seconds int64) string {
 	parts := []struct {
@@ -65,10 +57,10 @@ func Thousands(n uint64) string {
 	return digits
 }
 
-// Count writes how many there are of what: 1 hit, 2 hits.
+// Count writes how many there are of what: 1 hit, 2,000 hits. There are none less than 0.
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return Thousands(uint64(n)) + " " + what + "s"
 }
