@@ -79,15 +79,6 @@ func (r *Rule) FailurePolicy() Policy {
 // Leases reports whether the store may grant hits of the rule's keys beforehand, and those of no rule.
 func (r *Rule) Leases() bool { return r == nil || !r.NoLease }
 
-// Names returns the names by which other rules can replace the rule's limits, or the rule itself if it is unlimited.
-func (r *Rule) Names() []string {
-	names := []string{r.Name}
-	for i := range r.Limits {
-		names = append(names, r.Limits[i].Name)
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
-}
-
 // ReplacedBy reports whether the whole rule, with all of its limits, steps aside for others that replace these names.
 func (r *Rule) ReplacedBy(names []string) bool {
 	if len(names) == 0 {

@@ -71,15 +71,13 @@ func listen(t *testing.T, address string, secure *tls.Config) *control {
 	t.Helper()
 	c := &control{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
 	ctx, cancel := context.WithCancel(t.Context())
-	c.address = address
-	var listener net.Listener
-	var err error
-	if path, local := strings.CutPrefix(address, "unix://"); local {
-		listener, err = net.Listen("unix", path)
-		must(t, err)
-	} else {
-		listener, err = net.Listen("tcp", address)
-		must(t, err)
+	network, path := "tcp", address
+	if socket, local := strings.CutPrefix(address, "unix://"); local {
+		network, path = "unix", socket
+	}
+	listener, err := net.Listen(network, path)
+	must(t, err)
+	if c.address = address; network == "tcp" {
 		c.address = listener.Addr().String()
 	}
 	var options []grpc.ServerOption

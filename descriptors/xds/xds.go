@@ -134,12 +134,8 @@ func (s *Source) dial() (*grpc.ClientConn, error) {
 	if s.config.TLS != nil {
 		secure = credentials.NewTLS(s.config.TLS)
 	}
-	target := s.config.Server
-	if !strings.Contains(target, "/") {
-		target = "dns:///" + target
-	}
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: tcpIdle, Interval: tcpInterval, Count: tcpProbes}}
-	return grpc.NewClient(target,
+	return grpc.NewClient(s.config.Server,
 		grpc.WithTransportCredentials(secure),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {

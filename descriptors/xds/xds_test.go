@@ -2,13 +2,10 @@ package xds
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"strings"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirproxy/weir/descriptors"
@@ -101,19 +98,6 @@ func TestAServerThatComesBackIsFollowed(t *testing.T) {
 	}
 }
 
-func TestAServerMayBeNamedAsGRPCNamesIt(t *testing.T) {
-	local := listen(t, socket(t), nil)
-	local.set("1", limited("a", 1))
-	follow(t, local.address, nil).expect("a=1", "over a socket")
-	held, err := net.Listen("tcp", "127.0.0.1:0") // so that no other test is given the port by IPv4
-	must(t, err)
-	defer held.Close()
-	server := listen(t, fmt.Sprintf("[::1]:%d", held.Addr().(*net.TCPAddr).Port), nil)
-	server.set("1", limited("b", 1))
-	follow(t, "passthrough:///"+server.address, nil).expect("b=1", "with a resolver of one's own choice")
-	follow(t, server.address, nil).expect("b=1", "by an IPv6 address")
-}
-
 func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
 	t.Parallel()
 	server := listen(t, "127.0.0.1:0", nil)
@@ -128,22 +112,6 @@ func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
 	})
 	c.Refuse(nil)
 	c.expect("a=2", "the server sends it again, and nothing speaks against it any more")
-}
-
-func TestTwoResourcesOfOneDomainAreMergedOnlyIfAsked(t *testing.T) {
-	more := &ratelimit.RateLimitConfig{Name: "z", Domain: "a", Descriptors: []*ratelimit.RateLimitDescriptor{{Key: "l"}}}
-	r := &discovery.DiscoveryResponse{Resources: pack(t, limited("a", 1), more, limited("b", 1))}
-	for merge, want := range map[bool][2]string{
-		true: {"a=1 b=1", ""},
-		false: {"a=broken b=1",
-			"resource z: domain a: this domain is already configured at resource a: keep a domain in one file, or set MERGE_DOMAIN_CONFIG=true"},
-	} {
-		config, c := Config{Log: discard}, &client{t: t}
-		config.Rules.Merge = merge
-		if told := New(config).update(r, c.Apply); c.limits() != want[0] || told != want[1] {
-			t.Errorf("merged %t: in force is %s and the server is told %q, want %q", merge, c.limits(), told, want)
-		}
-	}
 }
 
 // A gauge that says whether all is in force is set by what apply and OnError are told, in this order.

@@ -100,7 +100,6 @@ func (x *checked) explainRule(t table, e *descriptors.Explanation) {
 	if len(r.Replaces) > 0 {
 		t.add("replaces", "%s, where a request matches them as well", quotedList(r.Replaces))
 	}
-	x.explainReplaced(t, r)
 	if r.Shadow {
 		t.add("shadow", "counted, never denied")
 	}
@@ -152,17 +151,6 @@ func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 		out += fmt.Sprintf(", name %q", l.Name)
 	}
 	return out
-}
-
-// explainReplaced prints the rules beside which limits of r step aside.
-func (x *checked) explainReplaced(t table, r *descriptors.Rule) {
-	for _, other := range x.config.Rules() {
-		names := slices.DeleteFunc(r.Names(), func(name string) bool { return !slices.Contains(other.Replaces, name) })
-		if other.Domain == r.Domain && len(names) > 0 {
-			t.add("replaced", "%s, where a request matches %s (%s) as well", quotedList(names), readable(other.Path),
-				terminal.Printable(other.Where))
-		}
-	}
 }
 
 func quotedList(names []string) string {

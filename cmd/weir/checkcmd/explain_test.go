@@ -44,10 +44,9 @@ metadata  {"more":[1,true],"tier":"<low>"}
 history   each value apart: user=bot-*
 `,
 		"any=thing": `
-limit     5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
-key       "4:shop3:any5:thing"
-failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
-replaced  "any-minute", where a request matches user=bot-* (shop.yaml:3) as well
+limit    5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
+key      "4:shop3:any5:thing"
+failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 `,
 		"any=thing,tenant=a/b": `
 limit    1/second  sliding_window of 1s, buckets of 50ms, 1s
@@ -56,8 +55,7 @@ failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pas
 history  each value apart: tenant=a/b
 `,
 		"gift=1": `
-limit     none: unlimited
-replaced  "gifts", where a request matches user=bot-* (shop.yaml:3) as well
+limit  none: unlimited
 `,
 		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
 		"triste=yes":  "\nNo rule applies: in domain shop nothing fits triste=yes.\n",
