@@ -12,8 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
@@ -139,33 +137,5 @@ func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
 	}
 	for dir, values := range values {
 		t.Run(filepath.Base(dir), func(t *testing.T) { wantSame(t, build(t, dir), renderedInWeir(t, valuesOf(t, values))) })
-	}
-}
-
-// The component closes weir's pods, and opens to those whom it names no more than the two ports that they need.
-func TestTheNetworkPolicyHoldsForThePods(t *testing.T) {
-	t.Parallel()
-	objects := build(t, filepath.Join("testdata", "network-policy"))
-	pods := podOf(decode(t, ofKind(objects, "Deployment")[0]))
-	open := make(map[string]string)
-	for _, o := range ofKind(objects, "NetworkPolicy") {
-		policy := decode(t, o).(*networkingv1.NetworkPolicy)
-		for key, value := range policy.Spec.PodSelector.MatchLabels {
-			if pods.Labels[key] != value {
-				t.Errorf("%s is for pods with %s=%s; weir's have %v", o, key, value, pods.Labels)
-			}
-		}
-		open[o.Name()] = ""
-		for _, rule := range policy.Spec.Ingress {
-			for _, port := range rule.Ports {
-				open[o.Name()] += fmt.Sprint(port.Port, " ", len(rule.From))
-				if !slices.ContainsFunc(pods.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.ContainerPort == port.Port.IntVal }) {
-					t.Errorf("%s opens port %v, which weir's pods do not have", o, port.Port)
-				}
-			}
-		}
-	}
-	if diff := cmp.Diff(map[string]string{"weir-deny": "", "weir-envoys": "8081 1", "weir-operators": "6070 1"}, open); diff != "" {
-		t.Errorf("want (-) that each policy opens so many ports, each to one kind of namespace (+):\n%s", diff)
 	}
 }
