@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
 func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
@@ -118,23 +116,4 @@ func documentedVariables(t *testing.T) (names []string) {
 		t.Fatalf("found only %d variables in ENVIRONMENT.md: this test looks in the wrong place", len(names))
 	}
 	return names
-}
-
-// Values that nobody thought of together render, or are refused with a sentence: never does a template stumble.
-func TestAnyTwoSetsOfValuesRenderOrAreRefused(t *testing.T) {
-	t.Parallel()
-	names := caseNames(t)
-	for i, one := range names {
-		others := names[i+1:]
-		if testing.Short() { // any two that stand beside each other
-			others = others[:min(1, len(others))]
-		}
-		for _, two := range others {
-			values := loader.MergeMaps(caseValues(t, one), caseValues(t, two))
-			_, err := tryRender(t, "weir", values)
-			if err != nil && !strings.HasPrefix(err.Error(), "execution error at (weir/templates/validate/") {
-				t.Errorf("ci/%s-values.yaml and ci/%s-values.yaml together: %v", one, two, err)
-			}
-		}
-	}
 }
