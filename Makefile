@@ -95,6 +95,9 @@ lint: lint-vet staticcheck ## gofmt, vet, staticcheck, known vulnerabilities (VU
 lint-vet:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then \
 		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
+	@if grep -rnE '^[^#]*\bimage: ' k8s --include='*.yaml' | \
+		grep -vE 'image: *"?(weirproxy/weir:|[^:@]+:[^:@]*[0-9]\.[0-9][^:@]*@sha256:[0-9a-f]{64})'; then \
+		echo "What somebody else publishes is pinned: write name:version@sha256:digest."; exit 1; fi
 	$(GO) vet ./...
 	@! $(GO) list -deps ./... | grep -E '^(sigs\.)?k8s\.io/' || \
 		{ echo "Take a release of github.com/prometheus/prometheus that does not link 30 MB of Kubernetes' client."; exit 1; }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
 // Where things are, seen from this package.
@@ -62,6 +63,16 @@ func caseNames(t *testing.T) []string {
 		files[i] = strings.TrimSuffix(filepath.Base(f), "-values.yaml")
 	}
 	return files
+}
+
+// valuesOf reads values as they stand in a file.
+func valuesOf(t *testing.T, text string) map[string]any {
+	t.Helper()
+	values, err := loader.LoadValues(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
 }
 
 func caseValues(t *testing.T, name string) map[string]any {

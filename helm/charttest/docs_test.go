@@ -93,6 +93,9 @@ func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
 	made := render(t, "limits", valuesOf(t, "istio: {gateway: {enabled: true}}"))
 	wantSame(t, shown[:1], ofKind(made.Objects, "EnvoyFilter"))
 
+	if shown := snippets(t, render(t, "limits", valuesOf(t, "mode: sidecar")).Notes); len(shown) != 3 {
+		t.Errorf("beside an Envoy the notes show %v, want a filter, a cluster and rate_limits", shown)
+	}
 	for _, clientCA := range []string{"", "ca.crt"} {
 		notes := render(t, "limits", valuesOf(t, "grpc: {tls: {enabled: true, existingSecret: grpc-tls, clientCAKey: '"+clientCA+"'}}")).Notes
 		shown := snippets(t, notes)

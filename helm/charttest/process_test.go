@@ -27,11 +27,6 @@ func TestMain(m *testing.M) {
 	os.Exit(process.RunWith(m, &weirBinary))
 }
 
-// answers is an error unless a URL answers with a status.
-func answers(url string, status int) func() error {
-	return func() error { return weirtest.WantStatus(url, status) }
-}
-
 // healthy asks by gRPC, as the kubelet does.
 func healthy(t *testing.T, address string) func() error {
 	t.Helper()
@@ -99,7 +94,7 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	name := filepath.Base(c.Command[0])
 	w.process = process.Start(t, name, env, filepath.Join(filepath.Dir(weirBinary), name), args...)
 	if c.ReadinessProbe.HTTPGet != nil {
-		w.process.AwaitReady(t, answers(w.admin+c.ReadinessProbe.HTTPGet.Path, 200))
+		w.process.AwaitReady(t, func() error { return weirtest.WantStatus(w.admin+c.ReadinessProbe.HTTPGet.Path, 200) })
 	} else {
 		w.process.AwaitReady(t, healthy(t, w.grpc))
 	}

@@ -2,45 +2,12 @@ package charttest
 
 import (
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
-
-// startEnvoy runs Envoy with the bootstrap of k8s/envoy, changed only in where it listens and whom it asks.
-func startEnvoy(t *testing.T, weirAt string) (url string) {
-	t.Helper()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
-	t.Cleanup(upstream.Close)
-	config := readText(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))
-	replace := func(old, new string) {
-		if strings.Count(config, old) != 1 {
-			t.Fatalf("k8s/envoy/envoy.yaml holds %q %d times, want it once", old, strings.Count(config, old))
-		}
-		config = strings.Replace(config, old, new, 1)
-	}
-	at := "socket_address: {address: 127.0.0.1, port_value: "
-	replace(at+"9901", at+"0")
-	replace(at+"10000", at+"0")
-	replace(at+"8000", at+strconv.Itoa(upstream.Listener.Addr().(*net.TCPAddr).Port))
-	replace("timeout: 0.1s", "timeout: 60s") // a busy machine is no reason to let a request pass
-	if filepath.IsAbs(weirAt) {
-		replace(at+"8081}", "pipe: {path: "+weirAt+"}")
-	} else {
-		replace(at+"8081", at+weirAt[strings.LastIndex(weirAt, ":")+1:])
-	}
-	url = "http://" + weirtest.StartEnvoy(t, []byte(config), 1).Addrs["ingress"] + "/"
-	weirtest.Eventually(t, "Envoy lets requests pass", answers(url, 200)) // without x-user nothing is asked
-	return url
-}
 
 // startRedis runs a Redis with the password "secret".
 func startRedis(t *testing.T, options ...redistest.Option) *redistest.Server {
@@ -69,44 +36,6 @@ func inOneMinute(t *testing.T, play func(user string) error) {
 		t.Logf("the minute was over: %v", err)
 	}
 	t.Fatal("starved: in three tries the requests never fell in one minute")
-}
-
-// wantTenAMinute sends twelve requests of a user through Envoy: the example allows ten a minute.
-func wantTenAMinute(t *testing.T, url string) {
-	t.Helper()
-	inOneMinute(t, func(user string) error {
-		for i := 1; i <= 12; i++ {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-			if err != nil {
-				return err
-			}
-			request.Header.Set("x-user", user)
-			answer, err := weirtest.Patient.Do(request)
-			if err != nil {
-				return err
-			}
-			answer.Body.Close()
-			want := 200
-			if i > 10 {
-				want = 429
-			}
-			if limit := answer.Header.Get("x-ratelimit-limit"); answer.StatusCode != want || !strings.HasPrefix(limit, "10, ") {
-				return fmt.Errorf("request %d of %s: Envoy answers %d with x-ratelimit-limit %q, want %d of ten a minute",
-					i, user, answer.StatusCode, limit, want)
-			}
-		}
-		return nil
-	})
-}
-
-func TestARenderedContainerServesARealEnvoy(t *testing.T) {
-	t.Parallel()
-	wantTenAMinute(t, startEnvoy(t, startRendered(t, render(t, "weir", inRedis(startRedis(t).Addr))).grpc))
-}
-
-func TestASidecarServesARealEnvoyOnItsSocket(t *testing.T) {
-	t.Parallel()
-	wantTenAMinute(t, startEnvoy(t, startRendered(t, &Rendered{Objects: renderBeside(t, nil)}).grpc))
 }
 
 // The pods of helm test do what they say.

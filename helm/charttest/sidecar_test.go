@@ -2,7 +2,6 @@ package charttest
 
 import (
 	"path/filepath"
-	"regexp"
 	"testing"
 
 	chart "helm.sh/helm/v4/pkg/chart/v2"
@@ -43,43 +42,6 @@ func TestAWeirBesideAnEnvoyIsRestrictedAndWired(t *testing.T) {
 		wantRestricted(t, o)
 		if pod := podOf(decode(t, o)); pod != nil {
 			wantMounts(t, o, &pod.Spec)
-		}
-	}
-}
-
-// What the notes show puts weir into a pod, at whatever depth it is pasted, for either kind of container.
-func TestWhatTheNotesShowPutsWeirBesideAnEnvoy(t *testing.T) {
-	t.Parallel()
-	for _, native := range []bool{true, false} {
-		values := map[string]any{"mode": "sidecar", "fullnameOverride": "weir", "drain": map[string]any{"delaySeconds": 40},
-			"sidecar": map[string]any{"native": native}}
-		notes := render(t, "weir", values).Notes
-		snippet := regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindString(notes)
-		for _, pasted := range []string{snippet, regexp.MustCompile(`(?m)^    `).ReplaceAllString(snippet, "")} {
-			shop := loadShop(t)
-			depth := regexp.MustCompile(`^ *`).FindString(pasted)
-			for _, f := range shop.Templates {
-				f.Data = []byte(depth + "apiVersion: apps/v1\n" + depth + "kind: Deployment\n" + depth + "metadata: {name: cart}\n" + pasted)
-			}
-			r, err := Render(shop, Release{Name: "shop", Namespace: "shop", Values: map[string]any{"weir": values}})
-			if err != nil {
-				t.Fatalf("what the notes show does not render: %v\n%s", err, pasted)
-			}
-			pod := r.pod(t, "server")
-			wantMounts(t, r.Objects[0], pod)
-			weirs := pod.Containers
-			if native {
-				weirs = pod.InitContainers
-			}
-			if len(weirs) != 1 || (weirs[0].RestartPolicy != nil) != native {
-				t.Errorf("with native %v the pod has the containers %v, and %v before them", native, pod.Containers, pod.InitContainers)
-			}
-			if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace != 65 {
-				t.Errorf("the pod is killed after %v s, want 65: it drains for 40 and 20", grace)
-			}
-		}
-		if shown := snippets(t, notes); len(shown) != 3 {
-			t.Errorf("the notes show %v, want a filter, a cluster and rate_limits", shown)
 		}
 	}
 }

@@ -171,3 +171,15 @@ func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
 		}
 	}
 }
+
+// envOf are the variables of a pod's first container.
+func envOf(pod *corev1.PodSpec) map[string]string {
+	all := make(map[string]string)
+	for _, e := range pod.Containers[0].Env {
+		all[e.Name] = e.Value
+		if e.ValueFrom != nil {
+			all[e.Name] = fmt.Sprint(e.ValueFrom)
+		}
+	}
+	return all
+}
