@@ -51,7 +51,7 @@ func newCluster(url string, o *options) (Topology, error) {
 // newNode makes the client of a node that go-redis has found.
 func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 	o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled
-	node := goredis.NewClient(o)
+	node := newClient(o)
 	node.AddHook(mapHook{cluster: c, addr: o.Addr})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ const maxNodes = 1000
 
 // mapHook validates maps of slots before go-redis makes a client for each node of them.
 type mapHook struct {
-	noHook
+	dialHook
 	cluster *cluster
 	addr    string
 }
@@ -176,7 +176,7 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	}
 	target := c.template
 	target.addr = addr
-	node := goredis.NewClient(c.options.client(target))
+	node := newClient(c.options.client(target))
 	c.nodes[addr] = node
 	c.extra = append(c.extra, node)
 	return node, nil

@@ -23,6 +23,7 @@ import (
 //     (pipeline TestTheLibraryNeverRepeatsACountingCommand).
 //   - It ends a new connection with its first caller: pipeline's commandContext gives that the timeout of Config, and
 //     Args of pipeline.Command tells what was written (TestASlowServerGetsAConnectionInTheEnd).
+//   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAServerThatIsAway).
 //   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
 //   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
 //     (TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne).
@@ -123,14 +124,60 @@ func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {
 	}
 }
 
-// noHook is a hook of go-redis that changes nothing.
-type noHook struct{}
+// newClient makes the client of one server.
+func newClient(o *goredis.Options) *goredis.Client {
+	client := goredis.NewClient(o)
+	client.AddHook(dialHook{})
+	return client
+}
 
-func (noHook) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
-func (noHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
-func (noHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+// dialHook turns a failed dial into a connection that fails: after as many failed dials as its pool has room for,
+// go-redis dials once a second, and would find a server late. The breaker decides whether a server is dialed.
+type dialHook struct {
+	reached func(addr string) // called with the address of each connection; nil for nothing
+}
+
+// DialHook is go-redis's.
+func (d dialHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			return failedConn{&dialError{err}}, nil
+		}
+		if s, ok := conn.(*sentinelConn); ok {
+			conn = s.Conn // it leads to the primary
+		}
+		if d.reached != nil {
+			d.reached(conn.RemoteAddr().String())
+		}
+		return conn, nil
+	}
+}
+
+// ProcessHook changes nothing.
+func (dialHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+// ProcessPipelineHook changes nothing.
+func (dialHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return next
 }
+
+// dialError is why there is no connection. go-redis unwraps what a new connection's greeting fails with, once.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+// failedConn is a connection that could not be made.
+type failedConn struct{ err *dialError }
+
+func (c failedConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c failedConn) Close() error                     { return nil }
+func (c failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c failedConn) SetDeadline(time.Time) error      { return nil }
+func (c failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (c failedConn) SetWriteDeadline(time.Time) error { return nil }
 
 // Left reports whether a server has left for good: its client is closed, which go-redis does a minute after a node has
 // left the cluster. go-redis checks that before it checks the context, so nothing is sent.
@@ -158,7 +205,7 @@ func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Cli
 	o.DialTimeout = dialTimeout
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled, disabled
 	o.PoolSize, o.PipelinePoolSize = 2, disabled // one of them is used
-	return goredis.NewClient(&o)
+	return newClient(&o)
 }
 
 // keepAlive finds out within 45 s that the other side of an idle connection is gone.

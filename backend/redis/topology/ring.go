@@ -91,7 +91,7 @@ func (r *ring) newNode(t target) *node {
 	n := &node{
 		target:  t,
 		hash:    xxhash.Sum64String(t.name),
-		client:  goredis.NewClient(r.options.client(t)),
+		client:  newClient(r.options.client(t)),
 		errLost: fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
 	}
 	ctx, leave := context.WithCancel(r.ctx)

@@ -39,7 +39,7 @@ func newSentinels(c Config) *sentinels {
 	return &sentinels{log: c.Log, named: make(map[string]bool)}
 }
 
-// watch has every connection checked. primaryHook takes that away from those to the primary.
+// watch has every connection checked. The hook of the primary's client takes that away from those to the primary.
 func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -52,31 +52,13 @@ func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	return o
 }
 
-// primaryHook is for the client of the primary that sentinels name. Another primary is a loss: replicas lack what came
-// last.
-type primaryHook struct {
-	noHook
-	losses *atomic.Uint64
-	last   atomic.Value // string: the address of the last connection
-}
-
-// DialHook is go-redis's.
-func (p *primaryHook) DialHook(next goredis.DialHook) goredis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := next(ctx, network, addr)
-		if s, ok := conn.(*sentinelConn); ok {
-			conn = s.Conn
+// countChanges returns what counts each change of a primary as a loss: replicas lack what came last.
+func countChanges(losses *atomic.Uint64) func(addr string) {
+	var last atomic.Value // string
+	return func(addr string) {
+		if before := last.Swap(addr); before != nil && before != addr {
+			losses.Add(1)
 		}
-		if err == nil {
-			p.reached(conn.RemoteAddr().String())
-		}
-		return conn, err
-	}
-}
-
-func (p *primaryHook) reached(addr string) {
-	if before := p.last.Swap(addr); before != nil && before != addr {
-		p.losses.Add(1)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 	} {
 		log := new(redistest.Log)
 		conn := &sentinelConn{
-			Conn: mute{}, sentinels: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
+			Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
 			reader: bufio.NewReader(strings.NewReader(test.says)),
 		}
 		_, _ = conn.Write([]byte(list("sentinel", test.asked, "weir")))
@@ -68,15 +68,10 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 	}
 }
 
-// mute is a connection on which nothing can be said.
-type mute struct{ net.Conn }
-
-func (mute) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
 // go-redis keeps what it has read beyond a reply for the next command.
 func TestASentinelCannotAnswerBeforeItIsAsked(t *testing.T) {
 	conn := &sentinelConn{
-		Conn: mute{}, sentinels: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
+		Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
 		reader: bufio.NewReader(strings.NewReader("+OK\r\n" + list("10.0.0.1"))),
 	}
 	buffer := make([]byte, 4096)
@@ -122,11 +117,12 @@ func TestAMapOfTooManyNodesIsRefused(t *testing.T) {
 
 // Replicas lack what the primary counted last.
 func TestAnotherPrimaryIsALoss(t *testing.T) {
-	hook := primaryHook{losses: new(atomic.Uint64)}
+	losses := new(atomic.Uint64)
+	reached := countChanges(losses)
 	for want, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.1:6379"} {
-		hook.reached(addr)
-		hook.reached(addr)
-		if n := hook.losses.Load(); n != uint64(want) {
+		reached(addr)
+		reached(addr)
+		if n := losses.Load(); n != uint64(want) {
 			t.Errorf("%d losses when the primary is %s, want %d", n, addr, want)
 		}
 	}

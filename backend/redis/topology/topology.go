@@ -89,7 +89,7 @@ func newSingle(url string, o *options) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSingleClient(t.name, goredis.NewClient(o.client(t)), o.login.forTarget(t)), nil
+	return newSingleClient(t.name, newClient(o.client(t)), o.login.forTarget(t)), nil
 }
 
 // newSentinel makes a client that asks sentinels at each new connection, and drops all when they name a new primary.
@@ -108,7 +108,7 @@ func newSentinel(url string, o *options) (Topology, error) {
 	}
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
 	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
-	client.AddHook(&primaryHook{losses: o.losses})
+	client.AddHook(dialHook{reached: countChanges(o.losses)})
 	return newSingleClient(name, client, o.login), nil
 }
 

@@ -37,12 +37,12 @@ var rows = []row{
 	{
 		number: "10a", fault: "Redis killed and back empty", quick: true, on: single,
 		short: time.Second, long: 5 * time.Second,
-		happens: restartEmpty, bounds: bounds{gone: true, states: 2, forgets: true, recovery: 2 * time.Second},
+		happens: restartEmpty, bounds: bounds{gone: true, states: 2, forgets: true, recovery: time.Second},
 	},
 	{
 		number: "11a", fault: "Redis down at the start", quick: true, on: downAtFirst, beginsDown: true,
 		short: time.Second, long: 10 * time.Second,
-		happens: appear, bounds: bounds{gone: true, recovery: 2 * time.Second},
+		happens: appear, bounds: bounds{gone: true, recovery: time.Second},
 	},
 	{
 		number: "12a", fault: "Redis full", quick: true, on: single,
