@@ -10,7 +10,7 @@ import (
 // Inspector is the operator's way to the counters of one key; requests take Counter's. Its methods may be called by any
 // number of goroutines. Hits are given back by a Refund of the Counter.
 type Inspector interface {
-	// Inspect tells what counts now under each of the limits, in their order. It changes nothing. A key that nobody has
+	// Inspect tells what counts now under each of the limits, in their order. It changes no more than a Look does. A key that nobody has
 	// asked about holds no hits. Its error tells of a store that is away or closed.
 	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]LimitCount, error)
 	// Reset forgets all that is counted for a key, under whatever limit. Its error tells of a store that is away or
