@@ -23,7 +23,7 @@ type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now
 	ResetIn time.Duration // until the oldest counted bucket leaves, or the next hit leaks; 0 if nothing counts
-	Levels  [][]Bucket    // one for each of Limit.Levels, finest first, in each the oldest bucket first; a log or token bucket has none
+	Levels  [][]Bucket    // one for each of Limit.Levels, finest first, oldest bucket first; none of a log or token bucket
 	Leased  uint64        // of Hits, those that processes may admit by leases or have admitted since; see Lease
 }
 

@@ -57,9 +57,10 @@ func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.changed(server.Name, mode.Command) {
 		return
 	}
-	s.servers.Log().Info("how a redis server is asked to count: functions cost it less than a script", "server", server.Name,
-		"command", mode.Command, "name", mode.Name, "refused", mode.Refused)
+	s.servers.Log().Info("how a redis server is asked to count: functions cost it less than a script",
+		"server", server.Name, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)
 }
 
 // rights are what counting needs of any server, and looking at counters and resetting them.
-const rights = "~weir:* +ping +time +hget +hmget +hset +hdel +hlen +hkeys +hscan +pttl +pexpire +@scripting +hgetall +unlink"
+const rights = "~weir:* +ping +time +hget +hmget +hset +hdel +hlen +hkeys +hscan +pttl +pexpire +@scripting " +
+	"+hgetall +unlink"
