@@ -10,8 +10,8 @@ import (
 // Inspector is the operator's way to the counters of one key; requests take Counter's. Its methods may be called by any
 // number of goroutines. Hits are given back by a Refund of the Counter.
 type Inspector interface {
-	// Inspect tells what counts now under each of the limits, in their order. It changes nothing. A key that nobody has
-	// asked about holds no hits. Its error tells of a store that is away or closed.
+	// Inspect tells what counts now under each of the limits, in their order. It changes no more than a Look does. A key
+	// that nobody has asked about holds no hits. Its error tells of a store that is away or closed.
 	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]LimitCount, error)
 	// Reset forgets all that is counted for a key, under whatever limit. Its error tells of a store that is away or
 	// closed; whether the key was reset is then unknown.
@@ -23,7 +23,7 @@ type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now
 	ResetIn time.Duration // until the oldest counted bucket leaves, or the next hit leaks; 0 if nothing counts
-	Levels  [][]Bucket    // one for each of Limit.Levels, finest first; in each the oldest bucket first; none of a log or token bucket
+	Levels  [][]Bucket    // one for each of Limit.Levels, finest first, oldest bucket first; none of a log or token bucket
 	Leased  uint64        // of Hits, those that processes may admit by leases or have admitted since; see Lease
 }
 

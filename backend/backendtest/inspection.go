@@ -124,7 +124,6 @@ var bucketMoments = []moment{
 	{0, 0, 0, []seen{{}}},
 	{0, backend.Count, 3, nil},
 	{8 * second, 0, 0, []seen{{4 * second, nil, 2}}},
-	{-60 * minute, 0, 0, []seen{{6 * second, nil, 3}}},
 	{8 * second, backend.Count, 4, []seen{{4 * second, nil, 6}}},
 	{8 * second, refund, 5, []seen{{4 * second, nil, 1}}},
 	{12 * second, 0, 0, []seen{{}}},

@@ -115,9 +115,6 @@ func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 		return log.Contains(`level=WARN msg="redis server does not answer" server=` + lost.Addr)
 	})
 	redistest.Eventually(t, "its replica takes over", func() error { return countHits(t, s, 10) })
-	redistest.Eventually(t, "and that the node is out of use is told", func() error {
-		return log.Contains(`level=INFO msg="redis server is not asked any more" server=` + lost.Addr)
-	})
 	awaitKnown(t, s, "its replica is known in its place", are(backend.ServerUp))
 	gone := are(backend.ServerAway)
 	for _, node := range set.Nodes {

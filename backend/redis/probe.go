@@ -57,18 +57,10 @@ func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.changed(server.Name, mode.Command) {
 		return
 	}
-	log := s.servers.Log().With("server", server.Name)
-	switch {
-	case mode.Refused == nil:
-		log.Info("redis server counts by a library of functions", "library", mode.Name)
-	case topology.Forbidden(mode.Refused):
-		log.Warn("redis server counts by a script, which costs it more than functions; to allow these, which is noticed "+
-			"within ten minutes: "+s.servers.ACLLine(server), "error", mode.Refused)
-	default:
-		log.Info("redis server counts by a script, which costs it more than functions: it has no FUNCTION, as Redis 7.0 " +
-			"and Valkey have")
-	}
+	s.servers.Log().Info("how a redis server is asked to count: functions cost it less than a script",
+		"server", server.Name, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)
 }
 
 // rights are what counting needs of any server, and looking at counters and resetting them.
-const rights = "~weir:* +ping +time +hget +hmget +hset +hdel +hlen +hkeys +hscan +pttl +pexpire +@scripting +hgetall +unlink"
+const rights = "~weir:* +ping +time +hget +hmget +hset +hdel +hlen +hkeys +hscan +pttl +pexpire +@scripting " +
+	"+hgetall +unlink"

@@ -199,15 +199,3 @@ func (b *Batch) done(r *Request, err error) {
 	}
 	r.answer(err)
 }
-
-// release drops what it points to.
-func (b *Batch) release() {
-	for _, requests := range [][]*Request{b.requests, b.live, b.retry.open, b.retry.sameRoute, b.retry.scratch} {
-		clear(requests[:cap(requests)])
-	}
-	clear(b.groups[:cap(b.groups)])
-	clear(b.pipe[:cap(b.pipe)])
-	for _, c := range b.pool {
-		c.release()
-	}
-}

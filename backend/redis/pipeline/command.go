@@ -65,13 +65,6 @@ func (c *Command) reset(deadline time.Time, args ...any) {
 	c.args = append(c.args[:0], args...)
 }
 
-// release drops what it points to.
-func (c *Command) release() {
-	c.SetVal(nil)
-	clear(c.args[:cap(c.args)])
-	clear(c.payloads[:cap(c.payloads)])
-}
-
 // call makes a command the call of a script for requests at a time.
 func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	c.mode, c.requests = mode, len(requests)

@@ -209,7 +209,6 @@ func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
 func (h *Health) note(found []finding, err error) (changed bool) {
 	up, failed := 0, []error(nil)
 	known := *h.troubles.Load()
-	lossLogged := len(known) > 0 // a log that has the loss gets the end of it
 	now := make(map[string]string, len(found)+1)
 	for _, f := range append(found, finding{Server: topology.Server{Name: serverList}, err: err}) {
 		now[f.Name] = f.trouble()
@@ -225,8 +224,6 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	for name, trouble := range known {
 		if _, there := now[name]; !there && err != nil { // nothing is known of any server
 			now[name] = trouble
-		} else if !there && trouble != "" {
-			h.log.Info("redis server is not asked any more", "server", name)
 		}
 	}
 	h.troubles.Store(&now)
@@ -237,11 +234,7 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	}
 	h.lastErr.Store(&every)
 	if up > 0 && !h.everUp.Swap(true) {
-		level := slog.LevelInfo
-		if lossLogged {
-			level = slog.LevelWarn
-		}
-		h.log.Log(context.Background(), level, "Redis is ready", "servers", up)
+		h.log.Info("Redis is ready", "servers", up)
 	}
 	return changed
 }

@@ -123,7 +123,6 @@ func TestALostListOfServersIsToldOnce(t *testing.T) {
 			`level=WARN msg="redis server does not answer" server=b:1`,
 			`level=WARN msg="cannot list Redis servers" error="nobody knows"`,
 			`level=WARN msg="can list Redis servers again"`,
-			`level=INFO msg="redis server is not asked any more" server=b:1`,
 		} {
 			if n := strings.Count(log.String(), line); n != 1 {
 				t.Errorf("%s was logged %d times, want once:\n%s", line, n, log)

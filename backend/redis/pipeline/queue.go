@@ -152,7 +152,6 @@ func (q *queue) work() {
 			b.send()
 			q.yield()
 		}
-		b.release()
 	}
 	q.pipeline.batches.Put(b)
 }

@@ -33,7 +33,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	case NoPrimary(err):
 		hint = "; they do not know a primary of that name: correct the part of the URL before the first comma"
 	case Forbidden(err):
-		hint = "; grant all that weir needs: " + s.ACLLine(from)
+		hint = "; grant all that weir needs: " + s.aclLine(from)
 	case TakesNoWrites(err):
 		hint = "; it takes no writes: make room in it, or mend what its own log names"
 	case goredis.IsAuthError(err):
@@ -54,8 +54,8 @@ func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) 
 // NoPrimary reports whether sentinels know no primary of the name. Scripts and PING never answer nil.
 func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
-// ACLLine returns what grants a user all rights that are needed, and no other, for redis-cli.
-func (s *Servers) ACLLine(from Server) string {
+// aclLine returns what grants a user all rights that are needed, and no other, for redis-cli.
+func (s *Servers) aclLine(from Server) string {
 	user := "<user>"
 	if from.login != nil {
 		if name, _, err := from.login.credentials(context.Background()); err == nil && name != "" {

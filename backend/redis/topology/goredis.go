@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"time"
@@ -44,7 +43,7 @@ type options struct {
 
 // newOptions makes the options of a configuration that has its defaults.
 func newOptions(c Config, losses *atomic.Uint64) (*options, error) {
-	goredis.SetLogger(libraryLog{c.Log})
+	goredis.SetLogger(noLog{})
 	l, err := newLogin(c.Auth, c.AuthFile)
 	if err != nil {
 		return nil, err
@@ -114,15 +113,10 @@ func (o *options) cluster(seeds []target) *goredis.ClusterOptions {
 	return c
 }
 
-// libraryLog is the log of go-redis. It repeats the errors of calls, once for each dial, so it is for debugging only.
-type libraryLog struct{ log *slog.Logger }
+// noLog drops the log of go-redis, which repeats the errors of calls.
+type noLog struct{}
 
-// Printf has the form that go-redis wants.
-func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {
-	if l.log.Enabled(ctx, slog.LevelDebug) {
-		l.log.DebugContext(ctx, "go-redis", "message", fmt.Sprintf(format, args...))
-	}
-}
+func (noLog) Printf(context.Context, string, ...any) {}
 
 // newClient makes the client of one server.
 func newClient(o *goredis.Options) *goredis.Client {

@@ -44,6 +44,9 @@ func parseSingle(url, socketType string) (target, error) {
 	return t, nil
 }
 
+var errNode = errors.New("a sentinel or node of a cluster is host:port, without socket or database; rediss:// is for all " +
+	"nodes of a cluster or none, and not for sentinels")
+
 // parseSentinel reads primary,host:port,… Sentinels may be URLs; one of them may have the credentials of all.
 func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	items := splitList(url)
@@ -59,13 +62,8 @@ func parseSentinel(url string) (primary string, sentinels []target, err error) {
 		t, err := parseTarget(item)
 		switch {
 		case err != nil:
-		case t.network == "unix":
-			err = errors.New("a sentinel is reached at host:port, not by a unix socket")
-		case t.db != 0:
-			err = errors.New("a sentinel has no databases: leave out the number")
-		case t.tls:
-			err = errors.New("TLS is for the sentinels and the primary at once, and not turned on by the scheme: write " +
-				"redis://, or the address alone")
+		case t.network == "unix" || t.db != 0 || t.tls: // TLS is for the sentinels and the primary at once
+			err = errNode
 		case strings.Contains(item, "://") && !strings.Contains(item, t.addr[strings.LastIndex(t.addr, ":"):]):
 			err = errors.New("it has no port, which for sentinels is most often 26379")
 		}
@@ -88,12 +86,8 @@ func parseCluster(url string) ([]target, error) {
 		nodes = append(nodes, n)
 		first := nodes[0]
 		switch {
-		case n.network == "unix":
-			return nil, fmt.Errorf("item %d: a cluster is reached at host:port, not by a unix socket", i+1)
-		case n.db != 0:
-			return nil, fmt.Errorf("item %d: a cluster has no database but 0: leave out the %d", i+1, n.db)
-		case n.tls != first.tls:
-			return nil, fmt.Errorf("item %d: all servers of a cluster have TLS or none has: write all as rediss:// or none", i+1)
+		case n.network == "unix" || n.db != 0 || n.tls != first.tls:
+			return nil, fmt.Errorf("item %d: %w", i+1, errNode)
 		case n.user != first.user || n.password != first.password:
 			return nil, fmt.Errorf("item %d: all servers of a cluster have the same credentials: repeat them in each item", i+1)
 		}
