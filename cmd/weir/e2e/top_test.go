@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 // valuesKept is what the history has under each value of a rule, __other__ among them.
 func valuesKept(t *testing.T, w *weirtest.Weir) (hits map[string]uint64, sum uint64) {
 	t.Helper()
-	text, _, err := weirtest.Fetch(w.Admin + "/api/v1/history/top?domain=shop&n=1000")
 	var a struct {
 		Total uint64
 		Top   []struct {
@@ -27,11 +25,8 @@ func valuesKept(t *testing.T, w *weirtest.Weir) (hits map[string]uint64, sum uin
 			Hits  uint64
 		}
 	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &a)
-	}
-	if err != nil {
-		t.Fatalf("the history answers %.300s (%v)", text, err)
+	if err := weirtest.GetJSON(w.Admin+"/api/v1/history/top?domain=shop&n=1000", &a); err != nil {
+		t.Fatal(err)
 	}
 	hits = make(map[string]uint64)
 	for _, row := range a.Top {
