@@ -45,7 +45,6 @@ type weir struct {
 	env         map[string]string
 	admin, http string // URLs
 	grpc        string // host:port, or the path of a socket
-	descriptors string // the folder of its descriptor files
 	process     *process.Process
 }
 
@@ -66,7 +65,7 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 		t.Fatalf("container %s runs %v, which is not weir in its image", c.Name, c.Command)
 	}
 	files := mountAll(t, objects, pod, &c)
-	w := &weir{env: make(map[string]string), descriptors: files.here("/etc/weir/descriptors")}
+	w := &weir{env: make(map[string]string)}
 	for _, e := range c.Env {
 		w.env[e.Name] = files.here(e.Value)
 	}
@@ -99,12 +98,6 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 		w.process.AwaitReady(t, healthy(t, w.grpc))
 	}
 	return w
-}
-
-// configure replaces its descriptor file, as the kubelet does.
-func (w *weir) configure(t *testing.T, file string) {
-	t.Helper()
-	certstest.Mount(t, w.descriptors, map[string][]byte{"shop.yaml": []byte(file)})
 }
 
 // mounts are the folders that stand for a container's mounts, by the path that they have in it.

@@ -2,13 +2,12 @@ package charttest
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
+	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
@@ -21,9 +20,8 @@ type section struct {
 
 // A command is what the runbook has people paste, and what it says of the answer.
 type command struct {
-	line       string
-	prints     []string // each a line of what it prints; … stands for anything
-	afterwards bool     // once the alert's reason is gone
+	line   string
+	prints []string // each a line of what it prints; … stands for anything
 }
 
 var (
@@ -49,48 +47,25 @@ func readRunbook(t *testing.T) map[string]section {
 
 func readSection(t *testing.T, text string) (s section) {
 	t.Helper()
-	over := strings.Index(text, "*Afterwards")
-	for _, at := range fencedBlock.FindAllStringSubmatchIndex(text, -1) {
-		kind, content := text[at[2]:at[3]], text[at[4]:at[5]]
-		switch kind {
+	for _, block := range fencedBlock.FindAllStringSubmatch(text, -1) {
+		switch block[1] {
 		case "promql":
-			s.queries = append(s.queries, content)
+			s.queries = append(s.queries, block[2])
 		case "sh":
-			for line := range strings.Lines(content) {
+			for line := range strings.Lines(block[2]) {
 				line = strings.TrimSuffix(line, "\n")
 				if prints, is := strings.CutPrefix(line, "#> "); is {
 					last := &s.commands[len(s.commands)-1]
 					last.prints = append(last.prints, prints)
 				} else {
-					s.commands = append(s.commands, command{line: line, afterwards: over >= 0 && at[0] > over})
+					s.commands = append(s.commands, command{line: line})
 				}
 			}
 		default:
-			t.Fatalf("the runbook has a block of %q, which no test runs", kind)
+			t.Fatalf("the runbook has a block of %q, which no test reads", block[1])
 		}
 	}
 	return s
-}
-
-// A shell runs commands as the runbook's reader does, who has set what it says to set.
-type shell struct {
-	before string // what the reader ran first
-	env    []string
-	dir    string
-}
-
-// missing runs a command, and says what of its promise is missing, or nothing.
-func (s shell) missing(c command) string {
-	cmd := exec.Command("bash", "-o", "pipefail", "-c", s.before+c.line)
-	cmd.Dir, cmd.Env = s.dir, s.env
-	out, err := cmd.CombinedOutput()
-	if len(c.prints) == 0 && err != nil {
-		return fmt.Sprintf("it ends with %v and prints\n%s", err, out)
-	}
-	if missing := c.missingIn(string(out)); missing != "" {
-		return fmt.Sprintf("%s (%v)", missing, err)
-	}
-	return ""
 }
 
 // missingIn says what a command should have printed and has not, or nothing.
@@ -104,61 +79,36 @@ func (c command) missingIn(out string) string {
 	return ""
 }
 
-// wantAll runs the commands of a section for one time, before or after its reason is gone. What it tells may take a moment
-// to be so, and needs requests.
-func (s shell) wantAll(t *testing.T, alert string, commands []command, afterwards bool, load func()) {
-	t.Helper()
-	for _, c := range commands {
-		if c.afterwards != afterwards {
-			continue
-		}
-		for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-			load()
-			missing := s.missing(c)
-			if missing == "" {
-				break
-			}
-			if t.Failed() || time.Since(began) > process.Hang {
-				t.Errorf("RUNBOOK.md, %s: %s\n%s", alert, c.line, missing)
-				break
-			}
-		}
-	}
-}
+var (
+	weirLine    = regexp.MustCompile(`\bweir ([a-z][^|;]*)`)
+	metricsLine = regexp.MustCompile(`^metrics '?([^' ]+)`)
+)
 
-// with is the shell with other variables.
-func (s shell) with(variables ...string) shell {
-	s.env = append(append([]string{}, s.env...), variables...)
-	return s
-}
-
-// newShell is the shell of whoever looks at one weir, in a cluster that kubectl asks.
-func newShell(t *testing.T, w *weir, redis string) shell {
-	t.Helper()
-	c := startKubeAPI(t, w)
-	s := shell{dir: t.TempDir()}
-	s.env = []string{"PATH=" + filepath.Dir(weirBinary) + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "KUBECONFIG=" + c.kubeconfig, "REDIS=" + redis,
-		"REDISCLI_AUTH=secret", "DOMAIN=shop", "DESCRIPTOR=user=ann", "DIR=" + w.descriptors, "TOKEN=" + w.env["ADMIN_TOKEN_FILE"]}
-	const heading = "Before you look"
-	var forward string
-	for _, cmd := range readRunbook(t)[heading].commands {
-		switch {
-		case strings.Contains(cmd.line, "port-forward"):
-			forward = strings.TrimSuffix(cmd.line, " &")
-		case strings.HasPrefix(cmd.line, "export ADMIN="): // that of a forwarded port
-			s.before += fmt.Sprintf("export ADMIN=%s GRPC=%s\n", strings.TrimPrefix(w.admin, "http://"), w.grpc)
-		case strings.HasPrefix(cmd.line, "export POD="):
-			if missing := s.missing(command{line: cmd.line + "; echo $POD", prints: []string{podName}}); missing != "" {
-				t.Fatalf("RUNBOOK.md, %s: %s\n%s", heading, cmd.line, missing)
+// Each command of weir in the runbook is one that weir has, with these flags, and each metric that is looked for is one that
+// weir shows.
+func TestWeirKnowsWhatTheRunbookAsks(t *testing.T) {
+	t.Parallel()
+	shown := strings.Join(slices.Collect(maps.Keys(metricsDocument(t))), "\n")
+	commands, metrics := 0, 0
+	for heading, section := range readRunbook(t) {
+		for _, c := range section.commands {
+			line := strings.NewReplacer(` "$@"`, "", `"$TOKEN"`, weirBinary).Replace(c.line) // any file
+			line = regexp.MustCompile(`^ask `).ReplaceAllString(line, "weir call ")
+			for _, m := range weirLine.FindAllStringSubmatch(line, -1) {
+				commands++
+				if out, code := process.Command(t, nil, weirBinary, append(strings.Fields(m[1]), "--help")...); code != 0 {
+					t.Errorf("RUNBOOK.md, %s: %s\n%s", heading, c.line, out)
+				}
 			}
-			s.before += "export POD=" + podName + "\n"
-		default:
-			s.before += cmd.line + "\n"
+			for _, m := range metricsLine.FindAllStringSubmatch(line, -1) {
+				metrics++
+				if !regexp.MustCompile("(?m)^weir_(" + m[1] + ")").MatchString(shown) {
+					t.Errorf("RUNBOOK.md, %s: %s finds nothing", heading, c.line)
+				}
+			}
 		}
 	}
-	// No pod's port can be forwarded here: that kubectl understands the line, finds the pod and asks for it is all to be seen.
-	if missing := s.missing(command{line: forward}); !c.forwarded.Load() {
-		t.Errorf("RUNBOOK.md, %s: %s\n%s", heading, forward, missing)
+	if commands < 14 || metrics < 15 {
+		t.Errorf("the runbook has %d commands of weir, and looks for %d metrics: this test reads it wrongly", commands, metrics)
 	}
-	return s
 }
