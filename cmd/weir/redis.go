@@ -48,7 +48,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	log = log.With("redis", "REDIS_PERSECOND")
 	perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the counters of limits per second (REDIS_PERSECOND_URL): %w", err), main.Close())
+		return nil, errors.Join(fmt.Errorf("opening the second counters (REDIS_PERSECOND_URL): %w", err), main.Close())
 	}
 	pools["redis_per_second_pool"] = pool
 	return guarded(redis.PerSecond(main, perSecond), "Redis", pools, set, metrics, log), nil
