@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // checked runs weir check on what Helm would print of objects.
@@ -13,7 +15,7 @@ func checked(t *testing.T, objects []Object, flags ...string) (string, int) {
 	for _, o := range objects {
 		stream.WriteString("---\n" + o.Text + "\n")
 	}
-	check := exec.Command(weirBinary, append([]string{"check", "-"}, flags...)...)
+	check := exec.Command(process.Weir(t), append([]string{"check", "-"}, flags...)...)
 	check.Stdin = strings.NewReader(stream.String())
 	out, _ := check.CombinedOutput() // its code says it
 	return string(out), check.ProcessState.ExitCode()

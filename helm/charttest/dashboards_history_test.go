@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // pastDays is how many days the dashboard of the history is looked at for.
@@ -17,7 +19,7 @@ const pastDays = 4
 // pastIn fills the history in a Redis with made-up days, up to an hour.
 func pastIn(t *testing.T, address string, until time.Time) {
 	t.Helper()
-	demo := exec.Command(weirBinary, "history", "demo", "--days", fmt.Sprint(pastDays+1), "--until", until.Format(time.RFC3339))
+	demo := exec.Command(process.Weir(t), "history", "demo", "--days", fmt.Sprint(pastDays+1), "--until", until.Format(time.RFC3339))
 	demo.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "BACKEND_TYPE=redis", "REDIS_URL=" + address, "REDIS_AUTH=secret"}
 	if out, err := demo.CombinedOutput(); err != nil {
 		t.Fatalf("weir history demo: %v\n%s", err, out)

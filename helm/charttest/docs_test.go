@@ -20,7 +20,7 @@ func TestWhatIsMadeOfTheValuesIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	schema, _ := process.Command(t, nil, weirBinary, "schema")
+	schema, _ := process.Command(t, nil, process.Weir(t), "schema")
 	docs := exec.Command("go", "run", "./docs", "-chart", dir)
 	docs.Stdin = strings.NewReader(schema)
 	if out, err := docs.CombinedOutput(); err != nil {

@@ -19,12 +19,9 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// weirBinary is the program under test. TestMain finds it; then it is only read.
-var weirBinary string
-
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // Helm reads schema and templates anew for each release, and drops them
-	os.Exit(process.RunWith(m, &weirBinary))
+	os.Exit(m.Run())
 }
 
 // healthy asks by gRPC, as the kubelet does.
@@ -91,7 +88,7 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 		args = append(args, files.here(arg))
 	}
 	name := filepath.Base(c.Command[0])
-	w.process = process.Start(t, name, env, filepath.Join(filepath.Dir(weirBinary), name), args...)
+	w.process = process.Start(t, name, env, filepath.Join(filepath.Dir(process.Weir(t)), name), args...)
 	if c.ReadinessProbe.HTTPGet != nil {
 		w.process.AwaitReady(t, func() error { return weirtest.WantStatus(w.admin+c.ReadinessProbe.HTTPGet.Path, 200) })
 	} else {
@@ -196,7 +193,7 @@ func runPod(t *testing.T, objects []Object, o Object, addresses *strings.Replace
 		args = append(args, files.here(addresses.Replace(arg)))
 	}
 	program := filepath.Join(t.TempDir(), filepath.Base(c.Command[0])) // one of weir's names in its image
-	if err := os.Symlink(weirBinary, program); err != nil {
+	if err := os.Symlink(process.Weir(t), program); err != nil {
 		t.Fatal(err)
 	}
 	return process.Command(t, env, program, args...)

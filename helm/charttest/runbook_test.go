@@ -92,11 +92,11 @@ func TestWeirKnowsWhatTheRunbookAsks(t *testing.T) {
 	commands, metrics := 0, 0
 	for heading, section := range readRunbook(t) {
 		for _, c := range section.commands {
-			line := strings.NewReplacer(` "$@"`, "", `"$TOKEN"`, weirBinary).Replace(c.line) // any file
+			line := strings.NewReplacer(` "$@"`, "", `"$TOKEN"`, process.Weir(t)).Replace(c.line) // any file
 			line = regexp.MustCompile(`^ask `).ReplaceAllString(line, "weir call ")
 			for _, m := range weirLine.FindAllStringSubmatch(line, -1) {
 				commands++
-				if out, code := process.Command(t, nil, weirBinary, append(strings.Fields(m[1]), "--help")...); code != 0 {
+				if out, code := process.Command(t, nil, process.Weir(t), append(strings.Fields(m[1]), "--help")...); code != 0 {
 					t.Errorf("RUNBOOK.md, %s: %s\n%s", heading, c.line, out)
 				}
 			}

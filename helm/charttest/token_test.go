@@ -105,7 +105,7 @@ func TestInThePodHitsAreGivenBackAtOnce(t *testing.T) {
 			t.Errorf("RUNBOOK.md runs %q, which is not in the pod", c.line)
 		}
 		args := strings.Fields(strings.NewReplacer(`"$DOMAIN"`, "shop", `"$DESCRIPTOR"`, "user=ann").Replace(inPod))
-		out, code := process.Command(t, env, weirBinary, args...)
+		out, code := process.Command(t, env, process.Weir(t), args...)
 		if missing := c.missingIn(out); missing != "" {
 			t.Errorf("weir %s ends with %d: %s", inPod, code, missing)
 		}
@@ -113,10 +113,10 @@ func TestInThePodHitsAreGivenBackAtOnce(t *testing.T) {
 			continue
 		}
 		granted++
-		if out, code := process.Command(t, outside, weirBinary, args...); code != 2 || !strings.Contains(out, "403") {
+		if out, code := process.Command(t, outside, process.Weir(t), args...); code != 2 || !strings.Contains(out, "403") {
 			t.Errorf("without the pod's token a grant ends with %d: %s", code, out)
 		}
-		if out, code := process.Command(t, env, weirBinary, args...); code != 1 || !strings.Contains(out, "Nothing was counted") {
+		if out, code := process.Command(t, env, process.Weir(t), args...); code != 1 || !strings.Contains(out, "Nothing was counted") {
 			t.Errorf("where all is given back, a grant ends with %d: %s; want 1", code, out)
 		}
 	}

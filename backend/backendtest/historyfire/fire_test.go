@@ -206,7 +206,7 @@ func (f *fire) exact() {
 	}
 	f.writers = nil
 	found := make(map[int]uint64)
-	f.answers(func() error {
+	process.Eventually(f.t, allBack, func() error {
 		return f.store.Query(f.t.Context(), historytest.Everything(), func(s history.Series) error {
 			if found[numbers[s.ID]] = s.Lifetime; !s.Exact() {
 				f.t.Errorf("-seed %d: %+v does not add up: P1 is broken", *seed, s)
@@ -222,19 +222,8 @@ func (f *fire) exact() {
 	}
 }
 
-// answers repeats a question until the tests' own store has noticed that all servers are back.
-func (f *fire) answers(ask func() error) {
-	f.t.Helper()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		err := ask()
-		if err == nil {
-			return
-		}
-		if time.Since(began) > process.Hang {
-			f.t.Fatalf("long after all servers are back: %v", err)
-		}
-	}
-}
+// allBack is why an answer may take a moment: the tests' own store must have noticed it.
+const allBack = "all servers are back"
 
 // sender is a writer in a partition, where its batches have numbers of their own.
 type sender struct {
@@ -281,7 +270,7 @@ func (f *fire) audit(r *running) error {
 	counted := uint64(0)
 	for s, batches := range sent {
 		var at history.ApplyResult
-		f.answers(func() (err error) {
+		process.Eventually(f.t, allBack, func() (err error) {
 			at, err = f.store.Apply(f.t.Context(), s.p, history.Batch{Writer: s.writer})
 			return err
 		})
@@ -305,7 +294,7 @@ func (f *fire) audit(r *running) error {
 // finish rolls what is left to roll, compares once more, and says what was killed where.
 func (f *fire) finish() {
 	f.t.Helper()
-	f.answers(func() error {
+	process.Eventually(f.t, allBack, func() error {
 		_, err := f.store.Roll(context.Background(), f.site.now())
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -99,7 +100,7 @@ func (f *fire) appendOnlyFile(server *redistest.Server) string {
 // rewritten waits until a server has written its append-only file again: the store asks for that.
 func (f *fire) rewritten(server *redistest.Server) {
 	f.t.Helper()
-	f.answers(func() error {
+	process.Eventually(f.t, allBack, func() error {
 		info, err := server.Info(f.t.Context(), "persistence")
 		if err == nil && (info["aof_last_rewrite_time_sec"] == "-1" || info["aof_last_bgrewrite_status"] != "ok") {
 			err = fmt.Errorf("it has not written its append-only file again: %v", info)

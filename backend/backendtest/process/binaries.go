@@ -27,16 +27,6 @@ func Weir(t testing.TB) string {
 	return path
 }
 
-// RunWith runs the tests of a package that needs a weir, whose path it writes before, and returns the exit code.
-func RunWith(m *testing.M, weirPath *string) int {
-	var err error
-	if *weirPath, err = weir(); err != nil {
-		fmt.Fprintln(os.Stderr, "before the tests:", err)
-		return 1
-	}
-	return m.Run()
-}
-
 // Ratelimit returns the path of the same binary under the incumbent's name.
 func Ratelimit(t testing.TB) string {
 	t.Helper()

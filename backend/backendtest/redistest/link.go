@@ -125,9 +125,6 @@ func (l *link) judge(dir Direction, data []byte, commands []string, last bool) c
 // judgeRequests springs traps.
 func (l *link) judgeRequests(commands []string) {
 	p := l.proxy
-	for _, command := range commands {
-		p.requests[command]++
-	}
 	if l.mute[Requests] || l.sprung != nil {
 		return // Redis hears nothing, or its answer has been decided about
 	}

@@ -11,7 +11,7 @@ import (
 // FaultProxy stands between clients and one Redis and breaks their connections in chosen ways. Without a fault it
 // changes nothing. Faults are switched while connections are open and hold for all of them, until Heal.
 //
-// It follows Redis's protocol, in which requests are arrays of strings, to count and tell them; or memcached's, of which
+// It follows Redis's protocol, in which requests are arrays of strings, to tell them; or memcached's, of which
 // it takes each write for a request. It is no library
 // because toxiproxy's faults see bytes and times, not requests: they cannot wait until Redis has executed the next
 // EVALSHA and then swallow that reply.
@@ -27,7 +27,6 @@ type FaultProxy struct {
 	links    map[*link]struct{}
 	faults   faults
 	counts   Counts
-	requests map[string]int // by command
 }
 
 // Counts are what has gone through a proxy since it began.
@@ -58,7 +57,7 @@ func ProxyAt(t testing.TB, addr, target string) *FaultProxy {
 func proxyOn(l net.Listener, target string) *FaultProxy {
 	p := &FaultProxy{
 		Addr: l.Addr().String(), target: target, listener: l,
-		links: make(map[*link]struct{}), requests: make(map[string]int),
+		links: make(map[*link]struct{}),
 	}
 	p.done.Go(func() { p.accept(l) })
 	return p
@@ -109,13 +108,6 @@ func (p *FaultProxy) Counts() Counts {
 	counts := p.counts
 	counts.Open = len(p.links)
 	return counts
-}
-
-// Requests returns how many requests of a command, such as EVALSHA, clients have sent.
-func (p *FaultProxy) Requests(command string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.requests[strings.ToUpper(command)]
 }
 
 // Refuse closes the listener: new connections are refused, open ones stay.

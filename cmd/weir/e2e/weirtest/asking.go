@@ -19,20 +19,8 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// Eventually polls until check is content.
-func Eventually(t testing.TB, promise string, check func() error) {
-	t.Helper()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		asked := time.Now()
-		err := check()
-		if err == nil {
-			return
-		}
-		if asked.Sub(began) > process.Hang {
-			t.Fatalf("not within %v: %s: %v", process.Hang, promise, err)
-		}
-	}
-}
+// Eventually is process.Eventually.
+var Eventually = process.Eventually
 
 // Patient gives up before the tests' own time is over, so that a process which hangs is named.
 var Patient = &http.Client{Timeout: process.Hang, Transport: &http.Transport{}}
