@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ type scripted struct {
 	began     time.Time
 	refusals  []time.Duration // when they came
 	accepted  []string        // versions
-	now       *discovery.DiscoveryResponse
+	now       atomic.Pointer[discovery.DiscoveryResponse]
 	responses chan *discovery.DiscoveryResponse
 }
 
@@ -33,7 +34,7 @@ func (s *scripted) Send(r *discovery.DiscoveryRequest) error {
 		return nil
 	}
 	s.refusals = append(s.refusals, time.Since(s.began))
-	s.responses <- s.now
+	s.responses <- s.now.Load()
 	return nil
 }
 
@@ -48,8 +49,9 @@ func (s *scripted) Recv() (*discovery.DiscoveryResponse, error) {
 
 // set makes these all that the server has, and sends them.
 func (s *scripted) set(t *testing.T, version string, all ...proto.Message) {
-	s.now = &discovery.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL, Resources: pack(t, all...)}
-	s.responses <- s.now
+	response := &discovery.DiscoveryResponse{VersionInfo: version, TypeUrl: typeURL, Resources: pack(t, all...)}
+	s.now.Store(response)
+	s.responses <- response
 	synctest.Wait()
 }
 
