@@ -124,7 +124,7 @@ bench: ## server and Redis CPU per request beside a floor server, calls while 10
 ARCHES ?= amd64 arm64
 IMAGE  ?= weir
 
-image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the Dockerfile adds; needs no container engine
+image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the Dockerfile adds; needs GNU tar, no container engine
 	@for arch in $(ARCHES); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" \
 			-o bin/linux-$$arch/weir ./cmd/weir || exit 1; done

@@ -4,14 +4,13 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -141,37 +140,23 @@ func pack(path, version string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := []tar.Header{{Name: "bin/"}, {Name: "usr/"}, {Name: "usr/share/"}, {Name: "usr/share/weir/"},
-		{Name: "bin/weir", Mode: 0o755}, {Name: "usr/share/weir/sbom.cdx.json", Mode: 0o644}}
+	dir, err := os.MkdirTemp("", "weir-image-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	weir := filepath.Join(dir, "bin", "weir")
+	err = errors.Join(write(weir, binary), os.Chmod(weir, 0o755), write(filepath.Join(dir, "usr/share/weir/sbom.cdx.json"), bill))
 	for _, name := range links {
-		entries = append(entries, tar.Header{Typeflag: tar.TypeLink, Name: "bin/" + name, Linkname: "bin/weir", Mode: 0o755})
+		err = errors.Join(err, os.Link(weir, filepath.Join(dir, "bin", name)))
 	}
-	contents := map[string][]byte{"bin/weir": binary, "usr/share/weir/sbom.cdx.json": bill}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, entry := range entries {
-		if err := add(w, entry, contents[entry.Name]); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
-	err = w.Close()
-	return b.Bytes(), err
+	return tarOf(dir)
 }
 
-// add writes an entry of an archive, a folder if its name ends in a slash.
-func add(w *tar.Writer, entry tar.Header, data []byte) error {
-	if strings.HasSuffix(entry.Name, "/") {
-		entry.Typeflag, entry.Mode = tar.TypeDir, 0o755
-	}
-	entry.Size, entry.ModTime = int64(len(data)), epoch
-	if err := w.WriteHeader(&entry); err != nil {
-		return err
-	}
-	_, err := w.Write(data)
-	return err
-}
-
-// archive writes an OCI layout as a tar file whose entries are in the order of their names.
+// archive writes an OCI layout as a tar file.
 func archive(index v1.ImageIndex, out, name string) error {
 	dir, err := os.MkdirTemp("", "weir-image-")
 	if err != nil {
@@ -186,34 +171,21 @@ func archive(index v1.ImageIndex, out, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return err
-	}
-	f, err := os.Create(out)
+	files, err := tarOf(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(tarOf(dir, f), f.Close())
+	return write(out, files)
 }
 
-func tarOf(dir string, to io.Writer) error {
-	w := tar.NewWriter(to)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return add(w, tar.Header{Name: name + "/"}, nil)
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return add(w, tar.Header{Name: name, Mode: 0o644}, data)
-	})
-	return errors.Join(err, w.Close())
+// tarOf is a tar archive of what a folder holds, by GNU tar: without times, owners or an order of its own.
+func tarOf(dir string) ([]byte, error) {
+	program, err := exec.LookPath("gtar")
+	if err != nil {
+		program = "tar"
+	}
+	pack := exec.Command("sh", "-c", `"$0" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX `+
+		`--format=ustar -cf - -- *`, program)
+	pack.Dir, pack.Stderr = dir, os.Stderr // which names the option that another tar lacks
+	return pack.Output()
 }
