@@ -13,6 +13,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
@@ -61,13 +62,15 @@ func (c *client) message() *rls.RateLimitRequest {
 	return message
 }
 
-// dial prepares a connection without a proxy, as Envoy's.
+// dial prepares a connection without a proxy, as Envoy's; it is there again about a second after the service is.
 func (c *Command) dial() (*grpc.ClientConn, error) {
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(transport), grpc.WithNoProxy())
+	again := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
+	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(transport), grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: c.Timeout}))
 	if err != nil {
 		return nil, fmt.Errorf("--addr %s: %w", c.Addr, err)
 	}
