@@ -36,9 +36,7 @@ type Options struct {
 var start = window.At(time.Date(2026, 11, 21, 11, 59, 48, 700_000_000, time.UTC))
 
 // algorithms are all of them.
-var algorithms = []descriptors.Algorithm{
-	descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket,
-}
+var algorithms = descriptors.Algorithms()
 
 // Run puts stores to the test. open gives an empty store that lasts until its t ends.
 func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
