@@ -3,6 +3,7 @@ package descriptors
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 )
 
@@ -35,11 +36,10 @@ func (d *Domain) changes(was *Domain) []string {
 		gone[r.Path] = r
 	}
 	for _, r := range d.rules {
-		now := r.Describe()
 		if old := gone[r.Path]; old == nil {
-			add(r, "new, "+now)
-		} else if was := old.Describe(); was != now {
-			add(r, was+" → "+now)
+			add(r, "new, "+r.Describe())
+		} else if change := r.change(*old); change != "" {
+			add(r, change)
 		}
 		delete(gone, r.Path)
 	}
@@ -47,7 +47,18 @@ func (d *Domain) changes(was *Domain) []string {
 		add(gone[path], "gone, was "+gone[path].Describe())
 	}
 	if len(all) == 0 {
-		all = append(all, Shown(d.Name)+": no limit, but another key, what passes, or the order of patterns")
+		all = append(all, Shown(d.Name)+": other than its rules: what passes, the order of patterns, or refund_on_deny")
 	}
 	return all
+}
+
+// change says what differs from a former rule of the same path; "" if nothing does.
+func (r *Rule) change(was Rule) string {
+	if from, to := was.Describe(), r.Describe(); from != to {
+		return from + " → " + to
+	}
+	if was.Where, was.Number = r.Where, r.Number; reflect.DeepEqual(was, *r) {
+		return ""
+	}
+	return r.Describe() + " as before, other keys changed"
 }

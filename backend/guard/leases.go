@@ -80,7 +80,7 @@ func (l *leases) shard(key []byte) *leaseShard {
 func (l *leases) begin(sh *leaseShard, c *backend.Check) *lease {
 	e := new(lease)
 	if d := sh.owed.take(maphash.Bytes(l.seed, c.Key)); d.hits > 0 {
-		e.older, e.since = d.hits, d.until.Add(-longest(c.Limits))
+		e.limits, e.older, e.since = slices.Clone(c.Limits), d.hits, d.until.Add(-longest(c.Limits))
 	}
 	sh.known[string(c.Key)] = e
 	sh.size.Add(1)

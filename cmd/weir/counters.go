@@ -16,7 +16,7 @@ import (
 
 // countersCommand looks at what a weir has counted for one descriptor, and changes it, over its admin port.
 type countersCommand struct {
-	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket, or each instant of a sliding_log."`
+	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket."`
 	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
 	Grant countersGrant `cmd:"" help:"Give hits back to a descriptor, the newest first."`
 	Top   countersTop   `cmd:"" help:"List who takes the most of a domain or rule, now or in the history."`

@@ -220,7 +220,8 @@ func (p *Pipeline) Stats() Stats {
 }
 
 // Servers returns the state of each server by its name, as the last probe found it, with what checks have shown since;
-// before it has found any, one that is away. The loss of a server that gets no checks may go unnoticed for ten minutes.
+// before it has found any, one that is away. But for a node of a ring, the loss of a server that gets no checks may go
+// unnoticed for ten minutes.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	found := p.troubles.Load()
@@ -240,6 +241,11 @@ func (p *Pipeline) Servers() map[string]backend.ServerState {
 			known[server.Name] = backend.ServerAway
 		case !listed && !server.Away: // it has just come
 			known[server.Name] = backend.ServerUp
+		}
+	}
+	for name := range known {
+		if p.servers.NodeLost(name) {
+			known[name] = backend.ServerAway
 		}
 	}
 	if len(known) == 0 {

@@ -134,6 +134,15 @@ func (s *Servers) NodeOf(key []byte) string {
 	return ""
 }
 
+// NodeLost reports whether a ring has a node of that name that counts as lost.
+func (s *Servers) NodeLost(name string) bool {
+	if s.ring == nil {
+		return false
+	}
+	n := s.ring.byName(name)
+	return n != nil && n.missed.Load() >= maxMissed
+}
+
 // At is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.
 type At struct {
 	Key  []byte

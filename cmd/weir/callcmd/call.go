@@ -29,7 +29,7 @@ type Command struct {
 	JSON       bool          `name:"json" help:"Print each answer as JSON."`
 
 	TLS        bool   `name:"tls" group:"TLS" help:"Use TLS; without it, plaintext."`
-	CA         string `name:"ca" group:"TLS" placeholder:"FILE" help:"Authorities to trust, in PEM, beside those of the system."`
+	CA         string `name:"ca" group:"TLS" placeholder:"FILE" help:"Authorities to trust, in PEM, instead of those of the system."`
 	Cert       string `group:"TLS" placeholder:"FILE" help:"The client's own certificate, in PEM."`
 	Key        string `group:"TLS" placeholder:"FILE" help:"Its key."`
 	ServerName string `group:"TLS" placeholder:"NAME" help:"The name that the server's certificate must have; the host of --addr unless given."`

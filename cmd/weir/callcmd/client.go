@@ -26,7 +26,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// client asks the service as the flags of a command say. It may be used by any number of goroutines.
+// client asks the service as the flags of a command say.
 type client struct {
 	*Command
 	*grpc.ClientConn

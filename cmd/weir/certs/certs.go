@@ -12,8 +12,8 @@ import (
 
 // Files are what a TLS configuration is made of; all are PEM. They are read again for each handshake, so a connection
 // is made with what they hold then, and those that are there stay. Files that cannot be used leave the last good ones
-// in force: those that are no regular files, are longer than 1 MiB, or hold an expired certificate while the one before
-// is valid. The log has one line when that begins and one when it ends.
+// in force, as do those that are no regular files or are longer than 1 MiB. The log has a line for each reason, and one
+// when it ends.
 type Files struct {
 	// Cert and Key are this side's certificate, with those between it and its authority, and its key.
 	Cert, Key string

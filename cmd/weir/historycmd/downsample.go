@@ -57,7 +57,8 @@ func (c *Downsample) roll(ctx context.Context, store *redishistory.Store, out io
 		work = store.Due
 	}
 	did, err := work(ctx, begin)
-	text := fmt.Sprintf("%s series are due in %d partitions.\n", terminal.Thousands(did.Series), did.Partitions)
+	text := fmt.Sprintf("Looked at %d of %d partitions: %s series are due.\n", did.Partitions, history.Partitions,
+		terminal.Thousands(did.Series))
 	if !c.DryRun {
 		text = fmt.Sprintf("Looked at %d of %d partitions in %s, and moved %s series: %s chunks with %s points. %s hits have expired.\n",
 			did.Partitions, history.Partitions, time.Since(begin).Round(time.Millisecond), terminal.Thousands(did.Series),

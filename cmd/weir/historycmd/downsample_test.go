@@ -56,8 +56,8 @@ func TestDownsampleMovesWhatIsDueInTheRedisOfTheEnvironment(t *testing.T) {
 	t.Setenv("HISTORY_KEEP_MINUTES", "")
 	took := regexp.MustCompile(`in [0-9.]+(ms|s|m)+,`)
 	const moved = "Looked at 256 of 256 partitions in 1s, and moved %d series: %d chunks with %d points. 0 hits have expired.\n"
-	for i, want := range []string{"1 series are due in 256 partitions.\n", fmt.Sprintf(moved, 1, 1, 1), fmt.Sprintf(moved, 0, 0, 0),
-		"0 series are due in 256 partitions.\n"} {
+	for i, want := range []string{"Looked at 256 of 256 partitions: 1 series are due.\n", fmt.Sprintf(moved, 1, 1, 1), fmt.Sprintf(moved, 0, 0, 0),
+		"Looked at 256 of 256 partitions: 0 series are due.\n"} {
 		var out bytes.Buffer
 		err := (&Downsample{Once: true, DryRun: i%3 == 0}).Run(t.Context(), terminal.Output{Out: &out, Err: io.Discard})
 		if got := took.ReplaceAllString(out.String(), "in 1s,"); err != nil || got != want {

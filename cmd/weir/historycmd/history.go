@@ -31,7 +31,7 @@ type Command struct {
 	Top    topCommand    `cmd:"" help:"List the rules with the most hits."`
 	Verify verifyCommand `cmd:"" help:"Prove that the history holds, to the integer, all that was counted."`
 	Export exportCommand `cmd:"" help:"Write what is stored as CSV or OpenMetrics."`
-	Import importCommand `cmd:"" help:"Count what an export, or another store, has written."`
+	Import importCommand `cmd:"" help:"Count the rows of a CSV file, as export writes it."`
 	Demo   demoCommand   `cmd:"" help:"Fill an empty history with a year of made-up hits."`
 	Serve  serveCommand  `cmd:"" help:"Answer Grafana and the page over the history of a fleet, and limit nothing."`
 }
