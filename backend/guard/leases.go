@@ -19,7 +19,7 @@ const (
 	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
 	// half as much.
 	leaseDrift = 1000
-	// noneLasts is how long a key is not asked about again at most if Redis has granted nothing.
+	// noneLasts is how long a key is not asked about again at most if the store has granted nothing.
 	noneLasts = time.Second
 	// maxLeases is how many keys a shard knows leases of at most, fewer for small leases, so that keys that are asked for
 	// once a minute leave room for busy ones; leaseShards is how many shards there are, a power of two.

@@ -48,7 +48,7 @@ type Store struct {
 
 // keys are a kind of keys, as operators see them.
 type keys interface {
-	// Inspect reads what a key holds, by the clock that it counts by: the whole key, but for long logs.
+	// Inspect reads what a key holds, by the clock that it counts by.
 	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error)
 	// Reset removes a key, under whatever limits it was counted.
 	Reset(ctx context.Context, key []byte) error

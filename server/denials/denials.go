@@ -2,10 +2,9 @@
 // was this denied?"; and, of all rules together, the newest denials by minute and descriptor: the answer to "was ann
 // denied at 02:40?". It logs a sample of them. Read it from [Recorder] downwards.
 //
-// Denials that shadow mode let through are kept apart. Memory is bounded: one denial, and at
-// most so many bytes of its descriptor, for each rule in force that has refused something, and some minutes longer
-// for rules that are gone; of the newest, so many in so many bytes. Values of descriptors may be personal: they are
-// handed out only to those who ask for them.
+// Denials that shadow mode let through are kept apart. Memory is bounded: of each rule in force, and of one that is gone
+// for some minutes longer, one denial; of the newest, a number and their bytes. Values of descriptors may be personal:
+// they are handed out only to those who ask for them.
 package denials
 
 import (

@@ -114,11 +114,11 @@ type Filter struct {
 	From, To   time.Time
 }
 
-func (q *Filter) matches(rule byrule.Name) bool {
-	return (q.Domain == "" || q.Domain == rule.Domain) && (q.Path == "" || descriptors.SamePath(rule.Path, q.Path))
+func (f *Filter) matches(rule byrule.Name) bool {
+	return (f.Domain == "" || f.Domain == rule.Domain) && (f.Path == "" || descriptors.SamePath(rule.Path, f.Path))
 }
 
-// List returns what is kept about each rule that a question means, the newest denial first.
+// List returns what is kept about each rule that a filter matches, the newest denial first.
 func (r *Recorder) List(q Filter) []Summary {
 	var all []Summary
 	for _, s := range r.slots() {

@@ -125,7 +125,7 @@ type Config struct {
 	// DefaultProbePause and DefaultLongestProbePause by default.
 	ProbePause, LongestProbePause time.Duration
 
-	// GiveUp is how long Await waits for the first server that can count, from Open on. By default for ever.
+	// GiveUp is how long Await waits for the first server that can count, from the first probe on. By default for ever.
 	GiveUp time.Duration
 
 	// Connections, if not nil, counts the connections.
