@@ -22,7 +22,7 @@ func findFault(data []byte, libraryLine int, err error) (line int, text string) 
 			"keep all others elsewhere"
 	}
 	lines := strings.SplitAfter(string(data), "\n")
-	first := faultyLine(lines, libraryLine)
+	first := faultyLine(lines, min(libraryLine, len(lines))) // the library also counts a \r alone as the end of a line
 	for _, h := range hints {
 		for _, at := range []int{first, contentBefore(lines, first)} {
 			if h.errorPattern == nesting && at != first {
