@@ -12,8 +12,8 @@ import (
 // What follows is all that this package knows of single algorithms, but for their parts of the script: a new one has a
 // line in each.
 
-// algorithms are the parts of the script that all checks need, in their order.
-var algorithms = []string{"key", "fixed_window", "token_bucket", "sliding_log"}
+// algorithms are their parts of the script, but for those of sliding windows, which are made only for who has them.
+var algorithms = []string{"fixed_window", "token_bucket", "sliding_log"}
 
 // step returns what the script counts a limit by: the width of its finest bucket in microseconds, or, of a token bucket,
 // the hits that leak in a window.

@@ -5,6 +5,8 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 //go:embed lua/*.lua
@@ -15,8 +17,9 @@ var files embed.FS
 // with each local around it that it uses.
 var (
 	constants      = []string{"constants"}
+	checks         = []string{"key", "limits"}
 	slidingWindows = []string{"chunk", "wide_window", "sliding_window"}
-	decisions      = []string{"limits", "trim", "rulings", "call"}
+	decisions      = []string{"trim", "rulings", "call"}
 )
 
 // body is all parts. They end with the definition of script(), which returns a function of keys and arguments.
@@ -31,8 +34,9 @@ func body() string {
 		b.WriteString(after)
 	}
 	write("", constants, "local function script()\n")
+	write("", checks, "")
 	write("", algorithms, "")
-	write("local function sliding_windows()\n", slidingWindows, "return sliding_window\nend\n")
+	write(fmt.Sprintf("algorithms[%d] = later(function()\n", descriptors.SlidingWindow), slidingWindows, "return sliding_window\nend)\n")
 	write("", decisions, "return run\nend\n")
 	return b.String()
 }

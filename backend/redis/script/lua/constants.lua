@@ -5,7 +5,6 @@ local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local byte, find, sub = string.byte, string.find, string.sub
 
 local COUNT, LOOK, REFUND, LEASE = 0, 1, 2, 4 -- LEASE is added to one of the others
-local SLIDING, FIXED, LOG, BUCKET = 1, 2, 3, 4
 local NEVER = -1
 local HANDFUL = 8 -- hits of the smallest lease
 local MAX_COUNT = 9007199254740991

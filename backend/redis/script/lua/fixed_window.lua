@@ -1,9 +1,10 @@
 -- fixed_window: the count of one epoch-aligned window in one field, its number and its hits, and, if there are any, how
 -- many of these are leased.
 
-local function fixed_window(limit)
+algorithms[2] = function(limit) -- descriptors.FixedWindow
 	local name, width = limit.name, limit.width
 	local live, held, leased, changed
+	limit.look, limit.turns = 0, true
 
 	function limit.load(now)
 		local value = call('HGET', key, name)

@@ -19,19 +19,22 @@
 --                         if that has not changed. Chunks are put.
 --   hold(keep)            returns the first moment at which at most keep of the hits still count; there are more now
 --   lasts()               returns the moment until which the key must last for the hits, 0 if there are none
+--   look                  how many hits must fit for a look to pass
+--   turns                 true if it begins anew at moments of the clock, also while nothing counts
 
 local MOST = 300 -- questions that are remembered, and sets of limits
 
-local sliding_window
-local algorithms = {
-	[FIXED] = fixed_window,
-	[LOG] = sliding_log,
-	[BUCKET] = token_bucket,
-	[SLIDING] = function(limit)
-		sliding_window = sliding_window or sliding_windows()
-		sliding_window(limit)
-	end,
-}
+local algorithms = {} -- by their numbers in Go: each gives a limit its functions
+
+-- later is an algorithm that is made when a limit first has it.
+local function later(make)
+	local made
+	return function(limit)
+		made = made or make()
+		made(limit)
+	end
+end
+
 local questions, asked = {}, 0
 local remembered, sets = {}, 0
 
@@ -40,10 +43,11 @@ local function limits_of(packed)
 	local count, at = from_bytes('<B', packed)
 	for i = 1, count do
 		local l = {}
-		l.algorithm, l.always, l.requests, l.window, l.width, l.name, l.fans, at =
+		local algorithm
+		algorithm, l.always, l.requests, l.window, l.width, l.name, l.fans, at =
 			from_bytes('<BBI7I7I7Bc0Bc0', packed, at)
-		l.rate, l.look, l.always = l.width, l.algorithm == FIXED and 0 or 1, l.always == 1
-		algorithms[l.algorithm](l)
+		l.rate, l.look, l.always = l.width, 1, l.always == 1
+		algorithms[algorithm](l)
 		limits[i] = l
 	end
 	return limits

@@ -22,7 +22,7 @@ local function allow(limits, count, asked, granted, now)
 	local held, reset = l.held, 0
 	if held > 0 then
 		reset = l.hold(held + granted - 1) - now
-	elseif l.algorithm == FIXED then
+	elseif l.turns then
 		reset = l.hold() - now
 	end
 	local full = 0

@@ -9,7 +9,7 @@
 -- alone. It tells of the chunks from first on; others are left over, from low to before first and from last to before
 -- high, and are removed by and by.
 
-local function sliding_log(limit)
+algorithms[3] = function(limit) -- descriptors.SlidingLog
 	local ROUND = 9007199254740992
 	local FULL = 7 + 32 * 14 -- bytes of a chunk
 	local SWEEP = 8          -- chunks that one check removes

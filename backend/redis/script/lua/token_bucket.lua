@@ -2,7 +2,7 @@
 -- changed; how long hits had been leaking then; and the hits that were counted since that leaking began. The arithmetic
 -- is that of window.Tokens in Go, with the same doubles.
 
-local function token_bucket(limit)
+algorithms[4] = function(limit) -- descriptors.TokenBucket
 	local name, rate, window = limit.name, limit.rate, limit.window
 	-- What counts; the hits that were counted since a start, those included that have leaked; until when the key lasted
 	-- for what was loaded.
