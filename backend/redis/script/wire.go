@@ -164,13 +164,7 @@ func after(before uint64, c *backend.Check) uint64 {
 }
 
 // double reads a number of eight bytes, little endian.
-func double(s string) float64 {
-	var bits uint64
-	for b := range 8 {
-		bits |= uint64(s[b]) << (8 * b)
-	}
-	return math.Float64frombits(bits)
-}
+func double(s string) float64 { return math.Float64frombits(uint64(little(s[:8]))) }
 
 func duration(micros float64) time.Duration {
 	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond
