@@ -132,7 +132,7 @@ func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 	if err := set(urls, keyNumber(1)); err != nil {
 		t.Errorf("sentinels as URLs with their password: %v", err)
 	}
-	before := servers.Primary(t)
+	before := servers.Await(t)
 	after := servers.Failover(t)
 	redistest.Eventually(t, "keys go to the new primary", func() error { return set(on, keyNumber(2)) })
 	if err := isOn(keyNumber(2), after, after); err != nil || before == after {
