@@ -197,7 +197,7 @@ func (r *ring) watch(ctx context.Context, n *node) {
 	}
 }
 
-// heartbeat sends one PING: only a server that answers PONG can count.
+// heartbeat sends one PING: only a server that answers PONG can count. A loss and a return are logged at one level.
 func (r *ring) heartbeat(ctx context.Context, n *node) {
 	asking, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	err := n.client.Ping(asking).Err()
@@ -209,7 +209,7 @@ func (r *ring) heartbeat(ctx context.Context, n *node) {
 		if n.missed.Swap(0) < maxMissed {
 			return
 		}
-		r.Log.Info("ring node is back", "node", n.name)
+		r.Log.Warn("ring node is back", "node", n.name)
 	case n.missed.Add(1) != maxMissed:
 		return
 	default:
@@ -280,9 +280,9 @@ func (r *ring) follow(list string) {
 		switch {
 		case err != nil && err.Error() != trouble:
 			trouble = err.Error()
-			r.Log.Error("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
+			r.Log.Warn("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
 		case err == nil && trouble != "":
-			r.Log.Info("the file of the ring's nodes can be used again", "file", r.URLFile)
+			r.Log.Warn("the file of the ring's nodes can be used again", "file", r.URLFile)
 		}
 		if err == nil {
 			list, trouble = string(content), ""
