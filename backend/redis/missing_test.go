@@ -178,7 +178,8 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 	for _, kind := range []topology.Type{topology.Single, topology.Cluster} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			c := start(t, kind)
+			set := redistest.Start(t, string(kind))
+			c := topology.Config{Type: kind, URL: set.URL}
 			functions, scripts := openedWith(t, c, nil, newScript()), openedWith(t, c, nil, scriptOnly())
 			byFunction, byScript := newBurden(t, "a", "b", "c", "d"), newBurden(t, "e", "f", "g", "h")
 			stop := sync.OnceFunc(backendtest.KeepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
@@ -192,7 +193,8 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 				answered = now
 				onAll(t, functions, "function", "flush")
 				onAll(t, functions, "script", "flush")
-				return functions.Stats().Resent >= 30 && scripts.Stats().Resent >= 30
+				unknown := callsOf(t, "failed_calls", set.Servers...)
+				return unknown["fcall"] >= 10 && unknown["evalsha"] >= 10
 			})
 			stop()
 			byFunction.exact(t, functions)
@@ -289,7 +291,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 				goOn(t, "", 50, &b.tally)
 			}
 			before := evals
-			if evals = callsOf(t, server)["evalsha"]; evals == before {
+			if evals = callsOf(t, "calls", server)["evalsha"]; evals == before {
 				t.Error("nobody was called by scripts while functions were forbidden")
 			}
 			if mode, err := s.script.Load(t.Context(), client); err != nil || mode.Command != "fcall" { // as a probe does
@@ -327,12 +329,12 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	}
 	redistest.Until(t, "the demoted one has copied the other", func() bool { return len(librariesOf(t, before)) == 0 })
 	service.Redirect(after.Addr)
-	resent := s.Stats().Resent
+	asked := callsOf(t, "failed_calls", before)["fcall"]
 	last := newBurden(t, "b")
 	last.call(t, s)
 	last.exact(t, s)
-	if n := s.Stats().Resent - resent; n > 3 {
-		t.Errorf("the check was sent again %d times, want 3 at most", n)
+	if n := callsOf(t, "failed_calls", before)["fcall"] - asked; n > 6 {
+		t.Errorf("the demoted one was asked %d times more, want 6 at most: by the check, to load the library, and by a probe", n)
 	}
 }
 
@@ -403,16 +405,16 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 	}
 	for name, load := range map[string]struct {
 		*tally
-		on      *Store
+		command string
 		counted int64
-	}{"by a script": {&byScript, scripts, inScripts}, "of plain keys": {&ofPlain, plainKeys, inPlain}} {
+	}{"by a script": {&byScript, "evalsha", inScripts}, "of plain keys": {&ofPlain, "incrby", inPlain}} {
 		if failed := load.unknown.Load() + load.away.Load(); failed > 0 {
 			t.Errorf("%s %d calls failed; a slot that moves is no reason to", name, failed)
 		}
 		if want := 3 * load.answered.Load(); load.counted != want {
 			t.Errorf("%s %d hits are counted, and %d were answered; want the same", name, load.counted, want)
 		}
-		if load.on.Stats().Redirects == 0 {
+		if callsOf(t, "rejected_calls", set.Nodes...)[load.command] == 0 {
 			t.Errorf("%s no check was redirected: the load did not meet the slot while it moved", name)
 		}
 	}

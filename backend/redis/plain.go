@@ -181,7 +181,7 @@ func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Cla
 func (p *plain) logRefusal(b *pipeline.Batch, what, command string, err error) {
 	servers := p.store.servers
 	if name := servers.NameOf(b.Client()); p.store.changed(command+" of "+name, err.Error()) {
-		servers.Log().Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
+		servers.Config.Log.Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
 	}
 }
 
@@ -201,7 +201,7 @@ func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		}
 		n, err := parseCount(cmp.Or(get.Val(), "0"))
 		if err != nil {
-			return 0, unreadable(name, errNoNumber)
+			return 0, fmt.Errorf("redis: key %q: %w", name, errNoNumber)
 		}
 		return n, nil
 	})

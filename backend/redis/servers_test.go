@@ -198,11 +198,6 @@ func ownerOf(t testing.TB, c topology.Config) *goredis.Client {
 	return client
 }
 
-func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
-	t.Helper()
-	return ownerOf(t, topology.Config{URL: addr, Timeout: timeout})
-}
-
 // learnt is connect for servers that know at once who owns which slots.
 func learnt(t *testing.T, c topology.Config) *topology.Servers {
 	t.Helper()
@@ -221,6 +216,6 @@ func storeAt(t *testing.T, c topology.Config) *Store {
 }
 
 // over makes servers of a topology of a test.
-func over(t topology.Topology, timeout time.Duration) *topology.Servers {
-	return topology.Over(t, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
+func over(t topology.Topology) *topology.Servers {
+	return topology.Over(t, topology.Config{Timeout: ample, Log: slog.New(slog.DiscardHandler)})
 }

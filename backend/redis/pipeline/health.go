@@ -55,7 +55,7 @@ type Health struct {
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
 func newHealth(s *topology.Servers) *Health {
-	h := &Health{servers: s, log: s.Log(), config: s.Config(), news: make(chan struct{}, 1)}
+	h := &Health{servers: s, log: s.Config.Log, config: s.Config, news: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.decided, h.decide = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))

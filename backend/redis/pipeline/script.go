@@ -109,8 +109,8 @@ func refused(err error) bool {
 	return err != nil && (topology.Forbidden(err) || unknownCommand.MatchString(err.Error()) || topology.TakesNoWrites(err))
 }
 
-// load gives a server the script. An error is one that sending again would not mend.
-func (s *Script) load(ctx context.Context, client *goredis.Client) error {
+// reload gives a server the script anew. An error is one that sending again would not mend.
+func (s *Script) reload(ctx context.Context, client *goredis.Client) error {
 	mode, err := s.Load(ctx, client)
 	if err == nil {
 		return nil

@@ -39,8 +39,8 @@ type watch struct {
 	stopConnecting context.CancelFunc
 }
 
-// exchanged notes the outcome of an exchange, and its error. It is cheap while nothing is wrong.
-func (q *queue) exchanged(o outcome, sent time.Time, err error) {
+// noteExchange tells the breaker the outcome of an exchange, and its error. It is cheap while nothing is wrong.
+func (q *queue) noteExchange(o outcome, sent time.Time, err error) {
 	if o == outcomeAnswered && q.calm.Load() {
 		return
 	}
