@@ -88,9 +88,9 @@ func (p *plain) buckets(t *testing.T, key []byte, limits []descriptors.Limit) in
 }
 
 // startRedis gives a client of a new server that knows the script.
-func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
+func startRedis(t testing.TB) *redis.Client {
 	t.Helper()
-	server := redistest.Single(t, append(options, redistest.WithUnixSocket())...)
+	server := redistest.Single(t, redistest.WithUnixSocket())
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, MaxRetries: -1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { client.Close() })
 	if err := client.ScriptLoad(t.Context(), Source()).Err(); err != nil {

@@ -99,19 +99,10 @@ func TestASingleServerIsReachedInEveryWay(t *testing.T) {
 			t.Errorf("%s: %v", test.way, err)
 		}
 	}
-}
-
-func TestTheDatabaseOfAURLIsUsed(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t)
-	on, _ := openTopology(t, Config{URL: "redis://" + s.Addr + "/3"})
-	if err := set(on, keyNumber(1)); err != nil {
-		t.Fatal(err)
-	}
-	third := goredis.NewClient(&goredis.Options{Addr: s.Addr, DB: 3})
-	defer third.Close()
-	if n, err := third.DBSize(context.Background()).Result(); err != nil || n != 1 {
-		t.Errorf("database 3 has %d keys, %v; want the one that was written", n, err)
+	on, _ := openTopology(t, Config{URL: "redis://" + open.Addr + "/3"})
+	err := set(on, keyNumber(0))
+	if keys, _ := open.Info(t.Context(), "keyspace"); err != nil || !strings.HasPrefix(keys["db3"], "keys=1,") {
+		t.Errorf("a database: %v, and the server holds %v; want the one key that was written in db3", err, keys)
 	}
 }
 
@@ -236,6 +227,14 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 		}
 		if c.Type == Cluster && !errors.Is(err, ErrUnknownCluster) {
 			t.Errorf("an unknown cluster gives %v, want %v: a request must not wait for the map", err, ErrUnknownCluster)
+		}
+		if c.Type == Ring {
+			redistest.Eventually(t, "the only node is lost", func() error {
+				if _, err := on.Owner(keyNumber(1)); !errors.Is(err, errNoNode) {
+					return fmt.Errorf("%v, want %w", err, errNoNode)
+				}
+				return nil
+			})
 		}
 	}
 }
