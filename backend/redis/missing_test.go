@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha1"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,17 +100,14 @@ func (b *burden) exact(t *testing.T, on backend.Counter) {
 	b.counted(t, on, b.answered.Load(), b.answered.Load())
 }
 
-// onAll sends a command to every server of a store.
-func onAll(t *testing.T, s *Store, command ...any) {
+// flush takes servers all libraries and scripts.
+func flush(t *testing.T, servers ...*redistest.Server) {
 	t.Helper()
-	err := s.servers.Each(t.Context(), func(name string, do func(...any) (any, error)) error {
-		if _, err := do(command...); err != nil {
-			return fmt.Errorf("%s: %v: %w", name, command, err)
+	for _, server := range servers {
+		ctx, client := t.Context(), server.Client()
+		if err := errors.Join(client.FunctionFlush(ctx).Err(), client.ScriptFlush(ctx).Err()); err != nil {
+			t.Errorf("flushing %s: %v", server.Addr, err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }
 
@@ -179,7 +177,10 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			set := redistest.Start(t, string(kind))
-			c := topology.Config{Type: kind, URL: set.URL}
+			c, primaries := topology.Config{Type: kind, URL: set.URL}, set.Servers
+			if set.Cluster != nil {
+				primaries = set.Cluster.Primaries(t)
+			}
 			functions, scripts := openedWith(t, c, nil, newScript()), openedWith(t, c, nil, scriptOnly())
 			byFunction, byScript := newBurden(t, "a", "b", "c", "d"), newBurden(t, "e", "f", "g", "h")
 			stop := sync.OnceFunc(backendtest.KeepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
@@ -191,8 +192,7 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 					return false
 				}
 				answered = now
-				onAll(t, functions, "function", "flush")
-				onAll(t, functions, "script", "flush")
+				flush(t, primaries...)
 				unknown := callsOf(t, "failed_calls", set.Servers...)
 				return unknown["fcall"] >= 10 && unknown["evalsha"] >= 10
 			})
@@ -227,7 +227,17 @@ func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 			if replica == primary {
 				replica = set.Nodes[0]
 			}
-			forget(t, replica)
+			setReadOnly := func(value string) {
+				if err := replica.Client().ConfigSet(t.Context(), "replica-read-only", value).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			setReadOnly("no")
+			flush(t, replica)
+			setReadOnly("yes")
+			if got := librariesOf(t, replica); len(got) > 0 {
+				t.Fatalf("the replica has %v", got)
+			}
 			after := set.Failover(t)
 			if after != replica {
 				t.Fatalf("%s is the primary, want %s", after.Addr, replica.Addr)
@@ -251,22 +261,6 @@ func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// forget takes a replica all libraries and scripts.
-func forget(t *testing.T, replica *redistest.Server) {
-	t.Helper()
-	for _, command := range [][]any{
-		{"config", "set", "replica-read-only", "no"}, {"function", "flush"}, {"script", "flush"},
-		{"config", "set", "replica-read-only", "yes"},
-	} {
-		if err := replica.Client().Do(t.Context(), command...).Err(); err != nil {
-			t.Fatalf("%v: %v", command, err)
-		}
-	}
-	if got := librariesOf(t, replica); len(got) > 0 {
-		t.Fatalf("the replica has %v", got)
 	}
 }
 
@@ -383,11 +377,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 			t.Errorf("the node that gets the slot has %v, want no library", got)
 		}
 		set.MigrateSlot(t, slot, move[0], move[1], during)
-		for _, command := range []string{"function", "script"} {
-			if err := move[0].Client().Do(t.Context(), command, "flush").Err(); err != nil {
-				t.Error(err)
-			}
-		}
+		flush(t, move[0])
 	}
 	stop()
 	b.exact(t, functions)
