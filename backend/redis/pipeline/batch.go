@@ -170,7 +170,7 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 		case r.err == nil:
 		case away != nil && !written:
 			r.class, r.err = Class{}, away
-		case away != nil && r.class.Loading(), !written && ctx.Err() != nil:
+		case away != nil && r.class.loading(), !written && ctx.Err() != nil:
 			r.class = Class{}
 		}
 	}

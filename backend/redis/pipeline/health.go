@@ -46,8 +46,8 @@ type Health struct {
 	troubled atomic.Bool   // a server was away at the last probe
 	everUp   atomic.Bool   // a server has shown once that it can count
 	lastErr  atomic.Pointer[error]
-	decided  context.Context // ends once a server can count, or GiveUp is over
-	decide   context.CancelFunc
+	awaited  context.Context // ends once a server can count, or GiveUp is over
+	endAwait context.CancelFunc
 
 	troubles atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
 }
@@ -57,7 +57,7 @@ var errNotProbed = errors.New("redis has not been asked yet whether it can count
 func newHealth(s *topology.Servers) *Health {
 	h := &Health{servers: s, log: s.Config.Log, config: s.Config, news: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.decided, h.decide = context.WithCancel(context.Background())
+	h.awaited, h.endAwait = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
 	return h
 }
@@ -87,7 +87,7 @@ func (h *Health) Await(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-h.decided.Done():
+	case <-h.awaited.Done():
 		return h.Ready()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -122,7 +122,7 @@ func (h *Health) run(ctx context.Context) {
 			pause = h.config.ProbePause
 		}
 		if h.everUp.Load() || h.config.GiveUp > 0 && time.Since(h.began) >= h.config.GiveUp {
-			h.decide()
+			h.endAwait()
 		}
 		h.wait(ctx, pause)
 		select {

@@ -98,7 +98,7 @@ func (s *retry) exchange(ctx context.Context) {
 func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
 	for _, r := range s.open {
-		needed = needed || r.class.kind == classRetryable || r.class.Loading()
+		needed = needed || r.class.kind == classRetryable || r.class.loading()
 	}
 	if !needed {
 		return true

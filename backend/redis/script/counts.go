@@ -78,7 +78,7 @@ func countChunks(fields map[string]string, l *descriptors.Limit, oldest, newest 
 			size := int64(len(chunk)) / fan
 			for i := max(first, number*fan); size > 0 && i <= min(last, number*fan+fan-1); i++ {
 				at := (i - number*fan) * size
-				switch hits := uint64(little(chunk[at : at+size])); {
+				switch hits := uint64(littleEndian(chunk[at : at+size])); {
 				case level == 0 && hits > 0:
 					count(i, hits)
 				case hits > 0 || i == last:
@@ -99,10 +99,10 @@ func addBucket(list []backend.Bucket, b backend.Bucket) []backend.Bucket {
 	return append(list, b)
 }
 
-func number56(s string) int64 { return little(s[:7]) }
+func number56(s string) int64 { return littleEndian(s[:7]) }
 
-// little reads a little-endian number.
-func little(s string) (v int64) {
+// littleEndian reads a little-endian number.
+func littleEndian(s string) (v int64) {
 	for i := len(s) - 1; i >= 0; i-- {
 		v = v<<8 | int64(s[i])
 	}

@@ -157,7 +157,7 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 }
 
 // double reads a number of eight bytes, little endian.
-func double(s string) float64 { return math.Float64frombits(uint64(little(s[:8]))) }
+func double(s string) float64 { return math.Float64frombits(uint64(littleEndian(s[:8]))) }
 
 func duration(micros float64) time.Duration {
 	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond

@@ -28,7 +28,7 @@ func TestGoRedisRepeatsNothingOnAnyTopology(t *testing.T) {
 		if cl, ok := on.(*cluster); ok {
 			_, _ = cl.client.MasterForKey(context.Background(), "") // it makes the node's client, and finds nobody
 			client, err = cl.At(nil, "127.0.0.1:1")
-			if len(cl.extra) != 0 {
+			if len(cl.unmapped) != 0 {
 				t.Error("go-redis has made no client for the node")
 			}
 		} else {
