@@ -202,8 +202,7 @@ func ownerOf(t testing.TB, c topology.Config) *goredis.Client {
 func learnt(t *testing.T, c topology.Config) *topology.Servers {
 	t.Helper()
 	servers := connect(t, c)
-	nothing := func(string, func(...any) (any, error)) error { return nil }
-	if err := servers.Each(t.Context(), nothing); err != nil {
+	if _, err := servers.All(t.Context()); err != nil {
 		t.Fatalf("learning who owns which slots: %v", err)
 	}
 	return servers

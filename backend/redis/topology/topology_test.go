@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,26 +19,29 @@ import (
 // openTopology makes a topology that logs to the returned log and ends with the test.
 func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
 	t.Helper()
+	s, log := openServers(t, c)
+	return s.topology, log
+}
+
+// openServers is openTopology with what asks it, by a user who needs to read.
+func openServers(t *testing.T, c Config) (*Servers, *redistest.Log) {
+	t.Helper()
 	log := new(redistest.Log)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
 	c.Timeout = cmp.Or(c.Timeout, 20*DefaultTimeout) // the machine may stand still
-	c, err := c.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	on, err := newTopology(c, new(atomic.Uint64))
+	s, err := Connect(c, "+get")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := on.Close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		if text := log.String(); strings.Contains(text, secret) {
 			t.Errorf("the password is in the log, where many can read it:\n%s", text)
 		}
 	})
-	return on, log
+	return s, log
 }
 
 // keyNumber is the Redis key of a check.
