@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -210,6 +211,9 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	up, failed := 0, []error(nil)
 	known := *h.troubles.Load()
 	now := make(map[string]string, len(found)+1)
+	if err != nil { // nothing new is known of any server
+		maps.Copy(now, known)
+	}
 	for _, f := range append(found, finding{Server: topology.Server{Name: serverList}, err: err}) {
 		now[f.Name] = f.trouble()
 		failed = append(failed, f.err)
@@ -219,11 +223,6 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 		if now[f.Name] != known[f.Name] {
 			changed = true
 			h.logChange(f, known[f.Name])
-		}
-	}
-	for name, trouble := range known {
-		if _, there := now[name]; !there && err != nil { // nothing is known of any server
-			now[name] = trouble
 		}
 	}
 	h.troubles.Store(&now)
