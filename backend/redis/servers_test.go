@@ -213,8 +213,3 @@ func storeAt(t *testing.T, c topology.Config) *Store {
 	t.Helper()
 	return storeOn(t, learnt(t, c))
 }
-
-// over makes servers of a topology of a test.
-func over(t topology.Topology) *topology.Servers {
-	return topology.Over(t, topology.Config{Timeout: ample, Log: slog.New(slog.DiscardHandler)})
-}

@@ -34,7 +34,7 @@ type Probe func(ctx context.Context, server topology.Server) error
 // Health probes servers, see [backend.Health]: at the start, and after each check without an answer, which may only
 // have had little time. It logs each change of a server once. Before Watch all is well, and no server is known.
 type Health struct {
-	servers *topology.Servers
+	servers func(context.Context) ([]topology.Server, error)
 	probe   Probe
 	log     *slog.Logger
 	config  topology.Config
@@ -56,7 +56,7 @@ type Health struct {
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
 func newHealth(s *topology.Servers) *Health {
-	h := &Health{servers: s, log: s.Config.Log, config: s.Config, news: make(chan struct{}, 1)}
+	h := &Health{servers: s.All, log: s.Config.Log, config: s.Config, news: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.awaited, h.endAwait = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
@@ -192,7 +192,7 @@ func stateOf(trouble string) backend.ServerState {
 
 // probeAll probes all servers at once. Its error says that they cannot be listed.
 func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
-	servers, err := h.servers.All(ctx)
+	servers, err := h.servers(ctx)
 	if err != nil {
 		return nil, err
 	}

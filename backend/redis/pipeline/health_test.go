@@ -10,22 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// listed is a topology of servers that nobody reaches, or the error of one that does not know them.
+// listed is the names of servers, or the error of who does not know them.
 type listed struct {
 	mu    sync.Mutex
 	names []string
 	err   error
 }
 
-func (l *listed) Owner([]byte) (*goredis.Client, error) { return nil, errors.New("no server") }
-func (l *listed) Close() error                          { return nil }
-func (l *listed) Servers(context.Context) (all []topology.Server, err error) {
+func (l *listed) servers(context.Context) (all []topology.Server, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range l.names {
@@ -38,8 +34,13 @@ func (l *listed) Servers(context.Context) (all []topology.Server, err error) {
 func watched(t *testing.T, on *listed, c topology.Config, probe func(name string) error) (*Health, *redistest.Log) {
 	t.Helper()
 	log := new(redistest.Log)
-	c.Log = slog.New(slog.NewTextHandler(log, nil))
-	h := newHealth(topology.Over(on, c))
+	c.Log, c.URL = slog.New(slog.NewTextHandler(log, nil)), "127.0.0.1:1"
+	servers, err := topology.Connect(c, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHealth(servers)
+	h.servers = on.servers
 	h.Watch(func(_ context.Context, one topology.Server) error { return probe(one.Name) })
 	t.Cleanup(h.Close)
 	return h, log

@@ -37,11 +37,6 @@ func Connect(c Config, rights string) (*Servers, error) {
 	return newServers(t, c, rights, l), nil
 }
 
-// Over makes servers of a topology, which they close in the end, for tests.
-func Over(t Topology, c Config) *Servers {
-	return newServers(t, c.filled(), "", new(atomic.Uint64))
-}
-
 func newServers(t Topology, c Config, rights string, losses *atomic.Uint64) *Servers {
 	s := &Servers{topology: t, Config: c, rights: rights, losses: losses}
 	s.redirects, _ = t.(Redirecting)
