@@ -12,7 +12,7 @@ import (
 
 // Servers reaches the servers of a configuration. All methods may be called by any number of goroutines.
 type Servers struct {
-	Config Config // with its defaults
+	Config Config // with its defaults; it stays as it is
 
 	topology  Topology
 	redirects Redirecting // nil where servers do not name each other
