@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"maps"
 	mathrand "math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -101,13 +100,13 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	}
 	fields, _ := hash.Val()
 	kept, gone := false, []any{"hdel", replicasKey}
-	for field := range slices.Chunk(fields, 2) {
-		name := field[0]
+	for i := 1; i < len(fields); i += 2 { // a name, and its last heartbeat
+		name := fields[i-1]
 		if name == h.name {
 			kept = true
 			continue
 		}
-		last, err := strconv.ParseInt(field[1], 10, 64)
+		last, err := strconv.ParseInt(fields[i], 10, 64)
 		age := now.Val().Sub(time.UnixMilli(last))
 		switch {
 		case err != nil, age < -heartbeatLife, age > 2*heartbeatLife: // ahead, after a failover between clocks
