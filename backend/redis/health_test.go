@@ -26,6 +26,15 @@ func countHits(t *testing.T, s *Store, n int) (err error) {
 	return err
 }
 
+// eachIs is what is known of servers that are all in one state, by their names.
+func eachIs(state backend.ServerState, servers ...*redistest.Server) map[string]backend.ServerState {
+	states := make(map[string]backend.ServerState)
+	for _, s := range servers {
+		states[s.Addr] = state
+	}
+	return states
+}
+
 // awaitKnown waits until the servers are known so: each by its name.
 func awaitKnown(t *testing.T, s *Store, why string, want map[string]backend.ServerState) {
 	t.Helper()
@@ -42,10 +51,7 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	s := redistest.Single(t)
 	s.Kill()
 	store, log := told(t, topology.Config{URL: s.Addr})
-	is := func(state backend.ServerState) map[string]backend.ServerState {
-		return map[string]backend.ServerState{s.Addr: state}
-	}
-	awaitKnown(t, store, "a server that has not answered yet is away", is(backend.ServerAway))
+	awaitKnown(t, store, "a server that has not answered yet is away", eachIs(backend.ServerAway, s))
 	redistest.Eventually(t, "that the server is away is known", func() error {
 		if err := store.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
 			return fmt.Errorf("it is ready: %w", err)
@@ -54,7 +60,7 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	})
 	s.Restart(t)
 	redistest.Eventually(t, "the server is found", store.Ready)
-	awaitKnown(t, store, "it has answered a probe", is(backend.ServerUp))
+	awaitKnown(t, store, "it has answered a probe", eachIs(backend.ServerUp, s))
 	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
 		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
@@ -64,9 +70,9 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
 	}
 	_ = countHits(t, store, 1) // who asks shows it
-	awaitKnown(t, store, "it has gone", is(backend.ServerAway))
+	awaitKnown(t, store, "it has gone", eachIs(backend.ServerAway, s))
 	s.Restart(t)
-	awaitKnown(t, store, "it is back, though nobody asks", is(backend.ServerUp))
+	awaitKnown(t, store, "it is back, though nobody asks", eachIs(backend.ServerUp, s))
 }
 
 func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
@@ -83,10 +89,9 @@ func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 		t.Errorf("a loss is told twice:\n%s", log)
 	}
 	one := map[string]backend.ServerState{node.Addr: backend.ServerUp, other.Addr: backend.ServerAway}
-	both := map[string]backend.ServerState{node.Addr: backend.ServerUp, other.Addr: backend.ServerUp}
 	awaitKnown(t, store, "it is away", one)
 	other.Restart(t)
-	awaitKnown(t, store, "it has come", both)
+	awaitKnown(t, store, "it has come", eachIs(backend.ServerUp, node, other))
 	other.Kill()
 	awaitKnown(t, store, "it has left, and no check was asked", one)
 }
@@ -95,18 +100,11 @@ func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
 	s, log := told(t, topology.Config{Type: topology.Cluster, URL: set.Addrs()[0]})
-	are := func(state backend.ServerState) map[string]backend.ServerState {
-		all := make(map[string]backend.ServerState)
-		for _, primary := range set.Primaries(t) {
-			all[primary.Addr] = state
-		}
-		return all
-	}
-	awaitKnown(t, s, "all primaries are up", are(backend.ServerUp))
+	awaitKnown(t, s, "all primaries are up", eachIs(backend.ServerUp, set.Primaries(t)...))
 	if err := countHits(t, s, 50); err != nil {
 		t.Fatal(err)
 	}
-	awaitKnown(t, s, "none is counted twice", are(backend.ServerUp))
+	awaitKnown(t, s, "none is counted twice", eachIs(backend.ServerUp, set.Primaries(t)...))
 	lost := set.Nodes[0]
 	lost.Kill()
 	redistest.Eventually(t, "the loss is told", func() error {
@@ -114,8 +112,8 @@ func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 		return log.Contains(`level=WARN msg="redis server does not answer" server=` + lost.Addr)
 	})
 	redistest.Eventually(t, "its replica takes over", func() error { return countHits(t, s, 10) })
-	awaitKnown(t, s, "its replica is known in its place", are(backend.ServerUp))
-	gone := are(backend.ServerAway)
+	awaitKnown(t, s, "its replica is known in its place", eachIs(backend.ServerUp, set.Primaries(t)...))
+	gone := eachIs(backend.ServerAway, set.Primaries(t)...)
 	for _, node := range set.Nodes {
 		node.Kill()
 	}
@@ -171,7 +169,7 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 				return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr),
 					log.Contains(code), log.Contains("it takes no writes: make room"))
 			})
-			awaitKnown(t, s, "and so does what is known", map[string]backend.ServerState{server.Addr: backend.ServerFailing})
+			awaitKnown(t, s, "and so does what is known", eachIs(backend.ServerFailing, server))
 			set(setting[2])
 			redistest.Eventually(t, "it counts by functions again", func() error {
 				if _, err := ask(backend.Count, "a third"); err != nil {

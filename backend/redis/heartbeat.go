@@ -85,32 +85,28 @@ func (h *heartbeat) noteAlive(alive int, now time.Time) {
 	h.alive.Store(int64(alive))
 }
 
-// serverAway reports whether the server of the heartbeats is known to be away, or not known.
-func (h *heartbeat) serverAway() bool {
-	client, err := h.store.servers.Owner([]byte(replicasKey))
-	return err != nil || h.store.Away(client)
-}
-
 // beat sends a heartbeat, by commands that counting needs too, returns how many processes live, and removes old fields.
 func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
-	if h.serverAway() {
+	if h.store.Away(replicasKey) {
 		return 0, ErrUnavailable
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	now, hash := goredis.NewTimeCmd(ctx, "time"), wholeHash(ctx, replicasKey)
+	now := goredis.NewTimeCmd(ctx, "time")
+	// This reads up to thousands of fields, by a right that counting needs, too.
+	hash := goredis.NewScanCmd(ctx, nil, "hscan", replicasKey, 0, "count", 10_000)
 	if err := h.store.Ask(ctx, replicasKey, now, hash); err != nil {
 		return 0, err
 	}
-	known := fieldsOf(hash)
-	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is counted already.
-	if _, kept := known[h.name]; !kept && h.sent && h.store.servers.Losses() == h.losses {
-		h.store.servers.Lost()
-	}
-	delete(known, h.name)
-	gone := []any{"hdel", replicasKey}
-	for name, text := range known {
-		last, err := strconv.ParseInt(text, 10, 64)
+	fields, _ := hash.Val()
+	kept, gone := false, []any{"hdel", replicasKey}
+	for i := 1; i < len(fields); i += 2 { // a name, and its last heartbeat
+		name := fields[i-1]
+		if name == h.name {
+			kept = true
+			continue
+		}
+		last, err := strconv.ParseInt(fields[i], 10, 64)
 		age := now.Val().Sub(time.UnixMilli(last))
 		switch {
 		case err != nil, age < -heartbeatLife, age > 2*heartbeatLife: // ahead, after a failover between clocks
@@ -122,6 +118,10 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 			h.seen[name] = time.Now()
 		}
 	}
+	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is counted already.
+	if !kept && h.sent && h.store.servers.Losses() == h.losses {
+		h.store.servers.Lost()
+	}
 	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, now.Val().UnixMilli()),
 		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * heartbeatLife).Milliseconds())}
 	if len(gone) > 2 {
@@ -132,20 +132,6 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	}
 	h.sent, h.losses = true, h.store.servers.Losses()
 	return 1 + h.others(time.Now()), nil
-}
-
-// wholeHash is a command that reads a hash of up to thousands of fields, by a right that counting needs, too.
-func wholeHash(ctx context.Context, key string) *goredis.ScanCmd {
-	return goredis.NewScanCmd(ctx, nil, "hscan", key, 0, "count", 10_000)
-}
-
-func fieldsOf(hash *goredis.ScanCmd) map[string]string {
-	fields := make(map[string]string)
-	list, _ := hash.Val()
-	for i := 1; i < len(list); i += 2 {
-		fields[list[i-1]] = list[i]
-	}
-	return fields
 }
 
 // others returns how many others live. One without a field may live: its server may have restarted empty.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha1"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,17 +100,14 @@ func (b *burden) exact(t *testing.T, on backend.Counter) {
 	b.counted(t, on, b.answered.Load(), b.answered.Load())
 }
 
-// onAll sends a command to every server of a store.
-func onAll(t *testing.T, s *Store, command ...any) {
+// flush takes servers all libraries and scripts.
+func flush(t *testing.T, servers ...*redistest.Server) {
 	t.Helper()
-	err := s.servers.Each(t.Context(), func(name string, do func(...any) (any, error)) error {
-		if _, err := do(command...); err != nil {
-			return fmt.Errorf("%s: %v: %w", name, command, err)
+	for _, server := range servers {
+		ctx, client := t.Context(), server.Client()
+		if err := errors.Join(client.FunctionFlush(ctx).Err(), client.ScriptFlush(ctx).Err()); err != nil {
+			t.Errorf("flushing %s: %v", server.Addr, err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }
 
@@ -178,7 +176,11 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 	for _, kind := range []topology.Type{topology.Single, topology.Cluster} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			c := start(t, kind)
+			set := redistest.Start(t, string(kind))
+			c, primaries := topology.Config{Type: kind, URL: set.URL}, set.Servers
+			if set.Cluster != nil {
+				primaries = set.Cluster.Primaries(t)
+			}
 			functions, scripts := openedWith(t, c, nil, newScript()), openedWith(t, c, nil, scriptOnly())
 			byFunction, byScript := newBurden(t, "a", "b", "c", "d"), newBurden(t, "e", "f", "g", "h")
 			stop := sync.OnceFunc(backendtest.KeepBusy(4, func(int) { byFunction.call(t, functions); byScript.call(t, scripts) }))
@@ -190,9 +192,9 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 					return false
 				}
 				answered = now
-				onAll(t, functions, "function", "flush")
-				onAll(t, functions, "script", "flush")
-				return functions.Stats().Resent >= 30 && scripts.Stats().Resent >= 30
+				flush(t, primaries...)
+				unknown := callsOf(t, "failed_calls", set.Servers...)
+				return unknown["fcall"] >= 10 && unknown["evalsha"] >= 10
 			})
 			stop()
 			byFunction.exact(t, functions)
@@ -225,7 +227,17 @@ func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 			if replica == primary {
 				replica = set.Nodes[0]
 			}
-			forget(t, replica)
+			setReadOnly := func(value string) {
+				if err := replica.Client().ConfigSet(t.Context(), "replica-read-only", value).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			setReadOnly("no")
+			flush(t, replica)
+			setReadOnly("yes")
+			if got := librariesOf(t, replica); len(got) > 0 {
+				t.Fatalf("the replica has %v", got)
+			}
 			after := set.Failover(t)
 			if after != replica {
 				t.Fatalf("%s is the primary, want %s", after.Addr, replica.Addr)
@@ -252,22 +264,6 @@ func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 	}
 }
 
-// forget takes a replica all libraries and scripts.
-func forget(t *testing.T, replica *redistest.Server) {
-	t.Helper()
-	for _, command := range [][]any{
-		{"config", "set", "replica-read-only", "no"}, {"function", "flush"}, {"script", "flush"},
-		{"config", "set", "replica-read-only", "yes"},
-	} {
-		if err := replica.Client().Do(t.Context(), command...).Err(); err != nil {
-			t.Fatalf("%v: %v", command, err)
-		}
-	}
-	if got := librariesOf(t, replica); len(got) > 0 {
-		t.Fatalf("the replica has %v", got)
-	}
-}
-
 // A user may lose the right to call functions, as in a fail-over to a replica, whose rights are its own. Scripts serve
 // until a probe finds that functions may be called again.
 func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
@@ -289,7 +285,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 				goOn(t, "", 50, &b.tally)
 			}
 			before := evals
-			if evals = callsOf(t, server)["evalsha"]; evals == before {
+			if evals = callsOf(t, "calls", server)["evalsha"]; evals == before {
 				t.Error("nobody was called by scripts while functions were forbidden")
 			}
 			if mode, err := s.script.Load(t.Context(), client); err != nil || mode.Command != "fcall" { // as a probe does
@@ -327,12 +323,12 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	}
 	redistest.Until(t, "the demoted one has copied the other", func() bool { return len(librariesOf(t, before)) == 0 })
 	service.Redirect(after.Addr)
-	resent := s.Stats().Resent
+	asked := callsOf(t, "failed_calls", before)["fcall"]
 	last := newBurden(t, "b")
 	last.call(t, s)
 	last.exact(t, s)
-	if n := s.Stats().Resent - resent; n > 3 {
-		t.Errorf("the check was sent again %d times, want 3 at most", n)
+	if n := callsOf(t, "failed_calls", before)["fcall"] - asked; n > 6 {
+		t.Errorf("the demoted one was asked %d times more, want 6 at most: by the check, to load the library, and by a probe", n)
 	}
 }
 
@@ -381,11 +377,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 			t.Errorf("the node that gets the slot has %v, want no library", got)
 		}
 		set.MigrateSlot(t, slot, move[0], move[1], during)
-		for _, command := range []string{"function", "script"} {
-			if err := move[0].Client().Do(t.Context(), command, "flush").Err(); err != nil {
-				t.Error(err)
-			}
-		}
+		flush(t, move[0])
 	}
 	stop()
 	b.exact(t, functions)
@@ -403,16 +395,16 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 	}
 	for name, load := range map[string]struct {
 		*tally
-		on      *Store
+		command string
 		counted int64
-	}{"by a script": {&byScript, scripts, inScripts}, "of plain keys": {&ofPlain, plainKeys, inPlain}} {
+	}{"by a script": {&byScript, "evalsha", inScripts}, "of plain keys": {&ofPlain, "incrby", inPlain}} {
 		if failed := load.unknown.Load() + load.away.Load(); failed > 0 {
 			t.Errorf("%s %d calls failed; a slot that moves is no reason to", name, failed)
 		}
 		if want := 3 * load.answered.Load(); load.counted != want {
 			t.Errorf("%s %d hits are counted, and %d were answered; want the same", name, load.counted, want)
 		}
-		if load.on.Stats().Redirects == 0 {
+		if callsOf(t, "rejected_calls", set.Nodes...)[load.command] == 0 {
 			t.Errorf("%s no check was redirected: the load did not meet the slot while it moved", name)
 		}
 	}

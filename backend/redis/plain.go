@@ -40,7 +40,7 @@ type plainCount struct {
 	expire   *pipeline.Command // what sets it
 }
 
-func stateOf(r *pipeline.Request) *plainCount { return r.State.(*plainCount) }
+func countOf(r *pipeline.Request) *plainCount { return r.State.(*plainCount) }
 
 // plainRights are what counting in such keys needs of any server.
 const plainRights = "~* +incrby +expire +get +ping"
@@ -61,7 +61,7 @@ func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byt
 func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
 	_, refusesGet := p.refusesGet.Load(b.Client().Options().Addr)
 	for _, r := range requests {
-		n, key := stateOf(r), (*pipeline.Blob)(&r.Key)
+		n, key := countOf(r), (*pipeline.Blob)(&r.Key)
 		switch {
 		case !r.Counted && n.look && !refusesGet:
 			r.Command = b.Command("get", key)
@@ -80,7 +80,7 @@ const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
 // Read notes the state of a check. One that is counted and needs more is unfinished.
 func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
-	n := stateOf(r)
+	n := countOf(r)
 	switch {
 	case r.Command == nil:
 	case r.Counted:
@@ -108,7 +108,7 @@ func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Cla
 
 // readCount reads what counts a check, or looks at its key.
 func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Class, error) {
-	n, c := stateOf(r), r.Command
+	n, c := countOf(r), r.Command
 	looked := c.IsCommand("get")
 	err := c.Failure()
 	switch {
@@ -181,12 +181,12 @@ func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Cla
 func (p *plain) logRefusal(b *pipeline.Batch, what, command string, err error) {
 	servers := p.store.servers
 	if name := servers.NameOf(b.Client()); p.store.changed(command+" of "+name, err.Error()) {
-		servers.Log().Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
+		servers.Config.Log.Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
 	}
 }
 
 func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision, error) {
-	n := stateOf(r)
+	n := countOf(r)
 	return incr.Decide(c, n.after, n.rest), nil
 }
 
@@ -201,7 +201,7 @@ func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		}
 		n, err := parseCount(cmp.Or(get.Val(), "0"))
 		if err != nil {
-			return 0, unreadable(name, errNoNumber)
+			return 0, fmt.Errorf("redis: key %q: %w", name, errNoNumber)
 		}
 		return n, nil
 	})

@@ -57,7 +57,7 @@ func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
 	if mode.Full() || !s.changed(server.Name, mode.Command) {
 		return
 	}
-	s.servers.Log().Info("how a redis server is asked to count: functions cost it less than a script",
+	s.servers.Config.Log.Info("how a redis server is asked to count: functions cost it less than a script",
 		"server", server.Name, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)
 }
 

@@ -16,37 +16,30 @@ type scripted struct{ *Store }
 
 // Inspect looks at the logs and token buckets of a key, and reads its windows, by the clock of its server.
 func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	var looks []backend.Check
-	for i, l := range limits {
-		if l.Algorithm == descriptors.SlidingLog || l.Algorithm == descriptors.TokenBucket {
-			looks = append(looks, backend.Check{Key: key, Limits: limits[i : i+1], Op: backend.Look})
-		}
-	}
-	decisions := make([]backend.Decision, len(looks))
-	if len(looks) > 0 { // no checks have no answer
-		if err := backend.DecideAll(ctx, s, looks, decisions); err != nil {
-			return nil, err
-		}
-	}
-	var fields map[string]string
-	var now time.Time
-	if len(looks) < len(limits) {
-		var err error
-		if fields, now, err = s.read(ctx, string(script.AppendKey(nil, key))); err != nil {
-			return nil, err
-		}
-	}
 	counts := make([]backend.LimitCount, len(limits))
-	for i, l := range limits {
-		if len(looks) == 0 || &looks[0].Limits[0] != &limits[i] {
-			counts[i] = script.Count(fields, &limits[i], now)
+	var fields map[string]string // of the windows, read once
+	var now time.Time
+	for i := range limits {
+		l := &limits[i]
+		if l.Algorithm == descriptors.SlidingLog || l.Algorithm == descriptors.TokenBucket {
+			var out [1]backend.Decision
+			look := backend.Check{Key: key, Limits: limits[i : i+1], Op: backend.Look}
+			if err := backend.DecideAll(ctx, s, []backend.Check{look}, out[:]); err != nil {
+				return nil, err
+			}
+			counts[i] = backend.LimitCount{Limit: *l, Hits: out[0].Before}
+			if counts[i].Hits > 0 {
+				counts[i].ResetIn = out[0].ResetIn
+			}
 			continue
 		}
-		counts[i] = backend.LimitCount{Limit: l, Hits: decisions[0].Before}
-		if counts[i].Hits > 0 {
-			counts[i].ResetIn = decisions[0].ResetIn
+		if now.IsZero() {
+			var err error
+			if fields, now, err = s.read(ctx, string(script.AppendKey(nil, key))); err != nil {
+				return nil, err
+			}
 		}
-		looks, decisions = looks[1:], decisions[1:]
+		counts[i] = script.Count(fields, l, now)
 	}
 	return counts, nil
 }

@@ -198,17 +198,11 @@ func ownerOf(t testing.TB, c topology.Config) *goredis.Client {
 	return client
 }
 
-func testClient(t *testing.T, addr string, timeout time.Duration) *goredis.Client {
-	t.Helper()
-	return ownerOf(t, topology.Config{URL: addr, Timeout: timeout})
-}
-
 // learnt is connect for servers that know at once who owns which slots.
 func learnt(t *testing.T, c topology.Config) *topology.Servers {
 	t.Helper()
 	servers := connect(t, c)
-	nothing := func(string, func(...any) (any, error)) error { return nil }
-	if err := servers.Each(t.Context(), nothing); err != nil {
+	if _, err := servers.All(t.Context()); err != nil {
 		t.Fatalf("learning who owns which slots: %v", err)
 	}
 	return servers
@@ -218,9 +212,4 @@ func learnt(t *testing.T, c topology.Config) *topology.Servers {
 func storeAt(t *testing.T, c topology.Config) *Store {
 	t.Helper()
 	return storeOn(t, learnt(t, c))
-}
-
-// over makes servers of a topology of a test.
-func over(t topology.Topology, timeout time.Duration) *topology.Servers {
-	return topology.Over(t, topology.Config{Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
 }

@@ -21,8 +21,8 @@ type Split struct {
 	first, second Counters
 	// isSecond reports whether the second store counts a key under limits.
 	isSecond func(key []byte, limits []descriptors.Limit) bool
-	// plain and scripted are two stores on the same servers, chosen by the key; the second begins at its first check.
-	plain, scripted *Store
+	// scripted is the second store, if both are on the same servers, chosen by the key: it begins at its first check.
+	scripted *Store
 }
 
 var _ Counters = (*Split)(nil)
@@ -42,7 +42,7 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := servers.Log().With(slog.String("keys", descriptors.KeysOfWeir.String()))
+	log := servers.Config.Log.With(slog.String("keys", descriptors.KeysOfWeir.String()))
 	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
 	beside := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
 	first, second := newPlain(servers, c, keys), newScripted(beside, c, newScript())
@@ -51,7 +51,7 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 		return !plain
 	}
 	first.Watch(first.probe)
-	return &Split{first: first, second: second, isSecond: isSecond, plain: first, scripted: second}, nil
+	return &Split{first: first, second: second, isSecond: isSecond, scripted: second}, nil
 }
 
 // startedSecond returns the second store, which it begins if need be.
@@ -68,7 +68,7 @@ func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backen
 	for i := range checks {
 		if s.isSecond(checks[i].Key, checks[i].Limits) {
 			secondCount++
-		} else if s.plain != nil && !incr.Countable(&checks[i]) {
+		} else if s.scripted != nil && !incr.Countable(&checks[i]) {
 			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v",
 				checks[i].Limits)
 		}
@@ -108,7 +108,7 @@ func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 // Reset forgets a key, in both stores if limits choose the store: the key may have had a limit of another unit.
 func (s *Split) Reset(ctx context.Context, key []byte) error {
 	switch {
-	case s.plain == nil:
+	case s.scripted == nil:
 		return errors.Join(s.first.Reset(ctx, key), s.second.Reset(ctx, key))
 	case s.isSecond(key, nil):
 		return s.startedSecond().Reset(ctx, key)

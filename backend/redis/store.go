@@ -7,7 +7,6 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -135,6 +134,3 @@ func (s *Store) changed(subject, text string) bool {
 	before, known := s.logged.Swap(subject, text)
 	return !known || before != text
 }
-
-// unreadable names the key whose content is not what it should be.
-func unreadable(name string, err error) error { return fmt.Errorf("redis: key %q: %w", name, err) }

@@ -3,7 +3,6 @@ package redistest
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // Direction says which half of a connection a fault is for.
@@ -29,7 +28,6 @@ const (
 
 // faults are the faults that a proxy has now.
 type faults struct {
-	delay [2]time.Duration
 	drop  [2]bool
 	spoil int // one of so many bytes of replies, drawn by chance; 0: none
 	traps []trap
@@ -39,12 +37,6 @@ type trap struct {
 	command string // any if empty
 	action  Action
 	sprung  chan struct{}
-}
-
-// Delay holds back the bytes of a direction, each for d from its arrival. Their number is not limited: it is the
-// latency of a line, not a slow one.
-func (p *FaultProxy) Delay(dir Direction, d time.Duration) {
-	p.change(func(f *faults) { f.delay[dir] = d })
 }
 
 // Drop loses what goes in a direction from now on, and the news that the sender has closed. A connection that has lost

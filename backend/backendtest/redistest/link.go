@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // link is one connection through a proxy.
@@ -24,13 +23,6 @@ type link struct {
 	// Guarded by proxy.mu.
 	mute   [2]bool // the direction has lost bytes
 	sprung *trap   // its action waits for the reply
-}
-
-// chunk is data on its way.
-type chunk struct {
-	data []byte
-	due  time.Time
-	last bool // the sender has closed after it
 }
 
 // run forwards until the link ends.
@@ -51,13 +43,8 @@ func (l *link) end(how func(net.Conn)) {
 	})
 }
 
-// pump reads one direction. What it reads goes through a queue, so that a delay holds back nothing else.
+// pump forwards one direction.
 func (l *link) pump(dir Direction, from, to net.Conn) {
-	queue := make(chan chunk, 1024)
-	var writer sync.WaitGroup
-	writer.Go(func() { l.write(queue, to) })
-	defer writer.Wait()
-	defer close(queue)
 	in, buffer := bufio.NewReaderSize(from, 64<<10), make([]byte, 64<<10)
 	for {
 		var data []byte
@@ -68,13 +55,11 @@ func (l *link) pump(dir Direction, from, to net.Conn) {
 		} else {
 			var n int
 			n, err = in.Read(buffer)
-			data = slices.Clone(buffer[:n])
+			data = buffer[:n]
 		}
-		next := l.judge(dir, data, commands, err != nil)
-		select {
-		case queue <- next:
-		case <-l.gone:
-			return
+		data, lost := l.judge(dir, data, commands)
+		if _, failed := to.Write(data); failed != nil || err != nil && !lost {
+			l.end(hangUp)
 		}
 		if err != nil {
 			return
@@ -82,23 +67,9 @@ func (l *link) pump(dir Direction, from, to net.Conn) {
 	}
 }
 
-// write sends each chunk when it is due.
-func (l *link) write(queue <-chan chunk, to net.Conn) {
-	for c := range queue {
-		select {
-		case <-time.After(time.Until(c.due)):
-		case <-l.gone:
-			return
-		}
-		if _, err := to.Write(c.data); err != nil || c.last {
-			l.end(hangUp)
-			return
-		}
-	}
-}
-
-// judge applies the faults of this moment to data, the last one or not, and gives what is to be forwarded.
-func (l *link) judge(dir Direction, data []byte, commands []string, last bool) chunk {
+// judge applies the faults of this moment to data. It returns what is to be forwarded, and whether the end of a
+// direction would be lost, too.
+func (l *link) judge(dir Direction, data []byte, commands []string) (forwarded []byte, lost bool) {
 	p := l.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,19 +78,18 @@ func (l *link) judge(dir Direction, data []byte, commands []string, last bool) c
 	} else {
 		l.judgeReplies(len(data))
 	}
-	c := chunk{due: time.Now().Add(p.faults.delay[dir])}
 	if p.faults.drop[dir] && len(data) > 0 {
 		l.mute[dir] = true
 	}
-	if !l.mute[dir] {
-		c.data, c.last = data, last && !p.faults.drop[dir] // where bytes are lost, the end is lost too
-		for i := range c.data {
-			if dir == Replies && p.faults.spoil > 0 && rand.N(p.faults.spoil) == 0 {
-				c.data[i] = 0xff
-			}
+	if l.mute[dir] {
+		return nil, true
+	}
+	for i := range data {
+		if dir == Replies && p.faults.spoil > 0 && rand.N(p.faults.spoil) == 0 {
+			data[i] = 0xff
 		}
 	}
-	return c
+	return data, p.faults.drop[dir]
 }
 
 // judgeRequests springs traps.

@@ -48,18 +48,9 @@ func ProxyAt(t testing.TB, addr, target string) *FaultProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := proxyOn(l, target)
-	t.Cleanup(p.Close)
-	return p
-}
-
-// proxyOn starts a proxy that clients reach by a listener.
-func proxyOn(l net.Listener, target string) *FaultProxy {
-	p := &FaultProxy{
-		Addr: l.Addr().String(), target: target, listener: l,
-		links: make(map[*link]struct{}),
-	}
+	p := &FaultProxy{Addr: l.Addr().String(), target: target, listener: l, links: make(map[*link]struct{})}
 	p.done.Go(func() { p.accept(l) })
+	t.Cleanup(p.Close)
 	return p
 }
 

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -65,17 +64,6 @@ func keep(t testing.TB, start func(dir string) (*Set, error)) *Set {
 		}
 	})
 	return kept
-}
-
-// all runs f for 0 to n-1 at once and joins the errors.
-func all(n int, f func(i int) error) error {
-	failed := make([]error, n)
-	var running sync.WaitGroup
-	for i := range n {
-		running.Go(func() { failed[i] = f(i) })
-	}
-	running.Wait()
-	return errors.Join(failed...)
 }
 
 // await polls until check is content.

@@ -98,18 +98,12 @@ func (s *Server) linked(ctx context.Context) error {
 // Addrs returns the addresses of the sentinels.
 func (set *SentinelSet) Addrs() []string { return addrs(set.Sentinels) }
 
-// Primary returns the server that all sentinels name which are neither killed nor stopped. It waits until they agree.
-func (set *SentinelSet) Primary(t testing.TB) *Server {
-	t.Helper()
-	return set.mustAwaitPrimary(t, func(*Server) bool { return true })
-}
-
-// Await waits until the sentinels agree on a primary, which it gives, and the other server follows that, unless it was
-// killed or stopped. One that was killed and restarted comes back as a primary, empty, until the sentinels find it: a
-// failover before that may choose it.
+// Await waits until all sentinels that are neither killed nor stopped agree on a primary, which it gives, and the other
+// server follows that, unless it was killed or stopped. One that was killed and restarted comes back as a primary,
+// empty, until the sentinels find it: a failover before that may choose it.
 func (set *SentinelSet) Await(t testing.TB) *Server {
 	t.Helper()
-	primary := set.Primary(t)
+	primary := set.AwaitFailover(t, nil)
 	mustAwait(t, "the replica follows the primary", func(ctx context.Context) error { return set.followed(ctx, primary) })
 	return primary
 }
@@ -117,7 +111,11 @@ func (set *SentinelSet) Await(t testing.TB) *Server {
 // AwaitFailover waits until a primary that was killed or stopped has a successor, and gives it.
 func (set *SentinelSet) AwaitFailover(t testing.TB, from *Server) *Server {
 	t.Helper()
-	return set.mustAwaitPrimary(t, func(primary *Server) bool { return primary != from })
+	primary, err := set.awaitPrimary(func(primary *Server) bool { return primary != from })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return primary
 }
 
 // Failover lets the sentinels make the replica the primary, although the primary is well. It returns the new primary
@@ -151,15 +149,6 @@ func (set *SentinelSet) followed(ctx context.Context, primary *Server) error {
 		}
 	}
 	return nil
-}
-
-func (set *SentinelSet) mustAwaitPrimary(t testing.TB, fits func(*Server) bool) *Server {
-	t.Helper()
-	primary, err := set.awaitPrimary(fits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return primary
 }
 
 // awaitPrimary waits until all sentinels agree on a primary that fits.

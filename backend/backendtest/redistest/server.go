@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,13 +60,14 @@ func Ring(t testing.TB, n int, options ...Option) []*Server {
 
 // startServers starts n servers at once, or none.
 func startServers(dir, name string, n int, s settings) (servers, error) {
-	started := make(servers, n)
-	err := all(n, func(i int) (err error) {
+	started, failed := make(servers, n), make([]error, n)
+	var running sync.WaitGroup
+	for i := range n {
 		name := fmt.Sprint(name, "-", i)
-		started[i], err = startServer(filepath.Join(dir, name), name, s)
-		return err
-	})
-	if err != nil {
+		running.Go(func() { started[i], failed[i] = startServer(filepath.Join(dir, name), name, s) })
+	}
+	running.Wait()
+	if err := errors.Join(failed...); err != nil {
 		started.Close()
 		return nil, err
 	}

@@ -24,6 +24,8 @@ type Stub struct {
 	answer func(n int, command []string) string
 	// Greeting is how long it takes to greet a new connection.
 	Greeting time.Duration
+	// Slots is its reply to CLUSTER SLOTS. All are its own if nothing else is set.
+	Slots string
 
 	mu    sync.Mutex
 	asked map[string]int
@@ -51,6 +53,8 @@ func NewStub(t *testing.T, answer func(n int, command []string) string) *Stub {
 		t.Fatal(err)
 	}
 	s := &Stub{Addr: listener.Addr().String(), answer: answer, asked: make(map[string]int)}
+	_, port, _ := net.SplitHostPort(s.Addr)
+	s.Slots = fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%s\r\n", port)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -88,7 +92,7 @@ func (s *Stub) serve(conn *net.TCPConn) {
 		s.mu.Lock()
 		s.asked[name]++
 		n := s.asked[name]
-		if name != "hello" && name != "ping" {
+		if name != "hello" && name != "ping" && name != "cluster" {
 			s.lines = append(s.lines, name)
 		}
 		s.mu.Unlock()
@@ -96,6 +100,8 @@ func (s *Stub) serve(conn *net.TCPConn) {
 		if name == "hello" {
 			time.Sleep(s.Greeting)
 			reply = "-ERR unknown command\r\n" // go-redis then speaks RESP2
+		} else if name == "cluster" {
+			reply = s.Slots
 		} else if r := s.answer(n, command); r != "+OK\r\n" {
 			reply = r
 		}
@@ -119,7 +125,7 @@ func (s *Stub) Count(name string) int {
 	return s.asked[name]
 }
 
-// Commands are all that have arrived, but for greetings and PINGs, which a breaker may send.
+// Commands are all that have arrived, but for greetings, PINGs, which a breaker may send, and looks at the map of slots.
 func (s *Stub) Commands() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

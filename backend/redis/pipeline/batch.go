@@ -67,7 +67,7 @@ func (b *Batch) send() {
 			b.queue.meter.Waited(b.sent.Sub(g.joined))
 		}
 	}
-	ctx, cancel := context.WithDeadline(b.connect, b.sent.Add(p.servers.Timeout()))
+	ctx, cancel := context.WithDeadline(b.connect, b.sent.Add(p.servers.Config.Timeout))
 	defer cancel()
 	b.retry.send(ctx, b.requests, b.deadline, p.stopping)
 }
@@ -94,7 +94,9 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 		return
 	}
 	if err == nil {
-		b.process(ctx)
+		b.commands, b.pipe = b.commands[:0], b.pipe[:0]
+		b.pipeline.codec.Write(b, b.live)
+		execute(commandContext{ctx, b.commands[0]}, route.Client, b.pipe)
 	}
 	took := time.Since(start)
 	best, cause := b.read(err)
@@ -104,7 +106,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 	if best == outcomeAnswered && start.Add(took).After(b.liveDeadline) {
 		best = outcomeLost // for those who asked
 	}
-	q.exchanged(best, start, cmp.Or(cause, errLate))
+	q.noteExchange(best, start, cmp.Or(cause, errLate))
 	b.endRetries(ctx, q)
 }
 
@@ -120,7 +122,7 @@ func (b *Batch) dropExpired(requests []*Request) {
 		}
 		deadline := r.call.deadline
 		if r.Counted {
-			deadline = now.Add(b.pipeline.servers.Timeout())
+			deadline = now.Add(b.pipeline.servers.Config.Timeout)
 		}
 		if deadline.After(b.liveDeadline) {
 			b.liveDeadline = deadline
@@ -128,13 +130,6 @@ func (b *Batch) dropExpired(requests []*Request) {
 		r.Command = nil
 		b.live = append(b.live, r)
 	}
-}
-
-// process sends the requests that are kept, once.
-func (b *Batch) process(ctx context.Context) {
-	b.commands, b.pipe = b.commands[:0], b.pipe[:0]
-	b.pipeline.codec.Write(b, b.live)
-	execute(commandContext{ctx, b.commands[0]}, b.route.Client, b.pipe)
 }
 
 // execute sends commands together, once. Each has its error.
@@ -175,7 +170,7 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 		case r.err == nil:
 		case away != nil && !written:
 			r.class, r.err = Class{}, away
-		case away != nil && r.class.Loading(), !written && ctx.Err() != nil:
+		case away != nil && r.class.loading(), !written && ctx.Err() != nil:
 			r.class = Class{}
 		}
 	}

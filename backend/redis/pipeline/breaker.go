@@ -32,7 +32,7 @@ func outcomeOf(err error, written bool) outcome {
 	switch {
 	case topology.NoPrimary(err):
 		return outcomeUnreachable
-	case errors.As(err, &reply) && ClassifyText(reply.Error()).Loading():
+	case errors.As(err, &reply) && classifyText(reply.Error()).loading():
 		return outcomeLoading
 	case errors.As(err, &reply):
 		return outcomeAnswered

@@ -80,7 +80,7 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 		q.breaker.exchanged(outcomeLost, now, now)
 		q.probing = true // as probe does
 	})
-	q.exchanged(outcomeAnswered, now, nil)
+	q.noteExchange(outcomeAnswered, now, nil)
 	q.update(now, errSilent, func() {
 		q.breaker.pinged(errSilent, now, now)
 		q.probing = false
@@ -140,8 +140,7 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 // queueToNobody is a queue to a server that no connection leads to.
 func queueToNobody(t *testing.T) *queue {
 	t.Helper()
-	client := testClient(t, "127.0.0.1:1", ample)
-	q, err := testPipeline(t, client, ample).queue(client)
+	q, err := testPipeline(t, "127.0.0.1:1", ample).ownerQueue(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

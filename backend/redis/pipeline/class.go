@@ -33,8 +33,8 @@ var (
 	Unfinished = Class{kind: classUnfinished}
 )
 
-// Loading reports whether the server has said that it cannot count now, whatever it is asked.
-func (c Class) Loading() bool { return c.kind == classLoading || c.kind == classReadOnly }
+// loading reports whether the server has said that it cannot count now, whatever it is asked.
+func (c Class) loading() bool { return c.kind == classLoading || c.kind == classReadOnly }
 
 // Retryable reports whether it is proven that the command did not run, so that it may be sent again.
 func (c Class) Retryable() bool { return c.kind >= classRetryable && c.kind <= classAsk }
@@ -51,7 +51,7 @@ func Classify(err error, written bool) Class {
 	var reply goredis.Error
 	switch {
 	case written && errors.As(err, &reply):
-		return ClassifyText(reply.Error())
+		return classifyText(reply.Error())
 	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
 		return Class{}
 	case goredis.IsReadOnlyError(err):
@@ -69,12 +69,12 @@ func classifyRepeatable(err error) Class {
 	case strings.Contains(reply.Error(), "-READONLY "): // as a script hands it on before Redis 7
 		return Class{kind: classReadOnly}
 	}
-	return ClassifyText(reply.Error())
+	return classifyText(reply.Error())
 }
 
-// ClassifyText is Classify for the text of a server's error, or of one that a script caught, which may begin with a
+// classifyText is Classify for the text of a server's error, or of one that a script caught, which may begin with a
 // dash.
-func ClassifyText(text string) Class {
+func classifyText(text string) Class {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	c := Class{kind: refusals[code]}
 	switch {

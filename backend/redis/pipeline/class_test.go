@@ -4,11 +4,11 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 func TestOnlyProofAllowsToSendAgain(t *testing.T) {
@@ -35,7 +35,7 @@ func TestOnlyProofAllowsToSendAgain(t *testing.T) {
 		"BUSY Redis is busy running a script.": {classFinal, ""},
 		"":                                     {classFinal, ""},
 	} {
-		if got := ClassifyText(text); got != want {
+		if got := classifyText(text); got != want {
 			t.Errorf("%q has the class %+v, want %+v", text, got, want)
 		}
 	}
@@ -65,16 +65,16 @@ func TestAFunctionThatCannotBeCalledDidNotRun(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'get' command":   classFinal,
 		"READONLY You can't write against a read only replica.":          classReadOnly,
 	} {
-		if got := (CallMode{Command: "fcall"}).Classify(ReplyError(text), true); got.kind != want {
+		if got := (CallMode{Command: "fcall"}).classify(ReplyError(text), true); got.kind != want {
 			t.Errorf("%q to FCALL has the class %+v, want %v", text, got, want)
 		}
 		if want != classNoScript {
 			continue
 		}
-		if got := (CallMode{Command: "evalsha"}).Classify(ReplyError(text), true); got.kind != classFinal {
+		if got := (CallMode{Command: "evalsha"}).classify(ReplyError(text), true); got.kind != classFinal {
 			t.Errorf("%q to EVALSHA has the class %+v; it may have run", text, got)
 		}
-		if got := ClassifyText(text); got.kind != classFinal {
+		if got := classifyText(text); got.kind != classFinal {
 			t.Errorf("%q of a check has the class %+v; it would be sent again and again", text, got)
 		}
 	}
@@ -87,20 +87,15 @@ func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
 		server := redistest.NewStub(t, redistest.Answers(map[string]string{"evalsha 1": redistest.HangUp}))
 		client := goredis.NewClient(&goredis.Options{Addr: server.Addr, MinRetryBackoff: -1, MaxRetries: 2})
 		defer client.Close()
-		execute(t.Context(), client, []goredis.Cmder{counting(), counting()}[:size])
+		var commands []goredis.Cmder
+		for range size {
+			c := newCommand()
+			c.reset(time.Time{}, "evalsha", "sha", 1, "key")
+			commands = append(commands, c)
+		}
+		execute(t.Context(), client, commands)
 		if got := server.Count("evalsha"); got > size || got == 0 {
 			t.Errorf("%d commands were sent as %d", size, got)
 		}
 	}
-}
-
-// counting is a command that counts two checks.
-func counting() *Command {
-	var requests []*Request
-	for _, name := range []string{"1", "2"} {
-		requests = append(requests, &Request{At: topology.At{Key: []byte("k" + name)}, Payload: Blob("a" + name)})
-	}
-	c := newCommand()
-	c.call(CallMode{Command: "evalsha", Name: "sha"}, "7", requests)
-	return c
 }

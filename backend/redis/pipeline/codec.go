@@ -65,7 +65,7 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 	c := r.Command
 	switch err := c.Err(); {
 	case err != nil:
-		return c.mode.Classify(err, c.Written), err
+		return c.mode.classify(err, c.Written), err
 	case !c.Written: // making a connection took too long
 		return Classify(errLate, false), errLate
 	}
@@ -78,7 +78,7 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 		return Class{}, errUnreadable
 	}
 	if text, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
-		return ClassifyText(text), ReplyError(text)
+		return classifyText(text), ReplyError(text)
 	}
 	r.Reply = text
 	return Answered, nil

@@ -24,7 +24,7 @@ func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []bac
 	if p.closed.Load() {
 		return backend.ErrClosed
 	}
-	deadline := backend.Deadline(ctx, time.Now(), p.servers.Timeout())
+	deadline := backend.Deadline(ctx, time.Now(), p.servers.Config.Timeout)
 	if len(checks) <= maxBatch {
 		return p.finish(ctx, p.begin(ctx, checks, deadline), checks, out)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ type Probe func(ctx context.Context, server topology.Server) error
 // Health probes servers, see [backend.Health]: at the start, and after each check without an answer, which may only
 // have had little time. It logs each change of a server once. Before Watch all is well, and no server is known.
 type Health struct {
-	servers *topology.Servers
+	servers func(context.Context) ([]topology.Server, error)
 	probe   Probe
 	log     *slog.Logger
 	config  topology.Config
@@ -46,8 +47,8 @@ type Health struct {
 	troubled atomic.Bool   // a server was away at the last probe
 	everUp   atomic.Bool   // a server has shown once that it can count
 	lastErr  atomic.Pointer[error]
-	decided  context.Context // ends once a server can count, or GiveUp is over
-	decide   context.CancelFunc
+	awaited  context.Context // ends once a server can count, or GiveUp is over
+	endAwait context.CancelFunc
 
 	troubles atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
 }
@@ -55,9 +56,9 @@ type Health struct {
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
 func newHealth(s *topology.Servers) *Health {
-	h := &Health{servers: s, log: s.Log(), config: s.Config(), news: make(chan struct{}, 1)}
+	h := &Health{servers: s.All, log: s.Config.Log, config: s.Config, news: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.decided, h.decide = context.WithCancel(context.Background())
+	h.awaited, h.endAwait = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
 	return h
 }
@@ -87,7 +88,7 @@ func (h *Health) Await(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-h.decided.Done():
+	case <-h.awaited.Done():
 		return h.Ready()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -122,7 +123,7 @@ func (h *Health) run(ctx context.Context) {
 			pause = h.config.ProbePause
 		}
 		if h.everUp.Load() || h.config.GiveUp > 0 && time.Since(h.began) >= h.config.GiveUp {
-			h.decide()
+			h.endAwait()
 		}
 		h.wait(ctx, pause)
 		select {
@@ -191,7 +192,7 @@ func stateOf(trouble string) backend.ServerState {
 
 // probeAll probes all servers at once. Its error says that they cannot be listed.
 func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
-	servers, err := h.servers.All(ctx)
+	servers, err := h.servers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +211,9 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	up, failed := 0, []error(nil)
 	known := *h.troubles.Load()
 	now := make(map[string]string, len(found)+1)
+	if err != nil { // nothing new is known of any server
+		maps.Copy(now, known)
+	}
 	for _, f := range append(found, finding{Server: topology.Server{Name: serverList}, err: err}) {
 		now[f.Name] = f.trouble()
 		failed = append(failed, f.err)
@@ -219,11 +223,6 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 		if now[f.Name] != known[f.Name] {
 			changed = true
 			h.logChange(f, known[f.Name])
-		}
-	}
-	for name, trouble := range known {
-		if _, there := now[name]; !there && err != nil { // nothing is known of any server
-			now[name] = trouble
 		}
 	}
 	h.troubles.Store(&now)

@@ -10,22 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// listed is a topology of servers that nobody reaches, or the error of one that does not know them.
+// listed is the names of servers, or the error of who does not know them.
 type listed struct {
 	mu    sync.Mutex
 	names []string
 	err   error
 }
 
-func (l *listed) Owner([]byte) (*goredis.Client, error) { return nil, errors.New("no server") }
-func (l *listed) Close() error                          { return nil }
-func (l *listed) Servers(context.Context) (all []topology.Server, err error) {
+func (l *listed) servers(context.Context) (all []topology.Server, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range l.names {
@@ -38,8 +34,13 @@ func (l *listed) Servers(context.Context) (all []topology.Server, err error) {
 func watched(t *testing.T, on *listed, c topology.Config, probe func(name string) error) (*Health, *redistest.Log) {
 	t.Helper()
 	log := new(redistest.Log)
-	c.Log = slog.New(slog.NewTextHandler(log, nil))
-	h := newHealth(topology.Over(on, c))
+	c.Log, c.URL = slog.New(slog.NewTextHandler(log, nil)), "127.0.0.1:1"
+	servers, err := topology.Connect(c, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHealth(servers)
+	h.servers = on.servers
 	h.Watch(func(_ context.Context, one topology.Server) error { return probe(one.Name) })
 	t.Cleanup(h.Close)
 	return h, log
@@ -51,39 +52,33 @@ var errAway = errors.New("dial a:1: connection refused")
 func TestAwaitGivesUpWhenItsTimeIsOverAndNotBefore(t *testing.T) {
 	late := topology.Config{GiveUp: 2 * time.Second, ProbePause: time.Hour, LongestProbePause: time.Hour}
 	for name, c := range map[string]struct {
-		comes time.Duration // when the server can count; 0: never
-		want  error
+		config topology.Config
+		comes  time.Duration // when the server can count; 0: never
+		want   error
+		after  time.Duration
 	}{
-		"without a server": {0, errAway},
-		"a server that came before the time was over":   {late.GiveUp / 2, nil},
-		"a server that came when nobody waits any more": {late.GiveUp + time.Second, errAway},
+		"without a server": {late, 0, errAway, late.GiveUp},
+		"a server that came before the time was over":                {late, late.GiveUp / 2, nil, late.GiveUp},
+		"a server that came when nobody waits any more":              {late, late.GiveUp + time.Second, errAway, late.GiveUp},
+		"without a time to give up, and so with that of its context": {topology.Config{}, 0, context.DeadlineExceeded, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				h, _ := watched(t, &listed{names: []string{"a:1"}}, late, func(string) error {
+				h, _ := watched(t, &listed{names: []string{"a:1"}}, c.config, func(string) error {
 					if c.comes == 0 || time.Since(began) < c.comes {
 						return errAway
 					}
 					return nil
 				})
-				if err := h.Await(t.Context()); !errors.Is(err, c.want) || time.Since(began) != late.GiveUp {
-					t.Errorf("Await gave %v after %v, want %v after %v", err, time.Since(began), c.want, late.GiveUp)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := h.Await(ctx); !errors.Is(err, c.want) || time.Since(began) != c.after {
+					t.Errorf("Await gave %v after %v, want %v after %v", err, time.Since(began), c.want, c.after)
 				}
 			})
 		})
 	}
-}
-
-func TestAwaitWithoutATimeToGiveUpWaitsForItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := watched(t, &listed{names: []string{"a:1"}}, topology.Config{}, func(string) error { return errAway })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if err := h.Await(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Await gave %v, want to wait for its context", err)
-		}
-	})
 }
 
 // A cluster of which nobody answers has no list of servers: that is told once, and once that it is over. What was known

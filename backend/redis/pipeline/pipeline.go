@@ -46,7 +46,7 @@ type Pipeline struct {
 
 // totals are the counters behind Stats.
 type totals struct {
-	batches, checks, redirects, resent, dropped, unavailable atomic.Uint64
+	batches, checks, dropped, unavailable atomic.Uint64
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -102,7 +102,7 @@ func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmde
 	if p.closed.Load() {
 		return backend.ErrClosed
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.servers.Timeout())
+	ctx, cancel := context.WithTimeout(ctx, p.servers.Config.Timeout)
 	defer cancel()
 	if err := ask(ctx, p.servers, topology.At{Key: []byte(key)}, nil, commands...); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -166,8 +166,12 @@ func (p *Pipeline) retire(now time.Time) {
 	}
 }
 
-// Away reports whether a server is known not to answer.
-func (p *Pipeline) Away(client *goredis.Client) bool {
+// Away reports whether no server is known to own a Redis key, or the one that does is known not to answer.
+func (p *Pipeline) Away(key string) bool {
+	client, err := p.servers.Owner([]byte(key))
+	if err != nil {
+		return true
+	}
 	q, known := p.queues.Load(client)
 	return known && q.(*queue).refusal() != nil
 }
@@ -176,8 +180,6 @@ func (p *Pipeline) Away(client *goredis.Client) bool {
 type Stats struct {
 	Batches     uint64 // batches sent
 	Checks      uint64 // checks in them
-	Redirects   uint64 // redirects of a cluster that a check followed
-	Resent      uint64 // checks sent again, redirected ones among them, since they had not run
 	Dropped     uint64 // checks not sent, or not again, because their callers had left
 	Unavailable uint64 // checks without an answer
 	Losses      uint64 // times that servers may have lost their counts, or keys went to another one without theirs
@@ -188,8 +190,6 @@ type Stats struct {
 func (s *Stats) Add(other Stats) {
 	s.Batches += other.Batches
 	s.Checks += other.Checks
-	s.Redirects += other.Redirects
-	s.Resent += other.Resent
 	s.Dropped += other.Dropped
 	s.Unavailable += other.Unavailable
 	s.Losses = max(s.Losses, other.Losses) // both may be on the same servers
@@ -208,9 +208,8 @@ type ServerStats struct {
 func (p *Pipeline) Stats() Stats {
 	n := &p.totals
 	stats := Stats{
-		Batches: n.batches.Load(), Checks: n.checks.Load(), Redirects: n.redirects.Load(),
-		Resent: n.resent.Load(), Dropped: n.dropped.Load(), Unavailable: n.unavailable.Load(),
-		Losses: p.servers.Losses(),
+		Batches: n.batches.Load(), Checks: n.checks.Load(), Dropped: n.dropped.Load(),
+		Unavailable: n.unavailable.Load(), Losses: p.servers.Losses(),
 	}
 	p.retire(time.Now())
 	for _, q := range p.queues.Range {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
@@ -18,7 +16,6 @@ import (
 // held is a stub that answers only when a test lets it, the keys of each batch that it has, and a store that asks it.
 type held struct {
 	*redistest.Stub
-	client  *goredis.Client
 	store   *Pipeline
 	release func() // from then on everything is answered
 	calls   sync.WaitGroup
@@ -44,8 +41,7 @@ func holdAndThen(t *testing.T, answer func(n int, command []string) string) *hel
 		return answer(n, command)
 	})
 	t.Cleanup(h.release)
-	h.client = testClient(t, h.Addr, ample)
-	h.store = testPipeline(t, h.client, ample)
+	h.store = testPipeline(t, h.Addr, ample)
 	return h
 }
 
@@ -202,10 +198,10 @@ func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
 func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := testPipeline(t, server.client, time.Hour)
+	s := testPipeline(t, server.Addr, time.Hour)
 	server.store = s
 	server.fill(t)
-	q, err := s.queue(server.client)
+	q, err := s.ownerQueue(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +240,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 // own are between them.
 func TestChecksOfOneCallStayInOrder(t *testing.T) {
 	t.Parallel()
-	s := testPipeline(t, testClient(t, redistest.Single(t).Addr, ample), ample)
+	s := testPipeline(t, redistest.Single(t).Addr, ample)
 	keys := numbered(5*maxBatch + 1)
 	for i := 1; i < len(keys); i += 2 {
 		keys[i] = "again"
@@ -299,8 +295,7 @@ func TestQueuesOfServersThatAreGoneAreForgotten(t *testing.T) {
 func TestAfterCloseNothingIsCounted(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := newSums(server.client, ample)
-	server.store = s
+	s := server.store
 	server.fill(t)
 	server.calls.Go(func() {
 		if err := decide(s, ample, "waits"); !errors.Is(err, backend.ErrClosed) {

@@ -98,7 +98,7 @@ func (s *retry) exchange(ctx context.Context) {
 func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
 	for _, r := range s.open {
-		needed = needed || r.class.kind == classRetryable || r.class.Loading()
+		needed = needed || r.class.kind == classRetryable || r.class.loading()
 	}
 	if !needed {
 		return true
@@ -131,9 +131,6 @@ func (s *retry) reroute(ctx context.Context) {
 			s.transport.done(r, err)
 			continue
 		}
-		if r.class.kind != classUnfinished {
-			s.totals.resent.Add(1)
-		}
 		s.open = append(s.open, r)
 	}
 }
@@ -146,7 +143,7 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 		return nil
 	case class.kind == classNoScript && s.script != nil:
 		if !known {
-			repaired[client] = s.script.load(ctx, client)
+			repaired[client] = s.script.reload(ctx, client)
 		}
 		return repaired[client]
 	case class.kind == classMoved, class.kind == classAsk:
@@ -155,7 +152,6 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 			return fmt.Errorf("%w: %w", err, r.err)
 		}
 		r.Route = Route{Client: named, Asking: class.kind == classAsk}
-		s.totals.redirects.Add(1)
 		return nil
 	}
 	if !known && client != nil {

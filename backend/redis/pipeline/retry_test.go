@@ -9,20 +9,6 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-func connected(t *testing.T, c topology.Config) *topology.Servers {
-	t.Helper()
-	s, err := topology.Connect(c, "+get")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 var answer = NewScript("return {KEYS[1], ARGV[1]}")
 
 // TestServersReachTheOwnerOfAKey runs a script, which no server knows at first, on each topology.

@@ -40,8 +40,8 @@ var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown comma
 // Full reports whether the library is not used because the server takes no writes now.
 func (m CallMode) Full() bool { return m.Refused != nil && topology.TakesNoWrites(m.Refused) }
 
-// Classify is the function Classify for a call of the script in this mode.
-func (m CallMode) Classify(err error, written bool) Class {
+// classify is the function Classify for a call of the script in this mode.
+func (m CallMode) classify(err error, written bool) Class {
 	var reply goredis.Error
 	if m.Command == "fcall" && written && errors.As(err, &reply) && uncallable.MatchString(reply.Error()) {
 		return Class{kind: classNoScript}
@@ -109,13 +109,13 @@ func refused(err error) bool {
 	return err != nil && (topology.Forbidden(err) || unknownCommand.MatchString(err.Error()) || topology.TakesNoWrites(err))
 }
 
-// load gives a server the script. An error is one that sending again would not mend.
-func (s *Script) load(ctx context.Context, client *goredis.Client) error {
+// reload gives a server the script anew. An error is one that sending again would not mend.
+func (s *Script) reload(ctx context.Context, client *goredis.Client) error {
 	mode, err := s.Load(ctx, client)
 	if err == nil {
 		return nil
 	}
-	switch mode.Classify(err, true).kind {
+	switch mode.classify(err, true).kind {
 	case classFinal:
 		return fmt.Errorf("loading the script: %w", err)
 	case classReadOnly: // a replica takes no library

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -39,8 +38,8 @@ type watch struct {
 	stopConnecting context.CancelFunc
 }
 
-// exchanged notes the outcome of an exchange, and its error. It is cheap while nothing is wrong.
-func (q *queue) exchanged(o outcome, sent time.Time, err error) {
+// noteExchange tells the breaker the outcome of an exchange, and its error. It is cheap while nothing is wrong.
+func (q *queue) noteExchange(o outcome, sent time.Time, err error) {
 	if o == outcomeAnswered && q.calm.Load() {
 		return
 	}
@@ -213,14 +212,12 @@ func (p *pinger) send(ctx context.Context, timeout time.Duration) error {
 	client := p.client
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // which ends what go-redis reads
 	err := client.Ping(ctx).Err()
-	var reply goredis.Error
-	switch {
-	case err == nil:
+	switch outcomeOf(err, true) {
+	case outcomeAnswered:
 		return nil
-	case !errors.As(err, &reply), topology.NoPrimary(err):
+	case outcomeLoading:
+	default:
 		p.close()
-	case !ClassifyText(reply.Error()).Loading():
-		return nil
 	}
 	return err
 }

@@ -24,26 +24,25 @@ func step(l *descriptors.Limit) uint64 {
 	return micros(l.Levels()[0])
 }
 
-// appendName appends the name of a limit's field. State belongs to (algorithm,
-// window, precision), so the name holds these, with the seconds of the window in base 36: f1o is a fixed window of a
-// minute, t1o a token bucket, s2s0m a sliding window of an hour with buckets of a minute, l1o a log of a minute.
+// letters begin the names of fields.
+var letters = [...]byte{
+	descriptors.SlidingWindow: 's', descriptors.FixedWindow: 'f', descriptors.SlidingLog: 'l', descriptors.TokenBucket: 't',
+}
+
+// appendName appends the name of a limit's field. State belongs to (algorithm, window, precision), so the name holds
+// these, with the seconds of the window in base 36: f1o is a fixed window of a minute, t1o a token bucket, s2s0m a
+// sliding window of an hour with buckets of a minute, l1o a log of a minute.
 func appendName(dst []byte, l *descriptors.Limit) []byte {
-	seconds := int64(l.Window / time.Second)
-	switch l.Algorithm {
-	case descriptors.FixedWindow:
-		return strconv.AppendInt(append(dst, 'f'), seconds, 36)
-	case descriptors.TokenBucket:
-		return strconv.AppendInt(append(dst, 't'), seconds, 36)
-	case descriptors.SlidingLog:
-		return strconv.AppendInt(append(dst, 'l'), seconds, 36)
+	dst = strconv.AppendInt(append(dst, letters[l.Algorithm]), int64(l.Window/time.Second), 36)
+	if l.Algorithm == descriptors.SlidingWindow {
+		dst = append(dst, precisionNames[l.Precision]...)
 	}
-	dst = strconv.AppendInt(append(dst, 's'), seconds, 36)
-	return append(dst, precisionNames[l.Precision]...)
+	return dst
 }
 
 // Count returns what a key's hash holds for the limit of a window at now. A field that is none of weir's counts nothing.
 func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
-	c := backend.NewLimitCount(*l, Buckets(fields, l, window.At(now)), now)
-	c.Leased = leased(fields[HeaderField(l)], l, window.At(now))
+	c := backend.NewLimitCount(*l, buckets(fields, l, window.At(now)), now)
+	c.Leased = leased(fields[headerField(l)], l, window.At(now))
 	return c
 }

@@ -9,46 +9,49 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// The lengths of what a header holds before what it tells of leases.
-const windowHeader, fixedHeader = 6 * 7, 2 * 7
+// layout returns how long the header of a window is before what it tells of leases, and where its live bucket is.
+func layout(l *descriptors.Limit) (size, live int) {
+	if l.Algorithm == descriptors.FixedWindow {
+		return 2 * 7, 0
+	}
+	return 6 * 7, 4 * 7
+}
 
 // leased returns how many hits of the live bucket of a limit are leased at now: granted, and not settled.
 func leased(header string, l *descriptors.Limit, now window.Instant) uint64 {
-	size, live := windowHeader, 4*7
-	if l.Algorithm == descriptors.FixedWindow {
-		size, live = fixedHeader, 0
-	}
+	size, live := layout(l)
 	if len(header) < size+7 || number56(header[live:]) != int64(now)/l.Levels()[0].Microseconds() {
 		return 0
 	}
 	return uint64(number56(header[size:]))
 }
 
-// Buckets lists the buckets of a limit that count at now, the finest level first, and on each the oldest bucket first.
-// A coarse bucket has those of its hits that count. A token bucket has none.
-func Buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
-	header, levels := fields[HeaderField(l)], l.Levels()
-	if l.Algorithm == descriptors.FixedWindow {
-		return fixedBuckets(header, l, now)
-	}
+// buckets lists the buckets of a window that count at now, the finest level first, and on each the oldest bucket first.
+// A coarse bucket has those of its hits that count.
+func buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
+	header, levels := fields[headerField(l)], l.Levels()
+	size, live := layout(l)
 	out := make([][]backend.Bucket, len(levels))
-	if len(levels) == 0 || len(header) < windowHeader {
+	if len(header) < size {
 		return out
 	}
-	count := func(finest int64, hits uint64) {
-		begin := time.UnixMicro(finest * levels[0].Microseconds()).UTC()
+	finest := levels[0].Microseconds()
+	count := func(number int64, hits uint64) {
 		for i, width := range levels {
-			out[i] = addBucket(out[i], backend.Bucket{Begin: begin.Truncate(width), Width: width, Hits: hits})
+			begin := number*finest - number*finest%width.Microseconds()
+			out[i] = addBucket(out[i], backend.Bucket{Begin: time.UnixMicro(begin).UTC(), Width: width, Hits: hits})
 		}
 	}
-	left := now.Plus(-l.Window)
-	oldest := max(number56(header[7:]), int64(left)/levels[0].Microseconds())
-	if number56(header) > 0 {
-		countChunks(fields, l, oldest, number56(header[14:]), count)
+	left := now
+	if l.Algorithm == descriptors.SlidingWindow {
+		left = now.Plus(-l.Window)
+		if number56(header) > 0 {
+			countChunks(fields, l, max(number56(header[7:]), int64(left)/finest), number56(header[14:]), count)
+		}
 	}
-	live, hits := number56(header[28:]), uint64(number56(header[35:])) // in no chunk yet
-	if hits > 0 && window.Instant((live+1)*levels[0].Microseconds()) > left {
-		count(live, hits)
+	number, hits := number56(header[live:]), uint64(number56(header[live+7:])) // in no chunk yet
+	if hits > 0 && window.Instant((number+1)*finest) > left {
+		count(number, hits)
 	}
 	return out
 }
@@ -75,7 +78,7 @@ func countChunks(fields map[string]string, l *descriptors.Limit, oldest, newest 
 			size := int64(len(chunk)) / fan
 			for i := max(first, number*fan); size > 0 && i <= min(last, number*fan+fan-1); i++ {
 				at := (i - number*fan) * size
-				switch hits := uint64(little(chunk[at : at+size])); {
+				switch hits := uint64(littleEndian(chunk[at : at+size])); {
 				case level == 0 && hits > 0:
 					count(i, hits)
 				case hits > 0 || i == last:
@@ -96,28 +99,16 @@ func addBucket(list []backend.Bucket, b backend.Bucket) []backend.Bucket {
 	return append(list, b)
 }
 
-func fixedBuckets(header string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
-	if len(header) < fixedHeader {
-		return [][]backend.Bucket{nil}
-	}
-	begin := window.Instant(number56(header)) * window.Instant(l.Window.Microseconds())
-	hits := number56(header[7:])
-	if hits == 0 || begin.Plus(l.Window) <= now {
-		return [][]backend.Bucket{nil}
-	}
-	return [][]backend.Bucket{{{Begin: time.UnixMicro(int64(begin)).UTC(), Width: l.Window, Hits: uint64(hits)}}}
-}
+func number56(s string) int64 { return littleEndian(s[:7]) }
 
-func number56(s string) int64 { return little(s[:7]) }
-
-// little reads a little-endian number.
-func little(s string) (v int64) {
+// littleEndian reads a little-endian number.
+func littleEndian(s string) (v int64) {
 	for i := len(s) - 1; i >= 0; i-- {
 		v = v<<8 | int64(s[i])
 	}
 	return v
 }
 
-// HeaderField returns the name of the header of a sliding window or log, and of the one field of a fixed window or token
+// headerField returns the name of the header of a sliding window or log, and of the one field of a fixed window or token
 // bucket.
-func HeaderField(l *descriptors.Limit) string { return string(appendName(nil, l)) }
+func headerField(l *descriptors.Limit) string { return string(appendName(nil, l)) }

@@ -135,12 +135,16 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 		Allowed: end != deniedSize, Strictest: int(reply[0]), Before: uint64(number(0)), ResetIn: duration(number(1)),
 	}
 	if d.Allowed {
-		capacity := c.Limits[d.Strictest].Capacity()
-		held := after(d.Before, c)
+		capacity, held := c.Limits[d.Strictest].Capacity(), d.Before
 		switch {
-		case end == fullSize && c.Op == backend.Refund:
+		case c.Op == backend.Count:
+			held += c.Hits
+		case c.Op == backend.Refund && end == fullSize:
 			held = uint64(number(2))
-		case end == fullSize:
+		case c.Op == backend.Refund:
+			held -= min(held, c.Hits)
+		}
+		if c.Op != backend.Refund && end == fullSize {
 			d.NextIn = duration(number(2))
 		}
 		d.Remaining = capacity - min(capacity, held)
@@ -152,25 +156,8 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 	return d, nil
 }
 
-// after returns what a limit holds after a check that is allowed, of which it held so many before.
-func after(before uint64, c *backend.Check) uint64 {
-	switch c.Op {
-	case backend.Look:
-		return before
-	case backend.Refund:
-		return before - min(before, c.Hits)
-	}
-	return before + c.Hits
-}
-
 // double reads a number of eight bytes, little endian.
-func double(s string) float64 {
-	var bits uint64
-	for b := range 8 {
-		bits |= uint64(s[b]) << (8 * b)
-	}
-	return math.Float64frombits(bits)
-}
+func double(s string) float64 { return math.Float64frombits(uint64(littleEndian(s[:8]))) }
 
 func duration(micros float64) time.Duration {
 	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond

@@ -75,22 +75,22 @@ func (p *plain) buckets(t *testing.T, key []byte, limits []descriptors.Limit) in
 	n := 0
 	for _, l := range limits {
 		switch {
-		case fields[HeaderField(&l)] == "":
+		case fields[headerField(&l)] == "":
 		case l.Algorithm == descriptors.SlidingLog:
 			n += instants(fields, &l, window.Instant(p.now.Load()))
 		case l.Algorithm == descriptors.TokenBucket:
 			n++
 		default:
-			n += len(Buckets(fields, &l, window.Instant(p.now.Load()))[0])
+			n += len(buckets(fields, &l, window.Instant(p.now.Load()))[0])
 		}
 	}
 	return n
 }
 
 // startRedis gives a client of a new server that knows the script.
-func startRedis(t testing.TB, options ...redistest.Option) *redis.Client {
+func startRedis(t testing.TB) *redis.Client {
 	t.Helper()
-	server := redistest.Single(t, append(options, redistest.WithUnixSocket())...)
+	server := redistest.Single(t, redistest.WithUnixSocket())
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, MaxRetries: -1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { client.Close() })
 	if err := client.ScriptLoad(t.Context(), Source()).Err(); err != nil {
@@ -126,7 +126,7 @@ func TestConformance(t *testing.T) {
 
 // instants counts the instants of a log that count at a time.
 func instants(fields map[string]string, l *descriptors.Limit, now window.Instant) (n int) {
-	header := fields[HeaderField(l)]
+	header := fields[headerField(l)]
 	oldest, chunks := number56(header[7:]), []string{header[6*7:]}
 	for number := number56(header[14:]); number < number56(header[21:]); number++ {
 		chunks = append(chunks, fields[string(append56(append(appendName(nil, l), ':'), uint64(number)))])

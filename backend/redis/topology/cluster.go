@@ -25,11 +25,11 @@ type cluster struct {
 	known    atomic.Bool // the map has been read once
 	learning atomic.Bool
 
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
-	nodes   map[string]*goredis.Client // by address, as go-redis calls them and as they call themselves
-	extra   []*goredis.Client          // those that go-redis does not close
+	mu       sync.Mutex
+	closed   bool
+	running  sync.WaitGroup
+	nodes    map[string]*goredis.Client // by address, as go-redis calls them and as they call themselves
+	unmapped []*goredis.Client          // of nodes that no map has named: go-redis does not close them
 }
 
 // learnPause is how long after an attempt to learn the map the next one may follow.
@@ -100,7 +100,7 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return Left(old) })
-	total := len(c.nodes) - len(c.extra)
+	total := len(c.nodes) - len(c.unmapped)
 	for addr := range named {
 		if c.nodes[addr] == nil {
 			total++
@@ -178,7 +178,7 @@ func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error)
 	target.addr = addr
 	node := newClient(c.options.client(target))
 	c.nodes[addr] = node
-	c.extra = append(c.extra, node)
+	c.unmapped = append(c.unmapped, node)
 	return node, nil
 }
 
@@ -205,11 +205,11 @@ func (c *cluster) Servers(ctx context.Context) ([]Server, error) {
 		return nil, err
 	}
 	c.known.Store(true)
-	return c.tagged(ctx, primaries), nil
+	return c.withTags(ctx, primaries), nil
 }
 
-// tagged gives each server one of the hash tags that it owns. With n servers it takes some times n tries.
-func (c *cluster) tagged(ctx context.Context, primaries []Server) []Server {
+// withTags gives each server one of the hash tags that it owns. With n servers it takes some times n tries.
+func (c *cluster) withTags(ctx context.Context, primaries []Server) []Server {
 	without := make(map[*goredis.Client]*Server)
 	for i := range primaries {
 		without[primaries[i].Client] = &primaries[i]
@@ -231,7 +231,7 @@ func (c *cluster) Close() error {
 	c.stop()
 	err := c.client.Close() // without the lock: go-redis has its own while it calls newNode
 	c.running.Wait()
-	for _, node := range c.extra {
+	for _, node := range c.unmapped {
 		if failed := node.Close(); !errors.Is(failed, goredis.ErrClosed) {
 			err = errors.Join(err, failed)
 		}

@@ -147,10 +147,6 @@ func (c Config) withDefaults() (Config, error) {
 	case strings.Contains(c.URLFile, "://"):
 		return c, errors.New("redis: the file of the URL is a URL: name a file that holds it")
 	}
-	return c.filled(), nil
-}
-
-func (c Config) filled() Config {
 	c.Type, c.NodeLoss = cmp.Or(c.Type, Single), cmp.Or(c.NodeLoss, Remap)
 	c.PoolSize = cmp.Or(c.PoolSize, DefaultPoolSize)
 	c.Connections = cmp.Or(c.Connections, new(Connections))
@@ -163,7 +159,7 @@ func (c Config) filled() Config {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	return c
+	return c, nil
 }
 
 // readURL returns the URL, or what its file holds now.

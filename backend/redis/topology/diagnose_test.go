@@ -6,20 +6,6 @@ import (
 	"testing"
 )
 
-func connected(t *testing.T, c Config) *Servers {
-	t.Helper()
-	s, err := Connect(c, "+get")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // moved1 is what a server of a cluster answers for a key of another one.
 type moved1 struct{}
 
@@ -29,7 +15,7 @@ func (moved1) RedisError()   {}
 func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) {
 	const hint = "set the type to cluster"
 	for kind, want := range map[Type]bool{Single: true, Cluster: false} {
-		s := connected(t, Config{Type: kind, URL: "127.0.0.1:1"})
+		s, _ := openServers(t, Config{Type: kind, URL: "127.0.0.1:1"})
 		err := s.Diagnose(Server{Name: "a:1"}, "get", moved1{})
 		if err == nil || strings.Contains(err.Error(), hint) != want || !strings.HasPrefix(err.Error(), "a:1: GET: MOVED") {
 			t.Errorf("%s: %v; want the server, the command, and %q only where that helps", kind, err, hint)
@@ -39,7 +25,7 @@ func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) 
 
 // Whoever looks at a key of a ring knows only the client of its node.
 func TestANodeOfARingIsNamedAsItIsWritten(t *testing.T) {
-	s := connected(t, Config{Type: Ring, URL: "redis://ann:" + secret + "@127.0.0.1:1/3", Fixed: true})
+	s, _ := openServers(t, Config{Type: Ring, URL: "redis://ann:" + secret + "@127.0.0.1:1/3", Fixed: true})
 	client, _ := s.Owner([]byte("a"))
 	if err := s.DiagnoseOf(client, "get", errors.New("connection refused")); !strings.HasPrefix(err.Error(), "127.0.0.1:1/3: GET: ") {
 		t.Errorf("a node that is away: %v; want it named as in the list, with the command", err)

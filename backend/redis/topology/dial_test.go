@@ -13,7 +13,11 @@ import (
 // dialTLS reports whether there is a TLS connection to an address in time.
 func dialTLS(t *testing.T, addr string, config *tls.Config, timeout time.Duration) error {
 	t.Helper()
-	o := &options{Config: Config{TLS: true, TLSConfig: func() *tls.Config { return config }, Timeout: timeout}.filled()}
+	c, err := Config{URL: addr, TLS: true, TLSConfig: func() *tls.Config { return config }, Timeout: timeout}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &options{Config: c}
 	conn, err := o.dial(target{})(t.Context(), "tcp", addr)
 	if err == nil {
 		err = conn.Close()

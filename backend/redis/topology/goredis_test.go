@@ -28,7 +28,7 @@ func TestGoRedisRepeatsNothingOnAnyTopology(t *testing.T) {
 		if cl, ok := on.(*cluster); ok {
 			_, _ = cl.client.MasterForKey(context.Background(), "") // it makes the node's client, and finds nobody
 			client, err = cl.At(nil, "127.0.0.1:1")
-			if len(cl.extra) != 0 {
+			if len(cl.unmapped) != 0 {
 				t.Error("go-redis has made no client for the node")
 			}
 		} else {
@@ -105,16 +105,14 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 
 func TestNamesOfTypesAndLossesAreReadInAnyCase(t *testing.T) {
 	var kind Type
-	if err := kind.UnmarshalText([]byte("Cluster")); err != nil || kind != Cluster {
-		t.Errorf("Cluster is read as %v, %v", kind, err)
+	var loss NodeLoss
+	err := errors.Join(kind.UnmarshalText([]byte("Cluster")), loss.UnmarshalText([]byte("PIN")))
+	if err != nil || kind != Cluster || loss != Pin {
+		t.Errorf("Cluster and PIN are read as %v and %v, %v", kind, loss, err)
 	}
-	err := kind.UnmarshalText([]byte("standalone"))
+	err = kind.UnmarshalText([]byte("standalone"))
 	if err == nil || !strings.Contains(err.Error(), "single, sentinel, cluster, ring") {
 		t.Errorf("standalone gives %v, want an error that lists the types", err)
-	}
-	var loss NodeLoss
-	if err := loss.UnmarshalText([]byte("PIN")); err != nil || loss != Pin {
-		t.Errorf("PIN is read as %v, %v", loss, err)
 	}
 	if err := loss.UnmarshalText([]byte("move")); err == nil || !strings.Contains(err.Error(), "remap or pin") {
 		t.Errorf("move gives %v, want an error that lists what can be", err)

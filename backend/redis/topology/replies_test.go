@@ -3,7 +3,6 @@ package topology
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"runtime"
 	"strings"
@@ -29,15 +28,11 @@ func TestADamagedReplyCostsLittleAndEndsTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr, closed := damagedServer(t, reply)
-			servers, err := Connect(Config{URL: addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer servers.Close()
-			client, _ := servers.Owner(nil)
+			on, _ := openTopology(t, Config{URL: addr, Timeout: time.Minute})
+			client, _ := on.Owner(nil)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err = client.Do(t.Context(), "get", "key").Err()
+			err := client.Do(t.Context(), "get", "key").Err()
 			runtime.ReadMemStats(&after)
 			if err == nil || !strings.Contains(err.Error(), errDamaged.Error()) {
 				t.Errorf("%v; want to be told that the reply is damaged", err)

@@ -33,7 +33,7 @@ type ring struct {
 	mu      sync.Mutex // of changes
 	nodes   []*node
 	retired []*node                 // have left, and may still answer what was sent
-	owner   atomic.Pointer[[]*node] // the nodes that keys are placed on
+	placed  atomic.Pointer[[]*node] // the nodes that keys are placed on
 }
 
 // node is a server of a ring.
@@ -121,7 +121,7 @@ func (r *ring) placeKeys() {
 			nodes = append(nodes, n)
 		}
 	}
-	r.owner.Store(&nodes)
+	r.placed.Store(&nodes)
 }
 
 var errNoNode = fmt.Errorf("%w: no node of the ring answers", ErrNoOwner)
@@ -162,7 +162,7 @@ func score(node, key uint64) uint64 {
 // nodeOf returns the node that a key is placed on, nil if none lives.
 func (r *ring) nodeOf(key []byte) (owner *node) {
 	hash, best := keyHash(key), uint64(0)
-	for _, n := range *r.owner.Load() {
+	for _, n := range *r.placed.Load() {
 		if s := score(n.hash, hash); owner == nil || s > best {
 			owner, best = n, s
 		}
@@ -197,7 +197,7 @@ func (r *ring) watch(ctx context.Context, n *node) {
 	}
 }
 
-// heartbeat sends one PING: only a server that answers PONG can count.
+// heartbeat sends one PING: only a server that answers PONG can count. A loss and a return are logged at one level.
 func (r *ring) heartbeat(ctx context.Context, n *node) {
 	asking, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	err := n.client.Ping(asking).Err()
@@ -209,7 +209,7 @@ func (r *ring) heartbeat(ctx context.Context, n *node) {
 		if n.missed.Swap(0) < maxMissed {
 			return
 		}
-		r.Log.Info("ring node is back", "node", n.name)
+		r.Log.Warn("ring node is back", "node", n.name)
 	case n.missed.Add(1) != maxMissed:
 		return
 	default:
@@ -278,14 +278,14 @@ func (r *ring) follow(list string) {
 			err = r.apply(string(content))
 		}
 		switch {
-		case err != nil && err.Error() != trouble:
-			trouble = err.Error()
-			r.Log.Error("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
-		case err == nil && trouble != "":
-			r.Log.Info("the file of the ring's nodes can be used again", "file", r.URLFile)
-		}
-		if err == nil {
+		case err == nil:
+			if trouble != "" {
+				r.Log.Warn("the file of the ring's nodes can be used again", "file", r.URLFile)
+			}
 			list, trouble = string(content), ""
+		case err.Error() != trouble:
+			trouble = err.Error()
+			r.Log.Warn("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
 		}
 	}
 }

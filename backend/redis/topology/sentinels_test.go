@@ -103,7 +103,8 @@ func TestAMapOfTooManyNodesIsRefused(t *testing.T) {
 	for i := range maxNodes + 1 {
 		slots += fmt.Sprintf("*3\r\n:%d\r\n:%d\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", i, i, i+1)
 	}
-	s := redistest.NewStub(t, func(int, []string) string { return slots })
+	s := redistest.NewStub(t, redistest.Answers(nil))
+	s.Slots = slots
 	on, log := openTopology(t, Config{Type: Cluster, URL: s.Addr})
 	for range 2 {
 		if _, err := on.Servers(t.Context()); err == nil || !strings.Contains(err.Error(), "names 1001 nodes") {

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
 // Servers reaches the servers of a configuration. All methods may be called by any number of goroutines.
 type Servers struct {
+	Config Config // with its defaults; it stays as it is
+
 	topology  Topology
 	redirects Redirecting // nil where servers do not name each other
 	ring      *ring       // nil where there is none
-	config    Config
 	rights    string
 	losses    *atomic.Uint64
 	borrowed  bool // another one closes them
@@ -37,13 +37,8 @@ func Connect(c Config, rights string) (*Servers, error) {
 	return newServers(t, c, rights, l), nil
 }
 
-// Over makes servers of a topology, which they close in the end, for tests.
-func Over(t Topology, c Config) *Servers {
-	return newServers(t, c.filled(), "", new(atomic.Uint64))
-}
-
 func newServers(t Topology, c Config, rights string, losses *atomic.Uint64) *Servers {
-	s := &Servers{topology: t, config: c, rights: rights, losses: losses}
+	s := &Servers{topology: t, Config: c, rights: rights, losses: losses}
 	s.redirects, _ = t.(Redirecting)
 	s.ring, _ = t.(*ring)
 	return s
@@ -51,7 +46,7 @@ func newServers(t Topology, c Config, rights string, losses *atomic.Uint64) *Ser
 
 // WithRights returns the same servers for a use with other rights and another log. Only s closes them.
 func (s *Servers) WithRights(rights string, log *slog.Logger) *Servers {
-	c := s.config
+	c := s.Config
 	c.Log = log
 	same := newServers(s.topology, c, rights, s.losses)
 	same.borrowed = true
@@ -65,15 +60,6 @@ func (s *Servers) Close() error {
 	}
 	return s.topology.Close()
 }
-
-// Config returns the configuration, with its defaults.
-func (s *Servers) Config() Config { return s.config }
-
-// Timeout returns Config.Timeout, or its default.
-func (s *Servers) Timeout() time.Duration { return s.config.Timeout }
-
-// Log returns Config.Log, or its default.
-func (s *Servers) Log() *slog.Logger { return s.config.Log }
 
 // Owner returns the client of the server that owns a Redis key now, without waiting for any server; see [Topology].
 func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology.Owner(key) }

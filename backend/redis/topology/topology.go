@@ -59,19 +59,13 @@ func newTopology(c Config, l *atomic.Uint64) (Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	var t Topology
-	switch c.Type {
-	case Ring:
-		t, err = newRing(url, o)
-	case Sentinel:
-		t, err = newSentinel(url, o)
-	case Cluster:
-		t, err = newCluster(url, o)
-	case Single:
-		t, err = newSingle(url, o)
-	default:
-		err = fmt.Errorf("type %q: use one of single, sentinel, cluster, ring", string(c.Type))
+	open := map[Type]func(string, *options) (Topology, error){
+		Ring: newRing, Sentinel: newSentinel, Cluster: newCluster, Single: newSingle,
+	}[c.Type]
+	if open == nil {
+		return nil, fmt.Errorf("redis: type %q: use one of single, sentinel, cluster, ring", string(c.Type))
 	}
+	t, err := open(url, o)
 	if err != nil && c.URLFile != "" {
 		err = fmt.Errorf("in %s: %w", c.URLFile, err)
 	}

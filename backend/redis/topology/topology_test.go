@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,26 +19,29 @@ import (
 // openTopology makes a topology that logs to the returned log and ends with the test.
 func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
 	t.Helper()
+	s, log := openServers(t, c)
+	return s.topology, log
+}
+
+// openServers is openTopology with what asks it, by a user who needs to read.
+func openServers(t *testing.T, c Config) (*Servers, *redistest.Log) {
+	t.Helper()
 	log := new(redistest.Log)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
 	c.Timeout = cmp.Or(c.Timeout, 20*DefaultTimeout) // the machine may stand still
-	c, err := c.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	on, err := newTopology(c, new(atomic.Uint64))
+	s, err := Connect(c, "+get")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := on.Close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		if text := log.String(); strings.Contains(text, secret) {
 			t.Errorf("the password is in the log, where many can read it:\n%s", text)
 		}
 	})
-	return on, log
+	return s, log
 }
 
 // keyNumber is the Redis key of a check.
@@ -99,19 +101,10 @@ func TestASingleServerIsReachedInEveryWay(t *testing.T) {
 			t.Errorf("%s: %v", test.way, err)
 		}
 	}
-}
-
-func TestTheDatabaseOfAURLIsUsed(t *testing.T) {
-	t.Parallel()
-	s := redistest.Single(t)
-	on, _ := openTopology(t, Config{URL: "redis://" + s.Addr + "/3"})
-	if err := set(on, keyNumber(1)); err != nil {
-		t.Fatal(err)
-	}
-	third := goredis.NewClient(&goredis.Options{Addr: s.Addr, DB: 3})
-	defer third.Close()
-	if n, err := third.DBSize(context.Background()).Result(); err != nil || n != 1 {
-		t.Errorf("database 3 has %d keys, %v; want the one that was written", n, err)
+	on, _ := openTopology(t, Config{URL: "redis://" + open.Addr + "/3"})
+	err := set(on, keyNumber(0))
+	if keys, _ := open.Info(t.Context(), "keyspace"); err != nil || !strings.HasPrefix(keys["db3"], "keys=1,") {
+		t.Errorf("a database: %v, and the server holds %v; want the one key that was written in db3", err, keys)
 	}
 }
 
@@ -132,7 +125,7 @@ func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 	if err := set(urls, keyNumber(1)); err != nil {
 		t.Errorf("sentinels as URLs with their password: %v", err)
 	}
-	before := servers.Primary(t)
+	before := servers.Await(t)
 	after := servers.Failover(t)
 	redistest.Eventually(t, "keys go to the new primary", func() error { return set(on, keyNumber(2)) })
 	if err := isOn(keyNumber(2), after, after); err != nil || before == after {
@@ -236,6 +229,14 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 		}
 		if c.Type == Cluster && !errors.Is(err, ErrUnknownCluster) {
 			t.Errorf("an unknown cluster gives %v, want %v: a request must not wait for the map", err, ErrUnknownCluster)
+		}
+		if c.Type == Ring {
+			redistest.Eventually(t, "the only node is lost", func() error {
+				if _, err := on.Owner(keyNumber(1)); !errors.Is(err, errNoNode) {
+					return fmt.Errorf("%v, want %w", err, errNoNode)
+				}
+				return nil
+			})
 		}
 	}
 }
