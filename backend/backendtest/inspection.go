@@ -12,11 +12,10 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Inspected is a store whose counters can be looked at, on a clock of the test.
-type Inspected struct {
+// Inspected is a store whose counters can be looked at.
+type Inspected interface {
 	backend.Counter
 	backend.Inspector
-	SetTime func(window.Instant)
 }
 
 // inspectedAt is half past noon and 33 seconds.
@@ -24,9 +23,9 @@ var inspectedAt = time.Date(2026, 11, 21, 12, 30, 33, 0, time.UTC)
 
 // Inspection holds what an operator is promised: the buckets of each level, what a grant and a reset leave, and that
 // looking changes nothing. It closes the store.
-func Inspection(t *testing.T, s Inspected) {
+func Inspection(t *testing.T, s Inspected, setTime func(window.Instant)) {
 	t.Helper()
-	i := &inspection{Inspected: s, key: []byte("4:shop4:user3:ann")}
+	i := &inspection{Inspected: s, setTime: setTime, key: []byte("4:shop4:user3:ann")}
 	limit := func(n uint64, u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
 		return NewLimit(t, n, u, 1, a, 0)
 	}
@@ -131,22 +130,20 @@ var bucketMoments = []moment{
 
 type inspection struct {
 	Inspected
-	key    []byte
-	limits []descriptors.Limit
-	now    time.Time
+	setTime func(window.Instant)
+	key     []byte
+	limits  []descriptors.Limit
+	now     time.Time
 }
 
 func (i *inspection) at(since time.Duration) {
 	i.now = inspectedAt.Add(since)
-	i.SetTime(window.At(i.now))
+	i.setTime(window.At(i.now))
 }
 
 func (i *inspection) do(t *testing.T, op backend.Op, hits uint64) {
 	t.Helper()
-	var out [1]backend.Decision
-	if err := backend.DecideAll(t.Context(), i, []backend.Check{{Key: i.key, Limits: i.limits, Op: op, Hits: hits}}, out[:]); err != nil {
-		t.Fatal(err)
-	}
+	Ask(t, i, backend.Check{Key: i.key, Limits: i.limits, Op: op, Hits: hits})
 }
 
 func (i *inspection) inspect(t *testing.T) []backend.LimitCount {
@@ -241,21 +238,16 @@ func (i *inspection) walk(t *testing.T) {
 // agree holds a limit's count against a look at it, and each level against the finest.
 func (i *inspection) agree(t *testing.T, step int, c *backend.LimitCount) {
 	t.Helper()
-	var out [1]backend.Decision
-	look := []backend.Check{{Key: i.key, Limits: []descriptors.Limit{c.Limit}, Op: backend.Look}}
-	if err := backend.DecideAll(t.Context(), i, look, out[:]); err != nil {
-		t.Fatal(err)
+	look := Ask(t, i, backend.Check{Key: i.key, Limits: []descriptors.Limit{c.Limit}, Op: backend.Look})
+	if look.Before != c.Hits || look.Remaining != c.Remaining() {
+		t.Errorf("step %d: %v shows %d hits, %d remaining; a look says %+v", step, c.Limit, c.Hits, c.Remaining(), look)
 	}
-	if out[0].Before != c.Hits || out[0].Remaining != c.Remaining() {
-		t.Errorf("step %d: %v shows %d hits, %d remaining; a look says %d and %d", step, c.Limit, c.Hits, c.Remaining(),
-			out[0].Before, out[0].Remaining)
-	}
-	reset := out[0].ResetIn
+	reset := look.ResetIn
 	if c.Hits == 0 {
 		reset = 0 // nothing is listed that could leave, though a look tells when an empty fixed window ends
 	}
-	if out[0].Allowed && c.ResetIn != reset {
-		t.Errorf("step %d: %v resets in %v, want %v; a look says %v", step, c.Limit, c.ResetIn, reset, out[0].ResetIn)
+	if look.Allowed && c.ResetIn != reset {
+		t.Errorf("step %d: %v resets in %v, want %v; a look says %+v", step, c.Limit, c.ResetIn, reset, look)
 	}
 	for level, buckets := range c.Levels {
 		var sum uint64

@@ -70,7 +70,7 @@ func deniedChangesNothing(t *testing.T, s *step) {
 		}
 	}
 	buckets := s.store.Buckets(s.check.Key, s.check.Limits)
-	if again := s.store.decide(t, s.check); again != s.got {
+	if again := Ask(t, s.store.Counter, s.check); again != s.got {
 		t.Fatalf("a check was denied with\n%+v, and asked again at the same moment with\n%+v: the denial changed something",
 			s.got, again)
 	}
@@ -80,7 +80,7 @@ func deniedChangesNothing(t *testing.T, s *step) {
 	for i := range s.check.Limits {
 		one := s.check
 		one.Limits, one.Op = s.check.Limits[i:i+1], backend.Look
-		if got, want := s.store.decide(t, one).Before, s.model.counts[i].Sum(s.now); got != want {
+		if got, want := Ask(t, s.store.Counter, one).Before, s.model.counts[i].Sum(s.now); got != want {
 			t.Fatalf("after a denial %v counts %d hits, want %d: none of the limits may count it", s.check.Limits[i], got, want)
 		}
 	}

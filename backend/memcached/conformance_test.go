@@ -50,18 +50,8 @@ func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Sto
 		return backendtest.Store{
 			Counter: backendtest.Apart{Counter: s, Own: own},
 			SetTime: func(at window.Instant) { now.Store(int64(at)) },
-			Buckets: func(key []byte, limits []descriptors.Limit) (n int) {
-				if mark != "" {
-					return 0
-				}
-				for _, state := range readStates(t, s, append([]byte(own), key...)) {
-					for i := range limits {
-						if state.Matches(&limits[i]) {
-							n += state.Len()
-						}
-					}
-				}
-				return n
+			Buckets: func(key []byte, limits []descriptors.Limit) int {
+				return backendtest.Held(readStates(t, s, append([]byte(own), key...)), limits)
 			},
 		}
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
@@ -95,6 +85,5 @@ func TestInspection(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
 	s := opened(t, Config{Servers: memcachedtest.StartAll(t, 1), skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
-	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
-		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+	backendtest.Inspection(t, s, func(at window.Instant) { now.Store(int64(at)) })
 }

@@ -89,18 +89,10 @@ func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
 func TestRetryInAndNextInAreExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 20_000 {
-		limits := []descriptors.Limit{backendtest.RandomSliding(t, r), backendtest.RandomSliding(t, r)}
-		switch r.IntN(4) {
-		case 0:
-			limits[0] = backendtest.NewLimit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.SlidingLog, 0)
-		case 1:
-			limits[0] = bucket(t, 3, 1+r.Uint64N(5), limits[0].Unit, limits[0].Multiplier)
-		case 2:
-			limits[0] = backendtest.NewLimit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.FixedWindow, 0)
-		}
+		limits := []descriptors.Limit{backendtest.RandomLimit(r, descriptors.Algorithms()...), backendtest.RandomLimit(r, descriptors.SlidingWindow)}
 		counts, now := states(limits), noon
 		for range 30 {
-			now += randomStep(r, &limits[r.IntN(2)])
+			now = max(0, now+backendtest.RandomMove(r, limits, 5))
 			hits := 1 + r.Uint64N(4)
 			v := charge(counts, limits, hits, descriptors.ChargeAdmitted, now)
 			wait := max(v.RetryIn, v.NextIn)

@@ -63,7 +63,7 @@ func TestUntilOfABucketIsTheFirstMoment(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	for range *steps / 10 {
 		l := anyBucket(t, r)
-		s := window.NewTokens(&l)
+		s := window.NewState(&l).(*window.Tokens)
 		now := noon + window.Instant(r.Int64N(1e12))
 		for range 1 + r.IntN(3) {
 			s.Add(now, int64(1+r.Uint64N(2*l.Burst)))
@@ -94,7 +94,7 @@ func TestABucketDoesNotDrift(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for range 200 {
 		l := anyBucket(t, r)
-		s, begin := window.NewTokens(&l), noon+window.Instant(r.Int64N(1e12))
+		s, begin := window.NewState(&l), noon+window.Instant(r.Int64N(1e12))
 		s.Add(begin, 1<<40)
 		now, added := begin, uint64(1<<40)
 		for range 500 {
@@ -122,7 +122,7 @@ func TestAStepBackKeepsTheLevelAndTheWait(t *testing.T) {
 	r := rand.New(rand.NewPCG(45, 46))
 	for range 2000 {
 		l := anyBucket(t, r)
-		s, now := window.NewTokens(&l), noon+window.Instant(r.Int64N(1e12))
+		s, now := window.NewState(&l), noon+window.Instant(r.Int64N(1e12))
 		s.Add(now, int64(l.Burst))
 		now += window.Instant(r.Int64N(int64(micros(l.Window))))
 		s.Add(now, 1)
