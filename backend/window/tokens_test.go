@@ -116,36 +116,3 @@ func TestABucketDoesNotDrift(t *testing.T) {
 		}
 	}
 }
-
-// A clock that steps back, by whatever, makes no wait longer, and lets nothing leak twice.
-func TestAStepBackKeepsTheLevelAndTheWait(t *testing.T) {
-	r := rand.New(rand.NewPCG(45, 46))
-	for range 2000 {
-		l := anyBucket(t, r)
-		s, now := window.NewState(&l), noon+window.Instant(r.Int64N(1e12))
-		s.Add(now, int64(l.Burst))
-		now += window.Instant(r.Int64N(int64(micros(l.Window))))
-		s.Add(now, 1)
-		sum := s.Sum(now)
-		if sum == 0 || s.Until(now, 0) == window.MaxCount {
-			continue
-		}
-		wait := s.Until(now, 0) - now
-		now = max(0, now-1-window.Instant(r.Int64N(1e15)))
-		if again := s.Until(now, 0) - now; s.Sum(now) != sum || again != wait {
-			t.Fatalf("%v: %d hits and %d µs to wait, after a step back %d and %d", l, sum, wait, s.Sum(now), again)
-		}
-	}
-}
-
-func TestFewerRequestsKeepTheCountOfABucket(t *testing.T) {
-	l := bucket(t, 60, 20, descriptors.Minute, 1)
-	s := window.NewState(&l)
-	s.Add(noon, 20)
-	now := noon.Plus(2500 * time.Millisecond) // 2.5 hits have leaked
-	l = bucket(t, 6, 4, descriptors.Minute, 1)
-	s.SetRate(&l, now)
-	if got, until := s.Sum(now), s.Until(now, 3)-now; got != 18 || until != micros(145*time.Second) {
-		t.Errorf("at 17.5 hits 60 a minute become 6: %d count, and are 3 in %d µs; want 18, and 145 s", got, until)
-	}
-}
