@@ -43,8 +43,8 @@ func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part, chec
 	g.local.decide(ctx, here)
 	here.Each(func(i int, d *backend.Decision) {
 		d.Reason, d.Policy = out[i].Reason, out[i].Policy
-		if c.recalls[i].look && d.Err == nil {
-			settle(d, &checks[i])
+		if c.plans[i].look && d.Err == nil {
+			asCount(d, &checks[i])
 		}
 	})
 	here.HandOver(out)
