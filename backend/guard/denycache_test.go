@@ -100,11 +100,14 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 	kept := Config{FixedWindowBytes: 1}
 	sliding, daily := perMinute(t, 10), limitOf(t, 10, descriptors.Day, descriptors.FixedWindow)
 	both := append(limitOf(t, 10, descriptors.Hour, descriptors.FixedWindow), daily...)
+	look := backend.Check{Key: []byte("k"), Limits: sliding, Op: backend.Look}
+	always := backend.Check{Key: []byte("k"), Limits: sliding, Hits: 1, Charge: descriptors.ChargeAlways}
 	reset := func(t *testing.T, g *Guard) error { return g.Reset(t.Context(), []byte("k")) }
+	again := func(c backend.Check) func(t *testing.T, g *Guard) error {
+		return func(t *testing.T, g *Guard) error { return backendtest.Ask(t, g, c).Err }
+	}
 	refund := func(limits []descriptors.Limit) func(t *testing.T, g *Guard) error {
-		return func(t *testing.T, g *Guard) error {
-			return backendtest.Ask(t, g, backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 5}).Err
-		}
+		return again(backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 5})
 	}
 	for name, tc := range map[string]struct {
 		config       Config
@@ -119,6 +122,8 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 		"as many hits do not":       {Config{}, sliding, 8, 5, nil, count("k", sliding, 5), false, backend.FromDenyCache},
 		"nor more than ever fit":    {Config{}, sliding, 10, 1, nil, count("k", sliding, 11), false, backend.FromDenyCache},
 		"under another limit":       {Config{}, sliding, 10, 1, nil, count("k", perMinute(t, 100), 1), true, backend.FromStore},
+		"a second look":             {Config{}, sliding, 10, 1, again(look), look, false, backend.FromStore},
+		"what charges denied hits":  {Config{}, sliding, 10, 1, nil, always, false, backend.FromStore},
 		"after a refund":            {Config{}, sliding, 10, 1, refund(sliding), count("k", sliding, 1), true, backend.FromStore},
 		"after a reset":             {Config{}, sliding, 10, 1, reset, count("k", sliding, 1), true, backend.FromStore},
 		"a fixed window, not kept":  {Config{}, daily, 0, 11, nil, count("k", daily, 1), false, backend.FromStore},
@@ -173,24 +178,6 @@ func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 	if d.lookUp(&check, time.Now(), &known).decided {
 		t.Error("a denial that was asked for before the key was forgotten is believed after it")
 	}
-}
-
-func TestWhatChargesDeniedHitsIsAlwaysAsked(t *testing.T) {
-	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
-		for _, check := range []backend.Check{
-			count("fixed", limitOf(t, 1, descriptors.Minute, descriptors.FixedWindow), 1),
-			{Key: []byte("always"), Limits: perMinute(t, 1), Hits: 1, Charge: descriptors.ChargeAlways},
-			{Key: []byte("look"), Limits: perMinute(t, 0), Op: backend.Look},
-		} {
-			before := store.checks.Load()
-			for range 5 {
-				backendtest.Ask(t, g, check)
-			}
-			if n := store.checks.Load() - before; n != 5 {
-				t.Errorf("%s: the store was asked %d times in 5; each changes or asks what it holds", check.Key, n)
-			}
-		}
-	})
 }
 
 func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) {

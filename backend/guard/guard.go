@@ -24,13 +24,14 @@ type Store interface {
 
 // Guard is a backend.Counter that asks its store only where it has to. The zero Guard is not usable; make one with New.
 type Guard struct {
-	store  Store
-	policy descriptors.Policy
-	denied denyCache
-	leases leases
-	local  local
-	now    func() time.Time
-	calls  sync.Pool // of *call
+	store    Store
+	policy   descriptors.Policy
+	denied   denyCache
+	leases   leases
+	local    backend.Counter // nil if no check has that policy
+	replicas func() int
+	now      func() time.Time
+	calls    sync.Pool // of *call
 
 	lookups, hits atomic.Uint64 // of the deny cache
 }
@@ -69,7 +70,7 @@ func New(store Store, c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: local{replicas: c.Replicas, store: c.Local}}
+	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: c.Local, replicas: c.Replicas}
 	g.denied.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
@@ -260,7 +261,11 @@ func (g *Guard) Reset(ctx context.Context, key []byte) error {
 // Close settles the leases, and closes the store, and what was counted in this process.
 func (g *Guard) Close() error {
 	g.leases.close(g.store, g.now())
-	if err := errors.Join(g.store.Close(), g.local.close()); err != nil {
+	err := g.store.Close()
+	if g.local != nil {
+		err = errors.Join(err, g.local.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("closing the counters: %w", err)
 	}
 	return nil

@@ -2,6 +2,8 @@ package guard
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -38,16 +40,39 @@ func (g *Guard) degrade(ctx context.Context, c *call, checks []backend.Check, ou
 	}
 }
 
-// countHere decides a part of the checks in this process.
+// countHere decides a part of the checks in this process, each limit divided by the replicas that do the same. What it
+// has counted stays through a short return of the store, for as long as it counts: a store that comes and goes buys
+// nobody a fresh count each time.
 func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part, checks []backend.Check, out []backend.Decision) {
-	g.local.decide(ctx, here)
+	replicas := uint64(max(1, g.replicas()))
+	for i := range here.Checks {
+		here.Checks[i].Limits = shares(here.Checks[i].Limits, replicas)
+	}
+	err := g.local.Decide(ctx, here.Checks, here.Out)
 	here.Each(func(i int, d *backend.Decision) {
-		d.Reason, d.Policy = out[i].Reason, out[i].Policy
-		if c.plans[i].look && d.Err == nil {
+		switch d.Source = backend.FromLocal; {
+		case err != nil:
+			*d = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
+		case c.plans[i].look:
 			asCount(d, &checks[i])
 		}
+		d.Reason, d.Policy = out[i].Reason, out[i].Policy
 	})
 	here.HandOver(out)
+}
+
+// shares returns limits of which each of some replicas may admit its share: rounded down, but at least one hit, where
+// the limit admits any.
+func shares(limits []descriptors.Limit, replicas uint64) []descriptors.Limit {
+	all := slices.Clone(limits)
+	for i := range all {
+		for _, n := range []*uint64{&all[i].Requests, &all[i].Burst} {
+			if *n > 0 {
+				*n = max(1, *n/replicas)
+			}
+		}
+	}
+	return all
 }
 
 // policyOf returns the policy of a check.
