@@ -178,16 +178,8 @@ func testLongLog(t *testing.T, s Store) {
 			now += window.Instant(r.Int64N(7200e6))
 		}
 		s.SetTime(now)
-		c := backend.Check{Key: []byte("long"), Limits: m.rule.limits, Hits: 1 + r.Uint64N(2)}
-		switch r.IntN(20) {
-		case 0:
-			c.Op = backend.Look
-		case 1:
-			c.Op, c.Hits = backend.Refund, r.Uint64N(30)
-		case 2:
-			c.Hits = r.Uint64N(400)
-		}
-		if n%400 == 399 {
+		c := backend.Check{Key: []byte("long"), Limits: m.rule.limits}
+		if c.Op, c.Hits = randomOp(r, r.Uint64N(400)); n%400 == 399 {
 			c.Op, c.Hits = backend.Refund, 300
 		}
 		m.ask(t, s, c, now)
