@@ -25,7 +25,6 @@ const (
 // proven elsewhere: each key has one count, calls of many keys are answered in their order, and clients share counts.
 // The stores may share servers, if open gives each keys of its own.
 func RunRouting(t *testing.T, open func(t *testing.T) Store, o Options) {
-	a := descriptors.SlidingWindow
 	t.Run("EachKeyHasOneCount", func(t *testing.T) {
 		var rounds, steps atomic.Int64
 		var walking sync.WaitGroup
@@ -39,8 +38,7 @@ func RunRouting(t *testing.T, open func(t *testing.T) Store, o Options) {
 		}
 		walking.Wait()
 	})
-	t.Run("SameKeyTwiceIsChargedTwice", func(t *testing.T) { testSameKeyTwice(t, open(t), a) })
-	t.Run("ExactlyNAmongManyClients", func(t *testing.T) { testManyClients(t, open(t), a) })
+	t.Run("ExactlyNAmongManyClients", func(t *testing.T) { testManyClients(t, open(t), descriptors.SlidingWindow) })
 	t.Run("MisuseIsAnError", func(t *testing.T) { testMisuse(t, open(t)) })
 }
 

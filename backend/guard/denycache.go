@@ -73,9 +73,10 @@ func (d *denyCache) shard(key []byte) *denialShard {
 }
 
 // lookUp decides a check if it is known now to be denied. Looks and refunds have to ask the store, and so has what
-// charges denied hits, unless that is for fixed windows, and these are kept.
+// charges denied hits, unless that is for one fixed window, and these are kept.
 func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) plan {
-	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || c.ChargesAlways() && !(d.fixed && countsInFixed(c)) {
+	kept := d.fixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
+	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || c.ChargesAlways() && !kept {
 		return plan{}
 	}
 	sh := d.shard(c.Key)

@@ -235,11 +235,6 @@ func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision, a
 	return away
 }
 
-// countsInFixed reports whether a check has one limit, and that is a fixed window.
-func countsInFixed(c *backend.Check) bool {
-	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
-}
-
 // neverFits reports whether a check asks for more hits than one of its limits ever admits at once.
 func neverFits(c *backend.Check) bool {
 	return slices.ContainsFunc(c.Limits, func(l descriptors.Limit) bool { return c.Hits > l.Capacity() })

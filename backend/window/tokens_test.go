@@ -32,7 +32,7 @@ func anyBucket(t *testing.T, r *rand.Rand) descriptors.Limit {
 // The worked example of the README.
 func TestTheBucketOfTheReadme(t *testing.T) {
 	l := bucket(t, 60, 20, descriptors.Hour, 1)
-	s, limits := window.NewState(&l), []descriptors.Limit{l}
+	s, limits := new(window.States), []descriptors.Limit{l}
 	for _, step := range []struct {
 		at             string
 		hits           uint64
@@ -50,7 +50,7 @@ func TestTheBucketOfTheReadme(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := charge([]window.State{s}, limits, step.hits, descriptors.ChargeByAlgorithm, window.At(now))
+		v := charge(s, limits, step.hits, descriptors.ChargeByAlgorithm, window.At(now))
 		want := backend.Decision{Allowed: step.retry == 0, Before: step.before, Remaining: step.remaining, ResetIn: step.resetIn, RetryIn: step.retry}
 		if v != want {
 			t.Fatalf("%d hits at %s:\ngot  %+v\nwant %+v", step.hits, step.at, v, want)
