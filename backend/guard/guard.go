@@ -95,19 +95,19 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	}
 	now := g.now()
 	c := g.calls.Get().(*call)
-	known, refused := g.denyKnown(c, checks, out, now)
+	decided, refused := g.denyKnown(c, checks, out, now)
 	leased, asking := 0, false
-	if g.leases.on && known < len(checks) {
+	if g.leases.on && decided < len(checks) {
 		leased, asking = g.lease(c, checks, out, refused, now)
 	}
 	var err error
-	switch known += leased; {
-	case known == 0 && !asking:
+	switch decided += leased; {
+	case decided == 0 && !asking:
 		err = g.store.Decide(ctx, checks, out)
-	case known < len(checks):
+	case decided < len(checks):
 		err = g.askRest(ctx, c, checks, out, refused, now)
 	}
-	if g.leases.on && known < len(checks) {
+	if g.leases.on && decided < len(checks) {
 		g.learnLeases(c, checks, out, err, now)
 	}
 	if err == nil && g.learn(c, checks, out, now) {
@@ -119,9 +119,9 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return err
 }
 
-// denyKnown denies the checks of a call that are known to be denied, and reports how many, and whether one of them refuses the
-// whole request.
-func (g *Guard) denyKnown(c *call, checks []backend.Check, out []backend.Decision, now time.Time) (known int, refused bool) {
+// denyKnown denies the checks of a call that are known to be denied, and reports how many, and whether one of them
+// refuses the whole request.
+func (g *Guard) denyKnown(c *call, checks []backend.Check, out []backend.Decision, now time.Time) (decided int, refused bool) {
 	cacheable := 0
 	refunds := false // what they give back, a count of the same call may need
 	for i := range checks {
@@ -130,7 +130,7 @@ func (g *Guard) denyKnown(c *call, checks []backend.Check, out []backend.Decisio
 	for i := range checks {
 		p := g.denied.lookUp(&checks[i], now, &out[i])
 		if p.decided = p.decided && !refunds; p.decided {
-			known++
+			decided++
 			refused = refused || checks[i].Enforced
 		}
 		if p.shard != nil {
@@ -138,9 +138,9 @@ func (g *Guard) denyKnown(c *call, checks []backend.Check, out []backend.Decisio
 		}
 		c.plans = append(c.plans, p)
 	}
-	g.hits.Add(uint64(known))
+	g.hits.Add(uint64(decided))
 	g.lookups.Add(uint64(cacheable))
-	return known, refused
+	return decided, refused
 }
 
 // lease decides by leases what it can of the checks that are not denied yet, and reports how many these are, and

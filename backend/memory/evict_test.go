@@ -17,12 +17,7 @@ import (
 func ask(t testing.TB, s *Store, key string, n, hits uint64) backend.Decision {
 	t.Helper()
 	limits := []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
-	checks := []backend.Check{{Key: []byte(key), Limits: limits, Hits: hits}}
-	out := make([]backend.Decision, 1)
-	if err := s.Decide(t.Context(), checks, out); err != nil {
-		t.Fatal(err)
-	}
-	return out[0]
+	return backendtest.Ask(t, s, backend.Check{Key: []byte(key), Limits: limits, Hits: hits})
 }
 
 func TestTheFirstToReopenGoesIfAllAreSpent(t *testing.T) {
