@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ func (g *Guard) degrade(ctx context.Context, c *call, checks []backend.Check, ou
 		if out[i].Err == nil {
 			continue
 		}
-		reason, policy := backend.ReasonOf(out[i].Err), g.policyOf(&checks[i])
+		reason, policy := backend.ReasonOf(out[i].Err), cmp.Or(checks[i].OnFailure, g.policy)
 		switch policy {
 		case descriptors.PolicyAllow:
 			out[i] = allow(&checks[i])
@@ -73,14 +74,6 @@ func shares(limits []descriptors.Limit, replicas uint64) []descriptors.Limit {
 		}
 	}
 	return all
-}
-
-// policyOf returns the policy of a check.
-func (g *Guard) policyOf(c *backend.Check) descriptors.Policy {
-	if c.OnFailure == descriptors.PolicyDefault {
-		return g.policy
-	}
-	return c.OnFailure
 }
 
 // allow lets a check pass as if nothing counted yet, unless a limit blocks everything, for which nobody needs a store.
