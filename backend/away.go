@@ -1,9 +1,6 @@
 package backend
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Reason is why a store gave a check no answer.
 type Reason uint8
@@ -22,12 +19,7 @@ const (
 )
 
 // String returns the reason's name in metrics.
-func (r Reason) String() string {
-	if int(r) >= Reasons {
-		return fmt.Sprintf("reason(%d)", uint8(r))
-	}
-	return [Reasons]string{"none", "late", "down", "refused", "busy"}[r]
-}
+func (r Reason) String() string { return [Reasons]string{"none", "late", "down", "refused", "busy"}[r] }
 
 // Away is the Err of a decision whose check a store gave no answer to. Whether the check was counted is unknown, unless
 // the reason is Down or Busy: then it was not.

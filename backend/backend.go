@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
@@ -47,6 +48,11 @@ type Check struct {
 	Enforced  bool               // denied, the check refuses the whole request
 	Leases    bool               // hits may be leased beforehand
 	Rate      float32            // hits a second that the key had in this process before these, as estimated
+}
+
+// ChargesAlways reports whether a check is counted under one of its limits even if it is denied.
+func (c *Check) ChargesAlways() bool {
+	return slices.ContainsFunc(c.Limits, func(l descriptors.Limit) bool { return c.Charge.Always(&l) })
 }
 
 // Source is who decided about a check.

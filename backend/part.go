@@ -17,11 +17,7 @@ func (p *Part) Add(checks []Check, i int) {
 }
 
 // HandOver copies each decision to the index in out that its check has in the call.
-func (p *Part) HandOver(out []Decision) {
-	for i, at := range p.at {
-		out[at] = p.Out[i]
-	}
-}
+func (p *Part) HandOver(out []Decision) { p.Each(func(i int, d *Decision) { out[i] = *d }) }
 
 // Each calls do with the decision of each check, and the index of the check in the call.
 func (p *Part) Each(do func(i int, d *Decision)) {

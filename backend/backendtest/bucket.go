@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"math/big"
-	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -125,48 +124,4 @@ func (g *exactLog) overflows(l *descriptors.Limit) bool {
 		}
 	}
 	return false
-}
-
-// testRulingsOfABucket holds 5 a minute to the same table as other algorithms, with waits of its own: a hit leaks every
-// 12 s.
-func testRulingsOfABucket(t *testing.T, open func(t *testing.T) Store) {
-	const one = 12 * time.Second
-	limit := NewLimit(t, 5, descriptors.Minute, 1, descriptors.TokenBucket, 0)
-	small, err := limit.WithBurst(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	always := descriptors.ChargeAlways
-	runRulings(t, open, []ruling{
-		{"hits up to the burst, then none until enough have leaked", limit, []ask{
-			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: one, NextIn: one}},
-			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: one, RetryIn: one}},
-			{backend.Count, 4, 0, backend.Decision{Before: 3, ResetIn: 2 * one, RetryIn: 2 * one}},
-			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: one, NextIn: 2 * one}},
-			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: one, RetryIn: one}},
-			{backend.Count, 5, 0, backend.Decision{Before: 5, ResetIn: time.Minute, RetryIn: time.Minute}},
-		}},
-		{"a look charges nothing", limit, []ask{
-			{backend.Look, 0, 0, backend.Decision{Allowed: true, Remaining: 5}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: one, NextIn: 5 * one}},
-			{backend.Look, 0, 0, backend.Decision{Before: 5, ResetIn: one, RetryIn: one}},
-		}},
-		{"a refund lowers the level", limit, []ask{
-			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Remaining: 5}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: one, NextIn: 5 * one}},
-			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: one}},
-			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5}},
-		}},
-		{"more than the burst at once never passes", small, []ask{
-			{backend.Count, 3, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
-			{backend.Count, 1 << 63, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
-			{backend.Count, 2, 0, backend.Decision{Allowed: true, ResetIn: one, NextIn: 2 * one}},
-			{backend.Count, 3, 0, backend.Decision{Before: 2, ResetIn: 2 * one, RetryIn: backend.Never}},
-		}},
-		{"a charge made always counts though denied", limit, []ask{
-			{backend.Count, 4, always, backend.Decision{Allowed: true, Remaining: 1, ResetIn: one, NextIn: 3 * one}},
-			{backend.Count, 4, always, backend.Decision{Before: 4, ResetIn: 7 * one, RetryIn: 7 * one}},
-			{backend.Look, 0, 0, backend.Decision{Before: 8, ResetIn: 4 * one, RetryIn: 4 * one}},
-		}},
-	})
 }

@@ -3,22 +3,19 @@ package backendtest
 import (
 	"cmp"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Buckets counts the hits of one limit of one key as the definition of a sliding or a fixed window says: in the finest
-// buckets, each of which counts whole until all of it is out. It adds up anew whenever it is asked: it is slow and plain,
-// and the oracle of every store.
+// Buckets counts the hits of one limit of one key as the definition of a window or a log says: in the finest buckets,
+// each of which counts whole until all of it is out. Those of a log are a microsecond wide. It adds up anew whenever it
+// is asked: it is slow and plain, and the oracle of every store.
 type Buckets struct {
-	fixed         bool
-	window, width window.Instant
-	hits          map[int64]uint64 // by bucket number
+	width, after window.Instant   // of a bucket, and for how long it counts once it is over
+	hits         map[int64]uint64 // by bucket number
 
 	at     int64            // the bucket that was last counted in
 	leased map[int64]uint64 // of the hits: granted by leases, and not settled
@@ -26,8 +23,14 @@ type Buckets struct {
 
 // NewBuckets returns the empty state of a limit.
 func NewBuckets(l *descriptors.Limit) *Buckets {
-	return &Buckets{fixed: l.Algorithm == descriptors.FixedWindow, window: micros(l.Window),
-		width: micros(l.Levels()[0]), hits: make(map[int64]uint64), leased: make(map[int64]uint64)}
+	b := &Buckets{width: micros(l.Levels()[0]), hits: make(map[int64]uint64), leased: make(map[int64]uint64)}
+	switch l.Algorithm {
+	case descriptors.SlidingWindow:
+		b.after = micros(l.Window)
+	case descriptors.SlidingLog: // from the instant of the hit on, which is the beginning of its bucket
+		b.after = micros(l.Window) - b.width
+	}
+	return b
 }
 
 func micros(d time.Duration) window.Instant { return window.Instant(d.Microseconds()) }
@@ -72,13 +75,7 @@ func (b *Buckets) advance(now window.Instant) {
 }
 
 // leaves returns the first moment at which a bucket no longer counts.
-func (b *Buckets) leaves(k int64) window.Instant {
-	end := window.Instant(k+1) * b.width
-	if b.fixed {
-		return end
-	}
-	return end + b.window
-}
+func (b *Buckets) leaves(k int64) window.Instant { return window.Instant(k+1)*b.width + b.after }
 
 // change gives a bucket another count.
 func (b *Buckets) change(k int64, hits uint64) {
@@ -153,16 +150,20 @@ func (b *Buckets) Until(now window.Instant, keep uint64) window.Instant {
 	return now
 }
 
-// RandomSliding draws a sliding window with any precision that is allowed for it.
-func RandomSliding(t testing.TB, r *rand.Rand) descriptors.Limit {
-	t.Helper()
-	for {
-		u := descriptors.Unit(1 + r.IntN(7))
-		precisions := []time.Duration{0, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}
-		l, err := descriptors.NewLimit(1+r.Uint64N(10), u, 1+r.Uint32N(5), descriptors.SlidingWindow,
-			precisions[r.IntN(6)])
-		if err == nil {
-			return l
+// Held returns how many buckets the states of some limits hold, instants of a log, and 1 of a token bucket in which
+// anything counts.
+func Held(states window.States, limits []descriptors.Limit) (n int) {
+	for i := range limits {
+		switch s := states.Of(&limits[i]).(type) {
+		case *window.Cells:
+			for range s.Buckets(0) { // when all are still to come
+				n++
+			}
+		case *window.Tokens:
+			if s.Expires() > 0 {
+				n++
+			}
 		}
 	}
+	return n
 }

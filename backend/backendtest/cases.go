@@ -13,48 +13,63 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// testRulings are sequences of checks on one key of 5 a minute, at the start of a minute, by each of the algorithms
-// that charge what they admit.
+// testRulings are sequences of checks on one key of 5 a minute, at the start of a minute, by each of the algorithms.
 func testRulings(t *testing.T, open func(t *testing.T) Store) {
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog} {
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.SlidingLog, descriptors.TokenBucket} {
 		t.Run(a.String(), func(t *testing.T) {
 			limit := NewLimit(t, 5, descriptors.Minute, 1, a, 0)
-			testRulingsOf(t, open, limit, limit.Window+limit.Precision)
+			testRulingsOf(t, open, limit, func(hits int) time.Duration {
+				if a == descriptors.TokenBucket { // one leaks every 12 s
+					return time.Duration(hits) * 12 * time.Second
+				}
+				return limit.Window + limit.Precision
+			})
 		})
 	}
-	t.Run(descriptors.FixedWindow.String(), func(t *testing.T) { testRulingsOfAFixedWindow(t, open) })
-	t.Run(descriptors.TokenBucket.String(), func(t *testing.T) { testRulingsOfABucket(t, open) })
+	t.Run(descriptors.FixedWindow.String(), func(t *testing.T) {
+		limit := NewLimit(t, 5, descriptors.Minute, 1, descriptors.FixedWindow, 0)
+		testPlainRulings(t, open)
+		runRulings(t, open, []ruling{
+			{"more than the limit at once counts nothing if only admitted hits count", limit, []ask{
+				{backend.Count, 6, descriptors.ChargeAdmitted, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+				{backend.Count, 6, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
+			}},
+		})
+	})
 }
 
-// testRulingsOf takes how long a hit counts that comes at the start of a minute.
-func testRulingsOf(t *testing.T, open func(t *testing.T) Store, limit descriptors.Limit, whole time.Duration) {
+// testRulingsOf takes how long it is until so many hits have left that came at the start of a minute.
+func testRulingsOf(t *testing.T, open func(t *testing.T) Store, limit descriptors.Limit, left func(hits int) time.Duration) {
+	const always = descriptors.ChargeAlways
 	runRulings(t, open, []ruling{
 		{"hits up to the limit, then none", limit, []ask{
-			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: whole, NextIn: whole}},
-			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: whole, RetryIn: whole}},
-			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: whole, NextIn: whole}},
-			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
+			{backend.Count, 3, 0, backend.Decision{Allowed: true, Remaining: 2, ResetIn: left(1), NextIn: left(1)}},
+			{backend.Count, 3, 0, backend.Decision{Before: 3, ResetIn: left(1), RetryIn: left(1)}},
+			{backend.Count, 4, 0, backend.Decision{Before: 3, ResetIn: left(2), RetryIn: left(2)}},
+			{backend.Count, 2, 0, backend.Decision{Allowed: true, Before: 3, ResetIn: left(1), NextIn: left(2)}},
+			{backend.Count, 1, 0, backend.Decision{Before: 5, ResetIn: left(1), RetryIn: left(1)}},
 		}},
 		{"a look charges nothing", limit, []ask{
 			{backend.Look, 0, 0, backend.Decision{Allowed: true, Remaining: 5}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole, NextIn: whole}},
-			{backend.Look, 0, 0, backend.Decision{Before: 5, ResetIn: whole, RetryIn: whole}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: left(1), NextIn: left(5)}},
+			{backend.Look, 0, 0, backend.Decision{Before: 5, ResetIn: left(1), RetryIn: left(1)}},
 		}},
 		{"a refund gives back the newest", limit, []ask{
 			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Remaining: 5}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole, NextIn: whole}},
-			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: whole}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: left(1), NextIn: left(5)}},
+			{backend.Refund, 2, 0, backend.Decision{Allowed: true, Before: 5, Remaining: 2, ResetIn: left(1)}},
 			{backend.Refund, 9, 0, backend.Decision{Allowed: true, Before: 3, Remaining: 5}},
 		}},
 		{"more than the limit at once never passes", limit, []ask{
 			{backend.Count, 6, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
 			{backend.Count, 1 << 63, 0, backend.Decision{ResetIn: time.Minute, RetryIn: backend.Never}},
-			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: whole, NextIn: whole}},
+			{backend.Count, 5, 0, backend.Decision{Allowed: true, ResetIn: left(1), NextIn: left(5)}},
+			{backend.Count, 6, 0, backend.Decision{Before: 5, ResetIn: left(5), RetryIn: backend.Never}},
 		}},
 		{"a charge made always counts though denied", limit, []ask{
-			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Allowed: true, Remaining: 1, ResetIn: whole, NextIn: whole}},
-			{backend.Count, 4, descriptors.ChargeAlways, backend.Decision{Before: 4, ResetIn: whole, RetryIn: whole}},
-			{backend.Look, 0, 0, backend.Decision{Before: 8, ResetIn: whole, RetryIn: whole}},
+			{backend.Count, 4, always, backend.Decision{Allowed: true, Remaining: 1, ResetIn: left(1), NextIn: left(3)}},
+			{backend.Count, 4, always, backend.Decision{Before: 4, ResetIn: left(7), RetryIn: left(7)}},
+			{backend.Look, 0, 0, backend.Decision{Before: 8, ResetIn: left(4), RetryIn: left(4)}},
 		}},
 	})
 }
@@ -81,7 +96,7 @@ func runRulings(t *testing.T, open func(t *testing.T) Store, table []ruling) {
 			s.SetTime(minute)
 			for i, a := range tc.asks {
 				c := backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{tc.limit}, Op: a.op, Hits: a.hits, Charge: a.charge}
-				if got := s.decide(t, c); got != a.want {
+				if got := Ask(t, s.Counter, c); got != a.want {
 					t.Fatalf("check %d:\ngot  %+v\nwant %+v", i+1, got, a.want)
 				}
 			}
@@ -130,7 +145,7 @@ func testStateFollowsTheLimit(t *testing.T, s Store) {
 		{1, minute, descriptors.SlidingLog, 0, false, 1},
 	} {
 		l := NewLimit(t, step.n, step.unit, 1, step.algorithm, step.precision)
-		d := s.decide(t, backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{l}, Hits: 1})
+		d := Ask(t, s.Counter, backend.Check{Key: []byte("key"), Limits: []descriptors.Limit{l}, Hits: 1})
 		if d.Allowed != step.allowed || d.Before != step.before {
 			t.Errorf("check %d, under %v by %v: %+v; want allowed = %v at a count of %d",
 				i+1, l, l.Algorithm, d, step.allowed, step.before)
@@ -150,7 +165,7 @@ func testClassicExample(t *testing.T, s Store) {
 		var got []bool
 		for _, second := range []int{40, 50, 70, 80, 100} {
 			s.SetTime(window.At(midnight.Add(time.Duration(second) * time.Second)))
-			d := s.decide(t, backend.Check{Key: []byte(algorithm.String()), Hits: 1,
+			d := Ask(t, s.Counter, backend.Check{Key: []byte(algorithm.String()), Hits: 1,
 				Limits: []descriptors.Limit{NewLimit(t, 2, descriptors.Minute, 1, algorithm, 0)}})
 			got = append(got, d.Allowed)
 		}
@@ -167,7 +182,7 @@ func testNoKey(t *testing.T, s Store, a descriptors.Algorithm) {
 		{Op: backend.Look}, {Op: backend.Refund, Hits: 3}, {Hits: 4}, {Hits: 0},
 	} {
 		c.Key, c.Limits = fmt.Appendf(nil, "%d %d", c.Op, c.Hits), limits
-		s.decide(t, c)
+		Ask(t, s.Counter, c)
 		if n := s.Buckets(c.Key, c.Limits); n != 0 {
 			t.Errorf("%+v left %d buckets behind; want none: it counted nothing", c, n)
 		}

@@ -23,7 +23,7 @@ func testTurns(t *testing.T, s Store, a descriptors.Algorithm) {
 	admitted := 0
 	for step := range int(span / pause) {
 		s.SetTime(start.Plus(time.Duration(step) * pause))
-		if s.decide(t, backend.Check{Key: []byte("key"), Limits: limits[step%2], Hits: 1, Charge: descriptors.ChargeAdmitted}).Allowed {
+		if Ask(t, s.Counter, backend.Check{Key: []byte("key"), Limits: limits[step%2], Hits: 1, Charge: descriptors.ChargeAdmitted}).Allowed {
 			admitted++
 		}
 	}
@@ -43,7 +43,7 @@ func testChangedWindow(t *testing.T, s Store, a descriptors.Algorithm) {
 	old := []descriptors.Limit{NewLimit(t, 10, descriptors.Minute, 1, a, 0)}
 	next := []descriptors.Limit{NewLimit(t, 1000, descriptors.Hour, 1, a, 0)}
 	ask := func(limits []descriptors.Limit, op backend.Op) backend.Decision {
-		return s.decide(t, backend.Check{Key: []byte("key"), Limits: limits, Op: op, Hits: 1})
+		return Ask(t, s.Counter, backend.Check{Key: []byte("key"), Limits: limits, Op: op, Hits: 1})
 	}
 	s.SetTime(noon)
 	for range 4 {
@@ -61,6 +61,9 @@ func testChangedWindow(t *testing.T, s Store, a descriptors.Algorithm) {
 	}
 	s.SetTime(noon.Plus(old[0].Window + old[0].Precision))
 	ask(next, backend.Count)
+	if n := s.Buckets([]byte("key"), old); n != 0 {
+		t.Errorf("when the old window has passed: %d of its buckets are held; want their room back", n)
+	}
 	if d := ask(old, backend.Look); d.Before != 0 {
 		t.Errorf("when the old window has passed: %+v; want none of its hits to count", d)
 	}

@@ -27,7 +27,6 @@ func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
 			}
 		}
 	})
-	t.Run("ARefundLeavesWhatOthersMayUse", func(t *testing.T) { testRefundBesideLease(t, open(t)) })
 }
 
 // leasable draws a rule that may lease, of limits from too small to large.
@@ -58,7 +57,7 @@ type leaseWalk struct {
 // step moves the clock, and uses a lease or asks the store.
 func (w *leaseWalk) step(t *testing.T, patience time.Duration) {
 	limits := w.m.rule.limits
-	move := randomMove(w.r, limits, 1)
+	move := RandomMove(w.r, limits, 1)
 	if w.r.IntN(3) > 0 {
 		move = window.Instant(w.r.Int64N(backend.LeaseSpan(limits).Microseconds()/2 + 1))
 	}
@@ -109,7 +108,7 @@ func (w *leaseWalk) ask(t *testing.T) {
 		c.Lease.Granted, c.Lease.Unused, c.Lease.At = l.granted, l.left, time.UnixMicro(int64(l.at))
 	}
 	asked := *c.Lease
-	got := w.store.decide(t, c)
+	got := Ask(t, w.store.Counter, c)
 	want, answer := w.m.decideLease(&c, asked, w.now)
 	if got != want || *c.Lease != answer {
 		t.Fatalf("%d: operation %d, %d hits under %v, lease %+v: the store decides\n%+v %+v; its model says\n%+v %+v", w.now, c.Op,
@@ -169,27 +168,4 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 		}
 	}
 	return d, answer
-}
-
-// Ten a minute, of which 5 are used. Another process is granted the other 5 (here, 8 of 20) at 59 s. Somebody gives back
-// 5. Were these the newest, which are leased, their user would use them at 59.5 s, and 61 s would admit too many.
-func testRefundBesideLease(t *testing.T, s Store) {
-	limits := []descriptors.Limit{NewLimit(t, 16, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
-	check := backend.Check{Key: []byte("refunded"), Limits: limits, Hits: 7}
-	s.SetTime(0)
-	s.decide(t, check)
-	s.SetTime(59e6)
-	check.Hits, check.Lease = 1, &backend.Lease{Want: 8, Share: 1}
-	if s.decide(t, check); check.Lease.Hits != 8 {
-		t.Fatalf("8 of the 8 that remain are wanted, and %d granted", check.Lease.Hits)
-	}
-	check.Op, check.Hits, check.Lease = backend.Refund, 8, nil
-	if d := s.decide(t, check); !d.Allowed || d.Remaining != 8 {
-		t.Errorf("a refund of 8 gives %+v; want 8 to remain, beside the 8 that are leased", d)
-	}
-	s.SetTime(61e6) // the 8 were used at 59.5 s
-	check.Op, check.Hits = backend.Count, 9
-	if d := s.decide(t, check); d.Allowed {
-		t.Errorf("9 hits pass beside the 8 that were used 1.5 s before: 17 of 16 in two seconds")
-	}
 }

@@ -25,7 +25,7 @@ func newLog(l *descriptors.Limit) *exactLog {
 	if l.Algorithm == descriptors.TokenBucket {
 		return &exactLog{window: 1 << 62} // its promise is about intervals of any length
 	}
-	return &exactLog{window: window.Instant(l.Window.Microseconds()), precision: window.Instant(l.Precision.Microseconds())}
+	return &exactLog{window: micros(l.Window), precision: micros(l.Precision)}
 }
 
 // tick moves the log to now.
@@ -75,61 +75,4 @@ func (g *exactLog) most() (sum uint64) {
 		}
 	}
 	return sum
-}
-
-// instants is a sliding log as it is defined: the instants of the hits, each of which counts for exactly a window. It
-// keeps a list from the oldest to the newest, and adds up what it needs.
-type instants struct {
-	window window.Instant
-	hits   []instant
-}
-
-type instant struct {
-	at window.Instant
-	n  uint64
-}
-
-func newInstants(l *descriptors.Limit) *instants {
-	return &instants{window: window.Instant(l.Window.Microseconds())}
-}
-
-// Sum returns how many hits count at now. What has left is forgotten; what is later than now moves to it.
-func (g *instants) Sum(now window.Instant) (sum uint64) {
-	var kept []instant
-	for _, h := range g.hits {
-		if h.at = min(h.at, now); now < h.at+g.window && h.n > 0 {
-			kept = append(kept, h)
-			sum += h.n
-		}
-	}
-	g.hits = kept
-	return sum
-}
-
-// Add counts hits, at most window.MaxCount in all, or takes the newest back.
-func (g *instants) Add(now window.Instant, delta int64) {
-	sum := g.Sum(now)
-	if delta > 0 {
-		g.hits = append(g.hits, instant{now, min(uint64(delta), window.MaxCount-sum)})
-		return
-	}
-	back := uint64(-delta)
-	for i := len(g.hits) - 1; i >= 0; i-- {
-		part := min(back, g.hits[i].n)
-		g.hits[i].n -= part
-		back -= part
-	}
-}
-
-// Until lets the oldest leave, one after the other, until at most keep are left.
-func (g *instants) Until(now window.Instant, keep uint64) window.Instant {
-	left := g.Sum(now)
-	for _, h := range g.hits {
-		if left <= keep {
-			break
-		}
-		now = h.at + g.window
-		left -= h.n
-	}
-	return now
 }

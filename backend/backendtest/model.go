@@ -3,6 +3,7 @@ package backendtest
 import (
 	"cmp"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // model is what a store should know of one key: the count of each limit as its algorithm is defined, which is that of
-// literal buckets, of single instants or of a level, and an exact log beside it.
+// literal buckets or of a level, and an exact log beside it.
 type model struct {
 	rule   rule
 	counts []count
@@ -36,12 +37,9 @@ type rule struct {
 func newModel(r rule) *model {
 	m := &model{rule: r}
 	for i := range r.limits {
-		switch r.limits[i].Algorithm {
-		case descriptors.SlidingLog:
-			m.counts = append(m.counts, newInstants(&r.limits[i]))
-		case descriptors.TokenBucket:
+		if r.limits[i].Algorithm == descriptors.TokenBucket {
 			m.counts = append(m.counts, newLeaking(&r.limits[i]))
-		default:
+		} else {
 			m.counts = append(m.counts, NewBuckets(&r.limits[i]))
 		}
 		m.logs = append(m.logs, newLog(&r.limits[i]))
@@ -58,6 +56,25 @@ func (m *model) follow(limits []descriptors.Limit) {
 		}
 	}
 	m.rule.limits = limits
+}
+
+// draw draws a check of a key, now and then under other numbers of requests.
+func (m *model) draw(r *rand.Rand, key []byte) backend.Check {
+	m.follow(changed(r, m.rule.limits))
+	c := backend.Check{Key: key, Limits: m.rule.limits, Charge: m.rule.charge}
+	c.Op, c.Hits = randomOp(r, m.rule.limits[0].Capacity())
+	return c
+}
+
+// ask asks a store what the model decides, too: the decisions must be the same.
+func (m *model) ask(t *testing.T, store Store, c backend.Check, now window.Instant) backend.Decision {
+	t.Helper()
+	got, want := Ask(t, store.Counter, c), m.decide(c.Op, c.Hits, now)
+	if got != want {
+		t.Fatalf("operation %d of %d hits of key %s under %v, charge %d: the store decides\n%+v; its model says\n%+v",
+			c.Op, c.Hits, c.Key, c.Limits, c.Charge, got, want)
+	}
+	return got
 }
 
 // decide returns the decision that the store should come to, said as plainly as the rulings are. It takes the hits into
@@ -116,7 +133,7 @@ func (m *model) admission(before []uint64, op backend.Op, hits uint64, now windo
 		if after < l.Capacity() {
 			d.Remaining = l.Capacity() - after
 		}
-		switch width := window.Instant(l.Window.Microseconds()); {
+		switch width := micros(l.Window); {
 		case after > 0:
 			d.ResetIn = span(now, b.Until(now, after-1))
 		case l.Algorithm == descriptors.FixedWindow:

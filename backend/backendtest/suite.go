@@ -3,7 +3,6 @@
 package backendtest
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -29,7 +28,6 @@ type Options struct {
 	// Patience is how long a store may take until it is asked again, if it drops keys by a clock of its own, which goes
 	// on: a key that is about to go is not asked before it is gone. 0: it has no such clock.
 	Patience time.Duration
-	plain    bool // see RunPlain
 }
 
 // start is where the clocks of the suite begin: not the start of any bucket.
@@ -63,16 +61,6 @@ func Run(t *testing.T, open func(t *testing.T) Store, o Options) {
 	}
 	t.Run("LogsAreExactWhateverTheirLength", func(t *testing.T) { testLongLog(t, open(t)) })
 	t.Run("MisuseIsAnError", func(t *testing.T) { testMisuse(t, open(t)) })
-}
-
-// decide asks one check.
-func (s Store) decide(t *testing.T, c backend.Check) backend.Decision {
-	t.Helper()
-	var out [1]backend.Decision
-	if err := backend.DecideAll(context.Background(), s.Counter, []backend.Check{c}, out[:]); err != nil {
-		t.Fatalf("Decide: %v", err)
-	}
-	return out[0]
 }
 
 // NewLimit is descriptors.NewLimit for limits that are known to be right.

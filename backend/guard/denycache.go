@@ -49,16 +49,14 @@ type denial struct {
 	before    uint64
 }
 
-// recall is the result of looking a check up, before the store is asked.
-type recall struct {
-	known    bool             // it is decided without the store
-	decision backend.Decision // of a known denial
-	look     bool             // the check is looked at in place of being counted
-	lease    *backend.Lease   // what the store is asked about leases; nil: nothing
+// plan is how a check is decided.
+type plan struct {
+	decided bool           // without the store
+	look    bool           // the check is looked at in place of being counted
+	lease   *backend.Lease // what the store is asked about leases; nil: nothing
 
-	able   bool // the check's denial may be remembered
-	shard  *denialShard
-	forgot uint64 // of the shard, before the store was asked
+	shard  *denialShard // that may remember the check's denial; nil: none
+	forgot uint64       // of the shard, before the store was asked
 }
 
 // init makes room. With bytes, which may be 0, denials of fixed windows are kept as well.
@@ -74,24 +72,25 @@ func (d *denyCache) shard(key []byte) *denialShard {
 	return &d.shards[maphash.Bytes(d.seed, key)&(denialShards-1)]
 }
 
-// recall returns what is known of a check now. Looks and refunds have to ask the store, and so has what charges denied
-// hits, unless that is for fixed windows, and these are kept.
-func (d *denyCache) recall(c *backend.Check, now time.Time) recall {
-	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || chargesAlways(c) && !(d.fixed && countsInFixed(c)) {
-		return recall{}
+// lookUp decides a check if it is known now to be denied. Looks and refunds have to ask the store, and so has what
+// charges denied hits, unless that is for one fixed window, and these are kept.
+func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) plan {
+	kept := d.fixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
+	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || c.ChargesAlways() && !kept {
+		return plan{}
 	}
 	sh := d.shard(c.Key)
-	r := recall{able: true, shard: sh, forgot: sh.forgot.Load()}
+	p := plan{shard: sh, forgot: sh.forgot.Load()}
 	if sh.size.Load() == 0 {
-		return r
+		return p
 	}
 	sh.mu.RLock()
 	known, found := sh.known[string(c.Key)]
 	sh.mu.RUnlock()
-	if found && known.covers(c, now) {
-		r.known, r.decision = true, known.decision(c, now)
+	if p.decided = found && known.covers(c, now); p.decided {
+		*out = known.decision(c, now)
 	}
-	return r
+	return p
 }
 
 // covers reports whether the denial is one of this check, too.
@@ -112,12 +111,13 @@ func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 // remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
 // fit, but no longer than one precision of a sliding window, and a second. A fixed window that counts what it denies is
 // full until it ends, for whatever number of hits. The denial is not kept if the key may have been forgotten meanwhile.
-func (d *denyCache) remember(c *backend.Check, given *backend.Decision, r *recall, asked, now time.Time) {
-	if !r.able {
+func (d *denyCache) remember(c *backend.Check, given *backend.Decision, p *plan, asked, now time.Time) {
+	sh := p.shard
+	if sh == nil {
 		return
 	}
 	hits, before, holds := c.Hits, given.Before, min(given.RetryIn, longestDenial)
-	if chargesAlways(c) { // what was denied counts, so there is no room for any number of hits
+	if c.ChargesAlways() { // what was denied counts, so there is no room for any number of hits
 		hits, before, holds = 1, given.Before+c.Hits, given.ResetIn
 	}
 	for i := range c.Limits {
@@ -131,10 +131,9 @@ func (d *denyCache) remember(c *backend.Check, given *backend.Decision, r *recal
 		return
 	}
 	k.limits = slices.Clone(c.Limits) // those of an override are the request's
-	sh := r.shard
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.forgot.Load() != r.forgot {
+	if sh.forgot.Load() != p.forgot {
 		return
 	}
 	if old, found := sh.known[string(c.Key)]; found && now.Before(old.until) && old.hits < k.hits && slices.Equal(old.limits, k.limits) {
@@ -175,8 +174,7 @@ func (d *denyCache) forget(key []byte) {
 }
 
 // keys returns how many keys a denial is kept of, whether it still holds or not.
-func (d *denyCache) keys() int {
-	n := 0
+func (d *denyCache) keys() (n int) {
 	for i := range d.shards {
 		n += int(d.shards[i].size.Load())
 	}

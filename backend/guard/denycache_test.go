@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -38,13 +39,7 @@ func guarded(t *testing.T, c Config, test func(t *testing.T, g *Guard, store *as
 // newStore opens a store that ends with the test. In a bubble it counts by the bubble's clock.
 func newStore(t testing.TB) *asked {
 	t.Helper()
-	s := memory.Open(memory.Config{MaxKeys: 100_000})
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &asked{Store: s}
+	return &asked{Store: fixture.Memory(t, nil)}
 }
 
 // limitOf makes a limit of n hits a unit.
@@ -62,23 +57,13 @@ func count(key string, limits []descriptors.Limit, hits uint64) backend.Check {
 	return backend.Check{Key: []byte(key), Limits: limits, Hits: hits, Enforced: true}
 }
 
-// ask has one check decided.
-func ask(t testing.TB, c backend.Counter, check backend.Check) backend.Decision {
-	t.Helper()
-	var out [1]backend.Decision
-	if err := c.Decide(t.Context(), []backend.Check{check}, out[:]); err != nil {
-		t.Fatalf("deciding %q: %v", check.Key, err)
-	}
-	return out[0]
-}
-
 // refuse has a key of ten hits refuse a check of so many after as many as used.
 func refuse(t testing.TB, c backend.Counter, key string, limits []descriptors.Limit, used, hits uint64) {
 	t.Helper()
-	if used > 0 && !ask(t, c, count(key, limits, used)).Allowed {
+	if used > 0 && !backendtest.Ask(t, c, count(key, limits, used)).Allowed {
 		t.Fatalf("%d of 10 hits were denied", used)
 	}
-	if ask(t, c, count(key, limits, hits)).Allowed {
+	if backendtest.Ask(t, c, count(key, limits, hits)).Allowed {
 		t.Fatalf("%d hits passed although %d of 10 were used", hits, used)
 	}
 }
@@ -94,9 +79,9 @@ func hasDenied(t testing.TB, c backend.Counter, key string) []descriptors.Limit 
 func TestAKnownDenialAsksNoStore(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
 		limits := hasDenied(t, g, "k")
-		before, first := store.checks.Load(), ask(t, g, count("k", limits, 1))
+		before, first := store.checks.Load(), backendtest.Ask(t, g, count("k", limits, 1))
 		time.Sleep(900 * time.Millisecond)
-		later := ask(t, g, count("k", limits, 3))
+		later := backendtest.Ask(t, g, count("k", limits, 3))
 		if n := store.checks.Load() - before; n != 0 || first.Source != backend.FromDenyCache {
 			t.Errorf("the store was asked %d more times within the second, and the answer came from %d; want none, and the deny cache",
 				n, first.Source)
@@ -105,7 +90,7 @@ func TestAKnownDenialAsksNoStore(t *testing.T) {
 			t.Errorf("denials are %+v and, 900 ms later, %+v; want both denied, the later one for 900 ms less", first, later)
 		}
 		time.Sleep(100 * time.Millisecond)
-		if ask(t, g, count("k", limits, 1)); store.checks.Load() != before+1 {
+		if backendtest.Ask(t, g, count("k", limits, 1)); store.checks.Load() != before+1 {
 			t.Error("a second after it, a denial is still believed: a reset by another replica would go unnoticed")
 		}
 	})
@@ -115,12 +100,14 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 	kept := Config{FixedWindowBytes: 1}
 	sliding, daily := perMinute(t, 10), limitOf(t, 10, descriptors.Day, descriptors.FixedWindow)
 	both := append(limitOf(t, 10, descriptors.Hour, descriptors.FixedWindow), daily...)
+	look := backend.Check{Key: []byte("k"), Limits: sliding, Op: backend.Look}
+	always := backend.Check{Key: []byte("k"), Limits: sliding, Hits: 1, Charge: descriptors.ChargeAlways}
 	reset := func(t *testing.T, g *Guard) error { return g.Reset(t.Context(), []byte("k")) }
+	again := func(c backend.Check) func(t *testing.T, g *Guard) error {
+		return func(t *testing.T, g *Guard) error { return backendtest.Ask(t, g, c).Err }
+	}
 	refund := func(limits []descriptors.Limit) func(t *testing.T, g *Guard) error {
-		check := backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 5}
-		return func(t *testing.T, g *Guard) error {
-			return backend.DecideAll(t.Context(), g, []backend.Check{check}, make([]backend.Decision, 1))
-		}
+		return again(backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 5})
 	}
 	for name, tc := range map[string]struct {
 		config       Config
@@ -135,6 +122,8 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 		"as many hits do not":       {Config{}, sliding, 8, 5, nil, count("k", sliding, 5), false, backend.FromDenyCache},
 		"nor more than ever fit":    {Config{}, sliding, 10, 1, nil, count("k", sliding, 11), false, backend.FromDenyCache},
 		"under another limit":       {Config{}, sliding, 10, 1, nil, count("k", perMinute(t, 100), 1), true, backend.FromStore},
+		"a second look":             {Config{}, sliding, 10, 1, again(look), look, false, backend.FromStore},
+		"what charges denied hits":  {Config{}, sliding, 10, 1, nil, always, false, backend.FromStore},
 		"after a refund":            {Config{}, sliding, 10, 1, refund(sliding), count("k", sliding, 1), true, backend.FromStore},
 		"after a reset":             {Config{}, sliding, 10, 1, reset, count("k", sliding, 1), true, backend.FromStore},
 		"a fixed window, not kept":  {Config{}, daily, 0, 11, nil, count("k", daily, 1), false, backend.FromStore},
@@ -153,7 +142,7 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				d := ask(t, g, tc.then)
+				d := backendtest.Ask(t, g, tc.then)
 				if d.Source != tc.source || d.Allowed != tc.allowed {
 					t.Errorf("%d hits got %+v; want them decided by %d, allowed: %v", tc.then.Hits, d, tc.source, tc.allowed)
 				}
@@ -182,30 +171,13 @@ func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 	var d denyCache
 	d.init(0)
 	check := count("k", perMinute(t, 10), 1)
-	r := d.recall(&check, time.Now())
+	var known backend.Decision
+	p := d.lookUp(&check, time.Now(), &known)
 	d.forget(check.Key)
-	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, &r, time.Now(), time.Now())
-	if again := d.recall(&check, time.Now()); again.known {
+	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, &p, time.Now(), time.Now())
+	if d.lookUp(&check, time.Now(), &known).decided {
 		t.Error("a denial that was asked for before the key was forgotten is believed after it")
 	}
-}
-
-func TestWhatChargesDeniedHitsIsAlwaysAsked(t *testing.T) {
-	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
-		for _, check := range []backend.Check{
-			count("fixed", limitOf(t, 1, descriptors.Minute, descriptors.FixedWindow), 1),
-			{Key: []byte("always"), Limits: perMinute(t, 1), Hits: 1, Charge: descriptors.ChargeAlways},
-			{Key: []byte("look"), Limits: perMinute(t, 0), Op: backend.Look},
-		} {
-			before := store.checks.Load()
-			for range 5 {
-				ask(t, g, check)
-			}
-			if n := store.checks.Load() - before; n != 5 {
-				t.Errorf("%s: the store was asked %d times in 5; each changes or asks what it holds", check.Key, n)
-			}
-		}
-	})
 }
 
 func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) {
@@ -259,7 +231,7 @@ func TestAGuardAnswersAsItsStoreWould(t *testing.T) {
 				if limits[of][0].Algorithm == descriptors.TokenBucket { // one that is asked under two numbers leaks by both
 					check.Key = fmt.Appendf(nil, "bucket%d", of)
 				}
-				got, want := ask(t, g, check), ask(t, twin, check)
+				got, want := backendtest.Ask(t, g, check), backendtest.Ask(t, twin, check)
 				known := got.Source == backend.FromDenyCache
 				if got.Allowed != want.Allowed || !known && got != want || known && !soonEnough(got, want) {
 					t.Fatalf("seed %d, step %d: %+v\ngot  %+v\nwant %+v", seed, step, check, got, want)
@@ -293,7 +265,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) { // all of them come at the same instant, so that none ends
 		blocked := perMinute(t, 0)
 		for i := range denialShards * minDenials * 5 / 4 {
-			ask(t, g, count(fmt.Sprint(i), blocked, 1))
+			backendtest.Ask(t, g, count(fmt.Sprint(i), blocked, 1))
 		}
 		if n := g.Stats().Keys; n > denialShards*minDenials || n < denialShards*minDenials/2 {
 			t.Errorf("%d denials are kept, want about, and at most, %d: requests choose the keys", n, denialShards*minDenials)
@@ -320,26 +292,19 @@ func TestAFullFixedWindowIsNotAskedAboutAgain(t *testing.T) {
 	guarded(t, Config{FixedWindowBytes: 1}, func(t *testing.T, g *Guard, store *asked) {
 		time.Sleep(20 * time.Second) // a bubble begins at midnight
 		limits := limitOf(t, 10, descriptors.Minute, descriptors.FixedWindow)
-		ask(t, g, count("k", limits, 9))
-		if d := ask(t, g, count("k", limits, 3)); d.Allowed || d.Source != backend.FromStore {
+		backendtest.Ask(t, g, count("k", limits, 9))
+		if d := backendtest.Ask(t, g, count("k", limits, 3)); d.Allowed || d.Source != backend.FromStore {
 			t.Fatalf("the first hits above the limit got %+v; want a denial by the store, which counts them", d)
 		}
-		before := store.checks.Load()
 		for _, wait := range []time.Duration{0, 2 * time.Second, 37 * time.Second} {
 			time.Sleep(wait)
-			d := ask(t, g, count("k", limits, 1))
-			if d.Before != 12 {
-				t.Errorf("%d hits counted before it, want 12: those that were denied count, and fill what room was left", d.Before)
+			d := backendtest.Ask(t, g, count("k", limits, 1))
+			if d.Allowed || d.Source != backend.FromDenyCache || d.Before != 12 || d.RetryIn <= 0 || d.RetryIn > 40*time.Second {
+				t.Errorf("%v later in the window 1 hit got %+v; want the denial that is known, of all 12 hits, until the window ends", wait, d)
 			}
-			if d.Allowed || d.Source != backend.FromDenyCache || d.RetryIn <= 0 || d.RetryIn > 40*time.Second {
-				t.Errorf("%v later in the window 1 hit got %+v; want the denial that is known, until the window ends", wait, d)
-			}
-		}
-		if n := store.checks.Load() - before; n != 0 {
-			t.Errorf("the store was asked %d times about a window that is full", n)
 		}
 		time.Sleep(2 * time.Second)
-		if d := ask(t, g, count("k", limits, 1)); !d.Allowed {
+		if d := backendtest.Ask(t, g, count("k", limits, 1)); !d.Allowed {
 			t.Errorf("in the next window 1 hit got %+v; want it to pass", d)
 		}
 	})

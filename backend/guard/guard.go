@@ -24,13 +24,14 @@ type Store interface {
 
 // Guard is a backend.Counter that asks its store only where it has to. The zero Guard is not usable; make one with New.
 type Guard struct {
-	store  Store
-	policy descriptors.Policy
-	denied denyCache
-	leases leases
-	local  local
-	now    func() time.Time
-	calls  sync.Pool // of *call
+	store    Store
+	policy   descriptors.Policy
+	denied   denyCache
+	leases   leases
+	local    backend.Counter // nil if no check has that policy
+	replicas func() int
+	now      func() time.Time
+	calls    sync.Pool // of *call
 
 	lookups, hits atomic.Uint64 // of the deny cache
 }
@@ -69,7 +70,7 @@ func New(store Store, c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: local{replicas: c.Replicas, store: c.Local}}
+	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: c.Local, replicas: c.Replicas}
 	g.denied.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
@@ -78,8 +79,8 @@ func New(store Store, c Config) *Guard {
 
 // call is one call of Decide. It is pooled, so that it allocates nothing.
 type call struct {
-	recalls []recall     // of each check
-	part    backend.Part // the checks that the store is asked, if these are not all as they came
+	plans []plan       // of each check
+	part  backend.Part // the checks that the store is asked, if these are not all as they came
 }
 
 // Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
@@ -94,75 +95,74 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	}
 	now := g.now()
 	c := g.calls.Get().(*call)
-	known, refused := g.recall(c, checks, out, now)
+	decided, refused := g.denyKnown(c, checks, out, now)
 	leased, asking := 0, false
-	if g.leases.on && known < len(checks) {
+	if g.leases.on && decided < len(checks) {
 		leased, asking = g.lease(c, checks, out, refused, now)
 	}
 	var err error
-	switch known += leased; {
-	case known == 0 && !asking:
+	switch decided += leased; {
+	case decided == 0 && !asking:
 		err = g.store.Decide(ctx, checks, out)
-	case known < len(checks):
+	case decided < len(checks):
 		err = g.askRest(ctx, c, checks, out, refused, now)
 	}
-	if g.leases.on && known < len(checks) {
-		g.settled(c, checks, out, err, now)
+	if g.leases.on && decided < len(checks) {
+		g.learnLeases(c, checks, out, err, now)
 	}
 	if err == nil && g.learn(c, checks, out, now) {
 		g.degrade(ctx, c, checks, out)
 	}
-	clear(c.recalls)
-	c.recalls = c.recalls[:0]
+	clear(c.plans)
+	c.plans = c.plans[:0]
 	g.calls.Put(c)
 	return err
 }
 
-// recall denies the checks of a call that are known to be, and reports how many, and whether one of them refuses the
-// whole request.
-func (g *Guard) recall(c *call, checks []backend.Check, out []backend.Decision, now time.Time) (known int, refused bool) {
-	able := 0
+// denyKnown denies the checks of a call that are known to be denied, and reports how many, and whether one of them
+// refuses the whole request.
+func (g *Guard) denyKnown(c *call, checks []backend.Check, out []backend.Decision, now time.Time) (decided int, refused bool) {
+	cacheable := 0
 	refunds := false // what they give back, a count of the same call may need
 	for i := range checks {
 		refunds = refunds || checks[i].Op == backend.Refund
 	}
 	for i := range checks {
-		r := g.denied.recall(&checks[i], now)
-		if r.known = r.known && !refunds; r.known {
-			out[i] = r.decision
-			known++
+		p := g.denied.lookUp(&checks[i], now, &out[i])
+		if p.decided = p.decided && !refunds; p.decided {
+			decided++
 			refused = refused || checks[i].Enforced
 		}
-		if r.able {
-			able++
+		if p.shard != nil {
+			cacheable++
 		}
-		c.recalls = append(c.recalls, r)
+		c.plans = append(c.plans, p)
 	}
-	g.hits.Add(uint64(known))
-	g.lookups.Add(uint64(able))
-	return known, refused
+	g.hits.Add(uint64(decided))
+	g.lookups.Add(uint64(cacheable))
+	return decided, refused
 }
 
 // lease decides by leases what it can of the checks that are not denied yet, and reports how many these are, and
 // whether the store is to be asked about leases. A request that is refused anyway takes nothing.
 func (g *Guard) lease(c *call, checks []backend.Check, out []backend.Decision, refused bool, now time.Time) (leased int, asking bool) {
 	for i := range checks {
-		r := &c.recalls[i]
-		if r.known || refused && checks[i].Op == backend.Count && !chargesAlways(&checks[i]) {
+		p := &c.plans[i]
+		if p.decided || refused && checks[i].Op == backend.Count && !checks[i].ChargesAlways() {
 			continue
 		}
-		if r.known, r.lease = g.leases.ask(&checks[i], now, &out[i]); r.known {
+		if p.decided, p.lease = g.leases.ask(&checks[i], now, &out[i]); p.decided {
 			leased++
 		}
-		asking = asking || r.lease != nil
+		asking = asking || p.lease != nil
 	}
 	return leased, asking
 }
 
-// settled brings what the store has answered about leases to where they are kept; err is why it answered nothing.
-func (g *Guard) settled(c *call, checks []backend.Check, out []backend.Decision, err error, sent time.Time) {
+// learnLeases brings what the store has answered about leases to where they are kept; err is why it answered nothing.
+func (g *Guard) learnLeases(c *call, checks []backend.Check, out []backend.Decision, err error, sent time.Time) {
 	for i := range checks {
-		q, d := c.recalls[i].lease, &out[i]
+		q, d := c.plans[i].lease, &out[i]
 		if err != nil {
 			d = &backend.Decision{Err: err}
 		}
@@ -178,21 +178,22 @@ func (g *Guard) settled(c *call, checks []backend.Check, out []backend.Decision,
 // looks.
 func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision, refused bool, now time.Time) error {
 	for i := range checks {
-		if c.recalls[i].known {
+		p := &c.plans[i]
+		if p.decided {
 			continue
 		}
-		c.recalls[i].look = refused && checks[i].Op == backend.Count && !chargesAlways(&checks[i])
+		p.look = refused && checks[i].Op == backend.Count && !checks[i].ChargesAlways()
 		c.add(&c.part, checks, i)
-		c.part.Checks[len(c.part.Checks)-1].Lease = c.recalls[i].lease
+		c.part.Checks[len(c.part.Checks)-1].Lease = p.lease
 	}
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
 	c.part.HandOver(out)
 	c.part.Reset()
 	for i := range checks {
-		if d := &out[i]; c.recalls[i].look && err == nil && d.Err == nil {
+		if d := &out[i]; c.plans[i].look && err == nil && d.Err == nil {
 			g.leases.beside(&checks[i], d, now)
 			d.Source = backend.FromLook
-			settle(d, &checks[i])
+			asCount(d, &checks[i])
 		}
 	}
 	return err
@@ -201,14 +202,14 @@ func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, ou
 // add adds a check to a part, as a look if it is to be one.
 func (c *call) add(to *backend.Part, checks []backend.Check, i int) {
 	to.Add(checks, i)
-	if c.recalls[i].look {
+	if c.plans[i].look {
 		to.Checks[len(to.Checks)-1].Op = backend.Look
 	}
 }
 
-// settle makes the answer to a look that of the count that it stands for. How long a count of several hits has to wait
+// asCount makes the answer to a look that of the count that it stands for. How long a count of several hits has to wait
 // the look does not tell: until the first hit leaves, at least.
-func settle(d *backend.Decision, check *backend.Check) {
+func asCount(d *backend.Decision, check *backend.Check) {
 	if !d.Allowed || check.Hits <= d.Remaining {
 		return
 	}
@@ -227,26 +228,11 @@ func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision, a
 		switch {
 		case check.Op == backend.Refund:
 			g.denied.forget(check.Key)
-		case !c.recalls[i].known && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
-			g.denied.remember(check, d, &c.recalls[i], asked, g.now())
+		case !c.plans[i].decided && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
+			g.denied.remember(check, d, &c.plans[i], asked, g.now())
 		}
 	}
 	return away
-}
-
-// chargesAlways reports whether a check is counted under one of its limits even if it is denied.
-func chargesAlways(c *backend.Check) bool {
-	for i := range c.Limits {
-		if c.Charge.Always(&c.Limits[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// countsInFixed reports whether a check has one limit, and that is a fixed window.
-func countsInFixed(c *backend.Check) bool {
-	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
 }
 
 // neverFits reports whether a check asks for more hits than one of its limits ever admits at once.
@@ -270,7 +256,11 @@ func (g *Guard) Reset(ctx context.Context, key []byte) error {
 // Close settles the leases, and closes the store, and what was counted in this process.
 func (g *Guard) Close() error {
 	g.leases.close(g.store, g.now())
-	if err := errors.Join(g.store.Close(), g.local.close()); err != nil {
+	err := g.store.Close()
+	if g.local != nil {
+		err = errors.Join(err, g.local.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("closing the counters: %w", err)
 	}
 	return nil

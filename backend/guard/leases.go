@@ -49,16 +49,16 @@ type leaseShard struct {
 // lease is what is known of a key's leases: the last one, until it is settled, and a question for the next one. Its
 // times are on the monotonic clock, but for at.
 type lease struct {
-	limits         []descriptors.Limit
-	granted, rest  uint64    // its hits, and those not used; granted is 0 if there is none to settle
-	at             time.Time // by the store's clock
-	bucket         time.Time // when the bucket is over that it was charged in; zero: never was one
-	ends           time.Time
-	asking         *backend.Lease // nil: nobody asks for one
-	none           time.Time      // until when nobody asks again, as none was granted
-	strictest      int
-	before, remain uint64    // of the strictest limit: what counts of which this process knows, and what remains
-	reset          time.Time // of the strictest limit
+	limits          []descriptors.Limit
+	granted, unused uint64    // its hits, and those not used; granted is 0 if there is none to settle
+	at              time.Time // by the store's clock
+	bucket          time.Time // when the bucket is over that it was charged in; zero: never was one
+	ends            time.Time
+	asking          *backend.Lease // nil: nobody asks for one
+	none            time.Time      // until when nobody asks again, as none was granted
+	strictest       int
+	before, remain  uint64    // of the strictest limit: what counts of which this process knows, and what remains
+	reset           time.Time // of the strictest limit
 
 	// Unused hits that were left behind, of the time from since on, and of as much time before, a window.
 	left, older uint64
@@ -109,7 +109,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 	}
 	if e != nil && e.granted > 0 {
 		if q = e.settle(c, now); q == nil {
-			l.leave(e, e.rest, now)
+			l.leave(e, e.unused, now)
 		}
 		e.granted = 0
 	}
@@ -132,7 +132,7 @@ func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (de
 	return false, q
 }
 
-// decide answers a check by what is left of a lease, or takes its hits back, if the lease can.
+// decide answers a check by a lease's unused hits, or takes its hits back, if the lease can.
 func (e *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) bool {
 	if e.granted == 0 || !now.Before(e.ends) || !slices.Equal(e.limits, c.Limits) {
 		return false
@@ -140,10 +140,10 @@ func (e *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) b
 	d := backend.Decision{Allowed: true, Source: backend.FromLease, Strictest: e.strictest, Before: e.before,
 		ResetIn: max(0, e.reset.Sub(now))}
 	switch {
-	case c.Op == backend.Refund && c.Hits <= e.granted-e.rest:
-		e.rest, e.before, e.remain = e.rest+c.Hits, e.before-c.Hits, e.remain+c.Hits
-	case c.MayLease() && c.Hits <= e.rest:
-		e.rest, e.before, e.remain = e.rest-c.Hits, e.before+c.Hits, e.remain-c.Hits
+	case c.Op == backend.Refund && c.Hits <= e.granted-e.unused:
+		e.unused, e.before, e.remain = e.unused+c.Hits, e.before-c.Hits, e.remain+c.Hits
+	case c.MayLease() && c.Hits <= e.unused:
+		e.unused, e.before, e.remain = e.unused-c.Hits, e.before+c.Hits, e.remain-c.Hits
 	default:
 		return false
 	}
@@ -159,7 +159,7 @@ func (e *lease) settle(c *backend.Check, now time.Time) *backend.Lease {
 	if !slices.EqualFunc(e.limits, c.Limits, same) || now.After(e.bucket.Add(backend.LeaseSpan(e.limits))) {
 		return nil
 	}
-	return &backend.Lease{Granted: e.granted, Unused: e.rest, At: e.at}
+	return &backend.Lease{Granted: e.granted, Unused: e.unused, At: e.at}
 }
 
 // need returns how many hits a key needs until its narrowest bucket is over, as far as it is known when that is: at most
@@ -237,11 +237,11 @@ func (l *leases) room(sh *leaseShard, need uint64, now time.Time) bool {
 // noteOwed notes what a key owes, and reports whether its place may be taken: a lease may yet be settled until its end
 // is as long ago as it lasted, and there may be no room for the note.
 func (l *leases) noteOwed(sh *leaseShard, key string, e *lease, now time.Time) bool {
-	if e.granted > 0 && e.rest > 0 {
+	if e.granted > 0 && e.unused > 0 {
 		if !now.After(e.bucket.Add(backend.LeaseSpan(e.limits))) {
 			return false
 		}
-		l.leave(e, e.rest, now)
+		l.leave(e, e.unused, now)
 		e.granted = 0
 	}
 	d := debt{e.behind(e.limits, now), e.since.Add(2 * longest(e.limits))}
@@ -261,7 +261,7 @@ func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Leas
 	why := backend.ReasonOf(d.Err)
 	unasked := d.Err != nil && (why == backend.Down || why == backend.Busy)
 	if unasked && e != nil && e.granted == 0 && q.Granted > 0 {
-		e.granted, e.rest = q.Granted, q.Unused
+		e.granted, e.unused = q.Granted, q.Unused
 		return
 	}
 	l.returned.Add(q.Returned)
@@ -285,11 +285,11 @@ func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Leas
 		return
 	}
 	if e.granted > 0 {
-		l.leave(e, e.rest, sent)
+		l.leave(e, e.unused, sent)
 	}
 	lasts := q.Ends(c.Limits)
 	lasts -= lasts / leaseDrift
-	*e = lease{limits: e.limits, granted: q.Hits, rest: q.Hits, at: q.Now, bucket: sent.Add(lasts),
+	*e = lease{limits: e.limits, granted: q.Hits, unused: q.Hits, at: q.Now, bucket: sent.Add(lasts),
 		ends: sent.Add(min(lasts, backend.LongestLease)), strictest: d.Strictest, before: d.Before + c.Hits, remain: d.Remaining,
 		reset: sent.Add(d.ResetIn), left: e.left, older: e.older, since: e.since}
 	if !slices.Equal(e.limits, c.Limits) {
@@ -305,9 +305,9 @@ func (l *leases) beside(c *backend.Check, d *backend.Decision, now time.Time) {
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if e := sh.known[string(c.Key)]; e != nil && e.granted > 0 && e.rest > 0 && now.Before(e.ends) && slices.Equal(e.limits, c.Limits) {
-		d.Allowed, d.RetryIn, d.Remaining = true, 0, d.Remaining+e.rest
-		d.Before -= min(d.Before, e.rest)
+	if e := sh.known[string(c.Key)]; e != nil && e.granted > 0 && e.unused > 0 && now.Before(e.ends) && slices.Equal(e.limits, c.Limits) {
+		d.Allowed, d.RetryIn, d.Remaining = true, 0, d.Remaining+e.unused
+		d.Before -= min(d.Before, e.unused)
 	}
 }
 
@@ -323,7 +323,7 @@ func (l *leases) forget(key []byte) {
 func (l *leases) forgetIn(sh *leaseShard, key string) {
 	if e := sh.known[key]; e != nil {
 		if e.granted > 0 {
-			l.left.Add(e.rest)
+			l.left.Add(e.unused)
 		}
 		delete(sh.known, key)
 		sh.size.Add(-1)

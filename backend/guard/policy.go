@@ -1,7 +1,10 @@
 package guard
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -19,7 +22,7 @@ func (g *Guard) degrade(ctx context.Context, c *call, checks []backend.Check, ou
 		if out[i].Err == nil {
 			continue
 		}
-		reason, policy := backend.ReasonOf(out[i].Err), g.policyOf(&checks[i])
+		reason, policy := backend.ReasonOf(out[i].Err), cmp.Or(checks[i].OnFailure, g.policy)
 		switch policy {
 		case descriptors.PolicyAllow:
 			out[i] = allow(&checks[i])
@@ -38,24 +41,39 @@ func (g *Guard) degrade(ctx context.Context, c *call, checks []backend.Check, ou
 	}
 }
 
-// countHere decides a part of the checks in this process.
+// countHere decides a part of the checks in this process, each limit divided by the replicas that do the same. What it
+// has counted stays through a short return of the store, for as long as it counts: a store that comes and goes buys
+// nobody a fresh count each time.
 func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part, checks []backend.Check, out []backend.Decision) {
-	g.local.decide(ctx, here)
+	replicas := uint64(max(1, g.replicas()))
+	for i := range here.Checks {
+		here.Checks[i].Limits = shares(here.Checks[i].Limits, replicas)
+	}
+	err := g.local.Decide(ctx, here.Checks, here.Out)
 	here.Each(func(i int, d *backend.Decision) {
-		d.Reason, d.Policy = out[i].Reason, out[i].Policy
-		if c.recalls[i].look && d.Err == nil {
-			settle(d, &checks[i])
+		switch d.Source = backend.FromLocal; {
+		case err != nil:
+			*d = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
+		case c.plans[i].look:
+			asCount(d, &checks[i])
 		}
+		d.Reason, d.Policy = out[i].Reason, out[i].Policy
 	})
 	here.HandOver(out)
 }
 
-// policyOf returns the policy of a check.
-func (g *Guard) policyOf(c *backend.Check) descriptors.Policy {
-	if c.OnFailure == descriptors.PolicyDefault {
-		return g.policy
+// shares returns limits of which each of some replicas may admit its share: rounded down, but at least one hit, where
+// the limit admits any.
+func shares(limits []descriptors.Limit, replicas uint64) []descriptors.Limit {
+	all := slices.Clone(limits)
+	for i := range all {
+		for _, n := range []*uint64{&all[i].Requests, &all[i].Burst} {
+			if *n > 0 {
+				*n = max(1, *n/replicas)
+			}
+		}
 	}
-	return c.OnFailure
+	return all
 }
 
 // allow lets a check pass as if nothing counted yet, unless a limit blocks everything, for which nobody needs a store.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -33,14 +33,7 @@ func before(t *testing.T, p descriptors.Policy, test func(t *testing.T, g *Guard
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := &goes{asked: newStore(t)}
-		g := New(store, Config{Policy: p, Replicas: func() int { return 3 },
-			Local: memory.Open(memory.Config{MaxKeys: 100})})
-		defer func() {
-			if err := g.local.close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		test(t, g, store)
+		test(t, New(store, Config{Policy: p, Replicas: func() int { return 3 }, Local: fixture.Memory(t, nil)}), store)
 	})
 }
 

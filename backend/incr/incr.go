@@ -138,7 +138,7 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 	if c.Op == backend.Count {
 		size = c.Hits
 	}
-	if c.Op != backend.Refund && !fits(before, size, capacity) {
+	if c.Op != backend.Refund && !window.Fits(before, size, capacity) {
 		if d.RetryIn = rest; size > capacity {
 			d.RetryIn = backend.Never
 		}
@@ -146,7 +146,7 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 	}
 	now := hitsOf(int64(before) + by)
 	d.Allowed, d.Remaining = true, capacity-min(now, capacity)
-	if c.Op == backend.Count && !fits(now, size, capacity) {
+	if c.Op == backend.Count && !window.Fits(now, size, capacity) {
 		d.NextIn = rest
 	}
 	return d
@@ -154,6 +154,3 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 
 // hitsOf returns the hits that a number in a store stands for. While a refund is under way, it may be below 0.
 func hitsOf(n int64) uint64 { return uint64(min(max(n, 0), window.MaxCount)) }
-
-// fits reports whether size more hits stay within n, without overflow.
-func fits(before, size, n uint64) bool { return before <= n && size <= n-before }

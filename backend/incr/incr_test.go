@@ -7,17 +7,14 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 func limit(t *testing.T, n uint64, u descriptors.Unit) descriptors.Limit {
 	t.Helper()
-	l, err := descriptors.NewLimit(n, u, 1, descriptors.FixedWindow, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return backendtest.NewLimit(t, n, u, 1, descriptors.FixedWindow, 0)
 }
 
 // The names are those of envoyproxy/ratelimit's own tests, with what its program was seen to write beside them.

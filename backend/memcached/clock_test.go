@@ -88,10 +88,7 @@ func TestServersOfARecordAreFollowed(t *testing.T) {
 	use := func(names []string) {
 		found.Store(&names)
 		process.Eventually(t, "the servers are those of the record", func() error {
-			if len(s.Servers()) != len(names) || len(*s.servers.Load()) != len(names) {
-				return errors.New("not yet")
-			}
-			return nil
+			return notYet(len(s.Servers()) != len(names) || len(*s.servers.Load()) != len(names))
 		})
 	}
 	use(addrs[:2])

@@ -20,51 +20,31 @@ var (
 	conformanceSeed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T)      { conform(t, backendtest.Run, "") }
+func TestPlainConformance(t *testing.T) { conform(t, backendtest.RunPlain, "\x00") }
+
+// conform puts stores on one server and on three to a suite, each with keys of its own that begin with a mark.
+func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Store, backendtest.Options), mark string) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
 			t.Parallel()
-			conform(t, backendtest.Run, memcachedtest.StartAll(t, n), "")
+			var round atomic.Int64
+			addrs := memcachedtest.StartAll(t, n)
+			run(t, func(t *testing.T) backendtest.Store {
+				now := new(atomic.Int64)
+				own := fmt.Sprintf("%s%d_", mark, round.Add(1))
+				s := opened(t, Config{Servers: addrs, skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
+				return backendtest.Store{
+					Counter: backendtest.Apart{Counter: s, Own: own},
+					SetTime: func(at window.Instant) { now.Store(int64(at)) },
+					Buckets: func(key []byte, limits []descriptors.Limit) int {
+						return backendtest.Held(readStates(t, s, append([]byte(own), key...)), limits)
+					},
+				}
+			}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 		})
 	}
-}
-
-func TestPlainConformance(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{1, 3} {
-		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
-			t.Parallel()
-			conform(t, backendtest.RunPlain, memcachedtest.StartAll(t, n), "\x00")
-		})
-	}
-}
-
-// conform puts stores to a suite, each with keys of its own that begin with a mark.
-func conform(t *testing.T, run func(*testing.T, func(*testing.T) backendtest.Store, backendtest.Options), addrs []string, mark string) {
-	var round atomic.Int64
-	run(t, func(t *testing.T) backendtest.Store {
-		now := new(atomic.Int64)
-		own := fmt.Sprintf("%s%d_", mark, round.Add(1))
-		s := opened(t, Config{Servers: addrs, skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
-		return backendtest.Store{
-			Counter: backendtest.Apart{Counter: s, Own: own},
-			SetTime: func(at window.Instant) { now.Store(int64(at)) },
-			Buckets: func(key []byte, limits []descriptors.Limit) (n int) {
-				if mark != "" {
-					return 0
-				}
-				for _, state := range readStates(t, s, append([]byte(own), key...)) {
-					for i := range limits {
-						if state.Matches(&limits[i]) {
-							n += state.Len()
-						}
-					}
-				}
-				return n
-			},
-		}
-	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
 
 // opened opens a store that is patient, unless told otherwise, and lasts until its test ends.
@@ -95,6 +75,5 @@ func TestInspection(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
 	s := opened(t, Config{Servers: memcachedtest.StartAll(t, 1), skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})
-	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
-		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+	backendtest.Inspection(t, s, func(at window.Instant) { now.Store(int64(at)) })
 }

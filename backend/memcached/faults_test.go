@@ -75,6 +75,14 @@ func untilState(t *testing.T, s *Store, want backend.ServerState) {
 	})
 }
 
+// notYet is an error while something is to be waited for.
+func notYet(missing bool) error {
+	if missing {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
 func lots(t *testing.T) descriptors.Limit {
 	t.Helper()
 	return limitOf(t, 1_000_000, descriptors.Hour, descriptors.FixedWindow)
@@ -143,24 +151,14 @@ func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
 			server.Freeze()
 			untilState(t, s, backend.ServerAway)
 			down := n.uncounted.Load()
-			process.Eventually(t, "callers are refused at once", func() error {
-				if n.uncounted.Load() == down {
-					return errors.New("none was")
-				}
-				return nil
-			})
+			process.Eventually(t, "callers are refused at once", func() error { return notYet(n.uncounted.Load() == down) })
 			if s.Answers() == nil || s.Ready() != nil {
 				t.Errorf("frozen: it answers: %v, it was ready: %v; want an error, and none", s.Answers(), s.Ready())
 			}
 			server.Thaw()
 			untilState(t, s, backend.ServerUp)
 			answered := n.answered.Load()
-			process.Eventually(t, "it counts again without a restart", func() error {
-				if n.answered.Load() == answered {
-					return errors.New("not yet")
-				}
-				return nil
-			})
+			process.Eventually(t, "it counts again without a restart", func() error { return notYet(n.answered.Load() == answered) })
 			stop()
 			n.check(t, s, key, l)
 			t.Logf("%d calls were answered, %d were not, %d refused at once, and %d came back after their time", n.answered.Load(),
@@ -209,12 +207,7 @@ func TestEvictionsAreCounted(t *testing.T) {
 		}
 	}
 	server.Ask("flush_all\r\n", 1)
-	process.Eventually(t, "a flush counts as a restart", func() error {
-		if s.Stats().Restarts == 0 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	process.Eventually(t, "a flush counts as a restart", func() error { return notYet(s.Stats().Restarts == 0) })
 }
 
 // What others have written under a name of weir's is an error of that key, and touches no other.

@@ -150,19 +150,3 @@ func TestNamesThatMemcachedRefusesAreLimitedAllTheSame(t *testing.T) {
 		}
 	}
 }
-
-// Longer windows than memcached counts from now on have keys that last.
-func TestKeysOfMonthsLast(t *testing.T) {
-	t.Parallel()
-	server := memcachedtest.Start(t)
-	s := opened(t, Config{Servers: []string{server.Addr}, Keys: incr.Keys{Jitter: 300}})
-	for _, u := range []descriptors.Unit{descriptors.Month, descriptors.Year} {
-		for _, key := range []string{"own ", "\x00plain_"} {
-			l := limitOf(t, 1, u, descriptors.FixedWindow)
-			c := hits(t, key+u.String(), 1, l)
-			if !allowed(t, s, c) || allowed(t, s, c) {
-				t.Errorf("%q: want the first hit of the %v admitted, and no other", c.Key, u)
-			}
-		}
-	}
-}

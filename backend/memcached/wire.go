@@ -118,12 +118,11 @@ func (c *conn) word(words ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, w := range words {
-		if string(text) == w {
-			return w, nil
-		}
+	i := slices.IndexFunc(words, func(w string) bool { return string(text) == w })
+	if i < 0 {
+		return "", fmt.Errorf("memcached answers %q instead of %s", text, words[0])
 	}
-	return "", fmt.Errorf("memcached answers %q instead of %s", text, words[0])
+	return words[i], nil
 }
 
 // counted reads the answer to incr and decr. It reports false if the key is not there, so that nothing was counted.

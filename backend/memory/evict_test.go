@@ -17,12 +17,7 @@ import (
 func ask(t testing.TB, s *Store, key string, n, hits uint64) backend.Decision {
 	t.Helper()
 	limits := []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
-	checks := []backend.Check{{Key: []byte(key), Limits: limits, Hits: hits}}
-	out := make([]backend.Decision, 1)
-	if err := s.Decide(t.Context(), checks, out); err != nil {
-		t.Fatal(err)
-	}
-	return out[0]
+	return backendtest.Ask(t, s, backend.Check{Key: []byte(key), Limits: limits, Hits: hits})
 }
 
 func TestTheFirstToReopenGoesIfAllAreSpent(t *testing.T) {
@@ -35,7 +30,7 @@ func TestTheFirstToReopenGoesIfAllAreSpent(t *testing.T) {
 	if st := s.Stats(); st.Keys != 10 || st.EvictedOver != 1 || st.EvictedOpen != 0 {
 		t.Fatalf("%+v; want one spent key evicted to make room", st)
 	}
-	if s.buckets([]byte("0")) != 0 || s.buckets([]byte("newcomer")) != 1 {
+	if ask(t, s, "0", 1, 0).Before != 0 || ask(t, s, "newcomer", 2, 0).Before != 1 {
 		t.Error("want key 0 gone, which was spent first, and the newcomer there: else it would never be limited")
 	}
 }
@@ -48,7 +43,7 @@ func TestAKeyThatReopenedMakesRoomFirst(t *testing.T) {
 	ask(t, s, "late", 1, 1)
 	clk.set(s.now() + 35e6) // early has one hit left and room for another
 	ask(t, s, "newcomer", 5, 1)
-	if s.buckets([]byte("early")) != 0 || s.buckets([]byte("late")) == 0 {
+	if ask(t, s, "early", 2, 0).Before != 0 || ask(t, s, "late", 1, 0).Before != 1 {
 		t.Error("want the key that reopened gone and the spent one kept")
 	}
 }

@@ -120,12 +120,10 @@ func decodeEntry(src []byte, now window.Instant) (*entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		state.Sum(now)
 		e.states = append(e.states, state)
 		src = rest
 	}
-	e.dropExpired(now)
-	e.reopens = min(e.reopens, e.expires)
+	e.rewind(now)
 	return e, nil
 }
 

@@ -37,7 +37,7 @@ type Config struct {
 	SaveEvery time.Duration
 	// Now is the store's clock; nil is the wall clock.
 	Now func() time.Time
-	Log *slog.Logger // nil is slog.Default()
+	Log *slog.Logger // needed with Dir
 }
 
 // Stats are totals since the start, but for Keys.
@@ -69,9 +69,6 @@ var _ backend.Counter = (*Store)(nil)
 func Open(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
 	}
 	s := &Store{config: c, seed: maphash.MakeSeed()}
 	for i := range s.shards {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
@@ -50,69 +49,25 @@ func TestConformance(t *testing.T) {
 	}
 	backendtest.Run(t, func(t *testing.T) backendtest.Store {
 		s, clk := open(t, Config{})
-		return backendtest.Store{Counter: s, SetTime: clk.set,
-			Buckets: func(key []byte, _ []descriptors.Limit) int { return s.buckets(key) }}
+		return backendtest.Store{Counter: s, SetTime: clk.set, Buckets: s.buckets}
 	}, o)
 }
 
 func TestInspect(t *testing.T) {
 	s, clk := open(t, Config{})
-	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s, SetTime: clk.set})
+	backendtest.Inspection(t, s, clk.set)
 	if n := s.Stats().Keys; n != 0 {
 		t.Errorf("%d keys are held after a reset; their room would be lost", n)
 	}
 }
 
-// A key that stays hot under a new configuration holds what the old one has counted until that no longer counts.
-func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
-	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow, descriptors.SlidingLog} {
-		s, clk := open(t, Config{})
-		old := backendtest.NewLimit(t, 10, descriptors.Minute, 1, a, 0)
-		next := backendtest.NewLimit(t, 1000, descriptors.Hour, 1, a, 0)
-		hit := func(l descriptors.Limit) {
-			check := backend.Check{Key: []byte("hot"), Limits: []descriptors.Limit{l}, Hits: 1}
-			if err := backend.DecideAll(t.Context(), s, []backend.Check{check}, make([]backend.Decision, 1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		begin, counts := s.now(), old.Window+old.Precision
-		hit(old)
-		for second := range int(counts / time.Second) {
-			clk.set(begin.Plus(time.Duration(second) * time.Second))
-			hit(next)
-		}
-		clk.set(begin.Plus(counts) - 1)
-		hit(next)
-		if !s.holds("hot", &old) {
-			t.Errorf("%v is gone while its hit counts: a configuration that comes back would start from nothing", old)
-		}
-		clk.set(begin.Plus(counts))
-		hit(next)
-		if s.holds("hot", &old) || !s.holds("hot", &next) {
-			t.Errorf("%v was dropped and its hit counts no more: want it gone, and %v there", old, next)
-		}
-	}
-}
-
-// holds reports whether a key has a state of a limit.
-func (s *Store) holds(key string, l *descriptors.Limit) bool {
-	sh := &s.shards[s.shardOf([]byte(key))]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	e := sh.entries[key]
-	return e != nil && e.states.Of(l) != nil
-}
-
-// buckets returns how many cells are held for a key.
-func (s *Store) buckets(key []byte) int {
+// buckets returns how many buckets are held for a key, of some limits.
+func (s *Store) buckets(key []byte, limits []descriptors.Limit) int {
 	sh := &s.shards[s.shardOf(key)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	n := 0
 	if e := sh.entries[string(key)]; e != nil {
-		for _, s := range e.states {
-			n += s.Len()
-		}
+		return backendtest.Held(e.states, limits)
 	}
-	return n
+	return 0
 }

@@ -99,6 +99,5 @@ func TestOperatorsSeeWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
 	s := opened(t, start(t, topology.Single), now)
-	backendtest.Inspection(t, backendtest.Inspected{Counter: s, Inspector: s,
-		SetTime: func(at window.Instant) { now.Store(int64(at)) }})
+	backendtest.Inspection(t, s, func(at window.Instant) { now.Store(int64(at)) })
 }

@@ -144,9 +144,6 @@ func (s *Cells) Expires() Instant {
 	return s.leaves(s.cells[len(s.cells)-1].bucket)
 }
 
-// Len returns the number of cells held.
-func (s *Cells) Len() int { return len(s.cells) }
-
 // Buckets yields what counts at now, the oldest bucket first: when it begins, and its hits. Hits of later buckets,
 // after a step back of the clock, are yielded in now's bucket, which may then come more than once. It changes nothing.
 func (s *Cells) Buckets(now Instant) iter.Seq2[Instant, uint64] {
@@ -163,7 +160,7 @@ func (s *Cells) Buckets(now Instant) iter.Seq2[Instant, uint64] {
 // Append writes the identity, then the cells as differences of bucket and count.
 func (s *Cells) Append(dst []byte) []byte {
 	dst = appendIdentity(dst, s.algorithm, s.window, time.Duration(s.precision)*time.Millisecond)
-	dst = binary.AppendUvarint(dst, uint64(s.Len()))
+	dst = binary.AppendUvarint(dst, uint64(len(s.cells)))
 	var last int64
 	for _, c := range s.cells {
 		dst = binary.AppendVarint(dst, c.bucket-last)

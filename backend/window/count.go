@@ -24,16 +24,6 @@ func count(l descriptors.Limit, state State, now Instant) backend.LimitCount {
 		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
 	}
 	cells := state.(*Cells)
-	if l.Algorithm == descriptors.SlidingLog {
-		c := backend.LimitCount{Limit: l}
-		for begin, hits := range cells.Buckets(now) {
-			if c.Hits == 0 {
-				c.ResetIn = now.until(begin.Plus(l.Window))
-			}
-			c.Hits += hits
-		}
-		return c
-	}
 	widths := l.Levels()
 	levels := make([][]backend.Bucket, len(widths))
 	for begin, hits := range cells.Buckets(now) {
@@ -42,7 +32,11 @@ func count(l descriptors.Limit, state State, now Instant) backend.LimitCount {
 			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
 		}
 	}
-	return backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
+	c := backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
+	if l.Algorithm == descriptors.SlidingLog {
+		c.Levels = nil // whose buckets are instants
+	}
+	return c
 }
 
 // add appends a bucket, or counts its hits in the last one if that begins at the same moment.

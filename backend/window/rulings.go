@@ -18,7 +18,7 @@ const MaxCount = 1<<53 - 1
 func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 	allowed := true
 	for i := range c.Limits {
-		allowed = allowed && (c.Op == backend.Refund || fits(states[i].Sum(now), size(c, i), c.Limits[i].Capacity()))
+		allowed = allowed && (c.Op == backend.Refund || Fits(states[i].Sum(now), size(c, i), c.Limits[i].Capacity()))
 	}
 	s := scale{Decision: backend.Decision{Allowed: allowed, Strictest: -1}, counts: c.Op == backend.Count}
 	for i := range c.Limits {
@@ -61,7 +61,7 @@ func (s *scale) weigh(i int, c State, l *descriptors.Limit, before, size uint64,
 		return
 	}
 	after, capacity := c.Sum(now), l.Capacity()
-	if s.counts && !fits(after, size, capacity) { // it fitted before
+	if s.counts && !Fits(after, size, capacity) { // it fitted before
 		s.NextIn = max(s.NextIn, now.until(c.Until(now, capacity-size)))
 	}
 	if remaining := capacity - min(after, capacity); s.Strictest < 0 || remaining < s.Remaining {
@@ -88,14 +88,14 @@ func (s *scale) weighDenial(i int, c State, l *descriptors.Limit, before, size u
 	} else if reset = now.until(c.Until(now, 0)); reset == 0 {
 		reset = l.Window
 	}
-	if !fits(before, size, capacity) && (s.Strictest < 0 || retry > s.denial) {
+	if !Fits(before, size, capacity) && (s.Strictest < 0 || retry > s.denial) {
 		s.Strictest, s.Before, s.denial = i, before, retry
 	}
 	s.RetryIn, s.ResetIn = max(s.RetryIn, retry), max(s.ResetIn, reset)
 }
 
-// fits reports whether size more hits stay within n, without overflow.
-func fits(before, size, n uint64) bool { return before <= n && size <= n-before }
+// Fits reports whether size more hits stay within n, without overflow.
+func Fits(before, size, n uint64) bool { return before <= n && size <= n-before }
 
 // until returns the time from t to a later moment.
 func (t Instant) until(later Instant) time.Duration {

@@ -3,7 +3,6 @@ package window_test
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
@@ -14,74 +13,9 @@ import (
 const noon = window.Instant(1_763_726_400_000_000) // 2025-11-21 12:00:00 UTC, the start of a minute and of an hour
 
 // charge counts hits, or denies them.
-func charge(counts []window.State, limits []descriptors.Limit, hits uint64, by descriptors.Charge, now window.Instant) (
-	d backend.Decision) {
-	return window.Decide(counts, &backend.Check{Limits: limits, Hits: hits, Charge: by}, now)
-}
-
-// states are empty states of these limits.
-func states(limits []descriptors.Limit) []window.State {
-	counts := make([]window.State, len(limits))
-	for i := range limits {
-		counts[i] = window.NewState(&limits[i])
-	}
-	return counts
-}
-
-func TestAllLimitsOrNone(t *testing.T) {
-	limits := []descriptors.Limit{
-		backendtest.NewLimit(t, 2, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
-		backendtest.NewLimit(t, 3, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
-		backendtest.NewLimit(t, 9, descriptors.Day, 1, descriptors.FixedWindow, 0),
-	}
-	counts := states(limits)
-	for i, want := range []bool{true, true, false, false} {
-		if v := charge(counts, limits, 1, descriptors.ChargeByAlgorithm, noon); v.Allowed != want || v.Strictest != 0 {
-			t.Fatalf("hit %d: %+v; want allowed = %v, decided by the minute", i+1, v, want)
-		}
-	}
-	for i, want := range []uint64{2, 2, 4} {
-		if got := counts[i].Sum(noon); got != want {
-			t.Errorf("%v holds %d hits, want %d: a denied check counts only where the charge is always", limits[i], got, want)
-		}
-	}
-	later := noon.Plus(2 * time.Minute)
-	v := charge(counts, limits, 2, descriptors.ChargeByAlgorithm, later)
-	if v.Allowed || v.Strictest != 1 || v.Before != 2 {
-		t.Errorf("two more hits after the minute: %+v; want them denied by the hour, which holds 2 of 3", v)
-	}
-}
-
-// The strictest is the denying limit with the longest wait. A limit that admitted the denied check and charged it may
-// be full now: the wait is its own then, the verdict is not.
-func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
-	of := func(n uint64, u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
-		return backendtest.NewLimit(t, n, u, 1, a, 0)
-	}
-	for name, tc := range map[string]struct {
-		limits    []descriptors.Limit
-		held      []int64
-		strictest int
-		wait      time.Duration
-	}{
-		"two deny, one has room": {[]descriptors.Limit{of(1, descriptors.Minute, descriptors.SlidingWindow),
-			of(1, descriptors.Hour, descriptors.SlidingWindow), of(7, descriptors.Day, descriptors.SlidingWindow)},
-			[]int64{1, 1, 1}, 1, time.Hour + time.Minute},
-		"one denies, the other is filled": {[]descriptors.Limit{of(1, descriptors.Minute, descriptors.FixedWindow),
-			of(2, descriptors.Hour, descriptors.FixedWindow)}, []int64{1, 1}, 0, time.Hour},
-		"two deny, the third is filled": {[]descriptors.Limit{of(10, descriptors.Day, descriptors.FixedWindow),
-			of(1, descriptors.Minute, descriptors.FixedWindow), of(1, descriptors.Hour, descriptors.FixedWindow)},
-			[]int64{9, 1, 1}, 2, 12 * time.Hour},
-	} {
-		counts := states(tc.limits)
-		for i, hits := range tc.held {
-			counts[i].Add(noon, hits)
-		}
-		v := charge(counts, tc.limits, 1, descriptors.ChargeByAlgorithm, noon)
-		if v.Allowed || v.Strictest != tc.strictest || v.Before != 1 || v.RetryIn != tc.wait || v.ResetIn != tc.wait {
-			t.Errorf("%s: %+v; want limit %d, which held 1, and a wait of %v", name, v, tc.strictest, tc.wait)
-		}
-	}
+func charge(s *window.States, limits []descriptors.Limit, hits uint64, by descriptors.Charge, now window.Instant) backend.Decision {
+	d, _ := s.Decide(&backend.Check{Limits: limits, Hits: hits, Charge: by}, now, nil)
+	return d
 }
 
 // The wait is exact, after a denial and after what filled a limit: a check of the same size fits after it, and not a
@@ -89,29 +23,24 @@ func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
 func TestRetryInAndNextInAreExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 20_000 {
-		limits := []descriptors.Limit{backendtest.RandomSliding(t, r), backendtest.RandomSliding(t, r)}
-		switch r.IntN(4) {
-		case 0:
-			limits[0] = backendtest.NewLimit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.SlidingLog, 0)
-		case 1:
-			limits[0] = bucket(t, 3, 1+r.Uint64N(5), limits[0].Unit, limits[0].Multiplier)
-		case 2:
-			limits[0] = backendtest.NewLimit(t, 3, limits[0].Unit, limits[0].Multiplier, descriptors.FixedWindow, 0)
+		limits := []descriptors.Limit{backendtest.RandomLimit(r, descriptors.Algorithms()...), backendtest.RandomLimit(r, descriptors.SlidingWindow)}
+		if limits[0].SameState(&limits[1]) {
+			continue // no check has such limits
 		}
-		counts, now := states(limits), noon
+		states, now := new(window.States), noon
 		for range 30 {
-			now += randomStep(r, &limits[r.IntN(2)])
+			now = max(0, now+backendtest.RandomMove(r, limits, 5))
 			hits := 1 + r.Uint64N(4)
-			v := charge(counts, limits, hits, descriptors.ChargeAdmitted, now)
+			v := charge(states, limits, hits, descriptors.ChargeAdmitted, now)
 			wait := max(v.RetryIn, v.NextIn)
 			if wait == 0 || wait == backend.Never {
 				continue
 			}
 			after := now.Plus(wait)
-			if early := charge(counts, limits, hits, descriptors.ChargeAdmitted, after-1); early.Allowed {
+			if early := charge(states, limits, hits, descriptors.ChargeAdmitted, after-1); early.Allowed {
 				t.Fatalf("%v: told to wait %v, admitted a microsecond earlier", limits, wait)
 			}
-			if late := charge(counts, limits, hits, descriptors.ChargeAdmitted, after); !late.Allowed {
+			if late := charge(states, limits, hits, descriptors.ChargeAdmitted, after); !late.Allowed {
 				t.Fatalf("%v: denied after waiting the %v that it was told", limits, wait)
 			}
 			now = after

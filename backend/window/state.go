@@ -30,8 +30,6 @@ type State interface {
 	SetRate(l *descriptors.Limit, now Instant)
 	// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
 	Expires() Instant
-	// Len is how many buckets, or instants of a log, hold hits. Of a token bucket it is 1 while anything counts.
-	Len() int
 	// Append writes the state for [ReadState].
 	Append(dst []byte) []byte
 }
@@ -39,7 +37,8 @@ type State interface {
 // NewState returns the empty state of a limit.
 func NewState(l *descriptors.Limit) State {
 	if l.Algorithm == descriptors.TokenBucket {
-		return NewTokens(l)
+		// One of 0 requests, which blocks everything, leaks as one of 1 does: what was counted is gone some day.
+		return &Tokens{window: micros(l.Window), requests: max(1, l.Requests)}
 	}
 	return newCells(l.Algorithm, l.Window, l.Precision)
 }
@@ -119,7 +118,7 @@ func ReadState(src []byte) (State, []byte, error) {
 	var s State
 	var ok bool
 	if algorithm == descriptors.TokenBucket {
-		s, ok = RestoreTokens(window, r.uvarint(), Instant(r.uvarint()), Instant(r.uvarint()), r.uvarint())
+		s, ok = r.tokens(micros(window))
 	} else {
 		s, ok = r.cells(newCells(algorithm, window, precision))
 	}

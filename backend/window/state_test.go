@@ -19,15 +19,14 @@ var steps = flag.Int("steps", 100_000, "random steps of the agreement test; make
 func TestStateAgreesWithBuckets(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, uint64(*steps)))
 	for done := 0; done < *steps; {
-		l := backendtest.RandomSliding(t, r)
-		if r.IntN(4) == 0 {
-			l = backendtest.NewLimit(t, l.Requests, l.Unit, l.Multiplier, descriptors.FixedWindow, 0)
-		}
+		limits := []descriptors.Limit{backendtest.RandomLimit(r, descriptors.SlidingWindow, descriptors.SlidingWindow,
+			descriptors.FixedWindow, descriptors.SlidingLog)}
+		l := limits[0]
 		state, buckets := window.NewState(&l), backendtest.NewBuckets(&l)
 		now := window.Instant(1.7e15 + r.Int64N(1e13))
 		for range 300 {
 			done++
-			now += randomStep(r, &l)
+			now = max(0, now+backendtest.RandomMove(r, limits, 5))
 			if r.IntN(10) == 0 {
 				buckets.Sum(now)                     // both have seen the step
 				now = state.Until(now, r.Uint64N(3)) // the very moment at which something leaves
@@ -45,35 +44,24 @@ func TestStateAgreesWithBuckets(t *testing.T) {
 			if got, want := state.Until(now, keep), buckets.Until(now, keep); got != want {
 				t.Fatalf("%v: at most %d count from %d says State, from %d say its buckets", l, keep, got, want)
 			}
-			checkBounds(t, &l, state, now)
+			checkBounds(t, limits, state, now)
 		}
 	}
 }
 
 func micros(d time.Duration) window.Instant { return window.Instant(d.Microseconds()) }
 
-// randomStep returns a step of the clock: mostly forward within the window, sometimes past it, sometimes back.
-func randomStep(r *rand.Rand, l *descriptors.Limit) window.Instant {
-	w := int64(micros(l.Window))
-	switch r.IntN(20) {
-	case 0:
-		return window.Instant(2 * r.Int64N(w))
-	case 1:
-		return -window.Instant(r.Int64N(w))
-	case 2, 3, 4:
-		return 0
-	}
-	return window.Instant(r.Int64N(w/10 + 1))
-}
-
-func checkBounds(t *testing.T, l *descriptors.Limit, s window.State, now window.Instant) {
+func checkBounds(t *testing.T, limits []descriptors.Limit, s window.State, now window.Instant) {
 	t.Helper()
-	most := 1
-	if l.Precision > 0 {
-		most = int((l.Window+l.Precision-1)/l.Precision) + 1
+	l, most := limits[0], s.Sum(now)
+	switch l.Algorithm {
+	case descriptors.FixedWindow:
+		most = min(most, 1)
+	case descriptors.SlidingWindow:
+		most = min(most, uint64((l.Window+l.Precision-1)/l.Precision)+1)
 	}
-	if s.Len() > most || uint64(s.Len()) > s.Sum(now) {
-		t.Fatalf("%v holds %d cells for %d hits; at most %d buckets can count", l, s.Len(), s.Sum(now), most)
+	if held := backendtest.Held(window.States{s}, limits); uint64(held) > most {
+		t.Fatalf("%v holds %d cells for %d hits; at most %d buckets can count", l, held, s.Sum(now), most)
 	}
 	if gone := s.Expires(); s.Sum(now) > 0 && gone > now+micros(l.Window)+micros(l.Precision) {
 		t.Fatalf("%v expires %d µs from now: longer than its window and a precision", l, gone-now)
@@ -83,17 +71,11 @@ func checkBounds(t *testing.T, l *descriptors.Limit, s window.State, now window.
 func TestStateSurvivesEncoding(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 500 {
-		l := backendtest.RandomSliding(t, r)
-		switch r.IntN(4) {
-		case 0:
-			l = backendtest.NewLimit(t, l.Requests, l.Unit, l.Multiplier, descriptors.SlidingLog, 0)
-		case 1:
-			l = bucket(t, l.Requests, 100, l.Unit, l.Multiplier)
-		}
+		l := backendtest.RandomLimit(r, descriptors.Algorithms()...)
 		s := window.NewState(&l)
 		now := window.Instant(1.7e15)
 		for range r.IntN(50) {
-			now += randomStep(r, &l)
+			now = max(0, now+backendtest.RandomMove(r, []descriptors.Limit{l}, 5))
 			s.Add(now, int64(1+r.IntN(1000)))
 		}
 		encoded := s.Append([]byte("x"))

@@ -23,20 +23,6 @@ type Tokens struct {
 	hits     uint64  // counted, those included that have leaked since last − age; 0 if nothing counts
 }
 
-// NewTokens returns the empty state of a token bucket. One of 0 requests, which blocks everything, leaks as one of 1
-// does, so that what was counted is gone some day.
-func NewTokens(l *descriptors.Limit) *Tokens {
-	return &Tokens{window: micros(l.Window), requests: max(1, l.Requests)}
-}
-
-// RestoreTokens returns the state of a token bucket that a store has kept as these numbers; false if they are none. The
-// hits leak as they did, requests in a window, until SetRate.
-func RestoreTokens(window time.Duration, requests uint64, last, age Instant, hits uint64) (*Tokens, bool) {
-	t := &Tokens{window: micros(window), requests: requests, last: last, age: age, hits: hits}
-	return t, t.window > 0 && requests >= 1 && requests <= descriptors.MaxBurst && hits <= descriptors.MaxBurst+requests &&
-		last >= 0 && last <= MaxCount && age >= 0 && age < t.window
-}
-
 // Matches implements [State].
 func (t *Tokens) Matches(l *descriptors.Limit) bool {
 	return l.Algorithm == descriptors.TokenBucket && t.window == micros(l.Window)
@@ -156,9 +142,6 @@ func (t *Tokens) Expires() Instant {
 	return t.moment(0)
 }
 
-// Len implements [State].
-func (t *Tokens) Len() int { return int(min(1, t.hits)) }
-
 // Peek returns what a look under l, which matches, would find at now, and changes nothing: the hits that count, and the
 // time until the next of them leaks; 0 if none counts.
 func (t *Tokens) Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration) {
@@ -178,4 +161,11 @@ func (t *Tokens) Append(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, v)
 	}
 	return dst
+}
+
+// tokens reads a token bucket of a window, false if it breaks a rule. Its hits leak as they did, until SetRate.
+func (r *reader) tokens(window Instant) (*Tokens, bool) {
+	t := &Tokens{window: window, requests: r.uvarint(), last: Instant(r.uvarint()), age: Instant(r.uvarint()), hits: r.uvarint()}
+	return t, t.requests >= 1 && t.requests <= descriptors.MaxBurst && t.hits <= descriptors.MaxBurst+t.requests &&
+		t.last >= 0 && t.last <= MaxCount && t.age >= 0 && t.age < t.window
 }

@@ -78,9 +78,6 @@ func (s *Server) Restart() {
 	})
 }
 
-// Pid returns the number of the process.
-func (s *Server) Pid() int { return s.run.Pid() }
-
 // Kill ends the process as kill -9 does.
 func (s *Server) Kill() { s.run.Kill() }
 

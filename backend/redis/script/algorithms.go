@@ -19,7 +19,7 @@ var algorithms = []string{"fixed_window", "token_bucket", "sliding_log"}
 // the hits that leak in a window.
 func step(l *descriptors.Limit) uint64 {
 	if l.Algorithm == descriptors.TokenBucket {
-		return max(1, l.Requests) // see window.NewTokens
+		return max(1, l.Requests) // see window.NewState
 	}
 	return micros(l.Levels()[0])
 }
