@@ -53,32 +53,24 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	if err != nil {
 		return err
 	}
-	return c.serve(ctx, &set, version, hangups, set.Logger(out.Err))
-}
-
-func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups wait.Hangups, log *slog.Logger) error {
 	if !set.HistoryInRedis() {
 		return errors.New("the environment names no Redis (REDIS_HISTORY_URL, or else REDIS_URL), and a history outside Redis " +
 			"belongs to its weir serve, which answers these queries on its own admin port")
 	}
+	log := set.Logger(out.Err)
 	metrics := stats.NewProcess(string(version))
 	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Guard: set.Guard(log)}
 	metrics.RefusedTokens(parts.Guard.Refused)
-	rules, err := openRules(c.Config, set, log)
+	rules, err := openRules(c.Config, &set, log)
 	if err != nil {
 		return err
 	}
 	if rules.dir != nil {
 		parts.Rules, parts.Loaded = rules, rules.Loaded
 	}
-	config, err := set.RedisHistory(log)
+	store, err := openRedis(&set, log, true)
 	if err != nil {
 		return err
-	}
-	config.ReadOnly = true
-	store, err := redishistory.Open(config)
-	if err != nil {
-		return fmt.Errorf("opening the history: %w", err)
 	}
 	parts.Readiness, parts.History = readiness{store}, query.New(store, time.Now)
 	parts.Query = promql.NewHandler(promql.Config{
