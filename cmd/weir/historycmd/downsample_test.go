@@ -36,7 +36,7 @@ func TestDownsampleStopsBetweenSteps(t *testing.T) {
 		historytest.Count(t, store, history.Increment{ID: id, Minute: time.Now().Unix()/60 - 2*1440, Hits: 5})
 	}
 	var out bytes.Buffer
-	err = (&Downsample{Once: true}).roll(ctx, store, &out)
+	err = (&Downsample{}).roll(ctx, store, &out)
 	if err == nil || !strings.Contains(err.Error(), "nothing is lost") || codeOf(err) != 2 {
 		t.Errorf("a job that was stopped gave %v; its CronJob must see that it did not finish", err)
 	}
@@ -59,7 +59,7 @@ func TestDownsampleMovesWhatIsDueInTheRedisOfTheEnvironment(t *testing.T) {
 	for i, want := range []string{"Looked at 256 of 256 partitions: 1 series are due.\n", fmt.Sprintf(moved, 1, 1, 1), fmt.Sprintf(moved, 0, 0, 0),
 		"Looked at 256 of 256 partitions: 0 series are due.\n"} {
 		var out bytes.Buffer
-		err := (&Downsample{Once: true, DryRun: i%3 == 0}).Run(t.Context(), terminal.Output{Out: &out, Err: io.Discard})
+		err := (&Downsample{DryRun: i%3 == 0}).Run(t.Context(), terminal.Output{Out: &out, Err: io.Discard})
 		if got := took.ReplaceAllString(out.String(), "in 1s,"); err != nil || got != want {
 			t.Errorf("weir downsample prints %q (%v), want %q", got, err, want)
 		}
