@@ -47,7 +47,7 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		return written, err
 	}
 	written.To = q.Range.To
-	out, leftOut := NewWriter(w, format, q.Range, q.Now), query.Unreadable{}
+	out, leftOut := newWriter(w, format, q.Range, q.Now), query.Unreadable{}
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:
@@ -67,9 +67,9 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		}
 		return err
 	}
-	for _, outcomes := range format.Passes(q.Outcomes) {
+	for _, outcomes := range format.passes(q.Outcomes) {
 		q.Outcomes = outcomes
-		found, err := h.Each(ctx, q, format.Needs(q.Range), write)
+		found, err := h.Each(ctx, q, format.needs(q.Range), write)
 		if err != nil {
 			return written, err
 		}
