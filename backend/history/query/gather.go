@@ -12,34 +12,25 @@ import (
 // maxRounds is how often the store is asked again because it has coarser buckets than the shape allows.
 const maxRounds = 12
 
-// shape is the range that an answer is about, and how it is cut: nil as stored.
+// shape is the range that an answer is about, and how it is cut: without borders as stored.
 type shape struct {
 	history.Range
-	cut  *history.Cut
+	cut  history.Cut
 	step int64 // in force, in seconds, if one was asked for
 }
 
 // shape returns how the question is answered if the stored buckets have this extent.
 func (q *Question) shape(stored *history.Extent) shape {
-	var cut history.Cut
-	step := int64(0)
 	switch {
 	case q.step > 0:
-		step = stored.StepWidth(q.step)
-		cut = stored.Step(q.Range, step, q.zone)
+		step := stored.StepWidth(q.step)
+		cut := stored.Step(q.Range, step, q.zone)
+		return shape{cut.Range(), cut, step}
 	case q.points > 0:
-		cut = stored.Cut(q.Range, q.points, q.zone)
-	default:
-		return shape{Range: stored.Widen(q.Range)}
+		cut := stored.Cut(q.Range, q.points, q.zone)
+		return shape{cut.Range(), cut, 0}
 	}
-	return shape{cut.Range(), &cut, step}
-}
-
-func (s *shape) equal(other *shape) bool {
-	if s.cut == nil || other.cut == nil {
-		return s.cut == other.cut && s.Range == other.Range
-	}
-	return s.cut.Equal(other.cut)
+	return shape{Range: stored.Widen(q.Range)}
 }
 
 // reading is what was read to answer a question.
@@ -70,7 +61,7 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape), vi
 		if err != nil {
 			return reading{}, err
 		}
-		if next := q.shape(&r.stored); next.equal(&r.shape) {
+		if next := q.shape(&r.stored); next.Range == r.Range && next.cut.Equal(&r.cut) {
 			return r, nil
 		}
 	}

@@ -80,7 +80,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 		a.Series = append(a.Series, *all.answers[id])
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
-	a.Metadata, err = h.metadata(ctx, q, &r, personal, append(q.widened(&r), warningsOf(r.cut, q.zone)...)...)
+	a.Metadata, err = h.metadata(ctx, q, &r, personal, append(q.widened(&r), warningsOf(&r.cut, q.zone)...)...)
 	if _, any := r.stored.Range(); any {
 		a.Since, a.Until = 0, 0
 	}
@@ -135,7 +135,7 @@ func (a *SeriesAnswer) add(s *history.Series, buckets []history.Bucket, now int6
 
 // buckets returns a series in this shape.
 func (s *shape) buckets(series *history.Series) []history.Bucket {
-	if s.cut != nil {
+	if s.cut.Borders != nil {
 		return s.cut.Fill(series.Points)
 	}
 	buckets := make([]history.Bucket, len(series.Points))
@@ -183,9 +183,6 @@ func (q *Question) widened(r *reading) []string {
 
 // warningsOf returns a sentence for each stretch of buckets that could not begin at local midnight.
 func warningsOf(cut *history.Cut, zone *time.Location) (warnings []string) {
-	if cut == nil {
-		return nil
-	}
 	for _, t := range []struct {
 		tier history.Tier
 		text string

@@ -30,9 +30,6 @@ var ErrFormat = errors.New("the history is in another format")
 // ErrDamaged is wrapped by errors that name a key which holds what nothing of weir has written there.
 var ErrDamaged = errors.New("the history is damaged")
 
-// DefaultPace leaves the server three quarters of the time that a job takes.
-const DefaultPace = 0.25
-
 // Config is where the history is, and how it is kept.
 type Config struct {
 	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing
@@ -43,8 +40,8 @@ type Config struct {
 	Now func() string
 	// Keep is history.DefaultKeep() by default.
 	Keep history.Keep
-	// Pace is which part of its time a job lets a server work for it, above 0 to 1, DefaultPace by default: what
-	// answers requests may be the same server.
+	// Pace is which part of its time a job lets a server work for it, above 0 to 1; a quarter by default, as what answers
+	// requests may be the same server. Another is for tests.
 	Pace float64
 	// ReadOnly makes a store that only reads, with fewer rights: Apply and Roll fail. Whether the servers can keep a
 	// history is not found out then.
@@ -76,7 +73,7 @@ func Open(c Config) (*Store, error) {
 	if err := c.Keep.Check(); err != nil {
 		return nil, fmt.Errorf("history in redis: %w", err)
 	}
-	c.Pace = cmp.Or(c.Pace, DefaultPace)
+	c.Pace = cmp.Or(c.Pace, 0.25)
 	c.Redis.Log = cmp.Or(c.Redis.Log, slog.Default())
 	if c.Now == nil {
 		c.Now = func() string { return "" }
