@@ -189,16 +189,8 @@ func only(id history.ID) history.Query {
 // query returns what the store answers, by series. No series may come twice.
 func (b *bench) query(q history.Query) map[history.ID]history.Series {
 	b.t.Helper()
-	got, err := ask(b.store, q)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return got
-}
-
-func ask(store history.Store, q history.Query) (map[history.ID]history.Series, error) {
 	got := make(map[history.ID]history.Series)
-	err := store.Query(context.Background(), q, func(s history.Series) error {
+	err := b.store.Query(context.Background(), q, func(s history.Series) error {
 		if _, twice := got[s.ID]; twice {
 			return fmt.Errorf("%v came twice in one query: whoever adds up its points counts hits twice", s.ID)
 		}
@@ -206,9 +198,9 @@ func ask(store history.Store, q history.Query) (map[history.ID]history.Series, e
 		return s.Err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking for series: %w", err)
+		b.t.Fatalf("asking for series: %v", err)
 	}
-	return got, nil
+	return got
 }
 
 // agree compares all that the store holds with the oracle, to the integer.
