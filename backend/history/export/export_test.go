@@ -85,13 +85,25 @@ func newStation(t *testing.T, change func(*export.Config)) *station {
 	return s
 }
 
-// close ends the exporter as a process does that has so long for it.
+// close ends the exporter as a process does that has so long for it, and checks that nothing has gone that is not counted.
 func (s *station) close(timeout time.Duration) export.Stats {
+	s.t.Helper()
 	s.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	s.Close(ctx)
-	return s.Stats()
+	st := s.Stats()
+	want := st.Recorded - st.Lost - st.Refused
+	for _, dropped := range st.Dropped {
+		want -= dropped
+	}
+	if all := sum(s.recorder.all); st.Recorded != all {
+		s.t.Errorf("%d hits were recorded, and the exporter says %d", all, st.Recorded)
+	}
+	if total := sum(s.total()); total != want {
+		s.t.Errorf("the store has %d hits; want recorded − dropped − lost − refused, %d\n%+v", total, want, st)
+	}
+	return st
 }
 
 // idle checks that nothing waits, long after the last trouble.
@@ -118,21 +130,6 @@ func sum[K comparable](hits map[K]uint64) (sum uint64) {
 	return sum
 }
 
-// holdP2 checks that nothing has gone that is not counted.
-func (s *station) holdP2(st export.Stats) {
-	s.t.Helper()
-	want := st.Recorded - st.Lost - st.Refused
-	for _, dropped := range st.Dropped {
-		want -= dropped
-	}
-	if all := sum(s.recorder.all); st.Recorded != all {
-		s.t.Errorf("%d hits were recorded, and the exporter says %d", all, st.Recorded)
-	}
-	if total := sum(s.total()); total != want {
-		s.t.Errorf("the store has %d hits; want recorded − dropped − lost − refused, %d\n%+v", total, want, st)
-	}
-}
-
 // series is one of many.
 func series(n int) history.ID {
 	return history.ID{Domain: "shop", Path: fmt.Sprint("rule", n/history.Outcomes), Outcome: history.Outcome(n % history.Outcomes)}
@@ -150,8 +147,7 @@ func TestHitsBelongToTheMinuteInWhichTheirIntervalBegan(t *testing.T) {
 			s.recorder.record(series(0), 1)
 		}
 		time.Sleep(time.Minute)
-		st := s.close(time.Second)
-		s.holdP2(st)
+		s.close(time.Second)
 		points := historytest.All(t, s.store)[series(0)].Points
 		noon := time.Date(2000, 1, 1, 12, 0, 0, 0, time.UTC).Unix()
 		want := []history.Point{{Start: noon, Sum: 6, Peak: 6}, {Start: noon + 60, Sum: 2, Peak: 2}}
@@ -184,7 +180,6 @@ func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
 		if took := time.Since(begin); took != 3*time.Second {
 			t.Errorf("shutdown took %v; want the 3 s that it had", took)
 		}
-		s.holdP2(st)
 		close(forever)
 	})
 }
@@ -226,7 +221,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 			t.Errorf("%d batches were applied within a flush, %d series before; want all 128 partitions of the server that answers", got, had)
 		}
 		s.store.set(nil)
-		s.holdP2(s.close(time.Minute))
+		s.close(time.Minute)
 	})
 }
 
@@ -244,7 +239,6 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 		s.store.set(nil)
 		time.Sleep(time.Minute)
 		st := s.close(time.Second)
-		s.holdP2(st)
 		_, failed := s.store.counts()
 		if lines := strings.Count(s.log.String(), "\n"); lines != 2 || st.Down || failed < 100 ||
 			!strings.Contains(s.log.String(), "connection refused") {
@@ -283,7 +277,7 @@ func TestManyHitsWaitByHoursAndTooManyAreDropped(t *testing.T) {
 			}
 		}
 		s.store.set(nil)
-		s.holdP2(s.close(time.Second))
+		s.close(time.Second)
 	})
 }
 
@@ -303,7 +297,6 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 		s.store.set(nil)
 		time.Sleep(time.Minute)
 		st := s.close(time.Second)
-		s.holdP2(st)
 		if st.Dropped[export.TooLarge] == 0 || st.Refused == 0 {
 			t.Errorf("%+v; want some hits refused by the store, and some that no cell could hold", st)
 		}
@@ -323,7 +316,6 @@ func TestARefusalWhoseReplyWasLostIsCounted(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.idle()
 		st := s.close(time.Second)
-		s.holdP2(st)
 		if _, failed := s.store.counts(); st.Refused == 0 || failed == 0 || st.Lost > 0 {
 			t.Errorf("%+v; want hits refused and replies lost, and no hit lost", st)
 		}
@@ -348,7 +340,7 @@ func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 		if !maps.Equal(s.total(), s.recorder.all) || st.Resent != 3 || st.Lost != 0 {
 			t.Errorf("the store has %v, want %v; %+v: all three batches were kept", s.total(), s.recorder.all, st)
 		}
-		s.holdP2(s.close(time.Second))
+		s.close(time.Second)
 	})
 }
 
@@ -377,7 +369,6 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 				time.Sleep(30 * time.Second)
 				s.idle()
 				st := s.close(time.Second)
-				s.holdP2(st)
 				if st.Lost == 0 || st.Lost > uint64(sent-tc.to)*7 {
 					t.Errorf("%+v; want some %d batches of 7 hits lost", st, sent-tc.to)
 				}
@@ -422,7 +413,6 @@ func TestAFailoverAfterTheEndForgetsNothingUncounted(t *testing.T) {
 				}
 				s.recorder.record(series(0), 100)
 				st := s.close(5 * time.Second)
-				s.holdP2(st)
 				s.store.Restore(replica)
 				left := sum(s.total())
 				if st.Recorded-left > st.Unsettled || tc.settled != (st.Unsettled == 0) {
@@ -448,7 +438,6 @@ func TestALongIdleWriterBeginsAnew(t *testing.T) {
 		}
 		s.recorder.record(series(0), 1)
 		st := s.close(time.Second)
-		s.holdP2(st)
 		if st.Lost > 0 || st.Resent > 0 {
 			t.Errorf("%+v; want no hit lost or sent again", st)
 		}
@@ -509,7 +498,6 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 	time.Sleep(3 * time.Minute)
 	s.idle()
 	st := s.close(time.Minute)
-	s.holdP2(st)
 	if exact && !maps.Equal(s.total(), s.recorder.all) {
 		t.Errorf("seed %d: the store has not what was recorded: %+v", seed, st)
 	}
