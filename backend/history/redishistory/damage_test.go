@@ -137,15 +137,15 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	} {
 		t.Run(damage.promise, func(t *testing.T) {
 			f.Flush(t)
-			clock := newClock(start)
-			w := newWriter(opened(t, f, clock.now, nil), 30)
+			clock := start
+			w := newWriter(opened(t, f, func() time.Time { return clock }, nil), 30)
 			w.count(t, 0)
 			w.count(t, 3)
 			series := seriesKey(p, seriesName(w.ids[0]))
 			at := damage.do(t, client, series)
 			before := dump(t, client)
-			clock.set(start.Add(48 * time.Hour))
-			did, err := w.Roll(t.Context(), clock.now())
+			clock = start.Add(48 * time.Hour)
+			did, err := w.Roll(t.Context(), clock)
 			if err == nil || at != dueKey(p) && (!errors.Is(err, ErrDamaged) || did.Chunks < 29) {
 				t.Errorf("the job says %v and did %+v, want it to tell of the damage and to move all other series", err, did)
 			}
@@ -168,12 +168,12 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 		for _, dry := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, dry run %v", way, dry), func(t *testing.T) {
 				f.Flush(t)
-				clock := newClock(start)
-				s := opened(t, f, clock.now, nil)
+				clock := start
+				s := opened(t, f, func() time.Time { return clock }, nil)
 				a := newWriter(s, 60)
 				a.count(t, 0)
 				if dated {
-					historytest.Roll(t, s, clock.now())
+					historytest.Roll(t, s, clock)
 				}
 				const wrong = 3*pageSize - 7
 				for i := range wrong {
@@ -182,12 +182,12 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				clock.set(start.Add(48 * time.Hour))
+				clock = start.Add(48 * time.Hour)
 				work := s.Roll
 				if dry {
 					work = s.Due
 				}
-				did, err := work(t.Context(), clock.now())
+				did, err := work(t.Context(), clock)
 				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) {
 					t.Errorf("the job says %v, want to be told of a name that is none", err)
 				}

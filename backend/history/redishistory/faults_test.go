@@ -92,8 +92,8 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
-	clock := newClock(start)
-	s := opened(t, f, clock.now, nil)
+	clock := start
+	s := opened(t, f, func() time.Time { return clock }, nil)
 	a := newWriter(s, 20)
 	for n := range int64(60) {
 		a.count(t, n)
@@ -105,8 +105,8 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	if r, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60)); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("a full server answers a batch with %+v, %v, want its own error", r, err)
 	}
-	clock.set(start.Add(60 * 24 * time.Hour))
-	did, err := s.Roll(t.Context(), clock.now())
+	clock = start.Add(60 * 24 * time.Hour)
+	did, err := s.Roll(t.Context(), clock)
 	if err != nil && !strings.Contains(err.Error(), "OOM") || did.Chunks == 0 {
 		t.Errorf("on a full server the job did %+v, %v, want it to move all that is old", did, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,18 +22,6 @@ var (
 	seed     = flag.Uint64("seed", 1, "seed of the conformance suite")
 	jobEvery = flag.Int("job-every", 10, "how many jobs of months there are to each that the conformance suite runs; 1 for all")
 )
-
-// clock is a store's, which also reads it in the background.
-type clock struct{ at atomic.Pointer[time.Time] }
-
-func newClock(at time.Time) *clock {
-	c := new(clock)
-	c.set(at)
-	return c
-}
-
-func (c *clock) now() time.Time   { return *c.at.Load() }
-func (c *clock) set(at time.Time) { c.at.Store(&at) }
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
