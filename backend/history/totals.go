@@ -59,7 +59,8 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
-		did.moved(points)
+		did.Chunks += uint64(min(points, 1))
+		did.Points += uint64(points)
 		return err
 	}
 	cells, err := in.Cells(c)
@@ -73,7 +74,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	}
 	t.Expired += expired.Sum()
 	did.Expired += expired.Sum()
-	did.moved(len(expired))
+	did.Chunks++
+	did.Points += uint64(len(expired))
 	return in.SetCells(c, kept)
 }
 

@@ -72,7 +72,7 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 			if got, failed := lifetimes(t, reader); err != nil || failed != nil || !maps.Equal(got, want) || len(want) == 0 {
 				t.Errorf("the reader finds %v (%v), want %v (%v), as the writer does", got, failed, want, err)
 			}
-			if err := reader.Answers(t.Context()); err != nil {
+			if err := reader.Ready(); err != nil {
 				t.Errorf("the reader does not find its Redis: %v", err)
 			}
 			_, applied := reader.Apply(t.Context(), 0, history.Batch{Writer: "ann", Seq: 1})

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -110,8 +111,13 @@ func (s *Store) Close() error {
 // errReadOnly is that of changes.
 var errReadOnly = errors.New("this history is open for reading only")
 
-// Answers returns why the history cannot be read, nil if the server of its first partition answers. It changes nothing.
-func (s *Store) Answers(ctx context.Context) error {
+// readyTimeout is how long the server may take to answer that it does.
+const readyTimeout = 5 * time.Second
+
+// Ready returns why the history cannot be read, nil if the server of its first partition answers. It changes nothing.
+func (s *Store) Ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
 	_, err := s.run(ctx, 0, s.scripts.read, nil)
 	return err
 }

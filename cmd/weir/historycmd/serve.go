@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
@@ -41,10 +40,7 @@ queries take nothing from those that answer Envoy. cmd/weir/OPERATION.md has its
 SIGTERM ends it with exit code 0.`
 }
 
-const (
-	readyTime = 5 * time.Second  // for the store to answer whether it does
-	drainTime = 10 * time.Second // for queries that are being answered when the end comes
-)
+const drainTime = 10 * time.Second // for queries that are being answered when the end comes
 
 // Run serves until a signal comes.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
@@ -72,7 +68,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	if err != nil {
 		return err
 	}
-	parts.Readiness, parts.History = readiness{store}, query.New(store, time.Now)
+	parts.Readiness, parts.History = store, query.New(store, time.Now)
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
@@ -157,13 +153,3 @@ func (r *fleetRules) Loaded() time.Time { return r.inForce.Load().loaded }
 
 // Rules returns the rules of all domains.
 func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }
-
-// readiness is whether the history can be read.
-type readiness struct{ store *redishistory.Store }
-
-// Ready returns why it cannot be, nil if it can.
-func (r readiness) Ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
-	defer cancel()
-	return r.store.Answers(ctx)
-}
