@@ -195,13 +195,3 @@ func TestWhatIsMissingAtAReplicaIsTold(t *testing.T) {
 		}
 	}
 }
-
-func TestAWriterWasHeardOfWhenItsPositionSaysSoWhateverWasRefused(t *testing.T) {
-	for position, want := range map[string]int64{
-		"12 1790000000": 1790000000, "12 42 1790000000": 1790000000, "12 99999999999999999999 1790000000": 1790000000, "12": 0, "": 0, "12 x": 0,
-	} {
-		if at, ok := lastHeard(position); ok != (want > 0) || ok && at != want {
-			t.Errorf("the writer at %q was heard of at %d (%v), want %d: one that lives must not be forgotten", position, at, ok, want)
-		}
-	}
-}
