@@ -352,8 +352,7 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 		to   int // batches that the store has after the failover
 	}{{"some batches", sent - 100}, {"batches that are known by one sum for all", 6}, {"everything", 0}} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStation(t, nil)
+			atWork(t, 0, nil, func(t *testing.T, s *station) {
 				var then historytest.Snapshot
 				time.Sleep(time.Second) // not at the moment of a flush
 				for n := range sent {

@@ -163,12 +163,6 @@ func TestHistoryTopRanksRules(t *testing.T) {
   605,309   465  ████████████████████  shop user/path=/pay
       492     0  █                     mail from value bob
 `},
-		{[]string{"--by", "over"}, `
-2026-11-21 11:00 to 12:01 UTC (1h 1m), by over
-
-  over    hits
-   465  13,857  ████████████████████  shop user/path=/pay
-`},
 		{[]string{"--from", "-41d", "-n", "1", "--by", "within"}, `
 2026-10-11 12:00 to 2026-11-21 12:01 UTC (41d), by within
 

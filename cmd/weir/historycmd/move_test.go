@@ -18,9 +18,7 @@ import (
 
 // sortedLines returns the lines of a text in order, as an export has none of its own.
 func sortedLines(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	slices.Sort(lines)
-	return strings.Join(lines, "")
+	return strings.Join(slices.Sorted(strings.Lines(text)), "")
 }
 
 // csvFile is a file with a text.
@@ -163,13 +161,9 @@ func TestTheWeirOfTheSameEnvironmentIsAsked(t *testing.T) {
 	}
 	t.Setenv("DEBUG_HOST", host)
 	t.Setenv("DEBUG_PORT", port)
-	for _, command := range []string{"show", "top", "verify", "export"} {
-		args := []string{command}
-		if command == "show" {
-			args = append(args, "--domain", "mail", "--from", "-30d")
-		}
-		if got, err := runHistory(t, args...); err != nil || got == "" {
-			t.Errorf("weir history %s, with DEBUG_PORT of the weir that serves, prints %q, %v", command, got, err)
+	for _, line := range []string{"show --domain mail --from -30d", "top", "verify", "export"} {
+		if got, err := runHistory(t, strings.Fields(line)...); err != nil || got == "" {
+			t.Errorf("weir history %s, with DEBUG_PORT of the weir that serves, prints %q, %v", line, got, err)
 		}
 	}
 }
