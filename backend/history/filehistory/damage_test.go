@@ -260,6 +260,7 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	}
 	damages := []historytest.Damage{
 		{Kind: "a series that has no counts", Unnamed: true, Do: series([]byte{0x80})},
+		{Kind: "a series of an outcome that is none", Unnamed: true, Do: series([]byte{5, 0, 1, 5, 4, 's', 'h', 'o', 'p', 0, 0})},
 		{Kind: "a series that is empty", Unnamed: true, Do: series(nil)},
 		{Kind: "a series that has counts and half a name", Unnamed: true, Do: series([]byte{5, 0, 1, 0, 4, 's', 'h'})},
 	}

@@ -67,9 +67,13 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		}
 		return err
 	}
+	needed := q.Range
+	if format == OpenMetrics {
+		needed.To = history.Always().To // totals need all that came after the range
+	}
 	for _, outcomes := range format.passes(q.Outcomes) {
 		q.Outcomes = outcomes
-		found, err := h.Each(ctx, q, format.needs(q.Range), write)
+		found, err := h.Each(ctx, q, needed, write)
 		if err != nil {
 			return written, err
 		}

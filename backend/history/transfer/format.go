@@ -52,14 +52,6 @@ func (f Format) passes(outcomes []history.Outcome) (passes [][]history.Outcome) 
 	return passes
 }
 
-// needs returns the range that is to be read, to write one: totals need all that came after it.
-func (f Format) needs(r history.Range) history.Range {
-	if f == OpenMetrics {
-		r.To = max(r.To, history.Always().To)
-	}
-	return r
-}
-
 // columns are those of a row of CSV, in order.
 var columns = []string{"domain", "path", "outcome", "value", "start", "width", "sum", "peak"}
 
