@@ -33,8 +33,8 @@ func (q *Question) shape(stored *history.Extent) shape {
 	return shape{Range: stored.Widen(q.Range)}
 }
 
-// reading is what was read to answer a question.
-type reading struct {
+// result is what was read to answer a question.
+type result struct {
 	shape
 	stored     history.Extent // of the series that can be read
 	found      bool           // a series that was asked for, with hits in the range or not
@@ -44,8 +44,8 @@ type reading struct {
 // gather reads all series of a question in one shape, and calls visit with those that can be read. The stored buckets
 // decide which shapes are possible, so the first shape is a guess. For each, begin is called first: what was visited in
 // another is void.
-func (h *History) gather(ctx context.Context, q *Question, begin func(shape), visit func(history.Series) error) (reading, error) {
-	var r reading
+func (h *History) gather(ctx context.Context, q *Question, begin func(shape), visit func(history.Series) error) (result, error) {
+	var r result
 	for range maxRounds {
 		r.shape, r.unreadable = q.shape(&r.stored), Unreadable{}
 		begin(r.shape)
@@ -59,13 +59,13 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape), vi
 			return visit(s)
 		})
 		if err != nil {
-			return reading{}, err
+			return result{}, err
 		}
 		if next := q.shape(&r.stored); next.Range == r.Range && next.cut.Equal(&r.cut) {
 			return r, nil
 		}
 	}
-	return reading{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
+	return result{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
 // Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no
@@ -118,7 +118,7 @@ type Metadata struct {
 }
 
 // metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
-func (h *History) metadata(ctx context.Context, q *Question, r *reading, personal bool, warnings ...string) (Metadata, error) {
+func (h *History) metadata(ctx context.Context, q *Question, r *result, personal bool, warnings ...string) (Metadata, error) {
 	a := Metadata{From: r.From, To: r.To, Step: r.step, Unreadable: r.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), r.unreadable.Warnings()...)
 	if (personal || q.Value != nil && !r.found) && history.HidesValues(ctx) {
@@ -131,7 +131,7 @@ func (h *History) metadata(ctx context.Context, q *Question, r *reading, persona
 
 // storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
 // of all time. It is empty if nothing is stored, or too many series are.
-func (h *History) storedRange(ctx context.Context, q *Question, r *reading) (history.Range, error) {
+func (h *History) storedRange(ctx context.Context, q *Question, r *result) (history.Range, error) {
 	if stored, any := r.stored.Range(); any {
 		return stored, nil
 	}

@@ -134,8 +134,8 @@ func (s *Store) prepare(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// at finds out where a partition is kept.
-func (s *Store) at(ctx context.Context, p history.Partition) (topology.At, error) {
+// locate finds out where a partition is kept.
+func (s *Store) locate(ctx context.Context, p history.Partition) (topology.At, error) {
 	node, err := s.node(ctx, p)
 	return topology.At{Key: []byte(partitionKey(p)), Node: node}, err
 }
@@ -143,14 +143,14 @@ func (s *Store) at(ctx context.Context, p history.Partition) (topology.At, error
 // run runs a script in a partition. Keys and arguments are those that follow the format and the time.
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
-	at, err := s.at(ctx, p)
+	at, err := s.locate(ctx, p)
 	if err == nil {
 		reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
 			append([]any{Format, s.c.Now()}, args...)...)
 	}
 	switch {
 	case err == nil:
-		err = refusal(reply)
+		err = replyError(reply)
 	case strings.Contains(err.Error(), "WRONGTYPE"):
 		err = fmt.Errorf("%w: a key of %q: %w", ErrDamaged, keys, err)
 	}
@@ -160,11 +160,11 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	return reply, nil
 }
 
-// do sends a command about a key of a partition.
-func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (answer any, err error) {
-	at, err := s.at(ctx, p)
+// command sends one about a key of a partition.
+func (s *Store) command(ctx context.Context, p history.Partition, words ...any) (answer any, err error) {
+	at, err := s.locate(ctx, p)
 	if err == nil {
-		answer, err = pipeline.Do(ctx, s.servers, at, command...)
+		answer, err = pipeline.Do(ctx, s.servers, at, words...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
@@ -174,8 +174,8 @@ func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (an
 
 var errUnreadable = errors.New("the reply is not the script's")
 
-// refusal returns the error that a reply of any script may be, nil if it is none.
-func refusal(reply pipeline.Reply) error {
+// replyError returns the error that a reply of any script may be, nil if it is none.
+func replyError(reply pipeline.Reply) error {
 	switch item[string](reply, 0) {
 	case "":
 		return errUnreadable

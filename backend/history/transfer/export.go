@@ -42,7 +42,7 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 	if p.Get("to") == "" && format == OpenMetrics {
 		p["to"] = []string{openMetricsEnd}
 	}
-	q, err := h.Read(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
+	q, err := h.Parse(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
 	if err != nil {
 		return written, err
 	}
