@@ -81,12 +81,6 @@ type bench struct {
 	clock atomic.Int64 // Unix nanoseconds
 	step  atomic.Pointer[func(name string)]
 	naive *naive
-
-	// The writer that count uses, since when, and its positions. No writer of the suite grows so old that it is
-	// forgotten.
-	writer string
-	since  time.Time
-	seqs   map[history.Partition]uint64
 }
 
 // newBench opens a store. A zero keep is the default.
@@ -121,37 +115,11 @@ func (b *bench) apply(p history.Partition, batch history.Batch) history.ApplyRes
 	return result
 }
 
-// count brings increments into the store and the oracle, in as many batches as they need. None may be left out.
+// count brings increments into the store and the oracle. None may be left out.
 func (b *bench) count(increments ...history.Increment) {
 	b.t.Helper()
-	if b.writer == "" || b.now().Sub(b.since) > history.ForgetAfter/2 {
-		b.writer, b.since, b.seqs = b.now().String(), b.now(), make(map[history.Partition]uint64)
-	}
-	for p, batches := range split(increments) {
-		for _, some := range batches {
-			b.seqs[p]++
-			seq := b.seqs[p]
-			got := b.apply(p, history.Batch{Writer: b.writer, Seq: seq, After: seq - 1, Increments: some})
-			b.naive.apply(some, b.now())
-			if want := (history.ApplyResult{Status: history.Applied, Last: seq}); got != want {
-				b.t.Fatalf("batch %d for partition %d is answered %+v, want %+v", seq, p, got, want)
-			}
-		}
-	}
-}
-
-// split sorts increments into batches for their partitions.
-func split(increments []history.Increment) map[history.Partition][][]history.Increment {
-	apart := make(map[history.Partition][]history.Increment)
-	for _, i := range increments {
-		p := i.ID.Partition()
-		apart[p] = append(apart[p], i)
-	}
-	out := make(map[history.Partition][][]history.Increment)
-	for p, all := range apart {
-		out[p] = slices.Collect(slices.Chunk(all, history.MaxBatch))
-	}
-	return out
+	Count(b.t, b.store, increments...)
+	b.naive.apply(increments, b.now())
 }
 
 // roll runs the job on the store and on the oracle, which must agree in what it did.
