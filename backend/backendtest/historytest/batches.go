@@ -15,8 +15,7 @@ var batchCases = []promiseCase{
 	{"WritersThatHaveLongGoneAreForgotten", testForgotten},
 	{"WhatGoesAboveMaxTotalIsRefusedAndALostReplyHidesNoRefusal", testRefused},
 	{"SeriesWithOddNamesStayApart", testOddNames},
-	{"AQueryFindsWhatItAsksFor", testQuery},
-	{"AQueryEndsWithTheErrorOfYield", testYieldError},
+	{"AQueryFindsWhatItAsksForAndEndsWithTheErrorOfYield", testQuery},
 }
 
 // shop is a series for tests that need no more than one.
@@ -229,23 +228,14 @@ func testQuery(t *testing.T, open Open) {
 		q.From, q.To = now-3600, now
 		b.agreeOn(q)
 	}
-}
-
-func testYieldError(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
-	for n := range 20 {
-		b.count(history.Increment{ID: history.ID{Path: fmt.Sprint(n)}, Minute: b.minute(), Hits: 1})
-	}
 	enough, calls := errors.New("enough"), 0
 	err := b.store.Query(context.Background(), Everything(), func(history.Series) error {
-		calls++
-		if calls == 3 {
+		if calls++; calls == 3 {
 			return enough
 		}
 		return nil
 	})
 	if !errors.Is(err, enough) || calls != 3 {
-		t.Errorf("yield's error at its third call: Query calls it %d times and returns %v, want 3 and that error",
-			calls, err)
+		t.Errorf("yield's error at its third call: Query calls it %d times and returns %v, want 3 and that error", calls, err)
 	}
 }

@@ -33,9 +33,6 @@ type Open func(t *testing.T, o Options) history.Store
 type Depth struct {
 	Steps int    // of all random walks together
 	Seed  uint64 // the same seed gives the same walks
-	// JobEvery is how many jobs there are to each that is run, in the test in which months go by; all are run for 0 and 1.
-	// It is for stores whose jobs take long.
-	JobEvery int
 	// Routing leaves out what hangs on a store's arithmetic: it is for a store that has passed all of the suite, and here
 	// has its partitions elsewhere.
 	Routing bool
@@ -53,7 +50,6 @@ func Run(t *testing.T, open Open, d Depth) {
 	if d.Routing {
 		return
 	}
-	t.Run("DaysAreDroppedOneByOneAndCounted", func(t *testing.T) { testRetention(t, open, max(d.JobEvery, 1)) })
 	t.Run("AWalkAgreesWithTheOracle", func(t *testing.T) { testWalk(t, open, d.Steps/2, d.Seed) })
 	t.Run("AWalkUnderEarlyRollsStaysExact", func(t *testing.T) { testEarlyWalk(t, open, d.Steps-d.Steps/2, d.Seed) })
 }

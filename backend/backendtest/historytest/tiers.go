@@ -12,6 +12,7 @@ import (
 var tierCases = []promiseCase{
 	{"AChunkMovesWhenAllOfItIsOldEnough", testDue},
 	{"WeeksFallIntoTwoYears", testWeeks},
+	{"DaysAreDroppedOneByOneAndCounted", testRetention},
 	{"AValuesSeriesGoesWithItsLastDay", testValueGoes},
 	{"TheJobNeverRunsAheadOfTheStoresClock", testJobsClock},
 }
@@ -84,8 +85,8 @@ func testLate(t *testing.T, open Open) {
 	}
 }
 
-// testRetention has a job each day. The first ten are never left out.
-func testRetention(t *testing.T, open Open, jobEvery int) {
+// testRetention has a job on each of ten days, then on every tenth.
+func testRetention(t *testing.T, open Open) {
 	keep := history.DefaultKeep()
 	keep.Ages[history.Days] = 100 * day
 	b := newBench(t, open, keep)
@@ -93,7 +94,7 @@ func testRetention(t *testing.T, open Open, jobEvery int) {
 		b.count(history.Increment{ID: shop, Minute: b.minute() - int64(n)*1440, Hits: uint64(n) + 1})
 	}
 	for n := range 160 {
-		if n < 10 || n%jobEvery == 0 {
+		if n < 10 || n%10 == 0 {
 			b.roll()
 			b.agree()
 		}

@@ -18,9 +18,8 @@ import (
 )
 
 var (
-	steps    = flag.Int("steps", 400, "random steps of the conformance suite, on each topology")
-	seed     = flag.Uint64("seed", 1, "seed of the conformance suite")
-	jobEvery = flag.Int("job-every", 10, "how many jobs of months there are to each that the conformance suite runs; 1 for all")
+	steps = flag.Int("steps", 400, "random steps of the conformance suite, on each topology")
+	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
@@ -87,7 +86,7 @@ func TestRedisPassesTheSuite(t *testing.T) {
 			historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 				f.Flush(t)
 				return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
-			}, historytest.Depth{Steps: *steps, Seed: *seed, JobEvery: *jobEvery, Routing: testing.Short() && kind != topology.Single})
+			}, historytest.Depth{Steps: *steps, Seed: *seed, Routing: testing.Short() && kind != topology.Single})
 		})
 	}
 }
