@@ -166,7 +166,7 @@ func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
 		s.store.set(func(context.Context, history.Partition) error { // not even its deadline wakes it
 			<-forever
 			return errors.New("too late")
-		})
+		}, nil)
 		for n := range 600 {
 			s.recorder.record(series(n%50), 1)
 			time.Sleep(time.Second)
@@ -193,7 +193,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 				return ctx.Err()
 			}
 			return nil
-		})
+		}, nil)
 		applied := func() (n int) {
 			for id := range s.total() {
 				if id.Partition() >= history.Partitions/2 {
@@ -220,7 +220,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 		if got := now - before; got < 128 || had < 900 {
 			t.Errorf("%d batches were applied within a flush, %d series before; want all 128 partitions of the server that answers", got, had)
 		}
-		s.store.set(nil)
+		s.store.set(nil, nil)
 		s.close(time.Minute)
 	})
 }
@@ -228,7 +228,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 	t.Parallel()
 	atWork(t, 0, nil, func(t *testing.T, s *station) {
-		s.store.set(func(context.Context, history.Partition) error { return errors.New("connection refused") })
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("connection refused") }, nil)
 		for n := range 300 {
 			s.recorder.record(series(n), 1)
 			time.Sleep(time.Second)
@@ -236,7 +236,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 		if !s.Stats().Down {
 			t.Error("the store does not count as down")
 		}
-		s.store.set(nil)
+		s.store.set(nil, nil)
 		time.Sleep(time.Minute)
 		st := s.close(time.Second)
 		_, failed := s.store.counts()
@@ -249,7 +249,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 
 func TestManyHitsWaitByHoursAndTooManyAreDropped(t *testing.T) {
 	atWork(t, 6*time.Hour, func(c *export.Config) { c.MaxCells, c.Interval = 100, time.Minute }, func(t *testing.T, s *station) {
-		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") }, nil)
 		record := func(minutes int) {
 			for range minutes {
 				for n := range 10 {
@@ -276,7 +276,7 @@ func TestManyHitsWaitByHoursAndTooManyAreDropped(t *testing.T) {
 				t.Errorf("after %d minutes more %d hits are dropped: %s", phase.minutes, st.Dropped[export.Full], phase.why)
 			}
 		}
-		s.store.set(nil)
+		s.store.set(nil, nil)
 		s.close(time.Second)
 	})
 }
@@ -287,14 +287,14 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 			s.recorder.record(series(0), hits)
 			time.Sleep(15 * time.Second)
 		}
-		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") })
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") }, nil)
 		s.recorder.record(series(1), 7)
 		time.Sleep(16 * time.Second)
 		for range 2 {
 			s.recorder.record(series(1), history.MaxTotal-10)
 			time.Sleep(20 * time.Second)
 		}
-		s.store.set(nil)
+		s.store.set(nil, nil)
 		time.Sleep(time.Minute)
 		st := s.close(time.Second)
 		if st.Dropped[export.TooLarge] == 0 || st.Refused == 0 {
@@ -312,10 +312,10 @@ func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 			s.recorder.record(series(0), uint64(n)+1)
 			time.Sleep(15 * time.Second)
 		}
-		s.store.set(func(context.Context, history.Partition) error { return errors.New("failing over") })
+		s.store.set(func(context.Context, history.Partition) error { return errors.New("failing over") }, nil)
 		time.Sleep(5 * time.Minute) // far longer than batches are kept, but the store has not confirmed them since
 		s.store.Restore(empty)
-		s.store.set(nil)
+		s.store.set(nil, nil)
 		time.Sleep(time.Minute)
 		st := s.Stats()
 		if !maps.Equal(s.total(), s.recorder.all) || st.Resent != 3 || st.Lost != 0 {
@@ -457,7 +457,7 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 			c.MaxCells = 300
 		}
 	})
-	s.store.misbehave(rand.New(rand.NewPCG(seed, 7)))
+	s.store.set(nil, rand.New(rand.NewPCG(seed, 7)))
 	var past []snapshot
 	length := time.Duration(shortOr(40, 60)) * time.Minute
 	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(time.Duration(r.Int64N(int64(20 * time.Second)))) {
@@ -477,7 +477,7 @@ func walk(t *testing.T, seed uint64, back time.Duration, exact bool) {
 			past = past[:to+1]
 		}
 	}
-	s.store.misbehave(nil)
+	s.store.set(nil, nil)
 	time.Sleep(3 * time.Minute)
 	s.idle()
 	st := s.close(time.Minute)

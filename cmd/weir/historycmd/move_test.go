@@ -2,7 +2,6 @@ package historycmd
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -151,19 +150,5 @@ func TestAnImportChecksBeforeItCounts(t *testing.T) {
 	}
 	if _, err := runHistory(t, "import", csvFile(t, header+good)); err == nil || !strings.Contains(err.Error(), "is in use by another weir") {
 		t.Errorf("an import into a file that is in use ends with %v", err)
-	}
-}
-
-func TestTheWeirOfTheSameEnvironmentIsAsked(t *testing.T) {
-	host, port, err := net.SplitHostPort(someHistory(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("DEBUG_HOST", host)
-	t.Setenv("DEBUG_PORT", port)
-	for _, line := range []string{"show --domain mail --from -30d", "top", "verify", "export"} {
-		if got, err := runHistory(t, strings.Fields(line)...); err != nil || got == "" {
-			t.Errorf("weir history %s, with DEBUG_PORT of the weir that serves, prints %q, %v", line, got, err)
-		}
 	}
 }
