@@ -295,7 +295,7 @@ func TestTotalsAreExactWhateverTheTiers(t *testing.T) {
 		for range 20 {
 			for range 1 + r.IntN(200) {
 				at, hits := now/minute-r.Int64N(1+r.Int64N(90*day/minute)), 1+r.Uint64N(1000)
-				if _, err := ledger.Count(&ledger, at, hits); err != nil {
+				if err := ledger.Apply(&ledger, &Increment{Minute: at, Hits: hits}, &keep, now, new(ApplyResult)); err != nil {
 					t.Fatal(err)
 				}
 				minutes[at] += hits

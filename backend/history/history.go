@@ -31,12 +31,7 @@ const (
 var outcomeNames = [Outcomes]string{"within", "over", "degraded", "near", "shadow"}
 
 // String returns the outcome's name in queries and metrics.
-func (o Outcome) String() string {
-	if int(o) < Outcomes {
-		return outcomeNames[o]
-	}
-	return fmt.Sprintf("outcome(%d)", uint8(o))
-}
+func (o Outcome) String() string { return outcomeNames[o] }
 
 // IsPart reports whether hits of the outcome are counted in another one as well: in the number of all hits, they are not
 // counted again.

@@ -37,14 +37,6 @@ func (l *Ledger) Fine() (fine []Chunk, err error) {
 	return fine, nil
 }
 
-// moved notes the points of a chunk that was moved to the next tier, or of which days were dropped; 0 for none.
-func (r *RollResult) moved(points int) {
-	if points > 0 {
-		r.Chunks++
-		r.Points += uint64(points)
-	}
-}
-
 // Add adds what another part of the same run did.
 func (r *RollResult) Add(more RollResult) {
 	r.Partitions += more.Partitions

@@ -39,12 +39,7 @@ const monday = 4 * day
 func (t Tier) Width() int64 { return tiers[t].width }
 
 // String returns the tier's name: 1m, 5m, 1h or 1d.
-func (t Tier) String() string {
-	if int(t) < Tiers {
-		return tiers[t].name
-	}
-	return fmt.Sprintf("tier(%d)", uint8(t))
-}
+func (t Tier) String() string { return tiers[t].name }
 
 // Chunk is what a store keeps and moves as one: the minutes of an hour, the 5 minutes of a day, the hours of a week
 // that begins on Monday, the days of a year. All are in UTC.

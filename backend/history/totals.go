@@ -30,38 +30,28 @@ type Chunks interface {
 }
 
 // Apply counts an increment, in the present minute if its own is yet to come, and rolls the series early if it then has too
-// many points. It adds to r what was refused.
+// many points. Hits that do not fit into MaxTotal are added to r as refused, and change nothing.
 func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult) error {
-	minutes := min(i.Minute, now/minute)
-	fit, err := t.Count(in, minutes, i.Hits)
-	if err != nil {
-		return err
-	}
-	if !fit {
+	if i.Hits > MaxTotal-min(t.Lifetime, MaxTotal) {
 		r.Refused += i.Hits
 		return nil
 	}
-	return t.shrink(in, k, now)
-}
-
-// Count adds hits to a minute since 1970. It reports whether they fit into MaxTotal: if not, nothing is changed.
-func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err error) {
-	if hits > MaxTotal-min(t.Lifetime, MaxTotal) {
-		return false, nil
-	}
-	at := minutes * minute
+	at := min(i.Minute, now/minute) * minute
 	c := ChunkOf(Minutes, at)
 	cells, err := in.Cells(c)
 	if err != nil {
-		return false, err
+		return err
 	}
 	before := len(cells)
 	cells, cell := cells.at(c.Place(at))
-	cell.Sum += hits
+	cell.Sum += i.Hits
 	cell.Peak = cell.Sum
-	t.Lifetime += hits
+	t.Lifetime += i.Hits
 	t.Points += uint64(len(cells) - before)
-	return true, in.SetCells(c, cells)
+	if err := in.SetCells(c, cells); err != nil {
+		return err
+	}
+	return t.shrink(in, k, now)
 }
 
 // Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
@@ -69,7 +59,8 @@ func (t *Totals) Count(in Chunks, minutes int64, hits uint64) (fit bool, err err
 func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
-		did.moved(points)
+		did.Chunks += uint64(min(points, 1))
+		did.Points += uint64(points)
 		return err
 	}
 	cells, err := in.Cells(c)
@@ -83,7 +74,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	}
 	t.Expired += expired.Sum()
 	did.Expired += expired.Sum()
-	did.moved(len(expired))
+	did.Chunks++
+	did.Points += uint64(len(expired))
 	return in.SetCells(c, kept)
 }
 

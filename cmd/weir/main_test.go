@@ -47,7 +47,7 @@ func TestTheCommandLineTellsWhatItHas(t *testing.T) {
 		"denials --admin a":                        {2, "", "weir: --admin \"a\" is not HOST:PORT"},
 		"history top --admin a":                    {2, "", "weir: --admin \"a\" is not HOST:PORT"},
 		"history serve":                            {2, "", "weir: the environment names no Redis"},
-		"downsample":                               {2, "", "weir: give --once and run it regularly"},
+		"downsample":                               {2, "", "weir: the environment names no Redis"},
 		"schema":                                   {0, descriptors.Schema, ""},
 		"schema --help": {0, "# yaml-language-server: $schema=https://raw.githubusercontent.com/weirproxy/weir/main/descriptors/schema.json\n",
 			""}, // which editors look for

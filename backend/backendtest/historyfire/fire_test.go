@@ -319,9 +319,10 @@ func (f *fire) awaitAcks(n int) {
 		return all
 	}
 	want := acks() + n
-	for began := time.Now(); acks() < want; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > process.Hang {
-			f.t.Fatalf("within %v writers have not had %d batches acknowledged", process.Hang, n)
+	process.Eventually(f.t, fmt.Sprint(n, " more batches are acknowledged"), func() error {
+		if got := acks(); got < want {
+			return fmt.Errorf("%d are missing", want-got)
 		}
-	}
+		return nil
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +13,9 @@ import (
 
 var batchCases = []promiseCase{
 	{"WritersThatHaveLongGoneAreForgotten", testForgotten},
-	{"AMinuteAheadOfTheClockIsCountedNow", testClamped},
-	{"NoSeriesGoesAboveMaxTotal", testMaxTotal},
-	{"ALostReplyHidesNoRefusal", testRefusalTwice},
+	{"WhatGoesAboveMaxTotalIsRefusedAndALostReplyHidesNoRefusal", testRefused},
 	{"SeriesWithOddNamesStayApart", testOddNames},
-	{"AQueryFindsWhatItAsksFor", testQuery},
-	{"AQueryEndsWithTheErrorOfYield", testYieldError},
+	{"AQueryFindsWhatItAsksForAndEndsWithTheErrorOfYield", testQuery},
 }
 
 // shop is a series for tests that need no more than one.
@@ -113,75 +109,15 @@ func testForgotten(t *testing.T, open Open) {
 	}
 }
 
-func testClamped(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
-	p, now := shop.Partition(), b.minute()
-	got := b.apply(p, history.Batch{Writer: "ahead", Seq: 1, Increments: []history.Increment{
-		{ID: shop, Minute: now - 1, Hits: 1}, {ID: shop, Minute: now, Hits: 10},
-		{ID: shop, Minute: now + 1, Hits: 100}, {ID: shop, Minute: now + 525600, Hits: 1000}}})
-	if want := (history.ApplyResult{Status: history.Applied, Last: 1}); got != want {
-		t.Errorf("the answer is %+v, want %+v: a refused batch would stop its writer for ever", got, want)
-	}
-	want := []history.Point{{Start: now*60 - 60, Sum: 1, Peak: 1}, {Start: now * 60, Sum: 1110, Peak: 1110}}
-	if points := b.query(only(shop))[shop].Points; !slices.Equal(points, want) {
-		t.Errorf("hits ahead of the clock: %s", difference(points, want))
-	}
-}
-
-func testMaxTotal(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
-	p, now, other := shop.Partition(), b.minute(), sibling(shop)
-	const most = uint64(history.MaxTotal)
-	for n, c := range []struct {
-		promise string
-		hits    uint64
-		refused uint64
-		total   uint64
-	}{
-		{"almost all", most - 10, 0, most - 10},
-		{"what does not fit is refused as a whole", 11, 11, most - 10},
-		{"much more than fits", most, most, most - 10},
-		{"what fits is counted", 10, 0, most},
-		{"then it is full", 1, 1, most},
-	} {
-		got := b.apply(p, history.Batch{Writer: "ann", Seq: uint64(n) + 1, After: uint64(n),
-			Increments: []history.Increment{
-				{ID: shop, Minute: now - int64(n), Hits: c.hits}, {ID: other, Minute: now, Hits: 1}}})
-		want := history.ApplyResult{Status: history.Applied, Last: uint64(n) + 1, Refused: c.refused}
-		if got != want {
-			t.Errorf("%s: the answer is %+v, want %+v", c.promise, got, want)
-		}
-		series := b.query(Everything())
-		if series[shop].Lifetime != c.total || series[other].Lifetime != uint64(n)+1 {
-			t.Errorf("%s: the series have %d and %d hits, want %d and %d: what is refused must not keep others out",
-				c.promise, series[shop].Lifetime, series[other].Lifetime, c.total, n+1)
-		}
-		if err := conserved(series[shop]); err != nil {
-			t.Errorf("%s: %v", c.promise, err)
-		}
-	}
-	ahead := b.apply(p, history.Batch{Writer: "ann", Seq: 6, After: 5,
-		Increments: []history.Increment{{ID: shop, Minute: now + 1, Hits: 2}}})
-	if want := (history.ApplyResult{Status: history.Applied, Last: 6, Refused: 2}); ahead != want {
-		t.Errorf("hits ahead of the clock for a full series are answered %+v, want %+v: they were not counted",
-			ahead, want)
-	}
-	b.setTime(start.AddDate(11, 0, 0))
-	b.rollOnly(b.now())
-	if s := b.query(only(shop))[shop]; s.Expired != most || len(s.Points) != 0 {
-		t.Errorf("after all tiers %d have expired and %d points are left, want %d and none: a count lost digits on its way",
-			s.Expired, len(s.Points), most)
-	}
-}
-
-// testRefusalTwice sends a batch again, as a writer does whose reply was lost: it must hear what the first reply said.
-func testRefusalTwice(t *testing.T, open Open) {
+// testRefused fills a series and sends each batch again, as a writer does whose reply was lost: it must hear what the first
+// reply said. Some hits are ahead of the clock, and count now.
+func testRefused(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	p, minute, other := shop.Partition(), b.minute(), sibling(shop)
 	const most = uint64(history.MaxTotal)
 	batch := func(seq, hits, more uint64) history.Batch {
 		return history.Batch{Writer: "ann", Seq: seq, After: seq - 1, Increments: []history.Increment{
-			{ID: shop, Minute: minute, Hits: hits}, {ID: other, Minute: minute, Hits: 1}, {ID: shop, Minute: minute - 1, Hits: more}}}
+			{ID: shop, Minute: minute + 1, Hits: hits}, {ID: other, Minute: minute, Hits: 1}, {ID: shop, Minute: minute - 1, Hits: more}}}
 	}
 	probe, beyond := history.Batch{Writer: "ann"}, history.Batch{Writer: "ann", Seq: 9, After: 8}
 	const applied, duplicate, gap = history.Applied, history.Duplicate, history.Gap
@@ -189,20 +125,32 @@ func testRefusalTwice(t *testing.T, open Open) {
 		promise string
 		send    history.Batch
 		want    history.ApplyResult
+		total   uint64 // of shop; other has a hit of each batch
 	}{
-		{"one of two fits", batch(1, most-10, 11), history.ApplyResult{Status: applied, Last: 1, Refused: 11}},
-		{"its replay says the same", batch(1, most-10, 11), history.ApplyResult{Status: duplicate, Last: 1, Refused: 11}},
-		{"a question too", probe, history.ApplyResult{Status: duplicate, Last: 1, Refused: 11}},
-		{"and a gap", beyond, history.ApplyResult{Status: gap, Last: 1, Refused: 11}},
-		{"neither fits", batch(2, most, most), history.ApplyResult{Status: applied, Last: 2, Refused: 2 * most}},
-		{"its replay says it to the last hit", batch(2, most, most), history.ApplyResult{Status: duplicate, Last: 2, Refused: 2 * most}},
-		{"all of the next fits", batch(3, 4, 6), history.ApplyResult{Status: applied, Last: 3}},
-		{"its replay refuses nothing", batch(3, 4, 6), history.ApplyResult{Status: duplicate, Last: 3}},
-		{"an older replay is told of the last", batch(2, most, most), history.ApplyResult{Status: duplicate, Last: 3}},
-		{"it is full", batch(4, 1, 2), history.ApplyResult{Status: applied, Last: 4, Refused: 3}},
+		{"one of two fits", batch(1, most-10, 11), history.ApplyResult{Status: applied, Last: 1, Refused: 11}, most - 10},
+		{"its replay says the same", batch(1, most-10, 11), history.ApplyResult{Status: duplicate, Last: 1, Refused: 11}, most - 10},
+		{"a question too", probe, history.ApplyResult{Status: duplicate, Last: 1, Refused: 11}, most - 10},
+		{"and a gap", beyond, history.ApplyResult{Status: gap, Last: 1, Refused: 11}, most - 10},
+		{"neither fits", batch(2, most, most), history.ApplyResult{Status: applied, Last: 2, Refused: 2 * most}, most - 10},
+		{"its replay says it to the last hit", batch(2, most, most), history.ApplyResult{Status: duplicate, Last: 2, Refused: 2 * most}, most - 10},
+		{"all of the next fits", batch(3, 4, 6), history.ApplyResult{Status: applied, Last: 3}, most},
+		{"its replay refuses nothing", batch(3, 4, 6), history.ApplyResult{Status: duplicate, Last: 3}, most},
+		{"an older replay is told of the last", batch(2, most, most), history.ApplyResult{Status: duplicate, Last: 3}, most},
+		{"it is full", batch(4, 1, 2), history.ApplyResult{Status: applied, Last: 4, Refused: 3}, most},
 	} {
 		if got := b.apply(p, c.send); got != c.want {
 			t.Errorf("%s: the answer is %+v, want %+v: what is not told is neither in the store nor counted", c.promise, got, c.want)
+		}
+		got := b.query(Everything())
+		if got[shop].Lifetime != c.total || got[other].Lifetime != c.want.Last {
+			t.Errorf("%s: the series have %d and %d hits, want %d and %d: what is refused must not keep others out",
+				c.promise, got[shop].Lifetime, got[other].Lifetime, c.total, c.want.Last)
+		}
+		if err := conserved(got[shop]); err != nil {
+			t.Errorf("%s: %v", c.promise, err)
+		}
+		if points := got[shop].Points; points[len(points)-1].Start != minute*60 {
+			t.Errorf("%s: the points are %+v, want hits ahead of the clock in the present minute", c.promise, points)
 		}
 	}
 	b.wait(history.ForgetAfter - time.Hour)
@@ -210,10 +158,14 @@ func testRefusalTwice(t *testing.T, open Open) {
 	if got, want := b.apply(p, probe), (history.ApplyResult{Status: duplicate, Last: 4, Refused: 3}); got != want {
 		t.Errorf("within a week the position has become %+v, want %+v", got, want)
 	}
-	b.wait(2 * time.Hour)
+	b.setTime(start.AddDate(11, 0, 0))
 	b.rollOnly(b.now())
 	if got := b.apply(p, probe); got.Last != 0 {
 		t.Errorf("after a week the position is %+v, want it forgotten, with its refusal", got)
+	}
+	if s := b.query(only(shop))[shop]; s.Expired != most || len(s.Points) != 0 {
+		t.Errorf("after all tiers %d have expired and %d points are left, want %d and none: a count lost digits on its way",
+			s.Expired, len(s.Points), most)
 	}
 }
 
@@ -276,23 +228,14 @@ func testQuery(t *testing.T, open Open) {
 		q.From, q.To = now-3600, now
 		b.agreeOn(q)
 	}
-}
-
-func testYieldError(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
-	for n := range 20 {
-		b.count(history.Increment{ID: history.ID{Path: fmt.Sprint(n)}, Minute: b.minute(), Hits: 1})
-	}
 	enough, calls := errors.New("enough"), 0
 	err := b.store.Query(context.Background(), Everything(), func(history.Series) error {
-		calls++
-		if calls == 3 {
+		if calls++; calls == 3 {
 			return enough
 		}
 		return nil
 	})
 	if !errors.Is(err, enough) || calls != 3 {
-		t.Errorf("yield's error at its third call: Query calls it %d times and returns %v, want 3 and that error",
-			calls, err)
+		t.Errorf("yield's error at its third call: Query calls it %d times and returns %v, want 3 and that error", calls, err)
 	}
 }

@@ -3,6 +3,7 @@ package historytest
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,12 +13,18 @@ import (
 // Count counts increments in a store, no series and minute twice, as batches of a writer of their own.
 func Count(t testing.TB, store history.Store, increments ...history.Increment) {
 	t.Helper()
+	apart := make(map[history.Partition][]history.Increment)
+	for _, i := range increments {
+		p := i.ID.Partition()
+		apart[p] = append(apart[p], i)
+	}
 	writer := rand.Text()
-	for p, batches := range split(increments) {
-		for i, some := range batches {
-			b := history.Batch{Writer: writer, Seq: uint64(i) + 1, After: uint64(i), Increments: some}
-			if r, err := store.Apply(t.Context(), p, b); err != nil || r.Status != history.Applied || r.Refused > 0 {
-				t.Fatalf("applying %d increments: %+v, %v", len(some), r, err)
+	for p, all := range apart {
+		b := history.Batch{Writer: writer}
+		for some := range slices.Chunk(all, history.MaxBatch) {
+			b.Seq, b.After, b.Increments = b.Seq+1, b.Seq, some
+			if r, err := store.Apply(t.Context(), p, b); err != nil || r != (history.ApplyResult{Status: history.Applied, Last: b.Seq}) {
+				t.Fatalf("applying batch %d of %d increments to partition %d: %+v, %v", b.Seq, len(some), p, r, err)
 			}
 		}
 	}

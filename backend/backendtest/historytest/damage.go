@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -62,6 +63,14 @@ type Damage struct {
 	Lost bool
 }
 
+// damagedAges are how old the hits in each tier of a series are that is to be damaged.
+var damagedAges = [history.Tiers]time.Duration{0, 2 * day, 20 * day, 90 * day}
+
+// DamagedChunk returns the chunk of a tier that each series has which [RunDamaged] has damaged.
+func DamagedChunk(t history.Tier) history.Chunk {
+	return history.ChunkOf(t, start.Add(-damagedAges[t]).Unix())
+}
+
 // RunDamaged puts a store to the test whose series are damaged, one way after the other: readers are told of the
 // damaged series, and get all others to the integer. The series hold points of all tiers when they are damaged.
 func RunDamaged(t *testing.T, open Open, damages ...Damage) {
@@ -75,8 +84,8 @@ func testDamaged(t *testing.T, open Open, d Damage) {
 	victim := history.ID{Domain: "shop", Path: "victim", Value: "v", Outcome: history.Within}
 	ids := []history.ID{victim, sibling(victim), shop, {Domain: "mail", Path: "victim", Value: "v"}}
 	for _, id := range ids {
-		for _, age := range []int64{0, 3, 2 * 1440, 20 * 1440, 90 * 1440} {
-			b.count(history.Increment{ID: id, Minute: b.minute() - age, Hits: uint64(age) + 5})
+		for _, age := range damagedAges {
+			b.count(history.Increment{ID: id, Minute: start.Add(-age).Unix() / 60, Hits: uint64(age/day) + 5})
 		}
 	}
 	b.roll()

@@ -33,9 +33,6 @@ type Open func(t *testing.T, o Options) history.Store
 type Depth struct {
 	Steps int    // of all random walks together
 	Seed  uint64 // the same seed gives the same walks
-	// JobEvery is how many jobs there are to each that is run, in the test in which months go by; all are run for 0 and 1.
-	// It is for stores whose jobs take long.
-	JobEvery int
 	// Routing leaves out what hangs on a store's arithmetic: it is for a store that has passed all of the suite, and here
 	// has its partitions elsewhere.
 	Routing bool
@@ -53,7 +50,6 @@ func Run(t *testing.T, open Open, d Depth) {
 	if d.Routing {
 		return
 	}
-	t.Run("DaysAreDroppedOneByOneAndCounted", func(t *testing.T) { testRetention(t, open, max(d.JobEvery, 1)) })
 	t.Run("AWalkAgreesWithTheOracle", func(t *testing.T) { testWalk(t, open, d.Steps/2, d.Seed) })
 	t.Run("AWalkUnderEarlyRollsStaysExact", func(t *testing.T) { testEarlyWalk(t, open, d.Steps-d.Steps/2, d.Seed) })
 }
@@ -81,12 +77,6 @@ type bench struct {
 	clock atomic.Int64 // Unix nanoseconds
 	step  atomic.Pointer[func(name string)]
 	naive *naive
-
-	// The writer that count uses, since when, and its positions. No writer of the suite grows so old that it is
-	// forgotten.
-	writer string
-	since  time.Time
-	seqs   map[history.Partition]uint64
 }
 
 // newBench opens a store. A zero keep is the default.
@@ -121,37 +111,11 @@ func (b *bench) apply(p history.Partition, batch history.Batch) history.ApplyRes
 	return result
 }
 
-// count brings increments into the store and the oracle, in as many batches as they need. None may be left out.
+// count brings increments into the store and the oracle. None may be left out.
 func (b *bench) count(increments ...history.Increment) {
 	b.t.Helper()
-	if b.writer == "" || b.now().Sub(b.since) > history.ForgetAfter/2 {
-		b.writer, b.since, b.seqs = b.now().String(), b.now(), make(map[history.Partition]uint64)
-	}
-	for p, batches := range split(increments) {
-		for _, some := range batches {
-			b.seqs[p]++
-			seq := b.seqs[p]
-			got := b.apply(p, history.Batch{Writer: b.writer, Seq: seq, After: seq - 1, Increments: some})
-			b.naive.apply(some, b.now())
-			if want := (history.ApplyResult{Status: history.Applied, Last: seq}); got != want {
-				b.t.Fatalf("batch %d for partition %d is answered %+v, want %+v", seq, p, got, want)
-			}
-		}
-	}
-}
-
-// split sorts increments into batches for their partitions.
-func split(increments []history.Increment) map[history.Partition][][]history.Increment {
-	apart := make(map[history.Partition][]history.Increment)
-	for _, i := range increments {
-		p := i.ID.Partition()
-		apart[p] = append(apart[p], i)
-	}
-	out := make(map[history.Partition][][]history.Increment)
-	for p, all := range apart {
-		out[p] = slices.Collect(slices.Chunk(all, history.MaxBatch))
-	}
-	return out
+	Count(b.t, b.store, increments...)
+	b.naive.apply(increments, b.now())
 }
 
 // roll runs the job on the store and on the oracle, which must agree in what it did.
@@ -189,16 +153,8 @@ func only(id history.ID) history.Query {
 // query returns what the store answers, by series. No series may come twice.
 func (b *bench) query(q history.Query) map[history.ID]history.Series {
 	b.t.Helper()
-	got, err := ask(b.store, q)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return got
-}
-
-func ask(store history.Store, q history.Query) (map[history.ID]history.Series, error) {
 	got := make(map[history.ID]history.Series)
-	err := store.Query(context.Background(), q, func(s history.Series) error {
+	err := b.store.Query(context.Background(), q, func(s history.Series) error {
 		if _, twice := got[s.ID]; twice {
 			return fmt.Errorf("%v came twice in one query: whoever adds up its points counts hits twice", s.ID)
 		}
@@ -206,9 +162,9 @@ func ask(store history.Store, q history.Query) (map[history.ID]history.Series, e
 		return s.Err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking for series: %w", err)
+		b.t.Fatalf("asking for series: %v", err)
 	}
-	return got, nil
+	return got
 }
 
 // agree compares all that the store holds with the oracle, to the integer.

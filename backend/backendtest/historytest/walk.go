@@ -102,33 +102,28 @@ func testEarlyWalk(t *testing.T, open Open, steps int, seed uint64) {
 // randomIncrements returns increments mostly of the present, some late and a few ahead of the clock. None is there
 // twice.
 func (w *walker) randomIncrements(series []history.ID) []history.Increment {
-	type minuteOf struct {
-		id     history.ID
-		minute int64
-	}
-	used := make(map[minuteOf]bool)
+	used := make(map[history.Increment]bool)
 	var out []history.Increment
 	for range 1 + w.r.IntN(8) {
-		at := minuteOf{series[w.r.IntN(len(series))], w.minute() - w.r.Int64N(3)}
+		at := history.Increment{ID: series[w.r.IntN(len(series))], Minute: w.minute() - w.r.Int64N(3)}
 		switch w.r.IntN(12) {
 		case 0:
-			at.minute -= w.r.Int64N(1440)
+			at.Minute -= w.r.Int64N(1440)
 		case 1:
-			at.minute -= w.r.Int64N(60 * 1440)
+			at.Minute -= w.r.Int64N(60 * 1440)
 		case 2:
-			at.minute -= w.r.Int64N(1000 * 1440)
+			at.Minute -= w.r.Int64N(1000 * 1440)
 		case 3:
-			at.minute += w.r.Int64N(100)
+			at.Minute += w.r.Int64N(100)
 		}
 		if used[at] {
 			continue
 		}
 		used[at] = true
-		hits := 1 + w.r.Uint64N(20)
-		if w.r.IntN(50) == 0 {
-			hits = 1 << w.r.IntN(40)
+		if at.Hits = 1 + w.r.Uint64N(20); w.r.IntN(50) == 0 {
+			at.Hits = 1 << w.r.IntN(40)
 		}
-		out = append(out, history.Increment{ID: at.id, Minute: at.minute, Hits: hits})
+		out = append(out, at)
 	}
 	return out
 }

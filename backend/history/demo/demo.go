@@ -26,13 +26,12 @@ const (
 //go:embed config/*.yaml
 var Config embed.FS
 
-// MaxDays is how far back hits can be made up.
-const MaxDays = 3650
+const maxDays = 3650 // how far back hits can be made up
 
 // Since returns when the first of so many days begins that end at until.
 func Since(until time.Time, days int) (time.Time, error) {
-	if days < 1 || days > MaxDays {
-		return time.Time{}, fmt.Errorf("%d days were asked for, and 1 to %d can be made up", days, MaxDays)
+	if days < 1 || days > maxDays {
+		return time.Time{}, fmt.Errorf("%d days were asked for, and 1 to %d can be made up", days, maxDays)
 	}
 	return time.Unix(max(0, until.Unix()/day*day-int64(days-1)*day), 0), nil
 }

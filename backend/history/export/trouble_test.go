@@ -21,30 +21,11 @@ type trouble struct {
 	answered, failed int
 }
 
-func (t *trouble) set(first func(context.Context, history.Partition) error) {
+// set has a function decide first, and lets things go wrong at random, or with nil not.
+func (t *trouble) set(first func(context.Context, history.Partition) error, random *rand.Rand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.first = first
-}
-
-// misbehave lets things go wrong, from now on or, with nil, no more.
-func (t *trouble) misbehave(r *rand.Rand) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.random = r
-}
-
-// mishap returns what becomes of a call, and how long it takes.
-func (t *trouble) mishap() (kind int, delay time.Duration, first func(context.Context, history.Partition) error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.random == nil {
-		return 0, 0, t.first
-	}
-	if t.random.IntN(3) == 0 {
-		delay = time.Duration(t.random.Int64N(int64(2 * time.Second)))
-	}
-	return t.random.IntN(12), delay, t.first
+	t.first, t.random = first, random
 }
 
 // counts returns how many batches were answered, and how many calls were not.
@@ -67,7 +48,15 @@ func (t *trouble) Apply(ctx context.Context, p history.Partition, b history.Batc
 }
 
 func (t *trouble) apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
-	kind, delay, first := t.mishap()
+	t.mu.Lock()
+	first, kind, delay := t.first, 0, time.Duration(0)
+	if t.random != nil {
+		kind = t.random.IntN(12)
+		if t.random.IntN(3) == 0 {
+			delay = time.Duration(t.random.Int64N(int64(2 * time.Second)))
+		}
+	}
+	t.mu.Unlock()
 	if first != nil {
 		if err := first(ctx, p); err != nil {
 			return history.ApplyResult{}, err

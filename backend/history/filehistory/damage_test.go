@@ -6,13 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +19,14 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 )
+
+func seriesOf(n int) []history.ID {
+	ids := make([]history.ID, n)
+	for i := range ids {
+		ids[i] = history.ID{Domain: "shop", Path: fmt.Sprintf("user/path=%%2Fpay%d", i)}
+	}
+	return ids
+}
 
 // whole is what wholeFile returns, once it is made. Tests that need it do not run beside each other.
 var whole []byte
@@ -167,15 +173,6 @@ func farFreePages(sound []byte, far uint64) []byte {
 	return damaged
 }
 
-func TestAFileThatMayNotGrowIsNotDamaged(t *testing.T) {
-	s := &Store{name: "history file x"}
-	for op, damaged := range map[string]bool{"write": true, "truncate": false, "open": false} {
-		if err := s.wrap(&fs.PathError{Op: op, Path: "x", Err: syscall.EFBIG}); errors.Is(err, ErrDamaged) != damaged {
-			t.Errorf("%s: %v; only a page written far behind the end is damage: nobody should move a good history away", op, err)
-		}
-	}
-}
-
 // damage overwrites a page, the beginning of one, or some bytes.
 func damage(r *rand.Rand, file []byte) {
 	page := r.IntN(len(file)/4096) * 4096
@@ -263,38 +260,18 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	}
 	damages := []historytest.Damage{
 		{Kind: "a series that has no counts", Unnamed: true, Do: series([]byte{0x80})},
+		{Kind: "a series of an outcome that is none", Unnamed: true, Do: series([]byte{5, 0, 1, 5, 4, 's', 'h', 'o', 'p', 0, 0})},
 		{Kind: "a series that is empty", Unnamed: true, Do: series(nil)},
 		{Kind: "a series that has counts and half a name", Unnamed: true, Do: series([]byte{5, 0, 1, 0, 4, 's', 'h'})},
 	}
 	for tier := range history.Tiers {
 		damages = append(damages, historytest.Damage{Kind: "a chunk of " + history.Tier(tier).String(),
 			Do: func(t *testing.T, store history.Store, id history.ID) string {
-				return put(t, store, chunkOf(t, store.(*Store), history.Tier(tier), id), []byte{0xff})
+				chunk := historytest.DamagedChunk(history.Tier(tier))
+				return put(t, store, chunkKey(id.Partition(), chunk, nameOf(id)), []byte{0xff})
 			}})
 	}
 	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
 		return opened(t, Open, config(t.TempDir(), o))
 	}, damages...)
-}
-
-// chunkOf returns the key of a chunk of a tier that a series has.
-func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) (key []byte) {
-	t.Helper()
-	err := s.view(func(tx *bolt.Tx) error {
-		table, err := s.table(tx, id.Partition())
-		if err != nil {
-			return err
-		}
-		chunks, err := table.chunks(tier, tier)
-		for _, c := range chunks {
-			if own := chunkKey(table.p, c, nameOf(id)); table.rows.Get(own) != nil {
-				key = own
-			}
-		}
-		return err
-	})
-	if err != nil || key == nil {
-		t.Fatalf("%v has no chunk of %v (%v): the suite was to fill all tiers", id, tier, err)
-	}
-	return key
 }

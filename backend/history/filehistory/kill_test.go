@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// victimTime is the time by the victim's clock.
+var victimTime = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
 // victimSeries are those that the victim writes to, of victimPartition.
 var victimPartition, victimSeries = historytest.Partners(6)
 
@@ -52,7 +55,7 @@ func victimBatch(seq uint64) history.Batch {
 	for n := range int64(20) {
 		age := r.Int64N(1 << r.IntN(18))
 		b.Increments = append(b.Increments, history.Increment{ID: ids[r.IntN(len(ids))],
-			Minute: benchStart.Unix()/60 - age*30 - n, Hits: 1 + r.Uint64N(100)})
+			Minute: victimTime.Unix()/60 - age*30 - n, Hits: 1 + r.Uint64N(100)})
 	}
 	return b
 }
@@ -74,13 +77,13 @@ func writeForEver(dir string, limit uint64) error {
 	}
 	keep := history.DefaultKeep()
 	keep.MaxPoints, keep.Ages[history.Days] = 100, 60*24*time.Hour
-	s, err := Open(Config{Dir: dir, Keep: keep, Now: func() time.Time { return benchStart }})
+	s, err := Open(Config{Dir: dir, Keep: keep, Now: func() time.Time { return victimTime }})
 	if err != nil {
 		return err
 	}
 	go func() {
 		for {
-			if _, err := s.Roll(context.Background(), benchStart); err != nil {
+			if _, err := s.Roll(context.Background(), victimTime); err != nil {
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -160,7 +163,7 @@ func told(t *testing.T, lines []string) (last uint64) {
 // more, and each series of them to the integer.
 func holds(t *testing.T, dir string, told uint64) {
 	t.Helper()
-	s := opened(t, Open, Config{Dir: dir, Now: func() time.Time { return benchStart }})
+	s := opened(t, Open, Config{Dir: dir, Now: func() time.Time { return victimTime }})
 	at, err := s.Apply(context.Background(), victimPartition, history.Batch{Writer: "victim"})
 	if err != nil || at.Last < told || at.Last > told+1 {
 		t.Fatalf("the file holds batch %d (%v), and %d was acknowledged: it must hold that, and the one under way at "+

@@ -155,7 +155,7 @@ func decodeSeries(src []byte) (r series, err error) {
 
 // readID reads what appendID wrote.
 func readID(src []byte) (id history.ID, err error) {
-	if len(src) == 0 {
+	if len(src) == 0 || int(src[0]) >= history.Outcomes {
 		return id, errRow
 	}
 	id.Outcome, src = history.Outcome(src[0]), src[1:]

@@ -32,73 +32,58 @@ func TestASecondProcessIsToldWhomToAsk(t *testing.T) {
 	}
 }
 
-func TestAnotherFormatIsLeftUntouched(t *testing.T) {
-	for promise, write := range map[string]func(tx *bolt.Tx) error{
-		"a later version's": func(tx *bolt.Tx) error {
-			b, err := tx.CreateBucket(aboutBucket)
-			if err != nil {
-				return err
-			}
-			return b.Put(formatKey, []byte("weir history 2"))
-		},
-		"another program's": func(tx *bolt.Tx) error {
-			_, err := tx.CreateBucket([]byte("invoices"))
-			return err
-		},
-	} {
-		t.Run(promise, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, Name)
-			db, err := bolt.Open(path, 0o600, nil)
-			if err == nil {
-				err = errors.Join(db.Update(write), db.Close())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			before, _ := os.ReadFile(path)
-			_, err = Open(Config{Dir: dir, Keep: history.DefaultKeep()})
-			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), path) {
-				t.Errorf("Open says %v, want ErrFormat with the file's name", err)
-			}
-			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
-				t.Errorf("the file was changed (%v): whoever wrote it wants it back", err)
-			}
-		})
-	}
-}
-
-func TestWhatIsNoDatabaseIsAnErrorAndWhatWasBegunIsUsed(t *testing.T) {
+func TestWhatIsNotOursIsAnErrorAndLeftAloneAndWhatWasBegunIsUsed(t *testing.T) {
 	write := func(content []byte) func(string) error {
 		return func(path string) error { return os.WriteFile(path, content, 0o600) }
 	}
-	for _, c := range []struct {
-		promise string
-		make    func(path string) error
-		fine    bool
-	}{
-		{"a text", write(bytes.Repeat([]byte("hello\n"), 5000)), false},
-		{"a few bytes", write([]byte("hello")), false},
-		{"zeros", write(make([]byte, 1<<16)), false},
-		{"a directory", func(path string) error { return os.Mkdir(path, 0o700) }, false},
-		{"a pipe", func(path string) error { return syscall.Mkfifo(path, 0o600) }, false},
-		{"a process that died before the first page", write(nil), true},
-		{"a process that died before the buckets", func(path string) error {
+	database := func(fill func(tx *bolt.Tx) error) func(string) error {
+		return func(path string) error {
 			db, err := bolt.Open(path, 0o600, nil)
 			if err != nil {
 				return err
 			}
-			return db.Close()
-		}, true},
+			return errors.Join(db.Update(fill), db.Close())
+		}
+	}
+	for _, c := range []struct {
+		promise      string
+		make         func(path string) error
+		fine, format bool // it is used, or its error is ErrFormat
+	}{
+		{"a later version's", database(func(tx *bolt.Tx) error {
+			b, err := tx.CreateBucket(aboutBucket)
+			return errors.Join(err, b.Put(formatKey, []byte("weir history 2")))
+		}), false, true},
+		{"another program's", database(func(tx *bolt.Tx) error {
+			_, err := tx.CreateBucket([]byte("invoices"))
+			return err
+		}), false, true},
+		{"a text", write(bytes.Repeat([]byte("hello\n"), 5000)), false, false},
+		{"a few bytes", write([]byte("hello")), false, false},
+		{"zeros", write(make([]byte, 1<<16)), false, false},
+		{"a directory", func(path string) error { return os.Mkdir(path, 0o700) }, false, false},
+		{"a pipe", func(path string) error { return syscall.Mkfifo(path, 0o600) }, false, false},
+		{"a process that died before the first page", write(nil), true, false},
+		{"a process that died before the buckets", database(func(*bolt.Tx) error { return nil }), true, false},
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, Name)
 		if err := c.make(path); err != nil {
 			t.Fatal(err)
 		}
+		content := func() (content []byte) {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				content, _ = os.ReadFile(path)
+			}
+			return content
+		}
+		before := content()
 		err := errors.Join(use(dir)...)
-		if c.fine != (err == nil) || !c.fine && !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v, want it to be used (%v) or an error with the file's name", c.promise, err, c.fine)
+		if c.fine != (err == nil) || !c.fine && !strings.Contains(err.Error(), path) || c.format != errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v, want it to be used (%v) or an error with the file's name, ErrFormat (%v)", c.promise, err, c.fine, c.format)
+		}
+		if !c.fine && !bytes.Equal(before, content()) {
+			t.Errorf("%s: the file was changed: whoever wrote it wants it back", c.promise)
 		}
 	}
 }

@@ -1,35 +1,11 @@
 package filehistory
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/history"
 )
-
-// Five thousand points, the most that a series keeps finer than a day, must stay small.
-func TestPackedCellsAreSmall(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []struct {
-		tier   history.Tier
-		mean   int
-		places int
-		bytes  int // at most
-	}{
-		{history.Minutes, 5, 60, 60}, {history.Minutes, 500, 60, 120},
-		{history.FiveMinutes, 500, 288, 4 * 288}, {history.Hours, 500, 168, 5 * 168}, {history.Days, 500, 366, 5 * 366},
-	} {
-		var cells history.Cells
-		for place := range c.places {
-			sum := uint64(1+c.mean/2+r.IntN(c.mean)) * uint64(c.tier.Width()/60)
-			cells = append(cells, history.Cell{Place: place, Sum: sum, Peak: uint64(c.mean)})
-		}
-		if got := len(pack(c.tier, cells)); got > c.bytes {
-			t.Errorf("%d %s of %d hits a minute take %d bytes, want at most %d", c.places, c.tier, c.mean, got, c.bytes)
-		}
-	}
-}
 
 func TestUnpackRefusesWhatWasNeverPacked(t *testing.T) {
 	hour, days := history.Chunk{Tier: history.Minutes}, history.Chunk{Tier: history.Days, Number: 2026}

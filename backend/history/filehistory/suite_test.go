@@ -24,14 +24,6 @@ func third(n int) int {
 	return n
 }
 
-func depth() historytest.Depth {
-	d := historytest.Depth{Steps: third(*steps), Seed: *seed}
-	if testing.Short() {
-		d.JobEvery = 5
-	}
-	return d
-}
-
 // opened is a store that is closed when its test ends, if not before. It keeps what is usual unless told otherwise.
 func opened(t testing.TB, open func(Config) (*Store, error), c Config) *Store {
 	t.Helper()
@@ -58,7 +50,7 @@ func TestFilePassesTheSuite(t *testing.T) {
 		s := opened(t, Open, config(t.TempDir(), o))
 		s.db.NoSync = true // nothing here waits for a disk: TestAKilledProcessLeavesEveryHitOnce does
 		return s
-	}, depth())
+	}, historytest.Depth{Steps: third(*steps), Seed: *seed})
 }
 
 // A store in memory is the same code over another file, so in the short form it passes a part of the suite.
@@ -68,11 +60,9 @@ func TestMemoryPassesTheSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := depth()
-	d.Routing = testing.Short()
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 		return opened(t, InMemory, config("/nowhere", o))
-	}, d)
+	}, historytest.Depth{Steps: *steps, Seed: *seed, Routing: testing.Short()})
 	if after, err := os.ReadDir("."); err != nil || len(after) != len(before) {
 		t.Errorf("the directory had %d entries and has %d (%v): a store in memory leaves no file",
 			len(before), len(after), err)

@@ -12,38 +12,29 @@ import (
 // maxRounds is how often the store is asked again because it has coarser buckets than the shape allows.
 const maxRounds = 12
 
-// shape is the range that an answer is about, and how it is cut: nil as stored.
+// shape is the range that an answer is about, and how it is cut: without borders as stored.
 type shape struct {
 	history.Range
-	cut  *history.Cut
+	cut  history.Cut
 	step int64 // in force, in seconds, if one was asked for
 }
 
 // shape returns how the question is answered if the stored buckets have this extent.
 func (q *Question) shape(stored *history.Extent) shape {
-	var cut history.Cut
-	step := int64(0)
 	switch {
 	case q.step > 0:
-		step = stored.StepWidth(q.step)
-		cut = stored.Step(q.Range, step, q.zone)
+		step := stored.StepWidth(q.step)
+		cut := stored.Step(q.Range, step, q.zone)
+		return shape{cut.Range(), cut, step}
 	case q.points > 0:
-		cut = stored.Cut(q.Range, q.points, q.zone)
-	default:
-		return shape{Range: stored.Widen(q.Range)}
+		cut := stored.Cut(q.Range, q.points, q.zone)
+		return shape{cut.Range(), cut, 0}
 	}
-	return shape{cut.Range(), &cut, step}
+	return shape{Range: stored.Widen(q.Range)}
 }
 
-func (s *shape) equal(other *shape) bool {
-	if s.cut == nil || other.cut == nil {
-		return s.cut == other.cut && s.Range == other.Range
-	}
-	return s.cut.Equal(other.cut)
-}
-
-// reading is what was read to answer a question.
-type reading struct {
+// result is what was read to answer a question.
+type result struct {
 	shape
 	stored     history.Extent // of the series that can be read
 	found      bool           // a series that was asked for, with hits in the range or not
@@ -53,8 +44,8 @@ type reading struct {
 // gather reads all series of a question in one shape, and calls visit with those that can be read. The stored buckets
 // decide which shapes are possible, so the first shape is a guess. For each, begin is called first: what was visited in
 // another is void.
-func (h *History) gather(ctx context.Context, q *Question, begin func(shape), visit func(history.Series) error) (reading, error) {
-	var r reading
+func (h *History) gather(ctx context.Context, q *Question, begin func(shape), visit func(history.Series) error) (result, error) {
+	var r result
 	for range maxRounds {
 		r.shape, r.unreadable = q.shape(&r.stored), Unreadable{}
 		begin(r.shape)
@@ -68,13 +59,13 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape), vi
 			return visit(s)
 		})
 		if err != nil {
-			return reading{}, err
+			return result{}, err
 		}
-		if next := q.shape(&r.stored); next.equal(&r.shape) {
+		if next := q.shape(&r.stored); next.Range == r.Range && next.cut.Equal(&r.cut) {
 			return r, nil
 		}
 	}
-	return reading{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
+	return result{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
 // Each calls visit with each series of a question, in a range, and reports whether there were any with a name. If no
@@ -127,7 +118,7 @@ type Metadata struct {
 }
 
 // metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
-func (h *History) metadata(ctx context.Context, q *Question, r *reading, personal bool, warnings ...string) (Metadata, error) {
+func (h *History) metadata(ctx context.Context, q *Question, r *result, personal bool, warnings ...string) (Metadata, error) {
 	a := Metadata{From: r.From, To: r.To, Step: r.step, Unreadable: r.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), r.unreadable.Warnings()...)
 	if (personal || q.Value != nil && !r.found) && history.HidesValues(ctx) {
@@ -140,7 +131,7 @@ func (h *History) metadata(ctx context.Context, q *Question, r *reading, persona
 
 // storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
 // of all time. It is empty if nothing is stored, or too many series are.
-func (h *History) storedRange(ctx context.Context, q *Question, r *reading) (history.Range, error) {
+func (h *History) storedRange(ctx context.Context, q *Question, r *result) (history.Range, error) {
 	if stored, any := r.stored.Range(); any {
 		return stored, nil
 	}

@@ -72,8 +72,8 @@ func (p Parameters) Between(from, to string, now time.Time, zone *time.Location)
 	return r, nil
 }
 
-// given returns a parameter, nil for none.
-func (p Parameters) given(name string) *string {
+// optional returns a parameter, nil for none.
+func (p Parameters) optional(name string) *string {
 	if text := p.Get(name); text != "" {
 		return &text
 	}

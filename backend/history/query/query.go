@@ -41,7 +41,7 @@ const DefaultRows, MaxRows = 20, 1000
 
 const maxPoints = 10_000 // how many buckets a series may be cut into
 
-// Question is a query of the history, as [History.Read] reads it from parameters.
+// Question is a query of the history, as [History.Parse] reads it from parameters.
 type Question struct {
 	history.Query               // without its range
 	Range         history.Range // as asked for, before it is widened to whole buckets
@@ -55,8 +55,8 @@ type Question struct {
 	Now           int64 // Unix seconds
 }
 
-// Read reads a question from parameters, which may have these names. Its error is a [Refusal].
-func (h *History) Read(p Parameters, names ...string) (*Question, error) {
+// Parse reads a question from parameters, which may have these names. Its error is a [Refusal].
+func (h *History) Parse(p Parameters, names ...string) (*Question, error) {
 	if err := p.Check(names...); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (h *History) Read(p Parameters, names ...string) (*Question, error) {
 		}
 	}
 	return &Question{
-		Query: history.Query{Domain: p.given("domain"), Path: p.given("path"), Value: p.given("value"), Outcomes: outcomes},
+		Query: history.Query{Domain: p.optional("domain"), Path: p.optional("path"), Value: p.optional("value"), Outcomes: outcomes},
 		Range: wanted, points: points, step: step, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows,
 		zone: zone, Now: now.Unix(),
 	}, nil

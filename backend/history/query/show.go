@@ -55,7 +55,7 @@ func nameOf(id history.ID) SeriesName {
 
 // Show answers how many hits there were over time.
 func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error) {
-	q, err := h.Read(p, "domain", "path", "outcome", "value", "values", "rules", "from", "to", "points", "step", "tz")
+	q, err := h.Parse(p, "domain", "path", "outcome", "value", "values", "rules", "from", "to", "points", "step", "tz")
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
@@ -80,7 +80,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 		a.Series = append(a.Series, *all.answers[id])
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
-	a.Metadata, err = h.metadata(ctx, q, &r, personal, append(q.widened(&r), warningsOf(r.cut, q.zone)...)...)
+	a.Metadata, err = h.metadata(ctx, q, &r, personal, append(q.stepWarning(&r), midnightWarnings(&r.cut, q.zone)...)...)
 	if _, any := r.stored.Range(); any {
 		a.Since, a.Until = 0, 0
 	}
@@ -135,7 +135,7 @@ func (a *SeriesAnswer) add(s *history.Series, buckets []history.Bucket, now int6
 
 // buckets returns a series in this shape.
 func (s *shape) buckets(series *history.Series) []history.Bucket {
-	if s.cut != nil {
+	if s.cut.Borders != nil {
 		return s.cut.Fill(series.Points)
 	}
 	buckets := make([]history.Bucket, len(series.Points))
@@ -172,8 +172,8 @@ func stepName(step int64) string {
 	return fmt.Sprintf("%dm", step/minute)
 }
 
-// widened returns a sentence if the step in force is not that asked for.
-func (q *Question) widened(r *reading) []string {
+// stepWarning returns a sentence if the step in force is not that asked for.
+func (q *Question) stepWarning(r *result) []string {
 	if r.step == q.step {
 		return nil
 	}
@@ -181,11 +181,8 @@ func (q *Question) widened(r *reading) []string {
 		"of %s.", stepName(q.step), stepName(r.stored.Coarsest().Width()), stepName(r.step))}
 }
 
-// warningsOf returns a sentence for each stretch of buckets that could not begin at local midnight.
-func warningsOf(cut *history.Cut, zone *time.Location) (warnings []string) {
-	if cut == nil {
-		return nil
-	}
+// midnightWarnings returns a sentence for each stretch of buckets that could not begin at local midnight.
+func midnightWarnings(cut *history.Cut, zone *time.Location) (warnings []string) {
 	for _, t := range []struct {
 		tier history.Tier
 		text string

@@ -52,7 +52,7 @@ func (r *RankedHits) By(what string) *uint64 {
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
 func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
-	q, err := h.Read(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
+	q, err := h.Parse(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
 	if err != nil {
 		return TopAnswer{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-const maxBroken = 1000 // series that are not exact are named; further ones are only counted
+const maxNamed = 1000 // series that are not exact are named; further ones are only counted
 
 // VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
 type VerifyAnswer struct {
@@ -33,7 +33,7 @@ type BrokenSeries struct {
 
 // Verify looks at all that is stored of each series, and names those that are not exact.
 func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error) {
-	q, err := h.Read(p, "domain", "path", "outcome", "value")
+	q, err := h.Parse(p, "domain", "path", "outcome", "value")
 	if err != nil {
 		return VerifyAnswer{}, err
 	}
@@ -44,7 +44,7 @@ func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error
 		if s.Exact() {
 			return nil
 		}
-		if a.Broken++; len(a.Named) == maxBroken {
+		if a.Broken++; len(a.Named) == maxNamed {
 			return nil
 		}
 		b := BrokenSeries{Stored: s.Stored(), Expired: s.Expired, Lifetime: s.Lifetime, id: s.ID}

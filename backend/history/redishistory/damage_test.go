@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +28,9 @@ func dump(t testing.TB, client *goredis.Client) map[string]string {
 }
 
 func fixed(at time.Time) func() time.Time { return func() time.Time { return at } }
+
+// own is the key of a series itself.
+func own(series string) string { return series }
 
 // broken are ways to break what a server holds: commands, and the key that they are about by that of a series.
 type broken struct {
@@ -62,7 +64,6 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	p, ids := historytest.Partners(5)
 	hour, minute := history.ChunkOf(history.Minutes, start.Unix()), start.Unix()/60
 	place := hour.Place(start.Unix())
-	own := func(series string) string { return series }
 	chunk := func(series string) string { return chunkKey(series, hour) }
 	batch := history.Batch{Writer: "ann", Seq: 2, After: 1}
 	for _, id := range ids {
@@ -120,7 +121,6 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	to := history.ChunkOf(history.FiveMinutes, start.Unix())
-	own := func(series string) string { return series }
 	from := func(series string) string { return chunkKey(series, history.ChunkOf(history.Minutes, start.Unix())) }
 	target := func(series string) string { return chunkKey(series, to) }
 	p, _ := historytest.Partners(1)
@@ -137,15 +137,15 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	} {
 		t.Run(damage.promise, func(t *testing.T) {
 			f.Flush(t)
-			clock := newClock(start)
-			w := newWriter(opened(t, f, clock.now, nil), 30)
+			clock := start
+			w := newWriter(opened(t, f, func() time.Time { return clock }, nil), 30)
 			w.count(t, 0)
 			w.count(t, 3)
 			series := seriesKey(p, seriesName(w.ids[0]))
 			at := damage.do(t, client, series)
 			before := dump(t, client)
-			clock.set(start.Add(48 * time.Hour))
-			did, err := w.Roll(t.Context(), clock.now())
+			clock = start.Add(48 * time.Hour)
+			did, err := w.Roll(t.Context(), clock)
 			if err == nil || at != dueKey(p) && (!errors.Is(err, ErrDamaged) || did.Chunks < 29) {
 				t.Errorf("the job says %v and did %+v, want it to tell of the damage and to move all other series", err, did)
 			}
@@ -168,12 +168,12 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 		for _, dry := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, dry run %v", way, dry), func(t *testing.T) {
 				f.Flush(t)
-				clock := newClock(start)
-				s := opened(t, f, clock.now, nil)
+				clock := start
+				s := opened(t, f, func() time.Time { return clock }, nil)
 				a := newWriter(s, 60)
 				a.count(t, 0)
 				if dated {
-					historytest.Roll(t, s, clock.now())
+					historytest.Roll(t, s, clock)
 				}
 				const wrong = 3*pageSize - 7
 				for i := range wrong {
@@ -182,12 +182,12 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				clock.set(start.Add(48 * time.Hour))
+				clock = start.Add(48 * time.Hour)
 				work := s.Roll
 				if dry {
 					work = s.Due
 				}
-				did, err := work(t.Context(), clock.now())
+				did, err := work(t.Context(), clock)
 				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dueKey(a.p)) {
 					t.Errorf("the job says %v, want to be told of a name that is none", err)
 				}
@@ -199,40 +199,16 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-// chunkOf is a chunk of a tier that a series has.
-func chunkOf(t *testing.T, s *Store, tier history.Tier, id history.ID) history.Chunk {
-	t.Helper()
-	found, _, err := s.records(t.Context(), id.Partition(), []history.ID{id})
-	if err != nil || len(found) != 1 {
-		t.Fatalf("reading %+v: %d found, %v", id, len(found), err)
-	}
-	for _, c := range found[0].chunks {
-		if c.Tier == tier {
-			return c
-		}
-	}
-	t.Fatalf("%+v has no chunk of %v: the suite was to fill all tiers", id, tier)
-	return history.Chunk{}
-}
-
 func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
-	// damage is a command about the key of a series, or about one of its chunk's.
-	damage := func(kind string, key func(*testing.T, *Store, history.ID) string, command ...any) historytest.Damage {
-		return historytest.Damage{Kind: kind, Do: func(t *testing.T, s history.Store, id history.ID) string {
-			at := key(t, s.(*Store), id)
-			if err := client.Do(t.Context(), append([]any{command[0], at}, command[1:]...)...).Err(); err != nil {
-				t.Fatal(err)
-			}
-			return at
+	damage := func(kind string, key func(series string) string, command ...any) historytest.Damage {
+		return historytest.Damage{Kind: kind, Do: func(t *testing.T, _ history.Store, id history.ID) string {
+			return (&broken{kind, key, command}).do(t, client, seriesKey(id.Partition(), seriesName(id)))
 		}}
 	}
-	own := func(_ *testing.T, _ *Store, id history.ID) string { return seriesKey(id.Partition(), seriesName(id)) }
-	chunk := func(tier history.Tier, part int) func(*testing.T, *Store, history.ID) string {
-		return func(t *testing.T, s *Store, id history.ID) string {
-			return keysOf(own(t, s, id), chunkOf(t, s, tier, id))[part]
-		}
+	chunk := func(tier history.Tier, part int) func(series string) string {
+		return func(series string) string { return keysOf(series, historytest.DamagedChunk(tier))[part] }
 	}
 	damages := []historytest.Damage{
 		damage("a series of another type", own, "set", "x"),
@@ -276,21 +252,15 @@ func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
 	}
 	apply(t, s, other.Partition(), history.Batch{Writer: "bob", Seq: 1,
 		Increments: []history.Increment{{ID: other, Minute: start.Unix() / 60, Hits: 5}}})
-	client := f.client()
-	client.Del(t.Context(), dueKey(a.p))
-	if err := client.Set(t.Context(), dueKey(a.p), "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	var found []history.Series
+	(&broken{"", func(string) string { return dueKey(a.p) }, []any{"set", "x"}}).do(t, f.client(), "")
+	lost := false
 	err := s.Query(t.Context(), historytest.Everything(), func(one history.Series) error {
-		found = append(found, one)
+		if lost = lost || one.Unnamed; one.Unnamed && (!errors.Is(one.Err, ErrDamaged) || !strings.Contains(one.Err.Error(), dueKey(a.p))) {
+			t.Errorf("what is lost comes as %+v, want no name, and a reason with %s", one, dueKey(a.p))
+		}
 		return nil
 	})
-	slices.SortFunc(found, func(x, y history.Series) int { return y.ID.Compare(x.ID) })
-	if err != nil || len(found) != 2 || found[0].ID != other || !found[0].Exact() {
-		t.Fatalf("a query gives %+v, %v; want the series of the other partition, and that names are lost", found, err)
-	}
-	if lost := found[1]; !lost.Unnamed || !errors.Is(lost.Err, ErrDamaged) || !strings.Contains(lost.Err.Error(), dueKey(a.p)) {
-		t.Errorf("what is lost comes as %+v, want no name, and a reason with %s", lost, dueKey(a.p))
+	if found := historytest.All(t, s); err != nil || !lost || len(found) != 1 || found[other].Lifetime != 5 {
+		t.Errorf("a query gives %+v, %v; want the series of the other partition, and that names are lost (%v)", found, err, lost)
 	}
 }

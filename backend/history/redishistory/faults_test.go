@@ -92,8 +92,8 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
-	clock := newClock(start)
-	s := opened(t, f, clock.now, nil)
+	clock := start
+	s := opened(t, f, func() time.Time { return clock }, nil)
 	a := newWriter(s, 20)
 	for n := range int64(60) {
 		a.count(t, n)
@@ -105,8 +105,8 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	if r, err := s.Apply(t.Context(), a.p, a.next(start.Unix()/60)); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("a full server answers a batch with %+v, %v, want its own error", r, err)
 	}
-	clock.set(start.Add(60 * 24 * time.Hour))
-	did, err := s.Roll(t.Context(), clock.now())
+	clock = start.Add(60 * 24 * time.Hour)
+	did, err := s.Roll(t.Context(), clock)
 	if err != nil && !strings.Contains(err.Error(), "OOM") || did.Chunks == 0 {
 		t.Errorf("on a full server the job did %+v, %v, want it to move all that is old", did, err)
 	}
@@ -192,16 +192,6 @@ func TestWhatIsMissingAtAReplicaIsTold(t *testing.T) {
 		err := checkReplicas(parseInfo(c.info), "s", map[string]uint64{"s x": 700})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.promise, err, c.want)
-		}
-	}
-}
-
-func TestAWriterWasHeardOfWhenItsPositionSaysSoWhateverWasRefused(t *testing.T) {
-	for position, want := range map[string]int64{
-		"12 1790000000": 1790000000, "12 42 1790000000": 1790000000, "12 99999999999999999999 1790000000": 1790000000, "12": 0, "": 0, "12 x": 0,
-	} {
-		if at, ok := lastHeard(position); ok != (want > 0) || ok && at != want {
-			t.Errorf("the writer at %q was heard of at %d (%v), want %d: one that lives must not be forgotten", position, at, ok, want)
 		}
 	}
 }

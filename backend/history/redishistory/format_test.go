@@ -18,14 +18,14 @@ import (
 // TestFormatsExampleIsReal replays the example of FORMAT.md.
 func TestFormatsExampleIsReal(t *testing.T) {
 	f := shared(t, topology.Single)
-	clock := newClock(time.Date(2026, 5, 9, 10, 58, 30, 0, time.UTC))
-	s := opened(t, f, clock.now, nil)
+	clock := time.Date(2026, 5, 9, 10, 58, 30, 0, time.UTC)
+	s := opened(t, f, func() time.Time { return clock }, nil)
 	id := history.ID{Domain: "shop", Path: "user/path"}
 	seq := uint64(0)
 	count := func(hits uint64) {
 		seq++
 		_, err := s.Apply(t.Context(), id.Partition(), history.Batch{Writer: "ann", Seq: seq, After: seq - 1,
-			Increments: []history.Increment{{ID: id, Minute: clock.now().Unix() / 60, Hits: hits}}})
+			Increments: []history.Increment{{ID: id, Minute: clock.Unix() / 60, Hits: hits}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,11 +35,11 @@ func TestFormatsExampleIsReal(t *testing.T) {
 		minute int
 		hits   uint64
 	}{{0, 3}, {3, 4}, {4, 5}} {
-		clock.set(time.Date(2026, 5, 10, 11, at.minute, 30, 0, time.UTC))
+		clock = time.Date(2026, 5, 10, 11, at.minute, 30, 0, time.UTC)
 		count(at.hits)
 	}
-	clock.set(time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC))
-	historytest.Roll(t, s, clock.now())
+	clock = time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC)
+	historytest.Roll(t, s, clock)
 	example := show(t, f.client(), partitionKey(id.Partition()))
 	guide, err := os.ReadFile("FORMAT.md")
 	if err != nil {

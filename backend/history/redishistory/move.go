@@ -53,7 +53,7 @@ func (r *record) score(k *history.Keep) string {
 
 // reread reads a record again. Damage is an error.
 func (s *Store) reread(ctx context.Context, p history.Partition, r *record) error {
-	found, _, err := s.records(ctx, p, []history.ID{r.id})
+	found, _, err := s.readRecords(ctx, p, []history.ID{r.id})
 	if err != nil || len(found) == 0 {
 		r.gone = err == nil
 		return err
@@ -140,16 +140,16 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 // save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
 func (s *Store) save(ctx context.Context, p history.Partition, r *record, touched []history.Chunk,
 	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
-	keys, gone, come := []string{}, []string{}, []string{}
+	keys, removed, added := []string{}, []string{}, []string{}
 	var changes []any
 	changed := false
 	for _, c := range touched {
 		cells, has := after.Chunks[c]
 		switch at := slices.Index(r.chunks, c); {
 		case at >= 0 && !has:
-			r.chunks, gone = slices.Delete(r.chunks, at, at+1), append(gone, chunkName(c))
+			r.chunks, removed = slices.Delete(r.chunks, at, at+1), append(removed, chunkName(c))
 		case at < 0 && has:
-			r.chunks, come = append(r.chunks, c), append(come, chunkName(c))
+			r.chunks, added = append(r.chunks, c), append(added, chunkName(c))
 		}
 		if c.Tier == history.Days && has {
 			r.first[c] = c.At(cells[0].Place)
@@ -170,7 +170,7 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 	}
 	err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
 		score, int64(after.Points)-int64(r.Points), expired,
-		packed([2][]string{gone, come}), packed(changes))
+		packed([2][]string{removed, added}), packed(changes))
 	if err != nil {
 		return err
 	}
@@ -188,10 +188,10 @@ func changesOf(c history.Chunk, before, after history.Cells) (all []any) {
 		values, holds = append(values, func(cell history.Cell) uint64 { return cell.Peak }), -1
 	}
 	for _, value := range values {
-		going, held, set := []string{}, []string{}, []string{} // an empty list is one too
+		removed, held, set := []string{}, []string{}, []string{} // an empty list is one too
 		for _, cell := range before {
 			if _, stays := after.Find(cell.Place); !stays {
-				going, held = append(going, strconv.Itoa(cell.Place)), append(held, strconv.FormatUint(value(cell), 10))
+				removed, held = append(removed, strconv.Itoa(cell.Place)), append(held, strconv.FormatUint(value(cell), 10))
 			}
 		}
 		for _, cell := range after {
@@ -199,7 +199,7 @@ func changesOf(c history.Chunk, before, after history.Cells) (all []any) {
 				set = append(set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
 			}
 		}
-		all = append(all, []any{holds, going, held, set})
+		all = append(all, []any{holds, removed, held, set})
 	}
 	return all
 }
@@ -211,7 +211,7 @@ func (s *Store) reschedule(ctx context.Context, p history.Partition, r *record) 
 
 // shrink rolls a series early until it holds no more points finer than a day than it may.
 func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) error {
-	found, now, err := s.records(ctx, p, []history.ID{id})
+	found, now, err := s.readRecords(ctx, p, []history.ID{id})
 	if err != nil || len(found) == 0 {
 		return err
 	}

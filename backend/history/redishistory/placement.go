@@ -50,7 +50,7 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 	var stored, empty []string
 	failed := make(map[string]error)
 	for _, name := range s.ring.names {
-		text, err := s.placed(ctx, name)
+		text, err := s.placement(ctx, name)
 		if err == nil && text != "" {
 			err = s.ring.check(name, text)
 			if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 			s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
 		}
 		var text string
-		if text, failed[name] = s.placed(ctx, name, content); failed[name] != nil {
+		if text, failed[name] = s.placement(ctx, name, content); failed[name] != nil {
 			continue
 		}
 		if err := s.ring.check(name, text); err != nil { // another process was quicker
@@ -90,9 +90,9 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 	return failed[node]
 }
 
-// placed returns what a node has stored, "" for nothing. Where it has nothing it first stores content, if there is any.
-func (s *Store) placed(ctx context.Context, name string, content ...any) (string, error) {
-	reply, err := pipeline.Run(ctx, s.servers, topology.At{Node: name}, s.scripts.placed, []string{placementKey}, content...)
+// placement returns what a node has stored, "" for nothing. Where it has nothing it first stores content, if there is any.
+func (s *Store) placement(ctx context.Context, name string, content ...any) (string, error) {
+	reply, err := pipeline.Run(ctx, s.servers, topology.At{Node: name}, s.scripts.placement, []string{placementKey}, content...)
 	return item[string](reply, 0), err
 }
 

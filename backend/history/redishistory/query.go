@@ -52,7 +52,7 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	if ids == nil {
 		var damage []error
 		var err error
-		if ids, damage, err = s.names(ctx, p, q, math.Inf(1)); err != nil {
+		if ids, damage, err = s.scanNames(ctx, p, q, math.Inf(1)); err != nil {
 			return err
 		}
 		for _, d := range damage {
@@ -63,7 +63,7 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	}
 	ids = slices.DeleteFunc(ids, func(id history.ID) bool { return id.Partition() != p })
 	for page := range slices.Chunk(ids, pageSize) {
-		records, _, err := s.records(ctx, p, page)
+		records, _, err := s.readRecords(ctx, p, page)
 		if err != nil {
 			return err
 		}
@@ -82,9 +82,9 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// names returns the series of a partition that a query is about and that are scheduled until a moment, by the due
+// scanNames returns the series of a partition that a query is about and that are scheduled until a moment, by the due
 // set. Damage is the members of that set that name no series, or the reason why it cannot be read.
-func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query, until float64) (
+func (s *Store) scanNames(ctx context.Context, p history.Partition, q *history.Query, until float64) (
 	ids []history.ID, damage []error, err error) {
 	seen := make(map[string]bool) // a scan may name one twice
 	err = s.scan(ctx, p, func(name, score string) {
@@ -111,7 +111,7 @@ func (s *Store) names(ctx context.Context, p history.Partition, q *history.Query
 func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, value string),
 	command, key string, options ...any) error {
 	for cursor := "0"; ; {
-		answer, err := s.do(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
+		answer, err := s.command(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ type record struct {
 // parse reads the hash of a series, as far as it can be read.
 func (r *record) parse(hash any) {
 	*r = record{id: r.id, name: r.name, key: r.key, first: r.first, damage: r.damage}
-	r.noteUnreadable(r.key, fields(hash, func(name, value string) (err error) {
+	r.noteUnreadable(r.key, parseHash(hash, func(name, value string) (err error) {
 		switch name {
 		case "total":
 			r.Lifetime, err = parseCount(value)
@@ -73,9 +73,9 @@ func parseCount(value string) (uint64, error) {
 	return n, nil
 }
 
-// fields calls visit with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
+// parseHash calls visit with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
 // returns the first.
-func fields(hash any, visit func(name, value string) error) (first error) {
+func parseHash(hash any, visit func(name, value string) error) (first error) {
 	if failed, ok := hash.([]any); ok {
 		return errors.New(item[string](failed, 0))
 	}
@@ -98,8 +98,8 @@ func fields(hash any, visit func(name, value string) error) (first error) {
 	return first
 }
 
-// hashes reads hashes at one moment: now, by the server, in Unix seconds.
-func (s *Store) hashes(ctx context.Context, p history.Partition, keys []string) (hashes []any, now int64, err error) {
+// readHashes reads hashes at one moment: now, by the server, in Unix seconds.
+func (s *Store) readHashes(ctx context.Context, p history.Partition, keys []string) (hashes []any, now int64, err error) {
 	reply, err := s.run(ctx, p, s.scripts.read, keys)
 	if err == nil && len(reply) != 2+len(keys) {
 		err = errUnreadable
@@ -110,8 +110,8 @@ func (s *Store) hashes(ctx context.Context, p history.Partition, keys []string) 
 	return reply[2:], item[int64](reply, 1), nil
 }
 
-// records reads the hashes of series. Those of which nothing is stored are left out, those that are damaged are not.
-func (s *Store) records(ctx context.Context, p history.Partition, ids []history.ID) (
+// readRecords reads the hashes of series. Those of which nothing is stored are left out, those that are damaged are not.
+func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []history.ID) (
 	found []record, now int64, err error) {
 	list, keys := make([]record, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
@@ -119,7 +119,7 @@ func (s *Store) records(ctx context.Context, p history.Partition, ids []history.
 		list[i] = record{id: id, name: name, key: seriesKey(p, name)}
 		keys[i] = list[i].key
 	}
-	hashes, now, err := s.hashes(ctx, p, keys)
+	hashes, now, err := s.readHashes(ctx, p, keys)
 	for i, hash := range hashes {
 		if hash != "" {
 			list[i].parse(hash)
@@ -161,7 +161,7 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 		for _, c := range piece {
 			keys = append(keys, keysOf(r.key, c)...)
 		}
-		hashes, _, err := s.hashes(ctx, p, keys)
+		hashes, _, err := s.readHashes(ctx, p, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -200,12 +200,12 @@ func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
 func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells history.Cells) {
 	peaks := make(map[string]uint64)
 	if c.Tier > history.Minutes {
-		r.noteUnreadable(keys[1], fields(hashes[1], func(place, value string) (err error) {
+		r.noteUnreadable(keys[1], parseHash(hashes[1], func(place, value string) (err error) {
 			peaks[place], err = parseCount(value)
 			return err
 		}))
 	}
-	r.noteUnreadable(keys[0], fields(hashes[0], func(name, value string) error {
+	r.noteUnreadable(keys[0], parseHash(hashes[0], func(name, value string) error {
 		place, err := strconv.Atoi(name)
 		sum, failed := parseCount(value)
 		if err != nil || failed != nil || place < 0 || place >= c.Places() || sum == 0 || sum > history.MaxTotal {

@@ -40,7 +40,7 @@ func (s *Store) work(ctx context.Context, now time.Time, dry bool) (history.Roll
 	for i := 0; i < history.Partitions && failedInARow < maxFailedInARow && ctx.Err() == nil; i++ {
 		before := r.failures
 		if err := r.partition(ctx, history.Partition(first+i)); err != nil {
-			r.fail(err)
+			r.noteError(err)
 			failedInARow++
 			continue
 		}
@@ -49,7 +49,7 @@ func (s *Store) work(ctx context.Context, now time.Time, dry bool) (history.Roll
 		}
 	}
 	if ctx.Err() != nil {
-		r.fail(ctx.Err())
+		r.noteError(ctx.Err())
 	}
 	return r.did, r.failed
 }
@@ -66,15 +66,15 @@ type roller struct {
 	failures int
 }
 
-// fail notes an error, and the job goes on.
-func (r *roller) fail(err error) {
+// noteError notes an error, and the job goes on.
+func (r *roller) noteError(err error) {
 	r.failures++
 	r.failed = cmp.Or(r.failed, err)
 }
 
 // partition does all that is due in a partition. If nothing is, it sends one command.
 func (r *roller) partition(ctx context.Context, p history.Partition) error {
-	reply, err := r.run(ctx, p, r.scripts.glance, []string{agesKey(p), dueKey(p), writersKey(p)}, r.now.Unix())
+	reply, err := r.run(ctx, p, r.scripts.peek, []string{agesKey(p), dueKey(p), writersKey(p)}, r.now.Unix())
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *roller) rollAll(ctx context.Context, p history.Partition, now int64, ag
 	if err := r.rollUntil(ctx, p, now, math.Inf(1)); err != nil || r.dry || failures != r.failures {
 		return err
 	}
-	if _, err := r.do(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
+	if _, err := r.command(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
 		r.log.Debug("the ages of the tiers were not noted", "error", err)
 	}
 	return nil
@@ -118,15 +118,15 @@ func (s *Store) agesText() string {
 // rollUntil does what is due of the series of a partition that are scheduled until a moment. One that is damaged, or a
 // name that is none, does not stop it.
 func (r *roller) rollUntil(ctx context.Context, p history.Partition, now int64, until float64) error {
-	ids, damage, err := r.names(ctx, p, &history.Query{}, until)
+	ids, damage, err := r.scanNames(ctx, p, &history.Query{}, until)
 	for _, d := range damage {
-		r.fail(d)
+		r.noteError(d)
 	}
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
 		if err == nil {
 			r.pause(ctx)
-			records, _, err = r.records(ctx, p, page)
+			records, _, err = r.readRecords(ctx, p, page)
 		}
 		for i := 0; i < len(records) && err == nil; i++ {
 			err = r.noteDamage(r.roll(ctx, p, &records[i], now))
@@ -139,7 +139,7 @@ func (r *roller) rollUntil(ctx context.Context, p history.Partition, now int64, 
 // noteDamage notes an error about damage. Any other error stays one.
 func (r *roller) noteDamage(err error) error {
 	if errors.Is(err, ErrDamaged) {
-		r.fail(err)
+		r.noteError(err)
 		return nil
 	}
 	return err

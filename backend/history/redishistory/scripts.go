@@ -11,7 +11,7 @@ import (
 var sources embed.FS
 
 // scripts are what runs in the servers; see the head of each file.
-type scripts struct{ apply, change, due, read, glance, forget, probe, placed *pipeline.Script }
+type scripts struct{ apply, change, due, read, peek, forget, probe, placement *pipeline.Script }
 
 // rights are the ACL rules for the history: for the scripts, and for the commands beside them. readingRights are those
 // for a history that is only read.
@@ -33,8 +33,8 @@ func newScripts() scripts {
 	}
 	return scripts{
 		apply: script("numbers", "exact", "apply"), change: script("numbers", "change"), due: script("numbers", "due"),
-		read: script("numbers", "read"), glance: script("numbers", "glance"), forget: script("numbers", "forget"),
-		probe: script("numbers", "probe"), placed: script("placed"),
+		read: script("numbers", "read"), peek: script("numbers", "peek"), forget: script("numbers", "forget"),
+		probe: script("numbers", "probe"), placement: script("placement"),
 	}
 }
 

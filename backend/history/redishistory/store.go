@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -30,9 +31,6 @@ var ErrFormat = errors.New("the history is in another format")
 // ErrDamaged is wrapped by errors that name a key which holds what nothing of weir has written there.
 var ErrDamaged = errors.New("the history is damaged")
 
-// DefaultPace leaves the server three quarters of the time that a job takes.
-const DefaultPace = 0.25
-
 // Config is where the history is, and how it is kept.
 type Config struct {
 	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing
@@ -43,8 +41,8 @@ type Config struct {
 	Now func() string
 	// Keep is history.DefaultKeep() by default.
 	Keep history.Keep
-	// Pace is which part of its time a job lets a server work for it, above 0 to 1, DefaultPace by default: what
-	// answers requests may be the same server.
+	// Pace is which part of its time a job lets a server work for it, above 0 to 1; a quarter by default, as what answers
+	// requests may be the same server. Another is for tests.
 	Pace float64
 	// ReadOnly makes a store that only reads, with fewer rights: Apply and Roll fail. Whether the servers can keep a
 	// history is not found out then.
@@ -76,7 +74,7 @@ func Open(c Config) (*Store, error) {
 	if err := c.Keep.Check(); err != nil {
 		return nil, fmt.Errorf("history in redis: %w", err)
 	}
-	c.Pace = cmp.Or(c.Pace, DefaultPace)
+	c.Pace = cmp.Or(c.Pace, 0.25)
 	c.Redis.Log = cmp.Or(c.Redis.Log, slog.Default())
 	if c.Now == nil {
 		c.Now = func() string { return "" }
@@ -113,8 +111,13 @@ func (s *Store) Close() error {
 // errReadOnly is that of changes.
 var errReadOnly = errors.New("this history is open for reading only")
 
-// Answers returns why the history cannot be read, nil if the server of its first partition answers. It changes nothing.
-func (s *Store) Answers(ctx context.Context) error {
+// readyTimeout is how long the server may take to answer that it does.
+const readyTimeout = 5 * time.Second
+
+// Ready returns why the history cannot be read, nil if the server of its first partition answers. It changes nothing.
+func (s *Store) Ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
 	_, err := s.run(ctx, 0, s.scripts.read, nil)
 	return err
 }
@@ -131,8 +134,8 @@ func (s *Store) prepare(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// at finds out where a partition is kept.
-func (s *Store) at(ctx context.Context, p history.Partition) (topology.At, error) {
+// locate finds out where a partition is kept.
+func (s *Store) locate(ctx context.Context, p history.Partition) (topology.At, error) {
 	node, err := s.node(ctx, p)
 	return topology.At{Key: []byte(partitionKey(p)), Node: node}, err
 }
@@ -140,14 +143,14 @@ func (s *Store) at(ctx context.Context, p history.Partition) (topology.At, error
 // run runs a script in a partition. Keys and arguments are those that follow the format and the time.
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
-	at, err := s.at(ctx, p)
+	at, err := s.locate(ctx, p)
 	if err == nil {
 		reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
 			append([]any{Format, s.c.Now()}, args...)...)
 	}
 	switch {
 	case err == nil:
-		err = refusal(reply)
+		err = replyError(reply)
 	case strings.Contains(err.Error(), "WRONGTYPE"):
 		err = fmt.Errorf("%w: a key of %q: %w", ErrDamaged, keys, err)
 	}
@@ -157,11 +160,11 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	return reply, nil
 }
 
-// do sends a command about a key of a partition.
-func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (answer any, err error) {
-	at, err := s.at(ctx, p)
+// command sends one about a key of a partition.
+func (s *Store) command(ctx context.Context, p history.Partition, words ...any) (answer any, err error) {
+	at, err := s.locate(ctx, p)
 	if err == nil {
-		answer, err = pipeline.Do(ctx, s.servers, at, command...)
+		answer, err = pipeline.Do(ctx, s.servers, at, words...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
@@ -171,8 +174,8 @@ func (s *Store) do(ctx context.Context, p history.Partition, command ...any) (an
 
 var errUnreadable = errors.New("the reply is not the script's")
 
-// refusal returns the error that a reply of any script may be, nil if it is none.
-func refusal(reply pipeline.Reply) error {
+// replyError returns the error that a reply of any script may be, nil if it is none.
+func replyError(reply pipeline.Reply) error {
 	switch item[string](reply, 0) {
 	case "":
 		return errUnreadable

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,22 +18,9 @@ import (
 )
 
 var (
-	steps    = flag.Int("steps", 400, "random steps of the conformance suite, on each topology")
-	seed     = flag.Uint64("seed", 1, "seed of the conformance suite")
-	jobEvery = flag.Int("job-every", 10, "how many jobs of months there are to each that the conformance suite runs; 1 for all")
+	steps = flag.Int("steps", 400, "random steps of the conformance suite, on each topology")
+	seed  = flag.Uint64("seed", 1, "seed of the conformance suite")
 )
-
-// clock is a store's, which also reads it in the background.
-type clock struct{ at atomic.Pointer[time.Time] }
-
-func newClock(at time.Time) *clock {
-	c := new(clock)
-	c.set(at)
-	return c
-}
-
-func (c *clock) now() time.Time   { return *c.at.Load() }
-func (c *clock) set(at time.Time) { c.at.Store(&at) }
 
 func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 
@@ -100,7 +86,7 @@ func TestRedisPassesTheSuite(t *testing.T) {
 			historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 				f.Flush(t)
 				return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
-			}, historytest.Depth{Steps: *steps, Seed: *seed, JobEvery: *jobEvery, Routing: testing.Short() && kind != topology.Single})
+			}, historytest.Depth{Steps: *steps, Seed: *seed, Routing: testing.Short() && kind != topology.Single})
 		})
 	}
 }

@@ -42,12 +42,12 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 	if p.Get("to") == "" && format == OpenMetrics {
 		p["to"] = []string{openMetricsEnd}
 	}
-	q, err := h.Read(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
+	q, err := h.Parse(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
 	if err != nil {
 		return written, err
 	}
 	written.To = q.Range.To
-	out, leftOut := NewWriter(w, format, q.Range, q.Now), query.Unreadable{}
+	out, leftOut := newWriter(w, format, q.Range, q.Now), query.Unreadable{}
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:
@@ -67,9 +67,13 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		}
 		return err
 	}
-	for _, outcomes := range format.Passes(q.Outcomes) {
+	needed := q.Range
+	if format == OpenMetrics {
+		needed.To = history.Always().To // totals need all that came after the range
+	}
+	for _, outcomes := range format.passes(q.Outcomes) {
 		q.Outcomes = outcomes
-		found, err := h.Each(ctx, q, format.Needs(q.Range), write)
+		found, err := h.Each(ctx, q, needed, write)
 		if err != nil {
 			return written, err
 		}

@@ -35,9 +35,9 @@ func (f Format) MediaType() string {
 	return "application/openmetrics-text; version=1.0.0; charset=utf-8"
 }
 
-// Passes returns the outcomes asked for, none for all, as often as the store has to be asked: what is written of each
+// passes returns the outcomes asked for, none for all, as often as the store has to be asked: what is written of each
 // pass lies together. Series of a family of OpenMetrics must.
-func (f Format) Passes(outcomes []history.Outcome) (passes [][]history.Outcome) {
+func (f Format) passes(outcomes []history.Outcome) (passes [][]history.Outcome) {
 	if f != OpenMetrics {
 		return [][]history.Outcome{outcomes}
 	}
@@ -52,28 +52,20 @@ func (f Format) Passes(outcomes []history.Outcome) (passes [][]history.Outcome) 
 	return passes
 }
 
-// Needs returns the range that is to be read, to write one: totals need all that came after it.
-func (f Format) Needs(r history.Range) history.Range {
-	if f == OpenMetrics {
-		r.To = max(r.To, history.Always().To)
-	}
-	return r
-}
-
 // columns are those of a row of CSV, in order.
 var columns = []string{"domain", "path", "outcome", "value", "start", "width", "sum", "peak"}
 
-// Writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
+// writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
 // that touch has no bucket twice; of OpenMetrics, the samples in it.
-type Writer interface {
+type writer interface {
 	// Series writes a series, and returns how many rows or samples that are. Series of a pass must come together.
 	Series(s *history.Series) (int, error)
 	// Close writes the end. It is only for what is whole.
 	Close() error
 }
 
-// NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
-func NewWriter(w io.Writer, f Format, r history.Range, now int64) Writer {
+// newWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
+func newWriter(w io.Writer, f Format, r history.Range, now int64) writer {
 	if f == OpenMetrics {
 		return &metricsWriter{w: w, written: r, now: now}
 	}
@@ -82,7 +74,7 @@ func NewWriter(w io.Writer, f Format, r history.Range, now int64) Writer {
 	return out
 }
 
-// csvWriter is a [Writer] of CSV.
+// csvWriter is a [writer] of CSV.
 type csvWriter struct {
 	csv     *csv.Writer
 	written history.Range

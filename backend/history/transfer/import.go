@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,9 +20,9 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 	if err := checkEnd(file); err != nil {
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
-	hash, err := readRows(ctx, file, &to, now, func(Row) error {
+	hash, err := readFile(file, &to, now, func(Row) error {
 		rows++
-		return nil
+		return context.Cause(ctx)
 	})
 	if err == nil && rows == 0 {
 		err = errors.New("it has no rows")
@@ -32,7 +31,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
 	l := NewLoader(ctx, to, "import-"+hex.EncodeToString(hash[:16]))
-	rehash, err := readRows(ctx, file, &to, now, l.Add)
+	rehash, err := readFile(file, &to, now, l.Add)
 	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
 			"give it what it held before, and run this again")
@@ -56,26 +55,13 @@ func checkEnd(file io.ReadSeeker) error {
 	return err
 }
 
-// readRows calls visit with each row of a file, and returns a hash of all bytes. Errors about a row name its line.
-func readRows(ctx context.Context, file io.ReadSeeker, to *Target, now time.Time, visit func(Row) error) (
-	hash [sha256.Size]byte, err error) {
+// readFile calls visit with each row of a file, and returns a hash of all bytes. Errors about a row name its line.
+func readFile(file io.ReadSeeker, to *Target, now time.Time, visit func(Row) error) (hash [sha256.Size]byte, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return hash, fmt.Errorf("reading it again: %w", err)
 	}
 	hasher := sha256.New()
 	hasher.Write([]byte(layout))
-	r, err := NewReader(bufio.NewReaderSize(io.TeeReader(file, hasher), 64<<10), now, to.Retention)
-	for err == nil {
-		var row Row
-		if row, err = r.Next(); err == nil {
-			err = visit(row)
-		}
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-	}
-	if err != io.EOF {
-		return hash, err
-	}
-	return [sha256.Size]byte(hasher.Sum(nil)), nil
+	err = readRows(io.TeeReader(file, hasher), now, to.Retention, visit)
+	return [sha256.Size]byte(hasher.Sum(nil)), err
 }

@@ -86,7 +86,7 @@ func (l *Loader) Add(r Row) error {
 		l.untilRoll = rollEvery
 		// What could not be moved waits for the next time: a series may be damaged, or change too fast because somebody
 		// else writes to it. A store that is away fails the next batch.
-		_ = l.roll()
+		_, _ = l.to.Store.Roll(l.ctx, l.to.Now())
 	}
 	return context.Cause(l.ctx)
 }
@@ -161,17 +161,11 @@ func (l *Loaded) count(b *history.Batch, r history.ApplyResult) {
 	}
 }
 
-// roll moves what is old, as weir downsample does.
-func (l *Loader) roll() error {
-	_, err := l.to.Store.Roll(l.ctx, l.to.Now())
-	return err
-}
-
 // Close brings everything to the store, and moves what is old to coarser buckets.
 func (l *Loader) Close() (Loaded, error) {
 	err := l.send(true)
 	if err == nil {
-		if err = l.roll(); err != nil {
+		if _, err = l.to.Store.Roll(l.ctx, l.to.Now()); err != nil {
 			err = fmt.Errorf("everything is counted, but not all that is old was moved to coarser buckets, which weir serve or "+
 				"weir downsample does as well: %w", err)
 		}

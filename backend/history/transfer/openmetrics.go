@@ -21,7 +21,7 @@ var families = []family{
 	{"weir_shadow_hits", "Hits that were over a limit, and let through by shadow mode.", []history.Outcome{history.Shadow}},
 }
 
-// metricsWriter is a [Writer] of OpenMetrics 1.0 text.
+// metricsWriter is a [writer] of OpenMetrics 1.0 text.
 type metricsWriter struct {
 	w       io.Writer
 	written history.Range

@@ -14,22 +14,16 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Reader reads rows of CSV as an export writes them.
-type Reader struct {
-	now       time.Time
-	retention time.Duration
-	csv       *csv.Reader
-}
-
-// NewReader reads the names of the columns. Rows are checked as [Row.Check] does.
-func NewReader(r io.Reader, now time.Time, retention time.Duration) (*Reader, error) {
-	start := bufio.NewReader(r)
+// readRows calls visit with each row of CSV as an export writes it, which is checked as check says. Its errors are those of
+// visit, or name the line at fault and, if it is one, the column.
+func readRows(r io.Reader, now time.Time, retention time.Duration, visit func(Row) error) error {
+	start := bufio.NewReaderSize(r, 64<<10)
 	if mark, _ := start.Peek(3); string(mark) == "\uFEFF" {
 		_, _ = start.Discard(3) // Excel begins so
 	}
-	reader := &Reader{now: now, retention: retention, csv: csv.NewReader(start)}
-	reader.csv.ReuseRecord = true
-	first, err := reader.csv.Read()
+	records := csv.NewReader(start)
+	records.ReuseRecord = true
+	first, err := records.Read()
 	switch {
 	case err == io.EOF:
 		err = errors.New("it is empty")
@@ -37,25 +31,28 @@ func NewReader(r io.Reader, now time.Time, retention time.Duration) (*Reader, er
 		err = fmt.Errorf("line 1 is %.200q", strings.Join(first, ","))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: it must name the columns, %s", err, strings.Join(columns, ","))
+		return fmt.Errorf("%w: it must name the columns, %s", err, strings.Join(columns, ","))
 	}
-	return reader, nil
-}
-
-// Next returns the next row. Its errors are io.EOF, or name the line at fault and, if it is one, the column.
-func (r *Reader) Next() (row Row, err error) {
-	record, err := r.csv.Read()
-	if err != nil {
-		return row, err // which names the line, where one is wrong
+	for {
+		record, err := records.Read()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err // which names the line, where one is wrong
+		}
+		row, err := parse(record)
+		if err == nil {
+			err = row.check(now, retention)
+		}
+		if err != nil {
+			line, _ := records.FieldPos(0)
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		if err := visit(row); err != nil {
+			return err
+		}
 	}
-	if row, err = parse(record); err == nil {
-		err = row.Check(r.now, r.retention)
-	}
-	if err != nil {
-		line, _ := r.csv.FieldPos(0)
-		return row, fmt.Errorf("line %d: %w", line, err)
-	}
-	return row, nil
 }
 
 // parse reads the columns of a row. Its error is about the first that cannot be read.

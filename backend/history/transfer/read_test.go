@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"testing"
@@ -14,16 +13,10 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func readAll(text string) (rows []Row, err error) {
-	r, err := NewReader(strings.NewReader(text), noon, 0)
-	for err == nil {
-		var row Row
-		if row, err = r.Next(); err == nil {
-			rows = append(rows, row)
-		}
-	}
-	if err == io.EOF {
-		err = nil
-	}
+	err = readRows(strings.NewReader(text), noon, 0, func(row Row) error {
+		rows = append(rows, row)
+		return nil
+	})
 	return rows, err
 }
 
@@ -86,7 +79,7 @@ func TestARowIsCountedWithItsSumAndPeak(t *testing.T) {
 		{Start: 86400, Width: 86400, Sum: history.MaxTotal}, {Start: 900, Width: 900, Sum: 77, Peak: 6},
 	} {
 		r.ID = history.ID{Domain: "d", Path: "p"}
-		if err := r.Check(noon, 0); err != nil {
+		if err := r.check(noon, 0); err != nil {
 			t.Errorf("%+v: %v", r, err)
 			continue
 		}
@@ -107,7 +100,7 @@ func TestARowIsCountedWithItsSumAndPeak(t *testing.T) {
 }
 
 // Whatever is read is sound, or refused with its line.
-func FuzzReader(f *testing.F) {
+func FuzzReadRows(f *testing.F) {
 	f.Add("domain,path,outcome,value,start,width,sum,peak\nshop,\"us\"\"er\",over,,1795219200,3600,7,3\n")
 	f.Add("domain,path,outcome,value,start,width,sum,peak\nd,p,near,,0,60,5,\n")
 	f.Fuzz(func(t *testing.T, text string) {

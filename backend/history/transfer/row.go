@@ -34,9 +34,9 @@ const maxName = 16 << 10
 var storedPath = regexp.MustCompile(strings.ReplaceAll(strings.ReplaceAll(`^LEVEL(?:/LEVEL)*$`,
 	"LEVEL", "TEXT+(?:=TEXT+)?"), "TEXT", "(?:[^/=%]|%25|%2F|%3D)"))
 
-// Check returns an error that names the column at fault and what would be right, nil if the row can be counted at a
+// check returns an error that names the column at fault and what would be right, nil if the row can be counted at a
 // moment, in a store that drops days after a retention; 0 does not ask. Nothing may begin after that moment.
-func (r *Row) Check(now time.Time, retention time.Duration) error {
+func (r *Row) check(now time.Time, retention time.Duration) error {
 	for i, name := range [...]string{r.ID.Domain, r.ID.Path, r.ID.Value} {
 		column := [...]string{"domain", "path", "value"}[i]
 		if !utf8.ValidString(name) || len(name) > maxName || name == "" && column == "domain" {

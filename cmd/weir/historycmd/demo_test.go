@@ -12,7 +12,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/demo"
-	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
@@ -40,10 +39,7 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 	if want := ": " + terminal.Thousands(hits) + " hits.\n"; !strings.Contains(got, want) {
 		t.Errorf("weir history demo prints %q, want %q: near and shadow hits are parts of others", got, want)
 	}
-	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := openHistory(t, dir)
 	found := historytest.All(t, store)
 	for id, sum := range sums {
 		if s := found[id]; s.Lifetime != sum || !s.Exact() {
@@ -70,12 +66,8 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 	if _, err = runHistory(t, "demo", "--serve"); err == nil || err.Error() != "served by "+filepath.Join(dir, "demo-config") {
 		t.Errorf("a demo that is there is served again: %v", err)
 	}
-	if store, err = filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()}); err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
 	last := int64(0)
-	for id, s := range historytest.All(t, store) {
+	for id, s := range historytest.All(t, openHistory(t, dir)) {
 		if !s.Exact() || s.Lifetime < sums[id] {
 			t.Errorf("%+v holds %d hits (%v), and had %d", id, s.Lifetime, s.Err, sums[id])
 		}

@@ -15,7 +15,7 @@ import (
 
 // Downsample moves what is old in the history to coarser tiers.
 type Downsample struct {
-	Once   bool `help:"Run once and end."`
+	Once   bool `hidden:""` // it ends after one run in any case; older CronJobs say so
 	DryRun bool `help:"Only count the series that are due."`
 }
 
@@ -30,10 +30,6 @@ or was stopped.`
 
 // Run does it once, and reports.
 func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
-	if !c.Once {
-		return errors.New("give --once and run it regularly, from a CronJob; " +
-			"or let weir serve do it all the time, with HISTORY_DOWNSAMPLE=true")
-	}
 	set, err := config.Read(config.Process())
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package historycmd
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,9 +17,7 @@ import (
 
 // sortedLines returns the lines of a text in order, as an export has none of its own.
 func sortedLines(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	slices.Sort(lines)
-	return strings.Join(lines, "")
+	return strings.Join(slices.Sorted(strings.Lines(text)), "")
 }
 
 // csvFile is a file with a text.
@@ -153,23 +150,5 @@ func TestAnImportChecksBeforeItCounts(t *testing.T) {
 	}
 	if _, err := runHistory(t, "import", csvFile(t, header+good)); err == nil || !strings.Contains(err.Error(), "is in use by another weir") {
 		t.Errorf("an import into a file that is in use ends with %v", err)
-	}
-}
-
-func TestTheWeirOfTheSameEnvironmentIsAsked(t *testing.T) {
-	host, port, err := net.SplitHostPort(someHistory(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("DEBUG_HOST", host)
-	t.Setenv("DEBUG_PORT", port)
-	for _, command := range []string{"show", "top", "verify", "export"} {
-		args := []string{command}
-		if command == "show" {
-			args = append(args, "--domain", "mail", "--from", "-30d")
-		}
-		if got, err := runHistory(t, args...); err != nil || got == "" {
-			t.Errorf("weir history %s, with DEBUG_PORT of the weir that serves, prints %q, %v", command, got, err)
-		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
@@ -41,10 +40,7 @@ queries take nothing from those that answer Envoy. cmd/weir/OPERATION.md has its
 SIGTERM ends it with exit code 0.`
 }
 
-const (
-	readyTime = 5 * time.Second  // for the store to answer whether it does
-	drainTime = 10 * time.Second // for queries that are being answered when the end comes
-)
+const drainTime = 10 * time.Second // for queries that are being answered when the end comes
 
 // Run serves until a signal comes.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
@@ -53,34 +49,26 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	if err != nil {
 		return err
 	}
-	return c.serve(ctx, &set, version, hangups, set.Logger(out.Err))
-}
-
-func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version Version, hangups wait.Hangups, log *slog.Logger) error {
 	if !set.HistoryInRedis() {
 		return errors.New("the environment names no Redis (REDIS_HISTORY_URL, or else REDIS_URL), and a history outside Redis " +
 			"belongs to its weir serve, which answers these queries on its own admin port")
 	}
+	log := set.Logger(out.Err)
 	metrics := stats.NewProcess(string(version))
 	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Guard: set.Guard(log)}
 	metrics.RefusedTokens(parts.Guard.Refused)
-	rules, err := openRules(c.Config, set, log)
+	rules, err := openRules(c.Config, &set, log)
 	if err != nil {
 		return err
 	}
 	if rules.dir != nil {
 		parts.Rules, parts.Loaded = rules, rules.Loaded
 	}
-	config, err := set.RedisHistory(log)
+	store, err := openRedis(&set, log, true)
 	if err != nil {
 		return err
 	}
-	config.ReadOnly = true
-	store, err := redishistory.Open(config)
-	if err != nil {
-		return fmt.Errorf("opening the history: %w", err)
-	}
-	parts.Readiness, parts.History = readiness{store}, query.New(store, time.Now)
+	parts.Readiness, parts.History = store, query.New(store, time.Now)
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
@@ -165,13 +153,3 @@ func (r *fleetRules) Loaded() time.Time { return r.inForce.Load().loaded }
 
 // Rules returns the rules of all domains.
 func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }
-
-// readiness is whether the history can be read.
-type readiness struct{ store *redishistory.Store }
-
-// Ready returns why it cannot be, nil if it can.
-func (r readiness) Ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
-	defer cancel()
-	return r.store.Answers(ctx)
-}

@@ -3,7 +3,6 @@ package historycmd
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -22,11 +21,7 @@ func openRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 		return nil, err
 	}
 	c.ReadOnly = readOnly
-	store, err := redishistory.Open(c)
-	if err != nil {
-		return nil, fmt.Errorf("opening the history: %w", err)
-	}
-	return store, nil
+	return redishistory.Open(c)
 }
 
 // Store is a history that is closed in the end.
@@ -39,11 +34,7 @@ type Store interface {
 // damaged is an error: its process may end, and someone may move it.
 func Open(set *config.Settings, log *slog.Logger) (Store, error) {
 	if set.HistoryInRedis() {
-		c, err := set.RedisHistory(log)
-		if err != nil {
-			return nil, err
-		}
-		return redishistory.Open(c)
+		return openRedis(set, log, false)
 	}
 	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
 	if c.Dir == "" {
@@ -60,29 +51,25 @@ func Open(set *config.Settings, log *slog.Logger) (Store, error) {
 	return filehistory.InMemory(c)
 }
 
-// openForLoad opens the history that the environment names, Redis or the file in DATA_DIR. Series may hold any number of
-// points while it is open, as old minutes are many until they have been rolled.
-func openForLoad(set *config.Settings) (Store, error) {
+// load opens the history that the environment names, Redis or the file in DATA_DIR, has old hits counted in it, and closes
+// it. Series may hold any number of points meanwhile, as old minutes are many until they have been rolled.
+func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
 	loading := *set
 	loading.History.MaxPoints = math.MaxInt32
-	if set.HistoryInRedis() {
-		return openRedis(&loading, slog.New(slog.DiscardHandler), false)
+	var store Store
+	var err error
+	concurrency := 32
+	switch {
+	case set.HistoryInRedis():
+		store, err = openRedis(&loading, slog.New(slog.DiscardHandler), false)
+		concurrency = 2 // requests may be waiting for their decisions
+	case set.DataDir == "":
+		err = errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
+	default:
+		store, err = filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
 	}
-	if set.DataDir == "" {
-		return nil, errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
-	}
-	return filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
-}
-
-// load opens a store, has old hits counted in it, and closes it.
-func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
-	store, err := openForLoad(set)
 	if err != nil {
 		return transfer.Loaded{}, err
-	}
-	concurrency := 32
-	if set.HistoryInRedis() {
-		concurrency = 2 // requests may be waiting for their decisions
 	}
 	loaded, err := count(transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention})
 	return loaded, errors.Join(err, store.Close())

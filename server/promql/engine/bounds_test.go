@@ -29,15 +29,16 @@ type decade struct {
 
 func newDecade(t testing.TB, series int, each func(n int)) *decade {
 	d := &decade{of: new(history.Ledger), series: series, each: each}
-	last := someday.Unix() / minute
+	last, keep := someday.Unix()/minute, history.DefaultKeep()
+	keep.MaxPoints = 1 << 20
 	for _, c := range []struct{ days, apart int64 }{{3650, 1440}, {30, 60}, {7, 5}, {1, 1}} {
 		for at := last - c.days*1440; at <= last; at += c.apart {
-			if _, err := d.of.Count(d.of, at, 3); err != nil {
+			if err := d.of.Apply(d.of, &history.Increment{Minute: at, Hits: 3}, &keep, someday.Unix(), new(history.ApplyResult)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	historytest.RollLedger(d.of, history.DefaultKeep(), someday)
+	historytest.RollLedger(d.of, keep, someday)
 	return d
 }
 
@@ -99,8 +100,9 @@ func TestAQueryForAllEndsBeforeItHoldsMoreThanItsBound(t *testing.T) {
 // Names take memory as samples do, in queries and in lists of labels.
 func TestNamesAreBoundedAsSamplesAre(t *testing.T) {
 	d := newDecade(t, 100_000, func(int) {})
+	keep, one := history.DefaultKeep(), &history.Increment{Minute: someday.Unix()/minute - 10, Hits: 1}
 	d.of = new(history.Ledger)
-	if _, err := d.of.Count(d.of, someday.Unix()/minute-10, 1); err != nil {
+	if err := d.of.Apply(d.of, one, &keep, someday.Unix(), new(history.ApplyResult)); err != nil {
 		t.Fatal(err)
 	}
 	e := d.engine(func(c *Config) { c.MaxSamples = 100_000 })
