@@ -62,7 +62,7 @@ type running struct {
 // start starts a server, which ends with its test.
 func start(t testing.TB, s setup) *running {
 	t.Helper()
-	s.HTTPAddress, s.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
+	s.HTTPAddress, s.AdminAddress = "127.0.0.1:0", "127.0.0.1:0"
 	s.GRPCAddress = cmp.Or(s.GRPCAddress, "127.0.0.1:0")
 	s.limits.Algorithm = cmp.Or(s.limits.Algorithm, descriptors.SlidingWindow)
 	if s.health == nil {
@@ -302,7 +302,7 @@ func TestReflectionKnowsTheService(t *testing.T) {
 
 func TestATakenPortIsAnError(t *testing.T) {
 	r := start(t, setup{})
-	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), DebugAddress: "127.0.0.1:0"}, Parts{})
+	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), AdminAddress: "127.0.0.1:0"}, Parts{})
 	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
 		t.Errorf("got %v; want an error that names the port", err)
 	}

@@ -27,7 +27,7 @@ func (s *Settings) Server() server.Config {
 	}
 	c := s.Ports
 	c.StartLevel = s.StartLevel
-	c.GRPCAddress, c.HTTPAddress, c.DebugAddress = grpc, address(s.Host, s.Port), address(s.DebugHost, s.DebugPort)
+	c.GRPCAddress, c.HTTPAddress, c.AdminAddress = grpc, address(s.Host, s.Port), address(s.DebugHost, s.DebugPort)
 	c.DrainDelay, c.DrainTimeout, c.Connections = s.DrainDelay, s.DrainTimeout, s.MaxConnections
 	c.MaxConnectionAge, c.MaxConnectionAgeGrace, c.Profiles = s.MaxConnectionAge, s.MaxConnectionAgeGrace, s.Profiles
 	switch {

@@ -86,7 +86,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
 		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // as nothing else is done here
 	})
-	port, err := server.OpenPort("debug", set.Server().DebugAddress, log, admin.Handler(parts))
+	port, err := server.OpenPort("admin", set.Server().AdminAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
