@@ -124,23 +124,20 @@ func split(check *backend.Check, d *backend.Decision, share float32) (fit, near 
 	case check.Charge.Always(limit) && d.Source != backend.FromDenyCache:
 		fit = min(check.Hits, requests-min(requests, d.Before))
 	}
-	return fit, Near(requests, d.Before, fit, share)
+	return fit, nearOf(requests, d.Before, fit, share)
 }
 
-// DefaultNear is the share of a limit above which hits are near it, unless asked otherwise.
-const DefaultNear float32 = 0.8
-
-// Near returns how many of the hits of a check that a limit of requests admits lie above a share of it, rounded down as
+// nearOf returns how many of the hits of a check that a limit of requests admits lie above a share of it, rounded down as
 // envoyproxy/ratelimit does, in 32 bits; before is what counted already.
-func Near(requests, before, hits uint64, share float32) uint64 {
-	near := uint64(float32(requests) * share)
+func nearOf(requests, before, hits uint64, share float32) uint64 {
+	least := uint64(float32(requests) * share)
 	switch after := before + hits; {
-	case after <= near:
+	case after <= least:
 		return 0
-	case before >= near:
+	case before >= least:
 		return hits
 	default:
-		return after - near
+		return after - least
 	}
 }
 

@@ -42,7 +42,7 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 		check := &backend.Check{Limits: []descriptors.Limit{{Requests: tc.limit}}, Hits: tc.hits, Charge: tc.charge}
 		tc.decision.Before, tc.decision.Allowed = tc.before, tc.before+tc.hits <= tc.limit
 		c := spot{Counter: &Counter{ratelimit: new(Ratelimit), recorder: New(0)}}
-		c.Record(check, &tc.decision, Modes{Near: DefaultNear, Shadow: tc.shadow})
+		c.Record(check, &tc.decision, Modes{Near: 0.8, Shadow: tc.shadow})
 		tc.want[TotalHits] = tc.hits
 		for kind, want := range tc.want {
 			if got := c.ratelimit.totals[kind].Load(); got != want {

@@ -16,9 +16,6 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// DefaultValues is how many values of a rule and outcome have series in the history, unless asked otherwise.
-const DefaultValues = 100
-
 // Recorder holds the counters, by domain and path, and knows who takes the most. Its methods may be called by any
 // number of goroutines.
 type Recorder struct {

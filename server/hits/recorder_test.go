@@ -33,6 +33,9 @@ descriptors:
   - {key: user, rate_limit: {requests_per_unit: 99, unit: hour}}
 `
 
+// manyValues is how many values of a rule and outcome get series.
+const manyValues = 100
+
 // spot is where hits of a descriptor are counted.
 type spot struct {
 	*Counter
@@ -65,7 +68,7 @@ var (
 	nearTwo  = &backend.Decision{Allowed: true, Before: 5} // of five hits
 	over     = &backend.Decision{}
 	degraded = &backend.Decision{Allowed: true, Source: backend.FromPolicy}
-	modes    = Modes{Near: DefaultNear}
+	modes    = Modes{Near: 0.8}
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -91,7 +94,7 @@ func expect(t *testing.T, got map[history.ID]uint64, want map[history.ID]uint64)
 }
 
 func TestEachHitIsHandedOutOnce(t *testing.T) {
-	r, c := New(DefaultValues), fixture.Config(t, shop)
+	r, c := New(manyValues), fixture.Config(t, shop)
 	table := r.Table(c)
 	at(table, c, "shop", "user", "ann").Record(ten(5), nearTwo, modes)
 	at(table, c, "shop", "user", "bob").Record(ten(3), over, modes)
@@ -118,7 +121,7 @@ func TestEachHitIsHandedOutOnce(t *testing.T) {
 }
 
 func TestTotalsGoOnWhatIsDrained(t *testing.T) {
-	r, c := New(DefaultValues), fixture.Config(t, shop)
+	r, c := New(manyValues), fixture.Config(t, shop)
 	table := r.Table(c)
 	for _, value := range []string{"a", "b"} {
 		at(table, c, "shop", "tenant", value).Record(ten(5), nearTwo, modes)
@@ -169,7 +172,7 @@ func TestDrainsBesideHitsLoseNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
 
 // What is kept by rule, and for how long, is tested in package byrule.
 func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
-	r, c := New(DefaultValues), fixture.Config(t, shop)
+	r, c := New(manyValues), fixture.Config(t, shop)
 	late := at(r.Table(c), c, "shop", "tenant", "a") // held by a request in flight
 	r.Table(fixture.Config(t, moved))
 	for i := range 4 {
@@ -183,7 +186,7 @@ func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
 }
 
 func TestALongValueIsOther(t *testing.T) {
-	r, c := New(100), fixture.Config(t, shop)
+	r, c := New(manyValues), fixture.Config(t, shop)
 	table := r.Table(c)
 	longest := strings.Repeat("v", maxValue-len("tenant="))
 	for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {

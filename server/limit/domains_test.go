@@ -105,7 +105,7 @@ func TestABrokenDomainIsKnown(t *testing.T) {
 // any time. Whatever the order, each request counts under its domain, and each hit is handed out once.
 func TestReloadsLoseNoRequestAndNoHit(t *testing.T) {
 	store, _ := newStore(t)
-	recorder := hits.New(hits.DefaultValues)
+	recorder := hits.New(100)
 	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
 	configs := []*descriptors.Config{domainsOf(t, "shop"), domainsOf(t, "shop", "bank"), domainsOf(t, "shop", "news")}
 	l.Apply(configs[0])

@@ -46,7 +46,7 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	others := ratelimit{"shop.tenant___other__": ratelimitOf(200, 200, 0, 0)}
 	for i := range many {
 		many[i] = one("tenant", fmt.Sprint("t", i))
-		if i < hits.DefaultValues {
+		if i < hits.MaxRatelimitValues {
 			others[fmt.Sprint("shop.tenant_t", i)] = ratelimitOf(1, 1, 0, 0)
 		}
 	}

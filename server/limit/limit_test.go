@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,8 +65,8 @@ func newStore(t testing.TB) (*memory.Store, *clock) {
 // newLimiterOn is newLimiterWith on a store of the caller's.
 func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file string) (*limit.Limiter, *hits.Recorder) {
 	t.Helper()
-	o.Algorithm = descriptors.SlidingWindow
-	recorder := hits.New(hits.DefaultValues)
+	o.Algorithm, o.NearRatio = descriptors.SlidingWindow, cmp.Or(o.NearRatio, 0.8)
+	recorder := hits.New(100)
 	recorder.CountAsRatelimit()
 	l := limit.New(store, o, recorder)
 	l.Apply(fixture.Config(t, file))

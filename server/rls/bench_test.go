@@ -11,7 +11,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -37,8 +36,7 @@ descriptors:
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			store := fixture.Memory(b, nil)
-			recorder := hits.New(hits.DefaultValues)
-			l := limit.New(guard.New(store, guard.Config{}), limit.Options{Algorithm: descriptors.SlidingWindow, Denials: denials.New()}, recorder)
+			l := limit.New(guard.New(store, guard.Config{}), limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(100))
 			l.Apply(fixture.Config(b, rules))
 			s, codec := New(l, bench.options, unobserved), NewCodec()
 			data := written(b, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: described(b, bench.asks...)})

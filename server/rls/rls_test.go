@@ -35,7 +35,7 @@ func newWorld(t testing.TB, config *descriptors.Config, limits limit.Options, o 
 	w.micros.Store(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).UnixMicro())
 	limits.Algorithm = cmp.Or(limits.Algorithm, descriptors.SlidingWindow)
 	store := fixture.Memory(t, func() time.Time { return time.UnixMicro(w.micros.Load()) })
-	l := limit.New(store, limits, hits.New(hits.DefaultValues))
+	l := limit.New(store, limits, hits.New(100))
 	l.Apply(config)
 	w.Service = New(l, o, unobserved)
 	return w

@@ -13,7 +13,7 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+
 		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n"+
 		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")
-	recorder, m := hits.New(hits.DefaultValues), New("test")
+	recorder, m := hits.New(100), New("test")
 	m.Hits(recorder)
 	table := recorder.Table(c)
 	d := descriptors.Descriptor{{Key: "user", Value: `a/"b`}}
@@ -21,7 +21,7 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 	counter := table.Counter(rule, "shop")
 	record := func(n uint64, decision backend.Decision) {
 		check := backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
-		counter.Record(&hits.Hit{Rule: rule, Descriptor: d, Check: &check, Decision: &decision}, hits.Modes{Near: hits.DefaultNear, Shadow: true})
+		counter.Record(&hits.Hit{Rule: rule, Descriptor: d, Check: &check, Decision: &decision}, hits.Modes{Near: 0.8, Shadow: true})
 	}
 	record(5, backend.Decision{Allowed: true, Before: 5})
 	record(3, backend.Decision{})

@@ -2,7 +2,6 @@ package config
 
 import (
 	"log/slog"
-	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -110,8 +109,7 @@ func (s *Settings) Keys() descriptors.Keys {
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
 		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, SpareOthers: s.SpareOthers,
-		NearRatio: max(s.NearRatio, math.SmallestNonzeroFloat32), // 0 stands for the default there
-		Leases:    s.Leasing(),
+		NearRatio: s.NearRatio, Leases: s.Leasing(),
 	}
 }
 
