@@ -3,6 +3,7 @@ package hits
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
@@ -93,8 +94,9 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	if n := len(r.rules.All()); n != 2 {
 		t.Errorf("%d rules have counters, want only what no rule matched, and no domain", n)
 	}
+	r.ratelimit.byName = make(map[string]*Ratelimit, maxNames)
 	for i := range maxNames {
-		r.ratelimit.of(fmt.Sprint("r", i))
+		r.ratelimit.byName[strconv.Itoa(i)] = new(Ratelimit)
 	}
 	if a, b := r.ratelimit.of("more"), r.ratelimit.of("yet more"); a != b || len(r.ratelimit.byName) != maxNames+1 {
 		t.Errorf("%d names are kept, want %d, and one for all others", len(r.ratelimit.byName), maxNames)

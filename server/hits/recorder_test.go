@@ -1,7 +1,6 @@
 package hits
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -53,7 +52,7 @@ func at(table *Table, c *descriptors.Config, domain, key, value string) spot {
 func (s spot) Pass(hits uint64) { s.Counter.Pass(s.rule, s.d, hits) }
 
 func (s spot) Record(check *backend.Check, d *backend.Decision, m Modes) {
-	key := s.recorder.Key(fmt.Append(nil, s.Counter.rule, s.d))
+	key := s.recorder.Key(s.d.AppendShort(nil, maxDescriptor))
 	s.Counter.Record(&Hit{Rule: s.rule, Descriptor: s.d, Key: key, At: noon, Check: check, Decision: d}, m)
 }
 

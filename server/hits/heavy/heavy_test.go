@@ -83,7 +83,7 @@ func TestBoundsAddOverSketches(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, 1<<20)
 	parts := []*counted{newCounted(50), newCounted(50), newCounted(50)}
-	for range 200_000 {
+	for range 30_000 {
 		parts[random.IntN(len(parts))].add(zipf.Uint64(), 1)
 	}
 	exact, bound, missing, total := make(map[uint64]uint64), make(map[uint64]uint64), uint64(0), uint64(0)
