@@ -103,7 +103,7 @@ func TestAnIntervalOfZeroLogsNothingAndStillForgets(t *testing.T) {
 		w := newWorld(t, shop)
 		lines := logged(t, w, Log{}, func() {
 			w.deny(time.Now(), 1, false, entry("tenant", "a"))
-			w.apply(t, moved)
+			w.apply(t, "domain: shop")
 			time.Sleep(byrule.Grace + 3*time.Minute)
 		})
 		if lines[0] != "" {
