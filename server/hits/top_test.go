@@ -3,7 +3,6 @@ package hits
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -92,30 +91,6 @@ func TestWhoTookMuchIsForgottenAfterTwoPeriods(t *testing.T) {
 	a.hit("ann", 1, within, noon.Add(-time.Hour))
 	if _, all := a.taken(noon.Add(-time.Hour)); all["user=ann"].Hits() != 1 {
 		t.Error("after the clock stepped back nothing is counted")
-	}
-}
-
-// A part of a hot key's hits must not be lost between those who count it and who reads.
-func TestManyCountAtOnceAndNothingIsLost(t *testing.T) {
-	a := newAsked(t)
-	key := a.Key([]byte("ann"))
-	var running sync.WaitGroup
-	for range 4 {
-		running.Go(func() {
-			for range 5000 {
-				a.spot.Counter.Record(&Hit{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: "ann"}}, Key: key, At: noon,
-					Check: ten(1), Decision: within}, modes)
-			}
-		})
-	}
-	running.Go(func() {
-		for range 100 {
-			a.TopKeys(noon)
-		}
-	})
-	running.Wait()
-	if _, all := a.taken(noon); all["user=ann"].Within != 20_000 {
-		t.Errorf("%d hits are told of 20,000", all["user=ann"].Within)
 	}
 }
 
