@@ -118,21 +118,6 @@ func TestWithoutAStoreARequestIsRefusedIfAnyOfItsDescriptorsIs(t *testing.T) {
 	}
 }
 
-func TestARequestWithTooManyDescriptorsCountsNothing(t *testing.T) {
-	l, _, _ := newLimiterWith(t, limit.Options{}, guarded)
-	c := &limit.Call{Request: limit.Request{Domain: "shop"}}
-	for range limit.MaxDescriptors + 1 {
-		c.Descriptors = append(c.Descriptors, one("open", "x"))
-	}
-	err := l.Decide(t.Context(), c)
-	if !errors.Is(err, limit.ErrTooMany) || !strings.Contains(err.Error(), "500") || c.Result(err) != limit.Invalid {
-		t.Errorf("%d descriptors got %v; want an error with the bound, and the request to blame", len(c.Descriptors), err)
-	}
-	if s := ask(t, l, "shop", 1, one("open", "x")).Statuses[0]; s.Remaining != 9 {
-		t.Errorf("after it %d of 10 are left, want 9: nothing of a refused request is counted", s.Remaining)
-	}
-}
-
 const refunding = `
 domain: shop
 refund_on_deny: true

@@ -100,7 +100,6 @@ func TestABrokenDomainIsKnown(t *testing.T) {
 	}
 }
 
-// Requests are counted while configurations change: none is lost, and no series of a domain in force goes down.
 // Configurations come and go under requests for a domain that stays and for one that comes and goes, and drains come at
 // any time. Whatever the order, each request counts under its domain, and each hit is handed out once.
 func TestReloadsLoseNoRequestAndNoHit(t *testing.T) {

@@ -119,15 +119,6 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	}
 }
 
-func TestTheShareThatIsNearCanBeChosen(t *testing.T) {
-	l, _, recorder := newLimiterWith(t, limit.Options{NearRatio: 0.3}, shop)
-	ask(t, l, "shop", 10, one("user", "ann"))
-	want := totals{"shop user": {Within: 10, Near: 7}}
-	if got := recorded(recorder); !maps.Equal(got, want) {
-		t.Errorf("recorded %+v; want %+v, as 3 of 10 are not near", got, want)
-	}
-}
-
 func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
 	for range 2 {
@@ -145,13 +136,10 @@ func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 	}
 }
 
-// Whatever no store has decided is degraded; what needs no store is decided all the same. What wasked is in the total:
+// Whatever no store has decided is degraded; what needs no store is decided all the same. What was asked is in the total:
 // envoyproxy/ratelimit counts it before it asks.
 func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
-	for policy, kept := range map[descriptors.Policy]totals{
-		descriptors.PolicyError: {"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}},
-		descriptors.PolicyDeny:  {"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}},
-	} {
+	for _, policy := range []descriptors.Policy{descriptors.PolicyError, descriptors.PolicyDeny} {
 		l, recorder := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: policy}), limit.Options{}, shop)
 		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 2, Descriptors: []limit.Descriptor{
 			one("user", "ann"), with(one("user", "bob"), own(0)), with(one("shadow", ""), refund(1)), one("closed", ""), one("free", ""),
@@ -159,6 +147,7 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 		if err := l.Decide(context.Background(), c); errors.Is(err, errAway) != (policy == descriptors.PolicyError) {
 			t.Errorf("by policy %s the request gets %v; want the store's error by policy error alone", policy, err)
 		}
+		kept := totals{"shop user": {Degraded: 2}, "shop closed": {Degraded: 2}, "shop free": {Within: 2}}
 		if got := recorded(recorder); !maps.Equal(got, kept) {
 			t.Errorf("by policy %s: recorded %+v; want %+v", policy, got, kept)
 		}
@@ -173,7 +162,6 @@ func TestADenialThatIsRememberedIsCountedAsSuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a denial is remembered for a second, which never passes here
 		store, _ := newStore(t)
 		l, recorder := newLimiterOn(t, guard.New(store, guard.Config{Policy: descriptors.PolicyError}), limit.Options{}, shop)
-		l.Apply(l.Config())
 		for range 3 { // the first is denied by the store
 			ask(t, l, "shop", 11, one("user", "ann"))
 		}

@@ -1,10 +1,8 @@
 package limit_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -65,7 +63,7 @@ func newStore(t testing.TB) (*memory.Store, *clock) {
 // newLimiterOn is newLimiterWith on a store of the caller's.
 func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file string) (*limit.Limiter, *hits.Recorder) {
 	t.Helper()
-	o.Algorithm, o.NearRatio = descriptors.SlidingWindow, cmp.Or(o.NearRatio, 0.8)
+	o.Algorithm, o.NearRatio = descriptors.SlidingWindow, 0.8
 	recorder := hits.New(100)
 	recorder.CountAsRatelimit()
 	l := limit.New(store, o, recorder)
@@ -195,23 +193,18 @@ func TestStatusesKeepTheirOrder(t *testing.T) {
 // The worked example that README.md opens with.
 func TestTheExampleOfTheReadme(t *testing.T) {
 	l, clk, _ := newLimiterWith(t, limit.Options{}, shop)
-	at := func(clock string) {
-		moment, err := time.Parse(time.RFC3339Nano, "2026-11-21T"+clock+"Z")
-		if err != nil {
-			t.Fatal(err)
-		}
-		clk.nanos.Store(moment.UnixNano())
+	noon := clk.nanos.Load()
+	at := func(afterNoon time.Duration) *limit.Call {
+		clk.nanos.Store(noon + int64(afterNoon))
+		return ask(t, l, "shop", 1, one("user", "ann"))
 	}
-	for i := range 33 {
-		at(fmt.Sprintf("11:%02d:00", 5+i))
-		ask(t, l, "shop", 1, one("user", "ann"))
+	for i := range 33 { // 11:05 to 11:37
+		at(time.Duration(i-55) * time.Minute)
 	}
-	for i := range 7 {
-		at(fmt.Sprintf("12:00:%02d", 1+4*i))
-		ask(t, l, "shop", 1, one("user", "ann"))
+	for i := range 7 { // 12:00:01 to 12:00:25
+		at(time.Duration(1+4*i) * time.Second)
 	}
-	at("12:00:33.2")
-	c := ask(t, l, "shop", 1, one("user", "ann"))
+	c := at(33200 * time.Millisecond)
 	want := seen{false, "10/minute", 2}
 	if got := see(c.Statuses[0]); got != want || c.Statuses[0].ResetIn != 28800*time.Millisecond {
 		t.Errorf("got %+v, resets in %v; the README says %+v, 29 s", got, c.Statuses[0].ResetIn, want)
@@ -231,24 +224,30 @@ func TestBadRequests(t *testing.T) {
 	var none yaml.LastGood
 	broken.Apply(none.Update([]yaml.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
 		{Name: "bar", Data: []byte("domain: bar")}}, nil).Config)
-	brings := one("no", "rule")
-	brings.HasOverride, brings.Override = true, limit.Override{Requests: 1, Unit: descriptors.Minute}
+	noRule, brings := one("no", "rule"), with(one("no", "rule"), override(1, descriptors.Minute, 1))
+	deep := limit.Descriptor{Entries: make(descriptors.Descriptor, limit.MaxEntries+1)}
 	for _, tc := range []struct {
-		l       *limit.Limiter
-		request limit.Request
-		want    error
-		result  limit.Result
+		l      *limit.Limiter
+		domain string
+		asks   []limit.Descriptor
+		want   error
+		result limit.Result
 	}{
-		{l, limit.Request{Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoDomain, limit.Invalid},
-		{l, limit.Request{Domain: "shop"}, limit.ErrNoDescriptors, limit.Invalid},
-		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("no", "rule")}}, limit.ErrBrokenDomain, limit.Unconfigured},
-		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{brings}}, limit.ErrBrokenDomain, limit.Unconfigured},
-		{unconfigured, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoConfig, limit.Unconfigured},
+		{l, "", []limit.Descriptor{noRule}, limit.ErrNoDomain, limit.Invalid},
+		{l, "shop", nil, limit.ErrNoDescriptors, limit.Invalid},
+		{l, "shop", slices.Repeat([]limit.Descriptor{one("user", "ann")}, limit.MaxDescriptors+1), limit.ErrTooMany, limit.Invalid},
+		{l, "shop", []limit.Descriptor{one("user", "ann"), deep}, limit.ErrTooMany, limit.Invalid},
+		{broken, "shop", []limit.Descriptor{noRule}, limit.ErrBrokenDomain, limit.Unconfigured},
+		{broken, "shop", []limit.Descriptor{brings}, limit.ErrBrokenDomain, limit.Unconfigured},
+		{unconfigured, "shop", []limit.Descriptor{noRule}, limit.ErrNoConfig, limit.Unconfigured},
 	} {
-		c := &limit.Call{Request: tc.request}
+		c := &limit.Call{Request: limit.Request{Domain: tc.domain, Descriptors: tc.asks}}
 		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Result(err) != tc.result {
-			t.Errorf("%+v: %v, %v; want %v, %v", tc.request, err, c.Result(err), tc.want, tc.result)
+			t.Errorf("%s, %d descriptors: %v, %v; want %v, %v", tc.domain, len(tc.asks), err, c.Result(err), tc.want, tc.result)
 		}
+	}
+	if s := ask(t, l, "shop", 1, one("user", "ann")).Statuses[0]; s.Remaining != 9 {
+		t.Errorf("after them %d of 10 are left, want 9: nothing of a bad request is counted", s.Remaining)
 	}
 }
 
