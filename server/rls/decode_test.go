@@ -3,6 +3,7 @@ package rls
 import (
 	"bytes"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -96,26 +97,20 @@ func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
 		t.Fatalf("decoded %q, %d hits, %d descriptors; want %q, %d, %d", got.Domain, got.Hits, len(got.Descriptors),
 			want.Domain, want.HitsAddend, len(want.Descriptors))
 	}
-	for i, w := range want.Descriptors {
-		g := &got.Descriptors[i]
-		if g.HasHits != (w.HitsAddend != nil) || g.Hits != w.HitsAddend.GetValue() || g.Refund != w.IsNegativeHits {
-			t.Fatalf("descriptor %d: %+v; want %v", i, g, w)
+	for i, d := range want.Descriptors {
+		w := limit.Descriptor{HasHits: d.HitsAddend != nil, Hits: d.HitsAddend.GetValue(), Refund: d.IsNegativeHits, HasOverride: d.Limit != nil,
+			Override: limit.Override{Requests: d.Limit.GetRequestsPerUnit(), HasMultiplier: d.Limit.GetUnitMultiplier() != nil,
+				Multiplier: d.Limit.GetUnitMultiplier().GetValue()}}
+		if u := d.Limit.GetUnit(); u >= 0 && u <= 7 {
+			w.Override.Unit = descriptors.Unit(u)
 		}
-		o := limit.Override{Requests: w.Limit.GetRequestsPerUnit(), HasMultiplier: w.Limit.GetUnitMultiplier() != nil,
-			Multiplier: w.Limit.GetUnitMultiplier().GetValue()}
-		if u := w.Limit.GetUnit(); u >= 0 && u <= 7 {
-			o.Unit = descriptors.Unit(u)
+		for _, e := range d.Entries {
+			w.Entries = append(w.Entries, descriptors.Entry{Key: e.Key, Value: e.Value})
 		}
-		if g.HasOverride != (w.Limit != nil) || g.Override != o {
-			t.Fatalf("descriptor %d: override %+v; want %+v", i, g.Override, o)
-		}
-		if len(g.Entries) != len(w.Entries) {
-			t.Fatalf("descriptor %d: %d entries, want %d", i, len(g.Entries), len(w.Entries))
-		}
-		for j, e := range w.Entries {
-			if g.Entries[j] != (descriptors.Entry{Key: e.Key, Value: e.Value}) {
-				t.Fatalf("descriptor %d, entry %d: %+v; want %v", i, j, g.Entries[j], e)
-			}
+		g := got.Descriptors[i]
+		g.Entries = append(descriptors.Descriptor(nil), g.Entries...)
+		if !reflect.DeepEqual(g, w) {
+			t.Fatalf("descriptor %d: %+v; want %+v", i, g, w)
 		}
 	}
 }
