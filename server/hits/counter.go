@@ -124,21 +124,9 @@ func split(check *backend.Check, d *backend.Decision, share float32) (fit, near 
 	case check.Charge.Always(limit) && d.Source != backend.FromDenyCache:
 		fit = min(check.Hits, requests-min(requests, d.Before))
 	}
-	return fit, nearOf(requests, d.Before, fit, share)
-}
-
-// nearOf returns how many of the hits of a check that a limit of requests admits lie above a share of it, rounded down as
-// envoyproxy/ratelimit does, in 32 bits; before is what counted already.
-func nearOf(requests, before, hits uint64, share float32) uint64 {
-	least := uint64(float32(requests) * share)
-	switch after := before + hits; {
-	case after <= least:
-		return 0
-	case before >= least:
-		return hits
-	default:
-		return after - least
-	}
+	least := uint64(float32(requests) * share) // rounded down as envoyproxy/ratelimit does, in 32 bits
+	after := d.Before + fit
+	return fit, min(fit, after-min(after, least))
 }
 
 // undrained returns what has been counted since it was last asked.
