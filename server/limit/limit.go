@@ -46,8 +46,8 @@ type Limiter struct {
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
-	degraded degraded
-	named    atomic.Int64 // when an unknown domain was last named in the log, in Unix nanoseconds
+	degraded [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
+	named    atomic.Int64                                         // when an unknown domain was last named in the log, in Unix nanoseconds
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds

@@ -7,14 +7,11 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -89,27 +86,6 @@ func TestDynamicMetadataSaysWhichRuleRefused(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The oracle is structpb: what is written by hand must read back as what was meant, whatever the texts are.
-func FuzzHandwrittenMetadataReadBack(f *testing.F) {
-	f.Add("shop", "user/path=%2Fpay", "name", uint32(5), int64(time.Second))
-	f.Add("é", strings.Repeat("%2525%", 100), strings.Repeat("n", 200), uint32(0), int64(-1))
-	f.Fuzz(func(t *testing.T, domain, path, name string, requests uint32, wait int64) {
-		for _, text := range []*string{&domain, &path, &name} {
-			*text = strings.ToValidUTF8(*text, "?")
-		}
-		s := &limit.Status{Over: true, Limit: &descriptors.Limit{Requests: uint64(requests), Unit: descriptors.Week, Multiplier: 1, Name: name}}
-		data := appendDenial(nil, path, domain, s, max(0, time.Duration(wait)))
-		var got structpb.Struct
-		if err := proto.Unmarshal(data, &got); err != nil {
-			t.Fatalf("it is no Struct: %v", err)
-		}
-		denied := got.Fields[path].GetStructValue().AsMap()
-		if denied["domain"] != domain || denied["limit"] != s.Limit.String() || name != "" && denied["name"] != name {
-			t.Errorf("%q reads back as %v", path, denied)
-		}
-	})
 }
 
 func TestDebugLogsOneLineARequest(t *testing.T) {

@@ -29,9 +29,9 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 		limited := &descriptors.Limit{Requests: math.MaxUint64, Unit: descriptors.Week, Multiplier: 1000, Name: text}
 		c := &limit.Call{Request: limit.Request{Domain: text}, Verdict: limit.Verdict{Over: true, Message: text, Statuses: []limit.Status{
 			{Limit: limited, Decision: backend.Decision{Remaining: math.MaxUint64, ResetIn: math.MaxInt64}}, {}, {Unlimited: true},
-			{Limit: limited, Over: true, Decision: backend.Decision{RetryIn: time.Second + 1}}}}}
+			{Limit: limited, Over: true, Rule: &descriptors.Rule{Path: text}, Decision: backend.Decision{RetryIn: time.Second + 1}}}}}
 		o := Options{Headers: Headers{Answer: Names{Limit: text, Reset: "reset"}, Request: Names{Remaining: text}, RetryAfter: true},
-			DynamicMetadata: true}
+			DynamicMetadata: true, DeniedMetadata: true}
 
 		const ok, over = ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT
 		shown := &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: math.MaxUint32, Name: text,
@@ -46,8 +46,10 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 		if length%2 == 0 { // some headers are for the request alone
 			o.Headers.Answer, want.ResponseHeadersToAdd = Names{}, want.ResponseHeadersToAdd[2:]
 		}
+		said := metadata(c, &o)
+		said["denied"] = map[string]any{"domain": text, "path": text, "rule": text, "limit": limited.String(), "name": text, "retry_after": 2}
 		var err error
-		if want.DynamicMetadata, err = structpb.NewStruct(metadata(c, &o)); err != nil {
+		if want.DynamicMetadata, err = structpb.NewStruct(said); err != nil {
 			t.Fatal(err)
 		}
 		if got := encoded(t, o, c); !proto.Equal(got, want) {
