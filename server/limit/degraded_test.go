@@ -3,16 +3,16 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -54,21 +54,16 @@ descriptors:
 `
 
 // newGuarded makes a limiter whose store is away.
-func newGuarded(t *testing.T) (*limit.Limiter, func() map[history.ID]uint64) {
+func newGuarded(t *testing.T) (*limit.Limiter, *hits.Recorder) {
 	t.Helper()
 	g := guard.New(away(t), guard.Config{Policy: descriptors.PolicyAllow, Replicas: func() int { return 2 },
 		Local: memory.Open(memory.Config{MaxKeys: 10})})
 	t.Cleanup(func() { g.Close() })
-	l, recorder := newLimiterOn(t, g, limit.Options{}, guarded)
-	return l, func() map[history.ID]uint64 {
-		all := make(map[history.ID]uint64)
-		recorder.Drain(time.Now(), func(id history.ID, n uint64) { all[id] = n })
-		return all
-	}
+	return newLimiterOn(t, g, limit.Options{}, guarded)
 }
 
 func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
-	l, drain := newGuarded(t)
+	l, recorder := newGuarded(t)
 	c := ask(t, l, "shop", 1, one("open", "x"), one("strict", "x"), one("watched", "x"), one("here", "x"))
 	var over []bool
 	var policies []string
@@ -87,10 +82,9 @@ func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
 	for range 2 {
 		ask(t, l, "shop", 1, one("here", "x"))
 	}
-	for id, n := range drain() {
-		if want := map[string]uint64{"open": 1, "strict": 1, "watched": 1, "here": 3}[id.Path]; id.Outcome != history.Degraded || n != want {
-			t.Errorf("%d hits of %s are %v; want %d, degraded: whoever decides, no store did", n, id.Path, id.Outcome, want)
-		}
+	degraded := totals{"shop open": {Degraded: 1}, "shop strict": {Degraded: 1}, "shop watched": {Degraded: 1}, "shop here": {Degraded: 3}}
+	if got := recorded(recorder); !maps.Equal(got, degraded) {
+		t.Errorf("recorded %+v; want %+v: whoever decides, no store did", got, degraded)
 	}
 	unsure := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("open", "x"), one("unsure", "x")}}}
 	if err := l.Decide(t.Context(), unsure); !errors.Is(err, errAway) {

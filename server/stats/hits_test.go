@@ -11,8 +11,7 @@ import (
 
 func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+
-		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}\n"+
-		"- {key: idle, rate_limit: {requests_per_unit: 1, unit: day}}")
+		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")
 	recorder, m := hits.New(100), New("test")
 	m.Hits(recorder)
 	table := recorder.Table(c)
@@ -34,23 +33,18 @@ weir_hits_total{domain="__unknown__",outcome="degraded",path="__unmatched__"} 0
 weir_hits_total{domain="__unknown__",outcome="over",path="__unmatched__"} 0
 weir_hits_total{domain="__unknown__",outcome="within",path="__unmatched__"} 7
 weir_hits_total{domain="shop",outcome="degraded",path="__unmatched__"} 0
-weir_hits_total{domain="shop",outcome="degraded",path="idle"} 0
 weir_hits_total{domain="shop",outcome="degraded",path="user=a%2F\"b"} 1
 weir_hits_total{domain="shop",outcome="over",path="__unmatched__"} 0
-weir_hits_total{domain="shop",outcome="over",path="idle"} 0
 weir_hits_total{domain="shop",outcome="over",path="user=a%2F\"b"} 3
 weir_hits_total{domain="shop",outcome="within",path="__unmatched__"} 0
-weir_hits_total{domain="shop",outcome="within",path="idle"} 0
 weir_hits_total{domain="shop",outcome="within",path="user=a%2F\"b"} 5`)
 	m.expect(t, why, "weir_near_hits_total{", `
 weir_near_hits_total{domain="__unknown__",path="__unmatched__"} 0
 weir_near_hits_total{domain="shop",path="__unmatched__"} 0
-weir_near_hits_total{domain="shop",path="idle"} 0
 weir_near_hits_total{domain="shop",path="user=a%2F\"b"} 2`)
 	m.expect(t, why, "weir_shadow_hits_total{", `
 weir_shadow_hits_total{domain="__unknown__",path="__unmatched__"} 0
 weir_shadow_hits_total{domain="shop",path="__unmatched__"} 0
-weir_shadow_hits_total{domain="shop",path="idle"} 0
 weir_shadow_hits_total{domain="shop",path="user=a%2F\"b"} 3`)
 	// The share above which hits are near is a setting: a help with a figure of its own would be wrong for others.
 	const help = "# HELP weir_near_hits_total Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set)."

@@ -82,18 +82,26 @@ func (s *Sender) into(room int) *sink {
 const plenty = 1 << 20
 
 // Nobody listens, or a connection breaks anywhere, in the middle of a line too: all that was due is sent again, once.
+// No datagram is cut up on its way.
 func TestABrokenConnectionLosesNothing(t *testing.T) {
-	c := new(counted)
+	c, form := &counted{loads: 1}, Plain(map[string]string{"long": strings.Repeat("x", 400)})
 	for o := range c.requests {
 		c.requests[o] = 7
 	}
-	whole, sums := sender(Plain(nil), c.statistics()), make(map[string]uint64)
+	whole, sums := sender(form, c.statistics()), make(map[string]uint64)
 	all := whole.into(plenty)
 	whole.flush(t.Context())
+	for _, packet := range all.sent {
+		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
+			t.Errorf("a datagram of %d bytes ends in %q; want whole lines, and no more than networks let pass", len(packet), packet[len(packet)-9:])
+		}
+	}
 	text := strings.Join(all.sent, "")
-	add(t, sums, text)
+	if add(t, sums, text); len(all.sent) < 2 || len(sums) != 5 {
+		t.Errorf("%d statistics came in %d datagrams; want all 5, in several", len(sums), len(all.sent))
+	}
 	for room := range len(text) {
-		s := sender(Plain(nil), c.statistics())
+		s := sender(form, c.statistics())
 		s.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody listens") }
 		s.flush(t.Context())
 		s.into(room)
@@ -200,25 +208,6 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 			t.Errorf("%d loads came in %d parts; want all 4, one a second and the last at the end", got, len(conn.sent))
 		}
 	})
-}
-
-func TestADatagramIsNotCutUpOnItsWay(t *testing.T) {
-	c := &counted{loads: 1}
-	for o := range c.requests {
-		c.requests[o] = 1
-	}
-	s := sender(Plain(map[string]string{"long": strings.Repeat("x", 400)}), c.statistics())
-	conn, sums := s.into(plenty), make(map[string]uint64)
-	s.flush(t.Context())
-	for _, packet := range conn.sent {
-		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
-			t.Errorf("a datagram of %d bytes ends in %q; want whole lines, and no more than networks let pass", len(packet), packet[len(packet)-9:])
-		}
-		add(t, sums, packet)
-	}
-	if len(conn.sent) < 2 || len(sums) != 5 {
-		t.Errorf("%d statistics came in %d datagrams; want all 5, in several", len(sums), len(conn.sent))
-	}
 }
 
 func TestTheFirstTimesOfAnIntervalStandForAll(t *testing.T) {
