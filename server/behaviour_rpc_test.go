@@ -77,10 +77,17 @@ var rpcBehaviours = []behaviour{{
 		{ask: "nobody=x", want: "OK | OK"},
 	},
 }, {
-	name: "headers speak of the least that is left, the first of equals", rules: fewRules, answers: limitHeaders,
+	name:  "headers speak of the last that is over, unless that is a quota, or else of the least that is left, the first of equals",
+	rules: fewRules + "- {key: quota, quota_mode: true, rate_limit: {requests_per_unit: 0, unit: second}}\n", answers: limitHeaders,
 	steps: []step{
 		{ask: "path=/ + user=ann", want: "OK | OK 5/MINUTE, 4 left, 1m0s | OK 2/HOUR few, 1 left, 1h0m0s | limit: 2 | left: 1 | reset: 3600"},
 		{ask: "path=/ hits:3 + user=bob", want: "OK | OK 5/MINUTE, 1 left, 1m0s | OK 2/HOUR few, 1 left, 1h0m0s | limit: 5 | left: 1 | reset: 60"},
+		{ask: "nobody=x + free=x", want: "OK | OK | OK, 4294967295 left"},
+		{ask: "user=ann + closed=x + path=x hits:6 + user=ann hits:0 + free=x + quota=x", want: `OVER_LIMIT | OK 2/HOUR few, 0 left, 1h0m0s | ` +
+			`OVER_LIMIT 0/DAY, 0 left, 12h0m0s | OVER_LIMIT 5/MINUTE, 0 left, 1m0s | OK 2/HOUR few, 0 left, 1h0m0s | OK, 4294967295 left | ` +
+			`OVER_LIMIT 0/SECOND, 0 left, 1s | "never" | limit: 5 | left: 0 | reset: 60`},
+		{ask: "path=/ + quota=x + user=ann hits:0 + nobody=x", want: "OVER_LIMIT | OK 5/MINUTE, 0 left, 1m0s | " +
+			"OVER_LIMIT 0/SECOND, 0 left, 1s | OK 2/HOUR few, 0 left, 1h0m0s | OK | limit: 5 | left: 0 | reset: 60"},
 	},
 }}
 

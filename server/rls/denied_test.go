@@ -26,6 +26,7 @@ descriptors:
   - {key: shadow, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: day}}
   - {key: q1, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: minute}}
   - {key: q2, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}
+  - {key: q3, quota_mode: true, rate_limit: {requests_per_unit: 9, unit: hour}}
 `
 
 // said returns dynamic metadata in JSON, with sorted keys; "" for none.
@@ -64,6 +65,10 @@ func TestDynamicMetadataSaysWhichRuleRefused(t *testing.T) {
 		{promise: "one quota of two refuses nothing", ask: "q1=x + long=y + q2=y"},
 		{promise: "of quotas the one that makes wait shortest, as one is enough", ask: "q2=x + q1=x",
 			want: `{"denied":{"domain":"shop","limit":"1/minute","path":"q1","retry_after":61,"rule":"q1"}}`},
+		{promise: "of a refusal beside quotas the longer, as one of these is enough", ask: "brief=x + q2=x + q1=x",
+			want: `{"denied":{"domain":"shop","limit":"2/second","path":"brief","retry_after":61,"rule":"brief"}}`},
+		{promise: "of a refusal beside quotas of which one is not over", ask: "brief=x + q2=x + q3=x",
+			want: `{"denied":{"domain":"shop","limit":"2/second","path":"brief","retry_after":2,"rule":"brief"}}`},
 		{promise: "a domain that nothing configures", domain: "shopp", ask: "free=x", want: `{"unknown_domain":true}`},
 		{promise: "no unknown domain unless asked for", domain: "shopp", ask: "free=x", off: true},
 	} {
