@@ -33,7 +33,7 @@ func (l *Log) Run(ctx context.Context) {
 			if l.Interval > 0 {
 				l.logSome()
 			}
-			l.Recorder.Sweep(now)
+			l.Recorder.rules.Sweep(now)
 		}
 	}
 }

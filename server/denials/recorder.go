@@ -100,9 +100,6 @@ func (r *Recorder) slots() (all []*slot) {
 	return all
 }
 
-// Sweep forgets rules some minutes after they left the configuration. It must be called again and again.
-func (r *Recorder) Sweep(now time.Time) { r.rules.Sweep(now) }
-
 // Filter says which denials are asked for. Its zero value asks for all, without their descriptors.
 type Filter struct {
 	Domain string // "" for all
