@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"testing/synctest"
 
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/descriptors"
@@ -153,18 +152,4 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 			t.Errorf("by policy %s: as ratelimit %v; want %v", policy, got, want)
 		}
 	}
-}
-
-func TestADenialThatIsRememberedIsCountedAsSuch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a denial is remembered for a second, which never passes here
-		store, _ := newStore(t)
-		l, recorder := newLimiterOn(t, guard.New(store, guard.Config{Policy: descriptors.PolicyError}), limit.Options{}, shop)
-		for range 3 { // the first is denied by the store
-			ask(t, l, "shop", 11, one("user", "ann"))
-		}
-		want := ratelimit{"shop.user": {hits.TotalHits: 33, hits.OverLimit: 33, hits.OverLimitWithLocalCache: 22}}
-		if got := recorder.RatelimitTotals(); !maps.Equal(got, want) {
-			t.Errorf("%v; want %v", got, want)
-		}
-	})
 }

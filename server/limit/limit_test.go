@@ -128,45 +128,44 @@ func see(s limit.Status) seen {
 func TestVerdicts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		domain string
 		addend uint32
 		before []limit.Descriptor // asked first, one by one
 		ask    limit.Descriptor
 		want   seen
 	}{
-		{"the strictest of several limits", "shop", 0, nil, one("user", "ann"), seen{false, "10/minute", 9}},
-		{"the request's hits", "shop", 4, nil, one("user", "ann"), seen{false, "10/minute", 6}},
-		{"the descriptor's hits win", "shop", 4, nil, with(one("user", "ann"), own(2)), seen{false, "10/minute", 8}},
-		{"more hits than the limit", "shop", 11, nil, one("user", "ann"), seen{true, "10/minute", 0}},
-		{"other values count apart", "shop", 10, []limit.Descriptor{one("user", "bob")}, one("user", "ann"), seen{false, "10/minute", 0}},
-		{"over", "shop", 10, []limit.Descriptor{one("user", "ann")}, one("user", "ann"), seen{true, "10/minute", 0}},
-		{"an explicit 0 looks", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), own(0)), seen{true, "10/minute", 0}},
-		{"a look charges nothing", "shop", 1, []limit.Descriptor{with(one("user", "ann"), own(0))}, with(one("user", "ann"), own(0)), seen{false, "10/minute", 10}},
-		{"a refund gives back", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 3}},
-		{"a refund of nothing", "shop", 1, nil, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 10}},
-		{"a rule without a limit passes", "shop", 1, nil, one("trusted", "yes"), seen{}},
-		{"no entries", "shop", 1, nil, limit.Descriptor{}, seen{}},
-		{"an empty key", "shop", 1, nil, one("", "ann"), seen{}},
-		{"a shadow rule shows its limit", "shop", 1, nil, one("shadow", ""), seen{false, "1/minute", 0}},
-		{"a shadow rule never denies", "shop", 1, []limit.Descriptor{one("shadow", "")}, one("shadow", ""), seen{false, "1/minute", 0}},
+		{"the strictest of several limits", 0, nil, one("user", "ann"), seen{false, "10/minute", 9}},
+		{"the request's hits", 4, nil, one("user", "ann"), seen{false, "10/minute", 6}},
+		{"the descriptor's hits win", 4, nil, with(one("user", "ann"), own(2)), seen{false, "10/minute", 8}},
+		{"more hits than the limit", 11, nil, one("user", "ann"), seen{true, "10/minute", 0}},
+		{"other values count apart", 10, []limit.Descriptor{one("user", "bob")}, one("user", "ann"), seen{false, "10/minute", 0}},
+		{"over", 10, []limit.Descriptor{one("user", "ann")}, one("user", "ann"), seen{true, "10/minute", 0}},
+		{"an explicit 0 looks", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), own(0)), seen{true, "10/minute", 0}},
+		{"a look charges nothing", 1, []limit.Descriptor{with(one("user", "ann"), own(0))}, with(one("user", "ann"), own(0)), seen{false, "10/minute", 10}},
+		{"a refund gives back", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 3}},
+		{"a refund of nothing", 1, nil, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 10}},
+		{"a rule without a limit passes", 1, nil, one("trusted", "yes"), seen{}},
+		{"no entries", 1, nil, limit.Descriptor{}, seen{}},
+		{"an empty key", 1, nil, one("", "ann"), seen{}},
+		{"a shadow rule shows its limit", 1, nil, one("shadow", ""), seen{false, "1/minute", 0}},
+		{"a shadow rule never denies", 1, []limit.Descriptor{one("shadow", "")}, one("shadow", ""), seen{false, "1/minute", 0}},
 
-		{"hits of its own are charged though denied", "shop", 1, []limit.Descriptor{with(one("bytes", ""), own(1500))}, one("bytes", ""), seen{true, "1000/minute", 0}},
-		{"unless the rule says otherwise", "shop", 1, []limit.Descriptor{with(one("strict", ""), own(1500))}, one("strict", ""), seen{false, "1000/minute", 999}},
-		{"the request's hits are not charged when denied", "shop", 600, []limit.Descriptor{one("bytes", ""), one("bytes", "")}, with(one("bytes", ""), own(0)), seen{false, "1000/minute", 400}},
-		{"a fixed window charges the denied", "shop", 1, []limit.Descriptor{one("epoch", ""), one("epoch", ""), one("epoch", "")}, with(one("epoch", ""), own(0)), seen{true, "2/minute", 0}},
+		{"hits of its own are charged though denied", 1, []limit.Descriptor{with(one("bytes", ""), own(1500))}, one("bytes", ""), seen{true, "1000/minute", 0}},
+		{"unless the rule says otherwise", 1, []limit.Descriptor{with(one("strict", ""), own(1500))}, one("strict", ""), seen{false, "1000/minute", 999}},
+		{"the request's hits are not charged when denied", 600, []limit.Descriptor{one("bytes", ""), one("bytes", "")}, with(one("bytes", ""), own(0)), seen{false, "1000/minute", 400}},
+		{"a fixed window charges the denied", 1, []limit.Descriptor{one("epoch", ""), one("epoch", ""), one("epoch", "")}, with(one("epoch", ""), own(0)), seen{true, "2/minute", 0}},
 
-		{"an override replaces the limit", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Minute, 5)), seen{false, "3/5minute", 2}},
-		{"an override is no shadow", "shop", 1, nil, with(one("shadow", ""), override(0, descriptors.Day, 1)), seen{true, "0/day", 0}},
-		{"a window of over 292 years falls back", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Year, 293)), seen{false, "10/minute", 9}},
-		{"a window of over 100,000 precisions falls back", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_001)), seen{false, "10/minute", 9}},
-		{"a window of 100,000 precisions", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_000)), seen{false, "3/100000day", 2}},
+		{"an override replaces the limit", 1, nil, with(one("user", "ann"), override(3, descriptors.Minute, 5)), seen{false, "3/5minute", 2}},
+		{"an override is no shadow", 1, nil, with(one("shadow", ""), override(0, descriptors.Day, 1)), seen{true, "0/day", 0}},
+		{"a window of over 292 years falls back", 1, nil, with(one("user", "ann"), override(3, descriptors.Year, 293)), seen{false, "10/minute", 9}},
+		{"a window of over 100,000 precisions falls back", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_001)), seen{false, "10/minute", 9}},
+		{"a window of 100,000 precisions", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_000)), seen{false, "3/100000day", 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 			for _, d := range tc.before {
-				ask(t, l, tc.domain, tc.addend, d)
+				ask(t, l, "shop", tc.addend, d)
 			}
-			c := ask(t, l, tc.domain, tc.addend, tc.ask)
+			c := ask(t, l, "shop", tc.addend, tc.ask)
 			if got := see(c.Statuses[0]); got != tc.want || c.Over != tc.want.over {
 				t.Errorf("got %+v, over all = %v; want %+v", got, c.Over, tc.want)
 			}

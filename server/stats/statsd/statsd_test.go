@@ -3,7 +3,6 @@ package statsd
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -117,31 +116,18 @@ func TestABrokenConnectionLosesNothing(t *testing.T) {
 
 // One who accepts and never reads must not hold the sender for longer than its timeout.
 func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	c := new(counted)
-	s := New(Config{Network: "tcp", Address: listener.Addr().String(), Form: Plain(map[string]string{"long": strings.Repeat("x", 16<<20)}),
-		Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
-	c.loads, c.requests[limit.OK] = 1, 1
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	begin := time.Now()
-	s.flush(ctx)
-	t.Logf("given up after %v", time.Since(begin))
-	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	whole, err := io.ReadAll(conn)
-	sums := make(map[string]uint64)
-	due, _ := s.due()
-	if add(t, sums, string(whole)); len(sums) != 0 || len(due) != 2 {
-		t.Errorf("%d statistics came, and %d are due again, after %v; want none and both", len(sums), len(due), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{loads: 1}
+		s := sender(Plain(nil), c.statistics())
+		conn, _ := net.Pipe()
+		s.dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+		begin := time.Now()
+		s.flush(t.Context())
+		due, _ := s.due()
+		if took := time.Since(begin); took != flushTimeout || len(due) != 1 {
+			t.Errorf("given up after %v, and %d statistics are due again; want %v and 1", took, len(due), flushTimeout)
+		}
+	})
 }
 
 func TestEachKindOfReaderGetsLinesInItsForm(t *testing.T) {
