@@ -40,8 +40,8 @@ func (l *Log) Run(ctx context.Context) {
 
 func (l *Log) logSome() {
 	lines := 0
-	for _, s := range l.Recorder.slots() {
-		k, ok := s.summary(&s.denied, l.Values)
+	for _, s := range l.Recorder.tallies() {
+		k, ok := s.summary(&s.tally, l.Values)
 		if !ok || k.Requests == s.logged || lines == maxLines {
 			continue
 		}

@@ -28,8 +28,8 @@ type Counter struct {
 	values    values
 	rule      byrule.Name
 	recorder  *Recorder
-	ratelimit *Ratelimit // nil unless the recorder counts as envoyproxy/ratelimit does
-	byValue   *byValue   // likewise
+	ratelimit *ratelimitCounters // nil unless the recorder counts as envoyproxy/ratelimit does
+	byValue   *byValue           // likewise
 }
 
 // counts are hits by outcome.

@@ -42,7 +42,7 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 	} {
 		check := &backend.Check{Limits: []descriptors.Limit{{Requests: tc.limit}}, Hits: tc.hits, Charge: tc.charge}
 		tc.decision.Before, tc.decision.Allowed = tc.before, tc.before+tc.hits <= tc.limit
-		c := spot{Counter: &Counter{ratelimit: new(Ratelimit), recorder: New(0)}}
+		c := spot{Counter: &Counter{ratelimit: new(ratelimitCounters), recorder: New(0)}}
 		c.Record(check, &tc.decision, Modes{Near: 0.8, Shadow: tc.shadow})
 		tc.want[TotalHits] = tc.hits
 		for kind, want := range tc.want {
@@ -94,9 +94,9 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	if n := len(r.rules.All()); n != 2 {
 		t.Errorf("%d rules have counters, want only what no rule matched, and no domain", n)
 	}
-	r.ratelimit.byName = make(map[string]*Ratelimit, maxNames)
+	r.ratelimit.byName = make(map[string]*ratelimitCounters, maxNames)
 	for i := range maxNames {
-		r.ratelimit.byName[strconv.Itoa(i)] = new(Ratelimit)
+		r.ratelimit.byName[strconv.Itoa(i)] = new(ratelimitCounters)
 	}
 	if a, b := r.ratelimit.of("more"), r.ratelimit.of("yet more"); a != b || len(r.ratelimit.byName) != maxNames+1 {
 		t.Errorf("%d names are kept, want %d, and one for all others", len(r.ratelimit.byName), maxNames)
