@@ -28,7 +28,6 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 		{15, 10, 1, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 1}},
 		{15, 12, 1, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 1, NearLimit: 1}},
 		{15, 15, 1, always, backend.Decision{}, true, [Kinds]uint64{OverLimit: 1, ShadowMode: 1}},
-		{20, 2, 3, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 3}},
 		{8, 5, 2, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 2, NearLimit: 1}},
 		{20, 16, 3, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 3, NearLimit: 3}},
 		{20, 19, 3, always, backend.Decision{}, true, [Kinds]uint64{NearLimit: 1, OverLimit: 2, ShadowMode: 2}},

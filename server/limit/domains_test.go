@@ -83,21 +83,15 @@ func TestEachRequestCountsOnceUnderItsDomainAndOutcome(t *testing.T) {
 	try(l, "bank", ann)
 	try(l, "shop", ann)
 	expect("__unknown__ ok=3, bank, shop ok=1 over_limit=3 invalid=1", "a domain in force goes on")
+	l.Apply(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"shop"}))
+	try(l, "shop", ann)
+	expect("__unknown__ ok=3, bank, shop ok=1 over_limit=3 invalid=1 unavailable=1", "a broken domain is known")
 }
 
 // newLogging makes a limiter without a configuration, and where it logs.
 func newLogging(t *testing.T) (*limit.Limiter, *bytes.Buffer) {
 	log := new(bytes.Buffer)
 	return limit.New(fixture.Memory(t, nil), limit.Options{Log: slog.New(slog.NewTextHandler(log, nil))}, hits.New(0)), log
-}
-
-func TestABrokenDomainIsKnown(t *testing.T) {
-	l, log := newLogging(t)
-	l.Apply(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"shop"}))
-	try(l, "shop", one("user", "ann"))
-	if got, want := requests(l), "__unknown__, shop unavailable=1"; got != want || log.Len() > 0 {
-		t.Errorf("counted is %s, want %s; logged is %q, want nothing: files name it", got, want, log)
-	}
 }
 
 // Configurations come and go under requests for a domain that stays and for one that comes and goes, and drains come at
@@ -161,6 +155,10 @@ func TestAnUnknownDomainIsLoggedOnceAMinuteWithTheRemedy(t *testing.T) {
 		l.Apply(domainsOf(t, "shop", "bank"))
 		try(l, "shop", one("user", "ann"))
 		expect("", "a domain that is known")
+		l.Apply(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"news"}))
+		try(l, "news", one("user", "ann"))
+		expect("", "a domain that is known, though its files are broken")
+		l.Apply(domainsOf(t, "shop", "bank"))
 		var asking sync.WaitGroup
 		for range 4 {
 			asking.Go(func() { try(l, "shpo", one("user", "ann")) })
