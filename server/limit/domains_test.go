@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,19 +32,17 @@ func domainsOf(t testing.TB, names ...string) *descriptors.Config {
 
 // requests writes what was counted by domain: bank ok=1 over_limit=2. Results without a request are left out.
 func requests(l *limit.Limiter) string {
-	lines := make(map[string]string)
+	var all []string
 	for _, d := range l.Requests() {
-		lines[d.Domain] = d.Domain
+		text := d.Domain
 		for o, n := range d.Results {
 			if n > 0 {
-				lines[d.Domain] += fmt.Sprintf(" %s=%d", limit.Result(o), n)
+				text += fmt.Sprintf(" %s=%d", limit.Result(o), n)
 			}
 		}
+		all = append(all, text)
 	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		all = append(all, lines[name])
-	}
+	slices.Sort(all)
 	return strings.Join(all, ", ")
 }
 

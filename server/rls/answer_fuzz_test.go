@@ -50,7 +50,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	config := fixture.Config(f, string(rules))
-	for _, r := range append(requests(), shopping(f)...) {
+	for _, r := range append(requests(f), shopping(f)...) {
 		data := written(f, r)
 		for _, s := range []byte{0, spareOthers, spareOthers | quotas | withHeaders, shadowed | withMetadata,
 			spareOthers | inPieces | withHeaders | withRetryAfter | withMetadata} {

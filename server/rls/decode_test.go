@@ -20,40 +20,25 @@ import (
 )
 
 // requests are one of each kind of field.
-func requests() []*ratelimit.RateLimitRequest {
-	entry := func(kv ...string) (out []*common.RateLimitDescriptor_Entry) {
-		for i := 0; i < len(kv); i += 2 {
-			out = append(out, &common.RateLimitDescriptor_Entry{Key: kv[i], Value: kv[i+1]})
-		}
-		return out
+func requests(t testing.TB) []*ratelimit.RateLimitRequest {
+	d := append(described(t, "user=ann,path=/pay", "remote_address=", "k=v"), new(common.RateLimitDescriptor))
+	d[1].HitsAddend, d[2].HitsAddend, d[2].IsNegativeHits = wrapperspb.UInt64(0), wrapperspb.UInt64(math.MaxUint64), true
+	var bringing []*common.RateLimitDescriptor
+	for _, o := range []*common.RateLimitDescriptor_RateLimitOverride{
+		{RequestsPerUnit: 10, Unit: typev3.RateLimitUnit_MINUTE}, {UnitMultiplier: wrapperspb.UInt32(0)}, {RequestsPerUnit: 1, Unit: -1},
+		{RequestsPerUnit: math.MaxUint32, Unit: 7, UnitMultiplier: wrapperspb.UInt32(5)},
+		{RequestsPerUnit: 1, Unit: 99, UnitMultiplier: wrapperspb.UInt32(math.MaxUint32)}, {},
+	} {
+		bringing = append(bringing, &common.RateLimitDescriptor{Entries: d[2].Entries, Limit: o})
 	}
-	override := func(n uint32, unit typev3.RateLimitUnit, times *wrapperspb.UInt32Value) *common.RateLimitDescriptor_RateLimitOverride {
-		return &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: unit, UnitMultiplier: times}
-	}
-	return []*ratelimit.RateLimitRequest{
-		{},
-		{Domain: "shop", HitsAddend: 3, Descriptors: []*common.RateLimitDescriptor{
-			{Entries: entry("user", "ann", "path", "/pay")},
-			{Entries: entry("remote_address", ""), HitsAddend: wrapperspb.UInt64(0)},
-			{Entries: entry("k", "v"), HitsAddend: wrapperspb.UInt64(math.MaxUint64), IsNegativeHits: true},
-			{},
-		}},
-		{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
-			{Entries: entry("k", "v"), Limit: override(10, typev3.RateLimitUnit_MINUTE, nil)},
-			{Entries: entry("k", "v"), Limit: override(0, typev3.RateLimitUnit_UNKNOWN, wrapperspb.UInt32(0))},
-			{Entries: entry("k", "v"), Limit: override(math.MaxUint32, 7, wrapperspb.UInt32(5))},
-			{Entries: entry("k", "v"), Limit: override(1, 99, wrapperspb.UInt32(math.MaxUint32))},
-			{Entries: entry("k", "v"), Limit: override(1, -1, nil)},
-			{Entries: entry("k", "v"), Limit: &common.RateLimitDescriptor_RateLimitOverride{}},
-		}},
-		{Domain: strings.Repeat("long", 100), Descriptors: []*common.RateLimitDescriptor{{Entries: entry("k", strings.Repeat("ü", 100))}}},
-	}
+	return []*ratelimit.RateLimitRequest{{}, {Domain: "shop", HitsAddend: 3, Descriptors: d}, {Domain: "d", Descriptors: bringing},
+		{Domain: strings.Repeat("long", 100), Descriptors: described(t, "k="+strings.Repeat("ü", 100))}}
 }
 
 // A hand-made decoder is right only as far as it agrees with protobuf's own, on every input but text that is no UTF-8, which
 // it takes.
 func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
-	for _, r := range requests() {
+	for _, r := range requests(f) {
 		data := written(f, r)
 		f.Add(data)
 		f.Add(append(data, data...)) // fields that stand twice
