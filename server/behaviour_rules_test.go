@@ -58,10 +58,7 @@ var ruleBehaviours = []behaviour{{
 		{ask: "plan=ruin + plan=free + user=ann", want: "OK | OK 9/HOUR, 8 left, 1h0m0s | OK | OK"},
 	},
 }, {
-	name: "two that replace each other are both gone", rules: replacingRules,
-	steps: []step{{ask: "left=x + right=x", want: "OK | OK | OK"}},
-}, {
-	name: "what is replaced replaces all the same", rules: replacingRules,
+	name: "what is replaced replaces all the same: two that replace each other are both gone", rules: replacingRules,
 	steps: []step{{ask: "left=x + right=x + last=x", want: "OK | OK | OK | OK"}},
 }, {
 	name: "of several limits those are replaced that are named, and any may replace", rules: `

@@ -105,8 +105,16 @@ func (r *running) awaitDrain(t *testing.T) {
 	})
 }
 
+// An open watch of health lasts as long as its client, and must not hold up the end.
 func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
 	r, store := startHeld(t, Config{DrainTimeout: time.Hour})
+	watch, err := healthpb.NewHealthClient(r.conn).Watch(context.Background(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
 	calls := r.callInBackground(t, store)
 	r.stop()
 	awaitClosedDoor(t, r.doors[0])
@@ -152,22 +160,6 @@ func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
 		if err := await(t, "the server ends though a call does not", r.ended); err != nil {
 			t.Errorf("the drain ended with %v; want no error: the process exits 0", err)
 		}
-	}
-}
-
-// An open watch of health lasts as long as its client, and must not hold up the end.
-func TestAHealthWatchDoesNotHoldUpTheDrain(t *testing.T) {
-	r := start(t, setup{Config: Config{DrainTimeout: time.Hour}})
-	watch, err := healthpb.NewHealthClient(r.conn).Watch(context.Background(), &healthpb.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := watch.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	r.stop()
-	if err := await(t, "the server ends though a client watches its health", r.ended); err != nil {
-		t.Errorf("the drain ended with %v", err)
 	}
 }
 

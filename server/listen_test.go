@@ -23,8 +23,15 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "weir.sock")
 }
 
+// A container that restarts listens again where its killed process left a socket.
 func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
 	path := socketPath(t)
+	left, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false) // as after kill -9
+	left.Close()
 	r := start(t, setup{Config: Config{GRPCAddress: "unix:" + path, DrainDelay: time.Hour, DrainTimeout: time.Hour}})
 	r.configure(t)
 	info, err := os.Stat(path)
@@ -49,21 +56,6 @@ func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the end the socket is still there (%v): the next process would have to ask whose it is", err)
 	}
-}
-
-func TestASocketThatAKilledProcessLeftIsReplaced(t *testing.T) {
-	path := socketPath(t)
-	left, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left.(*net.UnixListener).SetUnlinkOnClose(false) // as after kill -9
-	left.Close()
-	lis, err := listen("unix:"+path, false)
-	if err != nil {
-		t.Fatalf("got %v; want a container that restarts to listen again", err)
-	}
-	lis.Close()
 }
 
 func TestWhatOthersHaveIsNotRemoved(t *testing.T) {

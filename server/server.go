@@ -35,7 +35,7 @@ const bufferSize = 8 << 10
 
 // Config says where to listen and how to end.
 type Config struct {
-	GRPCAddress, HTTPAddress, DebugAddress string // host:port, or unix:/path of a socket
+	GRPCAddress, HTTPAddress, AdminAddress string // host:port, or unix:/path of a socket
 
 	TLS         *tls.Config // of the gRPC port; nil serves plaintext
 	Connections int         // of the gRPC port, GRPC_MAX_CONNECTIONS; 0 for no bound
@@ -50,8 +50,8 @@ type Config struct {
 	// MaxConnectionAge and its grace bound the life of a gRPC connection, so that clients spread over new replicas.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
 
-	Profiles  bool // serve /debug/pprof/ on the debug port
-	ListFirst bool // on the debug port, / is the list of what it serves, and the page only for who asks for HTML
+	Profiles  bool // serve /debug/pprof/ on the admin port
+	ListFirst bool // on the admin port, / is the list of what it serves, and the page only for who asks for HTML
 
 	NoJSON      string // why /json is not served, a sentence; "" serves it
 	AnyJSONType bool   // take requests on /json whatever their Content-Type says
@@ -63,7 +63,7 @@ type Config struct {
 type Parts struct {
 	Service  *rls.Service
 	Health   *Health
-	Admin    admin.Parts // of the debug port; Listen fills in what Health and the Config say
+	Admin    admin.Parts // of the admin port; Listen fills in what Health and the Config say
 	Panicked func()      // called for each panic that was caught
 	Log      *slog.Logger
 }
@@ -72,7 +72,7 @@ type Parts struct {
 type Server struct {
 	config      Config
 	parts       Parts
-	doors       []*door.Door // of gRPC, HTTP and debug
+	doors       []*door.Door // of gRPC, HTTP and admin
 	grpc        *grpc.Server
 	http, admin *Port
 	endStreams  context.CancelFunc
@@ -87,7 +87,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	}{
 		{"gRPC", c.GRPCAddress, c.Connections},
 		{"HTTP", c.HTTPAddress, httpConnections},
-		{"debug", c.DebugAddress, httpConnections},
+		{"admin", c.AdminAddress, httpConnections},
 	} {
 		lis, err := listen(port.address, c.ReusePort)
 		if err != nil {
@@ -147,7 +147,7 @@ func (s *Server) Run(ctx, kill context.Context) error {
 	go func() { failed <- s.http.serve() }()
 	go func() { failed <- s.admin.serve() }()
 	s.parts.Log.Log(ctx, s.config.StartLevel, "listening",
-		"grpc", s.doors[0].Addr().String(), "http", s.http.Address(), "debug", s.admin.Address())
+		"grpc", s.doors[0].Addr().String(), "http", s.http.Address(), "admin", s.admin.Address())
 	select {
 	case err := <-failed:
 		s.grpc.Stop()

@@ -62,7 +62,7 @@ type running struct {
 // start starts a server, which ends with its test.
 func start(t testing.TB, s setup) *running {
 	t.Helper()
-	s.HTTPAddress, s.DebugAddress = "127.0.0.1:0", "127.0.0.1:0"
+	s.HTTPAddress, s.AdminAddress = "127.0.0.1:0", "127.0.0.1:0"
 	s.GRPCAddress = cmp.Or(s.GRPCAddress, "127.0.0.1:0")
 	s.limits.Algorithm = cmp.Or(s.limits.Algorithm, descriptors.SlidingWindow)
 	if s.health == nil {
@@ -216,11 +216,10 @@ func TestHealthMayNeedADomain(t *testing.T) {
 			if domains >= 0 {
 				h.Configured(domains)
 			}
-			sound, ready := h.Alive() == nil, h.Ready() == nil
-			got, err := h.grpc.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
-			serving := err == nil && got.Status == good
-			if want := domains > 0; sound != want || ready != want || serving != want {
-				t.Errorf("step %d, %d domains: /healthcheck %t, /readyz %t, gRPC health %t; want %t of each", i, domains, sound, ready, serving, want)
+			got, _ := h.grpc.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
+			is, want := [3]bool{h.Alive() == nil, h.Ready() == nil, got.GetStatus() == good}, domains > 0
+			if is != [3]bool{want, want, want} {
+				t.Errorf("step %d, %d domains: /healthcheck, /readyz and gRPC health are good %t; want %t of each", i, domains, is, want)
 			}
 		}
 	}
@@ -233,32 +232,30 @@ func TestHealthMayNeedADomain(t *testing.T) {
 
 func get(t *testing.T, of *Port, path string) (int, string) {
 	t.Helper()
-	resp, err := http.Get("http://" + of.Address() + path)
-	if err != nil {
-		t.Fatal(err)
+	return read(t)(http.Get("http://" + of.Address() + path))
+}
+
+// read reads an answer, and returns its code and body.
+func read(t *testing.T) func(*http.Response, error) (int, string) {
+	return func(resp *http.Response, err error) (int, string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
 }
 
 func TestJSON(t *testing.T) {
 	r := start(t, setup{})
 	post := func(body string) (int, string) {
 		t.Helper()
-		resp, err := http.Post("http://"+r.http.Address()+"/json", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
+		return read(t)(http.Post("http://"+r.http.Address()+"/json", "application/json", strings.NewReader(body)))
 	}
 	const ann = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`
 	if code, body := post(ann); code != 503 || !strings.Contains(body, "no rate limit configuration") {
@@ -302,7 +299,7 @@ func TestReflectionKnowsTheService(t *testing.T) {
 
 func TestATakenPortIsAnError(t *testing.T) {
 	r := start(t, setup{})
-	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), DebugAddress: "127.0.0.1:0"}, Parts{})
+	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), AdminAddress: "127.0.0.1:0"}, Parts{})
 	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
 		t.Errorf("got %v; want an error that names the port", err)
 	}

@@ -19,26 +19,13 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
-// secret is a mounted Secret: a certificate, its key, and the authorities to trust.
-type secret struct{ dir string }
-
-func newSecret(t testing.TB, authorities *certstest.Authority, by *certstest.Authority, names ...string) secret {
-	t.Helper()
-	s := secret{t.TempDir()}
-	s.renew(t, authorities, by, names...)
-	return s
-}
-
-// renew replaces all of it in one step.
-func (s secret) renew(t testing.TB, authorities *certstest.Authority, by *certstest.Authority, names ...string) {
+// mount replaces all of a mounted Secret in one step: a certificate, its key, and the authority to trust.
+func mount(t testing.TB, dir string, by *certstest.Authority, names ...string) certs.Files {
 	t.Helper()
 	cert, key := by.Issue(t, names...)
-	certstest.Mount(t, s.dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": authorities.PEM})
-}
-
-func (s secret) files(san string) certs.Files {
-	at := func(name string) string { return filepath.Join(s.dir, name) }
-	return certs.Files{Cert: at("tls.crt"), Key: at("tls.key"), CA: at("ca.crt"), SAN: san}
+	certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": by.PEM})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return certs.Files{Cert: at("tls.crt"), Key: at("tls.key"), CA: at("ca.crt")}
 }
 
 func mustTLS(t testing.TB, make func(certs.Files, *slog.Logger) (*tls.Config, error), f certs.Files) *tls.Config {
@@ -69,10 +56,12 @@ func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
 		rotations = 6
 	}
 	ca := certstest.New(t, "mesh")
-	weirs, envoys := newSecret(t, ca, ca, "weir", "0"), newSecret(t, ca, ca, "envoy", "0")
-	r := start(t, setup{Config: Config{TLS: mustTLS(t, certs.Server, weirs.files("envoy"))}})
+	weirs, envoys := t.TempDir(), t.TempDir()
+	ofWeir, ofEnvoy := mount(t, weirs, ca, "weir", "0"), mount(t, envoys, ca, "envoy", "0")
+	ofWeir.SAN, ofEnvoy.SAN = "envoy", "weir"
+	r := start(t, setup{Config: Config{TLS: mustTLS(t, certs.Server, ofWeir)}})
 	r.configure(t)
-	client := mustTLS(t, certs.Client, envoys.files("weir"))
+	client := mustTLS(t, certs.Client, ofEnvoy)
 	call := func() (string, error) {
 		conn, err := grpc.NewClient(r.doors[0].Addr().String(), grpc.WithDisableRetry(),
 			grpc.WithTransportCredentials(credentials.NewTLS(client)))
@@ -99,8 +88,8 @@ func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
 		}()
 	}
 	for n := range rotations {
-		weirs.renew(t, ca, ca, "weir", string(rune('a'+n)))
-		envoys.renew(t, ca, ca, "envoy", string(rune('a'+n)))
+		mount(t, weirs, ca, "weir", string(rune('a'+n)))
+		mount(t, envoys, ca, "envoy", string(rune('a'+n)))
 		for range 3 * callers {
 			if err := <-ended; err != nil {
 				t.Errorf("a call beside rotation %d: %v", n, err)

@@ -14,7 +14,6 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
-	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
@@ -64,7 +63,7 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups wait.Hangups, log *slog.Logger) error {
 	config.Process().WarnOfIneffective(log)
 	keepHeadroom(set.GOGC)
-	s := &service{set: set, log: log, metrics: stats.New(buildVersion()), denials: denials.New()}
+	s := &service{set: set, log: log, metrics: stats.New(buildVersion())}
 	kill := secondSignal(ctx, hangups != nil)
 	err := s.open(c.Config)
 	if err == nil {
@@ -89,7 +88,6 @@ type service struct {
 	history    *historyPipeline
 	statistics *statistics
 	limiter    *limit.Limiter
-	denials    *denials.Recorder
 	health     *server.Health
 	server     *server.Server
 }
@@ -113,7 +111,7 @@ func (s *service) open(flag string) (err error) {
 		return err
 	}
 	limits := s.set.Limits()
-	limits.Log, limits.Denials = s.log, s.denials
+	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.metrics.Limiter(s.limiter)
 	s.health = server.NewHealth(s.set.Health())
@@ -136,7 +134,7 @@ func (s *service) parts() server.Parts {
 			Counters: &admin.Counters{
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
-			Denials: &admin.Denials{Recorder: s.denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
+			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
 			History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
 		},
 	}
@@ -161,7 +159,7 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 		s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, log: s.log})
 	})
 	running.Go(func() { s.history.run(ctx) })
-	running.Go(func() { s.set.DenialLog(s.denials, s.log).Run(ctx) })
+	running.Go(func() { s.set.DenialLog(s.limiter.Denials, s.log).Run(ctx) })
 	s.statistics.run() // to the end of the drain
 	err := s.server.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == terminal.No {

@@ -45,7 +45,7 @@ func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPi
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { m.run(ctx) })
-	d, modes := descriptors.Descriptor{{Key: "user", Value: "ann"}}, hits.Modes{Near: hits.DefaultNear}
+	d, modes := descriptors.Descriptor{{Key: "user", Value: "ann"}}, hits.Modes{Near: 0.8}
 	check := func(n uint64) *backend.Check {
 		return &backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
 	}

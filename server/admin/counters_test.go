@@ -100,7 +100,7 @@ func (p *port) hit(t *testing.T, key string, n uint64) {
 		t.Fatal(err)
 	}
 	p.table.Counter(m.Rule, "shop").Record(&hits.Hit{Rule: m.Rule, Descriptor: d, Key: p.counters.Recorder.Key(checks[0].Key), At: noon,
-		Check: &checks[0], Decision: &out[0]}, hits.Modes{Near: hits.DefaultNear})
+		Check: &checks[0], Decision: &out[0]}, hits.Modes{Near: 0.8})
 }
 
 // ask returns the status and the body of what is answered.

@@ -99,14 +99,6 @@ func TestAnEntryIsThatOfItsRuleWhateverItsNumber(t *testing.T) {
 	}
 }
 
-func TestADomainThatIsBrokenIsKnown(t *testing.T) {
-	w := newWorld(t, shop)
-	w.table = w.Table(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"bank"}))
-	if e, known := w.table.Of(nil, "bank"); !known || e.Domain != "bank" {
-		t.Errorf("a broken domain has the entry %v, known: %v; files name it", e.Name, known)
-	}
-}
-
 func TestARuleThatIsGoneStaysUntilNoRequestCanUseIt(t *testing.T) {
 	const others = "__unknown__ __unmatched__=0, shop __unmatched__=0, shop path=0, "
 	w := newWorld(t, shop)

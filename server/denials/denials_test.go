@@ -2,9 +2,7 @@ package denials
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -22,14 +20,6 @@ descriptors:
     descriptors:
       - {key: path, value: /pay, rate_limit: {requests_per_unit: 5, unit: minute}}
   - {key: tenant, rate_limit: {requests_per_unit: 7, unit: hour}}
-`
-
-// moved has another rule in front, and no tenants.
-const moved = `
-domain: shop
-descriptors:
-  - {key: first, rate_limit: {requests_per_unit: 1, unit: minute}}
-  - {key: user, rate_limit: {requests_per_unit: 99, unit: hour}}
 `
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -80,33 +70,6 @@ func TestAKnownRuleAllocatesNothing(t *testing.T) {
 	denial := Denial{At: noon, Hits: 1}
 	if n := testing.AllocsPerRun(100, func() { w.table.Note(rule, "shop", false, &denial, d) }); n != 0 {
 		t.Errorf("a denial allocates %v times; the request path pays for each of them", n)
-	}
-}
-
-// Whatever order denials are noted in, as a request may wait for its store while others come and go.
-func TestNoDenialIsAMillisecondNewerThanTheOneThatIsKept(t *testing.T) {
-	w := newWorld(t, shop)
-	var mu sync.Mutex
-	var newest time.Time
-	var running sync.WaitGroup
-	for g := range 8 {
-		running.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(g), 2))
-			for i := range 2000 {
-				at := noon.Add(time.Duration(i)*keepInterval/10 + time.Duration(random.Int64N(int64(20*keepInterval))))
-				w.deny(at, 1, false, entry("user", "ann"))
-				mu.Lock()
-				if at.After(newest) {
-					newest = at
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	running.Wait()
-	kept := w.recorder.List(Filter{})[0]
-	if old := newest.Sub(kept.Last.At); old < 0 || old >= keepInterval || kept.Requests != 16000 {
-		t.Errorf("the denial that is kept is %v older than the newest of %d; want less than %v, of 16000", old, kept.Requests, keepInterval)
 	}
 }
 

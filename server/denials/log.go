@@ -33,15 +33,15 @@ func (l *Log) Run(ctx context.Context) {
 			if l.Interval > 0 {
 				l.logSome()
 			}
-			l.Recorder.Sweep(now)
+			l.Recorder.rules.Sweep(now)
 		}
 	}
 }
 
 func (l *Log) logSome() {
 	lines := 0
-	for _, s := range l.Recorder.slots() {
-		k, ok := s.summary(&s.denied, l.Values)
+	for _, s := range l.Recorder.tallies() {
+		k, ok := s.summary(&s.tally, l.Values)
 		if !ok || k.Requests == s.logged || lines == maxLines {
 			continue
 		}

@@ -31,8 +31,8 @@ type recent struct {
 
 // streak is the denials of one descriptor by one limit of a rule within a minute of the clock.
 type streak struct {
-	denied
-	slot    *slot
+	tally
+	rule    *ruleTally
 	minute  int64
 	hash    uint64
 	entries []uint64     // the hash of each, by which a descriptor is found that is longer than what is kept of it
@@ -40,7 +40,7 @@ type streak struct {
 }
 
 // note adds a denial to its streak, or begins one. So a key that is denied all the time takes the room of one denial.
-func (r *recent) note(s *slot, d *Denial, descriptor descriptors.Descriptor) {
+func (r *recent) note(s *ruleTally, d *Denial, descriptor descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], descriptor), d.At.Unix()/60, d.At.UnixNano()
 	decidedBy := max(d.Source, backend.FromLook) // one streak for the store and for what remembers its denials
@@ -52,8 +52,8 @@ func (r *recent) note(s *slot, d *Denial, descriptor descriptors.Descriptor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.open[hash]
-	if begins := k == nil || k.slot != s || k.minute != minute || k.last.Load().Limit != d.Limit; begins {
-		k = &streak{slot: s, minute: minute, hash: hash, entries: slices.Clone(entries)}
+	if begins := k == nil || k.rule != s || k.minute != minute || k.last.Load().Limit != d.Limit; begins {
+		k = &streak{rule: s, minute: minute, hash: hash, entries: slices.Clone(entries)}
 		k.first.Store(at)
 		k.note(d, descriptor)
 		r.keep(k)
@@ -105,10 +105,10 @@ func (r *Recorder) Recent(q Filter, n int) (all []Summary, more int, since time.
 	for i := range uint64(places) {
 		k := ring[(next-1-i)%places]
 		missing := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
-		if k == nil || !q.matches(k.slot.rule) || slices.ContainsFunc(wanted, missing) {
+		if k == nil || !q.matches(k.rule.name) || slices.ContainsFunc(wanted, missing) {
 			continue
 		}
-		kept, _ := k.slot.summary(&k.denied, q.Values)
+		kept, _ := k.rule.summary(&k.tally, q.Values)
 		kept.First = time.Unix(0, k.first.Load())
 		switch {
 		case !q.To.IsZero() && !kept.First.Before(q.To), k.minute < q.From.Unix()/60, !kept.Last.At.Add(keepInterval).After(q.From):

@@ -18,18 +18,18 @@ type Recorder struct {
 }
 
 // ruleDenials are those of a rule: what was refused, and what shadow mode let through.
-type ruleDenials [2]slot
+type ruleDenials [2]ruleTally
 
-// slot keeps the last denial of a rule.
-type slot struct {
-	denied
-	rule   byrule.Name
+// ruleTally is the tally of a rule, with or without shadow mode.
+type ruleTally struct {
+	tally
+	name   byrule.Name
 	shadow bool
 	logged uint64 // requests that Log has told of, used by it alone
 }
 
-// denied counts denials, and keeps the last.
-type denied struct {
+// tally counts denials, and keeps the last.
+type tally struct {
 	requests, hits atomic.Uint64
 	last           atomic.Pointer[lastDenial] // nil before the first
 }
@@ -47,7 +47,7 @@ const keepInterval = time.Millisecond
 // New makes a recorder.
 func New() *Recorder {
 	rules := byrule.New(func(e *byrule.Entry[ruleDenials], _ *descriptors.Rule) {
-		e.Kept[0].rule, e.Kept[1].rule, e.Kept[1].shadow = e.Name, e.Name, true
+		e.Kept[0].name, e.Kept[1].name, e.Kept[1].shadow = e.Name, e.Name, true
 	})
 	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), open: make(map[uint64]*streak)}}
 }
@@ -77,7 +77,7 @@ func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Deni
 	t.recorder.recent.note(s, d, descriptor)
 }
 
-func (t *denied) note(d *Denial, descriptor descriptors.Descriptor) {
+func (t *tally) note(d *Denial, descriptor descriptors.Descriptor) {
 	var next *lastDenial
 	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= keepInterval; last = t.last.Load() {
 		if next == nil {
@@ -92,16 +92,13 @@ func (t *denied) note(d *Denial, descriptor descriptors.Descriptor) {
 	t.requests.Add(1)
 }
 
-// slots returns those of all rules.
-func (r *Recorder) slots() (all []*slot) {
+// tallies returns those of all rules.
+func (r *Recorder) tallies() (all []*ruleTally) {
 	for _, e := range r.rules.All() {
 		all = append(all, &e.Kept[0], &e.Kept[1])
 	}
 	return all
 }
-
-// Sweep forgets rules some minutes after they left the configuration. It must be called again and again.
-func (r *Recorder) Sweep(now time.Time) { r.rules.Sweep(now) }
 
 // Filter says which denials are asked for. Its zero value asks for all, without their descriptors.
 type Filter struct {
@@ -121,11 +118,11 @@ func (f *Filter) matches(rule byrule.Name) bool {
 // List returns what is kept about each rule that a filter matches, the newest denial first.
 func (r *Recorder) List(q Filter) []Summary {
 	var all []Summary
-	for _, s := range r.slots() {
-		if !q.matches(s.rule) {
+	for _, s := range r.tallies() {
+		if !q.matches(s.name) {
 			continue
 		}
-		if k, ok := s.summary(&s.denied, q.Values); ok {
+		if k, ok := s.summary(&s.tally, q.Values); ok {
 			all = append(all, k)
 		}
 	}
@@ -136,13 +133,13 @@ func (r *Recorder) List(q Filter) []Summary {
 }
 
 // summary returns what is kept of denials by the rule, and false before its first denial is there.
-func (s *slot) summary(t *denied, values bool) (k Summary, ok bool) {
+func (s *ruleTally) summary(t *tally, values bool) (k Summary, ok bool) {
 	requests := t.requests.Load()
 	last := t.last.Load()
 	if requests == 0 || last == nil {
 		return Summary{}, false
 	}
-	k = Summary{Domain: s.rule.Domain, Path: s.rule.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests,
+	k = Summary{Domain: s.name.Domain, Path: s.name.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests,
 		Hits: t.hits.Load()}
 	if values {
 		k.Descriptor = last.descriptor

@@ -51,6 +51,14 @@ func (v *visit) enter() {
 	v.clients, v.conns = append(v.clients, client), append(v.conns, conn)
 }
 
+// serve reads what client i sends until it is closed, as a server does.
+func (v *visit) serve(i int) {
+	go func(conn net.Conn) {
+		_, _ = io.Copy(io.Discard, conn)
+		conn.Close()
+	}(v.conns[i])
+}
+
 // send has client i send what the server reads, in pieces of so many bytes.
 func (v *visit) send(i, piece int, text string) {
 	v.Helper()
@@ -260,10 +268,7 @@ func TestUnansweredCallsHoldNoMoreThanTheBudget(t *testing.T) {
 		v.send(i, 64, preface+frameOf(frameHeaders, endHeaders, 1, "block"))
 		// Attackers ask for something, too.
 		v.conns[i].(*watch).conn.noteAnswer()
-		go func(conn net.Conn) { // as a server does
-			_, _ = io.Copy(io.Discard, conn)
-			conn.Close()
-		}(v.conns[i])
+		v.serve(i)
 	}
 	busy := v.conns[4].(*watch)
 	for range 10_000 {
@@ -300,13 +305,10 @@ func TestAttackersWhoComeBackAreClosedBeforeWhoIsServed(t *testing.T) {
 	v := open(t, 0)
 	enter := func(holds int64) *conn {
 		v.enter()
-		conn := v.conns[len(v.conns)-1].(*watch)
-		go func() { // as a server does
-			_, _ = io.Copy(io.Discard, conn)
-			conn.Close()
-		}()
-		conn.conn.hold(holds)
-		return conn.conn
+		v.serve(len(v.conns) - 1)
+		conn := v.conns[len(v.conns)-1].(*watch).conn
+		conn.hold(holds)
+		return conn
 	}
 	served := enter(0)
 	for range 25 {

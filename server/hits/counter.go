@@ -28,8 +28,8 @@ type Counter struct {
 	values    values
 	rule      byrule.Name
 	recorder  *Recorder
-	ratelimit *Ratelimit // nil unless the recorder counts as envoyproxy/ratelimit does
-	byValue   *byValue   // likewise
+	ratelimit *ratelimitCounters // nil unless the recorder counts as envoyproxy/ratelimit does
+	byValue   *byValue           // likewise
 }
 
 // counts are hits by outcome.
@@ -124,24 +124,9 @@ func split(check *backend.Check, d *backend.Decision, share float32) (fit, near 
 	case check.Charge.Always(limit) && d.Source != backend.FromDenyCache:
 		fit = min(check.Hits, requests-min(requests, d.Before))
 	}
-	return fit, Near(requests, d.Before, fit, share)
-}
-
-// DefaultNear is the share of a limit above which hits are near it, unless asked otherwise.
-const DefaultNear float32 = 0.8
-
-// Near returns how many of the hits of a check that a limit of requests admits lie above a share of it, rounded down as
-// envoyproxy/ratelimit does, in 32 bits; before is what counted already.
-func Near(requests, before, hits uint64, share float32) uint64 {
-	near := uint64(float32(requests) * share)
-	switch after := before + hits; {
-	case after <= near:
-		return 0
-	case before >= near:
-		return hits
-	default:
-		return after - near
-	}
+	least := uint64(float32(requests) * share) // rounded down as envoyproxy/ratelimit does, in 32 bits
+	after := d.Before + fit
+	return fit, min(fit, after-min(after, least))
 }
 
 // undrained returns what has been counted since it was last asked.

@@ -31,11 +31,11 @@ func (k Kind) String() string {
 		"shadow_mode", "total_negative_hits"}[k]
 }
 
-// Ratelimit counts a rule's hits as envoyproxy/ratelimit does. Its methods neither wait nor allocate, and may be
-// called by any number of goroutines. A nil Ratelimit counts nothing: nobody reads these statistics then.
-type Ratelimit struct{ totals [Kinds]atomic.Uint64 }
+// ratelimitCounters counts a rule's hits as envoyproxy/ratelimit does. Its methods neither wait nor allocate, and may be
+// called by any number of goroutines. A nil ratelimitCounters counts nothing: nobody reads these statistics then.
+type ratelimitCounters struct{ totals [Kinds]atomic.Uint64 }
 
-func (t *Ratelimit) add(k Kind, hits uint64) {
+func (t *ratelimitCounters) add(k Kind, hits uint64) {
 	if t != nil && hits > 0 {
 		t.totals[k].Add(min(hits, MaxHits))
 	}
@@ -43,7 +43,7 @@ func (t *Ratelimit) add(k Kind, hits uint64) {
 
 // ratelimitOf returns where hits are counted as envoyproxy/ratelimit does: by their value, where their rule tells
 // values apart.
-func (c *Counter) ratelimitOf(h *Hit) *Ratelimit {
+func (c *Counter) ratelimitOf(h *Hit) *ratelimitCounters {
 	if c.byValue == nil || h.Rule == nil || len(h.Rule.Values) == 0 {
 		return c.ratelimit
 	}
@@ -52,7 +52,7 @@ func (c *Counter) ratelimitOf(h *Hit) *Ratelimit {
 
 // count counts hits that a store decided about. What fits is within the limit only as a whole: of a charge that
 // straddles it the part that fits is near or nowhere.
-func (t *Ratelimit) count(check *backend.Check, d *backend.Decision, fit, near uint64, shadow bool) {
+func (t *ratelimitCounters) count(check *backend.Check, d *backend.Decision, fit, near uint64, shadow bool) {
 	over := check.Hits - fit
 	t.add(TotalHits, check.Hits)
 	if d.Allowed {
@@ -75,17 +75,17 @@ const MaxRatelimitValues = 100
 // too long.
 type byValue struct {
 	mu    sync.Mutex
-	known map[string]*Ratelimit // nil before the first
+	known map[string]*ratelimitCounters // nil before the first
 }
 
 // of returns the counters of a descriptor's value. Finding a known one takes no allocation.
-func (b *byValue) of(all *ratelimitTotals, rule *descriptors.Rule, d descriptors.Descriptor) *Ratelimit {
+func (b *byValue) of(all *ratelimitTotals, rule *descriptors.Rule, d descriptors.Descriptor) *ratelimitCounters {
 	var room [maxValue]byte
 	text := appendValue(room[:0], rule, d)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.known == nil {
-		b.known = map[string]*Ratelimit{"": all.of(rule.Metric(nil, history.OtherValue))}
+		b.known = map[string]*ratelimitCounters{"": all.of(rule.Metric(nil, history.OtherValue))}
 	}
 	known := b.known[string(text)]
 	switch {
@@ -107,12 +107,12 @@ const maxNames = 1 << 18
 // down.
 type ratelimitTotals struct {
 	mu     sync.Mutex
-	byName map[string]*Ratelimit // nil if nothing is counted so
+	byName map[string]*ratelimitCounters // nil if nothing is counted so
 }
 
 // of returns the counters under a name, made if there are none, nil if nothing is counted so. Once there are too many
 // names, more go under that of all others.
-func (t *ratelimitTotals) of(name string) *Ratelimit {
+func (t *ratelimitTotals) of(name string) *ratelimitCounters {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byName == nil {
@@ -122,7 +122,7 @@ func (t *ratelimitTotals) of(name string) *Ratelimit {
 		name = history.OtherValue + "." + history.OtherValue
 	}
 	if t.byName[name] == nil {
-		t.byName[name] = new(Ratelimit)
+		t.byName[name] = new(ratelimitCounters)
 	}
 	return t.byName[name]
 }

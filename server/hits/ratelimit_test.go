@@ -3,6 +3,7 @@ package hits
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
@@ -27,7 +28,6 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 		{15, 10, 1, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 1}},
 		{15, 12, 1, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 1, NearLimit: 1}},
 		{15, 15, 1, always, backend.Decision{}, true, [Kinds]uint64{OverLimit: 1, ShadowMode: 1}},
-		{20, 2, 3, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 3}},
 		{8, 5, 2, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 2, NearLimit: 1}},
 		{20, 16, 3, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 3, NearLimit: 3}},
 		{20, 19, 3, always, backend.Decision{}, true, [Kinds]uint64{NearLimit: 1, OverLimit: 2, ShadowMode: 2}},
@@ -41,8 +41,8 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 	} {
 		check := &backend.Check{Limits: []descriptors.Limit{{Requests: tc.limit}}, Hits: tc.hits, Charge: tc.charge}
 		tc.decision.Before, tc.decision.Allowed = tc.before, tc.before+tc.hits <= tc.limit
-		c := spot{Counter: &Counter{ratelimit: new(Ratelimit), recorder: New(0)}}
-		c.Record(check, &tc.decision, Modes{Near: DefaultNear, Shadow: tc.shadow})
+		c := spot{Counter: &Counter{ratelimit: new(ratelimitCounters), recorder: New(0)}}
+		c.Record(check, &tc.decision, Modes{Near: 0.8, Shadow: tc.shadow})
 		tc.want[TotalHits] = tc.hits
 		for kind, want := range tc.want {
 			if got := c.ratelimit.totals[kind].Load(); got != want {
@@ -93,8 +93,9 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	if n := len(r.rules.All()); n != 2 {
 		t.Errorf("%d rules have counters, want only what no rule matched, and no domain", n)
 	}
+	r.ratelimit.byName = make(map[string]*ratelimitCounters, maxNames)
 	for i := range maxNames {
-		r.ratelimit.of(fmt.Sprint("r", i))
+		r.ratelimit.byName[strconv.Itoa(i)] = new(ratelimitCounters)
 	}
 	if a, b := r.ratelimit.of("more"), r.ratelimit.of("yet more"); a != b || len(r.ratelimit.byName) != maxNames+1 {
 		t.Errorf("%d names are kept, want %d, and one for all others", len(r.ratelimit.byName), maxNames)

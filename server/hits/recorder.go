@@ -16,9 +16,6 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// DefaultValues is how many values of a rule and outcome have series in the history, unless asked otherwise.
-const DefaultValues = 100
-
 // Recorder holds the counters, by domain and path, and knows who takes the most. Its methods may be called by any
 // number of goroutines.
 type Recorder struct {
@@ -57,7 +54,7 @@ func New(maxValues int) *Recorder {
 }
 
 // CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too. It comes before the first table.
-func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*Ratelimit) }
+func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*ratelimitCounters) }
 
 // Learn tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
 // places that New allows. A value whose series is no longer fine, and that had no hit since the last call, has none.

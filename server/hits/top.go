@@ -56,11 +56,9 @@ type Key uint64
 // Key returns the hash of a check's key.
 func (r *Recorder) Key(of []byte) Key { return Key(maphash.Bytes(r.seed, of)) }
 
-func (t *shards) of(k Key) *shard { return &t[k>>60] }
-
 // note counts hits of a key.
 func (t *shards) note(rule *byrule.Name, h *Hit, n *counts) {
-	shard := t.of(h.Key)
+	shard := &t[h.Key>>60]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	shard.moveTo(h.At.Unix() / topPeriod)

@@ -3,7 +3,6 @@ package hits
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,8 +42,9 @@ func (a *asked) taken(when time.Time) (TopKeys, map[string]TopKey) {
 func TestWhoTakesTheMostIsKnownByLowerBounds(t *testing.T) {
 	a, random := newAsked(t), rand.New(rand.NewPCG(7, 8))
 	zipf, denied := rand.NewZipf(random, 1.1, 1, 1<<20), uint64(0)
-	for i := range 200_000 {
-		when := noon.Add(time.Duration(i) * 250 * time.Microsecond) // two periods
+	const requests = 30_000
+	for i := range requests {
+		when := noon.Add(time.Duration(i) * 50 * time.Second / requests) // two periods
 		a.hit(fmt.Sprint(zipf.Uint64()), 1+random.Uint64N(3), within, when)
 		if i%200 == 0 {
 			denied++
@@ -52,7 +52,7 @@ func TestWhoTakesTheMostIsKnownByLowerBounds(t *testing.T) {
 		}
 	}
 	top, all := a.taken(noon.Add(59 * time.Second))
-	if top.Missing == 0 || top.Missing > 400_000/keysPerShard {
+	if top.Missing == 0 || top.Missing > 2*requests/keysPerShard {
 		t.Errorf("%d hits of a key may be missing; want some, and at most a part's 65th", top.Missing)
 	}
 	for name, exact := range a.exact {
@@ -91,30 +91,6 @@ func TestWhoTookMuchIsForgottenAfterTwoPeriods(t *testing.T) {
 	a.hit("ann", 1, within, noon.Add(-time.Hour))
 	if _, all := a.taken(noon.Add(-time.Hour)); all["user=ann"].Hits() != 1 {
 		t.Error("after the clock stepped back nothing is counted")
-	}
-}
-
-// A part of a hot key's hits must not be lost between those who count it and who reads.
-func TestManyCountAtOnceAndNothingIsLost(t *testing.T) {
-	a := newAsked(t)
-	key := a.Key([]byte("ann"))
-	var running sync.WaitGroup
-	for range 4 {
-		running.Go(func() {
-			for range 5000 {
-				a.spot.Counter.Record(&Hit{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: "ann"}}, Key: key, At: noon,
-					Check: ten(1), Decision: within}, modes)
-			}
-		})
-	}
-	running.Go(func() {
-		for range 100 {
-			a.TopKeys(noon)
-		}
-	})
-	running.Wait()
-	if _, all := a.taken(noon); all["user=ann"].Within != 20_000 {
-		t.Errorf("%d hits are told of 20,000", all["user=ann"].Within)
 	}
 }
 

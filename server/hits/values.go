@@ -98,7 +98,7 @@ func (v *values) drain(c *Counter, id history.ID, emit func(history.ID, uint64))
 		for i := range held {
 			kept := &held[i].Kept
 			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
-			if !c.recorder.series.has(id, kept.whole, all) {
+			if !c.recorder.series.admit(id, kept.whole, all) {
 				continue
 			}
 			var n counts
@@ -162,10 +162,10 @@ func (s *valueSeries) place(id history.ID, handed bool) {
 	}
 }
 
-// has reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
+// admit reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
 // heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so
 // that values that come once do not take them.
-func (s *valueSeries) has(id history.ID, hits, all uint64) bool {
+func (s *valueSeries) admit(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
 	used := s.count[of]

@@ -28,7 +28,7 @@ func newStream(t *testing.T, weirs int) *stream {
 	s := &stream{exact: make(map[uint64]uint64), handed: make(map[history.ID]uint64)}
 	c := fixture.Config(t, shop)
 	for range weirs {
-		r := New(DefaultValues)
+		r := New(manyValues)
 		table := r.Table(c)
 		s.weirs = append(s.weirs, r)
 		s.spots = append(s.spots, func(value uint64) spot { return at(table, c, "shop", "tenant", fmt.Sprint(value)) })
@@ -66,7 +66,10 @@ func TestTheTopTenOfAMillionValuesAreFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	zipf := rand.NewZipf(random, 1.1, 1, 1_000_000-1)
 	s := newStream(t, 3)
-	const flushes, each = 8, 50_000
+	flushes, each := 8, 50_000
+	if testing.Short() {
+		each = 5_000
+	}
 	for flush := range flushes {
 		for range each {
 			value := zipf.Uint64()
@@ -81,12 +84,12 @@ func TestTheTopTenOfAMillionValuesAreFound(t *testing.T) {
 	bounds := make(map[uint64]uint64)
 	for value, exact := range s.exact {
 		id := history.ID{Domain: "shop", Path: "tenant", Value: fmt.Sprint("tenant=", value)}
-		if bounds[value] = s.handed[id]; bounds[value] > exact || bounds[value]+flushes*each/(DefaultValues+1) < exact {
+		if bounds[value] = s.handed[id]; bounds[value] > exact || bounds[value]+uint64(flushes*each/(manyValues+1)) < exact {
 			t.Errorf("value %d had %d hits, and %d are handed out; want no more, and at most a 101st of all fewer", value, exact, bounds[value])
 		}
 	}
-	if sum, values := s.sum(history.Within); sum != flushes*each || values > 3*DefaultValues {
-		t.Errorf("%d hits are handed out in %d series of values, want all %d in at most %d", sum, values, flushes*each, 3*DefaultValues)
+	if sum, values := s.sum(history.Within); sum != uint64(flushes*each) || values > 3*manyValues {
+		t.Errorf("%d hits are handed out in %d series of values, want all %d in at most %d", sum, values, flushes*each, 3*manyValues)
 	}
 	if got, want := top(bounds, 10), top(s.exact, 10); !slices.Equal(got, want) {
 		t.Errorf("the top ten are %v, want %v", got, want)
@@ -96,17 +99,20 @@ func TestTheTopTenOfAMillionValuesAreFound(t *testing.T) {
 // However many values come, and however often weirs start anew, a rule has no more series than the bound.
 func TestAMillionNewValuesAddNoMoreSeriesThanTheBound(t *testing.T) {
 	handed := make(map[history.ID]uint64)
-	value := uint64(0)
+	value, fresh, heavy := uint64(0), uint64(4000), uint64(300) // so many between two drains
+	if testing.Short() {
+		fresh, heavy = 300, 30
+	}
 	for range 10 {
 		s := newStream(t, 1)
 		s.weirs[0].Learn(slices.Collect(maps.Keys(handed)))
 		for range 25 {
-			for range 4000 {
+			for range fresh {
 				value++
 				s.spots[0](value%1_000_000).Record(ten(1), []*backend.Decision{within, over}[value&1], modes)
 			}
-			for range 300 { // a few that are heavy, others each time
-				s.spots[0](value%1_000_000+value/100%3).Record(ten(9), nearTwo, modes)
+			for n := range heavy { // a few values, others each time
+				s.spots[0](value%1_000_000+n%3).Record(ten(9), nearTwo, modes)
 			}
 			s.flush()
 		}
@@ -116,12 +122,12 @@ func TestAMillionNewValuesAddNoMoreSeriesThanTheBound(t *testing.T) {
 	}
 	s := &stream{handed: handed}
 	for o := range history.Outcome(history.Outcomes) {
-		want := map[history.Outcome]uint64{history.Within: 500_000 + 250*2700, history.Over: 500_000, history.Near: 250 * 300 * 6}[o]
-		if hits, values := s.sum(o); values > DefaultValues || hits != want {
-			t.Errorf("%v: %d hits in %d series of values; want all %d, in at most %d", o, hits, values, want, DefaultValues)
+		want := map[history.Outcome]uint64{history.Within: 250 * (fresh/2 + 9*heavy), history.Over: 250 * fresh / 2, history.Near: 250 * heavy * 6}[o]
+		if hits, values := s.sum(o); values > manyValues || hits != want {
+			t.Errorf("%v: %d hits in %d series of values; want all %d, in at most %d", o, hits, values, want, manyValues)
 		}
 	}
-	if _, values := s.sum(history.Within); values < DefaultValues/2 {
+	if _, values := s.sum(history.Within); values < manyValues/2 {
 		t.Errorf("%d values got a series; want those that were heavy to have one", values)
 	}
 }
@@ -141,10 +147,14 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 		r.series.most = places
 	}
 	ofDay := make(map[int64]uint64)
-	for week := range uint64(250) {
+	weeks, hits := uint64(250), uint64(400)
+	if testing.Short() {
+		weeks, hits = 70, 200
+	}
+	for week := range weeks {
 		for range 3 {
-			for i := range uint64(400) {
-				value := week*1000 + random.Uint64N(20)*i%400 // 20 of them more than others
+			for i := range hits {
+				value := week*1000 + random.Uint64N(20)*i%hits // 20 of them more than others
 				if week > 20 && i%10 == 0 {
 					value = stays
 				}
@@ -193,13 +203,13 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 // Who sends many values, as many hits each, leaves places for those that have the most hits afterwards.
 func TestManyLikeValuesDoNotTakeAllPlaces(t *testing.T) {
 	s := newStream(t, 1)
-	for value := range uint64(DefaultValues) {
+	for value := range uint64(manyValues) {
 		s.spots[0](value).Pass(20)
 	}
 	s.flush()
-	s.spots[0](DefaultValues).Pass(500_000)
+	s.spots[0](manyValues).Pass(500_000)
 	s.flush()
-	if honest := (history.ID{Domain: "shop", Path: "tenant", Value: fmt.Sprint("tenant=", DefaultValues)}); s.handed[honest] != 500_000 {
+	if honest := (history.ID{Domain: "shop", Path: "tenant", Value: fmt.Sprint("tenant=", manyValues)}); s.handed[honest] != 500_000 {
 		t.Errorf("a value of 500,000 hits has a series of %d; want all of them: a hundred values of 20 hits hide it", s.handed[honest])
 	}
 }
@@ -209,10 +219,10 @@ func TestNoValueHasMoreNearHitsThanHits(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	s := newStream(t, 1)
 	for range 20 {
-		for range 2000 {
+		for range 500 {
 			value := random.Uint64N(20) * random.Uint64N(40)
 			s.spots[0](value).Record(ten(1+random.Uint64N(4)), []*backend.Decision{within, nearTwo, over}[random.IntN(3)],
-				Modes{Near: DefaultNear, Shadow: value%2 == 0})
+				Modes{Near: 0.8, Shadow: value%2 == 0})
 		}
 		clear(s.handed)
 		s.flush()

@@ -11,15 +11,9 @@ import (
 
 // counts are what the limiter counts of a rule, or of what none matches in a domain.
 type counts struct {
-	requests requests // of the domain; only of what no rule matches
+	requests [Results]atomic.Uint64 // of the domain; only of what no rule matches
 	returns  returns
 }
-
-// requests counts requests by result.
-type requests [Results]atomic.Uint64
-
-// degraded counts decisions that were made while no store decides.
-type degraded [backend.Reasons][descriptors.Policies]atomic.Uint64
 
 // DomainRequests are the requests of one domain that were decided since the start, or since the domain was configured.
 type DomainRequests struct {

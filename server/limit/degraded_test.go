@@ -3,16 +3,16 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -54,21 +54,16 @@ descriptors:
 `
 
 // newGuarded makes a limiter whose store is away.
-func newGuarded(t *testing.T) (*limit.Limiter, func() map[history.ID]uint64) {
+func newGuarded(t *testing.T) (*limit.Limiter, *hits.Recorder) {
 	t.Helper()
 	g := guard.New(away(t), guard.Config{Policy: descriptors.PolicyAllow, Replicas: func() int { return 2 },
 		Local: memory.Open(memory.Config{MaxKeys: 10})})
 	t.Cleanup(func() { g.Close() })
-	l, recorder := newLimiterOn(t, g, limit.Options{}, guarded)
-	return l, func() map[history.ID]uint64 {
-		all := make(map[history.ID]uint64)
-		recorder.Drain(time.Now(), func(id history.ID, n uint64) { all[id] = n })
-		return all
-	}
+	return newLimiterOn(t, g, limit.Options{}, guarded)
 }
 
 func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
-	l, drain := newGuarded(t)
+	l, recorder := newGuarded(t)
 	c := ask(t, l, "shop", 1, one("open", "x"), one("strict", "x"), one("watched", "x"), one("here", "x"))
 	var over []bool
 	var policies []string
@@ -87,10 +82,9 @@ func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
 	for range 2 {
 		ask(t, l, "shop", 1, one("here", "x"))
 	}
-	for id, n := range drain() {
-		if want := map[string]uint64{"open": 1, "strict": 1, "watched": 1, "here": 3}[id.Path]; id.Outcome != history.Degraded || n != want {
-			t.Errorf("%d hits of %s are %v; want %d, degraded: whoever decides, no store did", n, id.Path, id.Outcome, want)
-		}
+	degraded := totals{"shop open": {Degraded: 1}, "shop strict": {Degraded: 1}, "shop watched": {Degraded: 1}, "shop here": {Degraded: 3}}
+	if got := recorded(recorder); !maps.Equal(got, degraded) {
+		t.Errorf("recorded %+v; want %+v: whoever decides, no store did", got, degraded)
 	}
 	unsure := &limit.Call{Request: limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("open", "x"), one("unsure", "x")}}}
 	if err := l.Decide(t.Context(), unsure); !errors.Is(err, errAway) {
@@ -115,21 +109,6 @@ func TestWithoutAStoreARequestIsRefusedIfAnyOfItsDescriptorsIs(t *testing.T) {
 	}
 	if c := ask(t, l, "shop", 1, one("shadow", "x"), one("open", "x")); c.Over || !c.Degraded {
 		t.Errorf("a rule in shadow mode without a verdict makes the request over: %v, degraded: %v; want it let pass, and told", c.Over, c.Degraded)
-	}
-}
-
-func TestARequestWithTooManyDescriptorsCountsNothing(t *testing.T) {
-	l, _, _ := newLimiterWith(t, limit.Options{}, guarded)
-	c := &limit.Call{Request: limit.Request{Domain: "shop"}}
-	for range limit.MaxDescriptors + 1 {
-		c.Descriptors = append(c.Descriptors, one("open", "x"))
-	}
-	err := l.Decide(t.Context(), c)
-	if !errors.Is(err, limit.ErrTooMany) || !strings.Contains(err.Error(), "500") || c.Result(err) != limit.Invalid {
-		t.Errorf("%d descriptors got %v; want an error with the bound, and the request to blame", len(c.Descriptors), err)
-	}
-	if s := ask(t, l, "shop", 1, one("open", "x")).Statuses[0]; s.Remaining != 9 {
-		t.Errorf("after it %d of 10 are left, want 9: nothing of a refused request is counted", s.Remaining)
 	}
 }
 

@@ -24,10 +24,8 @@ type keeping struct {
 
 func newKeeping(t testing.TB, o limit.Options, file string) *keeping {
 	t.Helper()
-	k := &keeping{kept: denials.New()}
-	o.Denials = k.kept
-	k.limiter, k.clock, _ = newLimiterWith(t, o, file)
-	return k
+	l, clk, _ := newLimiterWith(t, o, file)
+	return &keeping{l, clk, l.Denials}
 }
 
 func (k *keeping) ask(t *testing.T, hits uint32, ds ...limit.Descriptor) *limit.Call {
@@ -132,9 +130,8 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 }
 
 func TestTheFailurePolicyIsKeptAsWhoDenied(t *testing.T) {
-	kept := denials.New()
-	l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{Denials: kept}, refusing)
-	k := &keeping{l, new(clock), kept}
+	l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{}, refusing)
+	k := &keeping{l, new(clock), l.Denials}
 	k.ask(t, 1, one("user", "ann"))
 	if got, want := k.list(), "user 3/minute 1 of 1 hits denied by policy: user=ann"; got != want {
 		t.Errorf("kept is\n%s\nwant\n%s", got, want)

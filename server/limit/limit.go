@@ -46,11 +46,13 @@ type Limiter struct {
 	applying sync.Mutex
 	inForce  atomic.Pointer[rules]
 	counts   *byrule.Registry[counts]
-	degraded degraded
-	named    atomic.Int64 // when an unknown domain was last named in the log, in Unix nanoseconds
+	degraded [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
+	named    atomic.Int64                                         // when an unknown domain was last named in the log, in Unix nanoseconds
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
+	// Denials keeps what is refused, and what shadow mode lets through.
+	Denials *denials.Recorder
 }
 
 // Options hold for all requests, whatever the configuration says.
@@ -63,12 +65,10 @@ type Options struct {
 	Quota bool
 	// SpareOthers charges a refused request only where it is over: it gives back all that its others were charged.
 	SpareOthers bool
-	// NearRatio is the share of a limit above which hits are near it; 0 is hits.DefaultNear.
+	// NearRatio is the share of a limit above which hits are near it.
 	NearRatio float32
 	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
 	Leases bool
-	// Denials keeps what is refused, and what shadow mode lets through; nil keeps none.
-	Denials *denials.Recorder
 	// Log is told, once a minute at most, of a domain that is asked for and not configured; nil tells nobody.
 	Log *slog.Logger
 }
@@ -77,15 +77,14 @@ type Options struct {
 type rules struct {
 	config    *descriptors.Config
 	hits      *hits.Table
-	denials   *denials.Table // nil if nobody keeps denials
+	denials   *denials.Table
 	counts    *byrule.Table[counts]
 	replacing bool // some rule replaces others
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
-	o.NearRatio = cmp.Or(o.NearRatio, hits.DefaultNear)
-	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil)}
+	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil), Denials: denials.New()}
 	if o.Leases {
 		l.rates = new(rates)
 	}
@@ -97,11 +96,8 @@ func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applying.Lock()
 	defer l.applying.Unlock()
 	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
-	r := &rules{config: c, hits: l.recorder.Table(c), counts: l.counts.Table(c), replacing: replacing}
-	if l.options.Denials != nil {
-		r.denials = l.options.Denials.Table(c)
-	}
-	l.inForce.Store(r)
+	l.inForce.Store(&rules{config: c, hits: l.recorder.Table(c), denials: l.Denials.Table(c), counts: l.counts.Table(c),
+		replacing: replacing})
 	l.counts.Sweep(time.Now())
 }
 
@@ -189,7 +185,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 		}
 	}
 	l.conclude(c)
-	if r.denials != nil && (c.Over || c.Shadowed || c.ShadowOver) {
+	if c.Over || c.Shadowed || c.ShadowOver {
 		c.keepDenials()
 	}
 	if c.Over && (l.options.SpareOthers || r.config.RefundsOnDeny(c.Domain)) {

@@ -3,7 +3,6 @@ package limit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -64,8 +63,8 @@ func newStore(t testing.TB) (*memory.Store, *clock) {
 // newLimiterOn is newLimiterWith on a store of the caller's.
 func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file string) (*limit.Limiter, *hits.Recorder) {
 	t.Helper()
-	o.Algorithm = descriptors.SlidingWindow
-	recorder := hits.New(hits.DefaultValues)
+	o.Algorithm, o.NearRatio = descriptors.SlidingWindow, 0.8
+	recorder := hits.New(100)
 	recorder.CountAsRatelimit()
 	l := limit.New(store, o, recorder)
 	l.Apply(fixture.Config(t, file))
@@ -129,45 +128,44 @@ func see(s limit.Status) seen {
 func TestVerdicts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		domain string
 		addend uint32
 		before []limit.Descriptor // asked first, one by one
 		ask    limit.Descriptor
 		want   seen
 	}{
-		{"the strictest of several limits", "shop", 0, nil, one("user", "ann"), seen{false, "10/minute", 9}},
-		{"the request's hits", "shop", 4, nil, one("user", "ann"), seen{false, "10/minute", 6}},
-		{"the descriptor's hits win", "shop", 4, nil, with(one("user", "ann"), own(2)), seen{false, "10/minute", 8}},
-		{"more hits than the limit", "shop", 11, nil, one("user", "ann"), seen{true, "10/minute", 0}},
-		{"other values count apart", "shop", 10, []limit.Descriptor{one("user", "bob")}, one("user", "ann"), seen{false, "10/minute", 0}},
-		{"over", "shop", 10, []limit.Descriptor{one("user", "ann")}, one("user", "ann"), seen{true, "10/minute", 0}},
-		{"an explicit 0 looks", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), own(0)), seen{true, "10/minute", 0}},
-		{"a look charges nothing", "shop", 1, []limit.Descriptor{with(one("user", "ann"), own(0))}, with(one("user", "ann"), own(0)), seen{false, "10/minute", 10}},
-		{"a refund gives back", "shop", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 3}},
-		{"a refund of nothing", "shop", 1, nil, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 10}},
-		{"a rule without a limit passes", "shop", 1, nil, one("trusted", "yes"), seen{}},
-		{"no entries", "shop", 1, nil, limit.Descriptor{}, seen{}},
-		{"an empty key", "shop", 1, nil, one("", "ann"), seen{}},
-		{"a shadow rule shows its limit", "shop", 1, nil, one("shadow", ""), seen{false, "1/minute", 0}},
-		{"a shadow rule never denies", "shop", 1, []limit.Descriptor{one("shadow", "")}, one("shadow", ""), seen{false, "1/minute", 0}},
+		{"the strictest of several limits", 0, nil, one("user", "ann"), seen{false, "10/minute", 9}},
+		{"the request's hits", 4, nil, one("user", "ann"), seen{false, "10/minute", 6}},
+		{"the descriptor's hits win", 4, nil, with(one("user", "ann"), own(2)), seen{false, "10/minute", 8}},
+		{"more hits than the limit", 11, nil, one("user", "ann"), seen{true, "10/minute", 0}},
+		{"other values count apart", 10, []limit.Descriptor{one("user", "bob")}, one("user", "ann"), seen{false, "10/minute", 0}},
+		{"over", 10, []limit.Descriptor{one("user", "ann")}, one("user", "ann"), seen{true, "10/minute", 0}},
+		{"an explicit 0 looks", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), own(0)), seen{true, "10/minute", 0}},
+		{"a look charges nothing", 1, []limit.Descriptor{with(one("user", "ann"), own(0))}, with(one("user", "ann"), own(0)), seen{false, "10/minute", 10}},
+		{"a refund gives back", 10, []limit.Descriptor{one("user", "ann")}, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 3}},
+		{"a refund of nothing", 1, nil, with(one("user", "ann"), refund(3)), seen{false, "10/minute", 10}},
+		{"a rule without a limit passes", 1, nil, one("trusted", "yes"), seen{}},
+		{"no entries", 1, nil, limit.Descriptor{}, seen{}},
+		{"an empty key", 1, nil, one("", "ann"), seen{}},
+		{"a shadow rule shows its limit", 1, nil, one("shadow", ""), seen{false, "1/minute", 0}},
+		{"a shadow rule never denies", 1, []limit.Descriptor{one("shadow", "")}, one("shadow", ""), seen{false, "1/minute", 0}},
 
-		{"hits of its own are charged though denied", "shop", 1, []limit.Descriptor{with(one("bytes", ""), own(1500))}, one("bytes", ""), seen{true, "1000/minute", 0}},
-		{"unless the rule says otherwise", "shop", 1, []limit.Descriptor{with(one("strict", ""), own(1500))}, one("strict", ""), seen{false, "1000/minute", 999}},
-		{"the request's hits are not charged when denied", "shop", 600, []limit.Descriptor{one("bytes", ""), one("bytes", "")}, with(one("bytes", ""), own(0)), seen{false, "1000/minute", 400}},
-		{"a fixed window charges the denied", "shop", 1, []limit.Descriptor{one("epoch", ""), one("epoch", ""), one("epoch", "")}, with(one("epoch", ""), own(0)), seen{true, "2/minute", 0}},
+		{"hits of its own are charged though denied", 1, []limit.Descriptor{with(one("bytes", ""), own(1500))}, one("bytes", ""), seen{true, "1000/minute", 0}},
+		{"unless the rule says otherwise", 1, []limit.Descriptor{with(one("strict", ""), own(1500))}, one("strict", ""), seen{false, "1000/minute", 999}},
+		{"the request's hits are not charged when denied", 600, []limit.Descriptor{one("bytes", ""), one("bytes", "")}, with(one("bytes", ""), own(0)), seen{false, "1000/minute", 400}},
+		{"a fixed window charges the denied", 1, []limit.Descriptor{one("epoch", ""), one("epoch", ""), one("epoch", "")}, with(one("epoch", ""), own(0)), seen{true, "2/minute", 0}},
 
-		{"an override replaces the limit", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Minute, 5)), seen{false, "3/5minute", 2}},
-		{"an override is no shadow", "shop", 1, nil, with(one("shadow", ""), override(0, descriptors.Day, 1)), seen{true, "0/day", 0}},
-		{"a window of over 292 years falls back", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Year, 293)), seen{false, "10/minute", 9}},
-		{"a window of over 100,000 precisions falls back", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_001)), seen{false, "10/minute", 9}},
-		{"a window of 100,000 precisions", "shop", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_000)), seen{false, "3/100000day", 2}},
+		{"an override replaces the limit", 1, nil, with(one("user", "ann"), override(3, descriptors.Minute, 5)), seen{false, "3/5minute", 2}},
+		{"an override is no shadow", 1, nil, with(one("shadow", ""), override(0, descriptors.Day, 1)), seen{true, "0/day", 0}},
+		{"a window of over 292 years falls back", 1, nil, with(one("user", "ann"), override(3, descriptors.Year, 293)), seen{false, "10/minute", 9}},
+		{"a window of over 100,000 precisions falls back", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_001)), seen{false, "10/minute", 9}},
+		{"a window of 100,000 precisions", 1, nil, with(one("user", "ann"), override(3, descriptors.Day, 100_000)), seen{false, "3/100000day", 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 			for _, d := range tc.before {
-				ask(t, l, tc.domain, tc.addend, d)
+				ask(t, l, "shop", tc.addend, d)
 			}
-			c := ask(t, l, tc.domain, tc.addend, tc.ask)
+			c := ask(t, l, "shop", tc.addend, tc.ask)
 			if got := see(c.Statuses[0]); got != tc.want || c.Over != tc.want.over {
 				t.Errorf("got %+v, over all = %v; want %+v", got, c.Over, tc.want)
 			}
@@ -194,23 +192,18 @@ func TestStatusesKeepTheirOrder(t *testing.T) {
 // The worked example that README.md opens with.
 func TestTheExampleOfTheReadme(t *testing.T) {
 	l, clk, _ := newLimiterWith(t, limit.Options{}, shop)
-	at := func(clock string) {
-		moment, err := time.Parse(time.RFC3339Nano, "2026-11-21T"+clock+"Z")
-		if err != nil {
-			t.Fatal(err)
-		}
-		clk.nanos.Store(moment.UnixNano())
+	noon := clk.nanos.Load()
+	at := func(afterNoon time.Duration) *limit.Call {
+		clk.nanos.Store(noon + int64(afterNoon))
+		return ask(t, l, "shop", 1, one("user", "ann"))
 	}
-	for i := range 33 {
-		at(fmt.Sprintf("11:%02d:00", 5+i))
-		ask(t, l, "shop", 1, one("user", "ann"))
+	for i := range 33 { // 11:05 to 11:37
+		at(time.Duration(i-55) * time.Minute)
 	}
-	for i := range 7 {
-		at(fmt.Sprintf("12:00:%02d", 1+4*i))
-		ask(t, l, "shop", 1, one("user", "ann"))
+	for i := range 7 { // 12:00:01 to 12:00:25
+		at(time.Duration(1+4*i) * time.Second)
 	}
-	at("12:00:33.2")
-	c := ask(t, l, "shop", 1, one("user", "ann"))
+	c := at(33200 * time.Millisecond)
 	want := seen{false, "10/minute", 2}
 	if got := see(c.Statuses[0]); got != want || c.Statuses[0].ResetIn != 28800*time.Millisecond {
 		t.Errorf("got %+v, resets in %v; the README says %+v, 29 s", got, c.Statuses[0].ResetIn, want)
@@ -230,24 +223,30 @@ func TestBadRequests(t *testing.T) {
 	var none yaml.LastGood
 	broken.Apply(none.Update([]yaml.File{{Name: "shop", Data: []byte("domain: shop\ndescriptors: 1")},
 		{Name: "bar", Data: []byte("domain: bar")}}, nil).Config)
-	brings := one("no", "rule")
-	brings.HasOverride, brings.Override = true, limit.Override{Requests: 1, Unit: descriptors.Minute}
+	noRule, brings := one("no", "rule"), with(one("no", "rule"), override(1, descriptors.Minute, 1))
+	deep := limit.Descriptor{Entries: make(descriptors.Descriptor, limit.MaxEntries+1)}
 	for _, tc := range []struct {
-		l       *limit.Limiter
-		request limit.Request
-		want    error
-		result  limit.Result
+		l      *limit.Limiter
+		domain string
+		asks   []limit.Descriptor
+		want   error
+		result limit.Result
 	}{
-		{l, limit.Request{Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoDomain, limit.Invalid},
-		{l, limit.Request{Domain: "shop"}, limit.ErrNoDescriptors, limit.Invalid},
-		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("no", "rule")}}, limit.ErrBrokenDomain, limit.Unconfigured},
-		{broken, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{brings}}, limit.ErrBrokenDomain, limit.Unconfigured},
-		{unconfigured, limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{one("a", "b")}}, limit.ErrNoConfig, limit.Unconfigured},
+		{l, "", []limit.Descriptor{noRule}, limit.ErrNoDomain, limit.Invalid},
+		{l, "shop", nil, limit.ErrNoDescriptors, limit.Invalid},
+		{l, "shop", slices.Repeat([]limit.Descriptor{one("user", "ann")}, limit.MaxDescriptors+1), limit.ErrTooMany, limit.Invalid},
+		{l, "shop", []limit.Descriptor{one("user", "ann"), deep}, limit.ErrTooMany, limit.Invalid},
+		{broken, "shop", []limit.Descriptor{noRule}, limit.ErrBrokenDomain, limit.Unconfigured},
+		{broken, "shop", []limit.Descriptor{brings}, limit.ErrBrokenDomain, limit.Unconfigured},
+		{unconfigured, "shop", []limit.Descriptor{noRule}, limit.ErrNoConfig, limit.Unconfigured},
 	} {
-		c := &limit.Call{Request: tc.request}
+		c := &limit.Call{Request: limit.Request{Domain: tc.domain, Descriptors: tc.asks}}
 		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Result(err) != tc.result {
-			t.Errorf("%+v: %v, %v; want %v, %v", tc.request, err, c.Result(err), tc.want, tc.result)
+			t.Errorf("%s, %d descriptors: %v, %v; want %v, %v", tc.domain, len(tc.asks), err, c.Result(err), tc.want, tc.result)
 		}
+	}
+	if s := ask(t, l, "shop", 1, one("user", "ann")).Statuses[0]; s.Remaining != 9 {
+		t.Errorf("after them %d of 10 are left, want 9: nothing of a bad request is counted", s.Remaining)
 	}
 }
 

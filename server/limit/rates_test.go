@@ -66,10 +66,3 @@ func TestAKeyWithoutARateHasThatOfItsRule(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkRates(b *testing.B) {
-	r, at := new(rates), time.Now()
-	for i := hits.Key(0); b.Loop(); i++ {
-		r.add(i*0x9E3779B97F4A7C15, 1, at)
-	}
-}

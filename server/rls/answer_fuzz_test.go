@@ -32,13 +32,8 @@ const (
 
 func settings(s byte) (limit.Options, Options) {
 	on := func(bit byte) bool { return s&bit != 0 }
-	limits := limit.Options{SpareOthers: on(spareOthers), Shadow: on(shadowed), Quota: on(quotas)}
-	switch {
-	case on(bringingFixed):
-		limits.Algorithm = descriptors.FixedWindow
-	case on(inPieces):
-		limits.Algorithm = descriptors.SlidingLog
-	}
+	limits := limit.Options{SpareOthers: on(spareOthers), Shadow: on(shadowed), Quota: on(quotas),
+		Algorithm: [...]descriptors.Algorithm{0, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.FixedWindow}[s/bringingFixed]}
 	o := Options{Headers: Headers{RetryAfter: on(withRetryAfter)}, DynamicMetadata: on(withMetadata)}
 	if on(withHeaders) {
 		o.Headers.Answer, o.Headers.Request = Names{Limit: "limit", Remaining: "left", Reset: "reset"}, Names{Limit: "quota"}
@@ -55,7 +50,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	config := fixture.Config(f, string(rules))
-	for _, r := range append(requests(), shopping(f)...) {
+	for _, r := range append(requests(f), shopping(f)...) {
 		data := written(f, r)
 		for _, s := range []byte{0, spareOthers, spareOthers | quotas | withHeaders, shadowed | withMetadata,
 			spareOthers | inPieces | withHeaders | withRetryAfter | withMetadata} {

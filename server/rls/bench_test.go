@@ -1,18 +1,13 @@
 package rls
 
 import (
-	"context"
 	"testing"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/denials"
-	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -36,24 +31,12 @@ descriptors:
 		{"denied, and told why", Options{DeniedMetadata: true}, []string{"closed=ann"}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			store := fixture.Memory(b, nil)
-			recorder := hits.New(hits.DefaultValues)
-			l := limit.New(guard.New(store, guard.Config{}), limit.Options{Algorithm: descriptors.SlidingWindow, Denials: denials.New()}, recorder)
-			l.Apply(fixture.Config(b, rules))
-			s, codec := New(l, bench.options, unobserved), NewCodec()
+			s := serve(guard.New(fixture.Memory(b, nil), guard.Config{}), fixture.Config(b, rules),
+				limit.Options{Algorithm: descriptors.SlidingWindow}, bench.options)
 			data := written(b, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: described(b, bench.asks...)})
-			in, ctx := mem.BufferSlice{mem.SliceBuffer(data)}, b.Context()
-			unmarshal := func(call any) error { return codec.Unmarshal(in, call) }
-			intercept := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-				return handle(ctx, request)
-			}
 			b.ReportAllocs()
 			for b.Loop() {
-				out, err := shouldRateLimit(s, ctx, unmarshal, intercept)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := codec.Marshal(out); err != nil {
+				if _, err := s.answerTo(b.Context(), data); err != nil {
 					b.Fatal(err)
 				}
 			}

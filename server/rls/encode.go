@@ -174,7 +174,7 @@ func headerStatus(statuses []limit.Status) *limit.Status {
 	for i := range statuses {
 		s := &statuses[i]
 		switch {
-		case s.Limit == nil || s.Unlimited:
+		case s.Limit == nil:
 		case s.Over && !s.Quota:
 			over = s
 		case least == nil || s.Remaining < least.Remaining:

@@ -14,7 +14,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
-	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -37,9 +36,8 @@ func (s *slow) Decide(_ context.Context, checks []backend.Check, _ []backend.Dec
 func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slow{answer: make(chan struct{})}
-		l := limit.New(store, limit.Options{}, hits.New(0))
-		l.Apply(fixture.Config(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 10}}]"))
-		s := New(l, Options{}, unobserved)
+		rules := fixture.Config(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 10}}]")
+		s := serve(store, rules, limit.Options{}, Options{})
 		request := func(descriptors int) []byte {
 			texts := slices.Repeat([]string{"k=v"}, descriptors)
 			return written(t, &ratelimit.RateLimitRequest{Domain: "d", Descriptors: described(t, texts...)})

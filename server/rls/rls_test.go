@@ -15,13 +15,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
-
-func unobserved(limit.Result, time.Duration) {}
 
 // world is a service on a store in memory, whose clock stands still until it is moved.
 type world struct {
@@ -34,11 +33,14 @@ func newWorld(t testing.TB, config *descriptors.Config, limits limit.Options, o 
 	w := new(world)
 	w.micros.Store(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).UnixMicro())
 	limits.Algorithm = cmp.Or(limits.Algorithm, descriptors.SlidingWindow)
-	store := fixture.Memory(t, func() time.Time { return time.UnixMicro(w.micros.Load()) })
-	l := limit.New(store, limits, hits.New(hits.DefaultValues))
-	l.Apply(config)
-	w.Service = New(l, o, unobserved)
+	w.Service = serve(fixture.Memory(t, func() time.Time { return time.UnixMicro(w.micros.Load()) }), config, limits, o)
 	return w
+}
+
+func serve(store backend.Counter, config *descriptors.Config, limits limit.Options, o Options) *Service {
+	l := limit.New(store, limits, hits.New(0))
+	l.Apply(config)
+	return New(l, o, func(limit.Result, time.Duration) {})
 }
 
 // answerTo brings a message, which may come in pieces, from the wire to the wire, as grpc does.
@@ -113,7 +115,7 @@ func written(t testing.TB, r *ratelimit.RateLimitRequest) []byte {
 
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
 func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
-	s := New(limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0)), Options{}, unobserved)
+	s := serve(nil, new(descriptors.Config), limit.Options{}, Options{})
 	decode := func(in any) error { return NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("\n\xff")}, in) }
 	var inside error
 	interceptor := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {

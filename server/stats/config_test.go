@@ -95,6 +95,9 @@ func TestRequestsOfADomainAreThereBeforeTheFirst(t *testing.T) {
 		}
 	}
 	m.expect(t, "after a request of an unknown domain", "weir_domain_requests_total{", want.String())
+	// The names that stand for what no rule has may be those of a rule, and one file may have all of them.
+	l.Apply(fixture.Config(t, "domain: __unknown__\ndescriptors:\n- {key: __unmatched__, rate_limit: {unlimited: true}}\n"))
+	m.expect(t, "a series that is there twice spoils all of it", "weir_config_rules", "weir_config_rules 1")
 }
 
 // late is a store whose answers a policy gives.
@@ -116,14 +119,6 @@ func TestDegradedDecisionsAreThereBeforeTheFirst(t *testing.T) {
 		!slices.Contains(got, `weir_degraded_total{policy="local",reason="refused"} 0`) {
 		t.Errorf("a scrape has\n%s\nwant each of 4 reasons by each of 4 policies", strings.Join(got, "\n"))
 	}
-}
-
-// The names that stand for what no rule has may be those of a rule, and one file may have all of them.
-func TestNamesThatStandForOthersMayBeConfigured(t *testing.T) {
-	m, l := limiting(nil)
-	rules := "descriptors:\n- {key: __unmatched__, rate_limit: {unlimited: true}}\n"
-	l.Apply(fixture.Config(t, "domain: __unknown__\n"+rules))
-	m.expect(t, "a series that is there twice spoils all of it", "weir_config_rules", "weir_config_rules 1")
 }
 
 func TestEachConfiguredLimitIsAGauge(t *testing.T) {

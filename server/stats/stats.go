@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/weirproxy/weir/server/door"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -126,6 +127,18 @@ func (p Process) Counter(name, help string, labels map[string]string, total func
 func (p Process) RefusedTokens(total func() uint64) {
 	p.Counter("weir_admin_refused_tokens_total", "Requests to the admin port with a token that is wrong.", nil,
 		func() float64 { return float64(total()) })
+}
+
+// Doors shows how many connections each port has, and how many it closed.
+func (p Process) Doors(all []*door.Door) {
+	for _, d := range all {
+		p.Gauge("weir_connections", "Connections of each port.", map[string]string{"port": d.Port},
+			func() float64 { return float64(d.Open()) })
+		for _, r := range []door.Reason{door.Full, door.Memory, door.Unfinished, door.Reset} {
+			p.Counter("weir_connections_closed_total", "Connections that weir closed for what they did, by port and reason.",
+				map[string]string{"port": d.Port, "reason": string(r)}, func() float64 { return float64(d.Closed(r)) })
+		}
+	}
 }
 
 // collector sends series at each scrape: which there are is not known before.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"log/slog"
-	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -27,7 +26,7 @@ func (s *Settings) Server() server.Config {
 	}
 	c := s.Ports
 	c.StartLevel = s.StartLevel
-	c.GRPCAddress, c.HTTPAddress, c.DebugAddress = grpc, address(s.Host, s.Port), address(s.DebugHost, s.DebugPort)
+	c.GRPCAddress, c.HTTPAddress, c.AdminAddress = grpc, address(s.Host, s.Port), address(s.DebugHost, s.DebugPort)
 	c.DrainDelay, c.DrainTimeout, c.Connections = s.DrainDelay, s.DrainTimeout, s.MaxConnections
 	c.MaxConnectionAge, c.MaxConnectionAgeGrace, c.Profiles = s.MaxConnectionAge, s.MaxConnectionAgeGrace, s.Profiles
 	switch {
@@ -110,8 +109,7 @@ func (s *Settings) Keys() descriptors.Keys {
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
 		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, SpareOthers: s.SpareOthers,
-		NearRatio: max(s.NearRatio, math.SmallestNonzeroFloat32), // 0 stands for the default there
-		Leases:    s.Leasing(),
+		NearRatio: s.NearRatio, Leases: s.Leasing(),
 	}
 }
 

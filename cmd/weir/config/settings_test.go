@@ -82,7 +82,7 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 		{"REDIS_PERSECOND_POOL_SIZE=-1 REDIS_URL=a:1", fromServer, false},
 		{"REDIS_POOL_SIZE=-1 REDIS_URL=a:1 BACKEND_TYPE=memory", fromServer, false},
 		// All hits are near, of a limit of 1e9 too.
-		{"NEAR_LIMIT_RATIO=0", func(s *Settings) any { return s.Limits().NearRatio > 0 && uint64(1e9*s.Limits().NearRatio) == 0 }, true},
+		{"NEAR_LIMIT_RATIO=0", func(s *Settings) any { return s.Limits().NearRatio }, float32(0)},
 	} {
 		if s := mustRead(t, tc.environment); tc.got(&s) != tc.want {
 			t.Errorf("%s: got %+v, want %+v", tc.environment, tc.got(&s), tc.want)

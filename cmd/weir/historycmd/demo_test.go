@@ -87,7 +87,7 @@ func TestADemoThatIsServedGoesOnAsItWasMadeUp(t *testing.T) {
 	noon := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	now := noon.Add(-time.Hour)
 	var clock atomic.Int64 // the store's; it sweeps by it
-	recorder := hits.New(hits.DefaultValues)
+	recorder := hits.New(100)
 	clock.Store(now.Unix())
 	limiter := limit.New(fixture.Memory(t, func() time.Time { return time.Unix(clock.Load(), 0) }), limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
 	var files []string

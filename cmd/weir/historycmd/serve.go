@@ -74,7 +74,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
 		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // as nothing else is done here
 	})
-	port, err := server.OpenPort("debug", set.Server().DebugAddress, log, admin.Handler(parts))
+	port, err := server.OpenPort("admin", set.Server().AdminAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}

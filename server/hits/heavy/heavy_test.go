@@ -83,7 +83,7 @@ func TestBoundsAddOverSketches(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, 1<<20)
 	parts := []*counted{newCounted(50), newCounted(50), newCounted(50)}
-	for range 200_000 {
+	for range 30_000 {
 		parts[random.IntN(len(parts))].add(zipf.Uint64(), 1)
 	}
 	exact, bound, missing, total := make(map[uint64]uint64), make(map[uint64]uint64), uint64(0), uint64(0)
@@ -137,21 +137,5 @@ func TestAFullSketchAllocatesNothing(t *testing.T) {
 	add()
 	if n := testing.AllocsPerRun(10, add); n != 0 {
 		t.Errorf("%v allocations in 1000 calls, want none: the request path pays for each", n)
-	}
-}
-
-func BenchmarkAdd(b *testing.B) {
-	for name, keys := range map[string]uint64{"one key": 1, "100 keys": 100, "100,000 keys": 100_000} {
-		b.Run(name, func(b *testing.B) {
-			s, random := heavy.New[[8]uint64](64), rand.New(rand.NewPCG(1, 2))
-			list := make([]uint64, 1<<16)
-			for i := range list {
-				list[i] = random.Uint64N(keys) * 0x9e3779b97f4a7c15
-			}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				s.Add(list[i&(1<<16-1)], 1)
-			}
-		})
 	}
 }

@@ -1,12 +1,10 @@
 package ratelimit_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
@@ -59,23 +57,5 @@ func TestUncountedAsRatelimitThereIsOnlyWhatIsCountedAnyway(t *testing.T) {
 	const want = "ratelimit.localcache.entryCount: 7\nratelimit.service.config_load_success: 1\nratelimit_server.ShouldRateLimit.total_requests: 2\n"
 	if got := text(t, w.statistics); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-// Requests choose domains and the values of descriptors: neither may make statistics grow.
-func TestMadeUpDomainsAndValuesMakeNoMoreStatistics(t *testing.T) {
-	w := newWorld(t, true)
-	made := func(from, to int) int {
-		for i := from; i < to; i++ {
-			value := fmt.Sprintf("v%d", i)
-			all := read(t, "user="+value, "tenant="+value, value+"="+value)
-			all[2].HasOverride, all[2].Override = true, limit.Override{Requests: 1, Unit: descriptors.Second}
-			w.decide(t, limit.Request{Domain: "default/eg/http", Descriptors: all})
-			w.decide(t, limit.Request{Domain: value, Descriptors: all})
-		}
-		return strings.Count(text(t, w.statistics), "\n")
-	}
-	if before, after := made(0, 5000), made(5000, 15_000); after != before {
-		t.Errorf("%d statistics became %d", before, after)
 	}
 }

@@ -48,7 +48,7 @@ func newWorld(t testing.TB, tallies bool) *world {
 	}
 	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
 		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
-	w.limiter = limit.New(fixture.Memory(t, nil), limit.Options{Algorithm: descriptors.FixedWindow}, w.recorder)
+	w.limiter = limit.New(fixture.Memory(t, nil), limit.Options{Algorithm: descriptors.FixedWindow, NearRatio: 0.8}, w.recorder)
 	w.limiter.Apply(fixture.Config(t, rules))
 	w.metrics.ConfigApplied(time.Now())
 	return w

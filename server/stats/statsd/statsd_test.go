@@ -3,7 +3,6 @@ package statsd
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -81,45 +80,33 @@ func (s *Sender) into(room int) *sink {
 
 const plenty = 1 << 20
 
-func TestWhatNobodyListenedToIsSentLater(t *testing.T) {
-	c := new(counted)
-	s := sender(Plain(nil), c.statistics())
-	s.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody listens") }
-	for range 5 {
-		c.requests[limit.OK]++
-		s.flush(t.Context())
-	}
-	conn, sums := s.into(plenty), make(map[string]uint64)
-	for range 3 {
-		c.requests[limit.OK]++
-		c.loads++
-		s.flush(t.Context())
-	}
-	add(t, sums, strings.Join(conn.sent, ""))
-	for name, want := range map[string]uint64{
-		"ratelimit_server.ShouldRateLimit.total_requests": 8, "ratelimit.service.config_load_success": 3} {
-		if sums[name] != want {
-			t.Errorf("%s: %d came, %d were counted", name, sums[name], want)
-		}
-	}
-}
-
-// A connection breaks anywhere, in the middle of a line too: all that was due is sent again.
+// Nobody listens, or a connection breaks anywhere, in the middle of a line too: all that was due is sent again, once.
+// No datagram is cut up on its way.
 func TestABrokenConnectionLosesNothing(t *testing.T) {
-	c := new(counted)
+	c, form := &counted{loads: 1}, Plain(map[string]string{"long": strings.Repeat("x", 400)})
 	for o := range c.requests {
 		c.requests[o] = 7
 	}
-	whole, sums := sender(Plain(nil), c.statistics()), make(map[string]uint64)
+	whole, sums := sender(form, c.statistics()), make(map[string]uint64)
 	all := whole.into(plenty)
 	whole.flush(t.Context())
+	for _, packet := range all.sent {
+		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
+			t.Errorf("a datagram of %d bytes ends in %q; want whole lines, and no more than networks let pass", len(packet), packet[len(packet)-9:])
+		}
+	}
 	text := strings.Join(all.sent, "")
-	add(t, sums, text)
+	if add(t, sums, text); len(all.sent) < 2 || len(sums) != 5 {
+		t.Errorf("%d statistics came in %d datagrams; want all 5, in several", len(sums), len(all.sent))
+	}
 	for room := range len(text) {
-		s := sender(Plain(nil), c.statistics())
+		s := sender(form, c.statistics())
+		s.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody listens") }
+		s.flush(t.Context())
 		s.into(room)
 		s.flush(t.Context())
 		conn, again := s.into(plenty), make(map[string]uint64)
+		s.flush(t.Context())
 		s.flush(t.Context())
 		if add(t, again, strings.Join(conn.sent, "")); !maps.Equal(again, sums) {
 			t.Errorf("after a connection that broke behind %d bytes %v came, want all of %v", room, again, sums)
@@ -129,31 +116,18 @@ func TestABrokenConnectionLosesNothing(t *testing.T) {
 
 // One who accepts and never reads must not hold the sender for longer than its timeout.
 func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	c := new(counted)
-	s := New(Config{Network: "tcp", Address: listener.Addr().String(), Form: Plain(map[string]string{"long": strings.Repeat("x", 16<<20)}),
-		Statistics: c.statistics(), Log: slog.New(slog.DiscardHandler)})
-	c.loads, c.requests[limit.OK] = 1, 1
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	begin := time.Now()
-	s.flush(ctx)
-	t.Logf("given up after %v", time.Since(begin))
-	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	whole, err := io.ReadAll(conn)
-	sums := make(map[string]uint64)
-	due, _ := s.due()
-	if add(t, sums, string(whole)); len(sums) != 0 || len(due) != 2 {
-		t.Errorf("%d statistics came, and %d are due again, after %v; want none and both", len(sums), len(due), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{loads: 1}
+		s := sender(Plain(nil), c.statistics())
+		conn, _ := net.Pipe()
+		s.dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+		begin := time.Now()
+		s.flush(t.Context())
+		due, _ := s.due()
+		if took := time.Since(begin); took != flushTimeout || len(due) != 1 {
+			t.Errorf("given up after %v, and %d statistics are due again; want %v and 1", took, len(due), flushTimeout)
+		}
+	})
 }
 
 func TestEachKindOfReaderGetsLinesInItsForm(t *testing.T) {
@@ -220,25 +194,6 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 			t.Errorf("%d loads came in %d parts; want all 4, one a second and the last at the end", got, len(conn.sent))
 		}
 	})
-}
-
-func TestADatagramIsNotCutUpOnItsWay(t *testing.T) {
-	c := &counted{loads: 1}
-	for o := range c.requests {
-		c.requests[o] = 1
-	}
-	s := sender(Plain(map[string]string{"long": strings.Repeat("x", 400)}), c.statistics())
-	conn, sums := s.into(plenty), make(map[string]uint64)
-	s.flush(t.Context())
-	for _, packet := range conn.sent {
-		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
-			t.Errorf("a datagram of %d bytes ends in %q; want whole lines, and no more than networks let pass", len(packet), packet[len(packet)-9:])
-		}
-		add(t, sums, packet)
-	}
-	if len(conn.sent) < 2 || len(sums) != 5 {
-		t.Errorf("%d statistics came in %d datagrams; want all 5, in several", len(sums), len(conn.sent))
-	}
 }
 
 func TestTheFirstTimesOfAnIntervalStandForAll(t *testing.T) {
