@@ -33,11 +33,14 @@ func (c *Command) read(in io.Reader) (x *checked, err error) {
 	default:
 		x, err = openFile(c.Path)
 	}
-	if err == nil {
-		errs, _ := c.count(x.problems)
-		x.right = errs == 0
+	if err != nil {
+		return nil, err
 	}
-	return x, err
+	for i := range x.problems {
+		x.problems[i].Warning = x.problems[i].Warning && !c.Strict
+	}
+	x.right = x.problems.Err() == nil
+	return x, nil
 }
 
 // unreadable returns the result for a path that cannot be read: one problem, without a place.
