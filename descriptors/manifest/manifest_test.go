@@ -186,7 +186,9 @@ func TestNoManifestTakesMoreThanItIsWorth(t *testing.T) {
 	for i := range 2000 {
 		texts += fmt.Sprintf("  k%d: *t\n", i)
 	}
-	for name, text := range map[string]string{"lists of lists": lists, "one text many times": texts,
+	pod := "apiVersion: v1\nkind: Pod\nspec:\n  containers: [" + strings.Repeat("{command: [ratelimit]}, ", 9000) + "]\n  volumes: [" +
+		strings.Repeat("{}, ", 2000) + "]\n"
+	for name, text := range map[string]string{"lists of lists": lists, "one text many times": texts, "many containers with many volumes": pod,
 		"a list that holds itself": strings.Replace(list, "apiVersion", "&l\napiVersion", 1) + "- *l\n"} {
 		m, is := manifest.Read("f", []byte(text))
 		if !is || len(m.Files) > 0 || len(m.Problems) != 1 || !strings.Contains(m.Problems[0].Text, "too much to read: with its YAML aliases followed") {
