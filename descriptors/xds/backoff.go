@@ -14,11 +14,11 @@ type Backoff struct {
 	Jitter float64
 }
 
-// shortestWait bounds the load on a server that breaks each stream.
-const shortestWait = 100 * time.Millisecond
+// minWait bounds the load on a server that breaks each stream.
+const minWait = 100 * time.Millisecond
 
 // sound returns b with what makes a wait of it, whatever it holds.
-func (b Backoff) sound() Backoff {
+func (b Backoff) bounded() Backoff {
 	b.Max = max(b.Max, b.Initial, b.Retry)
 	if b.Jitter = min(b.Jitter, 1); !(b.Jitter > 0) { // nor a number at all
 		b.Jitter = 0
@@ -27,11 +27,11 @@ func (b Backoff) sound() Backoff {
 }
 
 // after returns the wait that follows another one.
-func (b Backoff) after(wait time.Duration) time.Duration {
+func (b Backoff) next(wait time.Duration) time.Duration {
 	return max(b.Initial, wait+min(wait, b.Max-wait))
 }
 
 // spread takes the random part off a wait.
-func (b Backoff) spread(wait time.Duration) time.Duration {
-	return max(shortestWait, wait-time.Duration(rand.Float64()*b.Jitter*float64(wait)))
+func (b Backoff) jittered(wait time.Duration) time.Duration {
+	return max(minWait, wait-time.Duration(rand.Float64()*b.Jitter*float64(wait)))
 }

@@ -9,9 +9,9 @@ import (
 
 func TestPausesGrowUpToTheLongest(t *testing.T) {
 	first := func(b Backoff, n int) (seconds []float64) {
-		b = b.sound()
-		for next := b.Retry; len(seconds) < n; next = b.after(next) {
-			seconds = append(seconds, b.spread(next).Seconds())
+		b = b.bounded()
+		for next := b.Retry; len(seconds) < n; next = b.next(next) {
+			seconds = append(seconds, b.jittered(next).Seconds())
 		}
 		return seconds
 	}
@@ -33,11 +33,11 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 }
 
 func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
-	for jitter, from := range map[float64]time.Duration{0.5: 5 * time.Second, 7: shortestWait} {
-		b := Backoff{Jitter: jitter}.sound()
+	for jitter, from := range map[float64]time.Duration{0.5: 5 * time.Second, 7: minWait} {
+		b := Backoff{Jitter: jitter}.bounded()
 		least, most := time.Hour, time.Duration(0)
 		for range 1000 {
-			pause := b.spread(10 * time.Second)
+			pause := b.jittered(10 * time.Second)
 			least, most = min(least, pause), max(most, pause)
 		}
 		if least < from || least > from+time.Second || most > 10*time.Second || most < 9*time.Second {

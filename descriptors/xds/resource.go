@@ -26,16 +26,16 @@ const (
 )
 
 const (
-	nameless   = "a resource without a name"
-	everything = "." // all files, in the words of [yaml.LastGood.Update]
+	unnamed  = "a resource without a name"
+	allFiles = "." // all files, in the words of [yaml.LastGood.Update]
 )
 
 // read writes each resource as the file that means the same, named "resource" and its name. It returns a problem for each
-// one that cannot be read; unreadable has its name, or everything if the name is unknown.
+// one that cannot be read; unreadable has its name, or allFiles if the name is unknown.
 func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, problems yaml.Problems) {
 	if len(resources) > maxResources {
 		const tooMany = "the response has %d resources: at most %d are allowed"
-		return nil, []string{everything}, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
+		return nil, []string{allFiles}, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
 	}
 	times, size := make(map[string]int), 0
 	for _, r := range resources {
@@ -48,7 +48,7 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		if size += len(written); size > maxWritten && err == nil {
 			err = fmt.Errorf("the response becomes more than %d MiB with it: send less", maxWritten>>20)
 		}
-		name, called := nameless, cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
+		name, called := unnamed, cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
 		if called != "" {
 			name = "resource " + called
 		}
@@ -61,7 +61,7 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		}
 		problems = append(problems, yaml.Problem{File: descriptors.Printable(name), Text: fmt.Sprintf("cannot be read: %v", err)})
 		if called == "" {
-			name = everything
+			name = allFiles
 		}
 		unreadable = append(unreadable, name)
 	}

@@ -73,17 +73,19 @@ func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
 	for range 3 * maxDepth {
 		deep = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}
 	}
-	large, full := limited("a", 1), limited("a", 1)
+	large, full, b := limited("a", 1), limited("a", 1), limited("b", 1)
+	b.Name = "a"
 	large.Descriptors[0].Value, full.Descriptors[0].Value = strings.Repeat("\x01", maxResource), strings.Repeat("\x01", maxWritten/6/2)
 	for name, tc := range map[string]struct {
 		resources              []*anypb.Any
 		file, unreadable, told string
 	}{
+		"two of one name":         {pack(t, limited("a", 1), b), "resource a resource a (2)", "", ""},
 		"what no file can say":    {pack(t, unwritable), "", "resource a", "resource a: cannot be read"},
 		"nested too deep":         {pack(t, &ratelimit.RateLimitConfig{Name: "a", Descriptors: []*ratelimit.RateLimitDescriptor{deep}}), "", "resource a", "recursion depth"},
 		"too large":               {pack(t, large), "", "resource a", "it is 16 MiB large: at most 16 are allowed, split it"},
 		"too much together":       {pack(t, full, full), "resource a", "resource a (2)", "the response becomes more than 64 MiB with it: send less"},
-		"too many, nobody's name": {slices.Repeat(pack(t, limited("a", 1)), maxResources+1), "", everything, "at most 10000 are allowed"},
+		"too many, nobody's name": {slices.Repeat(pack(t, limited("a", 1)), maxResources+1), "", allFiles, "at most 10000 are allowed"},
 	} {
 		files, unreadable, problems := read(tc.resources)
 		var names []string
@@ -94,13 +96,5 @@ func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
 			!strings.Contains(fmt.Sprint(problems.Err()), tc.told) && tc.told != "" {
 			t.Errorf("%s: got the files %v, unreadable %v, and %v; want %+v", name, names, unreadable, problems, tc)
 		}
-	}
-}
-
-func TestResourcesOfOneNameAreToldApart(t *testing.T) {
-	y := limited("b", 1)
-	y.Name = "a"
-	if files, _, _ := read(pack(t, limited("a", 1), y)); len(files) != 2 || files[0].Name != "resource a" || files[1].Name != "resource a (2)" {
-		t.Errorf("got %+v, want two files of two names", files)
 	}
 }

@@ -28,9 +28,6 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// DefaultMaxMessage is how large a response may be if nothing else is said, in bytes: what a configuration may unfold to.
-const DefaultMaxMessage = 64 << 20
-
 // Config says which server is asked, and as whom.
 type Config struct {
 	Server     string      // host:port, or any other target that gRPC knows
@@ -38,7 +35,7 @@ type Config struct {
 	Node       string      // id by which the server knows what to send
 	Metadata   map[string]string
 	Headers    map[string]string // that each stream begins with
-	MaxMessage int               // of a response, in bytes; 0 is DefaultMaxMessage
+	MaxMessage int               // of a response, in bytes; 0 is 64 MiB, as much as it may be as files
 	Backoff    Backoff
 	Rules      yaml.Options
 	Log        *slog.Logger
@@ -53,13 +50,13 @@ type Source struct {
 	node   *core.Node
 
 	loader yaml.Loader
-	last   answered
+	last   lastResponse
 }
 
 // New makes a source of a server. It connects to nothing yet.
 func New(c Config) *Source {
-	c.Rules.NoLines, c.Backoff = true, c.Backoff.sound()
-	c.MaxMessage = cmp.Or(c.MaxMessage, DefaultMaxMessage)
+	c.Rules.NoLines, c.Backoff = true, c.Backoff.bounded()
+	c.MaxMessage = cmp.Or(c.MaxMessage, maxWritten)
 	about := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
 	for key, value := range c.Metadata {
 		about.Fields[key] = structpb.NewStringValue(value)
@@ -79,7 +76,7 @@ func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error)
 		if delivered {
 			next = s.config.Backoff.Retry
 		}
-		wait, inForce := s.config.Backoff.spread(next), "none yet"
+		wait, inForce := s.config.Backoff.jittered(next), "none yet"
 		if s.loader.Loaded {
 			inForce = "the last one"
 		}
@@ -88,7 +85,7 @@ func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error)
 		if err := pause(ctx, wait); err != nil {
 			return err
 		}
-		next = s.config.Backoff.after(next)
+		next = s.config.Backoff.next(next)
 	}
 }
 

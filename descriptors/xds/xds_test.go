@@ -47,35 +47,6 @@ func TestEachVersionIsAccepted(t *testing.T) {
 	}
 }
 
-func TestABadResourceHoldsUpNoOtherDomain(t *testing.T) {
-	t.Parallel()
-	server := listen(t, "127.0.0.1:0", nil)
-	server.set("1", limited("a", 1), limited("b", 1))
-	c := follow(t, server.address, nil)
-	c.expect("a=1 b=1", "all are good")
-	server.set("2", unitless("a"), limited("b", 2), misnamed("c"))
-	c.expect("a=1 b=2 c=broken", "a keeps its last good form, c never had one")
-	c.await("the refusal", func() bool { return server.seen()[len(server.seen())-1].GetErrorDetail() != nil })
-	refused := server.seen()[len(server.seen())-1]
-	if refused.GetVersionInfo() != "1" {
-		t.Errorf("the refusal names version %s, want 1, the last that was accepted", refused.GetVersionInfo())
-	}
-	for _, want := range []string{"resource a: domain a, k: unit is missing", `resource c: domain c, k: name is "a\r\nb: c"`} {
-		if got := refused.GetErrorDetail().GetMessage(); !strings.Contains(got, want) {
-			t.Errorf("the server is told %q, want …%s…", got, want)
-		}
-	}
-	server.set("3", limited("b", 3), limited("c", 1))
-	c.expect("b=3 c=1", "the bad one has gone, and with it its domain")
-	c.await("the acceptance", func() bool { return server.seen()[len(server.seen())-1].GetVersionInfo() == "3" })
-	if got := c.errors(); len(got) != 1 || !strings.Contains(got[0].Error(), "2 errors, the first: resource a: ") {
-		t.Errorf("OnError was told %v, want once: 2 errors", got)
-	}
-	if c.Logged("configuration loaded only in part") != 1 || c.Logged("keep their last good form: a;") != 1 {
-		t.Error("the log does not say once what becomes of the domains")
-	}
-}
-
 func TestAServerThatComesBackIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := listen(t, socket(t), nil)
