@@ -119,62 +119,6 @@ func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
 	}
 }
 
-func TestAliasesAndMergesSpareRepetition(t *testing.T) {
-	c := parse(t, `
-domain: d
-descriptors:
-  - key: a
-    rate_limit: &five {requests_per_unit: 5, unit: minute}
-    descriptors: &below
-      - {key: b, rate_limit: *five}
-  - key: c
-    rate_limit: {<<: *five, unit: hour, name: c}
-    descriptors: *below
-  - key: d
-    rate_limit: {<<: [{unit: day}, *five]}
-`)
-	got := map[string]string{}
-	for _, r := range c.Rules() {
-		got[r.Path] = r.Limits[0].String()
-	}
-	want := map[string]string{"a": "5/minute", "a/b": "5/minute", "c": "5/hour", "c/b": "5/minute", "d": "5/day"}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
-	files := []File{
-		file("b/a", "domain: d\ndescriptors:\n- {key: k, value: 'x*', rate_limit: {unlimited: true}}\n- {key: l}"),
-		file("b", "domain: d\ndescriptors:\n- {key: k, value: '*y', rate_limit: {unlimited: true}}\n"),
-		file("B", "domain: e\ndescriptors:\n- {key: k, rate_limit: {unlimited: true}}\n"),
-		file("c", "domain: d\n"),
-	}
-	for range 3 {
-		files = append(files[1:], files[0])
-		first := files[0].Name
-		c, problems := judge(files, Options{Merge: true})
-		if files[0].Name != first {
-			t.Error("Update has sorted its caller's slice")
-		}
-		if len(problems) > 0 {
-			t.Fatal(problems)
-		}
-		if got := c.Match("d", spelt("k=xy")); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 0 {
-			t.Errorf("the pattern of the file with the first name must win, however the files were listed; got %v", got.Rule)
-		}
-		if c.Domains() != 2 {
-			t.Errorf("got %d domains, want 2", c.Domains())
-		}
-	}
-	files = append(files, file("z", "domain: d\ndescriptors:\n- key: l"))
-	c, problems := judge(files, Options{Merge: true})
-	want := "z:3: domain d, l: the same key and value are already configured at b/a:4: keep one, and write rate_limits: for both"
-	if c != nil || len(problems) != 1 || problems[0].Error() != want {
-		t.Errorf("got %v, want %s", problems, want)
-	}
-}
-
 func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	files := []File{
 		file("b.yaml", "domain: shop\ndescriptors:\n- key: user\n  rate_limit:\n    unti: minute\n"+

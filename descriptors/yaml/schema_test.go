@@ -43,6 +43,7 @@ var onlyTheParser = map[string]string{
 	"must be below the window": "it takes arithmetic",
 	"too fine for a window":    "it takes arithmetic",
 	"longer than 292 years":    "it takes arithmetic",
+	"is too long for sliding":  "it takes arithmetic",
 	"beside 0 requests":        "the requests may be left out",
 	"first YAML document":      "an editor judges each document by itself",
 	"is given twice":           "it takes the text: << and what it gives are one mapping to an editor",
