@@ -56,7 +56,7 @@ func TestLoadReadsEveryFileBelowADirectory(t *testing.T) {
 func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "good.yaml")
-	write(t, "domain: b\nx: y", dir, "below", "bad.yaml")
+	write(t, "domain: b\nx: y", dir, "below", "bad\n.yaml")
 	must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	must(t, os.Symlink(filepath.Join("..", "below"), filepath.Join(dir, "below", "circle")))
 	write(t, "", dir, "huge")
@@ -72,7 +72,7 @@ func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
 		strings.Repeat("d/", maxDepth) + "d: cannot be read: directories nest deeper than 10 levels",
 		"dangling: cannot be read: no such file or directory",
 		"huge: cannot be read: it is larger than 16 MiB: split it",
-		`below/bad.yaml:2: domain b: unknown key "x" in the file: use one of domain, descriptors, refund_on_deny`,
+		`below/bad�.yaml:2: domain b: unknown key "x" in the file: use one of domain, descriptors, refund_on_deny`,
 	}
 	if got := strings.Join(problems, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))

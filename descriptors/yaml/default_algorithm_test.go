@@ -2,7 +2,6 @@ package yaml
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -40,24 +39,19 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 	}
 }
 
-// Whoever swaps the image or sets ALGORITHM starts with these files.
+// Whoever swaps the image or sets ALGORITHM starts with these files, or with the second, which a reader makes of the first.
 func TestTheShippedLimitsLoadUnderEachAlgorithmAndAsRatelimit(t *testing.T) {
-	for _, name := range []string{"../../k8s/base/config/shop.yaml", "../../helm/weir/files/shop.yaml"} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The example must not hang on its algorithm line: a reader makes the second file of it.
-		without := strings.ReplaceAll(string(data), "      algorithm: sliding_window\n", "")
-		if without == string(data) {
+	shipped := append(read(t, "../../k8s/base/config/shop.yaml"), read(t, "../../helm/weir/files/shop.yaml")...)
+	for _, f := range shipped {
+		without := strings.ReplaceAll(string(f.Data), "      algorithm: sliding_window\n", "")
+		if without == string(f.Data) {
 			t.Fatal("the example names no algorithm: this test proves nothing")
 		}
 		for _, a := range descriptors.Algorithms() {
 			for _, format := range []descriptors.KeyFormat{descriptors.KeysOfWeir, descriptors.KeysOfRatelimit} {
-				for _, text := range []string{string(data), without} {
-					c, problems := judge([]File{file(name, text)}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}})
-					if c == nil || len(c.Rules()) == 0 {
-						t.Errorf("%s by %s, keys of %s: got %v, want its rules of\n%s", name, a, format, problems, text)
+				for _, f := range []File{f, file("without", without)} {
+					if c, problems := judge([]File{f}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}}); c == nil || len(c.Rules()) == 0 {
+						t.Errorf("by %s, keys of %s: got %v, want the rules of\n%v", a, format, problems, f)
 					}
 				}
 			}
