@@ -131,18 +131,8 @@ func checkForms(t *testing.T, r Update, o Options) {
 	alone.LastGood.broken = r.LastGood.broken
 	alone.LastGood.build(&alone)
 	if !reflect.DeepEqual(r.Config, alone.Config) {
-		t.Fatalf("the configuration is\n%s\nwant that of its files alone\n%s", allOf(r), allOf(alone))
+		t.Fatalf("the configuration is not that of its files alone: %v", r.Config.Changes(alone.Config))
 	}
-}
-
-// allOf writes all that an update has put in force.
-func allOf(r Update) string {
-	var b strings.Builder
-	fmt.Fprintln(&b, r.Config.BrokenNames(), r.Config.Passes())
-	for _, rule := range r.Config.Rules() {
-		fmt.Fprintf(&b, "%+v\n", *rule)
-	}
-	return b.String()
 }
 
 // inForce shows the domains of an update with the limit of their key k.
