@@ -52,6 +52,10 @@ func (c *Command) Run(out terminal.Output) error {
 	if err != nil {
 		return err
 	}
+	for i := range x.problems {
+		x.problems[i].Warning = x.problems[i].Warning && !c.Strict
+	}
+	x.right = x.problems.Err() == nil
 	if c.JSON {
 		err = c.writeJSON(out.Out, x)
 	} else {
