@@ -212,16 +212,12 @@ func (r *reader) entries(o *object) {
 			// The name begins with the entry's, by which weir orders the files.
 			name := fmt.Sprintf("%s\x00%s:%d", key.Value, o.Metadata.Name, key.Line)
 			r.Files = append(r.Files, yaml.File{Name: name, Data: []byte(value.Value),
-				Part: &yaml.Part{File: r.name, Name: part, Line: lines(key, value)}})
+				Part: &yaml.Part{File: r.name, Name: part, Line: func(line int) int {
+					if value.Style&goyaml.LiteralStyle != 0 { // a block that keeps its lines has them below its head
+						return value.Line + line
+					}
+					return key.Line
+				}}})
 		}
 	}
-}
-
-// lines returns where the lines of an entry stand: those of a block that keeps its lines follow its head. Of all others
-// only the entry is known.
-func lines(key, value *goyaml.Node) func(int) int {
-	if value.Style&goyaml.LiteralStyle != 0 {
-		return func(line int) int { return value.Line + line }
-	}
-	return func(int) int { return key.Line }
 }

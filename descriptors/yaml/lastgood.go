@@ -77,7 +77,7 @@ func (h *LastGood) Update(files []File, unreadable []string) Update {
 	slices.Sort(r.Unknown)
 	next.claimFormer(h)
 	r.Kept = next.keepBad(h)
-	if p.errors+len(unreadable) > 0 && (next.Same(h) || len(next.domains) == 0 && h.domains == nil) {
+	if p.errors+len(unreadable) > 0 && (next.same(h) || len(next.domains) == 0 && h.domains == nil) {
 		return r
 	}
 	next.build(&r)
@@ -156,8 +156,8 @@ func (h *LastGood) build(r *Update) {
 	r.Config = descriptors.NewConfig(h.options.Keys, domains, h.broken)
 }
 
-// Same reports whether h and g are made of the same files, so that they make the same configuration.
-func (h *LastGood) Same(g *LastGood) bool {
+// same reports whether h and g are made of the same files, so that they make the same configuration.
+func (h *LastGood) same(g *LastGood) bool {
 	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b *form) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool {
 			return a.Name == b.Name && bytes.Equal(a.Data, b.Data)

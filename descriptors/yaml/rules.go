@@ -134,8 +134,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule) bool {
 			p.errorf(m.at(name), "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
-	r.Name = name
-	p.noteName(name)
+	r.Name, p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = name, true
 	return true
 }
 
@@ -224,8 +223,7 @@ func (p *parser) limit(m mapping) (descriptors.Limit, bool) {
 		p.errorf(m.node, "%v", err)
 		return descriptors.Limit{}, false
 	}
-	l.Name = name
-	p.noteName(name)
+	l.Name, p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = name, true
 	return l, true
 }
 
@@ -280,11 +278,6 @@ func (p *parser) replaces(m mapping, own string) (names []string) {
 		p.replacements = append(p.replacements, replacement{p.file, p.path, name, item.Line})
 	}
 	return names
-}
-
-// noteName notes the name of a limit, which others may replace.
-func (p *parser) noteName(name string) {
-	p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = true
 }
 
 // warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.
