@@ -95,12 +95,8 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	if s.last.sum == sum {
 		return s.last.refusal
 	}
-	files, unreadable, problems := read(r.GetResources())
-	u := s.loader.LastGood.Update(files, unreadable)
-	u.Problems = append(problems, u.Problems...)
-	if i := slices.Index(u.Unknown, allFiles); i >= 0 {
-		u.Unknown[i] = unnamed
-	}
+	files, problems := read(r.GetResources())
+	u := s.loader.LastGood.Update(files, problems)
 	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
 	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {
 		refusal = refusalOf(errs)

@@ -251,6 +251,6 @@ func (p *parser) add(at *yaml.Node, text string, warning bool) {
 	if p.options.NoLines {
 		line = 0
 	}
-	p.problems = append(p.problems, Problem{File: descriptors.Printable(file), Part: descriptors.Printable(part), Line: line,
-		Domain: descriptors.Shown(p.file.domain), Path: p.path, Text: text, Warning: warning})
+	p.problems = append(p.problems, Problem{File: file, Part: part, Line: line, Domain: p.file.domain, Path: p.path, Text: text,
+		Warning: warning})
 }

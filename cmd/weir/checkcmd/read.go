@@ -74,8 +74,8 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	update := yaml.NewLastGood(files.Options()).Update(m.Files, nil)
-	problems := slices.Concat(m.Problems, update.Problems, ineffective(update.Config))
+	update := yaml.NewLastGood(files.Options()).Update(m.Files, m.Problems)
+	problems := append(update.Problems, ineffective(update.Config)...)
 	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return x, nil
