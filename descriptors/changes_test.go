@@ -24,6 +24,9 @@ descriptors:
 	const bank = "domain: bank\ndescriptors:\n  - {key: login, rate_limit: {requests_per_unit: 1, unit: second}}\n"
 	const other = "shop: other than its rules: what passes, the order of patterns, or refund_on_deny"
 	before := fixture.Config(t, shop, bank)
+	if all := before.Rules(); len(all) != 4 || all[2].Number != 2 || all[3].Domain != "bank" || all[3].Number != 0 {
+		t.Fatalf("the rules are %v, want those of both domains, numbered in each", all)
+	}
 	for _, c := range []struct {
 		promise string
 		replace []string

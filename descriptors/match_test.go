@@ -69,3 +69,11 @@ descriptors:
 		}
 	}
 }
+
+func TestPatternsTakeNoTimeOnHostileText(t *testing.T) {
+	// A backtracking matcher needs longer than the universe has for this.
+	own, e := descriptors.Entry{Key: strings.Repeat("a*", 50) + "b"}, descriptors.Entry{Key: strings.Repeat("a", 100_000)}
+	if own.Fits(e) {
+		t.Error("there is no b")
+	}
+}

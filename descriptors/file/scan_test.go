@@ -79,6 +79,33 @@ func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
 	}
 }
 
+func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
+	for _, tc := range []struct{ prefix, read, others string }{
+		{"config.", "config.d/y.yaml config.yaml config/below/z config/x.yaml",
+			"README.md config2.yaml conf/a.yaml configs/a.yaml other/config.yaml a.config.yaml .config.yaml config/.x.yaml " +
+				"config.d/.below/y.yaml CONFIG.yaml"},
+		{"edge.config.", "edge/config/a.yaml", "edge/other/b.yaml"},
+		{"config.", "", "config"}, // a file of the prefix's name
+	} {
+		root := t.TempDir()
+		for _, name := range strings.Fields(tc.read + " " + tc.others) {
+			write(t, config("d", 1), root, filepath.FromSlash(name))
+		}
+		must(t, os.Symlink("nowhere", filepath.Join(root, "broken"))) // nobody asks for it
+		d := New(root, yaml.Options{}, nil)
+		d.Prefix, d.MayBeEmpty = tc.prefix, true
+		s := d.scan()
+		var got []string
+		for _, f := range s.files {
+			got = append(got, filepath.ToSlash(f.name))
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != tc.read || len(s.problems) != 0 || (s.err != nil) != s.empty || s.empty != (tc.read == "") {
+			t.Errorf("prefix %s: read are %q (%v, %v), want %q", tc.prefix, got, s.problems, s.err, tc.read)
+		}
+	}
+}
+
 // Whoever edits a file in the directory must not break its domain by what the editor leaves there.
 func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
 	dir := t.TempDir()

@@ -45,7 +45,7 @@ func read(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems) {
 		}
 		called := cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
 		name := strings.TrimSpace("resource " + called)
-		if times[name]++; times[name] > 1 {                                // names should be unique, and those of files have to be
+		if times[name]++; times[name] > 1 { // names should be unique, and those of files have to be
 			name += fmt.Sprintf(" (%d)", times[name])
 		}
 		switch {

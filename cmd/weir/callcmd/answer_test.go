@@ -42,15 +42,8 @@ func TestCallPrintsTheAnswerForPeopleAndScripts(t *testing.T) {
 	unlimited := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
 	shadow := perMinute(10, 0, 41*time.Second)
 	shadow.Code = rls.RateLimitResponse_OK
-	const unknown = "weir call: no file configures the domain \"shop\""
 
-	for _, c := range []struct {
-		promise string
-		args    []string
-		resp    *rls.RateLimitResponse
-		want    string
-		code    int
-	}{
+	for _, c := range []printed{
 		{"under a limit", ask, answered(perMinute(10, 9, time.Minute)), `
 OK    user=ann  10/minute  9 left  resets in 1m
 OK    overall, answered in N ms
@@ -100,23 +93,35 @@ OK    overall, answered in N ms
 OK    overall, answered in N ms
 `, 0},
 	} {
-		t.Run(c.promise, func(t *testing.T) {
-			t.Parallel()
-			_, addr := serveFake(t, always(c.resp))
-			got := runCall(t.Context(), t, append([]string{"--addr", addr}, c.args...)...)
-			if want := strings.TrimPrefix(c.want, "\n"); steady(got.stdout) != want {
-				t.Errorf("weir call printed\n%s\nwant\n%s", steady(got.stdout), want)
-			}
-			if told := strings.HasPrefix(got.stderr, unknown); got.code != c.code || told != (c.code == 2) || (got.stderr != "") != told {
-				t.Errorf("weir call ended with %d and stderr %q, want %d, and to be told of the unknown domain alone", got.code, got.stderr, c.code)
-			}
-			answer := new(rls.RateLimitResponse)
-			asJSON := runCall(t.Context(), t, append([]string{"--json", "--addr", addr}, c.args...)...)
-			if err := protojson.Unmarshal([]byte(asJSON.stdout), answer); err != nil || !proto.Equal(answer, c.resp) ||
-				asJSON.code != c.code || strings.Count(asJSON.stdout, "\n") != 1 {
-				t.Errorf("with --json it ended with %+v (%v), want %d and a line with the whole answer", asJSON, err, c.code)
-			}
-		})
+		t.Run(c.promise, c.check)
+	}
+}
+
+// printed is what weir call prints of an answer.
+type printed struct {
+	promise string
+	args    []string
+	resp    *rls.RateLimitResponse
+	want    string
+	code    int
+}
+
+func (c printed) check(t *testing.T) {
+	t.Parallel()
+	_, addr := serveFake(t, always(c.resp))
+	got := runCall(t.Context(), t, append([]string{"--addr", addr}, c.args...)...)
+	if want := strings.TrimPrefix(c.want, "\n"); steady(got.stdout) != want {
+		t.Errorf("weir call printed\n%s\nwant\n%s", steady(got.stdout), want)
+	}
+	told := strings.HasPrefix(got.stderr, "weir call: no file configures the domain \"shop\"")
+	if got.code != c.code || told != (c.code == 2) || (got.stderr != "") != told {
+		t.Errorf("weir call ended with %d and stderr %q, want %d, and to be told of the unknown domain alone", got.code, got.stderr, c.code)
+	}
+	answer := new(rls.RateLimitResponse)
+	asJSON := runCall(t.Context(), t, append([]string{"--json", "--addr", addr}, c.args...)...)
+	if err := protojson.Unmarshal([]byte(asJSON.stdout), answer); err != nil || !proto.Equal(answer, c.resp) ||
+		asJSON.code != c.code || strings.Count(asJSON.stdout, "\n") != 1 {
+		t.Errorf("with --json it ended with %+v (%v), want %d and a line with the whole answer", asJSON, err, c.code)
 	}
 }
 
