@@ -26,8 +26,8 @@ type LastGood struct {
 // form is a domain as its files have it. Configurations share it: neither its tree nor its rules ever change.
 type form struct {
 	domain *descriptors.Domain
-	files  []readFile // in the order of their names
-	bad    bool       // a file has errors: only while an update is made
+	files  []parsedFile // in the order of their names
+	bad    bool         // a file has errors: only while an update is made
 }
 
 // NewLastGood holds nothing yet. All its updates are read with these options.
@@ -55,12 +55,12 @@ type Update struct {
 func (h *LastGood) Update(files []File, unread Problems) Update {
 	p := newParser(h.options)
 	for _, f := range slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {
-		p.readFile(f)
+		p.parseFile(f)
 	}
 	p.finish()
 	next := &LastGood{options: h.options, domains: make(map[string]*form), domainOf: make(map[string]string)}
 	r := Update{LastGood: next, Problems: slices.Concat(unread, p.problems)}
-	for _, f := range p.read {
+	for _, f := range p.parsed {
 		domain := cmp.Or(f.domain, h.domainOf[f.Name])
 		if domain == "" {
 			domain = domainLine(f.Data)
@@ -162,7 +162,7 @@ func (h *LastGood) build(r *Update) {
 // same reports whether h and g are made of the same files, so that they make the same configuration.
 func (h *LastGood) same(g *LastGood) bool {
 	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b *form) bool {
-		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool {
+		return slices.EqualFunc(a.files, b.files, func(a, b parsedFile) bool {
 			return a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 		})
 	})
