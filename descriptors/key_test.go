@@ -3,6 +3,7 @@ package descriptors
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,27 +11,39 @@ import (
 
 func TestKeysAreThoseOfTheDocument(t *testing.T) {
 	short, long := strings.Repeat("v", 128), strings.Repeat("v", 129)
-	sum := sha256.Sum256([]byte(long))
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return base64.RawURLEncoding.EncodeToString(sum[:])
+	}
+	many := func(last string) Descriptor { // makes a key of 978 bytes and the last value
+		return append(slices.Repeat(Descriptor{{"k", strings.Repeat("v", 90)}}, 10), Entry{"k", last}, Entry{"x", "y"})
+	}
+	whole := "4:shop" + strings.Repeat("1:k90:"+strings.Repeat("v", 90), 10)
 	for want, d := range map[string]Descriptor{
-		"4:user3:ann4:path4:/pay": {{"user", "ann"}, {"path", "/pay"}},
-		"1:k128:" + short:         {{"k", short}},
-		"1:k#" + base64.RawURLEncoding.EncodeToString(sum[:]): {{"k", long}},
+		"4:shop4:user3:ann4:path4:/pay":                 {{"user", "ann"}, {"path", "/pay"}},
+		"4:shop1:k128:" + short:                         {{"k", short}},
+		"4:shop1:k#" + hash(long):                       {{"k", long}},
+		whole + "1:k46:" + short[:46] + "1:x1:y":        many(short[:46]),
+		"##" + hash(whole+"1:k47:"+short[:47]+"1:x1:y"): many(short[:47]), // a request may bring any number of entries
 	} {
-		if got := string(Match{}.AppendKey([]byte("in front "), "shop", d)); got != "in front 4:shop"+want {
-			t.Errorf("the key of %v is %s, want 4:shop%s", d, got, want)
+		if got := string(Match{}.AppendKey([]byte("in front "), "shop", d)); got != "in front "+want {
+			t.Errorf("the key of %v is %s, want %s", d, got, want)
 		}
 	}
 }
 
-// checkKey fails unless a descriptor's key reads back as its domain and entries. As the key alone says what it was made
-// of, no two descriptors can have the same.
-func checkKey(t *testing.T, domain string, d Descriptor) {
+// checkKey fails unless a descriptor's key reads back as its prefix, if there is one, its domain and entries. As the key
+// alone says what it was made of, no two descriptors can have the same, nor can two fleets in one store.
+func checkKey(t *testing.T, prefix, domain string, d Descriptor) {
 	t.Helper()
-	want := []string{domain}
+	want := []string{prefix, domain}
+	if prefix == "" {
+		want = want[1:] // which makes the number of parts odd
+	}
 	for _, e := range d {
 		want = append(want, e.Key, e.Value)
 	}
-	got, sound := parseParts(string(Match{}.AppendKey(nil, domain, d)))
+	got, sound := parseParts(string(Match{keys: Keys{Prefix: prefix}}.AppendKey(nil, domain, d)))
 	if !sound || len(got) != len(want) {
 		t.Fatalf("the key of %.200q does not read back: %+v", want, got)
 	}
@@ -73,9 +86,9 @@ var awkward = []string{
 func TestAwkwardDescriptorsReadBackFromTheirKeys(t *testing.T) {
 	for _, a := range awkward {
 		for _, b := range awkward[:len(awkward)-1] {
-			checkKey(t, a, nil)
-			checkKey(t, a, Descriptor{{b, a}, {a, b}})
-			checkKey(t, "d", Descriptor{{"k", a}, {b, "l"}})
+			checkKey(t, b, a, nil)
+			checkKey(t, "", a, Descriptor{{b, a}, {a, b}})
+			checkKey(t, a, "d", Descriptor{{"k", a}, {b, "l"}})
 		}
 	}
 }
@@ -87,106 +100,7 @@ func FuzzKeyIsInjective(f *testing.F) {
 	f.Add("shop", "user", "ann", "path", "/pay", uint8(2))
 	f.Fuzz(func(t *testing.T, domain, k1, v1, k2, v2 string, entries uint8) {
 		d := Descriptor{{k1, v1}, {k2, v2}, {v1, k2}}
-		checkKey(t, domain, d[:int(entries)%(len(d)+1)])
+		checkKey(t, "", domain, d[:int(entries)%(len(d)+1)])
+		checkKey(t, v2, domain, d[:int(entries)%(len(d)+1)])
 	})
-}
-
-// A request may bring any number of entries. The key must stay short, and still tell them apart.
-func TestNoRequestMakesAKeyLong(t *testing.T) {
-	long := make(Descriptor, 4000)
-	for i := range long {
-		long[i] = Entry{strings.Repeat("k", 100), strings.Repeat("v", 100)}
-	}
-	seen := map[string]int{}
-	for n := 1; n <= len(long); n += 97 {
-		key := string(Match{}.AppendKey([]byte("in front of it"), "shop", long[:n]))
-		if len(key) > len("in front of it")+maxKey {
-			t.Fatalf("%d entries make a key of %d bytes; at most %d are allowed", n, len(key), maxKey)
-		}
-		if other, known := seen[key]; known {
-			t.Fatalf("%d and %d entries have the same key", n, other)
-		}
-		seen[key] = n
-	}
-}
-
-// Two fleets in one store must not charge each other, whatever their prefixes and domains are called.
-func TestPrefixesKeepKeysApart(t *testing.T) {
-	d := Descriptor{{Key: "user", Value: "ann"}}
-	keys := make(map[string]string)
-	for _, prefix := range []string{"", "a", "b", "4:shop", "1:a", "shop", strings.Repeat("p", 2000)} {
-		shop := &Domain{Name: "shop", Where: "f:1"}
-		user, _ := shop.Root.Add("user", "", "f:2")
-		shop.SetRule(user, &Rule{Path: "user"})
-		c := NewConfig(Keys{Prefix: prefix}, []*Domain{shop}, nil)
-		for _, m := range []Match{c.Match("shop", d), c.Match("user", d), c.Match("shop", nil)} {
-			for _, domain := range []string{"shop", "a", "1:a4:shop"} {
-				key := string(m.AppendKey(nil, domain, d))
-				who := prefix + " / " + domain
-				if other, taken := keys[key]; taken && other != who {
-					t.Errorf("%q and %q share the key %q", who, other, key)
-				}
-				keys[key] = who
-			}
-		}
-	}
-	if n := len(keys); n != 7*3 {
-		t.Errorf("%d keys for 7 prefixes and 3 domains; want one each, whatever was found", n)
-	}
-}
-
-// An operator who has replaced envoyproxy/ratelimit goes on counting in its keys, collisions included. The names are
-// those of its own tests, without the window's beginning that the store appends.
-func TestPlainKeysAreThoseOfRatelimit(t *testing.T) {
-	domain := &Domain{Name: "domain", Where: "f:1"}
-	fixed, err := NewLimit(10, Second, 1, FixedWindow, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(parent *Node, key, value string, r *Rule) *Node {
-		n, _ := parent.Add(key, value, "f:2")
-		if r != nil {
-			domain.SetRule(n, r)
-		}
-		return n
-	}
-	limited := func(patterns ...string) *Rule { return &Rule{Limits: []Limit{fixed}, Patterns: patterns} }
-	two := fixed
-	two.Multiplier = 2
-	add(&domain.Root, "key", "value", limited())
-	below := add(&domain.Root, "key2", "", limited())
-	add(below, "subkey2", "", limited())
-	add(&domain.Root, "files", "files/*", limited("files/*"))
-	add(&domain.Root, "doubled", "", &Rule{Limits: []Limit{two}})
-	add(&domain.Root, "several", "", &Rule{Limits: []Limit{fixed, two}})
-	add(&domain.Root, "admitted", "", &Rule{Limits: []Limit{fixed}, Charge: ChargeAdmitted})
-	c := NewConfig(Keys{Format: KeysOfRatelimit, Prefix: "p:"}, []*Domain{domain}, nil)
-	for _, tc := range []struct {
-		d    Descriptor
-		want string // "" if the key is weir's
-	}{
-		{Descriptor{{"key", "value"}}, "p:domain_key_value_"},
-		{Descriptor{{"key2", "value2"}, {"subkey2", "subvalue2"}}, "p:domain_key2_value2_subkey2_subvalue2_"},
-		{Descriptor{{"key2", ""}}, "p:domain_key2__"},
-		{Descriptor{{"files", "files/a.pdf"}}, "p:domain_files_files/*_"},
-		{Descriptor{{"key2", strings.Repeat("v", 1011)}}, "p:domain_key2_" + strings.Repeat("v", 1011) + "_"},
-		{Descriptor{{"key2", strings.Repeat("v", 1012)}}, "p:##nX4+KPBWiVj3AuxRoAr161VqvBDr9XjwGCqtEquGI+k_"}, // of 1,025 bytes
-		{Descriptor{{"doubled", "x"}}, ""},
-		{Descriptor{{"several", "x"}}, ""},
-		{Descriptor{{"admitted", "x"}}, ""},
-		{Descriptor{{"unknown", "x"}}, ""},
-	} {
-		key := c.Match("domain", tc.d).AppendKey(nil, "domain", tc.d)
-		stem, plain := PlainStem(key)
-		if string(stem) != tc.want || plain != (tc.want != "") {
-			t.Errorf("%v has the key %q; want that of envoyproxy/ratelimit, %q (\"\": weir's own)", tc.d, key, tc.want)
-		}
-	}
-	m, d := c.Match("domain", Descriptor{{"files", "files/a.pdf"}}), Descriptor{{"files", "files/a.pdf"}}
-	if stem, _ := PlainStem(m.ForOverride(&fixed, ChargeByAlgorithm).AppendKey(nil, "domain", d)); string(stem) != "p:domain_files_files/a.pdf_" {
-		t.Errorf("a limit that the request brings is counted under %q; want each value apart", stem)
-	}
-	if _, plain := PlainStem(m.ForOverride(&two, ChargeByAlgorithm).AppendKey(nil, "domain", d)); plain {
-		t.Error("a limit of two units has a key of envoyproxy/ratelimit, which would count it in windows of one")
-	}
 }

@@ -120,15 +120,7 @@ func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml
 	if s.err != nil && !d.isEmpty(s) {
 		return yaml.Update{LastGood: d.loader.LastGood, Err: s.err}
 	}
-	var unreadable []string
-	for _, p := range problems {
-		if !p.Warning {
-			unreadable = append(unreadable, p.File)
-		}
-	}
-	update := d.loader.LastGood.Update(files, unreadable)
-	update.Problems = append(problems, update.Problems...)
-	return update
+	return d.loader.LastGood.Update(files, problems)
 }
 
 // isEmpty reports whether s is a configuration without domains. A directory that goes missing is more likely a mistake, or

@@ -367,6 +367,49 @@ func TestAMissingDirectoryIsWaitedFor(t *testing.T) {
 	})
 }
 
+func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "config")
+	watch(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
+		found := func() descriptors.Found {
+			applied, _, _ := w.Got()
+			return applied[len(applied)-1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found
+		}
+		w.expect(1, 0, "a missing directory is a configuration at the start: every request is OK")
+		w.expectLogged("level=WARN", 1)
+		w.expectLogged("so that every request is OK", 1)
+		w.pass(time.Minute)
+		w.expect(1, 0, "nothing has changed")
+
+		must(t, os.Mkdir(dir, 0o755))
+		w.pass(promised)
+		w.expect(2, 0, "an empty directory is one as well")
+		if got := found(); got != descriptors.UnknownDomain {
+			t.Errorf("a request finds %v, want that its domain is unknown, which is OK", got)
+		}
+
+		write(t, config("a", 1), dir, "a.yaml")
+		w.pass(promised)
+		w.expect(3, 1, "a file has appeared")
+
+		must(t, os.Rename(dir, dir+"-away"))
+		w.pass(time.Minute)
+		w.expect(3, 1, "a directory that goes missing keeps what was in force")
+		w.expectErrors("does not exist")
+
+		must(t, os.Rename(dir+"-away", dir))
+		must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+		w.pass(promised)
+		w.expect(4, 0, "the last file was removed")
+
+		write(t, "domain: a\nunknown: key\n", dir, "a.yaml")
+		w.pass(promised)
+		w.expect(5, 0, "a bad file")
+		if got := found(); got != descriptors.BrokenDomain {
+			t.Errorf("a request of a domain that never was good finds %v, want that nobody can decide it", got)
+		}
+	})
+}
+
 func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")

@@ -28,7 +28,7 @@ type Manifests struct {
 }
 
 const (
-	// maxObjects is how many objects are read, those of lists among them, which may nest.
+	// maxObjects is how many objects are read, with the containers and volumes of pods. Lists may nest.
 	maxObjects = 10_000
 	// maxSize is how many bytes all entries may have together. Aliases make a short file a long one.
 	maxSize = 64 << 20
@@ -41,8 +41,7 @@ func Read(name string, data []byte) (*Manifests, bool) {
 	if len(documents) == 0 || yaml.ManifestKind(documents[0]) == "" {
 		return nil, false
 	}
-	out := new(Manifests)
-	r := reader{name: name, out: out}
+	r := reader{name: name}
 	if err != nil {
 		r.problem(line, "", "%v", err)
 	}
@@ -50,50 +49,43 @@ func Read(name string, data []byte) (*Manifests, bool) {
 		r.object(document)
 	}
 	for _, c := range r.maps {
-		switch {
-		case out.Program != "" && !slices.Contains(r.mounted, c.name):
-			r.leaveOut("ConfigMap %s (line %d): no pod that serves limits mounts it", c.name, c.line)
+		switch name := c.Metadata.Name; {
+		case r.Program != "" && !slices.Contains(r.mounted, name):
+			r.leaveOut("ConfigMap %s (line %d): no pod that serves limits mounts it", name, c.line)
 		case len(r.maps) > 1 && !c.namesDomain():
-			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", c.name, c.line)
+			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", name, c.line)
 		default:
-			r.entries(&c)
+			r.entries(c)
 		}
 	}
 	if r.objects > maxObjects || r.size > maxSize {
-		*out = Manifests{}
+		r.Manifests = Manifests{}
 		r.problem(0, "", "too much to read: with its YAML aliases followed it has over %d objects or %d MiB",
 			maxObjects, maxSize>>20)
 	}
-	slices.SortStableFunc(out.Files, func(a, b yaml.File) int { return cmp.Compare(a.Name, b.Name) })
-	if len(out.Files)+len(out.Problems) == 0 {
+	slices.SortStableFunc(r.Files, func(a, b yaml.File) int { return cmp.Compare(a.Name, b.Name) })
+	if len(r.Files)+len(r.Problems) == 0 {
 		r.problem(0, "", "no ConfigMap here holds descriptor files; one that begins with domain: and its name makes a ConfigMap one of them")
 	}
-	return out, true
+	return &r.Manifests, true
 }
 
 // reader collects what matters of the manifests.
 type reader struct {
+	Manifests
 	name    string
-	maps    []configMap
-	mounted []string // names of the ConfigMaps that are volumes of pods which serve limits
+	maps    []*object // the ConfigMaps
+	mounted []string  // names of those that are volumes of pods which serve limits
 	objects int
 	size    int // of all entries, in bytes
-	out     *Manifests
-}
-
-// configMap is a ConfigMap.
-type configMap struct {
-	name             string
-	line             int
-	data, binaryData *goyaml.Node
 }
 
 func (r *reader) problem(line int, part, format string, args ...any) {
-	r.out.Problems = append(r.out.Problems, yaml.Problem{File: r.name, Line: line, Part: part, Text: fmt.Sprintf(format, args...)})
+	r.Problems = append(r.Problems, yaml.Problem{File: r.name, Line: line, Part: part, Text: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) leaveOut(format string, args ...any) {
-	r.out.LeftOut = append(r.out.LeftOut, fmt.Sprintf(format, args...))
+	r.LeftOut = append(r.LeftOut, fmt.Sprintf(format, args...))
 }
 
 // object is what can matter of a Kubernetes object.
@@ -106,6 +98,7 @@ type object struct {
 		Pod      pod `yaml:",inline"`
 		Template struct{ Spec pod }
 	}
+	line int
 }
 
 // pod describes a pod.
@@ -137,7 +130,7 @@ func (r *reader) object(n *goyaml.Node) {
 		return
 	}
 	kind := yaml.ManifestKind(n)
-	var o object
+	o := object{line: n.Line}
 	_ = n.Decode(&o) // fields of other types are not weir's
 	switch {
 	case kind == "":
@@ -147,21 +140,24 @@ func (r *reader) object(n *goyaml.Node) {
 			r.object(yaml.Follow(item))
 		}
 	case kind == "ConfigMap":
-		r.maps = append(r.maps, configMap{o.Metadata.Name, n.Line, yaml.Follow(&o.Data), yaml.Follow(&o.BinaryData)})
+		r.maps = append(r.maps, &o)
 	}
 	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec} {
+		r.objects += len(p.Containers) + len(p.InitContainers) + len(p.Volumes)
+		serves := false
 		for _, c := range slices.Concat(p.Containers, p.InitContainers) {
 			program, environment := c.serves()
-			if program == "" {
-				continue
+			serves = serves || program != ""
+			if r.Program == "" {
+				r.Program, r.Environment = program, environment
 			}
-			if r.out.Program == "" {
-				r.out.Program, r.out.Environment = program, environment
-			}
-			for _, v := range p.Volumes {
-				for _, s := range append(v.Projected.Sources, v.Source) {
-					r.mounted = append(r.mounted, s.ConfigMap.Name)
-				}
+		}
+		if !serves {
+			continue
+		}
+		for _, v := range p.Volumes {
+			for _, s := range append(v.Projected.Sources, v.Source) {
+				r.mounted = append(r.mounted, s.ConfigMap.Name)
 			}
 		}
 	}
@@ -188,21 +184,22 @@ func (c *container) serves() (program string, environment map[string]string) {
 	return "", nil
 }
 
-func (c *configMap) namesDomain() bool {
-	return slices.ContainsFunc(c.data.Content, func(n *goyaml.Node) bool {
+// namesDomain reports whether an entry of a ConfigMap names a domain.
+func (o *object) namesDomain() bool {
+	return slices.ContainsFunc(yaml.Follow(&o.Data).Content, func(n *goyaml.Node) bool {
 		return yaml.NamesDomain([]byte(yaml.Follow(n).Value))
 	})
 }
 
 // entries adds the files of a ConfigMap.
-func (r *reader) entries(c *configMap) {
-	for i := 0; i+1 < len(c.binaryData.Content); i += 2 {
-		key := c.binaryData.Content[i]
-		r.problem(key.Line, c.name+"/"+key.Value, "an entry of binaryData is not checked: put the file into data, as text")
+func (r *reader) entries(o *object) {
+	data, binary := yaml.Follow(&o.Data).Content, yaml.Follow(&o.BinaryData).Content
+	for i := 0; i+1 < len(binary); i += 2 {
+		r.problem(binary[i].Line, o.Metadata.Name+"/"+binary[i].Value, "an entry of binaryData is not checked: put the file into data, as text")
 	}
-	for i := 0; i+1 < len(c.data.Content); i += 2 {
-		key, value := c.data.Content[i], yaml.Follow(c.data.Content[i+1])
-		part := c.name + "/" + key.Value
+	for i := 0; i+1 < len(data); i += 2 {
+		key, value := data[i], yaml.Follow(data[i+1])
+		part := o.Metadata.Name + "/" + key.Value
 		switch {
 		case strings.HasPrefix(key.Value, "."):
 			r.leaveOut("%s (line %d): weir does not read it", part, key.Line)
@@ -213,18 +210,14 @@ func (r *reader) entries(c *configMap) {
 				return
 			}
 			// The name begins with the entry's, by which weir orders the files.
-			name := fmt.Sprintf("%s\x00%s:%d", key.Value, c.name, key.Line)
-			r.out.Files = append(r.out.Files, yaml.File{Name: name, Data: []byte(value.Value),
-				Part: &yaml.Part{File: r.name, Name: part, Line: lines(key, value)}})
+			name := fmt.Sprintf("%s\x00%s:%d", key.Value, o.Metadata.Name, key.Line)
+			r.Files = append(r.Files, yaml.File{Name: name, Data: []byte(value.Value),
+				Part: &yaml.Part{File: r.name, Name: part, Line: func(line int) int {
+					if value.Style&goyaml.LiteralStyle != 0 { // a block that keeps its lines has them below its head
+						return value.Line + line
+					}
+					return key.Line
+				}}})
 		}
 	}
-}
-
-// lines returns where the lines of an entry stand: those of a block that keeps its lines follow its head. Of all others
-// only the entry is known.
-func lines(key, value *goyaml.Node) func(int) int {
-	if value.Style&goyaml.LiteralStyle != 0 {
-		return func(line int) int { return value.Line + line }
-	}
-	return func(int) int { return key.Line }
 }

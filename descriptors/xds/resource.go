@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
@@ -25,17 +25,12 @@ const (
 	maxResource, maxWritten = 16 << 20, 64 << 20
 )
 
-const (
-	nameless   = "a resource without a name"
-	everything = "." // all files, in the words of [yaml.LastGood.Update]
-)
-
 // read writes each resource as the file that means the same, named "resource" and its name. It returns a problem for each
-// one that cannot be read; unreadable has its name, or everything if the name is unknown.
-func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, problems yaml.Problems) {
+// one that cannot be read, of no file if the name is unknown.
+func read(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems) {
 	if len(resources) > maxResources {
 		const tooMany = "the response has %d resources: at most %d are allowed"
-		return nil, []string{everything}, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
+		return nil, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
 	}
 	times, size := make(map[string]int), 0
 	for _, r := range resources {
@@ -48,24 +43,21 @@ func read(resources []*anypb.Any) (files []yaml.File, unreadable []string, probl
 		if size += len(written); size > maxWritten && err == nil {
 			err = fmt.Errorf("the response becomes more than %d MiB with it: send less", maxWritten>>20)
 		}
-		name, called := nameless, cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
-		if called != "" {
-			name = "resource " + called
-		}
+		called := cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
+		name := strings.TrimSpace("resource " + called)
 		if times[name]++; times[name] > 1 { // names should be unique, and those of files have to be
 			name += fmt.Sprintf(" (%d)", times[name])
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			files = append(files, yaml.File{Name: name, Data: written})
-			continue
+		case called == "":
+			problems = append(problems, yaml.Problem{Text: fmt.Sprintf("a resource without a name cannot be read: %v", err)})
+		default:
+			problems = append(problems, yaml.Problem{File: name, Text: fmt.Sprintf("cannot be read: %v", err)})
 		}
-		problems = append(problems, yaml.Problem{File: descriptors.Printable(name), Text: fmt.Sprintf("cannot be read: %v", err)})
-		if called == "" {
-			name = everything
-		}
-		unreadable = append(unreadable, name)
 	}
-	return files, unreadable, problems
+	return files, problems
 }
 
 // text writes a resource as the file that says the same, in JSON, which is YAML too. Left out is what means something only

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -158,7 +159,7 @@ func follow(t *testing.T, address string, change func(*Config)) *client {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("Run ended with %v, want the context's error", err)
 			}
-		case <-time.After(hang):
+		case <-time.After(process.Hang):
 			t.Error("Run does not end although its context has")
 		}
 		if t.Failed() {
@@ -193,17 +194,15 @@ func (c *client) expect(limits, why string) {
 	c.await(why, func() bool { return c.limits() == limits })
 }
 
-// hang is how long anything may take before it counts as hung.
-const hang = 2 * time.Minute
-
 // await waits until something holds.
 func (c *client) await(why string, holds func() bool) {
 	c.t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > hang {
-			c.t.Fatalf("%s: it has not come to that within %v; in force is %s", why, hang, c.limits())
+	process.Eventually(c.t, why, func() error {
+		if !holds() {
+			return fmt.Errorf("in force is %s", c.limits())
 		}
-	}
+		return nil
+	})
 }
 
 // errors returns what OnError was told.

@@ -22,19 +22,19 @@ import (
 const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	// rest is the time from an answer to the next response that is read: many servers answer a rejection (NACK) at once
-	// with the same again, and one whose state flaps must not keep weir busy, nor fill its log.
-	rest = time.Second
-	// silence is how long a stream may bring nothing until the log says so.
-	silence = 10 * time.Second
-	// maxRefusal bounds the error message of a rejection, in bytes: the server may log it once a second.
+	// readInterval is the time from an answer to the next response that is read: many servers answer a refusal (NACK)
+	// at once with the same again, and one whose state flaps must not keep weir busy, nor fill its log.
+	readInterval = time.Second
+	// maxSilence is how long a stream may bring nothing until the log says so.
+	maxSilence = 10 * time.Second
+	// maxRefusal bounds the error message of a refusal, in bytes: the server may log it once a second.
 	maxRefusal = 4 << 10
 )
 
-// answered is the last response, and what was wrong with it.
-type answered struct {
-	sum   [sha256.Size]byte
-	wrong string
+// lastResponse is a hash of the last response, and the refusal of it, "" if it was accepted.
+type lastResponse struct {
+	sum     [sha256.Size]byte
+	refusal string
 }
 
 // stream is a stream of a server, which ends with its context.
@@ -43,7 +43,7 @@ type stream = grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.Dis
 // follow asks for the configuration and answers each response, until the stream breaks. It reports whether there was a
 // response.
 func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptors.Config) error) (delivered bool, err error) {
-	quiet := time.AfterFunc(silence, func() {
+	quiet := time.AfterFunc(maxSilence, func() {
 		s.config.Log.Warn("configuration server is silent: has it a configuration for this node?", "server", s.config.Server,
 			"node", s.config.Node)
 	})
@@ -55,7 +55,7 @@ func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptor
 			return delivered, err
 		}
 		if delivered {
-			if err := pause(ctx, rest); err != nil {
+			if err := pause(ctx, readInterval); err != nil {
 				return delivered, err
 			}
 		}
@@ -66,10 +66,10 @@ func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptor
 		quiet.Stop()
 		delivered = true
 		request = &discovery.DiscoveryRequest{TypeUrl: typeURL, ResponseNonce: response.GetNonce()}
-		if wrong := s.update(response, apply); wrong == "" {
+		if refusal := s.update(response, apply); refusal == "" {
 			version = response.GetVersionInfo()
 		} else {
-			request.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: wrong}
+			request.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: refusal}
 		}
 		request.VersionInfo = version
 	}
@@ -90,25 +90,21 @@ func receive(from stream) (*discovery.DiscoveryResponse, error) {
 
 // update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none. A response
 // like the last one, which servers send on each new stream and after each rejection, changes nothing and is not logged.
-func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (wrong string) {
+func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (refusal string) {
 	sum := sumOf(r)
 	if s.last.sum == sum {
-		return s.last.wrong
+		return s.last.refusal
 	}
-	files, unreadable, problems := read(r.GetResources())
-	u := s.loader.LastGood.Update(files, unreadable)
-	u.Problems = append(problems, u.Problems...)
-	if i := slices.Index(u.Unknown, everything); i >= 0 {
-		u.Unknown[i] = nameless
-	}
+	files, problems := read(r.GetResources())
+	u := s.loader.LastGood.Update(files, problems)
 	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
 	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {
-		wrong = listed(errs)
+		refusal = refusalOf(errs)
 	}
 	if u.Config == nil || s.loader.LastGood == u.LastGood { // else apply refused it, and may take it the next time
-		s.last = answered{sum, wrong}
+		s.last = lastResponse{sum, refusal}
 	}
-	return wrong
+	return refusal
 }
 
 // sumOf returns a hash of a response's version and resources, in whatever order they are.
@@ -122,8 +118,8 @@ func sumOf(r *discovery.DiscoveryResponse) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q", r.GetVersionInfo(), sums))
 }
 
-// listed returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
-func listed(errs []error) string {
+// refusalOf returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
+func refusalOf(errs []error) string {
 	text := strings.ToValidUTF8(errors.Join(errs...).Error(), "?")
 	return string(descriptors.AppendCut(nil, []byte(text), maxRefusal))
 }

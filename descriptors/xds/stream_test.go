@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,8 +23,9 @@ type scripted struct {
 
 	ctx       context.Context
 	began     time.Time
-	refusals  []time.Duration // when they came
-	accepted  []string        // versions
+	refusals  []time.Duration             // when they came
+	refused   *discovery.DiscoveryRequest // the last of them
+	accepted  []string                    // versions
 	now       atomic.Pointer[discovery.DiscoveryResponse]
 	responses chan *discovery.DiscoveryResponse
 }
@@ -33,7 +35,7 @@ func (s *scripted) Send(r *discovery.DiscoveryRequest) error {
 		s.accepted = append(s.accepted, r.GetVersionInfo())
 		return nil
 	}
-	s.refusals = append(s.refusals, time.Since(s.began))
+	s.refusals, s.refused = append(s.refusals, time.Since(s.began)), r
 	s.responses <- s.now.Load()
 	return nil
 }
@@ -79,7 +81,7 @@ func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 	onStream(t, func(t *testing.T, s *scripted, c *client) {
 		s.set(t, "1", limited("a", 1))
-		s.set(t, "2", unitless("a"), limited("b", 1))
+		s.set(t, "2", unitless("a"), limited("b", 1), misnamed("c"))
 		time.Sleep(4500 * time.Millisecond)
 		synctest.Wait()
 		want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}
@@ -87,12 +89,20 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 			t.Errorf("refusals were sent after %v, want %v: a server that answers at once must not be kept busy, and must be told",
 				s.refusals, want)
 		}
-		if got := c.limits(); got != "a=1 b=1" || len(c.errors()) != 1 || c.Logged("unit is missing") != 2 {
-			t.Errorf("in force is %s, and one rejection was told %d times and logged %d times, want a=1 b=1, once, and twice "+
-				"(as a problem, and as the first of all)", got, len(c.errors()), c.Logged("unit is missing"))
+		message := s.refused.GetErrorDetail().GetMessage()
+		if !strings.Contains(message, "resource a: domain a, k: unit is missing") || s.refused.GetVersionInfo() != "1" ||
+			!strings.Contains(message, `resource c: domain c, k: name is "a\r\nb: c"`) {
+			t.Errorf("the server is told %v, want both faults, and version 1, the last that was accepted", s.refused)
+		}
+		if got := c.limits(); got != "a=1 b=1 c=broken" || c.Logged("keep their last good form: a;") != 1 || c.Logged("unit is missing") != 2 {
+			t.Errorf("in force is %s, and the fault is logged %d times; want a=1, as a keeps its last good form, b=1 and c=broken, and "+
+				"twice (as a problem, and as the first of all)", got, c.Logged("unit is missing"))
+		}
+		if got := c.errors(); len(got) != 1 || !strings.Contains(got[0].Error(), "2 errors, the first: resource a: ") {
+			t.Errorf("OnError was told %v, want once: 2 errors", got)
 		}
 		s.set(t, "3", limited("a", 3))
-		time.Sleep(2 * rest)
+		time.Sleep(2 * readInterval)
 		synctest.Wait()
 		if got := c.limits(); got != "a=3" || !slices.Equal(s.accepted, []string{"", "1", "3"}) {
 			t.Errorf("in force is %s, and accepted were %q; want a=3, and the versions 1 and 3", got, s.accepted)
@@ -102,7 +112,7 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 
 func TestASilentServerIsWaitedFor(t *testing.T) {
 	onStream(t, func(t *testing.T, s *scripted, c *client) {
-		time.Sleep(silence - 1)
+		time.Sleep(maxSilence - 1)
 		synctest.Wait()
 		if got := c.Logged("level="); got != 0 {
 			t.Errorf("%d lines in the log of a server that has just been asked", got)

@@ -137,7 +137,7 @@ func TestARefusalIsBounded(t *testing.T) {
 		{slices.Repeat([]error{fmt.Errorf("%s", strings.Repeat("x", 99))}, 1000), "xx…"},
 		{[]error{fmt.Errorf("a\xffb"), fmt.Errorf("c")}, "a?b\nc"},
 	} {
-		if got := listed(test.errs); len(got) > maxRefusal || !utf8.ValidString(got) || !strings.HasSuffix(got, test.want) {
+		if got := refusalOf(test.errs); len(got) > maxRefusal || !utf8.ValidString(got) || !strings.HasSuffix(got, test.want) {
 			t.Errorf("%d errors are told as %d bytes, …%q, want …%q", len(test.errs), len(got), got[max(0, len(got)-50):], test.want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
@@ -28,9 +29,6 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// DefaultMaxMessage is how large a response may be if nothing else is said, in bytes: what a configuration may unfold to.
-const DefaultMaxMessage = 64 << 20
-
 // Config says which server is asked, and as whom.
 type Config struct {
 	Server     string      // host:port, or any other target that gRPC knows
@@ -38,7 +36,7 @@ type Config struct {
 	Node       string      // id by which the server knows what to send
 	Metadata   map[string]string
 	Headers    map[string]string // that each stream begins with
-	MaxMessage int               // of a response, in bytes; 0 is DefaultMaxMessage
+	MaxMessage int               // of a response, in bytes; 0 is 64 MiB, as much as it may be as files
 	Backoff    Backoff
 	Rules      yaml.Options
 	Log        *slog.Logger
@@ -47,19 +45,50 @@ type Config struct {
 	OnError func(error)
 }
 
+// Backoff is how long to wait for the next stream once one has broken. The first wait after a stream that delivered
+// anything is Retry: a server that was only restarted is back soon. The next is Initial, and each further one doubles, to Max.
+type Backoff struct {
+	Retry, Initial, Max time.Duration
+	// Jitter is the random part of a wait, from 0 to 1, so that the clients of a server do not all come back at the same
+	// moment. With 0.5 a wait of 10 s takes from 5 to 10.
+	Jitter float64
+}
+
+// minWait bounds the load on a server that breaks each stream.
+const minWait = 100 * time.Millisecond
+
+// sound returns b with what makes a wait of it, whatever it holds.
+func (b Backoff) bounded() Backoff {
+	b.Max = max(b.Max, b.Initial, b.Retry)
+	if b.Jitter = min(b.Jitter, 1); !(b.Jitter > 0) { // nor a number at all
+		b.Jitter = 0
+	}
+	return b
+}
+
+// after returns the wait that follows another one.
+func (b Backoff) next(wait time.Duration) time.Duration {
+	return max(b.Initial, wait+min(wait, b.Max-wait))
+}
+
+// spread takes the random part off a wait.
+func (b Backoff) jittered(wait time.Duration) time.Duration {
+	return max(minWait, wait-time.Duration(rand.Float64()*b.Jitter*float64(wait)))
+}
+
 // Source is a configuration server. One [Source.Run] at a time may use it.
 type Source struct {
 	config Config
 	node   *core.Node
 
 	loader yaml.Loader
-	last   answered
+	last   lastResponse
 }
 
 // New makes a source of a server. It connects to nothing yet.
 func New(c Config) *Source {
-	c.Rules.NoLines, c.Backoff = true, c.Backoff.sound()
-	c.MaxMessage = cmp.Or(c.MaxMessage, DefaultMaxMessage)
+	c.Rules.NoLines, c.Backoff = true, c.Backoff.bounded()
+	c.MaxMessage = cmp.Or(c.MaxMessage, maxWritten)
 	about := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
 	for key, value := range c.Metadata {
 		about.Fields[key] = structpb.NewStringValue(value)
@@ -79,7 +108,7 @@ func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error)
 		if delivered {
 			next = s.config.Backoff.Retry
 		}
-		wait, inForce := s.config.Backoff.spread(next), "none yet"
+		wait, inForce := s.config.Backoff.jittered(next), "none yet"
 		if s.loader.Loaded {
 			inForce = "the last one"
 		}
@@ -88,7 +117,7 @@ func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error)
 		if err := pause(ctx, wait); err != nil {
 			return err
 		}
-		next = s.config.Backoff.after(next)
+		next = s.config.Backoff.next(next)
 	}
 }
 

@@ -2,8 +2,11 @@ package xds
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
@@ -44,35 +47,6 @@ func TestEachVersionIsAccepted(t *testing.T) {
 	}
 	if len(c.errors()) != 0 || c.Logged("level=ERROR")+c.Logged("level=WARN") != 0 {
 		t.Errorf("nothing was wrong, but OnError was told of %v", c.errors())
-	}
-}
-
-func TestABadResourceHoldsUpNoOtherDomain(t *testing.T) {
-	t.Parallel()
-	server := listen(t, "127.0.0.1:0", nil)
-	server.set("1", limited("a", 1), limited("b", 1))
-	c := follow(t, server.address, nil)
-	c.expect("a=1 b=1", "all are good")
-	server.set("2", unitless("a"), limited("b", 2), misnamed("c"))
-	c.expect("a=1 b=2 c=broken", "a keeps its last good form, c never had one")
-	c.await("the refusal", func() bool { return server.seen()[len(server.seen())-1].GetErrorDetail() != nil })
-	refused := server.seen()[len(server.seen())-1]
-	if refused.GetVersionInfo() != "1" {
-		t.Errorf("the refusal names version %s, want 1, the last that was accepted", refused.GetVersionInfo())
-	}
-	for _, want := range []string{"resource a: domain a, k: unit is missing", `resource c: domain c, k: name is "a\r\nb: c"`} {
-		if got := refused.GetErrorDetail().GetMessage(); !strings.Contains(got, want) {
-			t.Errorf("the server is told %q, want …%s…", got, want)
-		}
-	}
-	server.set("3", limited("b", 3), limited("c", 1))
-	c.expect("b=3 c=1", "the bad one has gone, and with it its domain")
-	c.await("the acceptance", func() bool { return server.seen()[len(server.seen())-1].GetVersionInfo() == "3" })
-	if got := c.errors(); len(got) != 1 || !strings.Contains(got[0].Error(), "2 errors, the first: resource a: ") {
-		t.Errorf("OnError was told %v, want once: 2 errors", got)
-	}
-	if c.Logged("configuration loaded only in part") != 1 || c.Logged("keep their last good form: a;") != 1 {
-		t.Error("the log does not say once what becomes of the domains")
 	}
 }
 
@@ -133,5 +107,44 @@ func TestWhatIsInForceInPartIsToldAfterEachChange(t *testing.T) {
 	want := "applied, in part, applied, in part, in part, applied"
 	if got := strings.Join(told, ", "); got != want {
 		t.Errorf("told was %s, want %s", got, want)
+	}
+}
+
+func TestPausesGrowUpToTheLongest(t *testing.T) {
+	first := func(b Backoff, n int) (seconds []float64) {
+		b = b.bounded()
+		for next := b.Retry; len(seconds) < n; next = b.next(next) {
+			seconds = append(seconds, b.jittered(next).Seconds())
+		}
+		return seconds
+	}
+	forever := time.Duration(math.MaxInt64).Seconds()
+	for _, test := range []struct {
+		pauses Backoff
+		want   []float64
+	}{
+		{Backoff{Retry: 3 * time.Second, Initial: 10 * time.Second, Max: time.Minute}, []float64{3, 10, 20, 40, 60, 60}},
+		{Backoff{Retry: time.Second, Initial: 2 * time.Second, Max: 5 * time.Second, Jitter: math.NaN()}, []float64{1, 2, 4, 5, 5}},
+		{Backoff{Retry: time.Minute, Initial: 90 * time.Second}, []float64{60, 90, 90}},
+		{Backoff{}, []float64{0.1, 0.1}},
+		{Backoff{Retry: math.MaxInt64, Initial: math.MaxInt64, Max: math.MaxInt64}, []float64{forever, forever, forever}},
+	} {
+		if got := first(test.pauses, len(test.want)); !slices.Equal(got, test.want) {
+			t.Errorf("%+v: the pauses are %v, want %v seconds", test.pauses, got, test.want)
+		}
+	}
+}
+
+func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
+	for jitter, from := range map[float64]time.Duration{0.5: 5 * time.Second, 7: minWait} {
+		b := Backoff{Jitter: jitter}.bounded()
+		least, most := time.Hour, time.Duration(0)
+		for range 1000 {
+			pause := b.jittered(10 * time.Second)
+			least, most = min(least, pause), max(most, pause)
+		}
+		if least < from || least > from+time.Second || most > 10*time.Second || most < 9*time.Second {
+			t.Errorf("with a jitter of %v pauses of 10 s take from %v to %v, want from %v to 10 s", jitter, least, most, from)
+		}
 	}
 }

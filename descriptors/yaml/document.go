@@ -68,7 +68,7 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 // mapping is a YAML mapping, read as one of its kind.
 type mapping struct {
 	node       *yaml.Node
-	in         *kind
+	in         *keySet
 	fields     map[string]field // by the keys that the kind has
 	unknown    []*yaml.Node     // all other keys
 	duplicates [][2]*yaml.Node  // keys that hold instead of one that was given before
@@ -86,14 +86,14 @@ func (m *mapping) get(name string) *yaml.Node { return m.fields[name].value }
 func (m *mapping) at(name string) *yaml.Node { return cmp.Or(m.fields[name].key, m.node) }
 
 // mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
-func (p *parser) mapping(n *yaml.Node, in *kind) (mapping, bool) {
-	m, ok := p.unchecked(n, in)
+func (p *parser) mapping(n *yaml.Node, in *keySet) (mapping, bool) {
+	m, ok := p.uncheckedMapping(n, in)
 	p.checkKeys(&m)
 	return m, ok
 }
 
-// unchecked is mapping without the complaints, for a mapping that has to be read before its path is known.
-func (p *parser) unchecked(n *yaml.Node, in *kind) (mapping, bool) {
+// uncheckedMapping is mapping without the complaints, for a mapping that has to be read before its path is known.
+func (p *parser) uncheckedMapping(n *yaml.Node, in *keySet) (mapping, bool) {
 	n = Follow(n)
 	if n.Kind != yaml.MappingNode {
 		found, remedy := describe(n), ""
@@ -204,8 +204,8 @@ func (p *parser) required(m mapping, name, missing string) string {
 	return text
 }
 
-// word returns a field as parse understands it, the zero value if it is missing or wrong.
-func word[T any](p *parser, m mapping, name string, parse func(string) (T, error)) (v T) {
+// enum returns a field as parse understands it, the zero value if it is missing or wrong.
+func enum[T any](p *parser, m mapping, name string, parse func(string) (T, error)) (v T) {
 	n, before := m.get(name), p.errors
 	text := p.text(m, name)
 	if n == nil || p.errors > before {
@@ -218,15 +218,15 @@ func word[T any](p *parser, m mapping, name string, parse func(string) (T, error
 	return v
 }
 
-// flag returns a field that is true or false, or one of the words that YAML 1.1 has for these; false if it is missing.
-func (p *parser) flag(m mapping, name string) bool {
+// boolean returns a field that is true or false, or one of the words that YAML 1.1 has for these; false without it.
+func (p *parser) boolean(m mapping, name string) bool {
 	n := m.get(name)
 	switch {
 	case n == nil:
 	case isNull(n):
 		p.warnf(n, "%s is empty, which means false", name)
 	default:
-		v, known := flags[n.Value]
+		v, known := booleans[n.Value]
 		if known && n.Kind == yaml.ScalarNode && n.Style&quotes == 0 {
 			return v
 		}
@@ -235,8 +235,8 @@ func (p *parser) flag(m mapping, name string) bool {
 	return false
 }
 
-// flags are the words of YAML 1.1 for true and false.
-var flags = map[string]bool{
+// booleans are the words of YAML 1.1 for true and false.
+var booleans = map[string]bool{
 	"true": true, "True": true, "TRUE": true, "yes": true, "Yes": true, "YES": true,
 	"on": true, "On": true, "ON": true, "y": true, "Y": true,
 	"false": false, "False": false, "FALSE": false, "no": false, "No": false, "NO": false,

@@ -11,30 +11,30 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// kind is a kind of mapping: its name in messages, and its keys, which descriptors/schema.json tells editors.
-type kind struct {
+// keySet is the keys of a kind of mapping, which descriptors/schema.json tells editors, and its name in messages.
+type keySet struct {
 	name string
 	keys []string
 }
 
 var (
-	inFile       = &kind{"the file", []string{"domain", "descriptors", "refund_on_deny"}}
-	inDescriptor = &kind{"a descriptor", []string{"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode",
-		"quota_mode", "charge", "on_backend_failure", "lease", "message", "metadata", "detailed_metric",
+	inFile       = &keySet{"the file", []string{"domain", "descriptors", "refund_on_deny"}}
+	inDescriptor = &keySet{"a descriptor", []string{"key", "value", "rate_limit", "rate_limits", "descriptors",
+		"shadow_mode", "quota_mode", "charge", "on_backend_failure", "lease", "message", "metadata", "detailed_metric",
 		"value_to_metric", "share_threshold"}}
-	inListItem = &kind{"an item of rate_limits", []string{"requests_per_unit", "unit", "unit_multiplier", "algorithm",
+	inListItem = &keySet{"an item of rate_limits", []string{"requests_per_unit", "unit", "unit_multiplier", "algorithm",
 		"precision", "burst", "name", "replaces"}}
-	inRateLimit = &kind{"rate_limit", append(slices.Clip(inListItem.keys), "unlimited")}
-	inReplaces  = &kind{"an item of replaces", []string{"name"}}
+	inRateLimit = &keySet{"rate_limit", append(slices.Clip(inListItem.keys), "unlimited")}
+	inReplaces  = &keySet{"an item of replaces", []string{"name"}}
 )
 
-func (in *kind) has(key *yaml.Node) bool {
+func (in *keySet) has(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
 }
 
 // rightPlaces says where a key goes that is in a mapping of the wrong kind; of several kinds, the first holds.
 var rightPlaces = []struct {
-	in    *kind
+	in    *keySet
 	where string
 }{
 	{inDescriptor, "in a descriptor, beside its key"},
@@ -84,7 +84,7 @@ func (p *parser) checkKeys(m *mapping) {
 // misplaced is a key that a kind of mapping lacks. A file may have a million, so its text is made only if it is told.
 type misplaced struct {
 	key  string
-	in   *kind
+	in   *keySet
 	verb string // "does not belong" or "is ignored"
 }
 

@@ -26,8 +26,8 @@ type LastGood struct {
 // form is a domain as its files have it. Configurations share it: neither its tree nor its rules ever change.
 type form struct {
 	domain *descriptors.Domain
-	files  []readFile // in the order of their names
-	bad    bool       // a file has errors: only while an update is made
+	files  []parsedFile // in the order of their names
+	bad    bool         // a file has errors: only while an update is made
 }
 
 // NewLastGood holds nothing yet. All its updates are read with these options.
@@ -46,18 +46,21 @@ type Update struct {
 
 // Update reads the files as they are now, and lets a file that is wrong break no more than its domain. A domain is bad
 // if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
-// that does not parse, or whose name is among the unreadable or below one of them, belongs to the domain of its last
-// content; one that names another domain and is wrong belongs to both. Domains whose files have gone are left out. All
-// files are read again, in the order of the bytes of their names: 10,000 rules take about 0.3 s.
-func (h *LastGood) Update(files []File, unreadable []string) Update {
+// that does not parse, or could not be read, belongs to the domain of its last content; one that names another domain and
+// is wrong belongs to both. Domains whose files have gone are left out. All files are read again, in the order of the
+// bytes of their names: 10,000 rules take about 0.3 s.
+//
+// Unread says what could not be read: the errors in it name files, or directories with all files below them. One without
+// a name, or of ".", may be of any file.
+func (h *LastGood) Update(files []File, unread Problems) Update {
 	p := newParser(h.options)
 	for _, f := range slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {
-		p.readFile(f)
+		p.parseFile(f)
 	}
 	p.finish()
 	next := &LastGood{options: h.options, domains: make(map[string]*form), domainOf: make(map[string]string)}
-	r := Update{LastGood: next, Problems: p.problems}
-	for _, f := range p.read {
+	r := Update{LastGood: next, Problems: slices.Concat(unread, p.problems)}
+	for _, f := range p.parsed {
 		domain := cmp.Or(f.domain, h.domainOf[f.Name])
 		if domain == "" {
 			domain = domainLine(f.Data)
@@ -69,15 +72,15 @@ func (h *LastGood) Update(files []File, unreadable []string) Update {
 		now := next.claim(f.Name, domain)
 		now.domain, now.files, now.bad = p.domains[domain], append(now.files, f), now.bad || f.bad
 	}
-	for _, name := range unreadable {
-		if !next.claimUnreadable(name, h) {
-			r.Unknown = append(r.Unknown, name)
+	for _, u := range unread {
+		if !u.Warning && !next.claimUnread(u.File, h) {
+			r.Unknown = append(r.Unknown, cmp.Or(u.File, "what has no name"))
 		}
 	}
 	slices.Sort(r.Unknown)
 	next.claimFormer(h)
 	r.Kept = next.keepBad(h)
-	if p.errors+len(unreadable) > 0 && (next.Same(h) || len(next.domains) == 0 && h.domains == nil) {
+	if r.Problems.Err() != nil && (next.same(h) || len(next.domains) == 0 && h.domains == nil) {
 		return r
 	}
 	next.build(&r)
@@ -93,10 +96,10 @@ func (h *LastGood) claim(file, domain string) *form {
 	return h.domains[domain]
 }
 
-// claimUnreadable breaks the domains of the files of that name, or below it. It reports whether there was one.
-func (h *LastGood) claimUnreadable(name string, before *LastGood) (known bool) {
+// claimUnread breaks the domains of the files of that name, or below it. It reports whether there was one.
+func (h *LastGood) claimUnread(name string, before *LastGood) (known bool) {
 	for file, domain := range before.domainOf {
-		if name != "." && !strings.HasPrefix(file+"/", name+"/") { // . stands for the directory of all
+		if name != "" && name != "." && !strings.HasPrefix(file+"/", name+"/") {
 			continue
 		}
 		known = true
@@ -156,10 +159,10 @@ func (h *LastGood) build(r *Update) {
 	r.Config = descriptors.NewConfig(h.options.Keys, domains, h.broken)
 }
 
-// Same reports whether h and g are made of the same files, so that they make the same configuration.
-func (h *LastGood) Same(g *LastGood) bool {
+// same reports whether h and g are made of the same files, so that they make the same configuration.
+func (h *LastGood) same(g *LastGood) bool {
 	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b *form) bool {
-		return slices.EqualFunc(a.files, b.files, func(a, b readFile) bool {
+		return slices.EqualFunc(a.files, b.files, func(a, b parsedFile) bool {
 			return a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 		})
 	})

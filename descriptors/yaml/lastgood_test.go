@@ -29,12 +29,12 @@ var forms = map[string]string{
 
 // moment returns the files of one line of testdata/lastgood.txt, as name:text, where the text of a1 is
 // that of limited("a", 1).
-func moment(line string) (files []File, unreadable []string) {
+func moment(line string) (files []File, unread Problems) {
 	for word := range strings.FieldsSeq(line) {
 		name, text, _ := strings.Cut(word, ":")
 		switch text {
 		case "?":
-			unreadable = append(unreadable, name)
+			unread = append(unread, Problem{File: name})
 			continue
 		case "", "]":
 		default:
@@ -47,7 +47,7 @@ func moment(line string) (files []File, unreadable []string) {
 		}
 		files = append(files, file(name, text))
 	}
-	return files, unreadable
+	return files, unread
 }
 
 // In testdata/lastgood.txt a line is what files are at one moment, and what must be in force then.
@@ -98,8 +98,8 @@ func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 
 func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
 	good := []File{file("a", limited("a", 1)), file("d/b", limited("b", 1))}
-	first := NewLastGood(Options{}).Update(append(good, file("x", "]")), []string{"y"})
-	kept := first.LastGood.Update(good[:1], []string{"d"})
+	first := NewLastGood(Options{}).Update(append(good, file("x", "]")), Problems{{File: "y"}, {File: "z", Warning: true}})
+	kept := first.LastGood.Update(good[:1], Problems{{File: "d"}})
 	never := first.LastGood.Update([]File{file("a", wrong("a")), good[1], file("c", wrong("c\\x"))}, nil)
 	for want, r := range map[string]Update{
 		"unknown, and let pass unless another file has it, is that of: x, y":                           first,
@@ -131,18 +131,8 @@ func checkForms(t *testing.T, r Update, o Options) {
 	alone.LastGood.broken = r.LastGood.broken
 	alone.LastGood.build(&alone)
 	if !reflect.DeepEqual(r.Config, alone.Config) {
-		t.Fatalf("the configuration is\n%s\nwant that of its files alone\n%s", allOf(r), allOf(alone))
+		t.Fatalf("the configuration is not that of its files alone: %v", r.Config.Changes(alone.Config))
 	}
-}
-
-// allOf writes all that an update has put in force.
-func allOf(r Update) string {
-	var b strings.Builder
-	fmt.Fprintln(&b, r.Config.BrokenNames(), r.Config.Passes())
-	for _, rule := range r.Config.Rules() {
-		fmt.Fprintf(&b, "%+v\n", *rule)
-	}
-	return b.String()
 }
 
 // inForce shows the domains of an update with the limit of their key k.

@@ -66,7 +66,7 @@ func (p *parser) anyValue(n *yaml.Node, depth int) any {
 }
 
 func (p *parser) anyScalar(n *yaml.Node) any {
-	flag, isFlag := flags[n.Value]
+	flag, isFlag := booleans[n.Value]
 	switch {
 	case n.Tag == "!!null":
 		return nil

@@ -53,8 +53,8 @@ const (
 	maxLimits = 16
 )
 
-// readFile is a file that was read, and what became of it.
-type readFile struct {
+// parsedFile is a file that was read, and what became of it.
+type parsedFile struct {
 	File
 	domain   string // "" if that is not known
 	bad      bool   // it has errors
@@ -67,9 +67,9 @@ type parser struct {
 	domains  map[string]*descriptors.Domain
 	expanded int // what has been read, aliases followed, in the measure of maxExpanded
 
-	read         []readFile
-	file         *readFile // that is being read
-	path         string    // of the descriptor there; "" outside one
+	parsed       []parsedFile
+	file         *parsedFile // that is being read
+	path         string      // of the descriptor there; "" outside one
 	replacements []replacement
 	names        map[descriptors.Entry]bool // of limits, by domain and name
 
@@ -82,15 +82,15 @@ func newParser(o Options) *parser {
 	return &parser{options: o, domains: make(map[string]*descriptors.Domain), names: make(map[descriptors.Entry]bool)}
 }
 
-func (p *parser) readFile(f File) {
-	p.file, p.path = &readFile{File: f}, ""
+func (p *parser) parseFile(f File) {
+	p.file, p.path = &parsedFile{File: f}, ""
 	errors, expanded := p.errors, p.expanded
-	p.readData(f.Data)
+	p.parseData(f.Data)
 	if p.expanded > maxExpanded {
 		p.expanded = expanded // the next file need not pay for this one
 	}
 	p.file.bad, p.file.expanded = p.errors > errors, p.expanded-expanded
-	p.read = append(p.read, *p.file)
+	p.parsed = append(p.parsed, *p.file)
 }
 
 func (p *parser) finish() {
@@ -103,7 +103,7 @@ func (p *parser) finish() {
 	}
 }
 
-func (p *parser) readData(data []byte) {
+func (p *parser) parseData(data []byte) {
 	root := p.document(data)
 	if root == nil {
 		return
@@ -113,7 +113,7 @@ func (p *parser) readData(data []byte) {
 			"weir check FILE checks the files that a ConfigMap holds", descriptors.Shown(kind))
 		return
 	}
-	m, ok := p.unchecked(root, inFile)
+	m, ok := p.uncheckedMapping(root, inFile)
 	if !ok {
 		return
 	}
@@ -132,7 +132,7 @@ func (p *parser) readData(data []byte) {
 	case name != "":
 		p.domains[name] = domain
 	}
-	domain.Refunds = p.flag(m, "refund_on_deny") || domain.Refunds // one of the files of a domain is enough
+	domain.Refunds = p.boolean(m, "refund_on_deny") || domain.Refunds // one of the files of a domain is enough
 	p.descriptors(m, level{domain: domain, node: &domain.Root})
 }
 
@@ -165,7 +165,7 @@ func (p *parser) descriptors(m mapping, in level) int {
 
 func (p *parser) descriptor(n *yaml.Node, in level) {
 	p.path = in.path
-	m, ok := p.unchecked(n, inDescriptor)
+	m, ok := p.uncheckedMapping(n, inDescriptor)
 	if !ok {
 		return
 	}
@@ -251,6 +251,6 @@ func (p *parser) add(at *yaml.Node, text string, warning bool) {
 	if p.options.NoLines {
 		line = 0
 	}
-	p.problems = append(p.problems, Problem{File: descriptors.Printable(file), Part: descriptors.Printable(part), Line: line,
-		Domain: descriptors.Shown(p.file.domain), Path: p.path, Text: text, Warning: warning})
+	p.problems = append(p.problems, Problem{File: file, Part: part, Line: line, Domain: p.file.domain, Path: p.path, Text: text,
+		Warning: warning})
 }

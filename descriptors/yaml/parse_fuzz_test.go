@@ -4,11 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // maxFuzzed is how long a fuzzed file may be, in bytes; TestHostileFilesAreRefused has longer ones.
@@ -39,7 +36,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkFile fails unless a file has errors, or rules that apply to what they spell, also as a change of another file.
+// checkFile fails unless a file has errors, each told in a line, or is a configuration.
 func checkFile(t *testing.T, data []byte) {
 	r := NewLastGood(Options{}).Update([]File{{Name: "f", Data: data}}, nil)
 	if (r.Config == nil) != (r.Problems.Err() != nil) {
@@ -49,28 +46,5 @@ func checkFile(t *testing.T, data []byte) {
 		if s := p.Error(); len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
 			t.Errorf("a problem must be one line and short: %q", s)
 		}
-	}
-	if r.Config != nil {
-		tree := r.LastGood.domains[r.Config.DomainNames()[0]].domain
-		checkSpelt(t, r.Config, tree, &tree.Root, nil)
-	}
-}
-
-// checkSpelt fails unless each rule below n applies to the descriptor that its keys and values spell. A rule without a
-// value is asked for an empty one, unless a pattern beside it takes that.
-func checkSpelt(t *testing.T, c *descriptors.Config, tree *descriptors.Domain, n *descriptors.Node, above descriptors.Descriptor) {
-	t.Helper()
-	var patterns []descriptors.Entry
-	for e, child := range n.Children() {
-		if isStarred(e) {
-			patterns = append(patterns, e)
-		} else if e.Value == "" && slices.ContainsFunc(patterns, func(p descriptors.Entry) bool { return fitsByDefinition(p, e) }) {
-			continue
-		}
-		d := append(slices.Clip(above), e)
-		if m := c.Match(tree.Name, d); m.Rule != child.Rule || (m.Found == descriptors.RuleFound) != (child.Rule != nil) {
-			t.Fatalf("%v spells the keys and values of what stands at %s, but matches %+v", d, child.Where, m)
-		}
-		checkSpelt(t, c, tree, child, d)
 	}
 }

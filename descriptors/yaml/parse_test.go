@@ -20,16 +20,6 @@ func parse(t testing.TB, text string) *descriptors.Config {
 	return c
 }
 
-// parseSuspect reads one file that must have no errors, but may have warnings.
-func parseSuspect(t testing.TB, text string) *descriptors.Config {
-	t.Helper()
-	c, problems := judge([]File{file("shop.yaml", text)}, Options{Lenient: true})
-	if err := problems.Err(); err != nil {
-		t.Fatalf("the file can be used, but has errors:\n%v\n%s", err, text)
-	}
-	return c
-}
-
 // file is a file of that name and text.
 func file(name, text string) File { return File{Name: name, Data: []byte(text)} }
 
@@ -109,69 +99,14 @@ descriptors:
 	}
 }
 
+// A byte order mark is no part of the file.
 func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
 	for _, text := range []string{"404", "true", "010", "1_000", "007", "0x1F", "yes", "2026-01-31", "on", "=", "'1.5'"} {
-		c := parse(t, "domain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
+		c := parse(t, "\ufeffdomain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
 		text = strings.Trim(text, "'")
 		if m := c.Match("7", descriptors.Descriptor{{Key: text, Value: text}}); m.Found != descriptors.RuleFound {
 			t.Errorf("key and value %s are not found under that text", text)
 		}
-	}
-}
-
-func TestAliasesAndMergesSpareRepetition(t *testing.T) {
-	c := parse(t, `
-domain: d
-descriptors:
-  - key: a
-    rate_limit: &five {requests_per_unit: 5, unit: minute}
-    descriptors: &below
-      - {key: b, rate_limit: *five}
-  - key: c
-    rate_limit: {<<: *five, unit: hour, name: c}
-    descriptors: *below
-  - key: d
-    rate_limit: {<<: [{unit: day}, *five]}
-`)
-	got := map[string]string{}
-	for _, r := range c.Rules() {
-		got[r.Path] = r.Limits[0].String()
-	}
-	want := map[string]string{"a": "5/minute", "a/b": "5/minute", "c": "5/hour", "c/b": "5/minute", "d": "5/day"}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestMergedFilesStandInTheOrderOfTheirNames(t *testing.T) {
-	files := []File{
-		file("b/a", "domain: d\ndescriptors:\n- {key: k, value: 'x*', rate_limit: {unlimited: true}}\n- {key: l}"),
-		file("b", "domain: d\ndescriptors:\n- {key: k, value: '*y', rate_limit: {unlimited: true}}\n"),
-		file("B", "domain: e\ndescriptors:\n- {key: k, rate_limit: {unlimited: true}}\n"),
-		file("c", "domain: d\n"),
-	}
-	for range 3 {
-		files = append(files[1:], files[0])
-		first := files[0].Name
-		c, problems := judge(files, Options{Merge: true})
-		if files[0].Name != first {
-			t.Error("Update has sorted its caller's slice")
-		}
-		if len(problems) > 0 {
-			t.Fatal(problems)
-		}
-		if got := c.Match("d", spelt("k=xy")); got.Rule == nil || got.Rule.Where != "b:3" || got.Rule.Number != 0 {
-			t.Errorf("the pattern of the file with the first name must win, however the files were listed; got %v", got.Rule)
-		}
-		if c.Domains() != 2 {
-			t.Errorf("got %d domains, want 2", c.Domains())
-		}
-	}
-	files = append(files, file("z", "domain: d\ndescriptors:\n- key: l"))
-	c, problems := judge(files, Options{Merge: true})
-	want := "z:3: domain d, l: the same key and value are already configured at b/a:4: keep one, and write rate_limits: for both"
-	if c != nil || len(problems) != 1 || problems[0].Error() != want {
-		t.Errorf("got %v, want %s", problems, want)
 	}
 }
 
@@ -198,21 +133,6 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	}
 	if got := fmt.Sprint(problems.Err()); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
-	}
-}
-
-func TestProblemsAreReadableWhateverTheFileHolds(t *testing.T) {
-	text := "domain: d\ndescriptors:\n- {key: \"a\\nb\\e[31m/=%\", value: \"" + strings.Repeat("x", 4000) + "\", unti: 1}"
-	_, problems := judge([]File{file("a\nfile", text)}, Options{})
-	if len(problems) != 1 {
-		t.Fatalf("got %v, want one problem", problems)
-	}
-	got := problems[0].Error()
-	if strings.ContainsAny(got, "\n\x1b") {
-		t.Errorf("a problem must not break the line or move the cursor: %q", got)
-	}
-	if !strings.Contains(got, "a�b�[31m/=%=xxx") || len(got) > 600 {
-		t.Errorf("the path must be readable and cut short; got %q", got)
 	}
 }
 
@@ -252,7 +172,7 @@ descriptors:
 
 // Who shares a Redis with envoyproxy/ratelimit has to hear which limits are counted apart from it.
 func TestRulesThatRatelimitCannotCountAreNamed(t *testing.T) {
-	const files = `domain: shop
+	files := []File{file("shop.yaml", `domain: shop
 descriptors:
   - {key: plain, rate_limit: {unit: minute, requests_per_unit: 10}}
   - {key: free, rate_limit: {unlimited: true}}
@@ -261,24 +181,69 @@ descriptors:
   - {key: spared, charge: admitted, rate_limit: {unit: minute, requests_per_unit: 10}}
   - key: both
     rate_limits: [{unit: minute, requests_per_unit: 10}, {unit: hour, requests_per_unit: 50}]
-`
-	o := Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}}
-	c, problems := judge([]File{file("shop.yaml", files)}, o)
-	if c == nil {
-		t.Fatal(problems)
-	}
-	want := []string{"double", "rolling", "spared", "both"}
-	for i, p := range problems {
-		if !p.Warning || i >= len(want) || p.Path != want[i] || !strings.Contains(p.Text, "weir's own keys") {
-			t.Errorf("problem %d is %v; want warnings that %q have weir's own keys", i, p, want)
+`)}
+	for format, want := range map[descriptors.KeyFormat]string{descriptors.KeysOfRatelimit: "double rolling spared both ", descriptors.KeysOfWeir: ""} {
+		c, problems := judge(files, Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: format}})
+		named := ""
+		for _, p := range problems {
+			if p.Warning && strings.Contains(p.Text, "weir's own keys") {
+				named += p.Path + " "
+			}
+		}
+		if c == nil || named != want {
+			t.Errorf("by the keys of %v got %v, want warnings that these have weir's own keys: %s", format, problems, want)
 		}
 	}
-	if len(problems) != len(want) {
-		t.Errorf("%d problems: %v; want one for each of %q", len(problems), problems, want)
+}
+
+// A file must not be refused because of how weir was started, and its author must hear what is ignored.
+func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
+	const noPrecision = "precision has no effect: the limit counts by fixed_window, the value of ALGORITHM. " +
+		"Give it algorithm: sliding_window, or leave precision out"
+	const noBurst = "burst has no effect: the limit counts by sliding_log, the value of ALGORITHM. " +
+		"Give it algorithm: token_bucket, or leave burst out"
+	for _, test := range []struct {
+		by        descriptors.Algorithm
+		key, want string
+	}{
+		{descriptors.FixedWindow, "precision: 1m", noPrecision}, {descriptors.SlidingWindow, "precision: 1m", ""},
+		{descriptors.SlidingLog, "burst: 9", noBurst}, {descriptors.TokenBucket, "burst: 9", ""},
+	} {
+		const plain = "unit: day, requests_per_unit: 5"
+		byDefault := Options{Algorithm: test.by}
+		c, problems := judge([]File{file("f", under("rate_limit: {"+plain+",\n   "+test.key+"}"))}, byDefault)
+		want := ""
+		if test.want != "" {
+			want = "f:5: domain d, k: " + test.want
+		}
+		if c == nil || fmt.Sprint(problems) != "["+want+"]" {
+			t.Fatalf("%s by %v: got %v, want a configuration and the warning %q", test.key, test.by, problems, want)
+		}
+		without, _ := judge([]File{file("f", under("rate_limit: {"+plain+"}"))}, byDefault)
+		limit := without.Rules()[0].Limits[0]
+		if limit.Algorithm != test.by || want != "" && limit != c.Rules()[0].Limits[0] {
+			t.Errorf("%s by %v: got %+v, want by that algorithm the limit %+v", test.key, test.by, c.Rules()[0].Limits[0], limit)
+		}
 	}
-	o.Keys.Format = descriptors.KeysOfWeir
-	if _, problems := judge([]File{file("shop.yaml", files)}, o); len(problems) > 0 {
-		t.Errorf("with weir's keys it has problems: %v; want none", problems)
+}
+
+// Whoever swaps the image or sets ALGORITHM starts with these files, or with the second, which a reader makes of the first.
+func TestTheShippedLimitsLoadUnderEachAlgorithmAndAsRatelimit(t *testing.T) {
+	shipped := append(read(t, "../../k8s/base/config/shop.yaml"), read(t, "../../helm/weir/files/shop.yaml")...)
+	for _, f := range shipped {
+		without := strings.ReplaceAll(string(f.Data), "      algorithm: sliding_window\n", "")
+		if without == string(f.Data) {
+			t.Fatal("the example names no algorithm: this test proves nothing")
+		}
+		for _, a := range descriptors.Algorithms() {
+			for _, format := range []descriptors.KeyFormat{descriptors.KeysOfWeir, descriptors.KeysOfRatelimit} {
+				for _, f := range []File{f, file("without", without)} {
+					if c, problems := judge([]File{f}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}}); c == nil || len(c.Rules()) == 0 {
+						t.Errorf("by %s, keys of %s: got %v, want the rules of\n%v", a, format, problems, f)
+					}
+				}
+			}
+		}
 	}
 }
 

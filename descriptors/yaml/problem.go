@@ -9,13 +9,13 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Problem is one thing that is wrong in a file. All but its path is short and printable, whatever the file holds.
+// Problem is one thing that is wrong in a file. Its text is short and printable, whatever the file holds.
 type Problem struct {
 	File    string
 	Part    string // of a file that holds several; "" if it is the file itself
 	Line    int    // from 1; 0 if no line is known
 	Domain  string // "" outside a domain
-	Path    string // of the descriptor, as rules have it: not yet readable, and of any length; "" outside one
+	Path    string // of the descriptor, as rules have it; "" outside one
 	Text    string // the fault and its remedy
 	Warning bool   // the file can be used, but does hardly what its author meant
 }
@@ -31,9 +31,9 @@ func (p Problem) Error() string {
 	}
 	about := descriptors.Shown(descriptors.ReadablePath(p.Path))
 	if p.Domain != "" {
-		about = strings.TrimSuffix("domain "+p.Domain+", "+about, ", ")
+		about = strings.TrimSuffix("domain "+descriptors.Shown(p.Domain)+", "+about, ", ")
 	}
-	parts := slices.DeleteFunc([]string{where, about}, func(part string) bool { return part == "" })
+	parts := slices.DeleteFunc([]string{descriptors.Printable(where), about}, func(part string) bool { return part == "" })
 	return strings.Join(append(parts, p.Text), ": ")
 }
 

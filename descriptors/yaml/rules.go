@@ -15,17 +15,17 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	r := &descriptors.Rule{
 		Path:      p.path,
 		Where:     where,
-		Shadow:    p.flag(m, "shadow_mode"),
-		Quota:     p.flag(m, "quota_mode"),
-		Charge:    word(p, m, "charge", descriptors.ParseCharge),
-		OnFailure: word(p, m, "on_backend_failure", descriptors.ParsePolicy),
-		NoLease:   m.get("lease") != nil && !isNull(m.get("lease")) && !p.flag(m, "lease"),
+		Shadow:    p.boolean(m, "shadow_mode"),
+		Quota:     p.boolean(m, "quota_mode"),
+		Charge:    enum(p, m, "charge", descriptors.ParseCharge),
+		OnFailure: enum(p, m, "on_backend_failure", descriptors.ParsePolicy),
+		NoLease:   m.get("lease") != nil && !isNull(m.get("lease")) && !p.boolean(m, "lease"),
 		Message:   p.text(m, "message"),
 		Metadata:  p.metadata(m),
 		Values:    at.values,
 		Patterns:  at.patterns,
 	}
-	detailed := p.flag(m, "detailed_metric")
+	detailed := p.boolean(m, "detailed_metric")
 	if detailed {
 		r.Values = make([]int, at.depth)
 		for i := range r.Values {
@@ -79,7 +79,7 @@ func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, where string, d
 
 // values adds an entry to those above it whose values the history keeps apart, if its descriptor asks for that.
 func (p *parser) values(m mapping, above level) []int {
-	if !p.flag(m, "value_to_metric") {
+	if !p.boolean(m, "value_to_metric") {
 		return above.values
 	}
 	if v := m.get("value"); v != nil && v.Value != "" && !isNull(v) && !strings.Contains(v.Value, "*") {
@@ -91,7 +91,7 @@ func (p *parser) values(m mapping, above level) []int {
 
 // patterns adds to what stands above an entry the pattern that its values share, if its descriptor asks for that.
 func (p *parser) patterns(m mapping, above level, key, value string) []string {
-	if !p.flag(m, "share_threshold") {
+	if !p.boolean(m, "share_threshold") {
 		return above.patterns
 	}
 	if !strings.Contains(key+value, "*") {
@@ -111,7 +111,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule) bool {
 	if !ok {
 		return false
 	}
-	if !p.flag(m, "unlimited") {
+	if !p.boolean(m, "unlimited") {
 		l, ok := p.limit(m)
 		if ok {
 			r.Limits = append(r.Limits, l)
@@ -134,8 +134,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule) bool {
 			p.errorf(m.at(name), "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
-	r.Name = name
-	p.noteName(name)
+	r.Name, p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = name, true
 	return true
 }
 
@@ -192,10 +191,10 @@ func (p *parser) limit(m mapping) (descriptors.Limit, bool) {
 		p.errorf(m.node, "unit is missing: use one of %s", descriptors.UnitNames)
 	}
 	requests := p.wholeNumber(m, "requests_per_unit", 0)
-	unit := word(p, m, "unit", descriptors.ParseUnit)
+	unit := enum(p, m, "unit", descriptors.ParseUnit)
 	multiplier := cmp.Or(p.wholeNumber(m, "unit_multiplier", 1), 1)
-	algorithm := word(p, m, "algorithm", descriptors.ParseAlgorithm)
-	precision := word(p, m, "precision", descriptors.ParsePrecision)
+	algorithm := enum(p, m, "algorithm", descriptors.ParseAlgorithm)
+	precision := enum(p, m, "precision", descriptors.ParsePrecision)
 	burst := p.wholeNumber(m, "burst", 1)
 	name := p.limitName(m, p.text(m, "name"))
 	if p.errors > before {
@@ -224,8 +223,7 @@ func (p *parser) limit(m mapping) (descriptors.Limit, bool) {
 		p.errorf(m.node, "%v", err)
 		return descriptors.Limit{}, false
 	}
-	l.Name = name
-	p.noteName(name)
+	l.Name, p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = name, true
 	return l, true
 }
 
@@ -252,7 +250,7 @@ func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algo
 
 // replacement is a name that a limit stands in for, and where in its file it says so.
 type replacement struct {
-	file       *readFile
+	file       *parsedFile
 	path, name string
 	line       int
 }
@@ -280,11 +278,6 @@ func (p *parser) replaces(m mapping, own string) (names []string) {
 		p.replacements = append(p.replacements, replacement{p.file, p.path, name, item.Line})
 	}
 	return names
-}
-
-// noteName notes the name of a limit, which others may replace.
-func (p *parser) noteName(name string) {
-	p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = true
 }
 
 // warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.

@@ -43,6 +43,7 @@ var onlyTheParser = map[string]string{
 	"must be below the window": "it takes arithmetic",
 	"too fine for a window":    "it takes arithmetic",
 	"longer than 292 years":    "it takes arithmetic",
+	"is too long for sliding":  "it takes arithmetic",
 	"beside 0 requests":        "the requests may be left out",
 	"first YAML document":      "an editor judges each document by itself",
 	"is given twice":           "it takes the text: << and what it gives are one mapping to an editor",
@@ -98,8 +99,8 @@ func TestTheSchemaHasEveryKey(t *testing.T) {
 	words := map[string]string{"charge": descriptors.ChargeNames, "on_backend_failure": descriptors.PolicyNames,
 		"unit": descriptors.UnitNames, "algorithm": descriptors.AlgorithmNames, "precision": descriptors.PrecisionNames}
 	of := schema.Definitions
-	for in, got := range map[*kind]mapping{inFile: schema.mapping, inDescriptor: of["descriptor"], inListItem: of["limit"],
-		inRateLimit: of["rate_limit"], inReplaces: of["replaced"]} {
+	for in, got := range map[*keySet]mapping{inFile: schema.mapping, inDescriptor: of["descriptor"],
+		inListItem: of["limit"], inRateLimit: of["rate_limit"], inReplaces: of["replaced"]} {
 		if keys := slices.Sorted(maps.Keys(got.Properties)); !slices.Equal(keys, slices.Sorted(slices.Values(in.keys))) {
 			t.Errorf("%s has the keys %v in the schema, and %v for the parser", in.name, keys, in.keys)
 		}

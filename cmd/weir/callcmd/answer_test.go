@@ -40,14 +40,10 @@ func TestCallPrintsTheAnswerForPeopleAndScripts(t *testing.T) {
 	full.RequestHeadersToAdd = []*corev3.HeaderValue{{Key: "x-seen", RawValue: []byte("yes")}}
 	passed := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}
 	unlimited := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK, LimitRemaining: math.MaxUint32}
+	shadow := perMinute(10, 0, 41*time.Second)
+	shadow.Code = rls.RateLimitResponse_OK
 
-	for _, c := range []struct {
-		promise string
-		args    []string
-		resp    *rls.RateLimitResponse
-		want    string
-		code    int
-	}{
+	for _, c := range []printed{
 		{"under a limit", ask, answered(perMinute(10, 9, time.Minute)), `
 OK    user=ann  10/minute  9 left  resets in 1m
 OK    overall, answered in N ms
@@ -83,60 +79,49 @@ OVER  overall, answered in N ms
 OVER  user=ann  10/minute  0 left  again in 1s (no answer from the store: down; policy deny)
 OVER  overall, answered in N ms
 `, 1},
+		{"what shadow mode let pass", ask, saying(map[string]any{"shadow_denied": map[string]any{
+			"rule": "user", "limit": "10/minute", "retry_after": 41}}, shadow), `
+OK    user=ann  10/minute  0 left  resets in 41s
+      shadow mode: rule user, 10/minute, would have refused it, again in 41s
+OK    overall, answered in N ms
+`, 0},
+		{"that a domain is unknown, and not only the descriptor", ask, saying(map[string]any{"unknown_domain": true}, passed), `
+OK    user=ann  the domain is unknown
+OK    overall, answered in N ms
+`, 2},
 		{"a service that gives no statuses still has a verdict", ask, answered(), `
 OK    overall, answered in N ms
 `, 0},
 	} {
-		t.Run(c.promise, func(t *testing.T) {
-			t.Parallel()
-			_, addr := serveFake(t, always(c.resp))
-			got := runCall(t.Context(), t, append([]string{"--addr", addr}, c.args...)...)
-			if want := strings.TrimPrefix(c.want, "\n"); steady(got.stdout) != want {
-				t.Errorf("weir call printed\n%s\nwant\n%s", steady(got.stdout), want)
-			}
-			if got.code != c.code || got.stderr != "" {
-				t.Errorf("weir call ended with %d and stderr %q, want %d and none", got.code, got.stderr, c.code)
-			}
-			answer := new(rls.RateLimitResponse)
-			asJSON := runCall(t.Context(), t, append([]string{"--json", "--addr", addr}, c.args...)...)
-			if err := protojson.Unmarshal([]byte(asJSON.stdout), answer); err != nil || !proto.Equal(answer, c.resp) ||
-				asJSON.code != c.code || strings.Count(asJSON.stdout, "\n") != 1 {
-				t.Errorf("with --json it ended with %+v (%v), want %d and a line with the whole answer", asJSON, err, c.code)
-			}
-		})
+		t.Run(c.promise, c.check)
 	}
 }
 
-func TestCallTellsTheSameInEachForm(t *testing.T) {
-	passed := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}
-	shadow := perMinute(10, 0, 41*time.Second)
-	shadow.Code = rls.RateLimitResponse_OK
-	denied := map[string]any{"rule": "user", "limit": "10/minute", "retry_after": 41}
-	for _, c := range []struct {
-		promise          string
-		resp             *rls.RateLimitResponse
-		once, json, many string
-		code             int
-		stderr           string
-	}{
-		{"that a domain is unknown, and not only the descriptor", saying(map[string]any{"unknown_domain": true}, passed),
-			"OK    user=ann  the domain is unknown\n", `"unknown_domain":true`, "OK, 0 over, 0 errors",
-			2, "weir call: no file configures the domain \"shop\""},
-		{"what shadow mode let pass", saying(map[string]any{"shadow_denied": denied}, shadow),
-			"resets in 41s\n      shadow mode: rule user, 10/minute, would have refused it, again in 41s\n",
-			`"shadow_denied":{"limit":"10/minute","retry_after":41,"rule":"user"}`, "OK    10/minute, 0 left, resets in 41s  (", 0, ""},
-	} {
-		t.Run(c.promise, func(t *testing.T) {
-			t.Parallel()
-			_, addr := serveFake(t, always(c.resp))
-			for flags, want := range map[string]string{"--hits=1": c.once, "--json": c.json, "--for=1500ms --rate=2": c.many} {
-				got := runCall(t.Context(), t, append(strings.Fields(flags), "--addr", addr, "--domain", "shop", "--descriptor", "user=ann")...)
-				if got.code != c.code || !strings.Contains(got.stdout, want) || !strings.HasPrefix(got.stderr, c.stderr) {
-					t.Errorf("weir call %s ended with %d, stdout %q and stderr %q; want %d, %q and %q", flags, got.code, got.stdout, got.stderr,
-						c.code, want, c.stderr)
-				}
-			}
-		})
+// printed is what weir call prints of an answer.
+type printed struct {
+	promise string
+	args    []string
+	resp    *rls.RateLimitResponse
+	want    string
+	code    int
+}
+
+func (c printed) check(t *testing.T) {
+	t.Parallel()
+	_, addr := serveFake(t, always(c.resp))
+	got := runCall(t.Context(), t, append([]string{"--addr", addr}, c.args...)...)
+	if want := strings.TrimPrefix(c.want, "\n"); steady(got.stdout) != want {
+		t.Errorf("weir call printed\n%s\nwant\n%s", steady(got.stdout), want)
+	}
+	told := strings.HasPrefix(got.stderr, "weir call: no file configures the domain \"shop\"")
+	if got.code != c.code || told != (c.code == 2) || (got.stderr != "") != told {
+		t.Errorf("weir call ended with %d and stderr %q, want %d, and to be told of the unknown domain alone", got.code, got.stderr, c.code)
+	}
+	answer := new(rls.RateLimitResponse)
+	asJSON := runCall(t.Context(), t, append([]string{"--json", "--addr", addr}, c.args...)...)
+	if err := protojson.Unmarshal([]byte(asJSON.stdout), answer); err != nil || !proto.Equal(answer, c.resp) ||
+		asJSON.code != c.code || strings.Count(asJSON.stdout, "\n") != 1 {
+		t.Errorf("with --json it ended with %+v (%v), want %d and a line with the whole answer", asJSON, err, c.code)
 	}
 }
 

@@ -52,11 +52,15 @@ func serveFake(t *testing.T, answer answerer, options ...grpc.ServerOption) (*fa
 	if err != nil {
 		t.Fatalf("the fake service needs a port: %v", err)
 	}
+	return serveOn(t, listener, answer, options...), listener.Addr().String()
+}
+
+func serveOn(t *testing.T, listener net.Listener, answer answerer, options ...grpc.ServerOption) *fakeService {
 	f, server := &fakeService{answer: answer}, grpc.NewServer(options...)
 	rls.RegisterRateLimitServiceServer(server, f)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
-	return f, listener.Addr().String()
+	return f
 }
 
 // always gives the same answer to each request.

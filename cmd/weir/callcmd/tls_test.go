@@ -14,26 +14,17 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
-// serveTLS starts a service on 127.0.0.1 that asks clients for certificates. It returns its address and a folder with
-// ca.crt, tls.crt and tls.key of the authority of both.
-func serveTLS(t *testing.T) (addr, dir string) {
-	t.Helper()
-	authority := certstest.New(t, "authority")
-	cert, key := authority.Issue(t, "weir.test", "127.0.0.1")
-	dir = t.TempDir()
-	certstest.Mount(t, dir, map[string][]byte{"ca.crt": authority.PEM, "tls.crt": cert, "tls.key": key})
-	files := certs.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), CA: filepath.Join(dir, "ca.crt")}
-	config, err := certs.Server(files, slog.New(slog.DiscardHandler))
+// The service asks clients for certificates, by the same authority.
+func TestItAsksByTLS(t *testing.T) {
+	authority, dir := certstest.New(t, "authority"), t.TempDir()
+	ca, cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	certificate, itsKey := authority.Issue(t, "weir.test", "127.0.0.1")
+	certstest.Mount(t, dir, map[string][]byte{"ca.crt": authority.PEM, "tls.crt": certificate, "tls.key": itsKey})
+	config, err := certs.Server(certs.Files{Cert: cert, Key: key, CA: ca}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, addr = serveFake(t, always(answered(perMinute(10, 9, 30*time.Second))), grpc.Creds(credentials.NewTLS(config)))
-	return addr, dir
-}
-
-func TestItAsksByTLS(t *testing.T) {
-	addr, dir := serveTLS(t)
-	ca, cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	_, addr := serveFake(t, always(answered(perMinute(10, 9, 30*time.Second))), grpc.Creds(credentials.NewTLS(config)))
 	for _, tc := range []struct {
 		promise string
 		flags   []string

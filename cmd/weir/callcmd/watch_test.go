@@ -34,14 +34,10 @@ func runWatch(t *testing.T, c Command, answer func(n int, interrupt func()) (*rl
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
 		listener := bufconn.Listen(1 << 16)
-		fake := &fakeService{answer: func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+		serveOn(t, listener, func(n int, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 			time.Sleep(time.Millisecond)
 			return answer(n, interrupt)
-		}}
-		server := grpc.NewServer()
-		rls.RegisterRateLimitServiceServer(server, fake)
-		go func() { _ = server.Serve(listener) }()
-		defer server.Stop()
+		})
 		conn, err := grpc.NewClient("passthrough:///weir", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 		if err != nil {
@@ -117,5 +113,14 @@ func TestManyCallsThatAreInterruptedPrintEachAnswer(t *testing.T) {
 		if err := protojson.Unmarshal([]byte(line), &a); err != nil || a.GetOverallCode() != rls.RateLimitResponse_OK || len(a.GetStatuses()) != 1 {
 			t.Errorf("%s: %v, want an answer as of one call", line, err)
 		}
+	}
+}
+
+func TestManyCallsForAnUnknownDomainFail(t *testing.T) {
+	got := runWatch(t, Command{Rate: 2, For: time.Second}, func(int, func()) (*rls.RateLimitResponse, error) {
+		return saying(map[string]any{"unknown_domain": true}, &rls.RateLimitResponse_DescriptorStatus{}), nil
+	})
+	if got.err == nil || !strings.HasPrefix(got.err.Error(), "no file configures the domain \"shop\"") || !strings.Contains(got.text, "the domain is unknown  (") {
+		t.Errorf("weir call printed\n%s\nand ended with %v, want to be told that the domain is unknown", got.text, got.err)
 	}
 }

@@ -52,6 +52,10 @@ func (c *Command) Run(out terminal.Output) error {
 	if err != nil {
 		return err
 	}
+	for i := range x.problems {
+		x.problems[i].Warning = x.problems[i].Warning && !c.Strict
+	}
+	x.right = x.problems.Err() == nil
 	if c.JSON {
 		err = c.writeJSON(out.Out, x)
 	} else {
@@ -75,23 +79,21 @@ type checked struct {
 }
 
 // severity returns "warning" or "error".
-func (c *Command) severity(p *yaml.Problem) string {
-	if p.Warning && !c.Strict {
+func severity(p yaml.Problem) string {
+	if p.Warning {
 		return "warning"
 	}
 	return "error"
 }
 
 // count returns how many errors and warnings there are.
-func (c *Command) count(problems yaml.Problems) (errs, warnings int) {
-	for i := range problems {
-		if c.severity(&problems[i]) == "error" {
-			errs++
-		} else {
+func count(problems yaml.Problems) (errs, warnings int) {
+	for _, p := range problems {
+		if p.Warning {
 			warnings++
 		}
 	}
-	return errs, warnings
+	return len(problems) - warnings, warnings
 }
 
 // write prints problems, and the rules or the explanation.
@@ -103,7 +105,7 @@ func (c *Command) write(out terminal.Output, x *checked) error {
 	for _, sentence := range x.leftOut {
 		fmt.Fprintln(out.Err, "left out:", terminal.Printable(sentence))
 	}
-	Report(out.Err, name(c.Path), x.problems, c.Strict)
+	Report(out.Err, name(c.Path), x.problems)
 	switch {
 	case len(c.Explain) > 0:
 		return c.explain(out.Out, x)
@@ -122,12 +124,11 @@ func name(path string) string {
 }
 
 // Report prints the problems of files, which are called of, and reports whether the configuration can be used.
-func Report(w io.Writer, name string, problems yaml.Problems, strict bool) bool {
-	c := Command{Strict: strict}
-	for i := range problems {
-		fmt.Fprintf(w, "%s: %v\n", c.severity(&problems[i]), problems[i])
+func Report(w io.Writer, name string, problems yaml.Problems) bool {
+	for _, p := range problems {
+		fmt.Fprintf(w, "%s: %v\n", severity(p), p)
 	}
-	errs, warnings := c.count(problems)
+	errs, warnings := count(problems)
 	if errs > 0 {
 		fmt.Fprintf(w, "%s: %s, %s\n", name, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
 	}

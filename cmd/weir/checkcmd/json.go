@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
 // document is what --json prints. Fields may be added, none changes. Files are paths as given; a line of 0 is unknown.
@@ -20,10 +19,9 @@ type document struct {
 	Problems []problemDocument `json:"problems"`
 	LeftOut  []string          `json:"left_out,omitempty"`
 	Domains  []domainDocument  `json:"domains"`
-	// Explanation is of the first descriptor that --explain names; the others are of each, if they are several.
-	Explanation  *explanationDocument   `json:"explanation,omitempty"`
-	Explanations []*explanationDocument `json:"explanations,omitempty"`
-	Request      []string               `json:"request,omitempty"`
+	// Explanations are of the descriptors that --explain names, Request is of all together if they are several.
+	Explanations []explanationDocument `json:"explanations,omitempty"`
+	Request      []string              `json:"request,omitempty"`
 }
 
 // explanationDocument is what becomes of one descriptor.
@@ -89,9 +87,10 @@ type limitDocument struct {
 // writeJSON prints all that is known of the files, and the explanation that is asked for.
 func (c *Command) writeJSON(out io.Writer, x *checked) error {
 	d := document{OK: x.right, Problems: []problemDocument{}, LeftOut: x.leftOut, Domains: []domainDocument{}}
-	d.Errors, d.Warnings = c.count(x.problems)
-	for i := range x.problems {
-		d.Problems = append(d.Problems, c.problem(x, &x.problems[i]))
+	d.Errors, d.Warnings = count(x.problems)
+	for _, p := range x.problems {
+		d.Problems = append(d.Problems, problemDocument{File: cmp.Or(x.path(p.File), name(c.Path)), Line: p.Line, Part: p.Part,
+			Domain: p.Domain, Path: p.Path, Rule: descriptors.ReadablePath(p.Path), Severity: severity(p), Text: p.Text})
 	}
 	if x.config != nil {
 		for _, domain := range x.config.DomainNames() {
@@ -111,7 +110,7 @@ func (c *Command) addExplanations(d *document, x *checked) error {
 	case len(c.Explain) == 0 || x.unreadable:
 		return nil
 	case x.config == nil:
-		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
+		d.Explanations = []explanationDocument{{Domain: c.Domain, Reason: nothingRight}}
 		return nil
 	}
 	all, err := c.explained(x.config)
@@ -121,20 +120,17 @@ func (c *Command) addExplanations(d *document, x *checked) error {
 	for i := range all {
 		d.Explanations = append(d.Explanations, x.explanation(&all[i]))
 	}
-	d.Explanation = d.Explanations[0]
-	if len(all) > 1 && all[0].DomainWhere != "" {
-		d.Request = x.request(all)
-	} else {
-		d.Explanations = nil
-	}
-	if all[0].Match.Found == descriptors.UnknownDomain {
+	switch {
+	case all[0].Match.Found == descriptors.UnknownDomain:
 		return terminal.Failed
+	case len(all) > 1 && all[0].DomainWhere != "":
+		d.Request = x.request(all)
 	}
 	return nil
 }
 
-func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
-	d := &explanationDocument{Domain: e.Domain, Reason: e.Reason}
+func (x *checked) explanation(e *descriptors.Explanation) explanationDocument {
+	d := explanationDocument{Domain: e.Domain, Reason: e.Reason}
 	for _, entry := range e.Descriptor {
 		d.Descriptor = append(d.Descriptor, entry.String())
 	}
@@ -146,11 +142,6 @@ func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
 		}
 	}
 	return d
-}
-
-func (c *Command) problem(x *checked, p *yaml.Problem) problemDocument {
-	return problemDocument{File: cmp.Or(x.path(p.File), name(c.Path)), Line: p.Line, Part: p.Part, Domain: p.Domain,
-		Path: p.Path, Rule: descriptors.ReadablePath(p.Path), Severity: c.severity(p), Text: p.Text}
 }
 
 func (x *checked) domain(name string) domainDocument {

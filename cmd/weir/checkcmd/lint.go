@@ -24,8 +24,7 @@ func ineffective(config *descriptors.Config) (all yaml.Problems) {
 				file, line := place(r.Where)
 				text := fmt.Sprintf("%s never denies what %s beside it lets pass: leave it out, or correct one of the two",
 					descriptors.DescribeLimits(*l), descriptors.DescribeLimits(*by))
-				all = append(all, yaml.Problem{File: file, Line: line, Domain: descriptors.Shown(r.Domain), Path: r.Path,
-					Text: text, Warning: true})
+				all = append(all, yaml.Problem{File: file, Line: line, Domain: r.Domain, Path: r.Path, Text: text, Warning: true})
 				break
 			}
 		}

@@ -19,25 +19,22 @@ import (
 )
 
 // read judges what the command is given. Its error is about the environment.
-func (c *Command) read(in io.Reader) (x *checked, err error) {
-	info, err := os.Stat(c.Path)
-	switch {
-	case c.Path == "-":
-		x, err = readFile(name(c.Path), in)
-	case errors.Is(err, fs.ErrNotExist):
-		x, err = unreadable("%s does not exist: name a directory of descriptor files, a file, or - for standard input", c.Path), nil
-	case err != nil:
-		x, err = unreadable("%s cannot be read: %v", c.Path, err), nil
-	case info.IsDir():
-		x, err = readDir(c.Path)
-	default:
-		x, err = openFile(c.Path)
+func (c *Command) read(in io.Reader) (*checked, error) {
+	if c.Path == "-" {
+		return readFile(name(c.Path), in)
 	}
-	if err == nil {
-		errs, _ := c.count(x.problems)
-		x.right = errs == 0
+	f, err := os.Open(c.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return unreadable("%s does not exist: name a directory of descriptor files, a file, or - for standard input", c.Path), nil
 	}
-	return x, err
+	if err != nil {
+		return unreadable("%v", err), nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return readDir(c.Path)
+	}
+	return readFile(c.Path, f)
 }
 
 // unreadable returns the result for a path that cannot be read: one problem, without a place.
@@ -55,15 +52,6 @@ func readDir(dir string) (*checked, error) {
 		return unreadable("%v", err), nil
 	}
 	return &checked{config: config, problems: append(problems, ineffective(config)...), files: files, dir: dir}, nil
-}
-
-func openFile(path string) (*checked, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return unreadable("%v", err), nil
-	}
-	defer f.Close()
-	return readFile(path, f)
 }
 
 // readFile judges a descriptor file, or those in manifests.
@@ -86,8 +74,8 @@ func readFile(name string, in io.Reader) (*checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	update := yaml.NewLastGood(files.Options()).Update(m.Files, nil)
-	problems := slices.Concat(m.Problems, update.Problems, ineffective(update.Config))
+	update := yaml.NewLastGood(files.Options()).Update(m.Files, m.Problems)
+	problems := append(update.Problems, ineffective(update.Config)...)
 	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
 	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return x, nil

@@ -40,7 +40,7 @@ func Check(arguments []string, out terminal.Output) error {
 	case err != nil:
 		fmt.Fprintf(out.Out, "error opening directory: %v\n", err)
 		return terminal.No
-	case !checkcmd.Report(out.Out, *dir, problems, false):
+	case !checkcmd.Report(out.Out, *dir, problems):
 		fmt.Fprintln(out.Out, "error loading rate limit configs: they are listed above")
 		return terminal.No
 	case loaded != nil: // there may be no files: every request is OK then
