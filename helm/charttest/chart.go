@@ -5,7 +5,6 @@ package charttest
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -14,15 +13,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 )
-
-// Release is what a chart is installed as.
-type Release struct {
-	Name, Namespace string
-	Values          map[string]any
-}
 
 // Rendered is what Helm makes of a release.
 type Rendered struct {
@@ -30,23 +22,14 @@ type Rendered struct {
 	Notes   string
 }
 
-// Load reads a chart from its folder.
-func Load(dir string) (*chart.Chart, error) {
-	c, err := loader.Load(dir)
-	if err != nil {
-		return nil, fmt.Errorf("loading the chart %s: %w", dir, err)
-	}
-	return c, nil
-}
-
 // Render renders a release of a chart. Its error is what the schema or the templates say to a user.
-func Render(c *chart.Chart, r Release) (*Rendered, error) {
-	release := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
-	values, err := util.ToRenderValues(c, r.Values, release, nil)
+func Render(c *chart.Chart, namespace, name string, values map[string]any) (*Rendered, error) {
+	release := common.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(c, values, release, nil)
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Render(c, values)
+	files, err := engine.Render(c, all)
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +46,6 @@ func Render(c *chart.Chart, r Release) (*Rendered, error) {
 		out.Objects = append(out.Objects, objects...)
 	}
 	return &out, nil
-}
-
-// ReadValues reads a values file.
-func ReadValues(file string) (map[string]any, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	values, err := loader.LoadValues(strings.NewReader(string(text)))
-	if err != nil {
-		return nil, fmt.Errorf("reading the values %s: %w", file, err)
-	}
-	return values, nil
 }
 
 // Object is one object of Kubernetes: its YAML, and the same as maps and lists.

@@ -18,7 +18,7 @@ var (
 )
 
 // weirChart is the chart. Rendering changes nothing of it.
-var weirChart = sync.OnceValues(func() (*chart.Chart, error) { return Load(chartDir) })
+var weirChart = sync.OnceValues(func() (*chart.Chart, error) { return loader.Load(chartDir) })
 
 // renders are the releases that were rendered, which many tests look at and none changes.
 var renders sync.Map
@@ -49,7 +49,7 @@ func renderIn(t *testing.T, namespace, name string, values map[string]any) (*Ren
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Render(c, Release{Name: name, Namespace: namespace, Values: values})
+	return Render(c, namespace, name, values)
 }
 
 // caseNames are the values files in helm/weir/ci, without their ending.
@@ -77,11 +77,7 @@ func valuesOf(t *testing.T, text string) map[string]any {
 
 func caseValues(t *testing.T, name string) map[string]any {
 	t.Helper()
-	values, err := ReadValues(filepath.Join(chartDir, "ci", name+"-values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return values
+	return valuesOf(t, readText(t, filepath.Join(chartDir, "ci", name+"-values.yaml")))
 }
 
 // forEachCase runs a test on what each values file renders to.

@@ -1,6 +1,8 @@
 package charttest
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"os"
@@ -105,7 +107,10 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 	}
 	a := certstest.New(t, "authority")
 	servers, secrets := startServers(t)
-	secrets = append(secrets, secretOf(t, a, "grpc-tls", "weir"))
+	cert, key := a.Issue(t, "weir", "127.0.0.1")
+	secrets = append(secrets, secretOf("grpc-tls", string(a.PEM), string(cert), string(key)))
+	known := x509.NewCertPool()
+	known.AppendCertsFromPEM(a.PEM)
 	started := make(map[string]bool)
 	for i, c := range choices {
 		// Without a server of limits it is not ready: descriptors/xds tests that, and TestValuesReachTheirObjects the variables.
@@ -137,7 +142,7 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 				w := startPod(t, r.Objects, pod)
 				transport := insecure.NewCredentials()
 				if w.env["GRPC_SERVER_USE_TLS"] == "true" {
-					transport = credentials.NewTLS(certified(t, a, ""))
+					transport = credentials.NewTLS(&tls.Config{RootCAs: known})
 				}
 				w.wantTenFor(t, user, transport)
 			})
@@ -187,18 +192,16 @@ func (w *weir) wantTenFor(t *testing.T, user string, transport credentials.Trans
 	}
 }
 
+// secretOf is a Secret as cert-manager makes it, of PEM.
+func secretOf(name, authority, cert, key string) map[string]any {
+	return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "limits"},
+		"stringData": map[string]any{"ca.crt": authority, "tls.crt": cert, "tls.key": key}}
+}
+
 // startServers starts what the choices of redis need, which are one server, one by TLS, a sentinel and a cluster of one,
 // and gives their addresses by name, and the Secrets by which TLS is talked.
 func startServers(t *testing.T) (*strings.Replacer, []any) {
 	t.Helper()
-	authority := func(name, ca, key string) map[string]any {
-		data := map[string]any{"ca.crt": readText(t, ca)}
-		if key != "" {
-			data["tls.crt"], data["tls.key"] = data["ca.crt"], readText(t, key)
-		}
-		return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "limits"},
-			"stringData": data}
-	}
 	memcached := memcachedtest.StartTLS(t)
 	plain := startRedis(t)
 	byTLS := startRedis(t, redistest.WithTLS(), redistest.WithConfig("tls-auth-clients no"))
@@ -215,5 +218,6 @@ func startServers(t *testing.T) (*strings.Replacer, []any) {
 	process.Start(t, "sentinel", nil, process.Tool(t, "redis-server", "valkey-server"), file, "--sentinel")
 	return strings.NewReplacer("PLAIN", plain.Addr, "TLS", byTLS.Addr, "CLUSTER", cluster.Addr,
 			"SENTINEL", fmt.Sprint("127.0.0.1:", sentinel), "MEMCACHED", memcachedtest.Start(t).Addr, "MTLS", memcached.Addr),
-		[]any{authority("redis-tls", byTLS.TLS.CA, ""), authority("memcached-tls", memcached.TLS.CA, memcached.TLS.Key)}
+		[]any{secretOf("redis-tls", readText(t, byTLS.TLS.CA), "", ""),
+			secretOf("memcached-tls", readText(t, memcached.TLS.CA), readText(t, memcached.TLS.CA), readText(t, memcached.TLS.Key))}
 }

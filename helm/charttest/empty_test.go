@@ -26,11 +26,7 @@ func TestAKeyLeftEmptyRendersOrIsRefusedByName(t *testing.T) {
 
 func defaults(t *testing.T) map[string]any {
 	t.Helper()
-	values, err := ReadValues(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return values
+	return valuesOf(t, readText(t, filepath.Join(chartDir, "values.yaml")))
 }
 
 // wantNoHoles wants values whose key is empty to render with nothing missing, or to be refused with a sentence.

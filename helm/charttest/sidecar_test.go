@@ -4,28 +4,22 @@ import (
 	"path/filepath"
 	"testing"
 
-	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
-
-// loadShop loads the chart of testdata/shop, with weir's as its dependency.
-func loadShop(t *testing.T) *chart.Chart {
-	t.Helper()
-	shop, err := Load(filepath.Join("testdata", "shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	weir, err := Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shop.AddDependency(weir)
-	return shop
-}
 
 // renderBeside renders the chart of testdata/shop, whose workload has a weir beside its Envoy.
 func renderBeside(t *testing.T, values map[string]any) []Object {
 	t.Helper()
-	r, err := Render(loadShop(t), Release{Name: "shop", Namespace: "shop", Values: values})
+	shop, err := loader.Load(filepath.Join("testdata", "shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weir, err := loader.Load(chartDir) // which becomes a part of it
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop.AddDependency(weir)
+	r, err := Render(shop, "shop", "shop", values)
 	if err != nil {
 		t.Fatal(err)
 	}
