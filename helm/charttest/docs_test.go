@@ -2,36 +2,11 @@ package charttest
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/weirproxy/weir/backend/backendtest/process"
 )
-
-func TestWhatIsMadeOfTheValuesIsCurrent(t *testing.T) {
-	t.Parallel()
-	dir, files := t.TempDir(), []string{"README.md", "values.schema.json", "values.yaml"}
-	for _, name := range files {
-		text := readText(t, filepath.Join(chartDir, name))
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	schema, _ := process.Command(t, nil, process.Weir(t), "schema")
-	docs := exec.Command("go", "run", "./docs", "-chart", dir)
-	docs.Stdin = strings.NewReader(schema)
-	if out, err := docs.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", docs, err, out)
-	}
-	for _, name := range files {
-		if readText(t, filepath.Join(dir, name)) != readText(t, filepath.Join(chartDir, name)) {
-			t.Errorf("helm/weir/%s is not made of values.yaml and of what weir schema prints: run make chart-docs", name)
-		}
-	}
-}
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
