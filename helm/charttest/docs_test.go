@@ -34,10 +34,7 @@ func snippets(t *testing.T, document string) (objects []Object) {
 		if !regexp.MustCompile(`(?m)^(apiVersion|typed_config|load_assignment|rate_limits):`).MatchString(block) {
 			continue
 		}
-		found, err := ReadObjects(block)
-		if err != nil {
-			t.Fatalf("a document shows YAML that is none: %v\n%s", err, block)
-		}
+		found := objectsIn(t, "a document", block)
 		for _, o := range found {
 			switch {
 			case o.Kind() == "Kustomization":

@@ -19,8 +19,10 @@ func TestAKeyLeftEmptyRendersOrIsRefusedByName(t *testing.T) {
 		t.Fatalf("values.yaml has only %d keys: this test looks in the wrong place", len(paths))
 	}
 	for _, path := range paths {
-		values := loader.MergeMaps(valuesOf(t, "redis: {addresses: ['redis:6379']}"), under(path, nil))
-		wantNoHoles(t, strings.Join(path, "."), values)
+		key := strings.Join(path, ".")
+		t.Run(key, func(t *testing.T) {
+			wantNoHoles(t, key, loader.MergeMaps(valuesOf(t, "redis: {addresses: ['redis:6379']}"), under(path, nil)))
+		})
 	}
 }
 

@@ -1,13 +1,13 @@
 package charttest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,11 +89,8 @@ func dashboards(t *testing.T) map[string]*dashboard {
 
 // substitution puts values in place of a dashboard's variables, as Grafana and its Prometheus source do.
 type substitution struct {
-	values       map[string][]string
-	all          bool // what has no value is All, or a name that nothing has
-	rateInterval string
-	interval     time.Duration
-	window       time.Duration
+	values           map[string][]string // what has none is All, or a name that nothing has
+	interval, window time.Duration       // by default a minute and an hour
 }
 
 // special are the characters that Grafana escapes in values of a variable that may have several.
@@ -123,13 +120,9 @@ func (s substitution) value(v variable) string {
 }
 
 func (s substitution) expand(d *dashboard, expr string) string {
-	interval, window, rate := s.interval, s.window, s.rateInterval
-	if interval == 0 {
-		interval, window, rate = time.Minute, time.Hour, "1m"
-	}
-	seconds := strconv.Itoa(int(window.Seconds()))
-	old := []string{"$__interval_ms", strconv.FormatInt(interval.Milliseconds(), 10), "$__interval", model.Duration(interval).String(),
-		"$__range_s", seconds, "$__range", seconds + "s", "$__rate_interval", rate}
+	interval, window := cmp.Or(s.interval, time.Minute), cmp.Or(s.window, time.Hour)
+	old := []string{"$__interval_ms", fmt.Sprint(interval.Milliseconds()), "$__interval", model.Duration(interval).String(),
+		"$__range", model.Duration(window).String(), "$__rate_interval", "1m"}
 	variables := slices.Clone(d.Templating.List)
 	slices.SortFunc(variables, func(a, b variable) int { return len(b.Name) - len(a.Name) })
 	for _, v := range variables {

@@ -40,11 +40,7 @@ func kustomizations(t *testing.T) (dirs []string) {
 
 func readFile(t *testing.T, name string) []Object {
 	t.Helper()
-	objects, err := ReadObjects(readText(t, name))
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return objects
+	return objectsIn(t, name, readText(t, name))
 }
 
 // build is what kubectl kustomize makes of a folder.
@@ -54,11 +50,7 @@ func build(t *testing.T, dir string) []Object {
 	if err != nil {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, out)
 	}
-	objects, err := ReadObjects(string(out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return objectsIn(t, dir, string(out))
 }
 
 // byName are objects by their names, without what tells a Helm release from a kustomization.
@@ -93,15 +85,8 @@ func wantSame(t *testing.T, kustomized, charted []Object) {
 	}
 }
 
-// renderedInWeir is what the chart makes in the namespace whose names the kustomizations list in ADMIN_HOSTS.
-func renderedInWeir(t *testing.T, values map[string]any) []Object {
-	t.Helper()
-	r, err := renderIn(t, "weir", "weir", values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Objects
-}
+// inWeir is the release with whose names the kustomizations are written.
+const inWeir = "weir/weir"
 
 // Kustomize makes up no token, so the base has none; with the component it has that of a Secret.
 func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
@@ -113,6 +98,6 @@ func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
 		values[dir] = readText(t, filepath.Join(dir, "values.yaml"))
 	}
 	for dir, values := range values {
-		t.Run(filepath.Base(dir), func(t *testing.T) { wantSame(t, build(t, dir), renderedInWeir(t, valuesOf(t, values))) })
+		t.Run(filepath.Base(dir), func(t *testing.T) { wantSame(t, build(t, dir), render(t, inWeir, valuesOf(t, values)).Objects) })
 	}
 }

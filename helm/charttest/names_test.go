@@ -31,11 +31,7 @@ func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 			if release == "limits-weir" {
 				delete(values, "serviceAccount") // named by the values, so both releases would have it
 			}
-			r, err := renderIn(t, namespace, release, values)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range r.Objects {
+			for _, o := range render(t, of, values).Objects {
 				wantFits(t, o, namespace, of)
 				kinds[kindOf(o)] = true
 				for _, thing := range thingsOf(o) {
@@ -79,7 +75,7 @@ func wantFits(t *testing.T, o Object, namespace, release string) {
 func thingsOf(o Object) []string {
 	things := []string{o.String()}
 	if patches, _ := o.At("spec", "jsonPatches").([]any); len(patches) > 0 {
-		things = append(things, fmt.Sprint("cluster ", reach(patches, []string{"last", "operation", "value", "name"})))
+		things = append(things, fmt.Sprint("cluster ", reach(patches, "last", "operation", "value", "name")))
 	}
 	return things
 }

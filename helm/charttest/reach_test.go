@@ -1,8 +1,6 @@
 package charttest
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -18,14 +16,14 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		Paths, Sets any // which rows refer to
 
 		Rows []struct {
-			Promise, Build, Path, Has, HasNot string
+			Promise, Build, Path, Has string
 
-			Values json.RawMessage
+			HasNot string `yaml:"hasNot"`
+			Values map[string]any
 		}
 	}
 	readData(t, "reach.yaml", &table)
 	for _, row := range table.Rows {
-		values := valuesOf(t, string(row.Values))
 		var objects []Object
 		var is string
 		name, path, _ := strings.Cut(row.Path, " ")
@@ -33,18 +31,18 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		case row.Build != "":
 			objects = build(t, filepath.Join("testdata", row.Build))
 		case name == "Deployment/cart":
-			objects = renderBeside(t, map[string]any{"weir": values})
+			objects = renderBeside(t, map[string]any{"weir": row.Values})
 		case name == "notes":
-			is = render(t, "weir", values).Notes
+			is = render(t, "weir", row.Values).Notes
 		default:
-			is, objects = "null", render(t, "weir", values).Objects
+			is, objects = "null", render(t, "weir", row.Values).Objects
 		}
 		wants := []string{row.Has}
 		for _, o := range objects {
 			if o.Kind()+"/"+o.Name() != name {
 				continue
 			}
-			at := reach(o.Tree, strings.Fields(path))
+			at := o.At(strings.Fields(path)...)
 			is = string(toJSON(t, at))
 			if variables, _ := at.([]any); strings.HasSuffix(path, " env") { // NAME=value, each in a line
 				is, wants = "\n", strings.Fields(row.Has)
@@ -52,14 +50,14 @@ func TestValuesReachTheirObjects(t *testing.T) {
 					wants[i] = "\n" + want + "\n"
 				}
 				for _, v := range variables {
-					is += fmt.Sprint(reach(v, []string{"name"}), "=", reach(v, []string{"value"}), "\n")
+					is += fmt.Sprint(reach(v, "name"), "=", reach(v, "value"), "\n")
 				}
 			}
 		}
 		for _, has := range wants {
 			if !strings.Contains(is, has) || row.HasNot != "" && strings.Contains(is, row.HasNot) {
 				t.Errorf("%s: %s is %s, want %s in it, and no %q, with %s",
-					row.Promise, row.Path, is, has, row.HasNot, row.Values)
+					row.Promise, row.Path, is, has, row.HasNot, toJSON(t, row.Values))
 			}
 		}
 	}
@@ -71,31 +69,9 @@ func TestValuesReachTheirObjects(t *testing.T) {
 // readData reads a file of testdata into a value, which must know every field.
 func readData(t *testing.T, name string, into any) {
 	t.Helper()
-	var tree any
-	if err := yaml.Unmarshal([]byte(readText(t, filepath.Join("testdata", name))), &tree); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(toJSON(t, tree)))
-	decoder.DisallowUnknownFields()
+	decoder := yaml.NewDecoder(strings.NewReader(readText(t, filepath.Join("testdata", name))))
+	decoder.KnownFields(true)
 	if err := decoder.Decode(into); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-}
-
-// reach is what stands at a path of keys: of a list a step is the name of an element, 0 its first, or last.
-func reach(at any, path []string) any {
-	for _, step := range path {
-		switch in := at.(type) {
-		case map[string]any:
-			at = in[step]
-		case []any:
-			at = nil
-			for i, of := range in {
-				if named, _ := of.(map[string]any); named["name"] == step || step == "0" && i == 0 || step == "last" {
-					at = of
-				}
-			}
-		}
-	}
-	return at
 }

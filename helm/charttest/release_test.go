@@ -73,7 +73,7 @@ func TestAReleaseCanBeInstalledAndMadeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Render(packed, "limits", "weir", nil)
+	r, err := renderChart(t, packed, "weir", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

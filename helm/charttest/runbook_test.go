@@ -24,23 +24,15 @@ type command struct {
 	prints []string // each a line of what it prints; … stands for anything
 }
 
-var (
-	sectionHeading = regexp.MustCompile(`(?m)^## (.*)$`)
-	fencedBlock    = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```")
-)
+var fencedBlock = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```")
 
 // readRunbook reads the sections, by their headings.
 func readRunbook(t *testing.T) map[string]section {
 	t.Helper()
-	document := readText(t, filepath.Join(root, "cmd", "weir", "RUNBOOK.md"))
 	sections := make(map[string]section)
-	headings := sectionHeading.FindAllStringSubmatchIndex(document, -1)
-	for i, at := range headings {
-		end := len(document)
-		if i+1 < len(headings) {
-			end = headings[i+1][0]
-		}
-		sections[document[at[2]:at[3]]] = readSection(t, document[at[1]:end])
+	for _, part := range strings.Split(readText(t, filepath.Join(root, "cmd", "weir", "RUNBOOK.md")), "\n## ")[1:] {
+		heading, text, _ := strings.Cut(part, "\n")
+		sections[heading] = readSection(t, text)
 	}
 	return sections
 }

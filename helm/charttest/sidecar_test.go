@@ -19,7 +19,7 @@ func renderBeside(t *testing.T, values map[string]any) []Object {
 		t.Fatal(err)
 	}
 	shop.AddDependency(weir)
-	r, err := Render(shop, "shop", "shop", values)
+	r, err := renderChart(t, shop, "shop/shop", values)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,8 +103,17 @@ func TestEverythingThatIsNamedIsThere(t *testing.T) {
 				continue
 			}
 			want(o, "ServiceAccount", pod.Spec.ServiceAccountName)
-			for _, ref := range referencesOf(&pod.Spec) {
-				want(o, ref.kind, ref.name)
+			for _, v := range pod.Spec.Volumes {
+				for _, ref := range namedBy(&v) {
+					want(o, ref.kind, ref.name)
+				}
+			}
+			for _, c := range pod.Spec.Containers {
+				for _, e := range c.Env {
+					if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+						want(o, "Secret", e.ValueFrom.SecretKeyRef.Name)
+					}
+				}
 			}
 			wantMounts(t, o, &pod.Spec)
 		}
@@ -113,27 +122,18 @@ func TestEverythingThatIsNamedIsThere(t *testing.T) {
 
 type reference struct{ kind, name string }
 
-// referencesOf are the ConfigMaps, Secrets and claims that a pod names.
-func referencesOf(pod *corev1.PodSpec) (refs []reference) {
-	for _, v := range pod.Volumes {
-		switch {
-		case v.Secret != nil:
-			refs = append(refs, reference{"Secret", v.Secret.SecretName})
-		case v.ConfigMap != nil:
-			refs = append(refs, reference{"ConfigMap", v.ConfigMap.Name})
-		case v.PersistentVolumeClaim != nil:
-			refs = append(refs, reference{"PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName})
-		case v.Projected != nil:
-			for _, source := range v.Projected.Sources {
-				refs = append(refs, reference{"ConfigMap", source.ConfigMap.Name})
-			}
-		}
-	}
-	for _, c := range pod.Containers {
-		for _, e := range c.Env {
-			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-				refs = append(refs, reference{"Secret", e.ValueFrom.SecretKeyRef.Name})
-			}
+// namedBy are the ConfigMaps, the Secret or the claim that a volume names.
+func namedBy(v *corev1.Volume) (refs []reference) {
+	switch {
+	case v.Secret != nil:
+		refs = append(refs, reference{"Secret", v.Secret.SecretName})
+	case v.ConfigMap != nil:
+		refs = append(refs, reference{"ConfigMap", v.ConfigMap.Name})
+	case v.PersistentVolumeClaim != nil:
+		refs = append(refs, reference{"PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName})
+	case v.Projected != nil:
+		for _, source := range v.Projected.Sources {
+			refs = append(refs, reference{"ConfigMap", source.ConfigMap.Name})
 		}
 	}
 	return refs
@@ -170,16 +170,4 @@ func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
 			t.Errorf("%s: nothing mounts the volume %s", o, name)
 		}
 	}
-}
-
-// envOf are the variables of a pod's first container.
-func envOf(pod *corev1.PodSpec) map[string]string {
-	all := make(map[string]string)
-	for _, e := range pod.Containers[0].Env {
-		all[e.Name] = e.Value
-		if e.ValueFrom != nil {
-			all[e.Name] = fmt.Sprint(e.ValueFrom)
-		}
-	}
-	return all
 }
