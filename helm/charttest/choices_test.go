@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,13 +74,13 @@ var premises = []struct{ of, values string }{
 	{"autoscaling", "redis: {addresses: [PLAIN]}"},
 	{"history.downsample.by", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
 	{"redis", "redis: {addresses: [PLAIN]}"},
-	{"redis.type=sentinel", "redis: {addresses: [SENTINEL], masterName: shop}"},
+	{"redis.type=sentinel", "redis: {addresses: [SENTINEL], masterName: weir}"},
 	{"redis.type=cluster", "redis: {addresses: [CLUSTER]}"},
 	{"redis.onNodeLoss", "redis: {type: ring}"},
 	{"redis.tls", "redis: {addresses: [TLS], tls: {enabled: true, existingSecret: redis-tls}}"},
 	{"redis.tls.enabled=false", "redis: {addresses: [PLAIN], tls: {existingSecret: ''}}"},
 	{"redis.perSecond", "redis: {perSecond: {enabled: true, addresses: [PLAIN], auth: {existingSecret: redis-credentials}}}"},
-	{"redis.perSecond.type=sentinel", "redis: {perSecond: {addresses: [SENTINEL], masterName: shop}}"},
+	{"redis.perSecond.type=sentinel", "redis: {perSecond: {addresses: [SENTINEL], masterName: weir}}"},
 	{"redis.perSecond.type=cluster", "redis: {perSecond: {addresses: [CLUSTER]}}"},
 	{"redis.perSecond.tls.enabled=true", "redis: {perSecond: {addresses: [TLS]}, addresses: [TLS], tls: {enabled: true, existingSecret: redis-tls}}"},
 	{"redis.perSecond.enabled=false", "redis: {perSecond: {addresses: []}}"},
@@ -207,7 +206,7 @@ func secretOf(name, authority, cert, key string) map[string]any {
 		"stringData": map[string]any{"ca.crt": authority, "tls.crt": cert, "tls.key": key}}
 }
 
-// startServers starts what the choices of redis need, which are one server, one by TLS, a sentinel and a cluster of one,
+// startServers starts what the choices of redis need, which are one server, one by TLS, sentinels and a cluster of one,
 // and gives their addresses by name, and the Secrets by which TLS is talked.
 func startServers(t *testing.T) (*strings.Replacer, []any) {
 	t.Helper()
@@ -218,15 +217,9 @@ func startServers(t *testing.T) (*strings.Replacer, []any) {
 	if err := cluster.Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
-	sentinel, file := process.Port(t), filepath.Join(t.TempDir(), "sentinel.conf")
-	_, watched, _ := strings.Cut(plain.Addr, ":")
-	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 %s 1\nsentinel auth-pass shop secret\n", sentinel, watched)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	process.Start(t, "sentinel", nil, process.Tool(t, "redis-server", "valkey-server"), file, "--sentinel")
+	sentinel := redistest.Sentinel(t, redistest.WithPassword("secret")).Sentinels[0]
 	return strings.NewReplacer("PLAIN", plain.Addr, "TLS", byTLS.Addr, "CLUSTER", cluster.Addr,
-			"SENTINEL", fmt.Sprint("127.0.0.1:", sentinel), "MEMCACHED", memcachedtest.Start(t).Addr, "MTLS", memcached.Addr),
+			"SENTINEL", sentinel.Addr, "MEMCACHED", memcachedtest.Start(t).Addr, "MTLS", memcached.Addr),
 		[]any{secretOf("redis-tls", readText(t, byTLS.TLS.CA), "", ""),
 			secretOf("memcached-tls", readText(t, memcached.TLS.CA), readText(t, memcached.TLS.CA), readText(t, memcached.TLS.Key))}
 }
