@@ -120,7 +120,7 @@ func caseValues(t *testing.T, name string) map[string]any {
 	return valuesOf(t, readText(t, filepath.Join(chartDir, "ci", name+"-values.yaml")))
 }
 
-// forEachCase runs a test on what each values file renders to.
+// forEachCase runs a test on what each values file renders to, and on a workload with weir beside it.
 func forEachCase(t *testing.T, test func(t *testing.T, r *Rendered)) {
 	t.Helper()
 	for _, name := range caseNames(t) {
@@ -129,6 +129,10 @@ func forEachCase(t *testing.T, test func(t *testing.T, r *Rendered)) {
 			test(t, render(t, "weir", caseValues(t, name)))
 		})
 	}
+	t.Run("beside", func(t *testing.T) {
+		t.Parallel()
+		test(t, renderBeside(t, nil))
+	})
 }
 
 // Object is one object of Kubernetes: its YAML, and the same as maps and lists.

@@ -132,9 +132,9 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 		for _, program := range programs {
 			values := c.values(t, program, servers)
 			values["extraObjects"] = secrets
-			r := &Rendered{}
+			var r *Rendered
 			if values["mode"] == "sidecar" {
-				r.Objects = renderBeside(t, map[string]any{"weir": values})
+				r = renderBeside(t, map[string]any{"weir": values})
 			} else {
 				r = render(t, "weir", values)
 			}

@@ -3,8 +3,6 @@ package charttest
 import (
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +118,7 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 	}
 	for _, v := range d.Templating.List {
 		if v.Type == "query" {
-			prometheus.wantOffers(t, d, v, nil)
+			prometheus.wantOffers(t, d, v.Name, nil)
 		}
 	}
 	wantDocumented(t, prometheus, w, inMemory, inMemcached)
@@ -132,10 +130,10 @@ const pastDays = 4
 // pastIn fills the history in a Redis with made-up days, up to an hour.
 func pastIn(t *testing.T, address string, until time.Time) {
 	t.Helper()
-	demo := exec.Command(process.Weir(t), "history", "demo", "--days", fmt.Sprint(pastDays+1), "--until", until.Format(time.RFC3339))
-	demo.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "BACKEND_TYPE=redis", "REDIS_URL=" + address, "REDIS_AUTH=secret"}
-	if out, err := demo.CombinedOutput(); err != nil {
-		t.Fatalf("weir history demo: %v\n%s", err, out)
+	env := []string{"BACKEND_TYPE=redis", "REDIS_URL=" + address, "REDIS_AUTH=secret"}
+	args := []string{"history", "demo", "--days", fmt.Sprint(pastDays + 1), "--until", until.Format(time.RFC3339)}
+	if out, code := process.Command(t, env, process.Weir(t), args...); code != 0 {
+		t.Fatalf("weir %v ends with %d\n%s", args, code, out)
 	}
 }
 
@@ -143,28 +141,16 @@ func pastIn(t *testing.T, address string, until time.Time) {
 func wantHistory(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	t.Helper()
 	left := d.expressions()
-	for _, rule := range rulesOffered(t, asked, d) {
-		with := substitution{values: rule, interval: 6 * time.Hour, window: pastDays * 24 * time.Hour}
-		asked.strike(t, d, left, with, until, with.window, with.interval)
+	with := substitution{interval: 6 * time.Hour, window: pastDays * 24 * time.Hour}
+	for _, domain := range asked.wantOffers(t, d, "domain", nil) {
+		for _, path := range asked.wantOffers(t, d, "path", map[string][]string{"domain": {domain}}) {
+			with.values = map[string][]string{"domain": {domain}, "path": {path}}
+			asked.strike(t, d, left, with, until, with.window, with.interval)
+		}
 	}
 	for _, where := range slices.Sorted(maps.Keys(left)) {
 		t.Errorf("for no rule anything is found by %s: %s", where, left[where].Expr)
 	}
-}
-
-// rulesOffered are the choices of the dashboard's variables.
-func rulesOffered(t *testing.T, asked promAPI, d *dashboard) (rules []map[string][]string) {
-	t.Helper()
-	offers := func(name string, chosen map[string][]string) []string {
-		i := slices.IndexFunc(d.Templating.List, func(v variable) bool { return v.Name == name })
-		return asked.wantOffers(t, d, d.Templating.List[i], chosen)
-	}
-	for _, domain := range offers("domain", nil) {
-		for _, path := range offers("path", map[string][]string{"domain": {domain}}) {
-			rules = append(rules, map[string][]string{"domain": {domain}, "path": {path}})
-		}
-	}
-	return rules
 }
 
 // wantBarsAddUp wants the bars of days, laid beside each other, to be the total of the range: none overlaps, none is left out,

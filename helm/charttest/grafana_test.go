@@ -216,19 +216,20 @@ func (a promAPI) offers(t *testing.T, label, selector string) (values []string, 
 }
 
 // wantOffers are the values that a variable offers while others are chosen, of which there must be some.
-func (a promAPI) wantOffers(t *testing.T, d *dashboard, v variable, chosen map[string][]string) []string {
+func (a promAPI) wantOffers(t *testing.T, d *dashboard, name string, chosen map[string][]string) []string {
 	t.Helper()
+	i := slices.IndexFunc(d.Templating.List, func(v variable) bool { return v.Name == name })
 	var query struct{ Query string }
-	if err := json.Unmarshal(v.Query, &query); err != nil {
-		t.Fatalf("the variable %s has no query as Grafana's Prometheus source reads it: %v", v.Name, err)
+	if err := json.Unmarshal(d.Templating.List[i].Query, &query); err != nil {
+		t.Fatalf("the variable %s has no query as Grafana's Prometheus source reads it: %v", name, err)
 	}
 	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(query.Query)
 	if m == nil {
-		t.Fatalf("the variable %s asks %s, want label_values(METRIC, LABEL)", v.Name, query.Query)
+		t.Fatalf("the variable %s asks %s, want label_values(METRIC, LABEL)", name, query.Query)
 	}
 	values, err := a.offers(t, m[2], substitution{values: chosen}.expand(d, m[1]))
 	if err != nil || len(values) == 0 {
-		t.Fatalf("with %v chosen the variable %s offers %v, %v", chosen, v.Name, values, err)
+		t.Fatalf("with %v chosen the variable %s offers %v, %v", chosen, name, values, err)
 	}
 	return values
 }

@@ -31,7 +31,7 @@ func TestValuesReachTheirObjects(t *testing.T) {
 		case row.Build != "":
 			objects = build(t, filepath.Join("testdata", row.Build))
 		case name == "Deployment/cart":
-			objects = renderBeside(t, map[string]any{"weir": row.Values})
+			objects = renderBeside(t, map[string]any{"weir": row.Values}).Objects
 		case name == "notes":
 			is = render(t, "weir", row.Values).Notes
 		default:

@@ -8,7 +8,7 @@ import (
 )
 
 // renderBeside renders the chart of testdata/shop, whose workload has a weir beside its Envoy.
-func renderBeside(t *testing.T, values map[string]any) []Object {
+func renderBeside(t *testing.T, values map[string]any) *Rendered {
 	t.Helper()
 	shop, err := loader.Load(filepath.Join("testdata", "shop"))
 	if err != nil {
@@ -23,21 +23,7 @@ func renderBeside(t *testing.T, values map[string]any) []Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Objects
-}
-
-func TestAWeirBesideAnEnvoyIsRestrictedAndWired(t *testing.T) {
-	t.Parallel()
-	objects := renderBeside(t, nil)
-	if n := len(ofKind(objects, "Deployment", "Service")); n != 1 {
-		t.Errorf("%d Deployments and Services are rendered; want only the workload's own", n)
-	}
-	for _, o := range objects {
-		wantRestricted(t, o)
-		if pod := podOf(decode(t, o)); pod != nil {
-			wantMounts(t, o, &pod.Spec)
-		}
-	}
+	return r
 }
 
 // Both ways of putting weir beside an Envoy give the same pod.
@@ -47,6 +33,9 @@ func TestTheComponentIsWhatTheChartPutsBeside(t *testing.T) {
 		spec := ofKind(objects, "Deployment")[0].At("spec", "template", "spec")
 		return []Object{{Tree: map[string]any{"kind": "Pod", "spec": spec}}}
 	}
-	charted := renderBeside(t, valuesOf(t, "weir: {fullnameOverride: weir, admin: {token: {create: false}}}"))
+	charted := renderBeside(t, valuesOf(t, "weir: {fullnameOverride: weir, admin: {token: {create: false}}}")).Objects
+	if n := len(ofKind(charted, "Deployment", "Service")); n != 1 {
+		t.Errorf("%d Deployments and Services are rendered; want only the workload's own", n)
+	}
 	wantSame(t, pod(build(t, filepath.Join("testdata", "shop-kustomized"))), pod(charted))
 }

@@ -53,7 +53,7 @@ const (
 // rendered are the variables that weir gets, with a values file that sets them.
 func rendered(t *testing.T) map[string]string {
 	t.Helper()
-	releases := map[string][]Object{"sidecar": renderBeside(t, nil)}
+	releases := map[string][]Object{"sidecar": renderBeside(t, nil).Objects}
 	for _, name := range caseNames(t) {
 		releases["ci/"+name+"-values.yaml"] = render(t, "weir", caseValues(t, name)).Objects
 	}
