@@ -110,7 +110,7 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 		offered := list(reach(schema, strings.Fields("properties "+name+" enum")...))
 		known := list(reach(schema, strings.Fields("definitions descriptorFile definitions "+path+" enum")...))
 		if len(known) == 0 || !slices.Equal(offered, append([]any{""}, known...)) {
-			t.Errorf("values.schema.json offers for %s %q, and for a descriptor file %q; want the same, and none", name, offered, known)
+			t.Errorf("values.schema.json has for %s %q, and in a descriptor file %q; want the same, and none", name, offered, known)
 		}
 	}
 	a := certstest.New(t, "authority")
@@ -220,6 +220,6 @@ func startServers(t *testing.T) (*strings.Replacer, []any) {
 	sentinel := redistest.Sentinel(t, redistest.WithPassword("secret")).Sentinels[0]
 	return strings.NewReplacer("PLAIN", plain.Addr, "TLS", byTLS.Addr, "CLUSTER", cluster.Addr,
 			"SENTINEL", sentinel.Addr, "MEMCACHED", memcachedtest.Start(t).Addr, "MTLS", memcached.Addr),
-		[]any{secretOf("redis-tls", readText(t, byTLS.TLS.CA), "", ""),
-			secretOf("memcached-tls", readText(t, memcached.TLS.CA), readText(t, memcached.TLS.CA), readText(t, memcached.TLS.Key))}
+		[]any{secretOf("redis-tls", readText(t, byTLS.TLS.CA), "", ""), secretOf("memcached-tls",
+			readText(t, memcached.TLS.CA), readText(t, memcached.TLS.CA), readText(t, memcached.TLS.Key))}
 }

@@ -107,8 +107,8 @@ envoyGateway: {patchPolicy: {enabled: true, namespace: default}}`)).Objects
 	}
 	wantSame(t, samples, ofKind(made, "EnvoyFilter", "EnvoyPatchPolicy"))
 
-	asks := readFile(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))[0].At(strings.Fields(
-		"static_resources listeners ingress filter_chains 0 filters 0 typed_config route_config virtual_hosts all rate_limits")...)
+	const at = "static_resources listeners ingress filter_chains 0 filters 0 typed_config route_config virtual_hosts all rate_limits"
+	asks := readFile(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))[0].At(strings.Fields(at)...)
 	if want := (Object{Tree: defaults(t)}).At("mesh", "rateLimits"); !cmp.Equal(asks, want) {
 		t.Errorf("k8s/envoy/envoy.yaml asks weir for %v, and the chart makes Envoys ask for %v", asks, want)
 	}

@@ -96,7 +96,8 @@ func wantDocumented(t *testing.T, prometheus promAPI, weirs ...*weir) {
 		maps.Copy(shown, w.declared(t))
 	}
 	document := metricsDocument(t)
-	if diff := cmp.Diff(document, shown, cmp.AllowUnexported(documented{}), cmpopts.IgnoreFields(documented{}, "queries")); diff != "" {
+	alike := cmp.Options{cmp.AllowUnexported(documented{}), cmpopts.IgnoreFields(documented{}, "queries")}
+	if diff := cmp.Diff(document, shown, alike); diff != "" {
 		t.Errorf("server/stats/METRICS.md tells of (-) what weir shows (+):\n%s", diff)
 	}
 	for name, one := range document {

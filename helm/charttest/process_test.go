@@ -78,7 +78,8 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 }
 
 // contained is what a container runs, with its files here: one of weir's names in its image, variables and arguments.
-func contained(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Container) (program string, env map[string]string, args []string) {
+func contained(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Container) (
+	program string, env map[string]string, args []string) {
 	t.Helper()
 	files := mountAll(t, objects, pod, c)
 	env = make(map[string]string)

@@ -38,7 +38,7 @@ var epoch = time.Unix(0, 0).UTC()
 func main() {
 	version := flag.String("version", "dev", "the version that the image says it is")
 	bin := flag.String("bin", "bin", "where the binaries are, as linux-ARCH/weir")
-	dist := flag.String("dist", "dist", "where to write the archive, weir-image.tar, and for the Dockerfile each platform's files, linux-ARCH.tar")
+	dist := flag.String("dist", "dist", "where to write weir-image.tar and, for the Dockerfile, linux-ARCH.tar")
 	name := flag.String("name", "weir", "the image's name, for who loads the archive")
 	flag.Parse()
 	if err := run(*version, *bin, *dist, *name, flag.Args()); err != nil {

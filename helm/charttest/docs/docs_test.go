@@ -92,7 +92,7 @@ func readRows(t *testing.T, prefix string, mapping *yaml.Node) (rows []*row) {
 			rows, explained = append(rows, readRows(t, name+".", value)...), nil
 			continue
 		case explained == nil || key.Line != explained.line+1:
-			t.Fatalf("line %d of the values: %s has no comment that begins with --, so nobody would know what it does", key.Line, name)
+			t.Fatalf("line %d of the values: %s has no comment that begins with --: nobody knows what it does", key.Line, name)
 		}
 		explained.names = append(explained.names, "`"+name+"`")
 		explained.defaults = append(explained.defaults, inOneLine(t, value))
