@@ -128,13 +128,13 @@ image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the 
 	@for arch in $(ARCHES); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" \
 			-o bin/linux-$$arch/weir ./cmd/weir || exit 1; done
-	cd k8s/image && $(GO) run . -version $(VERSION) -name $(IMAGE) -bin ../../bin -out ../../dist/weir-image.tar -roots ../../dist $(ARCHES)
+	cd k8s/image && $(GO) run . -version $(VERSION) -name $(IMAGE) -bin ../../bin -dist ../../dist $(ARCHES)
 
 release: ## dist/VERSION: image, chart, binaries, bills of materials, checksums and notes of VERSION, as in VERSION=0.1.0
 	@GO=$(GO) ARCHES="$(ARCHES)" .ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
 
 chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for a descriptor file, from weir schema
-	$(GO) run ./cmd/weir schema | $(GO) -C helm/charttest run ./docs
+	$(GO) -C helm/charttest test ./docs -write
 
 clean: ## remove what make built and installed; counters in weir-data stay
 	rm -rf bin dist .tools

@@ -2,6 +2,7 @@ package charttest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,21 +17,28 @@ import (
 
 // watched are values of a weir that asks a Redis about each request, and of its alerts. A busy machine wakes nobody here:
 // neither weir nor an alert takes an answer for late.
-func watched(redis string) map[string]any {
-	return map[string]any{
-		"redis": map[string]any{"addresses": []any{redis}, "timeout": "1m", "leases": false,
-			"auth": map[string]any{"existingSecret": "redis-credentials"}},
-		"descriptors": map[string]any{"shop.yaml": "domain: shop\ndescriptors:\n" +
-			"  - {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
-			"  - {key: strict, on_backend_failure: error, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n"},
-		"history":    map[string]any{"enabled": false}, // it is flushed by real time, and these minutes are shorter
-		"monitoring": map[string]any{"rules": map[string]any{"enabled": true, "latencySeconds": 60}},
-	}
+func watched(t *testing.T, redis string) map[string]any {
+	t.Helper()
+	return valuesOf(t, `
+redis: {addresses: ['`+redis+`'], timeout: 1m, leases: false, auth: {existingSecret: redis-credentials}}
+descriptors: {shop.yaml: {domain: shop, descriptors: [
+  {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}},
+  {key: strict, on_backend_failure: error, rate_limit: {requests_per_unit: 1000000, unit: hour}}]}}
+history: {enabled: false} # it is flushed by real time, and these minutes are shorter
+monitoring: {rules: {enabled: true, latencySeconds: 60}}`)
 }
 
+// rulesWith are the alerts of a release.
 func rulesWith(t *testing.T, values, more map[string]any) []monitoring.Rule {
 	t.Helper()
-	return rulesOf(t, render(t, "weir", loader.MergeMaps(values, map[string]any{"monitoring": map[string]any{"rules": more}})))
+	r := render(t, "weir", loader.MergeMaps(values, map[string]any{"monitoring": map[string]any{"rules": more}}))
+	for _, o := range ofKind(r.Objects, "PrometheusRule") {
+		if rules := decode(t, o).(*monitoring.PrometheusRule).Spec.Groups[0].Rules; len(rules) > 6 {
+			return rules
+		}
+	}
+	t.Fatal("the release has no PrometheusRule with more than 6 alerts")
+	return nil
 }
 
 // A weir is scraped while its Redis answers, is killed, is back, is full, and has room again: at the end of each, these
@@ -38,13 +46,13 @@ func rulesWith(t *testing.T, values, more map[string]any) []monitoring.Rule {
 func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	address, values := redis.Addr, watched(redis.Addr)
+	address, values := redis.Addr, watched(t, redis.Addr)
 	w := startRendered(t, render(t, "weir", values))
 	load := func() {
 		for range 4 {
-			w.ask(t, "user", "ann")
+			w.ask(t, "shop", "user", "ann")
 		}
-		w.ask(t, "strict", "ann")
+		w.ask(t, "shop", "strict", "ann")
 	}
 	counts := func(before, now samples) bool {
 		return now.Sum("weir_redis_breaker_open", "") == 0 &&
@@ -85,12 +93,12 @@ func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
 		"expr": `group by (redis, server) (ALERTS{alertname="WeirRedisShardDown",alertstate="firing"})`})
 	rules := rulesWith(t, values, nil)
 	promtool(t, rules, map[string]any{
-		"name": "before, during and after", "input_series": seen.inputs(t, rules), "promql_expr_test": expected,
+		"name": "before, during and after", "input_series": seen.inputs(rules), "promql_expr_test": expected,
 	})
 	// To whom a microsecond is slow, everything is.
 	rules = rulesWith(t, values, map[string]any{"latencySeconds": 0.000001})
 	calm := seen[:minutes]
-	promtool(t, rules, map[string]any{"name": "slow", "input_series": calm.inputs(t, rules),
+	promtool(t, rules, map[string]any{"name": "slow", "input_series": calm.inputs(rules),
 		"promql_expr_test": []any{firing(minutes-1, "WeirSlow", "WeirRedisSlow")}})
 }
 
@@ -111,7 +119,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 		minute                int
 	}
 	const lost = `weir_redis_counts_lost_total{.*redis="main"`
-	inRedis := watched(startRedis(t).Addr)
+	inRedis := watched(t, startRedis(t).Addr)
 	delete(inRedis, "history")
 	fired := []string{"WeirRedisShardDown", "WeirDegraded", "WeirErrors", "WeirRedisTakesNoWrites", "WeirSlow", "WeirRedisSlow"} // above
 	for _, store := range []struct {
@@ -137,7 +145,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 	} {
 		values := loader.MergeMaps(valuesOf(t, "monitoring: {rules: {enabled: true}}"), store.values)
 		w := startRendered(t, render(t, "weir", values))
-		w.ask(t, "user", "ann")
+		w.ask(t, "shop", "user", "ann")
 		calm, rules := w.scraped(t), rulesWith(t, values, nil)
 		tests := []map[string]any{held(t, rules, calm, "", "", firing(150))}
 		for _, f := range store.faults {
@@ -157,7 +165,7 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 // series is another weir's.
 func held(t *testing.T, rules []monitoring.Rule, calm samples, pattern, values string, expected any) map[string]any {
 	t.Helper()
-	inputs, matched := recording{calm}.inputs(t, rules), pattern == ""
+	inputs, matched := recording{calm}.inputs(rules), pattern == ""
 	for _, input := range inputs {
 		series := input.(map[string]any)
 		series["values"] = fmt.Sprint(series["values"], "+0x150")
@@ -172,4 +180,42 @@ func held(t *testing.T, rules []monitoring.Rule, calm samples, pattern, values s
 		t.Errorf("weir shows no series like %s, so no alert can look at it", pattern)
 	}
 	return map[string]any{"name": pattern + " is " + values, "input_series": inputs, "promql_expr_test": []any{expected}}
+}
+
+// Who is woken at night reads what happens and what to do, by labels that the alert has, and follows a link to its section
+// of the runbook, which asks for what weir shows.
+func TestAlertsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	made := make(map[string]bool)
+	for _, values := range []string{"{}", "redis: {addresses: ['redis:6379']}", "memcached: {addresses: ['memcached:11211']}"} {
+		for _, rule := range rulesWith(t, valuesOf(t, values), map[string]any{"enabled": true}) {
+			made[rule.Alert] = true
+			said := rule.Annotations
+			if said["summary"] == "" || said["description"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("%s tells the one who is woken too little: %v %v", rule.Alert, said, rule.Labels)
+			}
+			want := "https://github.com/weirproxy/weir/blob/main/cmd/weir/RUNBOOK.md#" + strings.ToLower(rule.Alert)
+			if said["runbook_url"] != want {
+				t.Errorf("the runbook of %s is %s, want %s", rule.Alert, said["runbook_url"], want)
+			}
+			text := said["summary"] + said["description"]
+			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
+				if !strings.Contains(rule.Expr.String(), m[1]) {
+					t.Errorf("%s speaks of the label %s, which it has not: %s", rule.Alert, m[1], rule.Expr.String())
+				}
+			}
+		}
+	}
+	told := make(map[string]bool)
+	for heading, section := range readRunbook(t) {
+		for _, query := range section.queries {
+			wantLabels(t, "RUNBOOK.md, "+heading, query, metricsDocument(t))
+		}
+		if strings.HasPrefix(heading, "Weir") {
+			told[heading] = true
+		}
+	}
+	if !maps.Equal(told, made) {
+		t.Errorf("RUNBOOK.md has sections for the alerts %v, and the chart makes %v", told, made)
+	}
 }

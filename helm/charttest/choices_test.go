@@ -1,9 +1,10 @@
 package charttest
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,13 +74,13 @@ var premises = []struct{ of, values string }{
 	{"autoscaling", "redis: {addresses: [PLAIN]}"},
 	{"history.downsample.by", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
 	{"redis", "redis: {addresses: [PLAIN]}"},
-	{"redis.type=sentinel", "redis: {addresses: [SENTINEL], masterName: shop}"},
+	{"redis.type=sentinel", "redis: {addresses: [SENTINEL], masterName: weir}"},
 	{"redis.type=cluster", "redis: {addresses: [CLUSTER]}"},
 	{"redis.onNodeLoss", "redis: {type: ring}"},
 	{"redis.tls", "redis: {addresses: [TLS], tls: {enabled: true, existingSecret: redis-tls}}"},
 	{"redis.tls.enabled=false", "redis: {addresses: [PLAIN], tls: {existingSecret: ''}}"},
 	{"redis.perSecond", "redis: {perSecond: {enabled: true, addresses: [PLAIN], auth: {existingSecret: redis-credentials}}}"},
-	{"redis.perSecond.type=sentinel", "redis: {perSecond: {addresses: [SENTINEL], masterName: shop}}"},
+	{"redis.perSecond.type=sentinel", "redis: {perSecond: {addresses: [SENTINEL], masterName: weir}}"},
 	{"redis.perSecond.type=cluster", "redis: {perSecond: {addresses: [CLUSTER]}}"},
 	{"redis.perSecond.tls.enabled=true", "redis: {perSecond: {addresses: [TLS]}, addresses: [TLS], tls: {enabled: true, existingSecret: redis-tls}}"},
 	{"redis.perSecond.enabled=false", "redis: {perSecond: {addresses: []}}"},
@@ -103,9 +104,21 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 	if len(choices) < 100 {
 		t.Fatalf("the schema has only %d values to choose: this test looks in the wrong place", len(choices))
 	}
+	const policies = "descriptor properties on_backend_failure"
+	for name, path := range map[string]string{"algorithm": "limit properties algorithm", "redis properties onFailure": policies,
+		"memcached properties onFailure": policies} {
+		offered := list(reach(schema, strings.Fields("properties "+name+" enum")...))
+		known := list(reach(schema, strings.Fields("definitions descriptorFile definitions "+path+" enum")...))
+		if len(known) == 0 || !slices.Equal(offered, append([]any{""}, known...)) {
+			t.Errorf("values.schema.json has for %s %q, and in a descriptor file %q; want the same, and none", name, offered, known)
+		}
+	}
 	a := certstest.New(t, "authority")
 	servers, secrets := startServers(t)
-	secrets = append(secrets, secretOf(t, a, "grpc-tls", "weir"))
+	cert, key := a.Issue(t, "weir", "127.0.0.1")
+	secrets = append(secrets, secretOf("grpc-tls", string(a.PEM), string(cert), string(key)))
+	known := x509.NewCertPool()
+	known.AppendCertsFromPEM(a.PEM)
 	started := make(map[string]bool)
 	for i, c := range choices {
 		// Without a server of limits it is not ready: descriptors/xds tests that, and TestValuesReachTheirObjects the variables.
@@ -119,9 +132,9 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 		for _, program := range programs {
 			values := c.values(t, program, servers)
 			values["extraObjects"] = secrets
-			r := &Rendered{}
+			var r *Rendered
 			if values["mode"] == "sidecar" {
-				r.Objects = renderBeside(t, map[string]any{"weir": values})
+				r = renderBeside(t, map[string]any{"weir": values})
 			} else {
 				r = render(t, "weir", values)
 			}
@@ -137,7 +150,7 @@ func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
 				w := startPod(t, r.Objects, pod)
 				transport := insecure.NewCredentials()
 				if w.env["GRPC_SERVER_USE_TLS"] == "true" {
-					transport = credentials.NewTLS(certified(t, a, ""))
+					transport = credentials.NewTLS(&tls.Config{RootCAs: known})
 				}
 				w.wantTenFor(t, user, transport)
 			})
@@ -187,18 +200,16 @@ func (w *weir) wantTenFor(t *testing.T, user string, transport credentials.Trans
 	}
 }
 
-// startServers starts what the choices of redis need, which are one server, one by TLS, a sentinel and a cluster of one,
+// secretOf is a Secret as cert-manager makes it, of PEM.
+func secretOf(name, authority, cert, key string) map[string]any {
+	return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "limits"},
+		"stringData": map[string]any{"ca.crt": authority, "tls.crt": cert, "tls.key": key}}
+}
+
+// startServers starts what the choices of redis need, which are one server, one by TLS, sentinels and a cluster of one,
 // and gives their addresses by name, and the Secrets by which TLS is talked.
 func startServers(t *testing.T) (*strings.Replacer, []any) {
 	t.Helper()
-	authority := func(name, ca, key string) map[string]any {
-		data := map[string]any{"ca.crt": readText(t, ca)}
-		if key != "" {
-			data["tls.crt"], data["tls.key"] = data["ca.crt"], readText(t, key)
-		}
-		return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "limits"},
-			"stringData": data}
-	}
 	memcached := memcachedtest.StartTLS(t)
 	plain := startRedis(t)
 	byTLS := startRedis(t, redistest.WithTLS(), redistest.WithConfig("tls-auth-clients no"))
@@ -206,14 +217,9 @@ func startServers(t *testing.T) (*strings.Replacer, []any) {
 	if err := cluster.Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
-	sentinel, file := process.Port(t), filepath.Join(t.TempDir(), "sentinel.conf")
-	_, watched, _ := strings.Cut(plain.Addr, ":")
-	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 %s 1\nsentinel auth-pass shop secret\n", sentinel, watched)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	process.Start(t, "sentinel", nil, process.Tool(t, "redis-server", "valkey-server"), file, "--sentinel")
+	sentinel := redistest.Sentinel(t, redistest.WithPassword("secret")).Sentinels[0]
 	return strings.NewReplacer("PLAIN", plain.Addr, "TLS", byTLS.Addr, "CLUSTER", cluster.Addr,
-			"SENTINEL", fmt.Sprint("127.0.0.1:", sentinel), "MEMCACHED", memcachedtest.Start(t).Addr, "MTLS", memcached.Addr),
-		[]any{authority("redis-tls", byTLS.TLS.CA, ""), authority("memcached-tls", memcached.TLS.CA, memcached.TLS.Key)}
+			"SENTINEL", sentinel.Addr, "MEMCACHED", memcachedtest.Start(t).Addr, "MTLS", memcached.Addr),
+		[]any{secretOf("redis-tls", readText(t, byTLS.TLS.CA), "", ""), secretOf("memcached-tls",
+			readText(t, memcached.TLS.CA), readText(t, memcached.TLS.CA), readText(t, memcached.TLS.Key))}
 }

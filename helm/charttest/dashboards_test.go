@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // What the provisioning of Grafana, and whoever bookmarks a dashboard, needs; and each question goes to the source chosen.
@@ -50,7 +48,7 @@ func TestEveryLiveQueryIsOfTheChosenPodsAndOfAMetricThereIs(t *testing.T) {
 	t.Parallel()
 	d, document, asked := dashboards(t)["live.json"], metricsDocument(t), make(map[string]bool)
 	chosen := map[string]string{"namespace": "N", "job": "J", "pod": "P"}
-	with := substitution{values: map[string][]string{"namespace": {"N"}, "job": {"J"}, "pod": {"P"}}, all: true}
+	with := substitution{values: map[string][]string{"namespace": {"N"}, "job": {"J"}, "pod": {"P"}}}
 	for where, of := range d.expressions() {
 		for _, m := range regexp.MustCompile(`rate\([^\[]*\[([^\]]+)\]`).FindAllStringSubmatch(of.Expr, -1) {
 			if m[1] != "$__rate_interval" {
@@ -60,9 +58,7 @@ func TestEveryLiveQueryIsOfTheChosenPodsAndOfAMetricThereIs(t *testing.T) {
 		if strings.Contains(of.Expr, "$__interval") {
 			t.Errorf("%s: an $__interval may lie between two scrapes: use $__rate_interval, or a time", where)
 		}
-		expr := with.expand(d, of.Expr)
-		wantLabels(t, where, expr, document)
-		eachSelector(t, where, expr, func(selector *parser.VectorSelector) {
+		for _, selector := range wantLabels(t, where, with.expand(d, of.Expr), document) {
 			asked[strings.TrimSuffix(selector.Name, "_bucket")] = true
 			left := maps.Clone(chosen)
 			for _, m := range selector.LabelMatchers {
@@ -73,7 +69,7 @@ func TestEveryLiveQueryIsOfTheChosenPodsAndOfAMetricThereIs(t *testing.T) {
 			if len(left) > 0 {
 				t.Errorf("%s: %s is not of the chosen %v", where, selector, slices.Sorted(maps.Keys(left)))
 			}
-		})
+		}
 	}
 	for metric := range document {
 		if !asked[metric] {

@@ -1,13 +1,13 @@
 package charttest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,11 +89,8 @@ func dashboards(t *testing.T) map[string]*dashboard {
 
 // substitution puts values in place of a dashboard's variables, as Grafana and its Prometheus source do.
 type substitution struct {
-	values       map[string][]string
-	all          bool // what has no value is All, or a name that nothing has
-	rateInterval string
-	interval     time.Duration
-	window       time.Duration
+	values           map[string][]string // what has none is All, or a name that nothing has
+	interval, window time.Duration       // by default a minute and an hour
 }
 
 // special are the characters that Grafana escapes in values of a variable that may have several.
@@ -123,13 +120,9 @@ func (s substitution) value(v variable) string {
 }
 
 func (s substitution) expand(d *dashboard, expr string) string {
-	interval, window, rate := s.interval, s.window, s.rateInterval
-	if interval == 0 {
-		interval, window, rate = time.Minute, time.Hour, "1m"
-	}
-	seconds := strconv.Itoa(int(window.Seconds()))
-	old := []string{"$__interval_ms", strconv.FormatInt(interval.Milliseconds(), 10), "$__interval", model.Duration(interval).String(),
-		"$__range_s", seconds, "$__range", seconds + "s", "$__rate_interval", rate}
+	interval, window := cmp.Or(s.interval, time.Minute), cmp.Or(s.window, time.Hour)
+	old := []string{"$__interval_ms", fmt.Sprint(interval.Milliseconds()), "$__interval", model.Duration(interval).String(),
+		"$__range", model.Duration(window).String(), "$__rate_interval", "1m"}
 	variables := slices.Clone(d.Templating.List)
 	slices.SortFunc(variables, func(a, b variable) int { return len(b.Name) - len(a.Name) })
 	for _, v := range variables {
@@ -223,19 +216,20 @@ func (a promAPI) offers(t *testing.T, label, selector string) (values []string, 
 }
 
 // wantOffers are the values that a variable offers while others are chosen, of which there must be some.
-func (a promAPI) wantOffers(t *testing.T, d *dashboard, v variable, chosen map[string][]string) []string {
+func (a promAPI) wantOffers(t *testing.T, d *dashboard, name string, chosen map[string][]string) []string {
 	t.Helper()
+	i := slices.IndexFunc(d.Templating.List, func(v variable) bool { return v.Name == name })
 	var query struct{ Query string }
-	if err := json.Unmarshal(v.Query, &query); err != nil {
-		t.Fatalf("the variable %s has no query as Grafana's Prometheus source reads it: %v", v.Name, err)
+	if err := json.Unmarshal(d.Templating.List[i].Query, &query); err != nil {
+		t.Fatalf("the variable %s has no query as Grafana's Prometheus source reads it: %v", name, err)
 	}
 	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(query.Query)
 	if m == nil {
-		t.Fatalf("the variable %s asks %s, want label_values(METRIC, LABEL)", v.Name, query.Query)
+		t.Fatalf("the variable %s asks %s, want label_values(METRIC, LABEL)", name, query.Query)
 	}
 	values, err := a.offers(t, m[2], substitution{values: chosen}.expand(d, m[1]))
 	if err != nil || len(values) == 0 {
-		t.Fatalf("with %v chosen the variable %s offers %v, %v", chosen, v.Name, values, err)
+		t.Fatalf("with %v chosen the variable %s offers %v, %v", chosen, name, values, err)
 	}
 	return values
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
@@ -40,11 +41,7 @@ func kustomizations(t *testing.T) (dirs []string) {
 
 func readFile(t *testing.T, name string) []Object {
 	t.Helper()
-	objects, err := ReadObjects(readText(t, name))
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return objects
+	return objectsIn(t, name, readText(t, name))
 }
 
 // build is what kubectl kustomize makes of a folder.
@@ -54,11 +51,7 @@ func build(t *testing.T, dir string) []Object {
 	if err != nil {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, out)
 	}
-	objects, err := ReadObjects(string(out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return objectsIn(t, dir, string(out))
 }
 
 // byName are objects by their names, without what tells a Helm release from a kustomization.
@@ -93,15 +86,8 @@ func wantSame(t *testing.T, kustomized, charted []Object) {
 	}
 }
 
-// renderedInWeir is what the chart makes in the namespace whose names the kustomizations list in ADMIN_HOSTS.
-func renderedInWeir(t *testing.T, values map[string]any) []Object {
-	t.Helper()
-	r, err := renderIn(t, "weir", "weir", values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Objects
-}
+// inWeir is the release with whose names the kustomizations are written.
+const inWeir = "weir/weir"
 
 // Kustomize makes up no token, so the base has none; with the component it has that of a Secret.
 func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
@@ -113,6 +99,39 @@ func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
 		values[dir] = readText(t, filepath.Join(dir, "values.yaml"))
 	}
 	for dir, values := range values {
-		t.Run(filepath.Base(dir), func(t *testing.T) { wantSame(t, build(t, dir), renderedInWeir(t, valuesOf(t, values))) })
+		t.Run(filepath.Base(dir), func(t *testing.T) { wantSame(t, build(t, dir), render(t, inWeir, valuesOf(t, values)).Objects) })
 	}
+}
+
+// renderBeside renders the chart of testdata/shop, whose workload has a weir beside its Envoy.
+func renderBeside(t *testing.T, values map[string]any) *Rendered {
+	t.Helper()
+	shop, err := loader.Load(filepath.Join("testdata", "shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weir, err := loader.Load(chartDir) // which becomes a part of it
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop.AddDependency(weir)
+	r, err := renderChart(t, shop, "shop/shop", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Both ways of putting weir beside an Envoy give the same pod.
+func TestTheComponentIsWhatTheChartPutsBeside(t *testing.T) {
+	t.Parallel()
+	pod := func(objects []Object) []Object {
+		spec := ofKind(objects, "Deployment")[0].At("spec", "template", "spec")
+		return []Object{{Tree: map[string]any{"kind": "Pod", "spec": spec}}}
+	}
+	charted := renderBeside(t, valuesOf(t, "weir: {fullnameOverride: weir, admin: {token: {create: false}}}")).Objects
+	if n := len(ofKind(charted, "Deployment", "Service")); n != 1 {
+		t.Errorf("%d Deployments and Services are rendered; want only the workload's own", n)
+	}
+	wantSame(t, pod(build(t, filepath.Join("testdata", "shop-kustomized"))), pod(charted))
 }

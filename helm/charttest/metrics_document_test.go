@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -23,7 +25,10 @@ type documented struct {
 	queries []string // none where the usual one of its type does, which the document gives above the tables
 }
 
-var inBackticks = regexp.MustCompile("`([^`]+)`")
+var (
+	inBackticks = regexp.MustCompile("`([^`]+)`")
+	tableCell   = regexp.MustCompile(`(\\\||[^|])+`) // in which \| is no border
+)
 
 // metricsDocument reads the tables of server/stats/METRICS.md.
 func metricsDocument(t *testing.T) map[string]documented {
@@ -33,17 +38,13 @@ func metricsDocument(t *testing.T) map[string]documented {
 		if !strings.HasPrefix(line, "| `") {
 			continue
 		}
-		const bar = "\x00" // stands for one that is no border, \|
-		cells := strings.Split(strings.Trim(strings.ReplaceAll(strings.TrimSpace(line), `\|`, bar), "|"), "|")
-		for i := range cells {
-			cells[i] = strings.ReplaceAll(cells[i], bar, "|")
-		}
+		cells := tableCell.FindAllString(strings.Trim(line, "|\n"), -1)
 		if len(cells) != 5 {
 			t.Fatalf("a row has %d cells, want metric, type, labels, what it means, query: %s", len(cells), line)
 		}
 		texts := func(cell int) (found []string) {
 			for _, m := range inBackticks.FindAllStringSubmatch(cells[cell], -1) {
-				found = append(found, m[1])
+				found = append(found, strings.ReplaceAll(m[1], `\|`, "|"))
 			}
 			return found
 		}
@@ -51,8 +52,7 @@ func metricsDocument(t *testing.T) map[string]documented {
 		if _, twice := all[name]; twice {
 			t.Errorf("%s stands there twice", name)
 		}
-		one := documented{strings.TrimSpace(cells[1]), slices.Sorted(slices.Values(texts(2))), texts(4)}
-		all[name] = one
+		all[name] = documented{strings.TrimSpace(cells[1]), slices.Sorted(slices.Values(texts(2))), texts(4)}
 	}
 	if len(all) < 30 {
 		t.Fatalf("server/stats/METRICS.md tells of %d metrics", len(all))
@@ -96,19 +96,11 @@ func wantDocumented(t *testing.T, prometheus promAPI, weirs ...*weir) {
 		maps.Copy(shown, w.declared(t))
 	}
 	document := metricsDocument(t)
-	for name, is := range shown {
-		one, there := document[name]
-		if !there {
-			t.Errorf("weir shows %s, and server/stats/METRICS.md does not tell of it", name)
-		} else if one.kind != is.kind || !slices.Equal(one.labels, is.labels) {
-			t.Errorf("server/stats/METRICS.md has %s as a %s with the labels %v; weir shows a %s with %v",
-				name, one.kind, one.labels, is.kind, is.labels)
-		}
+	alike := cmp.Options{cmp.AllowUnexported(documented{}), cmpopts.IgnoreFields(documented{}, "queries")}
+	if diff := cmp.Diff(document, shown, alike); diff != "" {
+		t.Errorf("server/stats/METRICS.md tells of (-) what weir shows (+):\n%s", diff)
 	}
 	for name, one := range document {
-		if _, there := shown[name]; !there {
-			t.Errorf("server/stats/METRICS.md tells of %s, which weir does not show", name)
-		}
 		for _, query := range one.queries {
 			if !strings.Contains(query, name) {
 				t.Errorf("the query of %s does not ask for it: %s", name, query)
@@ -122,18 +114,19 @@ func wantDocumented(t *testing.T, prometheus promAPI, weirs ...*weir) {
 }
 
 // wantLabels wants a query to ask for metrics that weir shows, and what it selects and groups by to be labels of these, or of
-// every target.
-func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
+// every target. It returns what the query selects.
+func wantLabels(t *testing.T, name, query string, shown map[string]documented) (selectors []*parser.VectorSelector) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
 	if err != nil {
 		t.Errorf("the query of %s is no PromQL: %v\n%s", name, err, query)
-		return
+		return nil
 	}
-	known, asked := slices.Concat(added, []string{"__name__", "le"}), []string{}
+	known, asked := []string{"namespace", "pod", "job", "instance", "__name__", "le"}, []string{} // Prometheus adds them
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
+			selectors = append(selectors, n)
 			metric, is := shown[strings.TrimSuffix(n.Name, "_bucket")]
 			if !is && strings.HasPrefix(n.Name, "weir_") {
 				t.Errorf("the query of %s asks for %s, which weir does not show: %s", name, n.Name, query)
@@ -152,4 +145,5 @@ func wantLabels(t *testing.T, name, query string, shown map[string]documented) {
 			t.Errorf("the query of %s asks for the label %s, which nothing in it has: %s", name, label, query)
 		}
 	}
+	return selectors
 }

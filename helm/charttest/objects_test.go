@@ -167,12 +167,14 @@ func wantQuiet(t *testing.T, o Object, pod *corev1.PodTemplateSpec) {
 	}
 }
 
-// Each object of the chart and of a kustomization is what its API takes, and each pod of theirs is restricted.
+// Each object of the chart and of a kustomization is what its API takes, and Envoy what it is given by them; each pod of theirs
+// is restricted.
 func TestEveryPodIsRestricted(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		for _, o := range r.Objects {
 			wantRestricted(t, o)
+			wantEnvoyTakes(t, o)
 			if o.Namespace() == "" && o.Name() != "limits-text" {
 				t.Errorf("%s names no namespace, so it would go where kubectl happens to point", o)
 			}
@@ -181,6 +183,7 @@ func TestEveryPodIsRestricted(t *testing.T) {
 	for _, dir := range kustomizations(t) {
 		for _, o := range build(t, dir) {
 			wantRestricted(t, o)
+			wantEnvoyTakes(t, o)
 		}
 	}
 }

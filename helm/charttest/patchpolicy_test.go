@@ -1,6 +1,7 @@
 package charttest
 
 import (
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -29,15 +30,8 @@ func translated[M proto.Message](t *testing.T, file, name string, into M) M {
 		t.Fatalf("looking for Envoy Gateway's module: %v", err)
 	}
 	dir := filepath.Join(strings.TrimSpace(string(module)), "internal", "xds", "translator", "testdata", "out", "xds-ir")
-	objects, err := ReadObjects("resources:\n" + readText(t, filepath.Join(dir, file)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resource := reach(objects[0].Tree, []string{"resources", name})
-	if err := protojson.Unmarshal(toJSON(t, resource), into); err != nil {
-		t.Fatalf("%s of Envoy Gateway has no such %q: %v", file, name, err)
-	}
-	return into
+	resources := objectsIn(t, file, "resources:\n"+readText(t, filepath.Join(dir, file)))[0]
+	return read(t, name+" in "+file, resources.At("resources", name), into)
 }
 
 // patched applies to a resource what an EnvoyPatchPolicy has for it, as Envoy Gateway does: with the libraries that it
@@ -72,11 +66,7 @@ func patched[M proto.Message](t *testing.T, policy Object, name string, from, in
 	if !found {
 		t.Fatalf("the policy has no patch of %s %q", kind, name)
 	}
-	if err := protojson.Unmarshal(content, into); err != nil {
-		t.Fatal(err)
-	}
-	validate(t, name, into)
-	return into
+	return read(t, name, json.RawMessage(content), into)
 }
 
 // pointers are the places in a resource that a patch is for.

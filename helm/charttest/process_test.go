@@ -24,25 +24,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// healthy asks by gRPC, as the kubelet does.
-func healthy(t *testing.T, address string) func() error {
-	t.Helper()
-	client := health.NewHealthClient(weirtest.Dial(t, address).ClientConn)
-	return func() error {
-		answer, err := client.Check(t.Context(), &health.HealthCheckRequest{})
-		if err == nil && answer.GetStatus() != health.HealthCheckResponse_SERVING {
-			err = fmt.Errorf("the gRPC port is %v", answer.GetStatus())
-		}
-		return err
-	}
-}
-
 // weir is a process that runs as a rendered container says.
 type weir struct {
 	env         map[string]string
 	admin, http string // URLs
 	grpc        string // host:port, or the path of a socket
-	process     *process.Process
 }
 
 // startRendered runs the container of a release's Deployment here: its command, its environment and the files that are
@@ -61,11 +47,8 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	if (c.Name != "weir" && c.Name != "history") || (c.Command[0] != "/bin/weir" && c.Command[0] != "/bin/ratelimit") {
 		t.Fatalf("container %s runs %v, which is not weir in its image", c.Name, c.Command)
 	}
-	files := mountAll(t, objects, pod, &c)
-	w := &weir{env: make(map[string]string)}
-	for _, e := range c.Env {
-		w.env[e.Name] = files.here(e.Value)
-	}
+	program, env, args := contained(t, objects, pod, &c)
+	w := &weir{env: env}
 	for _, name := range []string{"GRPC_PORT", "PORT", "DEBUG_PORT"} {
 		if port := w.env[name]; port != "" && port != "0" {
 			w.env[name] = strconv.Itoa(process.Port(t))
@@ -79,22 +62,46 @@ func startPod(t *testing.T, objects []Object, pod *corev1.PodSpec) *weir {
 	if w.grpc == "" {
 		w.grpc = "127.0.0.1:" + w.env["GRPC_PORT"]
 	}
-	var env []string
-	for name, value := range w.env {
-		env = append(env, name+"="+value)
+	p := process.Start(t, filepath.Base(program), listed(env), program, args...)
+	asked := health.NewHealthClient(weirtest.Dial(t, w.grpc).ClientConn)
+	p.AwaitReady(t, func() error { // as the kubelet finds out
+		if c.ReadinessProbe.HTTPGet != nil {
+			return weirtest.WantStatus(w.admin+c.ReadinessProbe.HTTPGet.Path, 200)
+		}
+		answer, err := asked.Check(t.Context(), &health.HealthCheckRequest{})
+		if err == nil && answer.GetStatus() != health.HealthCheckResponse_SERVING {
+			err = fmt.Errorf("the gRPC port is %v", answer.GetStatus())
+		}
+		return err
+	})
+	return w
+}
+
+// contained is what a container runs, with its files here: one of weir's names in its image, variables and arguments.
+func contained(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Container) (
+	program string, env map[string]string, args []string) {
+	t.Helper()
+	files := mountAll(t, objects, pod, c)
+	env = make(map[string]string)
+	for _, e := range c.Env {
+		env[e.Name] = files.here(e.Value)
 	}
-	var args []string
-	for _, arg := range c.Args {
+	for _, arg := range slices.Concat(c.Command[1:], c.Args) {
 		args = append(args, files.here(arg))
 	}
-	name := filepath.Base(c.Command[0])
-	w.process = process.Start(t, name, env, filepath.Join(filepath.Dir(process.Weir(t)), name), args...)
-	if c.ReadinessProbe.HTTPGet != nil {
-		w.process.AwaitReady(t, func() error { return weirtest.WantStatus(w.admin+c.ReadinessProbe.HTTPGet.Path, 200) })
-	} else {
-		w.process.AwaitReady(t, healthy(t, w.grpc))
+	program = filepath.Join(t.TempDir(), filepath.Base(c.Command[0]))
+	if err := os.Symlink(process.Weir(t), program); err != nil {
+		t.Fatal(err)
 	}
-	return w
+	return program, env, args
+}
+
+// listed are variables as a process takes them.
+func listed(env map[string]string) (list []string) {
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	return list
 }
 
 // mounts are the folders that stand for a container's mounts, by the path that they have in it.
@@ -138,9 +145,9 @@ func mountAll(t *testing.T, objects []Object, pod *corev1.PodSpec, c *corev1.Con
 func filesOf(t *testing.T, objects []Object, v *corev1.Volume, c *corev1.Container) map[string][]byte {
 	t.Helper()
 	files := make(map[string][]byte)
-	add := func(kind, name string) {
-		for _, o := range ofKind(objects, kind) {
-			if o.Name() != name {
+	for _, ref := range namedBy(v) {
+		for _, o := range ofKind(objects, ref.kind) {
+			if o.Name() != ref.name {
 				continue
 			}
 			switch of := decode(t, o).(type) {
@@ -156,22 +163,12 @@ func filesOf(t *testing.T, objects []Object, v *corev1.Volume, c *corev1.Contain
 			}
 		}
 	}
-	switch {
-	case v.ConfigMap != nil:
-		add("ConfigMap", v.ConfigMap.Name)
-	case v.Projected != nil:
-		for _, source := range v.Projected.Sources {
-			add("ConfigMap", source.ConfigMap.Name)
-		}
-	case v.Secret != nil:
-		add("Secret", v.Secret.SecretName)
-		for _, e := range c.Env {
-			name := filepath.Base(e.Value)
-			if strings.Contains(e.Value, "/"+strings.TrimPrefix(v.Name, "weir-")+"/") && files[name] == nil {
-				files[name] = []byte("secret")
-				if strings.HasPrefix(v.Name, "weir-admin") {
-					files[name] = []byte("a secret that is long enough")
-				}
+	for _, e := range c.Env {
+		name := filepath.Base(e.Value)
+		if v.Secret != nil && strings.Contains(e.Value, "/"+strings.TrimPrefix(v.Name, "weir-")+"/") && files[name] == nil {
+			files[name] = []byte("secret")
+			if strings.HasPrefix(v.Name, "weir-admin") {
+				files[name] = []byte("a secret that is long enough")
 			}
 		}
 	}
@@ -183,18 +180,9 @@ func filesOf(t *testing.T, objects []Object, v *corev1.Volume, c *corev1.Contain
 func runPod(t *testing.T, objects []Object, o Object, addresses *strings.Replacer) (string, int) {
 	t.Helper()
 	pod := podOf(decode(t, o)).Spec
-	c := pod.Containers[0]
-	files := mountAll(t, objects, &pod, &c)
-	var env, args []string
-	for _, e := range c.Env {
-		env = append(env, e.Name+"="+files.here(e.Value))
+	program, env, args := contained(t, objects, &pod, &pod.Containers[0])
+	for i, arg := range args {
+		args[i] = addresses.Replace(arg)
 	}
-	for _, arg := range slices.Concat(c.Command[1:], c.Args) {
-		args = append(args, files.here(addresses.Replace(arg)))
-	}
-	program := filepath.Join(t.TempDir(), filepath.Base(c.Command[0])) // one of weir's names in its image
-	if err := os.Symlink(process.Weir(t), program); err != nil {
-		t.Fatal(err)
-	}
-	return process.Command(t, env, program, args...)
+	return process.Command(t, listed(env), program, args...)
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
@@ -67,11 +69,11 @@ func TestAReleaseCanBeInstalledAndMadeAgain(t *testing.T) {
 	}
 
 	chart := filepath.Join(dir, "weir-"+version+".tgz")
-	packed, err := Load(chart)
+	packed, err := loader.Load(chart)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Render(packed, Release{Name: "weir", Namespace: "limits"})
+	r, err := renderChart(t, packed, "weir", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,10 @@ package charttest
 import (
 	"encoding/base64"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/engine"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -18,68 +16,49 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// installed is a cluster in which Helm finds what is there when it upgrades a release.
-type installed struct{ *fake.FakeDynamicClient }
+// installed are Secrets in a cluster, which Helm finds when it upgrades a release.
+type installed []Object
 
-func (c installed) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
-	return c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), true, nil
+func (i installed) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	client := fake.NewSimpleDynamicClient(scheme.Scheme)
+	for _, o := range i {
+		if err := client.Tracker().Add(&unstructured.Unstructured{Object: o.Tree}); err != nil {
+			return nil, false, err
+		}
+	}
+	return client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), true, nil
 }
 
-// upgrade is the Secret that an upgrade of a release in limits gives, where one is there.
-func upgrade(t *testing.T, name string, there Object, values map[string]any) Object {
+// secretIn is the Secret of a release, and its token. Where one is there already, the release is upgraded.
+func secretIn(t *testing.T, release string, values map[string]any, there ...Object) (Object, string) {
 	t.Helper()
-	c, err := weirChart()
+	r, err := tryRender(t, release, values, there...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := common.ReleaseOptions{Name: name, Namespace: "limits", Revision: 2, IsUpgrade: true}
-	all, err := util.ToRenderValues(c, values, release, nil)
+	secret := ofKind(r.Objects, "Secret")[0]
+	plain, err := base64.StdEncoding.DecodeString(text(secret.At("data", "token")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := fake.NewSimpleDynamicClient(scheme.Scheme, &unstructured.Unstructured{Object: there.Tree})
-	files, err := engine.RenderWithClientProvider(c, all, installed{cluster})
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := ReadObjects(files["weir/templates/secret.yaml"])
-	if err != nil || len(objects) != 1 {
-		t.Fatalf("an upgrade makes %d Secrets, %v", len(objects), err)
-	}
-	return objects[0]
-}
-
-func tokenIn(t *testing.T, o Object) string {
-	t.Helper()
-	plain, err := base64.StdEncoding.DecodeString(text(o.At("data", "token")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(plain)
+	return secret, string(plain)
 }
 
 func TestTheTokenIsRandomAndUpgradesKeepIt(t *testing.T) {
 	t.Parallel()
-	var secrets [2]Object
-	for i := range secrets {
-		r, err := tryRender(t, "weir", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secrets[i] = ofKind(r.Objects, "Secret")[0]
-	}
-	secret, token, other := secrets[0], tokenIn(t, secrets[0]), tokenIn(t, secrets[1])
+	secret, token := secretIn(t, "weir", nil)
+	_, other := secretIn(t, "weir", nil)
 	if !regexp.MustCompile(`^[a-zA-Z0-9]{40}$`).MatchString(token) || token == other {
 		t.Errorf("two installations have the tokens %q and %q; want 40 letters and digits each, not to be guessed", token, other)
 	}
-	if kept := tokenIn(t, upgrade(t, "weir", secret, map[string]any{"replicas": 1})); kept != token {
+	if _, kept := secretIn(t, "weir", map[string]any{"replicas": 1}, secret); kept != token {
 		t.Errorf("an upgrade changes the token from %q to %q: whoever holds it would be refused", token, kept)
 	}
-	if of := tokenIn(t, upgrade(t, "other", secret, nil)); of == token {
+	if _, of := secretIn(t, "other", nil, secret); of == token {
 		t.Error("another release has the same token")
 	}
 	secret.Tree["data"] = map[string]any{}
-	if renewed := tokenIn(t, upgrade(t, "weir", secret, nil)); len(renewed) != 40 {
+	if _, renewed := secretIn(t, "weir", nil, secret); len(renewed) != 40 {
 		t.Errorf("where the Secret has lost its token, an upgrade makes %q", renewed)
 	}
 }
@@ -89,15 +68,10 @@ func TestInThePodHitsAreGivenBackAtOnce(t *testing.T) {
 	t.Parallel()
 	w := startRendered(t, render(t, "weir", valuesOf(t, "history: {enabled: false}")))
 	for range 5 {
-		w.ask(t, "user", "ann")
+		w.ask(t, "shop", "user", "ann")
 	}
-	var env, outside []string
-	for name, value := range w.env {
-		env = append(env, name+"="+value)
-		if !strings.HasSuffix(name, "TOKEN_FILE") {
-			outside = append(outside, name+"="+value)
-		}
-	}
+	env := listed(w.env)
+	outside := slices.DeleteFunc(listed(w.env), func(of string) bool { return strings.Contains(of, "TOKEN_FILE=") })
 	granted := 0
 	for _, c := range readRunbook(t)["A user says he is denied"].commands {
 		_, inPod, found := strings.Cut(strings.TrimSuffix(c.line, "; done"), ` -c weir -- weir `)

@@ -2,25 +2,95 @@ package charttest
 
 import (
 	"cmp"
-	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
+
+// What values say stands where it belongs, and what they leave open is as the program that weir is started as has it.
+func TestValuesReachTheirObjects(t *testing.T) {
+	t.Parallel()
+	var table struct {
+		Paths, Sets any // which rows refer to
+
+		Rows []struct {
+			Promise, Build, Path, Has string
+
+			HasNot string `yaml:"hasNot"`
+			Values map[string]any
+		}
+	}
+	readData(t, "reach.yaml", &table)
+	for _, row := range table.Rows {
+		var objects []Object
+		var is string
+		name, path, _ := strings.Cut(row.Path, " ")
+		switch {
+		case row.Build != "":
+			objects = build(t, filepath.Join("testdata", row.Build))
+		case name == "Deployment/cart":
+			objects = renderBeside(t, map[string]any{"weir": row.Values}).Objects
+		case name == "notes":
+			is = render(t, "weir", row.Values).Notes
+		default:
+			is, objects = "null", render(t, "weir", row.Values).Objects
+		}
+		wants := []string{row.Has}
+		for _, o := range objects {
+			if o.Kind()+"/"+o.Name() != name {
+				continue
+			}
+			at := o.At(strings.Fields(path)...)
+			is = string(toJSON(t, at))
+			if variables, _ := at.([]any); strings.HasSuffix(path, " env") { // NAME=value, each in a line
+				is, wants = "\n", strings.Fields(row.Has)
+				for i, want := range wants {
+					wants[i] = "\n" + want + "\n"
+				}
+				for _, v := range variables {
+					is += fmt.Sprint(reach(v, "name"), "=", reach(v, "value"), "\n")
+				}
+			}
+		}
+		for _, has := range wants {
+			if !strings.Contains(is, has) || row.HasNot != "" && strings.Contains(is, row.HasNot) {
+				t.Errorf("%s: %s is %s, want %s in it, and no %q, with %s",
+					row.Promise, row.Path, is, has, row.HasNot, toJSON(t, row.Values))
+			}
+		}
+	}
+	if len(table.Rows) < 80 {
+		t.Errorf("reach.yaml has only %d rows: this test reads it wrongly", len(table.Rows))
+	}
+}
+
+// readData reads a file of testdata into a value, which must know every field.
+func readData(t *testing.T, name string, into any) {
+	t.Helper()
+	decoder := yaml.NewDecoder(strings.NewReader(readText(t, filepath.Join("testdata", name))))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
 
 func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 	t.Parallel()
 	var refused map[string]struct {
 		Release, Says string
-		Values        json.RawMessage
+		Values        map[string]any
 	}
 	readData(t, "refused.yaml", &refused)
 	for promise, row := range refused {
 		t.Run(promise, func(t *testing.T) {
 			t.Parallel()
-			_, err := tryRender(t, cmp.Or(row.Release, "weir"), valuesOf(t, string(row.Values)))
+			_, err := tryRender(t, cmp.Or(row.Release, "weir"), row.Values)
 			if err == nil || row.Says == "" || !strings.Contains(err.Error(), row.Says) {
 				t.Errorf("got %v; want a refusal that says %q", err, row.Says)
 			}
@@ -55,18 +125,15 @@ const (
 // rendered are the variables that weir gets, with a values file that sets them.
 func rendered(t *testing.T) map[string]string {
 	t.Helper()
-	releases := map[string][]Object{"sidecar": renderBeside(t, nil)}
+	releases := map[string][]Object{"sidecar": renderBeside(t, nil).Objects}
 	for _, name := range caseNames(t) {
 		releases["ci/"+name+"-values.yaml"] = render(t, "weir", caseValues(t, name)).Objects
 	}
 	names := make(map[string]string)
 	for where, objects := range releases {
 		for _, o := range ofKind(objects, "Deployment", "CronJob") {
-			pod := podOf(decode(t, o))
-			for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-				for _, e := range c.Env {
-					names[e.Name] = where
-				}
+			for _, m := range variableLine.FindAllStringSubmatch(o.Text, -1) {
+				names[m[1]] = where
 			}
 		}
 	}
@@ -116,4 +183,65 @@ func documentedVariables(t *testing.T) (names []string) {
 		t.Fatalf("found only %d variables in ENVIRONMENT.md: this test looks in the wrong place", len(names))
 	}
 	return names
+}
+
+// Who comments out all that stands below a key leaves it empty, and Helm then takes its defaults away.
+func TestAKeyLeftEmptyRendersOrIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	paths := keysOf(defaults(t), nil)
+	if len(paths) < 150 {
+		t.Fatalf("values.yaml has only %d keys: this test looks in the wrong place", len(paths))
+	}
+	for _, path := range paths {
+		key := strings.Join(path, ".")
+		t.Run(key, func(t *testing.T) {
+			wantNoHoles(t, key, loader.MergeMaps(valuesOf(t, "redis: {addresses: ['redis:6379']}"), under(path, nil)))
+		})
+	}
+}
+
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
+	return valuesOf(t, readText(t, filepath.Join(chartDir, "values.yaml")))
+}
+
+var holes = regexp.MustCompile(`(?m)^.*(: null|nil>.*|%!.*)$`)
+
+// wantNoHoles wants values whose key is empty to render with nothing missing, or to be refused with a sentence.
+func wantNoHoles(t *testing.T, key string, values map[string]any) {
+	t.Helper()
+	r, err := tryRender(t, "weir", values)
+	if err != nil {
+		if !strings.Contains(err.Error(), key+" is empty") {
+			t.Errorf("a template stumbles, and does not say over what: %v", err)
+		}
+		return
+	}
+	for _, o := range append(r.Objects, Object{r.Notes, map[string]any{"kind": "notes"}}) {
+		for _, hole := range holes.FindAllString(o.Text, -1) {
+			if line := strings.TrimSpace(hole); line != "resources: null" && line != "securityContext: null" { // these say: none
+				t.Errorf("%s says %q", o, line)
+			}
+		}
+	}
+}
+
+// keysOf are the paths of all keys in a tree, those above before those below.
+func keysOf(tree map[string]any, above []string) (paths [][]string) {
+	for key, value := range tree {
+		path := append(slices.Clone(above), key)
+		paths = append(paths, path)
+		if below, isMap := value.(map[string]any); isMap {
+			paths = append(paths, keysOf(below, path)...)
+		}
+	}
+	return paths
+}
+
+// under is a tree with a value at a path.
+func under(path []string, value any) map[string]any {
+	for _, key := range slices.Backward(path) {
+		value = map[string]any{key: value}
+	}
+	return value.(map[string]any)
 }

@@ -2,6 +2,7 @@ package charttest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // theirs are the objects that values name and the chart does not make.
@@ -103,8 +105,17 @@ func TestEverythingThatIsNamedIsThere(t *testing.T) {
 				continue
 			}
 			want(o, "ServiceAccount", pod.Spec.ServiceAccountName)
-			for _, ref := range referencesOf(&pod.Spec) {
-				want(o, ref.kind, ref.name)
+			for _, v := range pod.Spec.Volumes {
+				for _, ref := range namedBy(&v) {
+					want(o, ref.kind, ref.name)
+				}
+			}
+			for _, c := range pod.Spec.Containers {
+				for _, e := range c.Env {
+					if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+						want(o, "Secret", e.ValueFrom.SecretKeyRef.Name)
+					}
+				}
 			}
 			wantMounts(t, o, &pod.Spec)
 		}
@@ -113,27 +124,18 @@ func TestEverythingThatIsNamedIsThere(t *testing.T) {
 
 type reference struct{ kind, name string }
 
-// referencesOf are the ConfigMaps, Secrets and claims that a pod names.
-func referencesOf(pod *corev1.PodSpec) (refs []reference) {
-	for _, v := range pod.Volumes {
-		switch {
-		case v.Secret != nil:
-			refs = append(refs, reference{"Secret", v.Secret.SecretName})
-		case v.ConfigMap != nil:
-			refs = append(refs, reference{"ConfigMap", v.ConfigMap.Name})
-		case v.PersistentVolumeClaim != nil:
-			refs = append(refs, reference{"PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName})
-		case v.Projected != nil:
-			for _, source := range v.Projected.Sources {
-				refs = append(refs, reference{"ConfigMap", source.ConfigMap.Name})
-			}
-		}
-	}
-	for _, c := range pod.Containers {
-		for _, e := range c.Env {
-			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-				refs = append(refs, reference{"Secret", e.ValueFrom.SecretKeyRef.Name})
-			}
+// namedBy are the ConfigMaps, the Secret or the claim that a volume names.
+func namedBy(v *corev1.Volume) (refs []reference) {
+	switch {
+	case v.Secret != nil:
+		refs = append(refs, reference{"Secret", v.Secret.SecretName})
+	case v.ConfigMap != nil:
+		refs = append(refs, reference{"ConfigMap", v.ConfigMap.Name})
+	case v.PersistentVolumeClaim != nil:
+		refs = append(refs, reference{"PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName})
+	case v.Projected != nil:
+		for _, source := range v.Projected.Sources {
+			refs = append(refs, reference{"ConfigMap", source.ConfigMap.Name})
 		}
 	}
 	return refs
@@ -172,14 +174,73 @@ func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
 	}
 }
 
-// envOf are the variables of a pod's first container.
-func envOf(pod *corev1.PodSpec) map[string]string {
-	all := make(map[string]string)
-	for _, e := range pod.Containers[0].Env {
-		all[e.Name] = e.Value
-		if e.ValueFrom != nil {
-			all[e.Name] = fmt.Sprint(e.ValueFrom)
+// Releases may be called as people like: also two of one name in two namespaces, which may share a gateway and a
+// Prometheus.
+func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long-release-name-", 3)[:52]
+	releases := []string{"one/weir", "two/weir"}
+	for _, release := range []string{"weir", "a", "limits", "a.b", "a-b", "weir.a.b", "weir.a-b", long + "a", long + "b",
+		"limits-weir"} {
+		releases = append(releases, "limits/"+release)
+	}
+	kinds := make(map[string]bool)
+	kindOf := func(o Object) string { return fmt.Sprint(o.Kind(), " of the ", componentOf(o)) }
+	for _, name := range []string{"everything", "istio", "ha", "volume", "cluster-tls"} {
+		seen := make(map[string]string) // what it is → release
+		for _, of := range releases {
+			namespace, release, _ := strings.Cut(of, "/")
+			values := caseValues(t, name)
+			delete(values, "extraObjects") // one of them names no namespace
+			delete(values, "fullnameOverride")
+			if release == "limits-weir" {
+				delete(values, "serviceAccount") // named by the values, so both releases would have it
+			}
+			for _, o := range render(t, of, values).Objects {
+				wantFits(t, o, namespace, of)
+				kinds[kindOf(o)] = true
+				for _, thing := range thingsOf(o) {
+					if other := seen[thing]; other != "" && o.Name() != "limits-account" {
+						t.Errorf("with ci/%s-values.yaml %s belongs to the releases %s and %s", name, thing, of, other)
+					}
+					seen[thing] = of
+				}
+			}
+			if release == "limits" { // limits and limits-weir are both named limits-weir, as with any chart
+				maps.DeleteFunc(seen, func(_, other string) bool { return other == of })
+			}
 		}
 	}
-	return all
+	for _, name := range caseNames(t) {
+		for _, o := range render(t, "weir", caseValues(t, name)).Objects {
+			if componentOf(o) != nil && !kinds[kindOf(o)] { // extraObjects have none
+				t.Errorf("ci/%s-values.yaml gives %s, a %s: take it among those above", name, o, kindOf(o))
+			}
+		}
+	}
+}
+
+// wantFits wants an object of a release to have a name that Kubernetes takes, and that tells its namespace in another.
+func wantFits(t *testing.T, o Object, namespace, release string) {
+	t.Helper()
+	longest := map[string]int{"CronJob": 52}[o.Kind()]
+	if longest == 0 {
+		longest = validation.DNS1035LabelMaxLength
+	}
+	own, elsewhere := strings.CutSuffix(o.Name(), "."+namespace)
+	if elsewhere != (o.Namespace() != namespace && o.Namespace() != "") {
+		t.Errorf("%s of the release %s must end with its namespace, and only in another", o, release)
+	}
+	if wrong := validation.IsDNS1035Label(own); len(wrong) > 0 || len(own) > longest {
+		t.Errorf("%s of the release %s has a name of %d characters: %v", o, release, len(o.Name()), wrong)
+	}
+}
+
+// thingsOf are an object and what it makes for all of a gateway.
+func thingsOf(o Object) []string {
+	things := []string{o.String()}
+	if patches, _ := o.At("spec", "jsonPatches").([]any); len(patches) > 0 {
+		things = append(things, fmt.Sprint("cluster ", reach(patches, "last", "operation", "value", "name")))
+	}
+	return things
 }

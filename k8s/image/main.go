@@ -38,18 +38,17 @@ var epoch = time.Unix(0, 0).UTC()
 func main() {
 	version := flag.String("version", "dev", "the version that the image says it is")
 	bin := flag.String("bin", "bin", "where the binaries are, as linux-ARCH/weir")
-	out := flag.String("out", "dist/weir-image.tar", "the archive to write")
+	dist := flag.String("dist", "dist", "where to write weir-image.tar and, for the Dockerfile, linux-ARCH.tar")
 	name := flag.String("name", "weir", "the image's name, for who loads the archive")
-	roots := flag.String("roots", "dist", "where to write each platform's files, as linux-ARCH.tar, for the Dockerfile")
 	flag.Parse()
-	if err := run(*version, *bin, *out, *name, *roots, flag.Args()); err != nil {
+	if err := run(*version, *bin, *dist, *name, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
 // run packs the binaries of these architectures.
-func run(version, bin, out, name, roots string, arches []string) error {
+func run(version, bin, dist, name string, arches []string) error {
 	if len(arches) == 0 {
 		return errors.New("name at least one architecture: image amd64 arm64")
 	}
@@ -59,7 +58,7 @@ func run(version, bin, out, name, roots string, arches []string) error {
 		if err != nil {
 			return fmt.Errorf("the files for %s: %w", arch, err)
 		}
-		if err := write(filepath.Join(roots, "linux-"+arch+".tar"), files); err != nil {
+		if err := write(filepath.Join(dist, "linux-"+arch+".tar"), files); err != nil {
 			return err
 		}
 		img, err := build(files, version, arch)
@@ -75,6 +74,7 @@ func run(version, bin, out, name, roots string, arches []string) error {
 	if err != nil {
 		return err
 	}
+	out := filepath.Join(dist, "weir-image.tar")
 	if err := archive(index, out, name+":"+version); err != nil {
 		return fmt.Errorf("writing %s: %w", out, err)
 	}
@@ -187,5 +187,9 @@ func tarOf(dir string) ([]byte, error) {
 	pack := exec.Command("sh", "-c", `"$0" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX `+
 		`--format=ustar -cf - -- *`, program)
 	pack.Dir, pack.Stderr = dir, os.Stderr // which names the option that another tar lacks
-	return pack.Output()
+	files, err := pack.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s, which must be GNU tar; install that as gtar: %w", program, err)
+	}
+	return files, nil
 }

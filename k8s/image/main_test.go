@@ -2,26 +2,27 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"debug/buildinfo"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/match"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 func TestTheSameBinariesGiveTheSameArchive(t *testing.T) {
-	dir, bin, arches := t.TempDir(), t.TempDir(), []string{"amd64", "arm64"}
+	dist, bin, arches := t.TempDir(), t.TempDir(), []string{"amd64", "arm64"}
 	if testing.Short() {
 		arches = arches[:1]
 	}
@@ -31,49 +32,54 @@ func TestTheSameBinariesGiveTheSameArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var sums [2][sha256.Size]byte
-	for i, name := range []string{"a.tar", "b.tar"} {
-		if err := run("v0", bin, filepath.Join(dir, name), "weir", dir, arches); err != nil {
+	var archives [2][]byte
+	for i := range archives {
+		if err := run("v0", bin, dist, "weir", arches); err != nil {
 			t.Fatal(err)
 		}
-		data, err := os.ReadFile(filepath.Join(dir, name))
+		archives[i] = read(t, filepath.Join(dist, "weir-image.tar"))
+	}
+	if !bytes.Equal(archives[0], archives[1]) {
+		t.Error("two archives of the same binaries differ: nobody could check that an image is what the source gives")
+	}
+	layout, err := layout.ImageIndexFromPath(untar(t, archives[0]))
+	if err == nil {
+		err = validate.Index(layout)
+	}
+	if err != nil {
+		t.Fatalf("the archive is not a valid OCI layout: %v", err)
+	}
+	indexes, err := partial.FindIndexes(layout, match.Name("weir:v0"))
+	if err != nil || len(indexes) != 1 {
+		t.Fatalf("the archive has %d images of the name weir:v0 (%v), want one", len(indexes), err)
+	}
+	for _, arch := range arches {
+		images, err := partial.FindImages(indexes[0], match.Platforms(v1.Platform{OS: "linux", Architecture: arch}))
+		if err != nil || len(images) != 1 {
+			t.Fatalf("the index has %d images for %s (%v), want one", len(images), arch, err)
+		}
+		config, err := images[0].ConfigFile()
 		if err != nil {
 			t.Fatal(err)
 		}
-		sums[i] = sha256.Sum256(data)
+		if config.Config.User != "65532:65532" {
+			t.Errorf("the image runs as %q, want a number that is not root's, as runAsNonRoot asks for", config.Config.User)
+		}
+		const archive = "linux-${TARGETARCH}.tar"
+		fromDockerfile(t, config, "dist/"+archive)
+		files := read(t, filepath.Join(dist, strings.ReplaceAll(archive, "${TARGETARCH}", arch)))
+		sum, _, err := v1.SHA256(bytes.NewReader(files))
+		if layers := config.RootFS.DiffIDs; err != nil || !slices.Equal(layers, []v1.Hash{sum}) {
+			t.Errorf("the image has the layers %v, want the files that the Dockerfile adds alone, %v (%v)", layers, sum, err)
+		}
+		inImage(t, files)
 	}
-	if sums[0] != sums[1] {
-		t.Error("two archives of the same binaries differ: nobody could check that an image is what the source gives")
-	}
-	index := unpacked(t, filepath.Join(dir, "a.tar"))
-	if err := validate.Index(index); err != nil {
-		t.Fatalf("the archive is not a valid OCI layout: %v", err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil || len(manifest.Manifests) != len(arches) {
-		t.Fatalf("the index has %v (%v), want the platforms %q", manifest, err, arches)
-	}
-	img, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.Config.User != "65532:65532" {
-		t.Errorf("the image runs as %q, want a number that is not root's, as runAsNonRoot asks for", config.Config.User)
-	}
-	files := layer(t, img)
-	inImage(t, files)
-	fromDockerfile(t, config, files, dir)
 }
 
 // inImage runs what the image holds, and wants the programs of envoyproxy/ratelimit to be there under their names.
 func inImage(t *testing.T, files []byte) {
 	t.Helper()
-	root := t.TempDir()
-	untar(t, bytes.NewReader(files), root)
+	root := untar(t, files)
 	binary := filepath.Join(root, "bin", "weir")
 	if out, code := process.Command(t, nil, binary, "version"); code != 0 {
 		t.Errorf("/bin/weir version ends with %d, %q", code, out)
@@ -88,10 +94,7 @@ func inImage(t *testing.T, files []byte) {
 			t.Errorf("/bin/%s is not weir (%v): whoever replaces envoyproxy/ratelimit starts it by that name", name, err)
 		}
 	}
-	bill, err := os.ReadFile(filepath.Join(root, "usr/share/weir/sbom.cdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bill := read(t, filepath.Join(root, "usr/share/weir/sbom.cdx.json"))
 	linked, err := buildinfo.ReadFile(binary)
 	if err != nil || len(linked.Deps) < 10 {
 		t.Fatalf("the Go linker has written %v into weir, %v: this test does not know its format any more", linked, err)
@@ -103,75 +106,40 @@ func inImage(t *testing.T, files []byte) {
 	}
 }
 
-func unpacked(t *testing.T, archive string) v1.ImageIndex {
+// untar is a folder with the files of a tar archive.
+func untar(t *testing.T, archive []byte) (dir string) {
 	t.Helper()
-	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	dir := t.TempDir()
-	untar(t, f, dir)
-	outer, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := outer.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := outer.ImageIndex(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return index
-}
-
-func untar(t *testing.T, from io.Reader, dir string) {
-	t.Helper()
+	dir = t.TempDir()
 	extract := exec.Command("tar", "-x", "-C", dir)
-	extract.Stdin = from
+	extract.Stdin = bytes.NewReader(archive)
 	if out, err := extract.CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
+	return dir
 }
 
-// fromDockerfile wants the Dockerfile to make the image of make image: the same files, byte for byte, and the same user,
-// ports, variables and command. dist is where the archives are that it adds.
-func fromDockerfile(t *testing.T, want *v1.ConfigFile, layer []byte, dist string) {
+func read(t *testing.T, name string) []byte {
 	t.Helper()
-	const archive = "linux-${TARGETARCH}.tar"
-	list := func(words []string) string { // without a shell, which the image has not
-		return `["` + strings.Join(words, `", "`) + `"]`
-	}
-	c := want.Config
-	made := strings.Join([]string{"FROM scratch", "ARG TARGETARCH", "ADD dist/" + archive + " /", "ENV " + strings.Join(c.Env, " "),
-		"WORKDIR " + c.WorkingDir, "USER " + c.User, "EXPOSE " + strings.Join(ports[:], " "),
-		"ENTRYPOINT " + list(c.Entrypoint), "CMD " + list(c.Cmd), ""}, "\n")
-	text, err := os.ReadFile("../../Dockerfile")
-	if is := regexp.MustCompile(`(?m)^(#.*)?\n`).ReplaceAllString(string(text), ""); err != nil || is != made {
-		t.Errorf("the Dockerfile says (%v)\n%s\nand make image makes an image of\n%s", err, is, made)
-	}
-	files, err := os.ReadFile(filepath.Join(dist, strings.ReplaceAll(archive, "${TARGETARCH}", want.Architecture)))
-	if err != nil || !bytes.Equal(files, layer) {
-		t.Errorf("the files that the Dockerfile adds are not the layer of the image that make image builds (%v)", err)
-	}
-}
-
-// layer returns the files of an image that has one layer.
-func layer(t *testing.T, img v1.Image) []byte {
-	t.Helper()
-	layers, err := img.Layers()
-	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers, %v; want one", len(layers), err)
-	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(content)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// fromDockerfile wants the Dockerfile to make the image of make image: the files of an archive, and the same user, ports,
+// variables and command.
+func fromDockerfile(t *testing.T, want *v1.ConfigFile, archive string) {
+	t.Helper()
+	list := func(words []string) string { // without a shell, which the image has not
+		return `["` + strings.Join(words, `", "`) + `"]`
+	}
+	c := want.Config
+	made := strings.Join([]string{"FROM scratch", "ARG TARGETARCH", "ADD " + archive + " /", "ENV " + strings.Join(c.Env, " "),
+		"WORKDIR " + c.WorkingDir, "USER " + c.User, "EXPOSE " + strings.Join(ports[:], " "),
+		"ENTRYPOINT " + list(c.Entrypoint), "CMD " + list(c.Cmd), ""}, "\n")
+	is := regexp.MustCompile(`(?m)^(#.*)?\n`).ReplaceAllString(string(read(t, "../../Dockerfile")), "")
+	if is != made {
+		t.Errorf("the Dockerfile says\n%s\nand make image makes an image of\n%s", is, made)
+	}
 }

@@ -9,7 +9,7 @@ import (
 // busOffset is how far above its port a node of a Redis cluster listens for the others.
 const busOffset = 10_000
 
-// Port returns a port of 127.0.0.1 that the kernel chose and that is held until the test ends: nobody is given it by
+// Port returns a port that the kernel chose and that is held, on all addresses, until the test ends: nobody is given it by
 // the kernel meanwhile, and the process that the test starts can listen on it, also again after it was killed.
 func Port(t testing.TB) int {
 	t.Helper()

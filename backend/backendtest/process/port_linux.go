@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// hold binds a socket to a port, 0 for any, and does not listen on it. Linux gives a bound port to nobody who asks for
-// any, and lets another socket bind and listen as long as both allow the reuse of addresses, as every server does.
+// hold binds a socket to a port of all addresses, 0 for any, and does not listen on it. Linux gives a bound port to nobody
+// who asks for any, and lets another socket bind and listen as long as both allow the reuse of addresses, as every server
+// does.
 func hold(port int) (int, func(), error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -17,7 +18,7 @@ func hold(port int) (int, func(), error) {
 	// A second close would end whatever has been given the number since: a listener or a pipe of another test.
 	release := sync.OnceFunc(func() { _ = syscall.Close(fd) })
 	// Whoever listens on the port already, or holds it, must be noticed: so reuse is allowed only after bind.
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port}); err != nil {
 		release()
 		return 0, nil, fmt.Errorf("holding port %d: %w", port, err)
 	}

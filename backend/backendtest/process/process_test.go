@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"net"
 	"testing"
 )
@@ -23,6 +24,21 @@ func TestAHeldPortIsTheTestsAlone(t *testing.T) {
 		if l.Addr().String() == addr {
 			t.Fatalf("the kernel gave %s to somebody else, who would answer in the place of the test's server", addr)
 		}
+	}
+}
+
+// A container listens on all addresses, on some of which others have ports from the kernel.
+func TestAHeldPortIsFreeOnAllAddresses(t *testing.T) {
+	for i := range 2200 {
+		addr := "127.0.0.2:0"
+		if i >= 2000 {
+			addr = fmt.Sprint("0.0.0.0:", Port(t))
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatalf("a server cannot listen on %s: %v", addr, err)
+		}
+		defer l.Close()
 	}
 }
 

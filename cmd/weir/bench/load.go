@@ -34,7 +34,8 @@ type load struct {
 func (l *load) run(ctx context.Context, p phase) (sample, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	schedule := newSchedule(time.Now(), p)
+	start := time.Now()
+	schedule := &schedule{start: start, from: start.Add(p.warmUp), rate: p.rate}
 	overdue := time.AfterFunc(p.warmUp+p.measure+patience, func() {
 		fail(fmt.Errorf("requests are unanswered %s after the last was sent", patience))
 	})
@@ -43,12 +44,7 @@ func (l *load) run(ctx context.Context, p phase) (sample, error) {
 	var running sync.WaitGroup
 	workers := make([]*worker, l.inFlight*len(l.server.conns))
 	for i := range workers {
-		w := &worker{
-			conn:     l.server.conns[i%len(l.server.conns)],
-			requests: l.requests,
-			first:    i * len(l.requests) / len(workers),
-			want:     l.want,
-		}
+		w := &worker{load: l, conn: l.server.conns[i%len(l.server.conns)], first: i * len(l.requests) / len(workers)}
 		workers[i] = w
 		running.Go(func() {
 			if err := w.run(ctx, schedule); err != nil {
@@ -56,11 +52,11 @@ func (l *load) run(ctx context.Context, p phase) (sample, error) {
 			}
 		})
 	}
-	before, err := l.read(ctx, schedule.from, &schedule.answered)
+	before, err := l.read(ctx, schedule.from, schedule)
 	after := before
 	for until := schedule.from; err == nil && (after.answered == before.answered || schedule.measured.Load() == 0); {
 		until = until.Add(p.measure)
-		after, err = l.read(ctx, until, &schedule.answered)
+		after, err = l.read(ctx, until, schedule)
 	}
 	schedule.over.Store(true)
 	if err != nil {
@@ -83,7 +79,7 @@ type reading struct {
 
 // read waits until the given moment, then reads the CPU clocks of the server and its store and the count of answers,
 // one right after the other.
-func (l *load) read(ctx context.Context, at time.Time, answered *atomic.Uint64) (reading, error) {
+func (l *load) read(ctx context.Context, at time.Time, s *schedule) (reading, error) {
 	select {
 	case <-time.After(time.Until(at)):
 	case <-ctx.Done():
@@ -95,16 +91,15 @@ func (l *load) read(ctx context.Context, at time.Time, answered *atomic.Uint64) 
 	if l.server.store != nil {
 		store, storeErr = l.server.store.cpu()
 	}
-	r := reading{at: time.Now(), cpu: cpu, store: store, answered: answered.Load()}
+	r := reading{at: time.Now(), cpu: cpu, store: store, answered: s.answered.Load()}
 	return r, errors.Join(err, storeErr)
 }
 
 // worker keeps one request in flight.
 type worker struct {
-	conn     *grpc.ClientConn
-	requests [][]byte
-	first    int // which request it begins with
-	want     ratelimit.RateLimitResponse_Code
+	load  *load
+	conn  *grpc.ClientConn
+	first int // which request it begins with
 
 	latencies, late []time.Duration // of the measured requests; late only if they are paced
 	wrong           int             // of them, those with another verdict than want
@@ -121,7 +116,7 @@ func (w *worker) run(ctx context.Context, s *schedule) error {
 			return nil
 		}
 		sent := time.Now()
-		request := w.requests[i%len(w.requests)]
+		request := w.load.requests[i%len(w.load.requests)]
 		err := w.conn.Invoke(ctx, ratelimit.RateLimitService_ShouldRateLimit_FullMethodName, request, &reply, raw)
 		if err != nil {
 			return err
@@ -136,7 +131,7 @@ func (w *worker) run(ctx context.Context, s *schedule) error {
 		if s.rate > 0 {
 			w.late = append(w.late, sent.Sub(due))
 		}
-		if v := verdict(reply); v != w.want {
+		if v := verdict(reply); v != w.load.want {
 			w.wrong++
 			w.wrongVerdict = v
 		}
@@ -151,10 +146,6 @@ type schedule struct {
 
 	answered, measured atomic.Uint64 // measured: of those that were due after the warm-up
 	over               atomic.Bool   // nothing is sent any more
-}
-
-func newSchedule(start time.Time, p phase) *schedule {
-	return &schedule{start: start, from: start.Add(p.warmUp), rate: p.rate}
 }
 
 // next returns the moment at which the caller's next request is due: now if unpaced, otherwise the next on a grid that

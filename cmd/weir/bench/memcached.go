@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // numbers is a memcached that weir counts in.
@@ -33,21 +33,17 @@ func startNumbers() (*numbers, error) {
 	}
 	n := &numbers{release: release, addr: fmt.Sprint("127.0.0.1:", port)}
 	cmd := exec.Command(binary, "-l", "127.0.0.1", "-p", fmt.Sprint(port), "-U", "0", "-u", "root", "-t", "1", "-m", "256")
-	if n.process, err = process.Launch("memcached", cmd, new(process.Output), ""); err == nil {
-		err = n.process.Await(func() error {
-			c, err := net.Dial("tcp", n.addr)
-			if err == nil {
-				err = c.Close()
-			}
-			return err
-		})
+	if n.process, err = process.Launch("memcached", cmd, new(process.Output), ""); err != nil {
+		release()
+		return nil, err
 	}
-	return n, err
-}
-
-// settings are those of a weir that counts in it.
-func (n *numbers) settings() []string {
-	return []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" + n.addr}
+	return n, n.process.Await(func() error {
+		c, err := net.Dial("tcp", n.addr)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
 }
 
 func (n *numbers) cpu() (time.Duration, error) { return cpuTime(n.process.Pid()) }
@@ -96,23 +92,12 @@ func (s *server) races() (sum races, err error) {
 		return sum, nil
 	}
 	for _, one := range append(s.others, s) {
-		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", one.debug))
+		shown, err := weirtest.Scrape(fmt.Sprintf("http://127.0.0.1:%d/metrics", one.debug))
 		if err != nil {
 			return sum, err
 		}
-		lines := bufio.NewScanner(answer.Body)
-		for lines.Scan() {
-			var n float64
-			if _, err := fmt.Sscanf(lines.Text(), "weir_memcached_exchanges_total %g", &n); err == nil {
-				sum.exchanges += n
-			}
-			if _, err := fmt.Sscanf(lines.Text(), "weir_memcached_lost_races_total %g", &n); err == nil {
-				sum.lost += n
-			}
-		}
-		if err := errors.Join(lines.Err(), answer.Body.Close()); err != nil {
-			return sum, err
-		}
+		sum.exchanges += shown["weir_memcached_exchanges_total"]
+		sum.lost += shown["weir_memcached_lost_races_total"]
 	}
 	return sum, nil
 }

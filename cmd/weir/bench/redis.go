@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -25,9 +24,6 @@ type store struct {
 
 // startStore runs a redis-server with its files in a new folder.
 func startStore(dir string) (*store, error) {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
-	}
 	server, err := redistest.StartSingle(dir)
 	if err != nil {
 		return nil, errors.Join(err, errors.New("make tools installs redis-server; --only leaves the scenarios on Redis out"))

@@ -18,9 +18,6 @@ type spread struct{ Median, Min, Max float64 }
 
 // over takes the spread of a figure over all rounds of a scenario.
 func (o outcome) over(figure func(round) float64) spread {
-	if len(o.rounds) == 0 {
-		return spread{}
-	}
 	var values []float64
 	for _, r := range o.rounds {
 		values = append(values, figure(r))

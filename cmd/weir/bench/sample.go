@@ -30,7 +30,7 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 		late = append(late, w.late...)
 		if w.wrong > 0 {
 			wrong += w.wrong
-			example = fmt.Errorf("%s instead of %s", w.wrongVerdict, w.want)
+			example = fmt.Errorf("%s instead of %s", w.wrongVerdict, w.load.want)
 		}
 	}
 	answered := after.answered - before.answered
@@ -48,21 +48,19 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 		RequestsPerSecond: float64(answered) / elapsed,
 		CPUMicros:         micros(after.cpu - before.cpu),
 		RedisMicros:       micros(after.store - before.store),
-		P50Millis:         millis(percentile(latencies, 0.5)),
-		P99Millis:         millis(percentile(latencies, 0.99)),
-		LateP50Millis:     millis(percentile(late, 0.5)),
-		LateP99Millis:     millis(percentile(late, 0.99)),
+		P50Millis:         percentile(latencies, 0.5),
+		P99Millis:         percentile(latencies, 0.99),
+		LateP50Millis:     percentile(late, 0.5),
+		LateP99Millis:     percentile(late, 0.99),
 	}, nil
 }
 
-func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
-
-// percentile returns the smallest of the sorted durations that at least the share q (0 to 1) of them do not exceed, and
-// 0 of none.
-func percentile(sorted []time.Duration, q float64) time.Duration {
+// percentile returns, in milliseconds, the smallest of the sorted durations that at least the share q (0 to 1) of them do
+// not exceed, and 0 of none.
+func percentile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}
 	rank := int(math.Ceil(q * float64(len(sorted))))
-	return sorted[min(max(rank, 1), len(sorted))-1]
+	return float64(sorted[min(max(rank, 1), len(sorted))-1].Nanoseconds()) / 1e6
 }

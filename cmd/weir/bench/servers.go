@@ -185,11 +185,10 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	}
 	var memory []string
 	if needed[onMemcached] || needed[onNumbers] || needed[onHotKey] {
-		started, err := startNumbers()
-		if err != nil {
+		if s.memcached, err = startNumbers(); err != nil {
 			return s, err
 		}
-		s.memcached, memory = started, started.settings()
+		memory = []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" + s.memcached.addr}
 	}
 	if s.at[onFloor], err = startFloor(ctx); err != nil {
 		return s, err
@@ -201,32 +200,26 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 			return s, fmt.Errorf("build weir: %w\n%s", err, out)
 		}
 	}
-	for at, settings := range map[place][]string{
-		inMemory:    nil,
-		onRedis:     {"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=false"},
-		onLeases:    {"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=true"},
-		onMemcached: memory,
-		onNumbers:   append(memory, "KEY_FORMAT=ratelimit"),
-		onHotKey:    memory,
-		historyOff:  nil,
-		historyOn:   {"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s", "REDIS_HISTORY_URL=" + redis},
+	for at, of := range map[place]struct {
+		store    yardstick
+		settings []string
+	}{
+		inMemory:    {},
+		onRedis:     {s.redis, []string{"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=false"}},
+		onLeases:    {s.redis, []string{"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=true"}},
+		onMemcached: {s.memcached, memory},
+		onNumbers:   {s.memcached, append(memory, "KEY_FORMAT=ratelimit")},
+		onHotKey:    {s.memcached, memory},
+		historyOff:  {},
+		historyOn:   {nil, []string{"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s", "REDIS_HISTORY_URL=" + redis}},
 	} {
 		if !needed[at] {
 			continue
 		}
-		if s.at[at], err = startWeir(ctx, o, dir, string(at), settings...); err != nil {
+		if s.at[at], err = startWeir(ctx, o, dir, string(at), of.settings...); err != nil {
 			return s, err
 		}
-	}
-	for _, at := range []place{onRedis, onLeases} {
-		if weir := s.at[at]; weir != nil {
-			weir.store = s.redis
-		}
-	}
-	for _, at := range []place{onMemcached, onNumbers, onHotKey} {
-		if weir := s.at[at]; weir != nil {
-			weir.store = s.memcached
-		}
+		s.at[at].store = of.store
 	}
 	if hot := s.at[onHotKey]; hot != nil {
 		for i := range 2 {

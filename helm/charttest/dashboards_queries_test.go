@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
 	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -32,15 +34,14 @@ func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 	redis := startRedis(t)
 	until := time.Now().UTC().Truncate(24 * time.Hour)
 	pastIn(t, redis.Addr, until)
-	values := watched(redis.Addr)
-	values["history"] = map[string]any{"flushInterval": "1s"}
-	values["historyServer"] = map[string]any{"enabled": true}
-	values["descriptors"] = map[string]any{"shop.yaml": "domain: shop\nrefund_on_deny: true\ndescriptors:\n" +
-		"  - {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
-		"  - {key: few, rate_limit: {requests_per_unit: 1, unit: hour}}\n" +
-		"  - {key: a.b, value: c|d, rate_limit: {requests_per_unit: 1000000, unit: hour}}\n" +
-		"  - {key: tried, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}\n"}
-	r := render(t, "weir", values)
+	r := render(t, "weir", loader.MergeMaps(watched(t, redis.Addr), valuesOf(t, `
+history: {enabled: true, flushInterval: 1s}
+historyServer: {enabled: true}
+descriptors: {shop.yaml: {domain: shop, refund_on_deny: true, descriptors: [
+  {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}},
+  {key: few, rate_limit: {requests_per_unit: 1, unit: hour}},
+  {key: a.b, value: c|d, rate_limit: {requests_per_unit: 1000000, unit: hour}},
+  {key: tried, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}]}}`)))
 	w := startPod(t, r.Objects, r.pod(t, "server"))
 	serves := startPod(t, r.Objects, r.pod(t, "history"))
 	d := dashboards(t)["history.json"]
@@ -48,7 +49,7 @@ func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
 	for _, of := range []*weir{w, serves} {
 		wantBarsAddUp(t, promAPI(of.admin+"/prometheus"), d, until)
 	}
-	inMemcached := map[string]any{"memcached": map[string]any{"addresses": []any{memcachedtest.Start(t).Addr}}}
+	inMemcached := valuesOf(t, "memcached: {addresses: ['"+memcachedtest.Start(t).Addr+"']}")
 	wantLive(t, w, startRendered(t, render(t, "weir", nil)), startRendered(t, render(t, "weir", inMemcached)), redis)
 }
 
@@ -61,18 +62,18 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 	load := func() {
 		asked++
 		for _, key := range []string{"user", "few", "tried"} {
-			w.ask(t, key, "ann")
+			w.ask(t, "shop", key, "ann")
 		}
-		w.ask(t, "few", fmt.Sprint("ann", asked)) // whose first request is close to the limit
-		w.ask(t, "a.b", "c|d")
-		w.askDomain(t, "shpo", "user", "ann")
-		inMemory.ask(t, "user", "ann")
+		w.ask(t, "shop", "few", fmt.Sprint("ann", asked)) // whose first request is close to the limit
+		w.ask(t, "shop", "a.b", "c|d")
+		w.ask(t, "shpo", "user", "ann")
+		inMemory.ask(t, "shop", "user", "ann")
 		for _, answering := range []*weir{w, inMemory} {
 			_, _ = promAPI(answering.admin+"/prometheus").offers(t, "path", "weir_hits_total") // counts, whatever it is
 		}
 	}
 	d := dashboards(t)["live.json"]
-	with := substitution{rateInterval: "1m", interval: 15 * time.Second, window: time.Hour, all: true}
+	with := substitution{interval: 15 * time.Second}
 	var missing []string
 	await := func(what string, reached func() bool) {
 		t.Helper()
@@ -117,8 +118,68 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 	}
 	for _, v := range d.Templating.List {
 		if v.Type == "query" {
-			prometheus.wantOffers(t, d, v, nil)
+			prometheus.wantOffers(t, d, v.Name, nil)
 		}
 	}
 	wantDocumented(t, prometheus, w, inMemory, inMemcached)
+}
+
+// pastDays is how many days the dashboard of the history is looked at for.
+const pastDays = 4
+
+// pastIn fills the history in a Redis with made-up days, up to an hour.
+func pastIn(t *testing.T, address string, until time.Time) {
+	t.Helper()
+	env := []string{"BACKEND_TYPE=redis", "REDIS_URL=" + address, "REDIS_AUTH=secret"}
+	args := []string{"history", "demo", "--days", fmt.Sprint(pastDays + 1), "--until", until.Format(time.RFC3339)}
+	if out, code := process.Command(t, env, process.Weir(t), args...); code != 0 {
+		t.Fatalf("weir %v ends with %d\n%s", args, code, out)
+	}
+}
+
+// wantHistory wants every query of the history's dashboard to have something to show, for some rule.
+func wantHistory(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
+	t.Helper()
+	left := d.expressions()
+	with := substitution{interval: 6 * time.Hour, window: pastDays * 24 * time.Hour}
+	for _, domain := range asked.wantOffers(t, d, "domain", nil) {
+		for _, path := range asked.wantOffers(t, d, "path", map[string][]string{"domain": {domain}}) {
+			with.values = map[string][]string{"domain": {domain}, "path": {path}}
+			asked.strike(t, d, left, with, until, with.window, with.interval)
+		}
+	}
+	for _, where := range slices.Sorted(maps.Keys(left)) {
+		t.Errorf("for no rule anything is found by %s: %s", where, left[where].Expr)
+	}
+}
+
+// wantBarsAddUp wants the bars of days, laid beside each other, to be the total of the range: none overlaps, none is left out,
+// and no hit stands in two colours.
+func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
+	t.Helper()
+	const day, window = 24 * time.Hour, pastDays * 24 * time.Hour
+	with := substitution{interval: day, window: window, values: map[string][]string{"domain": {"shop"}, "path": {"user"}}}
+	bars := 0.0
+	for where, of := range d.expressions() {
+		if strings.Contains(where, `"The rule, by day"`) {
+			found, err := asked.ranged(t, with.expand(d, of.Expr), until.Add(-window), until.Add(-day), day)
+			bars += sumOf(t, found, err)
+		}
+	}
+	all := with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`)
+	found, err := asked.instant(t, all, until)
+	if total := sumOf(t, found, err); total < 1000 || bars != total {
+		t.Errorf("the bars of %d days add up to %v, and the range has %v", pastDays, bars, total)
+	}
+}
+
+func sumOf(t *testing.T, numbers []float64, err error) (sum float64) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range numbers {
+		sum += number
+	}
+	return sum
 }
