@@ -40,7 +40,7 @@ func newDeniedWorld(t *testing.T) *deniedWorld {
 	w.port = httptest.NewServer(admin.Handler(admin.Parts{
 		Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
 		Denials: &admin.Denials{Recorder: recorder, Rules: inForce{config}, Since: denialNoon.Add(-47 * time.Minute),
-			Now: func() time.Time { return denialNoon }},
+			Now: func() time.Time { return denialNoon }}, Guard: &admin.Guard{},
 	}))
 	t.Cleanup(w.port.Close)
 	return w

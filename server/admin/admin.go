@@ -28,19 +28,19 @@ type Readiness interface {
 type Parts struct {
 	Readiness Readiness
 	Metrics   http.Handler
-	Stats     http.Handler   // the same for people; nil serves none
-	Rules     Rules          // nil has none to show
-	Counters  *Counters      // nil serves none
-	Denials   *Denials       // nil serves none
-	History   *query.History // nil says that there is none
-	Query     http.Handler   // /prometheus/; nil serves none
-	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
-	Loaded func() time.Time
+	Stats     http.Handler // the same for people; nil serves none
+	Rules     Rules        // nil has none to show
+	// Loaded returns when the configuration in force was loaded, zero before the first. It is needed where there are Rules.
+	Loaded   func() time.Time
+	Counters *Counters      // nil serves none
+	Denials  *Denials       // nil serves none
+	History  *query.History // nil says that there is none
+	Query    http.Handler   // /prometheus/; nil serves none
+	Guard    *Guard
 	// ListFirst shows /help on / to clients that do not ask for HTML, as tools do.
 	ListFirst bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool
-	Guard    *Guard // nil is the zero value
 }
 
 // maxLarge is how many answers about all rules are made or read at a time, and how many profiles.
@@ -48,9 +48,6 @@ const maxLarge = 4
 
 // Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
 func Handler(p Parts) http.Handler {
-	if p.Guard == nil {
-		p.Guard = &Guard{}
-	}
 	mux := http.NewServeMux()
 	registerHealth(mux, p.Readiness)
 	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics, door.ScrapeTime))

@@ -64,7 +64,10 @@ func (ready) Ready() error { return nil }
 
 // serving returns a port of some parts, which is ready.
 func serving(p Parts) http.Handler {
-	p.Readiness, p.Metrics = ready{}, cmp.Or(p.Metrics, http.NotFoundHandler())
+	p.Readiness, p.Metrics, p.Guard = ready{}, cmp.Or(p.Metrics, http.NotFoundHandler()), cmp.Or(p.Guard, &Guard{})
+	if p.Loaded == nil {
+		p.Loaded = loadedAt(0)
+	}
 	return Handler(p)
 }
 

@@ -14,8 +14,6 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-const fromProcess, fromHistory = "process", "history"
-
 // TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
 // Hits are lower bounds.
 type TopAnswer struct {
@@ -65,8 +63,12 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 			}
 			values["domain"] = names
 		}
+		n, err := values.Number("n", query.DefaultRows, query.MaxRows)
+		if err != nil {
+			return nil, err
+		}
 		if values.Get("from") == "" && values.Get("to") == "" {
-			return c.topOfProcess(config, values)
+			return c.topOfProcess(config, values, n)
 		}
 		switch {
 		case h == nil:
@@ -77,22 +79,18 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		defer turns.GiveBack()
 		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
 		defer cancel()
-		return topOfHistory(ctx, h, values)
+		return topOfHistory(ctx, h, values, n)
 	})
 }
 
 // topOfProcess answers from what this process was asked in the last minute.
-func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters) (any, error) {
-	a := TopAnswer{Domain: values.Get("domain"), Source: fromProcess, Warnings: []string{}, Top: []TopRow{}}
-	n, err := values.Number("n", query.DefaultRows, query.MaxRows)
-	if err == nil {
-		a.By, err = values.By()
+func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters, n int) (a TopAnswer, err error) {
+	a = TopAnswer{Domain: values.Get("domain"), Source: "process", Warnings: []string{}, Top: []TopRow{}}
+	if a.By, err = values.By(); err != nil {
+		return a, err
 	}
-	if err == nil {
-		a.Path, err = pathOf(config, a.Domain, values.Get("path"))
-	}
-	if err != nil {
-		return nil, err
+	if a.Path, err = pathOf(config, a.Domain, values.Get("path")); err != nil {
+		return a, err
 	}
 	now := c.Now()
 	top := c.Recorder.TopKeys(now)
@@ -156,17 +154,13 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.
-func topOfHistory(ctx context.Context, h *query.History, values query.Parameters) (any, error) {
-	n, err := values.Number("n", query.DefaultRows, query.MaxRows)
-	if err != nil {
-		return nil, err
-	}
+func topOfHistory(ctx context.Context, h *query.History, values query.Parameters, n int) (a TopAnswer, err error) {
 	values["n"] = []string{fmt.Sprint(query.MaxRows)} // rules that keep no values are among them
 	top, err := h.Top(ctx, values)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
-	a := TopAnswer{Domain: values.Get("domain"), Path: values.Get("path"), Source: fromHistory, By: top.By, From: top.From, To: top.To,
+	a = TopAnswer{Domain: values.Get("domain"), Path: values.Get("path"), Source: "history", By: top.By, From: top.From, To: top.To,
 		Warnings: top.Warnings, Top: []TopRow{}}
 	for _, r := range top.Top {
 		if r.Value == "" {

@@ -88,7 +88,7 @@ func noon() time.Time { return historyNoon }
 
 func serveHistory(store history.Store) *httptest.Server {
 	return httptest.NewServer(admin.Handler(admin.Parts{Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
-		History: query.New(store, noon)}))
+		History: query.New(store, noon), Guard: &admin.Guard{}}))
 }
 
 // historyPort is the address of an admin port over a history.
