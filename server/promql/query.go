@@ -65,9 +65,6 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 	}
 	q, err := make(ctx, text)
 	if err != nil {
-		if k := kindOf(err); k == canceled || k == timedOut {
-			return fail(err)
-		}
 		r.refuse("query", err)
 		return r.refused
 	}
