@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -39,26 +38,18 @@ func denialsPort(t *testing.T) http.Handler {
 }
 
 func TestDenialsAreListedNewestFirstWithoutValues(t *testing.T) {
-	w := get(denialsPort(t), "/api/v1/denials")
-	const want = `{"since":1795258833,"now":1795262433,"denials":[` +
-		`{"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
-		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99},` +
-		`{"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
-		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}],"more":0}`
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
-		t.Errorf("%d\n%s\nwant\n%s", w.Code, got, want)
-	}
-}
-
-func TestDenialsTakeEitherFormOfAPathAndANumber(t *testing.T) {
-	h := denialsPort(t)
-	for query, want := range map[string][2]int{
-		"path=user/path=%252Fpay": {1, 0}, "path=user/path=/pay": {1, 0}, "domain=shop": {2, 0}, "n=1": {1, 1}, "domain=shop&path=user": {1, 0},
+	const user = `{"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
+		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99}`
+	const pay = `{"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
+		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}`
+	for query, want := range map[string]string{
+		"": user + "," + pay + `],"more":0}`, "domain=shop": user + "," + pay + `],"more":0}`, "n=1": user + `],"more":1}`,
+		"domain=shop&path=user": user + `],"more":0}`, "path=user/path=%252Fpay": pay + `],"more":0}`, "path=user/path=/pay": pay + `],"more":0}`,
 	} {
-		var a DenialsAnswer
-		w := get(h, "/api/v1/denials?"+query)
-		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Denials) != want[0] || a.More != want[1] {
-			t.Errorf("%s: %s (%v); want %d rules, and %d more", query, w.Body, err, want[0], want[1])
+		w := get(denialsPort(t), "/api/v1/denials?"+query)
+		want = `{"since":1795258833,"now":1795262433,"denials":[` + want
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
+			t.Errorf("%s: %d\n%s\nwant\n%s", query, w.Code, got, want)
 		}
 	}
 }

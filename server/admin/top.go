@@ -11,7 +11,6 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/door"
-	"github.com/weirproxy/weir/server/hits"
 )
 
 // TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
@@ -100,7 +99,11 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 	}
 	for i := range top.Keys {
 		key := &top.Keys[i]
-		row := rowOf(key)
+		row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, RankedHits: query.RankedHits{
+			Hits: key.Hits(), Within: key.Within, Over: key.Over, Degraded: key.Degraded, Near: key.Near, Shadow: key.Shadow}}
+		if key.Limit.Window > 0 {
+			row.Limit, row.Algorithm, row.Burst = key.Limit.String(), key.Limit.Algorithm.String(), key.Limit.Burst
+		}
 		if *row.By(a.By) > 0 && key.Domain == a.Domain && (a.Path == "" || key.Path == a.Path) {
 			a.Top = append(a.Top, row)
 		}
@@ -111,15 +114,6 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 	a.Found = len(a.Top)
 	a.Top = a.Top[:min(n, len(a.Top))]
 	return a, nil
-}
-
-func rowOf(key *hits.TopKey) TopRow {
-	row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, RankedHits: query.RankedHits{
-		Hits: key.Hits(), Within: key.Within, Over: key.Over, Degraded: key.Degraded, Near: key.Near, Shadow: key.Shadow}}
-	if key.Limit.Window > 0 {
-		row.Limit, row.Algorithm, row.Burst = key.Limit.String(), key.Limit.Algorithm.String(), key.Limit.Burst
-	}
-	return row
 }
 
 // pathOf returns the path that is asked for, as it is stored, "" for all. Its error says why nothing is counted there.
