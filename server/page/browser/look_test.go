@@ -33,11 +33,10 @@ func TestThePageFitsEveryWindow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l.fragment = "#domain=mail&path=tenant&range=7d"
-			b := open(t, w.admin, l)
+			b := open(t, w.Admin, l)
 			b.wantNoSideScroll()
 			b.bands()
 			b.wantOneEdge()
-			b.shoot("look-" + name)
 			phone := l.width != 0 && l.width < 500
 			if phone {
 				b.wantOneScroll()
@@ -88,7 +87,7 @@ func TestALimitIsDrawnWhereTheCurveIsOfOneKey(t *testing.T) {
 			continue
 		}
 		l.fragment = "#domain=mail&path=tenant&value=tenant%3Dacme&range=7d"
-		b := open(t, w.admin, l)
+		b := open(t, w.Admin, l)
 		if names := eval[string](b, `[...document.querySelectorAll('.limit-label')].map(e => e.textContent).join()`); names != "600/hour" {
 			t.Errorf("%d pixels: the limits of one tenant are called %q", l.width, names)
 		}
@@ -96,7 +95,6 @@ func TestALimitIsDrawnWhereTheCurveIsOfOneKey(t *testing.T) {
 			&& r.bottom > bars.top + 1 && r.top < bars.bottom - 1)(e.getBoundingClientRect())).map(e => e.textContent))(document.querySelector('.band').getBoundingClientRect())`) {
 			t.Errorf("%d pixels: %q lies on the bars, where it can be read of neither", l.width, text)
 		}
-		b.shoot(fmt.Sprintf("limit-%d", l.width))
 	}
 }
 
@@ -114,7 +112,7 @@ func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for _, dark := range []bool{false, true} {
-		b := open(t, w.admin, look{dark: dark, fragment: pay + "&range=7d"})
+		b := open(t, w.Admin, look{dark: dark, fragment: pay + "&range=7d"})
 		b.wantNothingAmiss()
 		type drawn struct {
 			What     string
@@ -141,7 +139,6 @@ func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
 			e.textContent.trim() && parseFloat(getComputedStyle(e).fontSize) < 11).map(e => e.outerHTML.slice(0, 80))`) {
 			t.Errorf("dark %v: this is written in less than 11 pixels: %s", dark, small)
 		}
-		b.shoot(fmt.Sprintf("contrast-dark-%v", dark))
 	}
 }
 
@@ -153,7 +150,7 @@ func TestTheTabKeyReachesEverything(t *testing.T) {
 		fragments = fragments[:1]
 	}
 	for _, fragment := range fragments {
-		open(t, ofAYear(t).admin, look{fragment: fragment}).wantTabKey()
+		open(t, ofAYear(t).Admin, look{fragment: fragment}).wantTabKey()
 	}
 }
 
