@@ -158,19 +158,15 @@ document.addEventListener('securitypolicyviolation', e => window.violations.push
 // do runs actions, and ends the test if one fails.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	if err := b.try(actions...); err != nil {
+	ctx := b.ctx
+	if chromedp.FromContext(ctx).Target != nil { // the first actions open the tab, which would end with a context that ends
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, process.Hang)
+		defer cancel()
+	}
+	if err := chromedp.Do(ctx, actions...); err != nil {
 		b.Fatal(err)
 	}
-}
-
-func (b *tab) try(actions ...chromedp.Action[chromedp.Void]) error {
-	// The first actions open the tab, which would end with a context that ends.
-	if chromedp.FromContext(b.ctx).Target == nil {
-		return chromedp.Do(b.ctx, actions...)
-	}
-	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
-	defer cancel()
-	return chromedp.Do(ctx, actions...)
 }
 
 func (b *tab) load(at string) {

@@ -36,7 +36,9 @@ func TestThePageFitsEveryWindow(t *testing.T) {
 			b := open(t, w.Admin, l)
 			b.wantNoSideScroll()
 			b.bands()
-			b.wantOneEdge()
+			if edges := eval[[]float64](b, `['header', 'main', 'footer'].map(e => document.querySelector(e).getBoundingClientRect().left)`); edges[0] != edges[1] || edges[2] != edges[1] {
+				b.Errorf("header, main part and footer begin at %v pixels: they are one page", edges)
+			}
 			phone := l.width != 0 && l.width < 500
 			if phone {
 				b.wantOneScroll()
@@ -66,14 +68,6 @@ func (b *tab) wantNoSideScroll() {
 	}
 	if s.Scroll > s.Inner {
 		b.Errorf("the page is %d pixels wide in a window of %d: it scrolls to the side; what is too wide: %q", s.Scroll, s.Inner, s.Wide)
-	}
-}
-
-// wantOneEdge wants the header and the footer to stand where the main part does, however wide the window is.
-func (b *tab) wantOneEdge() {
-	b.Helper()
-	if edges := eval[[]float64](b, `['header', 'main', 'footer'].map(e => document.querySelector(e).getBoundingClientRect().left)`); edges[0] != edges[1] || edges[2] != edges[1] {
-		b.Errorf("header, main part and footer begin at %v pixels: they are one page", edges)
 	}
 }
 
@@ -150,36 +144,32 @@ func TestTheTabKeyReachesEverything(t *testing.T) {
 		fragments = fragments[:1]
 	}
 	for _, fragment := range fragments {
-		open(t, ofAYear(t).Admin, look{fragment: fragment}).wantTabKey()
-	}
-}
-
-func (b *tab) wantTabKey() {
-	b.Helper()
-	want := eval[[]string](b, `[...document.querySelectorAll('button, input, a[href], [tabindex="0"]')].filter(e => e.checkVisibility() && !e.closest('.hidden')
+		b := open(t, ofAYear(t).Admin, look{fragment: fragment})
+		want := eval[[]string](b, `[...document.querySelectorAll('button, input, a[href], [tabindex="0"]')].filter(e => e.checkVisibility() && !e.closest('.hidden')
 		&& !e.closest('tr.rule:not([tabindex="0"])') && e.tabIndex >= 0 && !e.disabled).map((e, i) => e.dataset.stop = String(i))`)
-	reached := make(map[string]bool)
-	for range 3*len(want) + 30 { // a field for times has several stops
-		b.press(kb.Tab)
-		type stop struct {
-			Stop, What string
-			Visible    bool
-		}
-		s := eval[stop](b, `(e => ({Stop: e.dataset.stop ?? '', What: e.tagName + '#' + e.id + ' ' + e.textContent.slice(0, 30),
+		reached := make(map[string]bool)
+		for range 3*len(want) + 30 { // a field for times has several stops
+			b.press(kb.Tab)
+			type stop struct {
+				Stop, What string
+				Visible    bool
+			}
+			s := eval[stop](b, `(e => ({Stop: e.dataset.stop ?? '', What: e.tagName + '#' + e.id + ' ' + e.textContent.slice(0, 30),
 			Visible: (s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1 || s.boxShadow !== 'none')(getComputedStyle(e))}))(document.activeElement)`)
-		if s.Stop == "" {
-			continue // the browser's own stops, or the page as a whole
+			if s.Stop == "" {
+				continue // the browser's own stops, or the page as a whole
+			}
+			if !s.Visible {
+				b.Errorf("the tab key comes to %s, and nobody sees that", s.What)
+			}
+			if reached[s.Stop] = true; len(reached) == len(want) {
+				break
+			}
 		}
-		if !s.Visible {
-			b.Errorf("the tab key comes to %s, and nobody sees that", s.What)
-		}
-		if reached[s.Stop] = true; len(reached) == len(want) {
-			break
-		}
-	}
-	for _, stop := range want {
-		if !reached[stop] {
-			b.Errorf("the tab key does not come to %s", eval[string](b, fmt.Sprintf(`(e => e.outerHTML.slice(0, 120))(document.querySelector('[data-stop="%s"]'))`, stop)))
+		for _, stop := range want {
+			if !reached[stop] {
+				b.Errorf("the tab key does not come to %s", eval[string](b, fmt.Sprintf(`(e => e.outerHTML.slice(0, 120))(document.querySelector('[data-stop="%s"]'))`, stop)))
+			}
 		}
 	}
 }
