@@ -1,7 +1,6 @@
 package promql_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -68,44 +67,37 @@ type answer struct {
 }
 
 // ask sends a request as Grafana does, with its parameters in the URL or in a form.
-func ask(t testing.TB, address, method, path string, parameters url.Values) answer {
+func ask(t testing.TB, address, method, path string, parameters url.Values) (a answer) {
 	t.Helper()
-	a, err := try(t.Context(), address, method, path, parameters)
-	if err != nil {
-		t.Fatalf("%s %s %v: %v", method, path, parameters, err)
+	wrong := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s %s %v: %v", method, path, parameters, err)
+		}
 	}
-	return a
-}
-
-func try(ctx context.Context, address, method, path string, parameters url.Values) (a answer, err error) {
 	target, body := address+"/"+path, io.Reader(http.NoBody)
 	if method == http.MethodPost {
 		body = strings.NewReader(parameters.Encode())
 	} else if len(parameters) > 0 {
 		target += "?" + parameters.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, method, target, body)
-	if err != nil {
-		return a, err
-	}
+	r, err := http.NewRequestWithContext(t.Context(), method, target, body)
+	wrong(err)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return a, err
-	}
+	wrong(err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return a, err
-	}
+	wrong(err)
 	a.Code, a.Header = response.StatusCode, response.Header
 	if kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";"); kind != "application/json" {
 		a.Error = string(text)
-		return a, nil
+		return a
 	}
-	return a, json.Unmarshal(text, &a)
+	wrong(json.Unmarshal(text, &a))
+	return a
 }
 
 func (w *world) get(path string, parameters ...string) answer {
