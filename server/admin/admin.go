@@ -52,19 +52,19 @@ func Handler(p Parts) http.Handler {
 	registerHealth(mux, p.Readiness)
 	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics, door.ScrapeTime))
 	turns := make(door.Turns, maxLarge)
-	large := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
+	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
 	if p.Stats != nil {
-		large("GET /stats", p.Stats)
+		inTurn("GET /stats", p.Stats)
 	}
 	if p.Rules != nil {
-		large("GET /rlconfig", showRules(p.Rules))
+		inTurn("GET /rlconfig", showRules(p.Rules))
 	}
-	large("GET /api/v1/rules", listRules(&p))
+	inTurn("GET /api/v1/rules", listRules(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, p.Guard, p.History)
 	}
 	if p.Denials != nil {
-		large("GET /api/v1/denials", p.Denials.handler(p.Guard))
+		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
 	}
 	reads := http.NewServeMux()
 	registerHistory(reads, p.History)
@@ -78,7 +78,7 @@ func Handler(p Parts) http.Handler {
 	if p.Profiles {
 		registerProfiles(mux)
 	}
-	registerFront(mux, p.ListFirst)
+	registerPage(mux, p.ListFirst)
 	return knownHosts(&p, mux)
 }
 
@@ -122,8 +122,8 @@ func registerHealth(mux *http.ServeMux, readiness Readiness) {
 	})
 }
 
-// registerFront serves the page, and the list of what is served.
-func registerFront(mux *http.ServeMux, listFirst bool) {
+// registerPage serves the page, and the list of what is served.
+func registerPage(mux *http.ServeMux, listFirst bool) {
 	files := page.Handler()
 	mux.Handle("GET /page/{file}", files)
 	mux.HandleFunc("GET /help", page.Help)

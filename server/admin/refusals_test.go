@@ -107,7 +107,7 @@ func TestAQuestionForWhatIsNotThereIsRefused(t *testing.T) {
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, body := k.get("/api/v1/history"); code != 503 || !strings.HasPrefix(body, unread) {
+	if code, body := k.get("/api/v1/history"); code != 503 || !strings.HasPrefix(body, historyError) {
 		t.Errorf("with a history whose store is away: %d %s, want 503, and nothing of an answer, which would look like a whole one", code, body)
 	}
 	p.counters.Rules = inForce{}

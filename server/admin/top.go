@@ -44,7 +44,7 @@ type TopRow struct {
 // topHandler answers who takes the most. The history is asked one question at a time.
 func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 	turns := make(door.Turns, 1)
-	return serveJSON(unread, func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return serveJSON(historyError, func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if err := g.mayRead(r); err != nil {
 			return nil, err
 		}
