@@ -23,6 +23,7 @@ require (
 require (
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/weirproxy/weir v0.0.0-00010101000000-000000000000
+	golang.org/x/sync v0.24.0 // indirect
 )
 
 replace github.com/weirproxy/weir => ../../..
