@@ -287,23 +287,3 @@ func TestKeysFindEveryRuleAndReadEveryBucket(t *testing.T) {
 	}
 	b.wantSeen("#reading", "what is read of a bucket, beside it")
 }
-
-// The current rate is of the last five minutes, and the share denied is of what was refused.
-func TestTheTableHasTheCurrentRate(t *testing.T) {
-	t.Parallel()
-	b := open(t, ofAYear(t).Admin, look{fragment: pay})
-	type row struct{ Path, Rate, Denied, Limits string }
-	for _, r := range eval[[]row](b, `[...document.querySelectorAll('tr.rule')].map(e => ({Path: e.dataset.path, Rate: e.querySelector('.rate').textContent,
-		Denied: e.querySelector('.denied').textContent, Limits: e.querySelector('.limits').textContent}))`) {
-		switch r.Path {
-		case payPath:
-			if !strings.Contains(r.Limits, "5/minute") || strings.HasPrefix(r.Rate, "0") || strings.HasPrefix(r.Denied, "0 ") || r.Denied == "–" {
-				t.Errorf("the rule that was just asked about: %+v", r)
-			}
-		case "remote_address":
-			if !strings.HasPrefix(r.Denied, "0 ") {
-				t.Errorf("a rule in shadow mode refuses nothing: %+v", r)
-			}
-		}
-	}
-}
