@@ -19,17 +19,12 @@ import (
 	"github.com/weirproxy/weir/server/page"
 )
 
-// Readiness knows whether the process should get traffic.
-type Readiness interface {
-	Ready() error // why it should not, nil if it should
-}
-
 // Parts are what the port serves.
 type Parts struct {
-	Readiness Readiness
-	Metrics   http.Handler
-	Stats     http.Handler // the same for people; nil serves none
-	Rules     Rules        // nil has none to show
+	Ready   func() error // why the process should get no traffic, nil if it should
+	Metrics http.Handler
+	Stats   http.Handler // the same for people; nil serves none
+	Rules   Rules        // nil has none to show
 	// Loaded returns when the configuration in force was loaded, zero before the first. It is needed where there are Rules.
 	Loaded   func() time.Time
 	Counters *Counters      // nil serves none
@@ -49,7 +44,7 @@ const maxLarge = 4
 // Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
-	registerHealth(mux, p.Readiness)
+	registerHealth(mux, p.Ready)
 	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics, door.ScrapeTime))
 	turns := make(door.Turns, maxLarge)
 	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
@@ -109,12 +104,12 @@ func hideValues(g *Guard, h http.Handler) http.Handler {
 	})
 }
 
-func registerHealth(mux *http.ServeMux, readiness Readiness) {
+func registerHealth(mux *http.ServeMux, ready func() error) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := readiness.Ready(); err != nil {
+		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

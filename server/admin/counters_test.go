@@ -58,13 +58,9 @@ func newPort(t *testing.T, g *Guard) *port {
 	return p
 }
 
-type ready struct{}
-
-func (ready) Ready() error { return nil }
-
 // serving returns a port of some parts, which is ready.
 func serving(p Parts) http.Handler {
-	p.Readiness, p.Metrics, p.Guard = ready{}, cmp.Or(p.Metrics, http.NotFoundHandler()), cmp.Or(p.Guard, &Guard{})
+	p.Ready, p.Metrics, p.Guard = func() error { return nil }, cmp.Or(p.Metrics, http.NotFoundHandler()), cmp.Or(p.Guard, &Guard{})
 	if p.Loaded == nil {
 		p.Loaded = loadedAt(0)
 	}

@@ -80,7 +80,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, version 
 	if err != nil {
 		return fmt.Errorf("opening the history: %w", err)
 	}
-	parts.Readiness, parts.History = readiness{store}, query.New(store, time.Now)
+	parts.Ready, parts.History = readiness{store}.Ready, query.New(store, time.Now)
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},

@@ -183,11 +183,10 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 	for n := len(samples); n > 1 && samples[n-2].At >= s.to; n-- {
 		samples, complete = samples[:n-1], false
 	}
-	if !s.namesOnly && (len(samples) == 0 || samples[0].At > s.to) {
-		return nil
-	}
 	if s.namesOnly {
 		samples = nil
+	} else if len(samples) == 0 || samples[0].At > s.to {
+		return nil
 	}
 	if err := s.charge(len(samples) + costOf(name)); err != nil {
 		return err
