@@ -20,8 +20,6 @@ type reader struct {
 	deadline time.Time // by which it must have
 }
 
-func newReader() *reader { return &reader{httptest.NewRecorder(), make(chan struct{}), time.Time{}} }
-
 func (r *reader) Write(b []byte) (int, error) {
 	<-r.letGo
 	return r.ResponseRecorder.Write(b)
@@ -58,7 +56,7 @@ func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 			var reading sync.WaitGroup
 			readers := make([]*reader, c.turns)
 			for i := range readers {
-				readers[i] = newReader()
+				readers[i] = &reader{httptest.NewRecorder(), make(chan struct{}), time.Time{}}
 				reading.Go(func() { port.ServeHTTP(readers[i], fromHere("GET", c.read)) })
 			}
 			synctest.Wait()
