@@ -35,7 +35,7 @@ func personalPort(t *testing.T, g *Guard) http.Handler {
 	p.hit(t, "user", 3)
 	return serving(Parts{Guard: g, Counters: p.counters, History: k.History,
 		Denials: &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
-		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: k.store, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
+		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: k.store, Rules: config.Rules, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
 			Log: slog.New(slog.DiscardHandler)}}),
 	})
 }

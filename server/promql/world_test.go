@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
@@ -36,7 +37,7 @@ type world struct {
 // newHandler returns the API of a history, with bounds that a test may change.
 func newHandler(store history.Store, change ...func(*promql.Config)) *promql.Handler {
 	now := func() time.Time { return someday }
-	c := promql.Config{Config: engine.Config{Store: store, Now: now, MaxSamples: 5_000_000, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)},
+	c := promql.Config{Config: engine.Config{Store: store, Rules: new(descriptors.Config).Rules, Now: now, MaxSamples: 5_000_000, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)},
 		Version: "test"}
 	for _, f := range change {
 		f(&c)

@@ -53,7 +53,7 @@ func (d *decade) Query(ctx context.Context, q history.Query, yield func(history.
 }
 
 func (d *decade) engine(change func(*Config)) *Engine {
-	c := Config{Store: d, Now: func() time.Time { return someday }, MaxSamples: 1_000_000, Timeout: time.Hour}
+	c := Config{Store: d, Rules: noRules, Now: func() time.Time { return someday }, MaxSamples: 1_000_000, Timeout: time.Hour}
 	change(&c)
 	return New(c)
 }
@@ -211,7 +211,7 @@ func (broken) Query(context.Context, history.Query, func(history.Series) error) 
 }
 
 func TestAStoreThatFailsIsAnErrorOfTheStorage(t *testing.T) {
-	e := New(Config{Store: broken{}, Now: func() time.Time { return someday }, MaxSamples: 1000, Timeout: time.Hour})
+	e := newPast(t, history.DefaultKeep()).engine(func(c *Config) { c.Store = broken{} })
 	var failed promql.ErrStorage
 	if err := instant(t, e, "weir_hits_total", someday.Unix()).Err; !errors.As(err, &failed) || !strings.Contains(err.Error(), errBroken.Error()) {
 		t.Errorf("the query ends with %v, want a %T that says why", err, failed)

@@ -199,9 +199,6 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 // addLimits adds the limits of the rules in force, at every moment up to now, as /metrics has them: those of a rule
 // that read alike once.
 func (s *selection) addLimits() error {
-	if s.config.Rules == nil {
-		return nil
-	}
 	for _, rule := range s.config.Rules() {
 		seen := make(map[string]bool, len(rule.Limits))
 		for _, l := range rule.Limits {
