@@ -102,7 +102,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newPort(s.doors[1], p.Log, httpHandler(c, p))
-	p.Admin.Readiness, p.Admin.ListFirst, p.Admin.Profiles = p.Health, c.ListFirst, c.Profiles
+	p.Admin.Ready, p.Admin.ListFirst, p.Admin.Profiles = p.Health.Ready, c.ListFirst, c.Profiles
 	s.admin = newPort(s.doors[2], p.Log, admin.Handler(p.Admin))
 	return s, nil
 }

@@ -53,7 +53,7 @@ func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 	now = now.Add(21 * time.Second)
 	hit(6)
 	s := httptest.NewServer(admin.Handler(admin.Parts{
-		Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
+		Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: slog.New(slog.DiscardHandler)},
 		Guard:    g,
 	}))

@@ -38,9 +38,9 @@ func newDeniedWorld(t *testing.T) *deniedWorld {
 	config, recorder := fixture.Config(t, deniedShop), denials.New()
 	w := &deniedWorld{config: config, table: recorder.Table(config)}
 	w.port = httptest.NewServer(admin.Handler(admin.Parts{
-		Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
+		Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
 		Denials: &admin.Denials{Recorder: recorder, Rules: inForce{config}, Since: denialNoon.Add(-47 * time.Minute),
-			Now: func() time.Time { return denialNoon }},
+			Now: func() time.Time { return denialNoon }}, Guard: &admin.Guard{},
 	}))
 	t.Cleanup(w.port.Close)
 	return w

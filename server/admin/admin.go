@@ -19,28 +19,23 @@ import (
 	"github.com/weirproxy/weir/server/page"
 )
 
-// Readiness knows whether the process should get traffic.
-type Readiness interface {
-	Ready() error // why it should not, nil if it should
-}
-
 // Parts are what the port serves.
 type Parts struct {
-	Readiness Readiness
-	Metrics   http.Handler
-	Stats     http.Handler   // the same for people; nil serves none
-	Rules     Rules          // nil has none to show
-	Counters  *Counters      // nil serves none
-	Denials   *Denials       // nil serves none
-	History   *query.History // nil says that there is none
-	Query     http.Handler   // /prometheus/; nil serves none
-	// Loaded returns when the configuration in force was loaded, zero before the first; nil does not know.
-	Loaded func() time.Time
+	Ready   func() error // why the process should get no traffic, nil if it should
+	Metrics http.Handler
+	Stats   http.Handler // the same for people; nil serves none
+	Rules   Rules        // nil has none to show
+	// Loaded returns when the configuration in force was loaded, zero before the first. It is needed where there are Rules.
+	Loaded   func() time.Time
+	Counters *Counters      // nil serves none
+	Denials  *Denials       // nil serves none
+	History  *query.History // nil says that there is none
+	Query    http.Handler   // /prometheus/; nil serves none
+	Guard    *Guard
 	// ListFirst shows /help on / to clients that do not ask for HTML, as tools do.
 	ListFirst bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool
-	Guard    *Guard // nil is the zero value
 }
 
 // maxLarge is how many answers about all rules are made or read at a time, and how many profiles.
@@ -48,26 +43,23 @@ const maxLarge = 4
 
 // Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
 func Handler(p Parts) http.Handler {
-	if p.Guard == nil {
-		p.Guard = &Guard{}
-	}
 	mux := http.NewServeMux()
-	registerHealth(mux, p.Readiness)
+	registerHealth(mux, p.Ready)
 	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics, door.ScrapeTime))
 	turns := make(door.Turns, maxLarge)
-	large := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
+	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
 	if p.Stats != nil {
-		large("GET /stats", p.Stats)
+		inTurn("GET /stats", p.Stats)
 	}
 	if p.Rules != nil {
-		large("GET /rlconfig", showRules(p.Rules))
+		inTurn("GET /rlconfig", showRules(p.Rules))
 	}
-	large("GET /api/v1/rules", listRules(&p))
+	inTurn("GET /api/v1/rules", listRules(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, p.Guard, p.History)
 	}
 	if p.Denials != nil {
-		large("GET /api/v1/denials", p.Denials.handler(p.Guard))
+		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
 	}
 	reads := http.NewServeMux()
 	registerHistory(reads, p.History)
@@ -81,7 +73,7 @@ func Handler(p Parts) http.Handler {
 	if p.Profiles {
 		registerProfiles(mux)
 	}
-	registerFront(mux, p.ListFirst)
+	registerPage(mux, p.ListFirst)
 	return knownHosts(&p, mux)
 }
 
@@ -112,12 +104,12 @@ func hideValues(g *Guard, h http.Handler) http.Handler {
 	})
 }
 
-func registerHealth(mux *http.ServeMux, readiness Readiness) {
+func registerHealth(mux *http.ServeMux, ready func() error) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := readiness.Ready(); err != nil {
+		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -125,8 +117,8 @@ func registerHealth(mux *http.ServeMux, readiness Readiness) {
 	})
 }
 
-// registerFront serves the page, and the list of what is served.
-func registerFront(mux *http.ServeMux, listFirst bool) {
+// registerPage serves the page, and the list of what is served.
+func registerPage(mux *http.ServeMux, listFirst bool) {
 	files := page.Handler()
 	mux.Handle("GET /page/{file}", files)
 	mux.HandleFunc("GET /help", page.Help)

@@ -209,7 +209,7 @@ func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, err
 		for level, listed := range n.Levels {
 			buckets := make([]BucketAnswer, 0, len(listed))
 			for _, b := range listed {
-				buckets = append(buckets, BucketAnswer{float64(b.Begin.UnixMicro()) / 1e6, b.Hits})
+				buckets = append(buckets, BucketAnswer{seconds(b.Begin), b.Hits})
 			}
 			l.Levels = append(l.Levels, LevelAnswer{n.Limit.LevelNames()[level], buckets})
 		}

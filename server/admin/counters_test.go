@@ -58,13 +58,12 @@ func newPort(t *testing.T, g *Guard) *port {
 	return p
 }
 
-type ready struct{}
-
-func (ready) Ready() error { return nil }
-
 // serving returns a port of some parts, which is ready.
 func serving(p Parts) http.Handler {
-	p.Readiness, p.Metrics = ready{}, cmp.Or(p.Metrics, http.NotFoundHandler())
+	p.Ready, p.Metrics, p.Guard = func() error { return nil }, cmp.Or(p.Metrics, http.NotFoundHandler()), cmp.Or(p.Guard, &Guard{})
+	if p.Loaded == nil {
+		p.Loaded = loadedAt(0)
+	}
 	return Handler(p)
 }
 
@@ -113,6 +112,14 @@ func bearer(token string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 }
 
+// writeToken writes a token into a file, with a line's end as people do.
+func writeToken(t *testing.T, file, token string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 const ann = "?domain=shop&descriptor=user=ann"
 
 func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
@@ -141,12 +148,7 @@ func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
 
 func TestWritesAreGuarded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	write := func(token string) {
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("a secret of weir\n")
+	writeToken(t, file, "a secret of weir")
 	withFile := &Guard{TokenFile: file, Host: "127.0.0.1"}
 	web := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
 	rebound := func(r *http.Request) { r.Host = "evil.example:6070" }
@@ -193,7 +195,7 @@ func TestWritesAreGuarded(t *testing.T) {
 	t.Run("a token that has changed", func(t *testing.T) {
 		p := newPort(t, withFile)
 		for _, token := range []string{"the second secret", "the third secret!"} {
-			write(token)
+			writeToken(t, file, token)
 			if code, body := p.ask("DELETE", "/api/v1/counters"+ann, bearer(token)); code != 200 {
 				t.Errorf("the new token gave %d %s; a rotation must not need a restart", code, body)
 			}
@@ -201,7 +203,7 @@ func TestWritesAreGuarded(t *testing.T) {
 		if code, _ := p.ask("DELETE", "/api/v1/counters"+ann, bearer("the second secret")); code != 403 {
 			t.Errorf("the old token gave %d, want 403", code)
 		}
-		write(" only 15 bytes.\n")
+		writeToken(t, file, " only 15 bytes.")
 		if code, body := p.ask("DELETE", "/api/v1/counters"+ann, bearer("only 15 bytes.")); code != 403 || withFile.Check() == nil {
 			t.Errorf("a file with a short token gave %d %s: it must let nobody write", code, body)
 		}

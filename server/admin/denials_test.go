@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ descriptors:
 `
 
 // denialsPort is a port on which, at noon, 20 seconds have passed since ann was denied, and 10 since bob.
-func denialsPort(t testing.TB, user string) http.Handler {
+func denialsPort(t *testing.T) http.Handler {
 	t.Helper()
 	config := fixture.Config(t, denying)
 	recorder := denials.New()
@@ -30,7 +29,7 @@ func denialsPort(t testing.TB, user string) http.Handler {
 		rule := config.Match("shop", d).Rule
 		table.Note(rule, "shop", shadow, &denials.Denial{At: noon.Add(-before), Limit: rule.Limits[0], Hits: hits, Count: 10, RetryIn: retry}, d)
 	}
-	pay := descriptors.Descriptor{{Key: "user", Value: user}, {Key: "path", Value: "/pay"}}
+	pay := descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}
 	note(30*time.Second, time.Minute, 1, false, pay)
 	note(20*time.Second, 40500*time.Millisecond, 2, false, pay)
 	note(10*time.Second, backend.Never, 99, true, pay[:1])
@@ -39,33 +38,25 @@ func denialsPort(t testing.TB, user string) http.Handler {
 }
 
 func TestDenialsAreListedNewestFirstWithoutValues(t *testing.T) {
-	w := get(denialsPort(t, "ann"), "/api/v1/denials")
-	const want = `{"since":1795258833,"now":1795262433,"denials":[` +
-		`{"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
-		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99},` +
-		`{"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
-		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}],"more":0}`
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
-		t.Errorf("%d\n%s\nwant\n%s", w.Code, got, want)
-	}
-}
-
-func TestDenialsTakeEitherFormOfAPathAndANumber(t *testing.T) {
-	h := denialsPort(t, "ann")
-	for query, want := range map[string][2]int{
-		"path=user/path=%252Fpay": {1, 0}, "path=user/path=/pay": {1, 0}, "domain=shop": {2, 0}, "n=1": {1, 1}, "domain=shop&path=user": {1, 0},
+	const user = `{"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
+		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99}`
+	const pay = `{"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
+		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}`
+	for query, want := range map[string]string{
+		"": user + "," + pay + `],"more":0}`, "domain=shop": user + "," + pay + `],"more":0}`, "n=1": user + `],"more":1}`,
+		"domain=shop&path=user": user + `],"more":0}`, "path=user/path=%252Fpay": pay + `],"more":0}`, "path=user/path=/pay": pay + `],"more":0}`,
 	} {
-		var a DenialsAnswer
-		w := get(h, "/api/v1/denials?"+query)
-		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Denials) != want[0] || a.More != want[1] {
-			t.Errorf("%s: %s (%v); want %d rules, and %d more", query, w.Body, err, want[0], want[1])
+		w := get(denialsPort(t), "/api/v1/denials?"+query)
+		want = `{"since":1795258833,"now":1795262433,"denials":[` + want
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
+			t.Errorf("%s: %d\n%s\nwant\n%s", query, w.Code, got, want)
 		}
 	}
 }
 
 func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
 	for query, want := range map[string]bool{"": false, "?values=false": false, "?values=true": true} {
-		w := get(denialsPort(t, "ann"), "/api/v1/denials"+query)
+		w := get(denialsPort(t), "/api/v1/denials"+query)
 		if got := strings.Contains(w.Body.String(), `"descriptor":"user=ann,path=/pay"`); got != want || w.Code != 200 {
 			t.Errorf("%q: values are shown: %t (%d %s); want %t: they may be personal", query, got, w.Code, w.Body, want)
 		}
@@ -77,7 +68,7 @@ func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
 
 // It is noon, and the port began an hour ago. denialsPort says who was denied when.
 func TestWasAnnDeniedAtThatTime(t *testing.T) {
-	h := denialsPort(t, "ann")
+	h := denialsPort(t)
 	const pay = `{"first":1795262403,"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
 		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}`
 	const user = `{"first":1795262423,"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +

@@ -37,7 +37,7 @@ func exporting(h *query.History) http.HandlerFunc {
 			err = export(w, r, h, values)
 		}
 		if err != nil {
-			writeError(w, err, unread)
+			writeError(w, err, historyError)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,22 +35,18 @@ func personalPort(t *testing.T, g *Guard) http.Handler {
 	p.hit(t, "user", 3)
 	return serving(Parts{Guard: g, Counters: p.counters, History: k.History,
 		Denials: &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
-		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: k.store, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
+		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: k.store, Rules: config.Rules, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
 			Log: slog.New(slog.DiscardHandler)}}),
 	})
 }
 
 func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 	dir := t.TempDir()
-	files := map[string]string{}
-	for name, token := range map[string]string{"write": writer, "read": readers} {
-		files[name] = filepath.Join(dir, name)
-		if err := os.WriteFile(files[name], []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write, read := filepath.Join(dir, "write"), filepath.Join(dir, "read")
+	writeToken(t, write, writer)
+	writeToken(t, read, readers)
 	both := func() *Guard {
-		return &Guard{TokenFile: files["write"], ReadFile: files["read"], Hosts: []string{"weir.shop"}}
+		return &Guard{TokenFile: write, ReadFile: read, Hosts: []string{"weir.shop"}}
 	}
 	const search = "denials?descriptor=user%3Dann" // is answered without the value, and tells that it was there
 	for _, c := range []struct {
@@ -65,8 +60,8 @@ func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 		{"this host by a listed name, where there is no token", "127.0.0.1:9", "WEIR.shop", "", &Guard{Hosts: []string{"weir.shop"}}, false, "weir's own host"},
 		{"the reading token", "10.0.0.9:9", "weir.shop", readers, both(), true, ""},
 		{"the writing token", "10.0.0.9:9", "weir.shop", writer, both(), true, ""},
-		{"this host, where only changes need a token", "127.0.0.1:9", "127.0.0.1:6070", "", &Guard{TokenFile: files["write"]}, true, ""},
-		{"a mesh's proxy on this host", "127.0.0.6:9", "127.0.0.1:6070", "", &Guard{TokenFile: files["write"]}, false, "ADMIN_READ_TOKEN_FILE"},
+		{"this host, where only changes need a token", "127.0.0.1:9", "127.0.0.1:6070", "", &Guard{TokenFile: write}, true, ""},
+		{"a mesh's proxy on this host", "127.0.0.6:9", "127.0.0.1:6070", "", &Guard{TokenFile: write}, false, "ADMIN_READ_TOKEN_FILE"},
 		{"this host without the reading token", "127.0.0.1:9", "127.0.0.1:6070", "", both(), false, "ADMIN_READ_TOKEN_FILE"},
 		{"a wrong token", "127.0.0.1:9", "127.0.0.1:6070", "a token that may not", both(), false, "ADMIN_READ_TOKEN_FILE"},
 	} {
@@ -154,9 +149,7 @@ func TestAPortAnswersToItsOwnNames(t *testing.T) {
 
 func TestRefusedTokensAreLoggedInASample(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(writer), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeToken(t, file, writer)
 	var logged bytes.Buffer
 	g := &Guard{TokenFile: file, Log: slog.New(slog.NewTextHandler(&logged, nil))}
 	p := newPort(t, g)

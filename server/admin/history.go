@@ -17,8 +17,8 @@ const (
 	maxAnswers = 2
 )
 
-// unread introduces the errors of a history's store.
-const unread = "The history cannot be read: "
+// historyError introduces the errors of a history's store.
+const historyError = "The history cannot be read: "
 
 // errNoHistory is the answer where there is no history.
 var errNoHistory = refuse(http.StatusNotFound,
@@ -38,7 +38,7 @@ func registerHistory(mux *http.ServeMux, h *query.History) {
 
 // asking returns a handler of questions about a history.
 func asking[Answer any](h *query.History, answer func(*query.History, context.Context, query.Parameters) (Answer, error)) http.Handler {
-	return serveJSON(unread, func(w http.ResponseWriter, r *http.Request) (any, error) {
+	return serveJSON(historyError, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		values, err := queryOf(r)
 		if err != nil {
 			return nil, err

@@ -58,12 +58,11 @@ func randomHistory(t *testing.T, r *rand.Rand) (*kept, truth) {
 	ids := []history.ID{annWithin, annOver, bobWithin, mailOver}
 	for range 40 {
 		k.now = k.now.Add(time.Duration(1+r.IntN(3*24*60)) * time.Minute)
-		seen, hits := make(map[hit]bool), []hit{}
+		var hits []hit
 		for range r.IntN(30) {
 			at := k.now.Unix() - r.Int64N([]int64{3600, 86400, 30 * 86400}[r.IntN(3)])
 			h := hit{id: ids[r.IntN(len(ids))], at: at - at%60}
-			if name := nameOf(h.id); !seen[h] && tr[name][h.at] == 0 {
-				seen[h] = true
+			if name := nameOf(h.id); tr[name][h.at] == 0 {
 				if tr[name] == nil {
 					tr[name] = make(map[int64]uint64)
 				}

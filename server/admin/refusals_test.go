@@ -103,6 +103,13 @@ func TestAQuestionForWhatIsNotThereIsRefused(t *testing.T) {
 	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 || !strings.Contains(body, "cannot be reached") {
 		t.Errorf("with a store that is away: %d %s, want 503", code, body)
 	}
+	k := threeMonths(t)
+	if err := k.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := k.get("/api/v1/history"); code != 503 || !strings.HasPrefix(body, historyError) {
+		t.Errorf("with a history whose store is away: %d %s, want 503, and nothing of an answer, which would look like a whole one", code, body)
+	}
 	p.counters.Rules = inForce{}
 	if code, body := p.ask("GET", "/api/v1/counters"+ann); code != 503 {
 		t.Errorf("without a configuration: %d %s, want 503", code, body)

@@ -39,7 +39,7 @@ type RuleLimit struct {
 
 // RulesAnswer is what /api/v1/rules answers.
 type RulesAnswer struct {
-	Loaded int64        `json:"loaded"` // Unix seconds; 0 if nothing is loaded, or nobody knows when
+	Loaded int64        `json:"loaded"` // Unix seconds; 0 if nothing is loaded
 	Serves []string     `json:"serves"` // of counters, denials, history and rules
 	Rules  []RuleAnswer `json:"rules"`  // by domain and path
 }
@@ -56,7 +56,6 @@ func listRules(p *Parts) http.HandlerFunc {
 		}
 	}
 	slices.Sort(serves)
-	rules, loaded := p.Rules, p.Loaded
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if _, err := queryWith(r); err != nil {
@@ -64,11 +63,9 @@ func listRules(p *Parts) http.HandlerFunc {
 			return
 		}
 		a := RulesAnswer{Serves: serves, Rules: []RuleAnswer{}}
-		if config := configOf(rules); config != nil {
-			if loaded != nil {
-				a.Loaded = max(loaded().Unix(), 0)
-			}
-			for _, rule := range sortedRules(config) {
+		if p.Rules != nil {
+			a.Loaded = max(p.Loaded().Unix(), 0)
+			for _, rule := range sortedRules(p.Rules.Config()) {
 				a.Rules = append(a.Rules, ruleAnswer(rule))
 			}
 		}
@@ -79,13 +76,6 @@ func listRules(p *Parts) http.HandlerFunc {
 		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body.Bytes())))
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body.Bytes()))
 	}
-}
-
-func configOf(r Rules) *descriptors.Config {
-	if r == nil {
-		return nil
-	}
-	return r.Config()
 }
 
 // sortedRules returns the rules by domain and path; none of nil.
@@ -110,13 +100,11 @@ func ruleAnswer(r *descriptors.Rule) RuleAnswer {
 // with a pattern that its values do not share.
 func eachOf(r *descriptors.Rule) []string {
 	each := []string{}
-	entry := 0
-	for segment := range strings.SplitSeq(r.Path, "/") {
+	for entry, segment := range strings.Split(r.Path, "/") {
 		key, value, configured := strings.Cut(segment, "=")
 		if (!configured || strings.Contains(value, "*") || strings.Contains(key, "*")) && r.Shared(entry) == "" {
 			each = append(each, descriptors.ReadablePath(key))
 		}
-		entry++
 	}
 	return each
 }

@@ -11,10 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/door"
-	"github.com/weirproxy/weir/server/hits"
 )
-
-const fromProcess, fromHistory = "process", "history"
 
 // TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
 // Hits are lower bounds.
@@ -47,7 +44,7 @@ type TopRow struct {
 // topHandler answers who takes the most. The history is asked one question at a time.
 func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 	turns := make(door.Turns, 1)
-	return serveJSON(unread, func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return serveJSON(historyError, func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if err := g.mayRead(r); err != nil {
 			return nil, err
 		}
@@ -65,8 +62,12 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 			}
 			values["domain"] = names
 		}
+		n, err := values.Number("n", query.DefaultRows, query.MaxRows)
+		if err != nil {
+			return nil, err
+		}
 		if values.Get("from") == "" && values.Get("to") == "" {
-			return c.topOfProcess(config, values)
+			return c.topOfProcess(config, values, n)
 		}
 		switch {
 		case h == nil:
@@ -77,22 +78,18 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		defer turns.GiveBack()
 		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
 		defer cancel()
-		return topOfHistory(ctx, h, values)
+		return topOfHistory(ctx, h, values, n)
 	})
 }
 
 // topOfProcess answers from what this process was asked in the last minute.
-func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters) (any, error) {
-	a := TopAnswer{Domain: values.Get("domain"), Source: fromProcess, Warnings: []string{}, Top: []TopRow{}}
-	n, err := values.Number("n", query.DefaultRows, query.MaxRows)
-	if err == nil {
-		a.By, err = values.By()
+func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters, n int) (a TopAnswer, err error) {
+	a = TopAnswer{Domain: values.Get("domain"), Source: "process", Warnings: []string{}, Top: []TopRow{}}
+	if a.By, err = values.By(); err != nil {
+		return a, err
 	}
-	if err == nil {
-		a.Path, err = pathOf(config, a.Domain, values.Get("path"))
-	}
-	if err != nil {
-		return nil, err
+	if a.Path, err = pathOf(config, a.Domain, values.Get("path")); err != nil {
+		return a, err
 	}
 	now := c.Now()
 	top := c.Recorder.TopKeys(now)
@@ -102,7 +99,11 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 	}
 	for i := range top.Keys {
 		key := &top.Keys[i]
-		row := rowOf(key)
+		row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, RankedHits: query.RankedHits{
+			Hits: key.Hits(), Within: key.Within, Over: key.Over, Degraded: key.Degraded, Near: key.Near, Shadow: key.Shadow}}
+		if key.Limit.Window > 0 {
+			row.Limit, row.Algorithm, row.Burst = key.Limit.String(), key.Limit.Algorithm.String(), key.Limit.Burst
+		}
 		if *row.By(a.By) > 0 && key.Domain == a.Domain && (a.Path == "" || key.Path == a.Path) {
 			a.Top = append(a.Top, row)
 		}
@@ -113,15 +114,6 @@ func (c *Counters) topOfProcess(config *descriptors.Config, values query.Paramet
 	a.Found = len(a.Top)
 	a.Top = a.Top[:min(n, len(a.Top))]
 	return a, nil
-}
-
-func rowOf(key *hits.TopKey) TopRow {
-	row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, RankedHits: query.RankedHits{
-		Hits: key.Hits(), Within: key.Within, Over: key.Over, Degraded: key.Degraded, Near: key.Near, Shadow: key.Shadow}}
-	if key.Limit.Window > 0 {
-		row.Limit, row.Algorithm, row.Burst = key.Limit.String(), key.Limit.Algorithm.String(), key.Limit.Burst
-	}
-	return row
 }
 
 // pathOf returns the path that is asked for, as it is stored, "" for all. Its error says why nothing is counted there.
@@ -156,17 +148,13 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.
-func topOfHistory(ctx context.Context, h *query.History, values query.Parameters) (any, error) {
-	n, err := values.Number("n", query.DefaultRows, query.MaxRows)
-	if err != nil {
-		return nil, err
-	}
+func topOfHistory(ctx context.Context, h *query.History, values query.Parameters, n int) (a TopAnswer, err error) {
 	values["n"] = []string{fmt.Sprint(query.MaxRows)} // rules that keep no values are among them
 	top, err := h.Top(ctx, values)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
-	a := TopAnswer{Domain: values.Get("domain"), Path: values.Get("path"), Source: fromHistory, By: top.By, From: top.From, To: top.To,
+	a = TopAnswer{Domain: values.Get("domain"), Path: values.Get("path"), Source: "history", By: top.By, From: top.From, To: top.To,
 		Warnings: top.Warnings, Top: []TopRow{}}
 	for _, r := range top.Top {
 		if r.Value == "" {

@@ -10,57 +10,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/door"
 )
-
-func TestAnswersThatNobodyReadsAreFew(t *testing.T) {
-	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("weir_up 1\n")) })
-	for _, c := range []struct {
-		read, asked string
-		most        int
-		within      time.Duration
-	}{
-		{"/metrics", "/metrics", 2, 10 * time.Second},
-		{"/stats", "/stats", 4, 30 * time.Second},
-		{"/rlconfig", "/api/v1/rules", 4, 30 * time.Second},
-		{"/api/v1/rules", "/api/v1/denials", 4, 30 * time.Second},
-		{"/api/v1/denials", "/rlconfig", 4, 30 * time.Second},
-		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", 4, time.Minute},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			port := serving(Parts{Metrics: text, Stats: text, Rules: inForce{}, Profiles: true,
-				Denials: &Denials{Recorder: denials.New(), Rules: inForce{}, Now: time.Now}})
-			var reading sync.WaitGroup
-			slow := make([]*reader, c.most)
-			for i := range slow {
-				slow[i] = newReader()
-				reading.Go(func() { port.ServeHTTP(slow[i], fromHere("GET", c.read)) })
-			}
-			synctest.Wait()
-			if left := time.Until(slow[0].deadline); left != c.within {
-				t.Errorf("a client of %s has %v to read its answer, want %v: it holds up others", c.read, left, c.within)
-			}
-			for _, open := range []string{"/livez", "/readyz", "/"} {
-				if w := get(port, open); w.Code != 200 {
-					t.Errorf("beside slow clients %s is answered with %d %s", open, w.Code, w.Body)
-				}
-			}
-			w := get(port, c.asked)
-			again := w.Header().Get("Retry-After")
-			if w.Code != 503 || again != "10" || !strings.Contains(w.Body.String(), "ask again in 10 seconds.") {
-				t.Errorf("beside %d answers of %s that nobody reads, %s got %d, again in %q, %s; want 503, since each takes memory",
-					c.most, c.read, c.asked, w.Code, again, w.Body)
-			}
-			time.AfterFunc(5*time.Second, func() { close(slow[0].letGo) })
-			if w := get(port, c.asked); w.Code != 200 {
-				t.Errorf("%s that could wait for a client of %s got %d %s", c.asked, c.read, w.Code, w.Body)
-			}
-			for _, s := range slow[1:] {
-				close(s.letGo)
-			}
-			reading.Wait()
-		})
-	}
-}
 
 // reader reads an answer only when it is let go.
 type reader struct {
@@ -68,8 +19,6 @@ type reader struct {
 	letGo    chan struct{}
 	deadline time.Time // by which it must have
 }
-
-func newReader() *reader { return &reader{httptest.NewRecorder(), make(chan struct{}), time.Time{}} }
 
 func (r *reader) Write(b []byte) (int, error) {
 	<-r.letGo
@@ -84,57 +33,55 @@ func (r *reader) SetWriteDeadline(at time.Time) error {
 }
 
 func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
+	const history, export = "/api/v1/history?from=-80d&points=100", "/api/v1/history/export?format=openmetrics"
+	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("weir_up 1\n")) })
 	for _, c := range []struct {
-		path, beside string // asked for, and open all the same: exports must not hold up people
-		turns        int
-		busy         string
+		read, asked, beside string // what is read is in the way of what is asked; the third is open, as exports must not hold up people
+		turns               int
+		within              time.Duration
+		busy                string
 	}{
-		{"/api/v1/history?from=-80d&points=100", "/api/v1/history/export", maxAnswers,
-			"2 other answers are being made"},
-		{"/api/v1/history/export?format=openmetrics", "/api/v1/history", maxExports, "Another export of the history is being read"},
+		{"/metrics", "/metrics", "/stats", door.Scrapes, door.ScrapeTime, "2 other answers are being made"},
+		{"/stats", "/stats", "/livez", maxLarge, door.ReadTime, "4 other answers"},
+		{"/rlconfig", "/api/v1/rules", "/metrics", maxLarge, door.ReadTime, "4 other answers"},
+		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxLarge, door.ReadTime, "4 other answers"},
+		{"/api/v1/denials", "/rlconfig", "/", maxLarge, door.ReadTime, "4 other answers"},
+		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxLarge, door.ProfileTime, "4 other answers"},
+		{history, history, export, maxAnswers, maxReadingTime, "2 other answers"},
+		{export, export, history, maxExports, maxReadingTime, "Another export of the history is being read"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			port := serving(Parts{History: threeMonths(t).History})
+			port := serving(Parts{Metrics: text, Stats: text, Rules: inForce{}, Profiles: true, History: threeMonths(t).History,
+				Denials: &Denials{Recorder: denials.New(), Rules: inForce{}, Now: time.Now}})
 			var reading sync.WaitGroup
 			readers := make([]*reader, c.turns)
 			for i := range readers {
-				readers[i] = newReader()
-				reading.Go(func() { port.ServeHTTP(readers[i], fromHere("GET", c.path)) })
+				readers[i] = &reader{httptest.NewRecorder(), make(chan struct{}), time.Time{}}
+				reading.Go(func() { port.ServeHTTP(readers[i], fromHere("GET", c.read)) })
 			}
 			synctest.Wait()
 			for _, r := range readers {
-				if left := time.Until(r.deadline); left <= 0 || left > maxReadingTime {
-					t.Errorf("a reader of %s has %v for its answer, want %v at most: it holds up others and memory", c.path, left, maxReadingTime)
+				if left := time.Until(r.deadline); left != c.within {
+					t.Errorf("a reader of %s has %v for its answer, want %v: it holds up others and memory", c.read, left, c.within)
 				}
 			}
-			began, w := time.Now(), get(port, c.path)
+			began, w := time.Now(), get(port, c.asked)
 			if waited := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") != "10" || waited != maxWaitingTime ||
 				!strings.HasPrefix(w.Body.String(), c.busy) {
-				t.Errorf("beside answers that nobody reads %s got, after %v, %d %v %s; want 503 and when to come back, since each "+
-					"answer that is held takes memory of the limiter", c.path, waited, w.Code, w.Header(), w.Body)
+				t.Errorf("beside %d answers of %s that nobody reads %s got, after %v, %d %v %s; want 503 and when to come back, since each "+
+					"answer that is held takes memory of the limiter", c.turns, c.read, c.asked, waited, w.Code, w.Header(), w.Body)
 			}
 			if w := get(port, c.beside); w.Code != 200 {
-				t.Errorf("beside %s that nobody reads %s got %d %s", c.path, c.beside, w.Code, w.Body)
+				t.Errorf("beside %s that nobody reads %s got %d %s", c.read, c.beside, w.Code, w.Body)
 			}
 			time.AfterFunc(maxWaitingTime/2, func() { close(readers[0].letGo) })
-			if w := get(port, c.path); w.Code != 200 {
-				t.Errorf("%s that could wait got %d %s; want an answer once another is read", c.path, w.Code, w.Body)
+			if w := get(port, c.asked); w.Code != 200 {
+				t.Errorf("%s that could wait for a reader of %s got %d %s; want an answer once another is read", c.asked, c.read, w.Code, w.Body)
 			}
 			for _, r := range readers[1:] {
 				close(r.letGo)
 			}
 			reading.Wait()
 		})
-	}
-}
-
-func TestARefusalGivesTheTurnBack(t *testing.T) {
-	k := threeMonths(t)
-	port := serving(Parts{History: k.History})
-	for range 10 {
-		get(port, "/api/v1/history?from=yesterday")
-	}
-	if w := get(port, "/api/v1/history/verify"); w.Code != 200 {
-		t.Errorf("after questions that were refused another got %d %s", w.Code, w.Body)
 	}
 }

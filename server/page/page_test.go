@@ -27,25 +27,13 @@ func contents(t *testing.T) map[string]string {
 	return all
 }
 
-// get asks for a path, with headers in pairs.
-func get(path string, headers ...string) *httptest.ResponseRecorder {
+// get asks for a path, as one who knows what has a tag.
+func get(path, known string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", path, nil)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
+	r.Header.Set("If-None-Match", known)
 	w := httptest.NewRecorder()
 	Handler().ServeHTTP(w, r)
 	return w
-}
-
-func TestThePageIsSmall(t *testing.T) {
-	size := 0
-	for _, content := range contents(t) {
-		size += len(content)
-	}
-	if size > 130_000 {
-		t.Errorf("the page has %d bytes, at most 130,000 are allowed: it is loaded over slow tunnels, without a cache", size)
-	}
 }
 
 // served returns where a file is found.
@@ -58,50 +46,43 @@ func served(name string) string {
 
 func TestEachFileIsServedAsABrowserNeedsIt(t *testing.T) {
 	media := map[string]string{".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-	for name, content := range contents(t) {
-		w := get(served(name))
-		if w.Code != 200 || w.Body.String() != content || !strings.HasPrefix(w.Header().Get("Content-Type"), media[path.Ext(name)]) {
-			t.Errorf("%s is answered with %d, %q and %d bytes of %d", name, w.Code, w.Header().Get("Content-Type"), w.Body.Len(), len(content))
-		}
-	}
-	for _, unknown := range []string{"/page/index.html", "/page/page.go", "/page/..%2fpage.go", "/page/nothing.js"} {
-		if w := get(unknown); w.Code != 404 {
-			t.Errorf("%s is answered with %d; want 404", unknown, w.Code)
-		}
-	}
-}
-
-func TestEachFileForbidsWhatThePageDoesNotDo(t *testing.T) {
-	want := map[string]string{
+	forbids := map[string]string{ // what the page does not do
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 		"Referrer-Policy":              "no-referrer",
 		"Cross-Origin-Resource-Policy": "same-origin",
 		"Cache-Control":                "no-cache",
 	}
-	for name := range contents(t) {
-		header := get(served(name)).Header()
-		for key, value := range want {
-			if got := header.Get(key); got != value {
+	tags, size := make(map[string]string), 0
+	for name, content := range contents(t) {
+		size += len(content)
+		w := get(served(name), "")
+		if w.Code != 200 || w.Body.String() != content || !strings.HasPrefix(w.Header().Get("Content-Type"), media[path.Ext(name)]) {
+			t.Errorf("%s is answered with %d, %q and %d bytes of %d", name, w.Code, w.Header().Get("Content-Type"), w.Body.Len(), len(content))
+		}
+		for key, value := range forbids {
+			if got := w.Header().Get(key); got != value {
 				t.Errorf("%s has %s: %q; want %q, as names in it come from requests", name, key, got, value)
 			}
 		}
-	}
-}
-
-func TestAFileThatIsKnownIsNotSentAgain(t *testing.T) {
-	tags := make(map[string]string)
-	for name := range contents(t) {
-		tag := get(served(name)).Header().Get("ETag")
+		tag := w.Header().Get("ETag")
 		if tag == "" || tags[tag] != "" {
 			t.Errorf("%s has the tag %q, as %q has: a browser would keep what is old", name, tag, tags[tag])
 		}
 		tags[tag] = name
-		if w := get(served(name), "If-None-Match", tag); w.Code != 304 || w.Body.Len() > 0 {
+		if w := get(served(name), tag); w.Code != 304 || w.Body.Len() > 0 {
 			t.Errorf("%s, which is known, is answered with %d and %d bytes", name, w.Code, w.Body.Len())
 		}
-		if w := get(served(name), "If-None-Match", `"old"`); w.Code != 200 {
+		if w := get(served(name), `"old"`); w.Code != 200 {
 			t.Errorf("%s, which is known as it was, is answered with %d", name, w.Code)
+		}
+	}
+	if size > 130_000 {
+		t.Errorf("the page has %d bytes, at most 130,000 are allowed: it is loaded over slow tunnels, without a cache", size)
+	}
+	for _, unknown := range []string{"/page/index.html", "/page/page.go", "/page/..%2fpage.go", "/page/nothing.js"} {
+		if w := get(unknown, ""); w.Code != 404 {
+			t.Errorf("%s is answered with %d; want 404", unknown, w.Code)
 		}
 	}
 }

@@ -20,8 +20,8 @@ const (
 // errBusy is the error of a request whose turn did not come.
 var errBusy = errors.New("too many queries of the history at a time: ask again")
 
-// kind is an error's type, as Prometheus names it, with the status that it has there.
-type kind struct {
+// errorType is an error's type, as Prometheus names it, with the status that it has there.
+type errorType struct {
 	name   string
 	status int
 }
@@ -30,20 +30,20 @@ type kind struct {
 const clientGone = 499
 
 var (
-	badData    = kind{"bad_data", http.StatusBadRequest}
-	execution  = kind{"execution", http.StatusUnprocessableEntity}
-	timedOut   = kind{"timeout", http.StatusServiceUnavailable}
-	canceled   = kind{"canceled", clientGone}
-	internal   = kind{"internal", http.StatusInternalServerError}
-	notFound   = kind{"not_found", http.StatusNotFound}
-	notAllowed = kind{"bad_data", http.StatusMethodNotAllowed}
-	tooBusy    = kind{"unavailable", http.StatusServiceUnavailable}
+	badData    = errorType{"bad_data", http.StatusBadRequest}
+	execution  = errorType{"execution", http.StatusUnprocessableEntity}
+	timedOut   = errorType{"timeout", http.StatusServiceUnavailable}
+	canceled   = errorType{"canceled", clientGone}
+	internal   = errorType{"internal", http.StatusInternalServerError}
+	notFound   = errorType{"not_found", http.StatusNotFound}
+	notAllowed = errorType{"bad_data", http.StatusMethodNotAllowed}
+	tooBusy    = errorType{"unavailable", http.StatusServiceUnavailable}
 )
 
 // answer is data, or why there is none.
 type answer struct {
-	kind kind
-	err  error // nil for data
+	errorType errorType
+	err       error // nil for data
 
 	data            func(*encoder)
 	close           func() // frees what data holds, once the answer is made; nil for nothing
@@ -51,17 +51,17 @@ type answer struct {
 }
 
 // refuse returns an answer without data. An error among the arguments is wrapped by %w.
-func refuse(k kind, format string, args ...any) *answer {
-	return &answer{kind: k, err: fmt.Errorf(format, args...)}
+func refuse(e errorType, format string, args ...any) *answer {
+	return &answer{errorType: e, err: fmt.Errorf(format, args...)}
 }
 
 // fail returns the answer to a query that has failed.
 func fail(err error) *answer {
-	return &answer{kind: kindOf(err), err: err}
+	return &answer{errorType: typeOf(err), err: err}
 }
 
-// kindOf tells a failed query's error apart, as Prometheus does.
-func kindOf(err error) kind {
+// typeOf tells a failed query's error apart, as Prometheus does.
+func typeOf(err error) errorType {
 	var stopped promql.ErrQueryCanceled
 	var late promql.ErrQueryTimeout
 	var storage promql.ErrStorage
@@ -120,8 +120,8 @@ func (h *Handler) write(w http.ResponseWriter, a *answer) {
 	w.Header().Set("Content-Type", "application/json")
 	status := http.StatusOK
 	if a.err != nil {
-		status = a.kind.status
-		if a.kind == tooBusy {
+		status = a.errorType.status
+		if a.errorType == tooBusy {
 			w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
 		}
 	}

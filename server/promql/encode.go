@@ -45,7 +45,7 @@ func (e *encoder) flush() {
 func (e *encoder) answer(a *answer) {
 	if a.err != nil {
 		e.raw(`{"status":"error","errorType":`)
-		e.json(a.kind.name)
+		e.json(a.errorType.name)
 		e.raw(`,"error":`)
 		e.json(a.err.Error())
 	} else {

@@ -57,28 +57,6 @@ func TestWhatTakesGETAloneSaysSo(t *testing.T) {
 	}
 }
 
-// curve returns the values of a matrix of at most one series, by moment.
-func curve(t testing.TB, a answer) map[int64]float64 {
-	t.Helper()
-	data, _ := a.Data.(map[string]any)
-	series, is := data["result"].([]any)
-	if a.Code != 200 || !is || len(series) > 1 || data["resultType"] != "matrix" {
-		t.Fatalf("%+v, want a matrix of one series", a)
-	}
-	points := make(map[int64]float64)
-	for _, s := range series {
-		for _, p := range s.(map[string]any)["values"].([]any) {
-			pair := p.([]any)
-			v, err := strconv.ParseFloat(pair[1].(string), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			points[int64(pair[0].(float64))] = v
-		}
-	}
-	return points
-}
-
 // The variables of dashboards, and the builder of queries.
 func TestGrafanasVariablesAreFilled(t *testing.T) {
 	w := serve(t, keeping(t, someHours(3)))

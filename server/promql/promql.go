@@ -12,9 +12,6 @@ import (
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
-// Below is the path that all is served below. It is what Grafana is given as the address, behind host and port.
-const Below = "/prometheus/"
-
 // Config is what is served, and how much at a time.
 type Config struct {
 	engine.Config
@@ -25,7 +22,7 @@ type Config struct {
 	Concurrency int
 }
 
-// Handler answers requests below Below, any number at a time.
+// Handler answers requests below /prometheus/, which Grafana is given behind host and port, any number at a time.
 type Handler struct {
 	config Config
 	engine *engine.Engine
@@ -40,7 +37,7 @@ func NewHandler(c Config) *Handler {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: engine.NewParser(), mux: http.NewServeMux(),
 		running: make(door.Turns, c.Concurrency)}
-	const api = Below + "api/v1/"
+	const api = "/prometheus/api/v1/"
 	for path, answer := range map[string]func(*request) *answer{
 		"query": h.query, "query_range": h.queryRange, "series": h.series, "labels": h.labels,
 	} {
@@ -58,7 +55,7 @@ func NewHandler(c Config) *Handler {
 	} {
 		h.getOnly(api+path, h.atOnce(answer))
 	}
-	h.mux.HandleFunc(Below, h.atOnce(func(r *request) *answer {
+	h.mux.HandleFunc("/prometheus/", h.atOnce(func(r *request) *answer {
 		return refuse(notFound, "%s %s is not among the parts of Prometheus's API that weir has: queries, series, labels and "+
 			"metadata below %s", r.Method, clip(r.URL.Path), api)
 	}))

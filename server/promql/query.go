@@ -32,8 +32,6 @@ func (h *Handler) query(r *request) *answer {
 	})
 }
 
-var errStep = errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer")
-
 // queryRange answers for moments a step apart.
 func (h *Handler) queryRange(r *request) *answer {
 	from, err := parseTime(r.FormValue("start"))
@@ -45,7 +43,7 @@ func (h *Handler) queryRange(r *request) *answer {
 	r.refuse("end", err)
 	step, err := parseDuration(r.FormValue("step"))
 	if err == nil && step < time.Millisecond {
-		err = errStep
+		err = errors.New("zero or negative query resolution step widths are not accepted. Try a positive integer")
 	}
 	r.refuse("step", err)
 	// As a Duration the range might not fit.
@@ -65,9 +63,6 @@ func (h *Handler) evaluate(r *request, make func(context.Context, string) (promq
 	}
 	q, err := make(ctx, text)
 	if err != nil {
-		if k := kindOf(err); k == canceled || k == timedOut {
-			return fail(err)
-		}
 		r.refuse("query", err)
 		return r.refused
 	}

@@ -1,7 +1,6 @@
 package promql_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
@@ -37,7 +37,7 @@ type world struct {
 // newHandler returns the API of a history, with bounds that a test may change.
 func newHandler(store history.Store, change ...func(*promql.Config)) *promql.Handler {
 	now := func() time.Time { return someday }
-	c := promql.Config{Config: engine.Config{Store: store, Now: now, MaxSamples: 5_000_000, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)},
+	c := promql.Config{Config: engine.Config{Store: store, Rules: new(descriptors.Config).Rules, Now: now, MaxSamples: 5_000_000, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)},
 		Version: "test"}
 	for _, f := range change {
 		f(&c)
@@ -68,44 +68,37 @@ type answer struct {
 }
 
 // ask sends a request as Grafana does, with its parameters in the URL or in a form.
-func ask(t testing.TB, address, method, path string, parameters url.Values) answer {
+func ask(t testing.TB, address, method, path string, parameters url.Values) (a answer) {
 	t.Helper()
-	a, err := try(t.Context(), address, method, path, parameters)
-	if err != nil {
-		t.Fatalf("%s %s %v: %v", method, path, parameters, err)
+	wrong := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s %s %v: %v", method, path, parameters, err)
+		}
 	}
-	return a
-}
-
-func try(ctx context.Context, address, method, path string, parameters url.Values) (a answer, err error) {
 	target, body := address+"/"+path, io.Reader(http.NoBody)
 	if method == http.MethodPost {
 		body = strings.NewReader(parameters.Encode())
 	} else if len(parameters) > 0 {
 		target += "?" + parameters.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, method, target, body)
-	if err != nil {
-		return a, err
-	}
+	r, err := http.NewRequestWithContext(t.Context(), method, target, body)
+	wrong(err)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return a, err
-	}
+	wrong(err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return a, err
-	}
+	wrong(err)
 	a.Code, a.Header = response.StatusCode, response.Header
 	if kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";"); kind != "application/json" {
 		a.Error = string(text)
-		return a, nil
+		return a
 	}
-	return a, json.Unmarshal(text, &a)
+	wrong(json.Unmarshal(text, &a))
+	return a
 }
 
 func (w *world) get(path string, parameters ...string) answer {

@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -36,14 +37,13 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in := s.calls.Get().(*inbound)
 	defer s.release(in)
-	if err := s.read(r.Context(), body, in); err != nil {
-		http.Error(w, "the body is not a RateLimitRequest in JSON: "+err.Error(), http.StatusBadRequest)
-		return
+	var out *reply
+	if err = s.read(r.Context(), body, in); err == nil {
+		out, err = s.answer(r.Context(), in)
 	}
-	out, err := s.answer(r.Context(), in)
 	if err != nil {
 		code := http.StatusBadRequest
-		if status.Code(err) == codes.Unavailable {
+		if status.Code(err) == codes.Unavailable || r.Context().Err() != nil { // nothing is wrong with what a client asked that left
 			code = http.StatusServiceUnavailable
 		}
 		http.Error(w, status.Convert(err).Message(), code)
@@ -62,7 +62,7 @@ func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
 	}
 	var request ratelimit.RateLimitRequest
 	if err := protojson.Unmarshal(body, &request); err != nil {
-		return err
+		return fmt.Errorf("the body is not a RateLimitRequest in JSON: %w", err)
 	}
 	var err error
 	in.message, err = proto.MarshalOptions{}.MarshalAppend(in.message[:0], &request)

@@ -2,7 +2,9 @@ package rls
 
 import (
 	"context"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -61,6 +63,11 @@ func TestRequestsOfManyDescriptorsAreDecidedSomeAtATime(t *testing.T) {
 		left, leave := context.WithCancel(t.Context())
 		leave()
 		ask(left, codes.Canceled)
+		text := `{"domain": "d", "descriptors": [` + strings.Repeat(`{"entries": [{"key": "k"}]}, `, fewDescriptors) + `{"entries": [{"key": "k"}]}]}`
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, httptest.NewRequestWithContext(left, "POST", "/json", strings.NewReader(text))); w.Code != 503 {
+			t.Errorf("a client of /json that has left is answered with %d %s; want 503: nothing is wrong with what it asked", w.Code, w.Body)
+		}
 		close(store.answer)
 		synctest.Wait()
 	})

@@ -48,7 +48,10 @@ func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([
 		return nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err == nil && len(body) > maxAnswer {
+		err = errors.New("it is longer than 256 MiB")
+	}
 	if err != nil {
 		err = p.cutShort(err)
 	}

@@ -87,8 +87,8 @@ var somePort string // of someHistory, once it has been asked for
 func noon() time.Time { return historyNoon }
 
 func serveHistory(store history.Store) *httptest.Server {
-	return httptest.NewServer(admin.Handler(admin.Parts{Readiness: server.NewHealth(server.HealthRules{}), Metrics: http.NotFoundHandler(),
-		History: query.New(store, noon)}))
+	return httptest.NewServer(admin.Handler(admin.Parts{Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
+		History: query.New(store, noon), Guard: &admin.Guard{}}))
 }
 
 // historyPort is the address of an admin port over a history.

@@ -2,8 +2,8 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,11 +99,7 @@ func open(t *testing.T, at string, l look) *tab {
 // openBlank opens an empty tab.
 func openBlank(t *testing.T, at string, l look) *tab {
 	t.Helper()
-	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &tab{T: t, watch: &watch{host: u.Host}}
+	b := &tab{T: t, watch: &watch{host: strings.TrimPrefix(at, "http://")}}
 	ctx, cancel := chromedp.NewContext(shared.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(func(ev any) {
 		b.event(ev)
 		if _, opens := ev.(*page.EventJavascriptDialogOpening); opens {
@@ -112,6 +108,7 @@ func openBlank(t *testing.T, at string, l look) *tab {
 	}))
 	b.ctx = ctx
 	t.Cleanup(func() {
+		b.shoot(l)
 		b.settle()
 		cancel()
 		for _, c := range append(b.complaints(), shared.noted()...) {
@@ -161,19 +158,15 @@ document.addEventListener('securitypolicyviolation', e => window.violations.push
 // do runs actions, and ends the test if one fails.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	if err := b.try(actions...); err != nil {
+	ctx := b.ctx
+	if chromedp.FromContext(ctx).Target != nil { // the first actions open the tab, which would end with a context that ends
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, process.Hang)
+		defer cancel()
+	}
+	if err := chromedp.Do(ctx, actions...); err != nil {
 		b.Fatal(err)
 	}
-}
-
-func (b *tab) try(actions ...chromedp.Action[chromedp.Void]) error {
-	// The first actions open the tab, which would end with a context that ends.
-	if chromedp.FromContext(b.ctx).Target == nil {
-		return chromedp.Do(b.ctx, actions...)
-	}
-	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
-	defer cancel()
-	return chromedp.Do(ctx, actions...)
 }
 
 func (b *tab) load(at string) {
@@ -193,15 +186,11 @@ func eval[T any](b *tab, expression string, options ...chromedp.EvaluateOption) 
 	return got
 }
 
-// hung is the picture of a page that a test has waited for in vain.
-const hung = "hung"
-
 // await polls until an expression is true.
 func (b *tab) await(what, expression string) {
 	b.Helper()
 	for began := time.Now(); !eval[bool](b, "!!("+expression+")"); time.Sleep(30 * time.Millisecond) {
 		if time.Since(began) > process.Hang {
-			b.shoot(hung)
 			b.Fatalf("%s: not within %v: %s\nbody: %s", what, process.Hang, expression, eval[string](b, "document.body.innerText"))
 		}
 	}
@@ -255,37 +244,24 @@ func (b *tab) click(selector string) {
 }
 
 // press types keys where the focus is.
-func (b *tab) press(keys string, options ...chromedp.KeyOption) {
+func (b *tab) press(keys string) {
 	b.Helper()
-	b.do(chromedp.KeyEvent(keys, options...))
+	b.do(chromedp.KeyEvent(keys))
 }
 
 // screenshots is where pictures are kept for people to look at. git ignores it.
 var screenshots, _ = filepath.Abs(filepath.FromSlash("../../../bin/screenshots"))
 
-// shoot keeps a picture of the whole page for people; the short form only has one of what failed.
-func (b *tab) shoot(name string) {
-	b.Helper()
-	if testing.Short() && name != hung {
+// shoot keeps a picture of the whole page as the test leaves it, for people; the short form only has those of what failed.
+func (b *tab) shoot(l look) {
+	if testing.Short() && !b.Failed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, process.Hang)
 	defer cancel()
 	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		b.Fatalf("a picture of %s: %v", name, err)
+	file := filepath.Join(screenshots, strings.ReplaceAll(fmt.Sprint(b.Name(), l, ".png"), "/", "-"))
+	if err := errors.Join(err, os.MkdirAll(screenshots, 0o755), os.WriteFile(file, picture, 0o644)); err != nil {
+		b.Errorf("a picture of the page: %v", err)
 	}
-	keep(b.T, name+".png", picture)
-}
-
-func keep(t *testing.T, name string, content []byte) {
-	t.Helper()
-	if err := os.MkdirAll(screenshots, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	name = filepath.Join(screenshots, strings.ReplaceAll(name, "/", "-"))
-	if err := os.WriteFile(name, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("see %s", name)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // counted is what a list of rules says of one of them.
@@ -24,16 +26,17 @@ func (b *tab) listed() []counted {
 		Domain: e.dataset.domain, Path: e.dataset.path, Hits: Number(e.querySelector('.rate').dataset.hits), Refused: Number(e.querySelector('.denied').dataset.refused)}))`)
 }
 
-// ranking asks the API what had hits from one moment to another.
-func (w *weir) ranking(t *testing.T, from, to string) (all []counted) {
-	t.Helper()
+// ranking asks the API what had hits in the range that is shown.
+func (b *tab) ranking(w *weirtest.Weir) (all []counted) {
+	b.Helper()
 	var answer struct {
 		Top []struct {
 			Domain, Path       string
 			Hits, Over, Shadow int64
 		}
 	}
-	w.ask(t, "/top", url.Values{"values": {"false"}, "from": {from}, "to": {to}, "n": {"1000"}}, &answer)
+	from, to := b.shownRange()
+	ask(b.T, w, "/top", url.Values{"values": {"false"}, "from": {fmt.Sprint(from)}, "to": {fmt.Sprint(to)}, "n": {"1000"}}, &answer)
 	for _, row := range answer.Top {
 		all = append(all, counted{row.Domain, row.Path, row.Hits, row.Over - row.Shadow})
 	}
@@ -74,16 +77,14 @@ func TestTheListRanksTheChosenRange(t *testing.T) {
 	w := ofAYear(t)
 	to := time.Now().Truncate(24*time.Hour).Unix() - 86400 // so that nothing is counted meanwhile
 	from := fmt.Sprint(to - 7*86400)
-	b := open(t, w.admin, look{fragment: fmt.Sprintf("%s&from=%s&to=%d", pay, from, to)})
+	b := open(t, w.Admin, look{fragment: fmt.Sprintf("%s&from=%s&to=%d", pay, from, to)})
 	if n := len(b.listed()); n > 0 {
 		t.Errorf("the list begins with the hits of a range in %d rows, want the rates of now", n)
 	}
 	b.click("#lists [data-list=range]")
 	b.readyWith("the list of the range", inRange+" && "+sorted(3))
-	drawn := eval[[]string](b, `(p => [p.get('from'), p.get('to')])(new URLSearchParams(new URL(document.querySelector('#link').href).hash.slice(1)))`)
-	want := w.ranking(t, drawn[0], drawn[1])
+	want := b.ranking(w)
 	b.wantRanking(want, func(c counted) int64 { return c.Refused })
-	b.shoot("list-refused")
 	if b.listed()[0].Refused == 0 {
 		t.Error("nothing was refused: this proves nothing")
 	}
@@ -100,14 +101,13 @@ func TestTheListRanksTheChosenRange(t *testing.T) {
 		}
 	}
 	_, fragment, _ := strings.Cut(link, "#")
-	other := open(t, w.admin, look{fragment: "#" + fragment, dark: true})
+	other := open(t, w.Admin, look{fragment: "#" + fragment, dark: true})
 	if !eval[bool](other, inRange+" && "+sorted(2)) {
 		t.Error("the link leads to another list")
 	}
 	if again := other.listed(); fmt.Sprint(again) != fmt.Sprint(rows) {
 		t.Errorf("the link leads to\n%v\nwant\n%v", again, rows)
 	}
-	other.shoot("list-hits-dark")
 
 	b.click(`#lists [data-list=""]`)
 	b.readyWith("the list of now, as it was ranked", `!location.hash.includes('list') && `+sorted(2))
@@ -121,10 +121,9 @@ func TestARuleOfThePastIsReachedByAClick(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	const past = `tr.rule[data-domain="shop"][data-path="__unmatched__"]`
-	b := open(t, w.admin, look{fragment: pay + "&range=365d&list=range", width: 360, height: 740})
+	b := open(t, w.Admin, look{fragment: pay + "&range=365d&list=range", width: 360, height: 740})
 	b.readyWith("the list of the year", inRange)
 	b.wantNoSideScroll()
-	b.shoot("list-year-phone")
 	b.do(b.prepare(look{}))
 	if !eval[bool](b, `document.querySelector('`+past+`').hasAttribute('data-gone')`) {
 		t.Error("what no rule matches is shown like a rule that is configured")
@@ -132,5 +131,4 @@ func TestARuleOfThePastIsReachedByAClick(t *testing.T) {
 	b.click(past)
 	b.at("shop", "__unmatched__")
 	b.wantTotalsOfAPI(w, "shop", "__unmatched__", "")
-	b.shoot("list-year")
 }

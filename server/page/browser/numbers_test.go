@@ -4,11 +4,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // wantTotalsOfAPI wants the page's numbers to be those of the JSON API, to the last hit. What the page shows and the
 // range that it is of are read at one moment.
-func (b *tab) wantTotalsOfAPI(w *weir, domain, path, value string) {
+func (b *tab) wantTotalsOfAPI(w *weirtest.Weir, domain, path, value string) {
 	b.Helper()
 	type number struct{ Kind, Outcome, Hits, Text string }
 	type shown struct {
@@ -31,7 +33,7 @@ func (b *tab) wantTotalsOfAPI(w *weir, domain, path, value string) {
 		question.Set("value", value)
 	}
 	want, asked := make(map[string]int64), answer{}
-	w.ask(b.T, "", question, &asked)
+	ask(b.T, w, "", question, &asked)
 	for _, s := range asked.Series {
 		want["total"+s.Outcome] += s.Total
 		want["lifetime"+s.Outcome] += s.Lifetime

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-func shopOf(t *testing.T) map[string]string {
+func shopOf(t testing.TB) map[string]string {
 	t.Helper()
 	shop, err := os.ReadFile(filepath.FromSlash("../../../k8s/base/config/shop.yaml"))
 	if err != nil {
@@ -24,12 +24,12 @@ func shopOf(t *testing.T) map[string]string {
 func TestHostileNamesAreText(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
-	b := open(t, w.admin, look{})
+	b := open(t, w.Admin, look{})
 	hostilePath := eval[string](b, `[...document.querySelectorAll('tr.rule')].map(e => e.dataset.path).find(p => p.startsWith('<img') || p.startsWith('%3Cimg'))`)
 	for name, path := range map[string]string{"script": hostilePath, "backwards": backwards, "long": longName, "path": "path=" + strings.ReplaceAll(hostile, "=", "%3D")} {
 		v := url.Values{"domain": {hostile}, "path": {path}, "range": {"1h"}}
 		b.do(b.prepare(look{}))
-		b.reload(w.admin + "/#" + v.Encode())
+		b.reload(w.Admin + "/#" + v.Encode())
 		b.await("the name", `document.querySelector('#name').textContent.trim() !== ''`)
 		if n := eval[int](b, `document.querySelectorAll('img:not(header img), [onerror], script:not([src])').length`); n != 0 {
 			t.Errorf("%s: %d elements have been made of names", name, n)
@@ -46,14 +46,12 @@ func TestHostileNamesAreText(t *testing.T) {
 			t.Errorf("%s: the page finds %q hits of the rule, want those that were made", name, hits)
 		}
 		b.wantNoSideScroll()
-		b.shoot("hostile-" + name)
 		if testing.Short() && name != "long" {
 			continue
 		}
 		b.do(b.prepare(look{width: 360, height: 740}))
-		b.reload(w.admin + "/#" + v.Encode())
+		b.reload(w.Admin + "/#" + v.Encode())
 		b.wantNoSideScroll()
-		b.shoot("hostile-" + name + "-phone")
 	}
 }
 
@@ -79,7 +77,7 @@ func (b *tab) reload(at string) {
 func TestAHostileLinkDoesNothing(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
-	b := openBlank(t, w.admin, look{})
+	b := openBlank(t, w.Admin, look{})
 	b.allow("400 (Bad Request)")
 	for _, fragment := range []string{
 		"#domain=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&path=%3Cscript%3Ealert(1)%3C%2Fscript%3E&range=1h",
@@ -87,7 +85,7 @@ func TestAHostileLinkDoesNothing(t *testing.T) {
 	} {
 		b.settle()
 		b.load("about:blank")
-		b.load(w.admin + "/" + fragment)
+		b.load(w.Admin + "/" + fragment)
 		b.await("an answer", `document.body && document.body.dataset.state !== 'loading'`)
 		b.wantNoSideScroll()
 	}
@@ -104,15 +102,14 @@ func TestWhatIsNotThereIsASentence(t *testing.T) {
 	}{
 		"without history": {shop, []string{"HISTORY=false"}, map[string]string{"": "This weir keeps no history", pay: "10/minute"}},
 		"empty history":   {shop, nil, map[string]string{pay: "weir call", pay + "&range=365d": "user"}},
-		"without rules":   {nil, nil, map[string]string{"": "descriptor files"}},
+		"without rules":   {map[string]string{"a.yaml": "domain: a"}, nil, map[string]string{"": "descriptor files"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := start(t, c.files, c.env...)
+			w := serve(t, c.files, c.env...)
 			for fragment, text := range c.seen {
-				b := open(t, w.admin, look{fragment: fragment})
+				b := open(t, w.Admin, look{fragment: fragment})
 				b.wantText(text, "why there is no curve, or what there is")
-				b.shoot(name + fragment)
 			}
 		})
 	}
@@ -121,20 +118,19 @@ func TestWhatIsNotThereIsASentence(t *testing.T) {
 // A store that is away is a sentence on the page, and so is a weir that has gone; what there is stays to be seen.
 func TestWhatIsAwayIsASentence(t *testing.T) {
 	t.Parallel()
-	w := start(t, shopOf(t), "REDIS_HISTORY_URL=redis://"+process.Addr(t))
-	b := openBlank(t, w.admin, look{})
+	w := serve(t, shopOf(t), "REDIS_HISTORY_URL=redis://"+process.Addr(t))
+	b := openBlank(t, w.Admin, look{})
 	for _, complaint := range []string{"503 (Service Unavailable)", "ERR_CONNECTION_REFUSED", "a request fails"} {
 		b.allow(complaint)
 	}
-	b.load(w.admin + "/" + pay)
+	b.load(w.Admin + "/" + pay)
 	for _, sentence := range []string{"The history cannot be read", "weir does not answer"} {
 		b.await(sentence, fmt.Sprintf(`document.body.dataset.state === 'error' &&
 			document.querySelector('#message').textContent.includes(%q)`, sentence))
 		if n := eval[int](b, `document.querySelectorAll('tr.rule').length`); n < 5 {
 			t.Errorf("%s: %d rules are shown, want all of them", sentence, n)
 		}
-		b.shoot(sentence) // and then weir goes, too
-		w.stop()
+		w.Kill() // now weir goes, too
 		b.click("#ranges button[data-range='1d']")
 	}
 }

@@ -73,7 +73,6 @@ func (w *watch) event(ev any) {
 		w.complain("a WebSocket to another host: %s", ev.URL)
 	case *network.EventWebTransportCreated:
 		w.complain("a WebTransport to another host: %s", ev.URL)
-	case *network.EventRequestServedFromCache, *network.EventLoadingFinished:
 	case *network.EventLoadingFailed:
 		if !ev.Canceled {
 			w.complain("a request fails: %s %s", ev.ErrorText, ev.BlockedReason)

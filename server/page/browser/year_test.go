@@ -5,23 +5,46 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// yearly is a weir with a year of history, which all tests that only look share. It starts with the first of them.
-type yearly struct {
-	once sync.Once
-	*weir
-	err error
-	dir string
+// outliving is a test that leaves its programs and folders to the others, until all have ended.
+type outliving struct{ testing.TB }
+
+var undo []func() // what such a test has left
+
+func (outliving) Cleanup(f func()) { undo = append(undo, f) }
+
+func (o outliving) TempDir() string {
+	dir, err := os.MkdirTemp("", "weir-year-")
+	if err != nil {
+		o.Fatal(err)
+	}
+	o.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
-var year yearly
+// Failed is false: by then nobody hears what the programs have printed.
+func (outliving) Failed() bool { return false }
+
+func endOutliving() {
+	for _, f := range slices.Backward(undo) {
+		f()
+	}
+}
+
+// year is a weir with a year of history, which all tests that only look share. It starts with the first of them.
+var year struct {
+	once sync.Once
+	*weirtest.Weir
+}
 
 // hostile is a name as an attacker sends it.
 const hostile = `<img src=x onerror=alert(1)>`
@@ -53,66 +76,37 @@ descriptors:
 `
 
 // ofAYear returns the weir with a year of history.
-func ofAYear(t *testing.T) *weir {
+func ofAYear(t *testing.T) *weirtest.Weir {
 	t.Helper()
-	year.once.Do(func() { year.err = year.begin(t) })
-	if year.err != nil {
-		t.Fatalf("a weir with a year of history: %v", year.err)
+	year.once.Do(func() { year.Weir = beginYear(outliving{t}) })
+	if year.Weir == nil {
+		t.Fatal("there is no weir with a year of history: the first test that asked for it says why")
 	}
-	return year.weir
+	return year.Weir
 }
 
-// begin makes up a year that ends an hour before now: what was hit in the last minutes is what traffic sends, whatever
+// beginYear makes up a year that ends an hour before now: what was hit in the last minutes is what is sent here, whatever
 // time of the day it is.
-func (y *yearly) begin(t *testing.T) (err error) {
-	if y.dir, err = os.MkdirTemp("", "weir-year-"); err != nil {
-		return err
-	}
+func beginYear(t testing.TB) *weirtest.Weir {
+	t.Helper()
 	until := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	days := "400"
+	days, data := "400", "DATA_DIR="+filepath.Join(t.TempDir(), "data")
 	if testing.Short() { // enough for all tiers
 		days = "120"
 	}
 	cmd := exec.Command(process.Weir(t), "history", "demo", "--days", days, "--until", until) // as long as a busy machine takes
-	cmd.Env = []string{"HOME=" + y.dir, "DATA_DIR=" + filepath.Join(y.dir, "data")}
+	cmd.Env = []string{data}
 	if printed, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("weir history demo: %w\n%s", err, printed)
+		t.Fatalf("weir history demo: %v\n%s", err, printed)
 	}
 	files := shopOf(t)
 	files["mail.yaml"], files["hostile.yaml"] = mailRules, hostileRules()
-	if y.weir, err = serve(t, y.dir, files); err != nil {
-		return err
-	}
-	return y.traffic()
-}
-
-// traffic sends real requests, so that there is a present beside the past, and waits until all of them are history.
-func (y *yearly) traffic() error {
-	for _, c := range []struct {
-		times   int
-		domain  string
-		entries []string
-	}{
-		{30, "shop", []string{"user", "ann"}}, {20, "shop", []string{"user", "ann", "path", "/pay"}}, {40, "shop", []string{"route", "search"}},
-		{20, "shop", []string{"remote_address", "192.0.2.1"}}, {25, "mail", []string{"tenant", "acme"}}, {15, "mail", []string{"tenant", hostile}},
-		{15, hostile, []string{hostile, hostile}}, {15, hostile, []string{hostile, backwards}}, {15, hostile, []string{hostile, longName}},
-		{15, hostile, []string{"path", hostile}}, {15, hostile, []string{backwards, backwards}}, {15, hostile, []string{longName, longName}},
-		{15, hostile, []string{"nobody", "knows"}},
-	} {
-		for range c.times {
-			if err := y.post(c.domain, c.entries...); err != nil {
-				return err
-			}
-		}
-	}
-	return y.settled()
-}
-
-func (y *yearly) end() {
-	if y.weir != nil {
-		y.stop()
-	}
-	if y.dir != "" {
-		os.RemoveAll(y.dir)
-	}
+	w := serve(t, files, data)
+	of := func(times int, domain string, entries ...string) hits { return hits{times, domain, entries} }
+	send(t, w, of(30, "shop", "user", "ann"), of(20, "shop", "user", "ann", "path", "/pay"), of(40, "shop", "route", "search"),
+		of(20, "shop", "remote_address", "192.0.2.1"), of(25, "mail", "tenant", "acme"), of(15, "mail", "tenant", hostile),
+		of(15, hostile, hostile, hostile), of(15, hostile, hostile, backwards), of(15, hostile, hostile, longName),
+		of(15, hostile, "path", hostile), of(15, hostile, backwards, backwards), of(15, hostile, longName, longName),
+		of(15, hostile, "nobody", "knows"))
+	return w
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 )
@@ -30,7 +29,7 @@ func TestADamagedSeriesIsAWarningAndTheOthersAreAnswered(t *testing.T) {
 	p.count(history.Increment{ID: busy, Minute: at, Hits: 7}, history.Increment{ID: sparse, Minute: at, Hits: 7})
 	for _, damaged := range []history.Series{{ID: someIDs[1], Lifetime: 5}, {Unnamed: true}} {
 		damaged.Err = errors.New("row 7374 is damaged")
-		e := New(Config{Store: spoilt{p.store, damaged}, Now: p.now, MaxSamples: 1000, Timeout: time.Hour})
+		e := p.engine(func(c *Config) { c.Store = spoilt{p.store, damaged} })
 		exact(t, "the sum of the sound ones", one(t, e, "sum(weir_hits_total)", p.clock.Load()), 14)
 		warnings, _ := instant(t, e, "weir_hits_total", p.clock.Load()).Warnings.AsStrings("", 0, 0)
 		if len(warnings) != 1 || !strings.Contains(warnings[0], "row 7374") {

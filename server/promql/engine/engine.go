@@ -18,7 +18,7 @@ import (
 // Config is what an engine evaluates over, and its bounds.
 type Config struct {
 	Store history.Store
-	// Rules returns the rules in force, for the series of their limits; nil if they are not known here.
+	// Rules returns the rules in force, for the series of their limits.
 	Rules func() []*descriptors.Rule
 	Now   func() time.Time
 	// MaxSamples is how many samples of 16 bytes a query may read from the store, and as many its evaluation may hold at

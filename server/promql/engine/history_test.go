@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 const (
@@ -65,12 +66,14 @@ func (p *past) between(id history.ID, from, to int64) (sum uint64) {
 
 // engine returns an engine over the history, with wide bounds that a test may change.
 func (p *past) engine(change ...func(*Config)) *Engine {
-	c := Config{Store: p.store, Now: p.now, MaxSamples: 50_000_000, Timeout: time.Hour}
+	c := Config{Store: p.store, Rules: noRules, Now: p.now, MaxSamples: 50_000_000, Timeout: time.Hour}
 	for _, f := range change {
 		f(&c)
 	}
 	return New(c)
 }
+
+func noRules() []*descriptors.Rule { return nil }
 
 // instant returns the answer to a query for a moment, in Unix seconds.
 func instant(t testing.TB, e *Engine, text string, at int64) *promql.Result {

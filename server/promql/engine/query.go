@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -28,8 +27,6 @@ type execution struct {
 	engine   *Engine
 	newQuery newQuery
 	querier  *querier
-
-	statement *parser.EvalStmt
 }
 
 // query parses a query.
@@ -45,14 +42,10 @@ func (q *execution) begin(lookback time.Duration) error {
 	if err != nil {
 		return err
 	}
-	statement, ok := next.Statement().(*parser.EvalStmt)
-	if !ok {
-		return fmt.Errorf("%s is not evaluated", next)
-	}
 	if q.Query != nil {
 		q.Query.Close()
 	}
-	q.Query, q.querier, q.statement = next, reads, statement
+	q.Query, q.querier = next, reads
 	return nil
 }
 
@@ -60,7 +53,7 @@ func (q *execution) begin(lookback time.Duration) error {
 func (q *execution) Exec(ctx context.Context) *promql.Result {
 	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
 	defer cancel()
-	err := checkSteps(q.statement, q.engine.config.MaxSamples)
+	err := checkSteps(q.Statement().(*parser.EvalStmt), q.engine.config.MaxSamples)
 	for err == nil {
 		result := q.Query.Exec(ctx)
 		if !q.querier.tooNarrow() {

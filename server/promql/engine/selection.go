@@ -183,11 +183,10 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 	for n := len(samples); n > 1 && samples[n-2].At >= s.to; n-- {
 		samples, complete = samples[:n-1], false
 	}
-	if !s.namesOnly && (len(samples) == 0 || samples[0].At > s.to) {
-		return nil
-	}
 	if s.namesOnly {
 		samples = nil
+	} else if len(samples) == 0 || samples[0].At > s.to {
+		return nil
 	}
 	if err := s.charge(len(samples) + costOf(name)); err != nil {
 		return err
@@ -200,9 +199,6 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 // addLimits adds the limits of the rules in force, at every moment up to now, as /metrics has them: those of a rule
 // that read alike once.
 func (s *selection) addLimits() error {
-	if s.config.Rules == nil {
-		return nil
-	}
 	for _, rule := range s.config.Rules() {
 		seen := make(map[string]bool, len(rule.Limits))
 		for _, l := range rule.Limits {
