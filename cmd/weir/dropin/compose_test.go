@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -13,7 +14,8 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 		weirtest.AwaitRoomInHour()
 		redis := redistest.Single(t)
 		redistest.ProxyAt(t, "127.0.0.1:6379", redis.Addr)
-		config := newVolume(t, nil)
+		config := t.TempDir()
+		certstest.Mount(t, config, map[string]string{})
 		weir := container{
 			Host: "8f14e45fceea", User: 65532, Command: []string{"/bin/weir", "/bin/ratelimit"},
 			Mounts: map[string]string{"/data/ratelimit/config": config},
@@ -36,7 +38,7 @@ func TestAComposeFilesCommandStartsItAndAnEmptyConfigurationAnswersOK(t *testing
 		}
 		wantVerdicts("without any rule", "OK")
 
-		writeVolume(t, config, map[string]string{"shop.yaml": "domain: shop\ndescriptors: [{key: plan, value: basic, rate_limit: {unit: hour, requests_per_unit: 3}}]"})
+		certstest.Mount(t, config, map[string]string{"shop.yaml": "domain: shop\ndescriptors: [{key: plan, value: basic, rate_limit: {unit: hour, requests_per_unit: 3}}]"})
 		wantRules(t, "a file that comes is read", "http://127.0.0.1:6070/rlconfig",
 			"shop.plan_basic: unit=HOUR requests_per_unit=3, shadow_mode: false, quota_mode: false")
 		wantVerdicts("3 an hour", "OK", "OK", "OK", "OVER_LIMIT", "OVER_LIMIT")

@@ -2,7 +2,6 @@ package dropin_test
 
 import (
 	"fmt"
-	"io"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
@@ -31,36 +30,26 @@ func (e *envoy) wantErrors(t *testing.T, want int) {
 	}
 }
 
-// answer is what a caller of Envoy sees.
-type answer struct {
-	status int
-	limit  string // x-ratelimit-limit
-}
-
-// get sends a request through Envoy.
-func (e *envoy) get(path string) (answer, error) {
+// get sends a request through Envoy, and returns the answer's x-ratelimit-limit.
+func (e *envoy) get(t *testing.T, path string) (status int, limit string) {
+	t.Helper()
 	a, err := weirtest.Patient.Get(e.url + path)
 	if err != nil {
-		return answer{}, err
+		t.Fatalf("GET %s through Envoy: %v", path, err)
 	}
-	defer a.Body.Close()
-	_, err = io.Copy(io.Discard, a.Body)
-	return answer{a.StatusCode, a.Header.Get("x-ratelimit-limit")}, err
+	a.Body.Close()
+	return a.StatusCode, a.Header.Get("x-ratelimit-limit")
 }
 
-// wantStatuses sends requests one after the other, and complains unless they are answered so.
-func (e *envoy) wantStatuses(t *testing.T, promise, path string, want ...int) (last answer) {
+// wantStatuses sends requests one after the other, complains unless they are answered so, and returns the last limit.
+func (e *envoy) wantStatuses(t *testing.T, promise, path string, want ...int) (limit string) {
 	t.Helper()
-	var got []int
-	for range want {
-		var err error
-		if last, err = e.get(path); err != nil {
-			t.Fatalf("%s: GET %s through Envoy: %v", promise, path, err)
-		}
-		got = append(got, last.status)
+	got := make([]int, len(want))
+	for i := range want {
+		got[i], limit = e.get(t, path)
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%s: Envoy answers %v, want %v", promise, got, want)
 	}
-	return last
+	return limit
 }

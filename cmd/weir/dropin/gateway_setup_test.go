@@ -63,7 +63,9 @@ func (r route) limit(requests uint32) *configpb.RateLimitDescriptor {
 	if r.CIDR != "" {
 		rule, value = "masked_remote_address", strings.Repeat("invert:", map[bool]int{true: 1}[r.Invert])+r.CIDR
 	}
-	return chain(requests, configpb.RateLimitUnit_HOUR, r.Name, r.Name, rule, value)
+	return &configpb.RateLimitDescriptor{Key: r.Name, Value: r.Name, Descriptors: []*configpb.RateLimitDescriptor{{
+		Key: rule, Value: value, RateLimit: &configpb.RateLimitPolicy{RequestsPerUnit: requests, Unit: configpb.RateLimitUnit_HOUR},
+	}}}
 }
 
 // gateway is Envoy Gateway: its control plane, its Envoy, its Redis and, in the place of ratelimit, weir.
@@ -102,15 +104,11 @@ func (g *gateway) secret(t *testing.T, names ...string) (dir string) {
 // startControl starts the control plane, which is silent still, and talks to clients of the authority alone.
 func (g *gateway) startControl(t *testing.T) {
 	t.Helper()
-	cert, key := g.authority.Issue(t, "envoy-gateway")
-	own, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(g.authority.PEM)
-	g.control = startControlPlane(t, "127.0.0.1:18001", "envoy-ratelimit", &tls.Config{Certificates: []tls.Certificate{own},
-		ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}})
+	g.control = startControlPlane(t, "127.0.0.1:18001", "envoy-ratelimit", &tls.Config{
+		Certificates: []tls.Certificate{g.authority.KeyPair(t, "envoy-gateway")}, ClientCAs: trusted,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}})
 }
 
 // weirNames are what Envoy Gateway issues the rate-limit service's certificate for.
@@ -125,16 +123,10 @@ func (g *gateway) startWeir(t *testing.T) {
 	}.start(t, kubernetes(slices.Clone(gatewayEnvironment), "envoy-gateway:18000", "envoy-ratelimit:8081"))
 }
 
-// healthy waits until weir is.
-func (g *gateway) healthy(t *testing.T) {
-	t.Helper()
-	g.weir.AwaitReady(t, func() error { return weirtest.WantStatus(gatewayHealth, 200) })
-}
-
 // apply gives weir the limits of the gateway's domain, and waits until it has them.
 func (g *gateway) apply(t *testing.T, routes ...*configpb.RateLimitDescriptor) {
 	t.Helper()
-	version := g.control.set(t, limits(gatewayDomain, routes...))
+	version := g.control.set(t, &configpb.RateLimitConfig{Name: gatewayDomain, Domain: gatewayDomain, Descriptors: routes})
 	weirtest.Eventually(t, "a snapshot is accepted", func() error { return errors.Join(g.weir.Ended(), g.control.accepted(version)) })
 }
 

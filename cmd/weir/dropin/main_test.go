@@ -2,6 +2,7 @@ package dropin_test
 
 import (
 	"flag"
+	"log"
 	"os"
 	"testing"
 )
@@ -14,7 +15,9 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if hosts := os.Getenv(nodeVariable); hosts != "" {
-		os.Exit(runOnNode(m, hosts))
+		if err := makeNode(hosts); err != nil {
+			log.Fatal("making a node: ", err)
+		}
 	}
 	os.Exit(m.Run())
 }

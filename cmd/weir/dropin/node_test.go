@@ -71,15 +71,7 @@ func onNode(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// runOnNode makes the namespaces of this process a node, and runs the tests that it was told to.
-func runOnNode(m *testing.M, hosts string) int {
-	if err := makeNode(hosts); err != nil {
-		fmt.Fprintln(os.Stderr, "making a node:", err)
-		return 1
-	}
-	return m.Run()
-}
-
+// makeNode makes the namespaces of this process a node.
 func makeNode(hosts string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping mounts to itself: %w", err)
