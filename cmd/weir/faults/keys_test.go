@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // policies are what rules may say of hits that no store decides about. Plans have them in turn, so that each fault meets
@@ -68,7 +70,7 @@ func anyKey(draw *rand.Rand) int {
 func rules(window time.Duration) string {
 	text := ""
 	add := func(plan, policy, limit string) {
-		text += fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
+		text += weirtest.Rule(plan, limit)
 		if policy != defaultPolicy {
 			text += fmt.Sprintf("    on_backend_failure: %s\n", policy)
 		}

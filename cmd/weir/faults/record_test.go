@@ -82,12 +82,6 @@ func since(calls []call, at time.Duration) []call {
 	return calls[i:]
 }
 
-// between returns those that began within a time, its end not included.
-func between(calls []call, from, to time.Duration) []call {
-	calls = since(calls, from)
-	return calls[:len(calls)-len(since(calls, to))]
-}
-
 // byKey returns the calls of each key, each in the order of their beginning.
 func byKey(calls []call) [][]call {
 	keys := make([][]call, len(allKeys))

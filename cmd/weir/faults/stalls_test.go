@@ -23,15 +23,9 @@ const (
 func watchStalls(t *testing.T, r *record) *stalls {
 	t.Helper()
 	s := &stalls{}
-	leave, left := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(left)
-		for at := r.now(); ; {
-			select {
-			case <-leave:
-				return
-			case <-time.After(nap):
-			}
+		for at := r.now(); t.Context().Err() == nil; {
+			time.Sleep(nap)
 			next := r.now()
 			if next-at > nap+longStall {
 				s.mu.Lock()
@@ -41,10 +35,6 @@ func watchStalls(t *testing.T, r *record) *stalls {
 			at = next
 		}
 	}()
-	t.Cleanup(func() {
-		close(leave)
-		<-left
-	})
 	return s
 }
 

@@ -16,43 +16,9 @@ func kill(s *scene) {
 	if s.cluster != nil {
 		victim = s.cluster.Primaries(s.T)[0]
 	}
-	s.elsewhere = s.keysBeside(victim)
 	victim.Kill()
 	s.breaks()
 	s.hold()
-}
-
-// suffix is the end of a key's name in Redis.
-func suffix(k key) string {
-	return fmt.Sprintf("4:shop4:plan%d:%s4:user%d:%s", len(k.plan), k.plan, len(k.user), k.user)
-}
-
-// keysBeside returns the keys that servers other than this one hold now.
-func (s *scene) keysBeside(gone *redistest.Server) map[int]bool {
-	bySuffix := make(map[string]int)
-	for i, k := range allKeys {
-		bySuffix[suffix(k)] = i
-	}
-	beside := make(map[int]bool)
-	for _, server := range s.servers {
-		if server == gone || !server.Running() {
-			continue
-		}
-		info, err := server.Info(context.Background(), "replication")
-		s.must(err)
-		if info["role"] != "master" {
-			continue
-		}
-		names, err := server.Client().Keys(context.Background(), "weir:*shop*").Result()
-		s.must(err)
-		for _, name := range names {
-			_, end, _ := strings.Cut(name, "}")
-			if i, mine := bySuffix[end]; mine {
-				beside[i] = true
-			}
-		}
-	}
-	return beside
 }
 
 // split lets each replica reach another server, which both take writes, as the two sides of a partition do.

@@ -66,7 +66,7 @@ func WantStatus(url string, want int) error {
 // Client asks weir as Envoy does, without Envoy's care: it watches no health and repeats nothing.
 type Client struct {
 	*grpc.ClientConn
-	rls rlspb.RateLimitServiceClient
+	rlspb.RateLimitServiceClient
 }
 
 // Client returns a client on a connection of its own.
@@ -100,7 +100,7 @@ func (c *Client) Ask(domain string, descriptors ...*descriptorpb.RateLimitDescri
 func (c *Client) Forward(request *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
 	defer cancel()
-	return c.rls.ShouldRateLimit(ctx, request)
+	return c.ShouldRateLimit(ctx, request)
 }
 
 // Hit asks for one hit of a user under a plan of domain shop.

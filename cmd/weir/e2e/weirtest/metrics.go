@@ -29,6 +29,9 @@ func Scrape(url string) (Metrics, error) {
 	return m, nil
 }
 
+// Scrape reads what weir answers to Prometheus.
+func (w *Weir) Scrape() (Metrics, error) { return Scrape(w.Admin + "/metrics") }
+
 // Sum adds all series of a metric whose labels hold a text.
 func (m Metrics) Sum(name, label string) (sum float64) {
 	for series, value := range m {

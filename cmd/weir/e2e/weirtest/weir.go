@@ -141,6 +141,22 @@ func (w *Weir) Counted(plan, user string) (uint64, error) {
 	return shown.Limits[0].Hits, nil
 }
 
+// Lifetimes returns how many hits of domain shop the history has ever counted, by outcome.
+func (w *Weir) Lifetimes() (map[string]uint64, error) {
+	var shown struct {
+		Series []struct {
+			Outcome  string
+			Lifetime uint64
+		}
+	}
+	all := make(map[string]uint64)
+	err := GetJSON(w.Admin+"/api/v1/history?domain=shop&points=1", &shown)
+	for _, series := range shown.Series {
+		all[series.Outcome] += series.Lifetime
+	}
+	return all, err
+}
+
 // Says waits until weir has printed some texts.
 func (w *Weir) Says(t testing.TB, want ...string) {
 	t.Helper()
