@@ -17,7 +17,7 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 	t.Helper()
 	var listeners []any
 	for _, r := range recipes {
-		listeners = append(listeners, r.listener(t))
+		listeners = append(listeners, r.listener())
 	}
 	bootstrap, err := json.Marshal(tree{
 		"admin": tree{"address": address(0)},
@@ -29,14 +29,15 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	bootstrap = bytes.ReplaceAll(bootstrap, []byte("/dev/stdout"), []byte(accessLog))
+	for shown, file := range map[string]string{"/dev/stdout": accessLog, "/etc/envoy/jwks.json": issuerKeys(t)} {
+		bootstrap = bytes.ReplaceAll(bootstrap, []byte(shown), []byte(file))
+	}
 	return weirtest.StartEnvoy(t, bootstrap, len(recipes)).Addrs
 }
 
 // listener is the listener of a recipe: what every Envoy that asks weir has, with the recipe's blocks in their places.
 // What the recipe gives as http_filters stands before the rate limit filter.
-func (r *recipe) listener(t *testing.T) any {
-	t.Helper()
+func (r *recipe) listener() any {
 	limits := tree{
 		"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
 		"domain": r.name,
@@ -60,7 +61,7 @@ func (r *recipe) listener(t *testing.T) any {
 	before, _ := own["http_filters"].([]any)
 	delete(own, "http_filters")
 	maps.Copy(manager, own)
-	manager["http_filters"] = slices.Concat(withKeys(t, before), []any{
+	manager["http_filters"] = slices.Concat(before, []any{
 		tree{"name": "envoy.filters.http.ratelimit", "typed_config": limits},
 		tree{"name": "envoy.filters.http.router", "typed_config": tree{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}},
 	})
