@@ -171,12 +171,10 @@ func (s *scene) judgeMetrics(calls []call) string {
 	var hits, degraded, decisions float64
 	for i, r := range s.replicas {
 		m := r.mustScrape(s.T)
-		for _, outcome := range []string{"within", "over", "degraded"} {
-			label := fmt.Sprintf("outcome=%q", outcome)
-			hits += m.Sum("weir_hits_total", label) - s.atRest[i].Sum("weir_hits_total", label)
-		}
-		degraded += m.Sum("weir_hits_total", `outcome="degraded"`) - s.atRest[i].Sum("weir_hits_total", `outcome="degraded"`)
-		decisions += m.Sum("weir_degraded_total", "") - s.atRest[i].Sum("weir_degraded_total", "")
+		grown := func(name, label string) float64 { return m.Sum(name, label) - s.atRest[i].Sum(name, label) }
+		without := grown("weir_hits_total", `outcome="degraded"`)
+		hits += grown("weir_hits_total", `outcome="within"`) + grown("weir_hits_total", `outcome="over"`) + without
+		degraded, decisions = degraded+without, decisions+grown("weir_degraded_total", "")
 	}
 	if int(hits) < answered || int(hits) > len(calls) {
 		s.errorf("weir_hits_total has grown by %v, want %d (answered) to %d (all calls)", hits, answered, len(calls))

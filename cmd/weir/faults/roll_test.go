@@ -59,7 +59,7 @@ func drainOne(s *scene) {
 }
 
 // releaseBefore is the commit that stands for the release before this one.
-const releaseBefore = "d3d791e206a84dbc65cfb83acf273d260eec9533"
+const releaseBefore = "cb922639a3882f7895beda435788c358faaa4516"
 
 // withBefore builds the release before from the repository's history, which must be whole, beside a server.
 func withBefore(s *scene) {
