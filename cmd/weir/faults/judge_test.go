@@ -172,9 +172,9 @@ func (s *scene) judgeMetrics(calls []call) string {
 	for i, r := range s.replicas {
 		m := r.mustScrape(s.T)
 		grown := func(name, label string) float64 { return m.Sum(name, label) - s.atRest[i].Sum(name, label) }
-		without := grown("weir_hits_total", `outcome="degraded"`)
-		hits += grown("weir_hits_total", `outcome="within"`) + grown("weir_hits_total", `outcome="over"`) + without
-		degraded, decisions = degraded+without, decisions+grown("weir_degraded_total", "")
+		byPolicy := grown("weir_hits_total", `outcome="degraded"`)
+		hits += grown("weir_hits_total", `outcome="within"`) + grown("weir_hits_total", `outcome="over"`) + byPolicy
+		degraded, decisions = degraded+byPolicy, decisions+grown("weir_degraded_total", "")
 	}
 	if int(hits) < answered || int(hits) > len(calls) {
 		s.errorf("weir_hits_total has grown by %v, want %d (answered) to %d (all calls)", hits, answered, len(calls))
