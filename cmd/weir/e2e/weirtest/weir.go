@@ -74,9 +74,6 @@ func New(t testing.TB, settings ...string) *Weir {
 	return w
 }
 
-// Set changes settings for the next start.
-func (w *Weir) Set(settings ...string) { w.env = append(w.env, settings...) }
-
 // Start runs a command line, without one the last again, and does not wait.
 func (w *Weir) Start(t testing.TB, line ...string) {
 	t.Helper()
