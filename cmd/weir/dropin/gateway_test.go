@@ -194,15 +194,13 @@ func (g *gateway) startControl(t *testing.T) {
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}})
 }
 
-// weirNames are what Envoy Gateway issues the rate-limit service's certificate for.
-var weirNames = []string{"envoy-ratelimit", "envoy-ratelimit.envoy-gateway-system.svc.cluster.local"}
-
 // startWeir starts weir as Envoy Gateway does, in a Deployment whose container is ratelimit's but for the image.
 func (g *gateway) startWeir(t *testing.T) {
 	t.Helper()
+	secret := g.secret(t, "envoy-ratelimit", "envoy-ratelimit.envoy-gateway-system.svc.cluster.local")
 	g.weir = container{
 		Host: "envoy-ratelimit-6f5d7c9b8-x2v4q", User: 65534, Command: []string{"/bin/ratelimit"},
-		Mounts: map[string]string{"/certs": g.secret(t, weirNames...), "/etc/statsd-exporter": t.TempDir()},
+		Mounts: map[string]string{"/certs": secret, "/etc/statsd-exporter": t.TempDir()},
 	}.start(t, kubernetes(slices.Clone(gatewayEnvironment), "envoy-gateway:18000", "envoy-ratelimit:8081"))
 }
 

@@ -2,8 +2,6 @@ package faults_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -74,8 +72,6 @@ func (s *scene) configure(name, value string) {
 // appear brings up a server that was not there when weir started.
 var appear = during(func(*scene) {}, func(s *scene) { s.servers[0].Restart(s.T) })
 
-// What rows break where another server takes over.
-
 // kill ends a server for good: of a cluster the primary of a third of the slots.
 func kill(s *scene) {
 	victim := s.servers[0]
@@ -89,25 +85,14 @@ func kill(s *scene) {
 
 // split lets each replica reach another server, which both take writes, as the two sides of a partition do.
 func split(s *scene) {
-	old, next := s.servers[0], redistest.Single(s.T)
-	host, port, _ := strings.Cut(old.Addr, ":")
-	ctx := context.Background()
-	s.must(next.Client().ReplicaOf(ctx, host, port).Err())
-	redistest.Eventually(s.T, "the copy is complete", func() error {
-		info, err := next.Info(ctx, "replication")
-		if err == nil && info["master_link_status"] != "up" {
-			err = fmt.Errorf("the link is %q", info["master_link_status"])
-		}
-		return err
-	})
-	s.must(next.Client().ReplicaOf(ctx, "no", "one").Err())
-	s.proxies[1].Redirect(next.Addr)
-	s.proxies[1].ResetAll()
+	other := redistest.Single(s.T)
+	move := func(p *redistest.FaultProxy) {
+		p.Redirect(other.Addr)
+		p.ResetAll()
+	}
+	move(s.proxies[1])
 	s.breaks()
 	s.hold()
-	host, port, _ = strings.Cut(next.Addr, ":")
-	s.must(old.Client().ReplicaOf(ctx, host, port).Err())
-	s.proxies[0].Redirect(next.Addr)
-	s.proxies[0].ResetAll()
+	move(s.proxies[0])
 	s.heals()
 }
