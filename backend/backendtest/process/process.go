@@ -161,6 +161,15 @@ func (p *Process) ExitCode(t testing.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// Drain ends the process as Kubernetes does, and wants it to end well.
+func (p *Process) Drain(t testing.TB) {
+	t.Helper()
+	p.Terminate(t)
+	if code := p.ExitCode(t); code != 0 {
+		t.Errorf("after SIGTERM %s ended with exit code %d, want 0", p.name, code)
+	}
+}
+
 // AwaitReady polls until check is content with a process that was just started.
 func (p *Process) AwaitReady(t testing.TB, check func() error) {
 	t.Helper()

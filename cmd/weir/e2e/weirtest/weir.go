@@ -117,15 +117,6 @@ func (w *Weir) Write(t testing.TB, name, text string) {
 	}
 }
 
-// Drain ends it as Kubernetes does, and wants it to end well.
-func (w *Weir) Drain(t testing.TB) {
-	t.Helper()
-	w.Terminate(t)
-	if code := w.ExitCode(t); code != 0 {
-		t.Errorf("after SIGTERM weir ended with exit code %d, want 0", code)
-	}
-}
-
 // Counted returns how many hits the store has counted for a user of a plan under its one limit, as weir counters shows.
 func (w *Weir) Counted(plan, user string) (uint64, error) {
 	query := url.Values{"domain": {"shop"}, "descriptor": {"plan=" + plan + ",user=" + user}}
