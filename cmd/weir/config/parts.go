@@ -210,14 +210,9 @@ func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
 	if !s.ServerTLS {
 		return nil, nil
 	}
-	files, variables := certs.Files{Cert: s.ServerCert, Key: s.ServerKey}, "GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY"
-	if s.ClientCA != "" {
-		files.CA, files.SAN = s.ClientCA, s.ClientSAN
-		variables += ", GRPC_CLIENT_TLS_CACERT"
-	}
-	config, err := certs.Server(files, log)
+	config, err := certs.Server(certs.Files{Cert: s.ServerCert, Key: s.ServerKey, CA: s.ClientCA, SAN: s.ClientSAN}, log)
 	if err != nil {
-		return nil, fmt.Errorf("environment variables %s: %w", variables, err)
+		err = fmt.Errorf("environment variables GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT: %w", err)
 	}
-	return config, nil
+	return config, err
 }
