@@ -73,7 +73,7 @@ func (g *Guard) allow(r *http.Request) error {
 		if err != nil {
 			return refuse(http.StatusForbidden, noToken, err)
 		}
-		if !g.brings(r, want) {
+		if !g.brings(r, true, want) {
 			return refuse(http.StatusForbidden, badToken)
 		}
 		return nil
@@ -104,10 +104,11 @@ func (g *Guard) mayRead(r *http.Request) error {
 	}
 	write, err := tokenIn("ADMIN_TOKEN_FILE", g.TokenFile)
 	read, readErr := tokenIn("ADMIN_READ_TOKEN_FILE", g.ReadFile)
-	if g.brings(r, write, read) {
+	err = errors.Join(err, readErr)
+	if g.brings(r, err == nil, write, read) {
 		return nil
 	}
-	if err := errors.Join(err, readErr); err != nil {
+	if err != nil {
 		return refuse(http.StatusForbidden, noToken, err)
 	}
 	return refuse(http.StatusForbidden, unreadable)
@@ -130,8 +131,8 @@ func (g *Guard) knowsHost(r *http.Request) bool {
 }
 
 // brings reports whether a request brings one of the tokens that are not empty. One that is wrong is counted, and
-// logged.
-func (g *Guard) brings(r *http.Request, tokens ...string) bool {
+// logged, if these are all tokens that there are.
+func (g *Guard) brings(r *http.Request, all bool, tokens ...string) bool {
 	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if got == "" || !strings.EqualFold(scheme, "Bearer") {
 		return false
@@ -142,6 +143,9 @@ func (g *Guard) brings(r *http.Request, tokens ...string) bool {
 		if want != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
 			return true
 		}
+	}
+	if !all {
+		return false
 	}
 	g.refused.Add(1)
 	if g.Log != nil {

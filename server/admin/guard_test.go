@@ -156,6 +156,8 @@ func TestRefusedTokensAreLoggedInASample(t *testing.T) {
 	for range 5 {
 		p.ask("DELETE", "/api/v1/counters"+ann, bearer("a wrong and secret one"))
 	}
+	g.ReadFile = "/away" // so that this one may be right
+	p.ask("GET", "/api/v1/counters/top", bearer("a reader's secret token"))
 	if g.Refused() != 5 || strings.Count(logged.String(), "client=127.0.0.1:1234") != 1 || strings.Contains(logged.String(), "secret") {
 		t.Errorf("%d were counted, and logged is\n%s\nwant 5, and one line, without the token", g.Refused(), &logged)
 	}

@@ -71,31 +71,15 @@ func mustConnect(t *testing.T, address string, config *tls.Config) *tls.Conn {
 	return conn
 }
 
-// named is who the other side's certificate is for, by its common name.
-func named(conn *tls.Conn) string {
-	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
-}
-
-// trusting is a client that knows authorities and shows a certificate, if it has one.
-func trusting(t *testing.T, name string, authority *certstest.Authority, pair ...[]byte) *tls.Config {
-	t.Helper()
+// trusting is a client of weir that knows an authority and shows a certificate, if it has one.
+func trusting(authority *certstest.Authority, pair ...tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority.PEM)
-	c := &tls.Config{RootCAs: roots, ServerName: name}
+	c := &tls.Config{RootCAs: roots, ServerName: "weir"}
 	if len(pair) > 0 {
-		cert := parsed(t, pair[0], pair[1])
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair[0], nil }
 	}
 	return c
-}
-
-func parsed(t *testing.T, cert, key []byte) tls.Certificate {
-	t.Helper()
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair
 }
 
 func write(t *testing.T, file string, content []byte) {
@@ -129,16 +113,19 @@ func TestNewConnectionsHaveTheCertificateThatIsThereNow(t *testing.T) {
 	write(t, files.Cert, cert)
 	write(t, files.Key, key)
 	address := server(t, files)
-	first := mustConnect(t, address, trusting(t, "weir", authority))
+	first := mustConnect(t, address, trusting(authority))
+	server := func() string { // who a new connection says that it is to
+		return mustConnect(t, address, trusting(authority)).ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
 	for _, name := range []string{"two", "three"} {
 		cert, key := authority.Issue(t, "weir", name)
-		was := named(mustConnect(t, address, trusting(t, "weir", authority)))
+		was := server()
 		write(t, files.Cert, cert)
-		if got := named(mustConnect(t, address, trusting(t, "weir", authority))); got != was {
+		if got := server(); got != was {
 			t.Errorf("while only one of two files is new, connections get %q, want %q as before", got, was)
 		}
 		write(t, files.Key, key)
-		if got := named(mustConnect(t, address, trusting(t, "weir", authority))); got != "weir "+name {
+		if got := server(); got != "weir "+name {
 			t.Errorf("with both files new, connections get %q, want %q", got, "weir "+name)
 		}
 	}
@@ -157,11 +144,11 @@ func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := serve(t, config)
+	address, client := serve(t, config), trusting(authority, authority.KeyPair(t, "envoy"))
 	lines := func() string { // of three connections, which must be made
 		log.Reset()
 		for range 3 {
-			mustConnect(t, address, trusting(t, "weir", authority, cert, key))
+			mustConnect(t, address, client)
 		}
 		return log.String()
 	}
@@ -246,13 +233,12 @@ func TestOnlyClientsOfTheAuthorityThatIsThereNowGetIn(t *testing.T) {
 			cert, key := old.Issue(t, "weir")
 			address := server(t, mount(t, dir, cert, key, old.PEM))
 			client := func(by *certstest.Authority) *tls.Config {
-				cert, key := by.Issue(t, "envoy")
-				c := trusting(t, "weir", old, cert, key)
+				c := trusting(old, by.KeyPair(t, "envoy"))
 				c.MinVersion, c.MaxVersion = version, version
 				c.ClientSessionCache = tls.NewLRUClientSessionCache(10) // one that would come back without being checked
 				return c
 			}
-			ofOld, ofNext, nobody := client(old), client(next), trusting(t, "weir", old)
+			ofOld, ofNext, nobody := client(old), client(next), trusting(old)
 			there := mustConnect(t, address, ofOld)
 			mustConnect(t, address, ofOld)
 			for name, c := range map[string]*tls.Config{"no certificate": nobody, "another's": ofNext} {
@@ -291,8 +277,7 @@ func TestClientsMustHaveTheName(t *testing.T) {
 	} {
 		files.SAN = tc.san
 		address := server(t, files)
-		cert, key := authority.Issue(t, tc.client)
-		_, err := connect(t, address, trusting(t, "weir", authority, cert, key))
+		_, err := connect(t, address, trusting(authority, authority.KeyPair(t, tc.client)))
 		if in := err == nil; in != tc.in {
 			t.Errorf("a client whose certificate is for %s, where %s must come: in %t (%v), want %t", tc.client, tc.san, in, err, tc.in)
 		}
@@ -320,9 +305,8 @@ func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
 			}
 			shown := make(chan string, 100) // who the client says that it is
 			serverOf := func(by *certstest.Authority) string {
-				cert, key := by.Issue(t, "weir")
 				return serve(t, &tls.Config{
-					Certificates: []tls.Certificate{parsed(t, cert, key)}, ClientAuth: tls.RequireAnyClientCert,
+					Certificates: []tls.Certificate{by.KeyPair(t, "weir")}, ClientAuth: tls.RequireAnyClientCert,
 					VerifyConnection: func(s tls.ConnectionState) error {
 						shown <- s.PeerCertificates[0].Subject.CommonName
 						return nil
@@ -352,8 +336,7 @@ func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	write(t, ca, ours.PEM)
 	serverOf := func(by *certstest.Authority, names ...string) (port string) {
-		cert, key := by.Issue(t, names...)
-		address := serve(t, &tls.Config{Certificates: []tls.Certificate{parsed(t, cert, key)}, NextProtos: []string{"h2"}})
+		address := serve(t, &tls.Config{Certificates: []tls.Certificate{by.KeyPair(t, names...)}, NextProtos: []string{"h2"}})
 		_, port, _ = net.SplitHostPort(address)
 		return port
 	}

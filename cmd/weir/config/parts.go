@@ -1,14 +1,20 @@
 package config
 
 import (
+	"cmp"
+	"crypto/tls"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server"
@@ -131,4 +137,80 @@ func checkHeader(variable, name string) error {
 // DenialLog returns the logger of denials.
 func (s *Settings) DenialLog(r *denials.Recorder, log *slog.Logger) *denials.Log {
 	return &denials.Log{Recorder: r, Interval: s.DenialLogEvery, Values: s.DenialLogValues, To: log}
+}
+
+// AdminAddress returns HOST:PORT where this machine reaches the admin port of a weir serve that has the same environment:
+// 127.0.0.1:6070 unless DEBUG_HOST or DEBUG_PORT say otherwise. Where it listens everywhere, that is the loopback address.
+func AdminAddress() string { return reachable("DEBUG_HOST", "DEBUG_PORT", "6070") }
+
+// GRPCAddress returns where this machine reaches the gRPC port likewise: 127.0.0.1:8081 unless GRPC_HOST or GRPC_PORT say
+// otherwise, or unix: and the path of GRPC_UDS.
+func GRPCAddress() string {
+	if path := os.Getenv("GRPC_UDS"); path != "" {
+		return "unix:" + path
+	}
+	return reachable("GRPC_HOST", "GRPC_PORT", "8081")
+}
+
+// reachable returns the address that two variables name, on the loopback address where they name all. It is not checked.
+func reachable(hostVariable, portVariable, usualPort string) string {
+	host := strings.Trim(os.Getenv(hostVariable), "[]")
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return net.JoinHostPort(host, cmp.Or(os.Getenv(portVariable), usualPort))
+}
+
+// Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.
+func (s *Settings) Logger(to io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel), ReplaceAttr: s.RenameLogs}
+	if s.LogsJSON() {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
+
+// LogsJSON reports whether each line of the log is an object in JSON. It is right after an error of Read as well.
+func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
+
+type logLevel slog.Level
+
+// EnvDecode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
+func (l *logLevel) EnvDecode(value string) error {
+	level, known := map[string]slog.Level{
+		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
+	}[strings.ToLower(value)]
+	if *l = logLevel(level); !known {
+		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
+	}
+	return nil
+}
+
+// checkTLS refuses a gRPC port that is meant to be closed and would be open.
+func (s *Settings) checkTLS() error {
+	return cmp.Or(
+		require(!s.ServerTLS || s.ServerCert != "" && s.ServerKey != "", "GRPC_SERVER_USE_TLS", s.ServerTLS,
+			"GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY must name the files of the certificate and its key"),
+		require(s.ServerTLS || s.ClientCA == "", "GRPC_CLIENT_TLS_CACERT", s.ClientCA,
+			"clients are asked for a certificate only with GRPC_SERVER_USE_TLS=true"),
+		require(s.ClientCA != "" || s.ClientSAN == "", "GRPC_CLIENT_TLS_SAN", s.ClientSAN,
+			"clients are asked for a certificate only with GRPC_CLIENT_TLS_CACERT"),
+	)
+}
+
+// GRPCTLS returns the TLS of the gRPC port, nil for none. Its error names the variables and the file at fault. Log hears
+// of files that are wrong later.
+func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
+	if !s.ServerTLS {
+		return nil, nil
+	}
+	config, err := certs.Server(certs.Files{Cert: s.ServerCert, Key: s.ServerKey, CA: s.ClientCA, SAN: s.ClientSAN}, log)
+	if err != nil {
+		err = fmt.Errorf("environment variables GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT: %w", err)
+	}
+	return config, err
 }

@@ -6,10 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirproxy/weir/backend/incr"
-	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -24,17 +22,6 @@ func mustRead(t *testing.T, variables string) Settings {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func TestDefaults(t *testing.T) {
-	s := mustRead(t, "")
-	if s.GRPCPort != 8081 || s.Port != 8080 || s.DebugPort != 6070 || s.MemoryMaxKeys != 1_000_000 || s.DataDir != "./weir-data" ||
-		s.DrainDelay != 5*time.Second || s.DrainTimeout != 20*time.Second || s.Algorithm != descriptors.SlidingWindow {
-		t.Errorf("the defaults are part of what people rely on; got %+v", s)
-	}
-	if dir, _ := s.ConfigFiles(); dir != "/srv/runtime_data/current/config" {
-		t.Errorf("the default directory is %s; want the one that envoyproxy/ratelimit reads", dir)
-	}
 }
 
 // What the parts of weir are configured by, of environments.

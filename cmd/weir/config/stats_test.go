@@ -26,17 +26,15 @@ func TestWhereStatisticsGo(t *testing.T) {
 		{both, "tcp [::1]:9125 ratelimit.x.__team=a;udp [::1]:9125 rl|#env:prod,service:rl,version:1,dd.internal.entity_id:pod,team:a,rest:x;", true},
 		{"USE_PROMETHEUS=true", "", true},
 	} {
-		t.Run("", func(t *testing.T) {
-			set := mustRead(t, tc.environment)
-			got := ""
-			for _, c := range set.StatsdSinks() {
-				begin, end := c.Form("ratelimit.x")
-				got += c.Network + " " + c.Address + " " + begin + end + ";"
-			}
-			if got != tc.want || set.CountsAsRatelimit() != tc.keeps {
-				t.Errorf("with %s they go to %q, and are counted: %v; want %q, %v", tc.environment, got, set.CountsAsRatelimit(), tc.want, tc.keeps)
-			}
-		})
+		set := mustRead(t, tc.environment)
+		got := ""
+		for _, c := range set.StatsdSinks() {
+			begin, end := c.Form("ratelimit.x")
+			got += c.Network + " " + c.Address + " " + begin + end + ";"
+		}
+		if got != tc.want || set.CountsAsRatelimit() != tc.keeps {
+			t.Errorf("with %s they go to %q, and are counted: %v; want %q, %v", tc.environment, got, set.CountsAsRatelimit(), tc.want, tc.keeps)
+		}
 	}
 }
 

@@ -68,7 +68,8 @@ type Variables struct {
 	NodeLoss  topology.NodeLoss `env:"RING_ON_NODE_LOSS,default=remap"`
 	Memcache  Memcache          `env:",prefix=MEMCACHE_"`
 
-	Replicas int `env:"REPLICAS,default=1"`
+	Replicas int  `env:"REPLICAS,default=1"`
+	Leases   bool `env:"LEASES,default=true"`
 
 	// Counters in the keys of envoyproxy/ratelimit, beside KEY_FORMAT.
 	KeyPrefix      string `env:"CACHE_KEY_PREFIX"`
@@ -125,7 +126,6 @@ type Files struct {
 	MergeDomains bool                  `env:"MERGE_DOMAIN_CONFIG,default=false"`
 	OnFailure    descriptors.Policy    `env:"ON_BACKEND_FAILURE,default=allow"`
 	BackendType  string                `env:"BACKEND_TYPE"` // memory, redis or memcache
-	Leases       bool                  `env:"LEASES,default=true"`
 
 	Lenient bool // no variable: see yaml.Options
 }

@@ -99,8 +99,3 @@ func (r *recipe) add(kind, block string) error {
 func anchor(heading string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
-
-// descriptorFile is the recipe's file as weir reads it, under a domain.
-func (r *recipe) descriptorFile(domain string) string {
-	return "domain: " + domain + "\ndescriptors:\n" + r.file
-}

@@ -2,8 +2,14 @@ package cookbook_test
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -17,7 +23,7 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 	t.Helper()
 	var listeners []any
 	for _, r := range recipes {
-		listeners = append(listeners, r.listener(t))
+		listeners = append(listeners, r.listener())
 	}
 	bootstrap, err := json.Marshal(tree{
 		"admin": tree{"address": address(0)},
@@ -29,14 +35,15 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	bootstrap = bytes.ReplaceAll(bootstrap, []byte("/dev/stdout"), []byte(accessLog))
+	for shown, file := range map[string]string{"/dev/stdout": accessLog, "/etc/envoy/jwks.json": issuerKeys(t)} {
+		bootstrap = bytes.ReplaceAll(bootstrap, []byte(shown), []byte(file))
+	}
 	return weirtest.StartEnvoy(t, bootstrap, len(recipes)).Addrs
 }
 
 // listener is the listener of a recipe: what every Envoy that asks weir has, with the recipe's blocks in their places.
 // What the recipe gives as http_filters stands before the rate limit filter.
-func (r *recipe) listener(t *testing.T) any {
-	t.Helper()
+func (r *recipe) listener() any {
 	limits := tree{
 		"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
 		"domain": r.name,
@@ -60,7 +67,7 @@ func (r *recipe) listener(t *testing.T) any {
 	before, _ := own["http_filters"].([]any)
 	delete(own, "http_filters")
 	maps.Copy(manager, own)
-	manager["http_filters"] = slices.Concat(withKeys(t, before), []any{
+	manager["http_filters"] = slices.Concat(before, []any{
 		tree{"name": "envoy.filters.http.ratelimit", "typed_config": limits},
 		tree{"name": "envoy.filters.http.router", "typed_config": tree{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}},
 	})
@@ -84,3 +91,27 @@ func cluster(name string, port int, http2 bool) tree {
 	}
 	return c
 }
+
+// issuerKey is what the issuer of the recipes' tokens signs with.
+const issuerKey = "the cookbook's issuer signs its tokens with this"
+
+// issuerKeys writes the file in which Envoy finds the issuer's keys.
+func issuerKeys(t *testing.T) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "jwks.json")
+	keys := fmt.Sprintf(`{"keys": [{"kty": "oct", "alg": "HS256", "k": %q}]}`, encode(issuerKey))
+	if err := os.WriteFile(file, []byte(keys), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// token is a signed JWT with claims.
+func token(claims string) string {
+	text := encode(`{"alg":"HS256","typ":"JWT"}`) + "." + encode(claims)
+	sum := hmac.New(sha256.New, []byte(issuerKey))
+	sum.Write([]byte(text))
+	return text + "." + encode(string(sum.Sum(nil)))
+}
+
+func encode(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }

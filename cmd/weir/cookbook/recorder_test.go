@@ -6,13 +6,11 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -67,16 +65,6 @@ func (r *recorder) play(t *testing.T, domain, addr, transcript string) string {
 		lines = append(lines, l)
 	}
 	return writeLines(lines)
-}
-
-// next waits for the next question of a domain.
-func (r *recorder) next(domain string) (string, error) {
-	select {
-	case asked := <-r.asked[domain]:
-		return asked, nil
-	case <-time.After(process.Hang):
-		return "", fmt.Errorf("Envoy has not asked about domain %s within %v", domain, process.Hang)
-	}
 }
 
 // show writes descriptors as the documents do: user=ann + user=ann,path=/pay (2 hits).

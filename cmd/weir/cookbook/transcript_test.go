@@ -130,11 +130,12 @@ func (r *recorder) ask(domain, addr string, q *question) (line, error) {
 		}
 		l.answer = showAnswer(answer, body)
 		if q.later {
-			then, err := r.next(domain)
-			if err != nil {
-				return l, err
+			select {
+			case then := <-r.asked[domain]:
+				l.answer += ", then " + then
+			case <-time.After(process.Hang):
+				return l, fmt.Errorf("%s: Envoy has not asked again within %v", q.text, process.Hang)
 			}
-			l.answer += ", then " + then
 		}
 	}
 	return l, nil

@@ -22,12 +22,12 @@ import (
 
 // controlPlane serves limits as Envoy Gateway does: by its library's SnapshotCache, over ADS.
 type controlPlane struct {
-	node  string // the id that it serves
-	cache cache.SnapshotCache
+	node     string // the id that it serves
+	cache    cache.SnapshotCache
+	versions int // snapshots so far
 
-	mu       sync.Mutex
-	versions int      // snapshots so far
-	requests []string // the versions that were accepted, or why one was refused
+	mu       sync.Mutex // protects requests
+	requests []string   // the versions that were accepted, or why one was refused
 }
 
 // startControlPlane serves a node at an address.
@@ -60,10 +60,8 @@ func (c *controlPlane) set(t *testing.T, configs ...*configpb.RateLimitConfig) s
 	for i, config := range configs {
 		resources[i] = config
 	}
-	c.mu.Lock()
 	c.versions++
 	version := fmt.Sprint(c.versions)
-	c.mu.Unlock()
 	snapshot, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: resources})
 	if err == nil {
 		err = c.cache.SetSnapshot(context.Background(), c.node, snapshot)
@@ -82,21 +80,4 @@ func (c *controlPlane) accepted(version string) error {
 		return fmt.Errorf("version %s was not accepted; asked: %q", version, c.requests)
 	}
 	return nil
-}
-
-// limits returns the configuration of one domain.
-func limits(domain string, descriptors ...*configpb.RateLimitDescriptor) *configpb.RateLimitConfig {
-	return &configpb.RateLimitConfig{Name: domain, Domain: domain, Descriptors: descriptors}
-}
-
-// chain returns descriptors one below the other, key, value, key, value and so on; the last has the limit. An empty
-// value stands for any.
-func chain(requests uint32, unit configpb.RateLimitUnit, entries ...string) *configpb.RateLimitDescriptor {
-	d := &configpb.RateLimitDescriptor{Key: entries[0], Value: entries[1]}
-	if len(entries) > 2 {
-		d.Descriptors = []*configpb.RateLimitDescriptor{chain(requests, unit, entries[2:]...)}
-	} else {
-		d.RateLimit = &configpb.RateLimitPolicy{RequestsPerUnit: requests, Unit: unit}
-	}
-	return d
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -152,22 +151,4 @@ func kubernetes(env []string, services ...string) []string {
 			name+"_PORT_"+port+"_TCP_PORT="+port, name+"_PORT_"+port+"_TCP_ADDR="+address)
 	}
 	return env
-}
-
-// newVolume returns a folder that is mounted as the kubelet mounts a ConfigMap or a Secret.
-func newVolume(t *testing.T, files map[string]string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	writeVolume(t, dir, files)
-	return dir
-}
-
-// writeVolume replaces all files of a volume by these, in one step.
-func writeVolume(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	all := make(map[string][]byte)
-	for name, text := range files {
-		all[name] = []byte(text)
-	}
-	certstest.Mount(t, dir, all)
 }

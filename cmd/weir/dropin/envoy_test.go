@@ -2,10 +2,12 @@ package dropin_test
 
 import (
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -31,36 +33,58 @@ func (e *envoy) wantErrors(t *testing.T, want int) {
 	}
 }
 
-// answer is what a caller of Envoy sees.
-type answer struct {
-	status int
-	limit  string // x-ratelimit-limit
-}
-
-// get sends a request through Envoy.
-func (e *envoy) get(path string) (answer, error) {
+// get sends a request through Envoy, and returns the answer's x-ratelimit-limit.
+func (e *envoy) get(t *testing.T, path string) (status int, limit string) {
+	t.Helper()
 	a, err := weirtest.Patient.Get(e.url + path)
 	if err != nil {
-		return answer{}, err
+		t.Fatalf("GET %s through Envoy: %v", path, err)
 	}
-	defer a.Body.Close()
-	_, err = io.Copy(io.Discard, a.Body)
-	return answer{a.StatusCode, a.Header.Get("x-ratelimit-limit")}, err
+	a.Body.Close()
+	return a.StatusCode, a.Header.Get("x-ratelimit-limit")
 }
 
-// wantStatuses sends requests one after the other, and complains unless they are answered so.
-func (e *envoy) wantStatuses(t *testing.T, promise, path string, want ...int) (last answer) {
+// wantStatuses sends requests one after the other, complains unless they are answered so, and returns the last limit.
+func (e *envoy) wantStatuses(t *testing.T, promise, path string, want ...int) (limit string) {
 	t.Helper()
-	var got []int
-	for range want {
-		var err error
-		if last, err = e.get(path); err != nil {
-			t.Fatalf("%s: GET %s through Envoy: %v", promise, path, err)
-		}
-		got = append(got, last.status)
+	got := make([]int, len(want))
+	for i := range want {
+		got[i], limit = e.get(t, path)
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%s: Envoy answers %v, want %v", promise, got, want)
 	}
-	return last
+	return limit
+}
+
+// wantRules waits until the lines of /rlconfig hold these.
+func wantRules(t *testing.T, promise, url string, lines ...string) {
+	t.Helper()
+	weirtest.Eventually(t, promise, func() error {
+		text, err := weirtest.Get(url)
+		for _, line := range lines {
+			if err == nil && !slices.Contains(strings.Split(text, "\n"), line) {
+				err = fmt.Errorf("/rlconfig prints\n%s\nwant a line\n%s", text, line)
+			}
+		}
+		return err
+	})
+}
+
+// counted returns the sum of the counts in Redis whose keys begin so: there is one for each window.
+func counted(t *testing.T, server *redistest.Server, stem string) int {
+	t.Helper()
+	keys, err := server.Client().Keys(t.Context(), stem+"*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, key := range keys {
+		n, err := server.Client().Get(t.Context(), key).Int()
+		if err != nil {
+			t.Fatalf("the count at %s: %v", key, err)
+		}
+		sum += n
+	}
+	return sum
 }

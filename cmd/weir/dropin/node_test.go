@@ -3,7 +3,9 @@ package dropin_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"net"
 	"os"
 	"os/exec"
@@ -17,6 +19,21 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
+
+// The test binary is three programs: the tests; one test again, in namespaces of its own; and what makes a container
+// and then becomes what runs there.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == containerArgument {
+		os.Exit(becomeContainer(os.Args[2]))
+	}
+	flag.Parse()
+	if hosts := os.Getenv(nodeVariable); hosts != "" {
+		if err := makeNode(hosts); err != nil {
+			log.Fatal("making a node: ", err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // nodeVariable holds, on a node, the path of its /etc/hosts.
 const nodeVariable = "WEIR_DROPIN_NODE"
@@ -71,15 +88,7 @@ func onNode(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// runOnNode makes the namespaces of this process a node, and runs the tests that it was told to.
-func runOnNode(m *testing.M, hosts string) int {
-	if err := makeNode(hosts); err != nil {
-		fmt.Fprintln(os.Stderr, "making a node:", err)
-		return 1
-	}
-	return m.Run()
-}
-
+// makeNode makes the namespaces of this process a node.
 func makeNode(hosts string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping mounts to itself: %w", err)

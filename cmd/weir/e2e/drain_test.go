@@ -113,7 +113,7 @@ func TestHealthAnswersAndTheDrainWorkWhileAllConnectionsAreTaken(t *testing.T) {
 	}
 	besiege()
 	weirtest.Eventually(t, "an operator sees that connections are closed", func() error {
-		metrics, err := weirtest.Scrape(w.Admin + "/metrics")
+		metrics, err := w.Scrape()
 		open, closed := metrics[`weir_connections{port="grpc"}`], metrics[`weir_connections_closed_total{port="grpc",reason="max_connections"}`]
 		if err == nil && (open != most || closed < 2*most) {
 			err = fmt.Errorf("/metrics has %v connections of %d, and %v closed", open, most, closed)

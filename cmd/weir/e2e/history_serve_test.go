@@ -11,15 +11,6 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// startReader runs weir history serve over a Redis, and waits until it is ready.
-func startReader(t *testing.T, redis string, flags ...string) *weirtest.Weir {
-	t.Helper()
-	reader := weirtest.New(t, weirtest.PatientRedis, "REDIS_HISTORY_URL="+redis)
-	reader.Start(t, append([]string{process.Weir(t), "history", "serve"}, flags...)...)
-	reader.AwaitReady(t)
-	return reader
-}
-
 // query returns the value of a query whose answer is one number, as Prometheus's API gives it.
 func query(w *weirtest.Weir, query string) (string, error) {
 	var a struct {
@@ -45,7 +36,8 @@ func wantAnswers(t *testing.T, w *weirtest.Weir, paths map[string]wanted) {
 	}
 }
 
-// Two weirs of a fleet count; a third process, which may only read, answers for both.
+// Two weirs of a fleet count; a third process, which may only read, answers for both. With the files of the fleet it
+// knows the same rules, also after they have changed.
 func TestTheHistoryOfAFleetIsServedByAProcessThatOnlyReads(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Single(t, redistest.WithPassword("secret"), redistest.WithACL("reader", "secret",
@@ -56,7 +48,9 @@ func TestTheHistoryOfAFleetIsServedByAProcessThatOnlyReads(t *testing.T) {
 		awaitCounts(t, w.Client(t), "basic/1")
 		hits(t, w.Client(t), 15, "basic/1", fmt.Sprint("user", n))
 	}
-	reader := startReader(t, "redis://reader:secret@"+redis.Addr)
+	reader := weirtest.New(t, weirtest.PatientRedis, "REDIS_HISTORY_URL=redis://reader:secret@"+redis.Addr)
+	reader.Start(t, process.Weir(t), "history", "serve")
+	reader.AwaitReady(t)
 	for _, at := range []*weirtest.Weir{reader, a} {
 		weirtest.Eventually(t, "the hits of both are in the answer", func() error {
 			for text, want := range map[string]string{
@@ -80,21 +74,11 @@ func TestTheHistoryOfAFleetIsServedByAProcessThatOnlyReads(t *testing.T) {
 	if body, err := weirtest.Get(reader.Admin + "/metrics"); err != nil || strings.Contains(body, "weir_requests_total") {
 		t.Errorf("/metrics (%v) tells of requests, and none comes here:\n%s", err, body)
 	}
-	refused, err := redis.Client().Do(t.Context(), "acl", "log").Slice()
-	if err != nil || len(refused) > 0 {
-		t.Errorf("Redis has refused commands of the reader: %v (%v)", refused, err)
-	}
 	reader.Drain(t)
-}
-
-// The reader that has the files of the fleet knows the same rules, also after they have changed.
-func TestAReaderWithTheFilesOfAFleetKnowsItsRules(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Single(t)
-	w := weirtest.Serve(t, tenAnHour, "REDIS_URL="+redis.Addr, weirtest.PatientRedis)
-	reader := startReader(t, redis.Addr, "--config", w.Config)
+	reader.Start(t, process.Weir(t), "history", "serve", "--config", a.Config)
+	reader.AwaitReady(t)
 	for _, limit := range []string{"10", "12"} {
-		w.Configure(t, strings.ReplaceAll(tenAnHour, "requests_per_unit: 10", "requests_per_unit: "+limit))
+		a.Configure(t, strings.ReplaceAll(tenAnHour, "requests_per_unit: 10", "requests_per_unit: "+limit))
 		weirtest.Eventually(t, "the reader knows the limit "+limit, func() error {
 			got, err := query(reader, `sum(weir_limit_requests)`)
 			if err == nil && got != limit {
@@ -102,5 +86,9 @@ func TestAReaderWithTheFilesOfAFleetKnowsItsRules(t *testing.T) {
 			}
 			return err
 		})
+	}
+	refused, err := redis.Client().Do(t.Context(), "acl", "log").Slice()
+	if err != nil || len(refused) > 0 {
+		t.Errorf("Redis has refused commands of the reader: %v (%v)", refused, err)
 	}
 }

@@ -49,7 +49,7 @@ func TestWeirsThatLeaseAdmitNoMoreThoughOneIsKilled(t *testing.T) {
 	})
 	for _, w := range weirs {
 		w.Eventually(t, "it admits by leases, and holds one", func() error {
-			m, err := weirtest.Scrape(w.Admin + "/metrics")
+			m, err := w.Scrape()
 			const name = "weir_lease_hits_"
 			used, granted := m[name+"used_total"], m[name+"granted_total"]
 			if err == nil && (used == 0 || granted == used+m[name+"returned_total"]+m[name+"left_total"]) {

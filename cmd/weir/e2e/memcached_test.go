@@ -44,7 +44,7 @@ func TestTwoWeirsCountInOneMemcached(t *testing.T) {
 		if err == nil && got.Code != rlspb.RateLimitResponse_OVER_LIMIT {
 			err = errors.New("bob's hit passes")
 		}
-		m, failed := weirtest.Scrape(one.Admin + "/metrics")
+		m, failed := one.Scrape()
 		if m[`weir_memcached_servers{state="away"}`] != 1 || m.Sum("weir_degraded_total", `policy="deny",reason="down"`) == 0 {
 			err = errors.Join(err, errors.New("no server is away, or no decision is told to be degraded"))
 		}

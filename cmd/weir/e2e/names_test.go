@@ -32,17 +32,14 @@ func warned(p *process.Process, text string) (lines []string) {
 func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t, redistest.WithUnixSocket())
-	w := weirtest.New(t, "REDIS_URL="+server.Socket, weirtest.PatientRedis, "DRAIN_DELAY=0s")
-	w.Write(t, "config.yaml", "domain: shop\ndescriptors:\n"+threeAnHour)
-	root := filepath.Join(filepath.Dir(w.Config), "data")
-	err := os.MkdirAll(filepath.Join(root, "ratelimit"), 0o755)
-	if err == nil {
-		err = errors.Join(os.Rename(w.Config, filepath.Join(root, "ratelimit", "config")), os.Symlink(root, root+"-current"))
-	}
-	if err != nil {
+	root := filepath.Join(t.TempDir(), "data")
+	config := filepath.Join(root, "ratelimit", "config")
+	if err := errors.Join(os.MkdirAll(config, 0o755), os.Symlink(root, root+"-current"),
+		os.WriteFile(filepath.Join(config, "config.yaml"), []byte("domain: shop\ndescriptors:\n"+threeAnHour), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	w.Set("RUNTIME_ROOT="+root+"-current", "RUNTIME_SUBDIRECTORY=ratelimit")
+	w := weirtest.New(t, "REDIS_URL="+server.Socket, weirtest.PatientRedis, "DRAIN_DELAY=0s", "RUNTIME_ROOT="+root+"-current",
+		"RUNTIME_SUBDIRECTORY=ratelimit")
 	w.Start(t, process.Ratelimit(t))
 	w.AwaitReady(t)
 	c := w.Client(t)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -45,45 +44,38 @@ func TestWhoTakesTheMostOfAFleetIsFoundThroughAKill(t *testing.T) {
 		fleet[i] = weirtest.Serve(t, "- {key: user, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1000000}}\n",
 			"REDIS_URL="+redis.Addr, weirtest.PatientRedis, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s", "HISTORY_VALUES=20")
 	}
-	var mu sync.Mutex
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), 1.3, 1, 10_000)
 	exact, total := make(map[string]uint64), uint64(0)
-	ask := func(requests int, of ...int) {
-		var running sync.WaitGroup
-		for _, i := range of {
-			running.Go(func() {
-				client, random := fleet[i].Client(t), rand.New(rand.NewPCG(uint64(requests), uint64(i)))
-				zipf := rand.NewZipf(random, 1.3, 1, 10_000)
-				for range requests {
-					var request []*descriptorpb.RateLimitDescriptor
-					mu.Lock()
-					for range 16 {
-						value := fmt.Sprint("u", zipf.Uint64())
-						exact["user="+value]++
-						total++
-						request = append(request, weirtest.Describe("user", value))
-					}
-					mu.Unlock()
-					if _, err := client.Ask("shop", request...); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
+	ask := func(requests int, of ...*weirtest.Weir) { // of each, in turn
+		var clients []*weirtest.Client
+		for _, w := range of {
+			clients = append(clients, w.Client(t))
 		}
-		running.Wait()
+		for n := range requests * len(of) {
+			var request []*descriptorpb.RateLimitDescriptor
+			for range 16 {
+				value := fmt.Sprint("u", zipf.Uint64())
+				exact["user="+value]++
+				total++
+				request = append(request, weirtest.Describe("user", value))
+			}
+			if _, err := clients[n%len(of)].Ask("shop", request...); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	ask(150, 0, 1, 2)
+	ask(150, fleet...)
 	weirtest.Eventually(t, "all hits are in the history", func() error {
 		if _, sum := valuesKept(t, fleet[0]); sum != total {
 			return fmt.Errorf("%d of %d", sum, total)
 		}
 		return nil
 	})
-	ask(20, 2)
+	ask(20, fleet[2])
 	fleet[2].Kill() // with 320 hits, at most
 	mayLack := uint64(20 * 16)
 	fleet[2].Restart(t)
-	ask(50, 0, 1, 2)
+	ask(50, fleet...)
 	var hits map[string]uint64
 	weirtest.Eventually(t, "all other hits are in the history", func() (err error) {
 		var sum uint64

@@ -35,7 +35,7 @@ func (s *scene) judgeOver(calls []call) string {
 
 // judgeLocal wants that no replica admits more than its share of a limit by itself, in any window.
 func (s *scene) judgeLocal(calls []call) string {
-	if s.row.bounds.healthy {
+	if s.row.bounds.rollout {
 		return ""
 	}
 	for k, of := range byKey(calls) {

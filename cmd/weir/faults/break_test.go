@@ -71,3 +71,28 @@ func (s *scene) configure(name, value string) {
 
 // appear brings up a server that was not there when weir started.
 var appear = during(func(*scene) {}, func(s *scene) { s.servers[0].Restart(s.T) })
+
+// kill ends a server for good: of a cluster the primary of a third of the slots.
+func kill(s *scene) {
+	victim := s.servers[0]
+	if s.cluster != nil {
+		victim = s.cluster.Primaries(s.T)[0]
+	}
+	victim.Kill()
+	s.breaks()
+	s.hold()
+}
+
+// split lets each replica reach another server, which both take writes, as the two sides of a partition do.
+func split(s *scene) {
+	other := redistest.Single(s.T)
+	move := func(p *redistest.FaultProxy) {
+		p.Redirect(other.Addr)
+		p.ResetAll()
+	}
+	move(s.proxies[1])
+	s.breaks()
+	s.hold()
+	move(s.proxies[0])
+	s.heals()
+}

@@ -130,7 +130,7 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 			continue
 		}
 		t.Run(s.number+" "+s.what, func(t *testing.T) {
-			r := startReplica(t, "", rules(time.Minute))
+			r := startReplica(t, rules(time.Minute))
 			client := r.Client(t)
 			good := weirtest.StartLoad(t, 1, func(int) error {
 				time.Sleep(2 * time.Millisecond)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 // policies are what rules may say of hits that no store decides about. Plans have them in turn, so that each fault meets
@@ -28,20 +30,19 @@ const (
 	countLimit           = 100_000_000
 )
 
-func coldLimit(plan int) uint32      { return uint32(1 + plan) }
-func hotLimit(plan int) uint32       { return uint32(8 + 2*plan) }
-func policyOf(plan int) string       { return policies[plan%len(policies)] }
 func countPlan(policy string) string { return "count-" + policy }
 
 // allKeys are cold keys, hot keys and those that count everything, in this order.
 var allKeys = func() []key {
 	var keys []key
+	add := func(kind string, plan int, user string, limit int) {
+		keys = append(keys, key{plan: fmt.Sprint(kind, plan), user: user, policy: policies[plan%len(policies)], limit: uint32(limit)})
+	}
 	for i := range coldPlans * coldUsers {
-		plan := i % coldPlans
-		keys = append(keys, key{plan: fmt.Sprint("cold", plan), user: fmt.Sprint(i), policy: policyOf(plan), limit: coldLimit(plan)})
+		add("cold", i%coldPlans, fmt.Sprint(i), 1+i%coldPlans)
 	}
 	for plan := range hotPlans {
-		keys = append(keys, key{plan: fmt.Sprint("hot", plan), user: "all", policy: policyOf(plan), limit: hotLimit(plan)})
+		add("hot", plan, "all", 8+2*plan)
 	}
 	for _, policy := range policies {
 		for user := range countUsers {
@@ -66,24 +67,20 @@ func anyKey(draw *rand.Rand) int {
 
 // rules are those of domain shop, with a limit for each plan, within a window of whole seconds.
 func rules(window time.Duration) string {
-	text := ""
-	add := func(plan, policy, limit string) {
-		text += fmt.Sprintf("- key: plan\n  value: %s\n  descriptors:\n  - key: user\n    rate_limit: { %s }\n", plan, limit)
-		if policy != defaultPolicy {
-			text += fmt.Sprintf("    on_backend_failure: %s\n", policy)
+	text, has := "", make(map[string]bool)
+	for _, k := range allKeys {
+		if has[k.plan] {
+			continue
 		}
-	}
-	within := func(limit uint32) string {
-		return fmt.Sprintf("unit: second, unit_multiplier: %d, requests_per_unit: %d", int(window.Seconds()), limit)
-	}
-	for plan := range coldPlans {
-		add(fmt.Sprint("cold", plan), policyOf(plan), within(coldLimit(plan)))
-	}
-	for plan := range hotPlans {
-		add(fmt.Sprint("hot", plan), policyOf(plan), within(hotLimit(plan)))
-	}
-	for _, policy := range policies {
-		add(countPlan(policy), policy, fmt.Sprintf("unit: year, requests_per_unit: %d, algorithm: fixed_window", countLimit))
+		has[k.plan] = true
+		unit := fmt.Sprintf("unit: second, unit_multiplier: %d", int(window.Seconds()))
+		if k.counts {
+			unit = "unit: year, algorithm: fixed_window"
+		}
+		text += weirtest.Rule(k.plan, fmt.Sprintf("%s, requests_per_unit: %d", unit, k.limit))
+		if k.policy != defaultPolicy {
+			text += fmt.Sprintf("    on_backend_failure: %s\n", k.policy)
+		}
 	}
 	return text
 }

@@ -18,22 +18,20 @@ import (
 
 // load asks the replicas at a steady rate, whether they answer or not: a call that waits holds nothing back.
 type load struct {
-	record  *record
-	to      []*replica
-	budget  time.Duration // of each call, which weir is told
+	*scene
 	leave   chan struct{}
 	running sync.WaitGroup
 	sent    atomic.Int64
 }
 
-// startLoad begins to ask a scene's replicas, so many calls a second.
-func startLoad(s *scene, rate int) *load {
-	l := &load{record: s.record, to: s.replicas, budget: s.row.budget, leave: make(chan struct{})}
+// startLoad begins to ask a scene's replicas.
+func startLoad(s *scene) *load {
+	l := &load{scene: s, leave: make(chan struct{})}
 	draw := rand.New(rand.NewPCG(*seed, 1))
 	l.running.Go(func() {
 		began := time.Now()
 		for n := 0; ; n++ {
-			due := began.Add(time.Duration(n) * time.Second / time.Duration(rate))
+			due := began.Add(time.Duration(n) * time.Second / time.Duration(rate()))
 			select {
 			case <-l.leave:
 				return
@@ -43,8 +41,8 @@ func startLoad(s *scene, rate int) *load {
 			l.sent.Add(1)
 			l.running.Go(func() {
 				l.record.add(l.ask(at, key))
-				l.to[at].answered.Add(1)
-				l.to[at].underWay.Add(-1)
+				l.replicas[at].answered.Add(1)
+				l.replicas[at].underWay.Add(-1)
 			})
 		}
 	})
@@ -56,12 +54,12 @@ func startLoad(s *scene, rate int) *load {
 // the one it returns.
 func (l *load) next(n int) int {
 	for ; ; n++ {
-		at := n % len(l.to)
-		l.to[at].underWay.Add(1) // before it is asked, so that who takes it out waits for this call
-		if !l.to[at].out.Load() {
+		at := n % replicas
+		l.replicas[at].underWay.Add(1) // before it is asked, so that who takes it out waits for this call
+		if !l.replicas[at].out.Load() {
 			return at
 		}
-		l.to[at].underWay.Add(-1)
+		l.replicas[at].underWay.Add(-1)
 	}
 }
 
@@ -90,10 +88,10 @@ func (c told) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // ask sends one call.
 func (l *load) ask(at, k int) call {
-	ctx, cancel := context.WithTimeout(context.Background(), l.budget+patience)
+	ctx, cancel := context.WithTimeout(context.Background(), l.row.budget+patience)
 	defer cancel()
 	c := call{key: k, replica: at, begun: l.record.now()}
-	answer, err := l.to[at].rls.ShouldRateLimit(told{ctx, time.Now().Add(l.budget)},
+	answer, err := l.replicas[at].client.ShouldRateLimit(told{ctx, time.Now().Add(l.row.budget)},
 		request(allKeys[k].plan, allKeys[k].user))
 	c.ended = l.record.now()
 	switch code := status.Code(err); {

@@ -36,7 +36,7 @@ func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := startReplica(t, "", "- key: plan\n  descriptors:\n  - key: user\n"+
+	r := startReplica(t, "- key: plan\n  descriptors:\n  - key: user\n"+
 		"    rate_limit: { unit: hour, requests_per_unit: 1000 }\n", "BACKEND_TYPE=memory",
 		fmt.Sprint("MEMORY_MAX_KEYS=", keys))
 	var asking sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -82,12 +83,6 @@ func since(calls []call, at time.Duration) []call {
 	return calls[i:]
 }
 
-// between returns those that began within a time, its end not included.
-func between(calls []call, from, to time.Duration) []call {
-	calls = since(calls, from)
-	return calls[:len(calls)-len(since(calls, to))]
-}
-
 // byKey returns the calls of each key, each in the order of their beginning.
 func byKey(calls []call) [][]call {
 	keys := make([][]call, len(allKeys))
@@ -128,4 +123,62 @@ func (s *stalls) lastTrouble(calls []call, from time.Duration) (last time.Durati
 		calls = calls[n:]
 	}
 	return last, inVain
+}
+
+// stalls are the times in which the machine did not let this process run: what is late then says nothing about weir.
+type stalls struct {
+	mu   sync.Mutex
+	list []stall
+}
+
+type stall struct{ from, to time.Duration } // in the record's time
+
+const (
+	nap       = time.Millisecond
+	longStall = 3 * time.Millisecond
+)
+
+// watchStalls notes until the test ends how much too long a nap takes.
+func watchStalls(t *testing.T, r *record) *stalls {
+	t.Helper()
+	s := &stalls{}
+	go func() {
+		for at := r.now(); t.Context().Err() == nil; {
+			time.Sleep(nap)
+			next := r.now()
+			if next-at > nap+longStall {
+				s.mu.Lock()
+				s.list = append(s.list, stall{at, next})
+				s.mu.Unlock()
+			}
+			at = next
+		}
+	}()
+	return s
+}
+
+// late reports whether a call may have been late because the machine stood still.
+func (s *stalls) late(c *call) bool {
+	return (c.verdict == unanswered || c.reason == "late") && s.excuses(c.begun-longStall, c.ended, 0)
+}
+
+// memory is how long weir may think that a server is away because the machine stood still.
+const memory = time.Second
+
+// lateOrAway reports whether a call that was given a budget may have had no answer from a store because the machine
+// stood still for half of it, then or not long before: what was late then makes weir think that a server is away.
+func (s *stalls) lateOrAway(c *call, budget time.Duration) bool {
+	return s.excuses(c.begun-memory, c.ended, budget/2)
+}
+
+// excuses reports whether the machine stood still within a time, for so long at least.
+func (s *stalls) excuses(from, to, atLeast time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stood := range s.list {
+		if stood.from <= to && stood.to >= from && stood.to-stood.from >= atLeast {
+			return true
+		}
+	}
+	return false
 }

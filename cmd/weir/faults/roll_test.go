@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
@@ -44,7 +43,8 @@ func (s *scene) replace(r *replica, binary string) {
 	if code := r.ExitCode(s.T); code != 0 {
 		s.errorf("a replica ended with exit code %d after SIGTERM, want 0", code)
 	}
-	r.serve(s.T, binary)
+	r.Start(s.T, binary, "serve", "--config", r.Config)
+	r.AwaitReady(s.T)
 	redistest.Eventually(s.T, "a new replica counts", func() error { return r.look("0", s.row.budget) })
 	r.out.Store(false)
 }
@@ -53,41 +53,36 @@ func (s *scene) replace(r *replica, binary string) {
 func drainOne(s *scene) {
 	s.breaks()
 	for n := 0; n == 0 || *long && s.load.sent.Load() < 100_000; n++ {
-		s.replace(s.replicas[n%replicas], "")
+		s.replace(s.replicas[n%replicas], process.Weir(s.T))
 	}
 	time.Sleep(warm())
 }
 
 // releaseBefore is the commit that stands for the release before this one.
-const releaseBefore = "d3d791e206a84dbc65cfb83acf273d260eec9533"
+const releaseBefore = "cb922639a3882f7895beda435788c358faaa4516"
 
-// beforeBinary is the release before, which buildBefore has built.
-var beforeBinary string
-
-// buildBefore builds the release before from the repository's history, which must be whole.
-func buildBefore(t *testing.T) string {
-	dir := t.TempDir()
+// withBefore builds the release before from the repository's history, which must be whole, beside a server.
+func withBefore(s *scene) {
+	single(s)
 	root, err := process.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	beforeBinary = filepath.Join(dir, "weir")
+	s.must(err)
+	dir := s.TempDir()
+	s.before = filepath.Join(dir, "weir")
 	for _, command := range []string{
 		fmt.Sprintf("git -C %q archive %s | tar -x -C %q", root, releaseBefore, dir),
-		fmt.Sprintf("cd %q && go build -trimpath -buildvcs=false -o %q ./cmd/weir", dir, beforeBinary),
+		fmt.Sprintf("cd %q && go build -trimpath -buildvcs=false -o %q ./cmd/weir", dir, s.before),
 	} {
 		if out, err := exec.Command("bash", "-o", "pipefail", "-c", command).CombinedOutput(); err != nil {
-			t.Fatalf("row 21 needs the release before: %s: %v\n%s", command, err, out)
+			s.Fatalf("row 21 needs the release before: %s: %v\n%s", command, err, out)
 		}
 	}
-	return beforeBinary
 }
 
-// rollOver replaces the release before by this one, and this one by the release before.
+// rollOver replaces this release by the one before, as who goes back does, and that by this one.
 func rollOver(s *scene) {
 	this := process.Weir(s.T)
 	s.breaks()
-	for _, release := range []struct{ to, from string }{{this, beforeBinary}, {beforeBinary, this}} {
+	for _, release := range []struct{ to, from string }{{s.before, this}, {this, s.before}} {
 		for _, r := range s.replicas {
 			s.replace(r, release.to)
 		}

@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,20 @@ import (
 	"testing"
 	"time"
 )
+
+var (
+	long = flag.Bool("long", false,
+		"the long form: 2,000 calls a second, faults as long as the matrix has them, one row after the other")
+	seed = flag.Uint64("seed", 1, "chooses the keys that are asked for")
+)
+
+// form chooses between the other forms and the long one.
+func form[T any](other, theLong T) T {
+	if *long {
+		return theLong
+	}
+	return other
+}
 
 // row is a fault of the table, and what may come of it.
 type row struct {
@@ -18,14 +33,12 @@ type row struct {
 	quick      bool // it is played in the short form, too
 	onlyLong   bool
 	on         topology
-	settings   []string
 	window     time.Duration // of the limits of cold and hot keys
 	budget     time.Duration // what each call is given; 20 ms unless given
 	short      time.Duration // how long the fault lasts in the other forms,
 	long       time.Duration // and in the long one
 	beginsDown bool          // no server answers when weir starts
 
-	starts  func(*testing.T) string // builds the weir that the replicas begin as, where it is not the one under test
 	happens func(*scene)
 	bounds  bounds
 }
@@ -36,13 +49,11 @@ type bounds struct {
 	forgets  bool          // servers may lose hits that were counted
 	gone     bool          // for a while no store decides at all, so that each policy must
 	keys     float64       // the share of keys that may go without a store for a reason other than time; 1 unless given
-	healthy  bool          // no answer may go without a store
 	recovery time.Duration // until stores decide again, from the end of the fault, or its beginning if it does not end
-	restarts bool          // replicas end and start again in it
 
 	converges bool // a window after the fault, a key is admitted no more than its limit again
-	heard     bool // each hit of a call that was answered comes into the history
 	breaks    bool // each replica says that a breaker is open
+	rollout   bool // replicas end and start again; no answer may go without a store, no hit be missing in the history
 }
 
 func (r *row) lasts() time.Duration { return form(r.short, r.long) }
@@ -56,12 +67,6 @@ func (r *row) fill() {
 	r.budget = cmp.Or(r.budget, 20*time.Millisecond)
 	r.bounds.states = cmp.Or(r.bounds.states, 1)
 	r.bounds.keys = cmp.Or(r.bounds.keys, 1)
-	if r.budget == patience { // then so has Redis
-		r.settings = append(slices.Clone(r.settings), fmt.Sprint("REDIS_TIMEOUT=", 3*patience))
-	}
-	if r.beginsDown { // who has not reached Redis can be told of the others in no other way
-		r.settings = append(slices.Clone(r.settings), fmt.Sprint("REPLICAS=", replicas))
-	}
 }
 
 // warm is how long all is well before a fault.
@@ -87,15 +92,14 @@ func (r *row) play(t *testing.T) string {
 func (s *scene) run() {
 	s.start()
 	s.stalls = watchStalls(s.T, s.record)
-	stopFollowing := s.followReplicas()
-	s.load = startLoad(s, rate())
+	s.load = startLoad(s)
+	s.followReplicas()
 	if !s.row.beginsDown {
 		time.Sleep(warm())
 	}
 	s.row.happens(s)
 	s.recovered()
 	s.load.stop()
-	stopFollowing()
 }
 
 // end frees the machine of the replicas.

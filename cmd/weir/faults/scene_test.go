@@ -2,11 +2,8 @@ package faults_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,11 +33,11 @@ type scene struct {
 	atRest   []weirtest.Metrics // of each replica, before the load
 	said     []int              // lines that each had logged by then
 
+	before     string        // the path of the release before, in the row that has it
 	drainDelay time.Duration // of each replica
 	starved    string        // why the row says nothing, as the machine stood still; "" if it did not
 
 	broke, healed time.Duration // in the record's time; zero if it did not happen
-	elsewhere     map[int]bool  // keys whose server is well all the time, where the row knows it
 	notes         []string      // what the row has measured besides
 	wrong         []string      // what was not as it had to be
 }
@@ -98,14 +95,16 @@ func (s *scene) on(servers ...*redistest.Server) {
 // start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
 func (s *scene) start() {
 	s.row.on(s)
-	binary := ""
-	if s.row.starts != nil {
-		binary = s.row.starts(s.T)
+	if s.row.budget == patience { // then so has Redis
+		s.settings = append(s.settings, fmt.Sprint("REDIS_TIMEOUT=", 3*patience))
+	}
+	if s.row.beginsDown { // who has not reached Redis can be told of the others in no other way
+		s.settings = append(s.settings, fmt.Sprint("REPLICAS=", replicas))
 	}
 	for i := range replicas {
-		settings := slices.Concat([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)], fmt.Sprint("DRAIN_DELAY=", s.drainDelay)},
-			s.settings, s.row.settings)
-		s.replicas = append(s.replicas, startReplica(s.T, binary, rules(s.row.window), settings...))
+		settings := append([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)], fmt.Sprint("DRAIN_DELAY=", s.drainDelay)},
+			s.settings...)
+		s.replicas = append(s.replicas, startReplica(s.T, rules(s.row.window), settings...))
 	}
 	if !s.row.beginsDown {
 		s.awaitCounting()
@@ -126,7 +125,7 @@ func (s *scene) awaitCounting() {
 			redistest.Eventually(s.T, "a replica counts", look)
 		}
 		redistest.Eventually(s.T, "a replica knows of the others", func() error {
-			m, err := r.scrape()
+			m, err := r.Scrape()
 			if err == nil && m["weir_replicas"] != replicas {
 				err = fmt.Errorf("it knows of %v replicas, want %d", m["weir_replicas"], replicas)
 			}
@@ -142,7 +141,7 @@ func (r *replica) look(user string, budget time.Duration) error {
 	defer cancel()
 	question := request(countPlan("allow"), user)
 	question.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
-	answer, err := r.rls.ShouldRateLimit(ctx, question)
+	answer, err := r.client.ShouldRateLimit(ctx, question)
 	if err != nil {
 		return err
 	}
@@ -166,7 +165,7 @@ func (s *scene) hold() {
 			return
 		}
 		redistest.Eventually(s.T, "a breaker opens while Redis gives no answer", func() error {
-			m, err := r.scrape()
+			m, err := r.Scrape()
 			if err == nil && m.Sum("weir_redis_breaker_open", "") == 0 {
 				err = fmt.Errorf("weir_redis_breaker_open of replica %d is 0", i)
 			}
@@ -197,7 +196,7 @@ func (s *scene) recovered() {
 		case len(calls) > 0 && calls[len(calls)-1].begun-last > quiet:
 			s.note("back after %v of %v", (last - s.mark()).Round(10*time.Millisecond), s.row.bounds.recovery)
 			return
-		case !s.row.bounds.healthy && inVain > most:
+		case !s.row.bounds.rollout && inVain > most:
 			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", inVain)
 			return
 		case s.record.now()-s.mark() > process.Hang:
@@ -209,21 +208,19 @@ func (s *scene) recovered() {
 // betweenBeats is how far the heartbeats of a replica lie apart at least: it knows for as long what one has told it.
 const betweenBeats = 4 * time.Second
 
-// followReplicas notes until it is told to stop which replica forgets the other, as it does when it has not heard of it
+// followReplicas notes as long as the load lasts which replica forgets the other, as it does when it has not heard of it
 // for 15 seconds. One that did not say in time what it knows may have.
-func (s *scene) followReplicas() (stop func()) {
-	ctx, cancel := context.WithCancel(s.Context())
-	var asking sync.WaitGroup
+func (s *scene) followReplicas() {
 	for i, r := range s.replicas {
-		asking.Go(func() {
+		s.load.running.Go(func() {
 			for last, enough := time.Now(), false; !enough; {
 				select {
-				case <-ctx.Done():
+				case <-s.load.leave:
 					enough = true
 				case <-time.After(betweenBeats / 8):
 				}
 				asked := time.Now()
-				m, err := r.scrape()
+				m, err := r.Scrape()
 				if err == nil && m["weir_replicas"] < replicas || time.Since(last) > betweenBeats {
 					s.forgot[i].Store(true)
 				}
@@ -233,12 +230,6 @@ func (s *scene) followReplicas() (stop func()) {
 			}
 		})
 	}
-	stop = func() {
-		cancel()
-		asking.Wait()
-	}
-	s.Cleanup(stop)
-	return stop
 }
 
 // mark is the instant from which recovery is told: when the fault has ended or, where nobody ends it, has begun.
@@ -250,9 +241,39 @@ func (s *scene) mark() time.Duration {
 }
 
 // must ends the row's test at an error of its own means.
-func (s *scene) must(errs ...error) {
+func (s *scene) must(err error) {
 	s.Helper()
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		s.Fatal(err)
 	}
+}
+
+// replica is a weir serve. It keeps its ports, its configuration and its data when it is started again.
+type replica struct {
+	*weirtest.Weir
+	client   *weirtest.Client
+	out      atomic.Bool  // clients leave it out
+	underWay atomic.Int64 // calls that have not ended
+	answered atomic.Int64 // calls that have
+}
+
+// startReplica serves rules of domain shop, and waits until it answers. Settings are NAME=value; a later one wins.
+func startReplica(t testing.TB, rules string, settings ...string) *replica {
+	t.Helper()
+	w := weirtest.Serve(t, rules, append([]string{
+		"HISTORY_FLUSH_INTERVAL=1s",
+		"DENIAL_LOG_INTERVAL=0", // what is logged of denials has a bound of its own
+		"ON_BACKEND_FAILURE=" + defaultPolicy,
+	}, settings...)...)
+	return &replica{Weir: w, client: w.Client(t)}
+}
+
+// mustScrape is Scrape for a weir that is well.
+func (r *replica) mustScrape(t *testing.T) weirtest.Metrics {
+	t.Helper()
+	m, err := r.Scrape()
+	if err != nil {
+		t.Fatalf("reading the metrics of weir: %v", err)
+	}
+	return m
 }

@@ -51,11 +51,11 @@ var rows = []row{
 	},
 	{
 		number: "20", fault: "SIGTERM, clients leave late", quick: true, on: single, budget: patience,
-		happens: drainOne, bounds: bounds{healthy: true, restarts: true, heard: true},
+		happens: drainOne, bounds: bounds{rollout: true},
 	},
 	{
-		number: "21", fault: "the release before, then this, then back", onlyLong: true, on: single, budget: patience,
-		starts: buildBefore, happens: rollOver, bounds: bounds{healthy: true, restarts: true, heard: true},
+		number: "21", fault: "back to the release before, and to this again", onlyLong: true, on: withBefore, budget: patience,
+		happens: rollOver, bounds: bounds{rollout: true},
 	},
 	{
 		number: "31", fault: "a byte of twenty in Redis's replies damaged", on: proxied,

@@ -1,6 +1,7 @@
 package house_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -88,7 +89,9 @@ func readHouse(t *testing.T, root string) []*houseFile {
 		if err != nil {
 			return err
 		}
-		f, err := parseHouse(filepath.ToSlash(inside), string(src))
+		inside = filepath.ToSlash(inside)
+		f := &houseFile{name: inside, room: path.Dir(inside), lines: bytes.Count(src, []byte("\n")), set: token.NewFileSet()}
+		f.tree, err = parser.ParseFile(f.set, inside, src, parser.ParseComments|parser.SkipObjectResolution)
 		files = append(files, f)
 		return err
 	})
@@ -108,22 +111,6 @@ func foreignFolder(name string) bool {
 	}
 	_, err := os.Stat(filepath.Join(name, "go.mod"))
 	return err == nil
-}
-
-// parseHouse parses one file. Its name says which package it belongs to.
-func parseHouse(name, src string) (*houseFile, error) {
-	set := token.NewFileSet()
-	tree, err := parser.ParseFile(set, name, src, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	return &houseFile{
-		name:  name,
-		room:  path.Dir(name),
-		lines: strings.Count(src, "\n"),
-		set:   set,
-		tree:  tree,
-	}, nil
 }
 
 func (f *houseFile) line(p token.Pos) int { return f.set.Position(p).Line }

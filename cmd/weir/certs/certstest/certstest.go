@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -87,9 +88,19 @@ func (a *Authority) Issue(t testing.TB, names ...string) (cert, key []byte) {
 	return encode("CERTIFICATE", sign(t, template, a.cert, private, a.key).Raw), encode("PRIVATE KEY", der)
 }
 
-// Mount puts files, by name, where a Kubernetes Secret's would be: links to a directory behind one link, which is what a
-// change replaces. It is called again for each change, with all the files.
-func Mount(t testing.TB, dir string, files map[string][]byte) {
+// KeyPair is Issue for a side of TLS that reads no files.
+func (a *Authority) KeyPair(t testing.TB, names ...string) tls.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(a.Issue(t, names...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// Mount puts files, by name, where a Kubernetes Secret's or ConfigMap's would be: links to a directory behind one link,
+// which is what a change replaces. It is called again for each change, with all the files.
+func Mount[T []byte | string](t testing.TB, dir string, files map[string]T) {
 	t.Helper()
 	data, err := os.MkdirTemp(dir, "..")
 	if err == nil { // a container's user may be another one
@@ -99,7 +110,7 @@ func Mount(t testing.TB, dir string, files map[string][]byte) {
 		t.Fatal(err)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(data, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(data, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		_ = os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)) // it is there already when they change

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,7 +68,7 @@ func WantStatus(url string, want int) error {
 // Client asks weir as Envoy does, without Envoy's care: it watches no health and repeats nothing.
 type Client struct {
 	*grpc.ClientConn
-	rls rlspb.RateLimitServiceClient
+	rlspb.RateLimitServiceClient
 }
 
 // Client returns a client on a connection of its own.
@@ -100,7 +102,7 @@ func (c *Client) Ask(domain string, descriptors ...*descriptorpb.RateLimitDescri
 func (c *Client) Forward(request *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
 	defer cancel()
-	return c.rls.ShouldRateLimit(ctx, request)
+	return c.ShouldRateLimit(ctx, request)
 }
 
 // Hit asks for one hit of a user under a plan of domain shop.
@@ -137,4 +139,40 @@ func AwaitRoomInHour() {
 	if left := time.Hour - time.Since(time.Now().Truncate(time.Hour)); left < time.Minute {
 		time.Sleep(left)
 	}
+}
+
+// Metrics are the samples of a scrape, by name with labels as they are written: name{label="value"}.
+type Metrics map[string]float64
+
+// Scrape reads what a URL answers to Prometheus.
+func Scrape(url string) (Metrics, error) {
+	text, err := Get(url)
+	if err != nil {
+		return nil, err
+	}
+	m := make(Metrics)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if m[line[:at]], err = strconv.ParseFloat(line[at+1:], 64); err != nil {
+			return nil, fmt.Errorf("reading the metric %q: %w", line, err)
+		}
+	}
+	return m, nil
+}
+
+// Scrape reads what weir answers to Prometheus.
+func (w *Weir) Scrape() (Metrics, error) { return Scrape(w.Admin + "/metrics") }
+
+// Sum adds all series of a metric whose labels hold a text.
+func (m Metrics) Sum(name, label string) (sum float64) {
+	for series, value := range m {
+		if of, labels, _ := strings.Cut(series, "{"); of == name && strings.Contains(labels, label) {
+			sum += value
+		}
+	}
+	return sum
 }

@@ -3,8 +3,10 @@ package weirtest
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"text/template"
 
@@ -57,47 +59,28 @@ func (e *Envoy) listens(want int) error {
 	if err := WantStatus(e.Admin+"/ready", 200); err != nil {
 		return err
 	}
-	var all struct {
-		Statuses []struct {
-			Name    string `json:"name"`
-			Address struct {
-				Socket struct {
-					Host string `json:"address"`
-					Port int    `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
-	}
-	err := GetJSON(e.Admin+"/listeners?format=json", &all)
-	if err == nil && len(all.Statuses) != want {
-		err = fmt.Errorf("Envoy has the listeners %+v, want %d", all.Statuses, want)
-	}
-	if err != nil {
-		return err
+	text, err := Get(e.Admin + "/listeners") // a line each: NAME::HOST:PORT
+	lines := strings.Fields(text)
+	if err == nil && len(lines) != want {
+		err = fmt.Errorf("Envoy has the listeners %q, want %d", lines, want)
 	}
 	e.Addrs = make(map[string]string)
-	for _, l := range all.Statuses {
-		e.Addrs[l.Name] = fmt.Sprint(l.Address.Socket.Host, ":", l.Address.Socket.Port)
+	for _, line := range lines {
+		name, addr, _ := strings.Cut(line, "::")
+		e.Addrs[name] = addr
 	}
-	return nil
+	return err
 }
 
 // Stat returns one of Envoy's counters, 0 for one that was never raised.
-func (e *Envoy) Stat(t testing.TB, name string) int {
+func (e *Envoy) Stat(t testing.TB, name string) (value int) {
 	t.Helper()
-	var stats struct {
-		Stats []struct {
-			Name  string
-			Value int
-		}
+	text, err := Get(e.Admin + "/stats?type=Counters&filter=" + url.QueryEscape("^"+name+"$"))
+	if err == nil && text != "" {
+		_, err = fmt.Sscanf(text, name+": %d", &value)
 	}
-	if err := GetJSON(e.Admin+"/stats?format=json&type=Counters&filter="+name, &stats); err != nil {
-		t.Fatalf("reading Envoy's counters: %v", err)
+	if err != nil {
+		t.Fatalf("reading Envoy's counter %s: %v", name, err)
 	}
-	for _, s := range stats.Stats {
-		if s.Name == name {
-			return s.Value
-		}
-	}
-	return 0
+	return value
 }

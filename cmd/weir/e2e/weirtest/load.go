@@ -1,77 +1,64 @@
 package weirtest
 
 import (
-	"errors"
-	"sync"
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/process"
+	"golang.org/x/sync/errgroup"
 )
 
-// Load asks from several goroutines, each as fast as it is answered, until it is told to leave.
+// Load asks from several goroutines, each as fast as it is answered, until it is told to leave or a call fails.
 type Load struct {
-	calls   atomic.Int64
-	leave   atomic.Bool
-	workers sync.WaitGroup
-
-	mu     sync.Mutex // protects failed
-	failed []error
+	calls   atomic.Int64    // that were answered
+	asking  context.Context // ends when it is told to leave or a call fails
+	leave   context.CancelFunc
+	workers *errgroup.Group
 }
 
-// StartLoad lets each of some workers ask again and again, to its first error.
+// StartLoad lets each of some workers ask again and again. Ask fails at the latest after process.Hang, as a [Client] does.
 func StartLoad(t testing.TB, workers int, ask func(worker int) error) *Load {
 	t.Helper()
 	l := &Load{}
+	ctx, leave := context.WithCancel(context.Background())
+	l.leave = leave
+	l.workers, l.asking = errgroup.WithContext(ctx)
 	for worker := range workers {
-		l.workers.Go(func() {
-			for failed := error(nil); failed == nil && !l.leave.Load(); l.calls.Add(1) {
-				if failed = ask(worker); failed != nil {
-					l.mu.Lock()
-					l.failed = append(l.failed, failed)
-					l.mu.Unlock()
+		l.workers.Go(func() error {
+			for ; l.asking.Err() == nil; l.calls.Add(1) {
+				if err := ask(worker); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	t.Cleanup(l.stop)
+	t.Cleanup(func() { _ = l.stop() })
 	return l
 }
 
 // Reach waits until there were so many more calls.
 func (l *Load) Reach(t testing.TB, more int64) {
 	t.Helper()
-	for last, since, end := int64(-1), time.Now(), l.calls.Load()+more; ; time.Sleep(time.Millisecond) {
-		switch n := l.calls.Load(); {
-		case n >= end:
-			return
-		case n != last:
-			last, since = n, time.Now()
-		case time.Since(since) > process.Hang:
-			t.Fatalf("after %d calls there was none more within %v: %v", n, process.Hang, l.errors())
+	for end := l.calls.Load() + more; l.calls.Load() < end; time.Sleep(time.Millisecond) {
+		if l.asking.Err() != nil {
+			t.Fatalf("of %d calls more %d were not made: %v", more, end-l.calls.Load(), l.stop())
 		}
 	}
 }
 
-func (l *Load) stop() {
-	l.leave.Store(true)
-	l.workers.Wait()
+func (l *Load) stop() error {
+	l.leave()
+	return l.workers.Wait()
 }
 
-func (l *Load) errors() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(l.failed...)
-}
-
-// WantNoFailures stops the load, complains about each worker whose call failed, and returns how many calls there were.
+// WantNoFailures stops the load, complains if a call failed, and returns how many calls there were.
 func (l *Load) WantNoFailures(t testing.TB, promise string) int {
 	t.Helper()
-	l.stop()
-	calls := int(l.calls.Load())
-	if calls == 0 || len(l.failed) > 0 {
-		t.Errorf("%s: %d of %d calls failed, want none of many:\n%v", promise, len(l.failed), calls, l.errors())
+	err, calls := l.stop(), int(l.calls.Load())
+	if calls == 0 || err != nil {
+		t.Errorf("%s: after %d calls one failed, want none of many: %v", promise, calls, err)
 	}
 	return calls
 }

@@ -1,3 +1,5 @@
+// Package weirtest starts what tests of the whole program need: a weir that is ready, an Envoy before it, and clients of
+// both. The tests of e2e, dropin, cookbook and the chart share it; nothing that is shipped imports it.
 package weirtest
 
 import (
@@ -72,9 +74,6 @@ func New(t testing.TB, settings ...string) *Weir {
 	return w
 }
 
-// Set changes settings for the next start.
-func (w *Weir) Set(settings ...string) { w.env = append(w.env, settings...) }
-
 // Start runs a command line, without one the last again, and does not wait.
 func (w *Weir) Start(t testing.TB, line ...string) {
 	t.Helper()
@@ -118,15 +117,6 @@ func (w *Weir) Write(t testing.TB, name, text string) {
 	}
 }
 
-// Drain ends it as Kubernetes does, and wants it to end well.
-func (w *Weir) Drain(t testing.TB) {
-	t.Helper()
-	w.Terminate(t)
-	if code := w.ExitCode(t); code != 0 {
-		t.Errorf("after SIGTERM weir ended with exit code %d, want 0", code)
-	}
-}
-
 // Counted returns how many hits the store has counted for a user of a plan under its one limit, as weir counters shows.
 func (w *Weir) Counted(plan, user string) (uint64, error) {
 	query := url.Values{"domain": {"shop"}, "descriptor": {"plan=" + plan + ",user=" + user}}
@@ -139,6 +129,22 @@ func (w *Weir) Counted(plan, user string) (uint64, error) {
 		return 0, err
 	}
 	return shown.Limits[0].Hits, nil
+}
+
+// Lifetimes returns how many hits of domain shop the history has ever counted, by outcome.
+func (w *Weir) Lifetimes() (map[string]uint64, error) {
+	var shown struct {
+		Series []struct {
+			Outcome  string
+			Lifetime uint64
+		}
+	}
+	all := make(map[string]uint64)
+	err := GetJSON(w.Admin+"/api/v1/history?domain=shop&points=1", &shown)
+	for _, series := range shown.Series {
+		all[series.Outcome] += series.Lifetime
+	}
+	return all, err
 }
 
 // Says waits until weir has printed some texts.

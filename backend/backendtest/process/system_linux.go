@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // hold binds a socket to a port of all addresses, 0 for any, and does not listen on it. Linux gives a bound port to nobody
@@ -32,4 +33,29 @@ func hold(port int) (int, func(), error) {
 		return 0, nil, os.NewSyscallError("getsockname", err)
 	}
 	return addr.(*syscall.SockaddrInet4).Port, release, nil
+}
+
+// dieWithThread lets the kernel kill a process when the thread that started it ends: also when the tests panic, run out
+// of time or are killed, no process stays behind.
+func dieWithThread(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
+
+// LoopbackUp switches on the loopback device of a network of this process's own, which begins with that device alone,
+// and off.
+func LoopbackUp() error {
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer syscall.Close(socket)
+	device := struct { // as netdevice(7) has it
+		name  [syscall.IFNAMSIZ]byte
+		flags uint16
+		_     [22]byte
+	}{flags: syscall.IFF_UP | syscall.IFF_RUNNING}
+	copy(device.name[:], "lo")
+	_, _, failed := syscall.Syscall(syscall.SYS_IOCTL, uintptr(socket), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&device)))
+	if failed != 0 {
+		return os.NewSyscallError("switching on the loopback device", failed)
+	}
+	return nil
 }

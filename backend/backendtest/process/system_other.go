@@ -2,7 +2,10 @@
 
 package process
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // hold finds a port, and cannot hold it here: only Linux lets a second socket listen on a bound one.
 func hold(port int) (int, func(), error) {
@@ -13,3 +16,5 @@ func hold(port int) (int, func(), error) {
 	port = l.Addr().(*net.TCPAddr).Port
 	return port, func() {}, l.Close()
 }
+
+func dieWithThread(*syscall.SysProcAttr) {}
