@@ -68,8 +68,8 @@ func TestJSONExplains(t *testing.T) {
 		code                     int
 		want                     string
 	}{
-		{goodShop, "user=ann,path=/pay", "", 0, `"explanations":[{"domain":"shop","descriptor":["user=ann","path=/pay"],"reason":"Rule user/path=/pay (shop.yaml:8) applies.","rule":{"path":"user/path=%2Fpay"`},
-		{goodShop, "path=/", "shop", 0, `"rule":null}]}`},
+		{goodShop, "user=ann,path=/pay", "", 0, `"explanation":{"domain":"shop","descriptor":["user=ann","path=/pay"],"reason":"Rule user/path=/pay (shop.yaml:8) applies.","rule":{"path":"user/path=%2Fpay"`},
+		{goodShop, "path=/", "shop", 0, `"rule":null}}`},
 		{goodShop, "user=a + user=b", "shop", 0, `"request":["user=a: denies when it is over`},
 		{goodShop, "path=/", "shpo", 2, "The configured ones are shop"},
 		{"domain: shop\nx: y\n", "path=/", "", 1, `"reason":"` + nothingRight},

@@ -19,9 +19,10 @@ type document struct {
 	Problems []problemDocument `json:"problems"`
 	LeftOut  []string          `json:"left_out,omitempty"`
 	Domains  []domainDocument  `json:"domains"`
-	// Explanations are of the descriptors that --explain names, Request is of all together if they are several.
-	Explanations []explanationDocument `json:"explanations,omitempty"`
-	Request      []string              `json:"request,omitempty"`
+	// Explanation is of the first descriptor that --explain names; the others are of each, and of all, if they are several.
+	Explanation  *explanationDocument   `json:"explanation,omitempty"`
+	Explanations []*explanationDocument `json:"explanations,omitempty"`
+	Request      []string               `json:"request,omitempty"`
 }
 
 // explanationDocument is what becomes of one descriptor.
@@ -110,7 +111,7 @@ func (c *Command) addExplanations(d *document, x *checked) error {
 	case len(c.Explain) == 0 || x.unreadable:
 		return nil
 	case x.config == nil:
-		d.Explanations = []explanationDocument{{Domain: c.Domain, Reason: nothingRight}}
+		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
 		return nil
 	}
 	all, err := c.explained(x.config)
@@ -120,17 +121,20 @@ func (c *Command) addExplanations(d *document, x *checked) error {
 	for i := range all {
 		d.Explanations = append(d.Explanations, x.explanation(&all[i]))
 	}
-	switch {
-	case all[0].Match.Found == descriptors.UnknownDomain:
-		return terminal.Failed
-	case len(all) > 1 && all[0].DomainWhere != "":
+	d.Explanation = d.Explanations[0]
+	if len(all) > 1 && all[0].DomainWhere != "" {
 		d.Request = x.request(all)
+	} else {
+		d.Explanations = nil
+	}
+	if all[0].Match.Found == descriptors.UnknownDomain {
+		return terminal.Failed
 	}
 	return nil
 }
 
-func (x *checked) explanation(e *descriptors.Explanation) explanationDocument {
-	d := explanationDocument{Domain: e.Domain, Reason: e.Reason}
+func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
+	d := &explanationDocument{Domain: e.Domain, Reason: e.Reason}
 	for _, entry := range e.Descriptor {
 		d.Descriptor = append(d.Descriptor, entry.String())
 	}

@@ -15,7 +15,7 @@ import (
 
 // Downsample moves what is old in the history to coarser tiers.
 type Downsample struct {
-	Once   bool `hidden:""` // it ends after one run in any case; older CronJobs say so
+	Once   bool `help:"Run once and end, which it does in any case."`
 	DryRun bool `help:"Only count the series that are due."`
 }
 
