@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
 	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
@@ -88,7 +89,7 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 		})
 	}
 	shows := func(expr string) bool {
-		found, err := prometheus.instant(t, expr, time.Now().Add(time.Second))
+		found, err := prometheus.numbers(t, expr, promv1.Range{End: time.Now().Add(time.Second)})
 		return err == nil && len(found) > 0
 	}
 	for what, expr := range map[string]string{"a Redis that answers": "rate(weir_redis_answer_seconds_count[1m])",
@@ -108,7 +109,8 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 		with.values = values
 		left := d.expressions()
 		await(fmt.Sprintf("what the dashboard asks with %s chosen", name), func() bool {
-			prometheus.strike(t, d, left, with, time.Now().Add(time.Second), time.Minute, time.Second)
+			now := time.Now().Add(time.Second)
+			prometheus.strike(t, d, left, with, promv1.Range{Start: now.Add(-time.Minute), End: now, Step: time.Second})
 			missing = slices.Sorted(maps.Keys(left))
 			return len(missing) == 0
 		})
@@ -145,7 +147,7 @@ func wantHistory(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	for _, domain := range asked.wantOffers(t, d, "domain", nil) {
 		for _, path := range asked.wantOffers(t, d, "path", map[string][]string{"domain": {domain}}) {
 			with.values = map[string][]string{"domain": {domain}, "path": {path}}
-			asked.strike(t, d, left, with, until, with.window, with.interval)
+			asked.strike(t, d, left, with, promv1.Range{Start: until.Add(-with.window), End: until, Step: with.interval})
 		}
 	}
 	for _, where := range slices.Sorted(maps.Keys(left)) {
@@ -162,12 +164,12 @@ func wantBarsAddUp(t *testing.T, asked promAPI, d *dashboard, until time.Time) {
 	bars := 0.0
 	for where, of := range d.expressions() {
 		if strings.Contains(where, `"The rule, by day"`) {
-			found, err := asked.ranged(t, with.expand(d, of.Expr), until.Add(-window), until.Add(-day), day)
+			found, err := asked.numbers(t, with.expand(d, of.Expr), promv1.Range{Start: until.Add(-window), End: until.Add(-day), Step: day})
 			bars += sumOf(t, found, err)
 		}
 	}
 	all := with.expand(d, `sum(increase(weir_hits_total{domain="$domain",path="$path"}[$__range]))`)
-	found, err := asked.instant(t, all, until)
+	found, err := asked.numbers(t, all, promv1.Range{End: until})
 	if total := sumOf(t, found, err); total < 1000 || bars != total {
 		t.Errorf("the bars of %d days add up to %v, and the range has %v", pastDays, bars, total)
 	}

@@ -143,46 +143,16 @@ func (a promAPI) client(t *testing.T) promv1.API {
 	return promv1.NewAPI(client)
 }
 
-// ranged are the numbers that a query gives in a range; Grafana aligns it to its steps.
-func (a promAPI) ranged(t *testing.T, expr string, from, to time.Time, step time.Duration) ([]float64, error) {
+// numbers are all that a query gives, in all of its series: at the end of a range, or in its steps, to which Grafana aligns it.
+func (a promAPI) numbers(t *testing.T, expr string, in promv1.Range) (found []float64, err error) {
 	t.Helper()
-	aligned := promv1.Range{Start: from.Truncate(step), End: to.Truncate(step), Step: step}
-	value, _, _, err := a.client(t).QueryRange(t.Context(), expr, aligned)
-	return numbersIn(value), err
-}
-
-// instant are the numbers that a query gives at a time.
-func (a promAPI) instant(t *testing.T, expr string, when time.Time) ([]float64, error) {
-	t.Helper()
-	value, _, _, err := a.client(t).Query(t.Context(), expr, when)
-	return numbersIn(value), err
-}
-
-// strike takes out of a dashboard's queries, by where they stand, those that give a number: at a time, or in the window
-// before it.
-func (a promAPI) strike(t *testing.T, d *dashboard, queries map[string]target, with substitution, to time.Time,
-	window, step time.Duration) {
-	t.Helper()
-	for where, of := range queries {
-		var found []float64
-		var err error
-		expr := with.expand(d, of.Expr)
-		if of.Range {
-			found, err = a.ranged(t, expr, to.Add(-window), to, step)
-		} else {
-			found, err = a.instant(t, expr, to)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", where, err, expr)
-		}
-		if len(found) > 0 {
-			delete(queries, where)
-		}
+	var value model.Value
+	if in.Step == 0 {
+		value, _, _, err = a.client(t).Query(t.Context(), expr, in.End)
+	} else {
+		in.Start, in.End = in.Start.Truncate(in.Step), in.End.Truncate(in.Step)
+		value, _, _, err = a.client(t).QueryRange(t.Context(), expr, in)
 	}
-}
-
-// numbersIn are all that an answer has, in all of its series.
-func numbersIn(value model.Value) (found []float64) {
 	add := func(number model.SampleValue) {
 		if n := float64(number); !math.IsNaN(n) && !math.IsInf(n, 0) {
 			found = append(found, n)
@@ -202,7 +172,26 @@ func numbersIn(value model.Value) (found []float64) {
 	case *model.Scalar:
 		add(value.Value)
 	}
-	return found
+	return found, err
+}
+
+// strike takes out of a dashboard's queries, by where they stand, those that give a number: at the end of a range, or in it.
+func (a promAPI) strike(t *testing.T, d *dashboard, queries map[string]target, with substitution, in promv1.Range) {
+	t.Helper()
+	for where, of := range queries {
+		asked := in
+		if !of.Range {
+			asked.Step = 0
+		}
+		expr := with.expand(d, of.Expr)
+		found, err := a.numbers(t, expr, asked)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", where, err, expr)
+		}
+		if len(found) > 0 {
+			delete(queries, where)
+		}
+	}
 }
 
 // offers are the values of a label that a variable offers.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -106,7 +107,7 @@ func wantDocumented(t *testing.T, prometheus promAPI, weirs ...*weir) {
 				t.Errorf("the query of %s does not ask for it: %s", name, query)
 			}
 			wantLabels(t, name, query, shown)
-			if found, err := prometheus.instant(t, "count("+query+")", time.Now()); err != nil || len(found) == 0 {
+			if found, err := prometheus.numbers(t, "count("+query+")", promv1.Range{End: time.Now()}); err != nil || len(found) == 0 {
 				t.Errorf("the query of %s finds nothing (%v): %s", name, err, query)
 			}
 		}

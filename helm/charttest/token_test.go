@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -20,12 +21,11 @@ import (
 type installed []Object
 
 func (i installed) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
-	client := fake.NewSimpleDynamicClient(scheme.Scheme)
+	var objects []runtime.Object
 	for _, o := range i {
-		if err := client.Tracker().Add(&unstructured.Unstructured{Object: o.Tree}); err != nil {
-			return nil, false, err
-		}
+		objects = append(objects, &unstructured.Unstructured{Object: o.Tree})
 	}
+	client := fake.NewSimpleDynamicClient(scheme.Scheme, objects...)
 	return client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), true, nil
 }
 
