@@ -97,20 +97,6 @@ type inForce struct{ config *descriptors.Config }
 
 func (c inForce) Config() *descriptors.Config { return c.config }
 
-// rulesShown is what /rlconfig shows of files.
-func rulesShown(t *testing.T, o yaml.Options, files ...string) string {
-	t.Helper()
-	var config *descriptors.Config
-	if len(files) > 0 {
-		config = fixture.ConfigWith(t, o, files...)
-	}
-	w := get(serving(Parts{Rules: inForce{config}}), "/rlconfig")
-	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
-		t.Errorf("/rlconfig gives %d %q, want text", w.Code, w.Header().Get("Content-Type"))
-	}
-	return w.Body.String()
-}
-
 func TestRulesAreShownInTheLinesOfRatelimit(t *testing.T) {
 	const shop = `
 domain: shop
@@ -133,24 +119,20 @@ shop.several: unit=HOUR requests_per_unit=500, shadow_mode: false, quota_mode: f
 shop.user: unit=MINUTE requests_per_unit=20, shadow_mode: false, quota_mode: false
 shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: false, quota_mode: true
 `
-	if got := rulesShown(t, yaml.Options{Algorithm: descriptors.FixedWindow}, shop, bank); got != want {
-		t.Errorf("/rlconfig shows\n%s\nwant\n%s", got, want)
-	}
-	if got := rulesShown(t, yaml.Options{}); got != "" {
-		t.Errorf("without a configuration /rlconfig shows %q, want nothing", got)
+	config := fixture.ConfigWith(t, yaml.Options{Algorithm: descriptors.FixedWindow}, shop, bank)
+	w := get(serving(Parts{Rules: inForce{config}}), "/rlconfig")
+	if got := w.Body.String(); w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") || got != want {
+		t.Errorf("/rlconfig gives %d %q\n%s\nwant text:\n%s", w.Code, w.Header().Get("Content-Type"), got, want)
 	}
 }
 
-func TestThePortServesWhatItHas(t *testing.T) {
-	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a.b: 1\n")) })
-	full, bare := serving(Parts{Metrics: text, Stats: text, Rules: inForce{}, Profiles: true}), serving(Parts{Metrics: text})
-	listed := get(full, "/help").Body.String()
+// What is served is asked for where answers have their turns.
+func TestThePortServesOnlyWhatItHas(t *testing.T) {
+	bare := serving(Parts{})
+	listed := get(bare, "/help").Body.String()
 	for _, path := range []string{"/stats", "/rlconfig", "/debug/pprof/"} {
-		if code := get(full, path).Code; code != 200 || !strings.Contains(listed, path) {
-			t.Errorf("%s is answered with %d, and the list is %q", path, code, listed)
-		}
-		if code := get(bare, path).Code; code != 404 {
-			t.Errorf("%s, which is not served, is answered with %d", path, code)
+		if code := get(bare, path).Code; code != 404 || !strings.Contains(listed, path) {
+			t.Errorf("%s, which is not served, is answered with %d, and the list of all that there can be is %q", path, code, listed)
 		}
 	}
 }

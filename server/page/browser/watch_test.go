@@ -53,14 +53,13 @@ func (w *watch) complaints() (all []string) {
 func (w *watch) event(ev any) {
 	switch ev := ev.(type) {
 	case *runtime.EventConsoleAPICalled:
-		w.complain("the console says %s: %s", ev.Type, texts(ev.Args))
+		w.complain("the console says %s: %s", ev.Type, inJSON(ev.Args))
 	case *runtime.EventExceptionThrown:
-		w.complain("an exception: %s", exception(ev.ExceptionDetails))
+		w.complain("an exception: %s", inJSON(ev.ExceptionDetails))
 	case *log.EventEntryAdded:
 		w.complain("the browser logs %s of %s: %s %s", ev.Entry.Level, ev.Entry.Source, ev.Entry.Text, ev.Entry.URL)
 	case *audits.EventIssueAdded:
-		details, _ := json.Marshal(ev.Issue.Details) // only for the message
-		w.complain("an issue: %s %s", ev.Issue.Code, details)
+		w.complain("an issue: %s %s", ev.Issue.Code, inJSON(ev.Issue.Details))
 	case *page.EventJavascriptDialogOpening:
 		w.complain("a dialog opens: %s %q", ev.Type, ev.Message)
 	case *page.EventWindowOpen:
@@ -94,17 +93,8 @@ func (w *watch) request(method, of string) {
 	}
 }
 
-func texts(args []*runtime.RemoteObject) string {
-	var all []string
-	for _, a := range args {
-		all = append(all, string(a.Value)+a.Description)
-	}
-	return strings.Join(all, " ")
-}
-
-func exception(d *runtime.ExceptionDetails) string {
-	if d.Exception == nil {
-		return d.Text
-	}
-	return d.Text + " " + d.Exception.Description
+// inJSON writes what the browser tells, for a message.
+func inJSON(told any) string {
+	text, _ := json.Marshal(told)
+	return string(text)
 }
