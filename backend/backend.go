@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/descriptors"
@@ -52,7 +51,12 @@ type Check struct {
 
 // ChargesAlways reports whether a check is counted under one of its limits even if it is denied.
 func (c *Check) ChargesAlways() bool {
-	return slices.ContainsFunc(c.Limits, func(l descriptors.Limit) bool { return c.Charge.Always(&l) })
+	for i := range c.Limits {
+		if c.Charge.Always(&c.Limits[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Source is who decided about a check.
