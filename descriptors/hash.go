@@ -19,8 +19,8 @@ func hashOf(domains map[string]*Domain, broken []string) string {
 	return hex.EncodeToString(hash.Sum(nil)[:8]) // enough that two never have the same by chance
 }
 
-// contentSum returns the hash of all that decides about or answers the domain's requests. Configurations share it. Nothing
-// fails: JSON has all that a rule has, and a hash takes every write.
+// contentSum returns the hash of all that decides about or answers the domain's requests. Configurations share it.
+// Nothing fails: JSON has all that a rule has, and a hash takes every write.
 func (d *Domain) contentSum() [sha256.Size]byte {
 	d.sumOnce.Do(func() {
 		hash := sha256.New()

@@ -50,8 +50,8 @@ func (c *Command) explain(out io.Writer, x *checked) error {
 	return t.Flush()
 }
 
-// explained returns the explanations that are asked for: at least one, of descriptors of one request, in the domain asked
-// for or the only one there is.
+// explained returns the explanations that are asked for: at least one, of descriptors of one request. The domain is that
+// asked for, or the only one there is.
 func (c *Command) explained(config *descriptors.Config) (all []descriptors.Explanation, err error) {
 	names := slices.Concat(config.DomainNames(), config.BrokenNames())
 	if c.Domain == "" && len(names) != 1 {
