@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,30 +14,22 @@ func hashOf(domains map[string]*Domain, broken []string) string {
 	for name, d := range domains {
 		sums[name] = d.contentSum()
 	}
-	sum := sumOf(func(e *json.Encoder) { _ = e.Encode([]any{sums, broken}) })
-	return hex.EncodeToString(sum[:8]) // enough that two never have the same by chance
+	hash := sha256.New()
+	_ = json.NewEncoder(hash).Encode([]any{sums, broken})
+	return hex.EncodeToString(hash.Sum(nil)[:8]) // enough that two never have the same by chance
 }
 
 // contentSum returns the hash of all that decides about or answers the domain's requests. Configurations share it.
+// Nothing fails: JSON has all that a rule has, and a hash takes every write.
 func (d *Domain) contentSum() [sha256.Size]byte {
 	d.sumOnce.Do(func() {
-		d.sum = sumOf(func(e *json.Encoder) {
-			_ = e.Encode(d.Refunds)
-			d.Root.encode(e)
-		})
+		hash := sha256.New()
+		e := json.NewEncoder(hash)
+		_ = e.Encode(d.Refunds)
+		d.Root.encode(e)
+		hash.Sum(d.sum[:0])
 	})
 	return d.sum
-}
-
-// sumOf returns the hash of what write encodes. Nothing fails: JSON has all that a rule has, and a hash takes every
-// write.
-func sumOf(write func(*json.Encoder)) (sum [sha256.Size]byte) {
-	hash := sha256.New()
-	buffered := bufio.NewWriter(hash)
-	write(json.NewEncoder(buffered))
-	_ = buffered.Flush()
-	hash.Sum(sum[:0])
-	return sum
 }
 
 // encode writes n's rule, without its place, and its children: patterns in their order, which matters, others by name.

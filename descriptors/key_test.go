@@ -101,6 +101,6 @@ func FuzzKeyIsInjective(f *testing.F) {
 	f.Fuzz(func(t *testing.T, domain, k1, v1, k2, v2 string, entries uint8) {
 		d := Descriptor{{k1, v1}, {k2, v2}, {v1, k2}}
 		checkKey(t, "", domain, d[:int(entries)%(len(d)+1)])
-		checkKey(t, v2, domain, d[:int(entries)%(len(d)+1)])
+		checkKey(t, v2, domain, d[:int(entries)%len(d)]) // one more part would make a key so long that it is hashed whole
 	})
 }

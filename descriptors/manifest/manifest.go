@@ -193,13 +193,14 @@ func (o *object) namesDomain() bool {
 
 // entries adds the files of a ConfigMap.
 func (r *reader) entries(o *object) {
-	data, binary := yaml.Follow(&o.Data).Content, yaml.Follow(&o.BinaryData).Content
+	in, data, binary := o.Metadata.Name+"/", yaml.Follow(&o.Data).Content, yaml.Follow(&o.BinaryData).Content
 	for i := 0; i+1 < len(binary); i += 2 {
-		r.problem(binary[i].Line, o.Metadata.Name+"/"+binary[i].Value, "an entry of binaryData is not checked: put the file into data, as text")
+		key := binary[i]
+		r.problem(key.Line, in+key.Value, "an entry of binaryData is not checked: put the file into data, as text")
 	}
 	for i := 0; i+1 < len(data); i += 2 {
 		key, value := data[i], yaml.Follow(data[i+1])
-		part := o.Metadata.Name + "/" + key.Value
+		part := in + key.Value
 		switch {
 		case strings.HasPrefix(key.Value, "."):
 			r.leaveOut("%s (line %d): weir does not read it", part, key.Line)

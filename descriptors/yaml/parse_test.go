@@ -182,7 +182,8 @@ descriptors:
   - key: both
     rate_limits: [{unit: minute, requests_per_unit: 10}, {unit: hour, requests_per_unit: 50}]
 `)}
-	for format, want := range map[descriptors.KeyFormat]string{descriptors.KeysOfRatelimit: "double rolling spared both ", descriptors.KeysOfWeir: ""} {
+	for format, want := range map[descriptors.KeyFormat]string{
+		descriptors.KeysOfRatelimit: "double rolling spared both ", descriptors.KeysOfWeir: ""} {
 		c, problems := judge(files, Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: format}})
 		named := ""
 		for _, p := range problems {
@@ -238,7 +239,8 @@ func TestTheShippedLimitsLoadUnderEachAlgorithmAndAsRatelimit(t *testing.T) {
 		for _, a := range descriptors.Algorithms() {
 			for _, format := range []descriptors.KeyFormat{descriptors.KeysOfWeir, descriptors.KeysOfRatelimit} {
 				for _, f := range []File{f, file("without", without)} {
-					if c, problems := judge([]File{f}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}}); c == nil || len(c.Rules()) == 0 {
+					c, problems := judge([]File{f}, Options{Algorithm: a, Keys: descriptors.Keys{Format: format}})
+					if c == nil || len(c.Rules()) == 0 {
 						t.Errorf("by %s, keys of %s: got %v, want the rules of\n%v", a, format, problems, f)
 					}
 				}

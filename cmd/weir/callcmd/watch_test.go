@@ -120,7 +120,8 @@ func TestManyCallsForAnUnknownDomainFail(t *testing.T) {
 	got := runWatch(t, Command{Rate: 2, For: time.Second}, func(int, func()) (*rls.RateLimitResponse, error) {
 		return saying(map[string]any{"unknown_domain": true}, &rls.RateLimitResponse_DescriptorStatus{}), nil
 	})
-	if got.err == nil || !strings.HasPrefix(got.err.Error(), "no file configures the domain \"shop\"") || !strings.Contains(got.text, "the domain is unknown  (") {
+	if got.err == nil || !strings.HasPrefix(got.err.Error(), "no file configures the domain \"shop\"") ||
+		!strings.Contains(got.text, "the domain is unknown  (") {
 		t.Errorf("weir call printed\n%s\nand ended with %v, want to be told that the domain is unknown", got.text, got.err)
 	}
 }

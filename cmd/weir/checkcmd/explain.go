@@ -50,12 +50,14 @@ func (c *Command) explain(out io.Writer, x *checked) error {
 	return t.Flush()
 }
 
-// explained returns the explanations that are asked for: at least one, of descriptors of one request.
+// explained returns the explanations that are asked for: at least one, of descriptors of one request. The domain is that
+// asked for, or the only one there is.
 func (c *Command) explained(config *descriptors.Config) (all []descriptors.Explanation, err error) {
-	domain, err := c.explainedDomain(config)
-	if err != nil {
-		return nil, err
+	names := slices.Concat(config.DomainNames(), config.BrokenNames())
+	if c.Domain == "" && len(names) != 1 {
+		return nil, fmt.Errorf("--explain needs --domain, one of %s", descriptors.Listed(names))
 	}
+	domain := cmp.Or(append([]string{c.Domain}, names...)...)
 	for _, text := range descriptors.SplitRequest(strings.Join(c.Explain, " + ")) {
 		d, err := descriptors.ParseDescriptor(text)
 		if err != nil {
@@ -64,18 +66,6 @@ func (c *Command) explained(config *descriptors.Config) (all []descriptors.Expla
 		all = append(all, config.Explain(domain, d))
 	}
 	return all, nil
-}
-
-// explainedDomain returns the domain asked for, or the only one there is.
-func (c *Command) explainedDomain(config *descriptors.Config) (string, error) {
-	if c.Domain != "" {
-		return c.Domain, nil
-	}
-	names := slices.Concat(config.DomainNames(), config.BrokenNames())
-	if len(names) == 1 {
-		return names[0], nil
-	}
-	return "", fmt.Errorf("--explain needs --domain, one of %s", strings.Join(names, ", "))
 }
 
 // table prints two columns.
