@@ -150,7 +150,7 @@ func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 // keeps one that is less than a millisecond older than the newest.
 func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 	w := newWorld(t, shop)
-	const goroutines, each = 8, 16_000
+	const goroutines, each = 8, 8000
 	begin := noon.Truncate(time.Minute)
 	var want [4][3]atomic.Uint64 // by minute and user
 	var newest [goroutines]int64 // Unix nanoseconds
@@ -215,7 +215,7 @@ func kept(w *world, q Filter) []Summary {
 func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
 	for name, length := range map[string]int{"short": 1, "long": 4 * MaxDescriptor} {
 		w := newWorld(t, shop)
-		for i := range 4 * places { // each of another user, within one minute, so that the open ones are as many as can be
+		for i := range 2 * places { // each of another user, within one minute, so that the open ones are as many as can be
 			w.deny(noon.Add(time.Duration(i)*time.Microsecond), 1, false, entry("user", fmt.Sprint(strings.Repeat("x", length), i)))
 		}
 		held := make(map[*streak]bool)
@@ -244,8 +244,8 @@ func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
 func TestHotKeysPushOutNothing(t *testing.T) {
 	w := newWorld(t, shop)
 	w.deny(noon, 1, false, entry("user", "ann"))
-	for i := range 60_000 { // of 300 keys for ten minutes
-		w.deny(noon.Add(time.Duration(i)*10*time.Millisecond), 1, false, entry("user", fmt.Sprint("hot", i%300)))
+	for i := range 12_000 { // of 300 keys for ten minutes, each every 15 seconds
+		w.deny(noon.Add(time.Duration(i)*50*time.Millisecond), 1, false, entry("user", fmt.Sprint("hot", i%300)))
 	}
 	all, more, since := w.recorder.Recent(Filter{Descriptor: entry("user", "ann")}, 10)
 	if len(all) != 1 || more != 0 || !since.IsZero() {

@@ -89,7 +89,7 @@ func TestADemoThatIsServedGoesOnAsItWasMadeUp(t *testing.T) {
 	var clock atomic.Int64 // the store's; it sweeps by it
 	recorder := hits.New(100)
 	clock.Store(now.Unix())
-	limiter := limit.New(fixture.Memory(t, func() time.Time { return time.Unix(clock.Load(), 0) }), limit.Options{Algorithm: descriptors.SlidingWindow}, recorder)
+	limiter := limit.New(fixture.Memory(t, func() time.Time { return time.Unix(clock.Load(), 0) }), limit.Options{Algorithm: descriptors.SlidingWindow, NearRatio: 0.8}, recorder)
 	var files []string
 	for _, name := range []string{"config/shop.yaml", "config/mail.yaml"} {
 		text, err := demo.Config.ReadFile(name)
