@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -74,11 +75,20 @@ var appear = during(func(*scene) {}, func(s *scene) { s.servers[0].Restart(s.T) 
 
 // kill ends a server for good: of a cluster the primary of a third of the slots.
 func kill(s *scene) {
-	victim := s.servers[0]
+	primaries := s.servers
 	if s.cluster != nil {
-		victim = s.cluster.Primaries(s.T)[0]
+		primaries = s.cluster.Primaries(s.T)
 	}
-	victim.Kill()
+	s.elsewhere = make(map[string]bool)
+	for _, server := range primaries[1:] {
+		names, err := server.Client().Keys(s.Context(), "weir:*shop*").Result()
+		s.must(err)
+		for _, name := range names {
+			_, end, _ := strings.Cut(name, "}")
+			s.elsewhere[end] = true
+		}
+	}
+	primaries[0].Kill()
 	s.breaks()
 	s.hold()
 }

@@ -23,6 +23,11 @@ type key struct {
 	counts     bool // every hit is counted, whatever the verdict, for a year: what the servers hold can be compared
 }
 
+// suffix is the end of its name in Redis.
+func (k *key) suffix() string {
+	return fmt.Sprintf("4:shop4:plan%d:%s4:user%d:%s", len(k.plan), k.plan, len(k.user), k.user)
+}
+
 const (
 	coldPlans, coldUsers = 10, 100 // so many keys of each plan: 1,000
 	hotPlans             = 10      // of a key each

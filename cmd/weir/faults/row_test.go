@@ -48,7 +48,6 @@ type bounds struct {
 	states   int           // that a key may have had in a window: it is admitted at most its limit in each
 	forgets  bool          // servers may lose hits that were counted
 	gone     bool          // for a while no store decides at all, so that each policy must
-	keys     float64       // the share of keys that may go without a store for a reason other than time; 1 unless given
 	recovery time.Duration // until stores decide again, from the end of the fault, or its beginning if it does not end
 
 	converges bool // a window after the fault, a key is admitted no more than its limit again
@@ -66,7 +65,6 @@ func (r *row) fill() {
 	r.window = cmp.Or(r.window, time.Minute)
 	r.budget = cmp.Or(r.budget, 20*time.Millisecond)
 	r.bounds.states = cmp.Or(r.bounds.states, 1)
-	r.bounds.keys = cmp.Or(r.bounds.keys, 1)
 }
 
 // warm is how long all is well before a fault.

@@ -37,9 +37,10 @@ type scene struct {
 	drainDelay time.Duration // of each replica
 	starved    string        // why the row says nothing, as the machine stood still; "" if it did not
 
-	broke, healed time.Duration // in the record's time; zero if it did not happen
-	notes         []string      // what the row has measured besides
-	wrong         []string      // what was not as it had to be
+	broke, healed time.Duration   // in the record's time; zero if it did not happen
+	elsewhere     map[string]bool // suffixes of keys whose server is well all the time, where the row knows it
+	notes         []string        // what the row has measured besides
+	wrong         []string        // what was not as it had to be
 }
 
 // topology starts the servers of a scene.

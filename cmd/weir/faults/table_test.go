@@ -13,11 +13,11 @@ var rows = []row{
 	{
 		number: "1", fault: "a ring's node killed", quick: true, on: ring,
 		short: 2 * time.Second, long: 20 * time.Second,
-		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 2500 * time.Millisecond},
+		happens: kill, bounds: bounds{states: 2, forgets: true, recovery: 2500 * time.Millisecond},
 	},
 	{
 		number: "3a", fault: "a cluster's primary killed", on: cluster, short: 4 * time.Second, long: 20 * time.Second,
-		happens: kill, bounds: bounds{states: 2, forgets: true, keys: 0.5, recovery: 3 * time.Second},
+		happens: kill, bounds: bounds{states: 2, forgets: true, recovery: 3 * time.Second},
 	},
 	{
 		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second,
