@@ -242,7 +242,7 @@ func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	historytest.LoseChunk(t, filepath.Join(dir, filehistory.Name))
+	historytest.ChangeChunk(t, filepath.Join(dir, filehistory.Name), nil)
 	port := historyPort(t, openHistory(t, dir))
 	got, err = runHistory(t, "verify", "--admin", port)
 	const want = "NOT EXACT  shop user/path=/pay over: 10 stored and 0 expired, but 15 were counted: 5 are missing\n" +
@@ -263,7 +263,7 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	key := historytest.SpoilChunk(t, filepath.Join(dir, filehistory.Name))
+	key := historytest.ChangeChunk(t, filepath.Join(dir, filehistory.Name), []byte{0x80})
 	port := historyPort(t, openHistory(t, dir))
 	victim, other := []string{"--domain", "shop"}, "mail from value bob"
 	warning := "shop user/path=/pay over is left out, as it cannot be read: history file " + filepath.Join(dir, filehistory.Name) + ": row " + key
