@@ -88,7 +88,6 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 // It is named, and no series is told to be damaged.
 func TestAMissingRightIsNamed(t *testing.T) {
 	f := shared(t, topology.Single)
-	rules := strings.Fields(rights)
 	for _, c := range []struct{ promise, without string }{
 		{"all that the error asks for is enough", ""},
 		{"a command of the scripts", "+hincrby"},
@@ -101,7 +100,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 			f.Flush(t)
 			a := newWriter(opened(t, f, fixed(start), nil), 2)
 			a.count(t, 0)
-			granted := slices.DeleteFunc(slices.Concat(rules, []string{"+ping", "+time"}),
+			granted := slices.DeleteFunc(slices.Concat(strings.Fields(rights), []string{"+ping", "+time"}),
 				func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
 			_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
