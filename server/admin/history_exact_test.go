@@ -146,7 +146,7 @@ func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 	if err := k.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	key := historytest.SpoilChunk(t, filepath.Join(dir, filehistory.Name))
+	key := historytest.ChangeChunk(t, filepath.Join(dir, filehistory.Name), []byte{0x80})
 	k = keptBy(t, noon, filehistory.Open, dir)
 	var v query.VerifyAnswer
 	if k.ask(t, "/verify", &v); v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 || !strings.Contains(v.Named[0].Error, key) {

@@ -6,12 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,7 +62,6 @@ type fire struct {
 	site    site
 	store   *redishistory.Store // of the tests
 	random  *rand.Rand
-	tally   map[string]int // kills by what they hit
 	started int
 	writers []*running // of this round
 	// forgets is set if a server may forget what it has acknowledged: who was killed then cannot send it again.
@@ -77,7 +74,7 @@ type fire struct {
 func newFire(t *testing.T, where site) *fire {
 	t.Helper()
 	where.Epoch = time.Now()
-	f := &fire{t: t, dir: t.TempDir(), site: where, tally: make(map[string]int), random: rand.New(rand.NewPCG(*seed, 3))}
+	f := &fire{t: t, dir: t.TempDir(), site: where, random: rand.New(rand.NewPCG(*seed, 3))}
 	store, err := where.open(func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -135,23 +132,18 @@ func (f *fire) killOne(role string, steps []string) {
 	if die == anyStep {
 		nth = 1 + f.random.IntN(40)
 	}
-	how := "at step " + die
 	if f.random.IntN(4) == 0 {
-		die, how, wait = "", "at a random instant", time.Duration(30+f.random.IntN(120))*time.Millisecond
+		die, wait = "", time.Duration(30+f.random.IntN(120))*time.Millisecond
 	}
 	r := f.start(role, die, nth)
 	for began := time.Now(); r.Ended() == nil && time.Since(began) < wait; {
 		time.Sleep(time.Millisecond)
-	}
-	if die != "" && r.Ended() == nil {
-		how = "at a random instant"
 	}
 	r.Kill()
 	r.killed = true
 	if code := r.ExitCode(f.t); code != -1 {
 		f.t.Errorf("a %s was to be killed and ended by itself with %d:\n%s", role, code, r.Log)
 	}
-	f.tally[role+" "+how]++
 }
 
 var stepsOf = map[string][]string{
@@ -291,7 +283,7 @@ func (f *fire) audit(r *running) error {
 	return nil
 }
 
-// finish rolls what is left to roll, compares once more, and says what was killed where.
+// finish rolls what is left to roll, and compares once more.
 func (f *fire) finish() {
 	f.t.Helper()
 	process.Eventually(f.t, allBack, func() error {
@@ -299,9 +291,6 @@ func (f *fire) finish() {
 		return err
 	})
 	f.exact()
-	for _, how := range slices.Sorted(maps.Keys(f.tally)) {
-		f.t.Logf("  %4d  %s", f.tally[how], how)
-	}
 	if f.forgets && f.gone == 0 {
 		f.t.Error("no server has forgotten anything, so this has shown nothing")
 	}

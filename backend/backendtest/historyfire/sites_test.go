@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
@@ -154,7 +153,7 @@ func movingSlots(t *testing.T) (*fire, func(), func(func())) {
 	f := newFire(t, site{Type: topology.Cluster, URL: strings.Join(set.Addrs(), ",")})
 	return f, func() {
 		for range 5 {
-			key := fmt.Sprintf("%s{%d}:", redishistory.Prefix, seriesOf(f.random.IntN(seriesCount)).Partition())
+			key := fmt.Sprintf("weir:h{%d}:", seriesOf(f.random.IntN(seriesCount)).Partition())
 			from, to := set.NodeOf(t, key), set.Primaries(t)[f.random.IntN(3)]
 			if to == from {
 				continue

@@ -14,22 +14,9 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// LoseChunk deletes the first stored chunk of a history's file, behind the back of its store, which is to be closed.
-// The history then no longer holds what it counted.
-func LoseChunk(t testing.TB, path string) {
-	t.Helper()
-	changeChunk(t, path, func(rows *bolt.Bucket, key []byte) error { return rows.Delete(key) })
-}
-
-// SpoilChunk makes the first stored chunk of a history's file, whose store is to be closed, one that cannot be read. It
-// returns its key as people are told it.
-func SpoilChunk(t testing.TB, path string) string {
-	t.Helper()
-	return changeChunk(t, path, func(rows *bolt.Bucket, key []byte) error { return rows.Put(key, []byte{0x80}) })
-}
-
-// changeChunk changes the first stored chunk in a file, and returns its key.
-func changeChunk(t testing.TB, path string, change func(rows *bolt.Bucket, key []byte) error) (key string) {
+// ChangeChunk replaces the first stored chunk of a history's file, behind the back of its store, which is to be closed. With
+// nil it deletes it: the history then no longer holds what it counted. It returns its key as people are told it.
+func ChangeChunk(t testing.TB, path string, row []byte) (key string) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -40,8 +27,12 @@ func changeChunk(t testing.TB, path string, change func(rows *bolt.Bucket, key [
 		c := rows.Cursor()
 		for at, _ := c.First(); at != nil; at, _ = c.Next() {
 			if at[1] == 't' {
+				at = slices.Clone(at)
 				key = fmt.Sprintf("%x", at)
-				return change(rows, slices.Clone(at))
+				if row == nil {
+					return rows.Delete(at)
+				}
+				return rows.Put(at, row)
 			}
 		}
 		return errors.New("no chunk is stored")

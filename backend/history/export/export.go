@@ -150,7 +150,7 @@ func (e *Exporter) Close(ctx context.Context) {
 func (e *Exporter) finish(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
-	for ctx.Err() == nil && e.some((*outbox).working) {
+	for ctx.Err() == nil && e.some(func(o *outbox) bool { return o.due || o.busy }) {
 		retry.Reset(e.dispatch(time.Now()))
 		select {
 		case <-ctx.Done():
@@ -164,7 +164,7 @@ func (e *Exporter) finish(ctx context.Context) {
 // has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
 // forgotten.
 func (e *Exporter) settle(ctx context.Context) error {
-	for e.c.Settle != nil && e.some((*outbox).keeps) {
+	for e.c.Settle != nil && e.some(func(o *outbox) bool { return o.ahead > 0 }) {
 		if err := e.c.Settle(ctx); err != nil {
 			return err
 		}

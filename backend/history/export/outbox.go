@@ -61,12 +61,6 @@ func (o *outbox) waiting() int {
 	return n
 }
 
-// working reports whether the outbox is being sent from, or is due.
-func (o *outbox) working() bool { return o.due || o.busy }
-
-// keeps reports whether the store may still forget a batch that the outbox keeps.
-func (o *outbox) keeps() bool { return o.ahead > 0 }
-
 // next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
 func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, any bool) {
 	if o.seq > 0 && now.Sub(o.heard) > history.ForgetAfter/2 {

@@ -2,6 +2,7 @@ package redishistory
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -74,12 +75,7 @@ func show(t *testing.T, client *goredis.Client, prefix string) string {
 			}
 		case "hash":
 			fields := client.HGetAll(ctx, key).Val()
-			var names []string
-			for name := range fields {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			for _, name := range names {
+			for _, name := range slices.Sorted(maps.Keys(fields)) {
 				fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("  %-8s %s", name, fields[name]), " "))
 			}
 		}

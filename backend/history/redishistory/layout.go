@@ -10,11 +10,11 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Prefix begins every key of the history.
-const Prefix = "weir:h"
+// prefix begins every key of the history.
+const prefix = "weir:h"
 
 // partitionKey begins the keys of a partition. They share its hash tag, so that one script reaches them all.
-func partitionKey(p history.Partition) string { return Prefix + "{" + strconv.Itoa(int(p)) + "}:" }
+func partitionKey(p history.Partition) string { return prefix + "{" + strconv.Itoa(int(p)) + "}:" }
 
 func formatKey(p history.Partition) string  { return partitionKey(p) + "format" }
 func probeKey(p history.Partition) string   { return partitionKey(p) + "probe" }

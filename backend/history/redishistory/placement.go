@@ -15,7 +15,7 @@ import (
 )
 
 // placementKey is on every node of a ring, and holds the names of all, as a list in JSON.
-const placementKey = Prefix + ":placement"
+const placementKey = prefix + ":placement"
 
 // ring is the nodes of a ring. Their names alone say which of them holds which partition, so they are decided once and
 // stored on every node: hits that lie on a node that is away wait for it, and a node that is missing in the configuration,

@@ -22,8 +22,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Format is the version of the layout, see FORMAT.md.
-const Format = "1"
+// format is the version of the layout, see FORMAT.md.
+const format = "1"
 
 // ErrFormat is wrapped by errors that say that what the servers hold is in a format that this weir does not know.
 var ErrFormat = errors.New("the history is in another format")
@@ -146,7 +146,7 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	at, err := s.locate(ctx, p)
 	if err == nil {
 		reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
-			append([]any{Format, s.c.Now()}, args...)...)
+			append([]any{format, s.c.Now()}, args...)...)
 	}
 	switch {
 	case err == nil:
@@ -181,7 +181,7 @@ func replyError(reply pipeline.Reply) error {
 		return errUnreadable
 	case "format":
 		return fmt.Errorf("%w: %s, and this weir knows %s: use the weir that wrote it, or another database",
-			ErrFormat, item[string](reply, 1), Format)
+			ErrFormat, item[string](reply, 1), format)
 	case "damaged":
 		return fmt.Errorf("%w: %s: %s", ErrDamaged, item[string](reply, 1), item[string](reply, 2))
 	}
