@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 
 	"github.com/weirproxy/weir/backend"
@@ -108,13 +107,7 @@ func (r *running) awaitDrain(t *testing.T) {
 // An open watch of health lasts as long as its client, and must not hold up the end.
 func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
 	r, store := startHeld(t, Config{DrainTimeout: time.Hour})
-	watch, err := healthpb.NewHealthClient(r.conn).Watch(context.Background(), &healthpb.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := watch.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	r.watchHealth(t)
 	calls := r.callInBackground(t, store)
 	r.stop()
 	awaitClosedDoor(t, r.doors[0])

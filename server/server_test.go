@@ -164,6 +164,21 @@ func (r *running) seen(t *testing.T, when string, nameless, named healthpb.Healt
 	}
 }
 
+// watchHealth watches health until the test ends, and has heard of it once.
+func (r *running) watchHealth(t *testing.T) healthpb.Health_WatchClient {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*process.Hang) // longer than anybody waits for the end
+	t.Cleanup(cancel)
+	watch, err := healthpb.NewHealthClient(r.conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return watch
+}
+
 func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}}) // it drains until it is killed
 	r.seen(t, "unconfigured", bad, bad, 200, 503)
@@ -173,15 +188,7 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	r.seen(t, "without its counters", bad, bad, 500, 503)
 	r.health.Counting(true)
 	r.seen(t, "with them again", good, good, 200, 200)
-	ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
-	defer cancel()
-	watch, err := healthpb.NewHealthClient(r.conn).Watch(ctx, &healthpb.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := watch.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	watch := r.watchHealth(t)
 	r.stop()
 	if got, err := watch.Recv(); err != nil || got.Status != bad {
 		t.Errorf("a watcher hears %v, %v; want NOT_SERVING at once", got.GetStatus(), err)

@@ -174,25 +174,18 @@ func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
 	}
 }
 
-func TestALongValueIsOther(t *testing.T) {
-	r, c := New(manyValues), fixture.Config(t, shop)
-	table := r.Table(c)
+func TestALongValueIsOtherAndWithoutValuesARuleIsOneSeries(t *testing.T) {
 	longest := strings.Repeat("v", maxValue-len("tenant="))
-	for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {
-		at(table, c, "shop", "tenant", value).Pass(1)
+	for values, want := range map[int]map[history.ID]uint64{
+		manyValues: {{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1, {Domain: "shop", Path: "tenant", Value: history.OtherValue}: 3},
+		0:          {{Domain: "shop", Path: "tenant"}: 4},
+	} {
+		r, c := New(values), fixture.Config(t, shop)
+		for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {
+			at(r.Table(c), c, "shop", "tenant", value).Pass(1)
+		}
+		expect(t, drained(t, r, noon), want)
 	}
-	expect(t, drained(t, r, noon), map[history.ID]uint64{
-		{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1,
-		{Domain: "shop", Path: "tenant", Value: history.OtherValue}:  3,
-	})
-}
-
-func TestWithoutValuesARuleIsOneSeries(t *testing.T) {
-	r, c := New(0), fixture.Config(t, shop)
-	table := r.Table(c)
-	at(table, c, "shop", "tenant", "a").Pass(1)
-	at(table, c, "shop", "tenant", "b").Pass(1)
-	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "tenant"}: 2})
 }
 
 func TestHugeHitsDoNotWrap(t *testing.T) {
