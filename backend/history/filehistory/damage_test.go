@@ -6,11 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,6 +173,15 @@ func farFreePages(sound []byte, far uint64) []byte {
 		}
 	}
 	return damaged
+}
+
+func TestAFileThatMayNotGrowIsNotDamaged(t *testing.T) {
+	s := &Store{name: "history file x"}
+	for op, damaged := range map[string]bool{"write": true, "truncate": false, "open": false} {
+		if err := s.wrap(&fs.PathError{Op: op, Path: "x", Err: syscall.EFBIG}); errors.Is(err, ErrDamaged) != damaged {
+			t.Errorf("%s: %v; only a page written far behind the end is damage: nobody should move a good history away", op, err)
+		}
+	}
 }
 
 // damage overwrites a page, the beginning of one, or some bytes.
