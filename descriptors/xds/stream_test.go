@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,21 +24,42 @@ type scripted struct {
 
 	ctx       context.Context
 	began     time.Time
-	refusals  []time.Duration             // when they came
-	refused   *discovery.DiscoveryRequest // the last of them
-	accepted  []string                    // versions
 	now       atomic.Pointer[discovery.DiscoveryResponse]
 	responses chan *discovery.DiscoveryResponse
+
+	mu sync.Mutex
+	received
+}
+
+// received is what the server was sent.
+type received struct {
+	refusals []time.Duration             // when they came
+	refused  *discovery.DiscoveryRequest // the last of them
+	accepted []string                    // versions
+}
+
+func (s *scripted) got() received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.received
 }
 
 func (s *scripted) Send(r *discovery.DiscoveryRequest) error {
+	if s.note(r) {
+		s.responses <- s.now.Load()
+	}
+	return nil
+}
+
+func (s *scripted) note(r *discovery.DiscoveryRequest) (refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if r.GetErrorDetail() == nil {
 		s.accepted = append(s.accepted, r.GetVersionInfo())
-		return nil
+		return false
 	}
 	s.refusals, s.refused = append(s.refusals, time.Since(s.began)), r
-	s.responses <- s.now.Load()
-	return nil
+	return true
 }
 
 func (s *scripted) Recv() (*discovery.DiscoveryResponse, error) {
@@ -85,14 +107,14 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 		time.Sleep(4500 * time.Millisecond)
 		synctest.Wait()
 		want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}
-		if !slices.Equal(s.refusals, want) {
+		if !slices.Equal(s.got().refusals, want) {
 			t.Errorf("refusals were sent after %v, want %v: a server that answers at once must not be kept busy, and must be told",
-				s.refusals, want)
+				s.got().refusals, want)
 		}
-		message := s.refused.GetErrorDetail().GetMessage()
-		if !strings.Contains(message, "resource a: domain a, k: unit is missing") || s.refused.GetVersionInfo() != "1" ||
+		message := s.got().refused.GetErrorDetail().GetMessage()
+		if !strings.Contains(message, "resource a: domain a, k: unit is missing") || s.got().refused.GetVersionInfo() != "1" ||
 			!strings.Contains(message, `resource c: domain c, k: name is "a\r\nb: c"`) {
-			t.Errorf("the server is told %v, want both faults, and version 1, the last that was accepted", s.refused)
+			t.Errorf("the server is told %v, want both faults, and version 1, the last that was accepted", s.got().refused)
 		}
 		if got := c.limits(); got != "a=1 b=1 c=broken" || c.Logged("keep their last good form: a;") != 1 || c.Logged("unit is missing") != 2 {
 			t.Errorf("in force is %s, and the fault is logged %d times; want a=1, as a keeps its last good form, b=1 and c=broken, and "+
@@ -104,8 +126,8 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 		s.set(t, "3", limited("a", 3))
 		time.Sleep(2 * readInterval)
 		synctest.Wait()
-		if got := c.limits(); got != "a=3" || !slices.Equal(s.accepted, []string{"", "1", "3"}) {
-			t.Errorf("in force is %s, and accepted were %q; want a=3, and the versions 1 and 3", got, s.accepted)
+		if got := c.limits(); got != "a=3" || !slices.Equal(s.got().accepted, []string{"", "1", "3"}) {
+			t.Errorf("in force is %s, and accepted were %q; want a=3, and the versions 1 and 3", got, s.got().accepted)
 		}
 	})
 }
@@ -119,8 +141,8 @@ func TestASilentServerIsWaitedFor(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := c.Logged("configuration server is silent"); got != 1 || len(s.accepted) != 1 {
-			t.Errorf("an hour of silence is told %d times, and asked into %d times; want once what could be the reason", got, len(s.accepted))
+		if got := c.Logged("configuration server is silent"); got != 1 || len(s.got().accepted) != 1 {
+			t.Errorf("an hour of silence is told %d times, and asked into %d times; want once what could be the reason", got, len(s.got().accepted))
 		}
 		s.set(t, "1", limited("a", 1))
 		if got := c.limits(); got != "a=1" {
