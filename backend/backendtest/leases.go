@@ -27,6 +27,7 @@ func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
 			}
 		}
 	})
+	t.Run("ARefundLeavesWhatOthersMayUse", func(t *testing.T) { testRefundBesideLease(t, open(t)) })
 }
 
 // leasable draws a rule that may lease, of limits from too small to large.
@@ -168,4 +169,27 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 		}
 	}
 	return d, answer
+}
+
+// Sixteen a minute, of which 8 are used. Another process is granted the other 8 at 59 s. Somebody gives back 8. Were these
+// the newest, which are leased, their user would use them at 59.5 s, and 61 s would admit too many.
+func testRefundBesideLease(t *testing.T, s Store) {
+	limits := []descriptors.Limit{NewLimit(t, 16, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
+	check := backend.Check{Key: []byte("refunded"), Limits: limits, Hits: 7}
+	s.SetTime(0)
+	Ask(t, s.Counter, check)
+	s.SetTime(59e6)
+	check.Hits, check.Lease = 1, &backend.Lease{Want: 8, Share: 1}
+	if Ask(t, s.Counter, check); check.Lease.Hits != 8 {
+		t.Fatalf("8 of the 8 that remain are wanted, and %d granted", check.Lease.Hits)
+	}
+	check.Op, check.Hits, check.Lease = backend.Refund, 8, nil
+	if d := Ask(t, s.Counter, check); !d.Allowed || d.Remaining != 8 {
+		t.Errorf("a refund of 8 gives %+v; want 8 to remain, beside the 8 that are leased", d)
+	}
+	s.SetTime(61e6) // the 8 were used at 59.5 s
+	check.Op, check.Hits = backend.Count, 9
+	if d := Ask(t, s.Counter, check); d.Allowed {
+		t.Errorf("9 hits pass beside the 8 that were used 1.5 s before: 17 of 16 in two seconds")
+	}
 }
