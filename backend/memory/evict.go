@@ -2,9 +2,9 @@ package memory
 
 import "github.com/weirproxy/weir/backend/window"
 
-// An eviction looks at so many keys at most, and at so many of a shard. If nine keys of ten are over their limits, it
-// misses the others once in 10¹¹ times.
-const maxLooks, looksAShard = 256, 8
+// An eviction looks at so many keys at most, and at so many of a shard. If nine keys of ten are over their limits, a
+// long flood has six shards of ten show none of the others: an eviction misses them once in 10¹⁵ times.
+const maxLooks, looksAShard = 512, 8
 
 // makeRoom evicts keys until no more than MaxKeys are held, but not the one that just came.
 func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {

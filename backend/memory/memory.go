@@ -2,7 +2,7 @@
 // and then so that a restart forgets little.
 //
 // When it is full, a key that has room left makes way for a new one, of some the one that expires first; its count is
-// lost. A key over its limit stays, so that a flood of new keys buys nobody a fresh count. Only if all of 256 keys are over
+// lost. A key over its limit stays, so that a flood of new keys buys nobody a fresh count. Only if all of 512 keys are over
 // their limits does one of them go: the one that reopens first. Both are counted ([Stats]).
 package memory
 

@@ -193,7 +193,7 @@ func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.", nil,
 		func() float64 { return float64(store.Stats().Keys) })
-	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if 256 others are)."
+	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if 512 others are)."
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
