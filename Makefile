@@ -133,7 +133,7 @@ image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the 
 release: ## dist/VERSION: image, chart, binaries, bills of materials, checksums and notes of VERSION, as in VERSION=0.1.0
 	@GO=$(GO) ARCHES="$(ARCHES)" .ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
 
-chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for a descriptor file, from weir schema
+chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for descriptor files, algorithms and policies, from weir
 	$(GO) -C helm/charttest test ./docs -write
 
 clean: ## remove what make built and installed; counters in weir-data stay

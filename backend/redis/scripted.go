@@ -14,14 +14,14 @@ import (
 // scripted is keys of weir: a hash for each descriptor, which the script counts in.
 type scripted struct{ *Store }
 
-// Inspect looks at the logs and token buckets of a key, and reads its windows, by the clock of its server.
+// Inspect reads the windows of a key, and looks at its logs and token buckets, by the clock of its server.
 func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	counts := make([]backend.LimitCount, len(limits))
 	var fields map[string]string // of the windows, read once
 	var now time.Time
 	for i := range limits {
 		l := &limits[i]
-		if l.Algorithm == descriptors.SlidingLog || l.Algorithm == descriptors.TokenBucket {
+		if l.Algorithm != descriptors.SlidingWindow && l.Algorithm != descriptors.FixedWindow {
 			var out [1]backend.Decision
 			look := backend.Check{Key: key, Limits: limits[i : i+1], Op: backend.Look}
 			if err := backend.DecideAll(ctx, s, []backend.Check{look}, out[:]); err != nil {

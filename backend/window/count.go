@@ -12,27 +12,22 @@ import (
 func (s States) Counts(limits []descriptors.Limit, now Instant) []backend.LimitCount {
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
-		counts[i] = count(limits[i], cmp.Or(s.Of(&limits[i]), NewState(&limits[i])), now)
+		counts[i] = cmp.Or(s.Of(&limits[i]), NewState(&limits[i])).Count(&limits[i], now)
 	}
 	return counts
 }
 
-// count tells what a state holds for a limit.
-func count(l descriptors.Limit, state State, now Instant) backend.LimitCount {
-	if tokens, ok := state.(*Tokens); ok {
-		hits, reset := tokens.Peek(&l, now)
-		return backend.LimitCount{Limit: l, Hits: hits, ResetIn: reset}
-	}
-	cells := state.(*Cells)
+// Count implements [State].
+func (s *Cells) Count(l *descriptors.Limit, now Instant) backend.LimitCount {
 	widths := l.Levels()
 	levels := make([][]backend.Bucket, len(widths))
-	for begin, hits := range cells.Buckets(now) {
+	for begin, hits := range s.Buckets(now) {
 		for i, width := range widths {
 			at := int64(begin) - int64(begin)%width.Microseconds()
 			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
 		}
 	}
-	c := backend.NewLimitCount(l, levels, time.UnixMicro(int64(now)))
+	c := backend.NewLimitCount(*l, levels, time.UnixMicro(int64(now)))
 	if l.Algorithm == descriptors.SlidingLog {
 		c.Levels = nil // whose buckets are instants
 	}

@@ -30,6 +30,8 @@ type State interface {
 	SetRate(l *descriptors.Limit, now Instant)
 	// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
 	Expires() Instant
+	// Count tells an operator what the state holds of l, which matches. It changes nothing.
+	Count(l *descriptors.Limit, now Instant) backend.LimitCount
 	// Append writes the state for [ReadState].
 	Append(dst []byte) []byte
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -142,16 +143,15 @@ func (t *Tokens) Expires() Instant {
 	return t.moment(0)
 }
 
-// Peek returns what a look under l, which matches, would find at now, and changes nothing: the hits that count, and the
-// time until the next of them leaks; 0 if none counts.
-func (t *Tokens) Peek(l *descriptors.Limit, now Instant) (uint64, time.Duration) {
+// Count implements [State], with the time until the next hit leaks.
+func (t *Tokens) Count(l *descriptors.Limit, now Instant) backend.LimitCount {
 	at := *t
 	at.SetRate(l, now)
-	hits := at.Sum(now)
-	if hits == 0 {
-		return 0, 0
+	c := backend.LimitCount{Limit: *l, Hits: at.Sum(now)}
+	if c.Hits > 0 {
+		c.ResetIn = now.until(at.Until(now, c.Hits-1))
 	}
-	return hits, now.until(at.Until(now, hits-1))
+	return c
 }
 
 // Append writes the identity, then the numbers.

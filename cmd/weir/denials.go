@@ -170,7 +170,7 @@ func remarks(d *admin.DenialAnswer) string {
 	remark(d.Quota, "quota")
 	remark(d.Override, "the request's own limit")
 	remark(d.DecidedBy == "local", "store away: counted locally")
-	remark(d.DecidedBy == "policy", "store away: failure policy deny")
+	remark(d.DecidedBy == "policy", "store away: decided by the failure policy")
 	remark(d.RetrySeconds == nil && d.Hits > 1, fmt.Sprintf("%d hits at once", d.Hits))
 	return strings.Join(all, ", ")
 }

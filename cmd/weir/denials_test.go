@@ -76,7 +76,7 @@ func TestDenialsAreATableForPeople(t *testing.T) {
 	w.deny(5*time.Minute, backend.Never, 8192, true, backend.FromStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
 	const want = `when        domain  rule            limit            denied              still
 12s ago     shop    user/path=/pay  5/minute         1,234               56s
-1m 30s ago  shop    user            1000/hour users  1                   -       store away: failure policy deny
+1m 30s ago  shop    user            1000/hour users  1                   -       store away: decided by the failure policy
 5m ago      shop    bytes           4096/second      8,192 in 1 request  always  let through by shadow mode, 8192 hits at once
 Denied since 2026-11-22 11:13:00; each replica keeps its own.
 `
@@ -116,7 +116,7 @@ func TestRecentDenialsSayWhenAndWhoDecidedAndSinceWhenAllAreKept(t *testing.T) {
 	}{
 		{"all of a descriptor, with what it has besides", denialsCommand{Descriptor: &ann, N: 20}, `when                             domain  rule            limit            denied  decided by
 2026-11-22 11:50:00 to 11:50:29  shop    user/path=/pay  5/minute         31      this weir knew from the store's last answer that the key is over
-2026-11-22 11:40:00              shop    user            1000/hour users  1       nobody's count                                                    store away: failure policy deny
+2026-11-22 11:40:00              shop    user            1000/hour users  1       nobody's count                                                    store away: decided by the failure policy
 All are kept since 2026-11-22 11:13:00; each replica keeps its own.
 `},
 		{"a time in another zone", denialsCommand{From: "2026-11-22 12:55", TZ: "Europe/Berlin", Values: true, N: 20}, `when                 domain  rule   limit        denied              decided by

@@ -78,10 +78,10 @@ func (p *plain) buckets(t *testing.T, key []byte, limits []descriptors.Limit) in
 		case fields[headerField(&l)] == "":
 		case l.Algorithm == descriptors.SlidingLog:
 			n += instants(fields, &l, window.Instant(p.now.Load()))
-		case l.Algorithm == descriptors.TokenBucket:
-			n++
-		default:
+		case l.Algorithm == descriptors.SlidingWindow, l.Algorithm == descriptors.FixedWindow:
 			n += len(buckets(fields, &l, window.Instant(p.now.Load()))[0])
+		default:
+			n++
 		}
 	}
 	return n

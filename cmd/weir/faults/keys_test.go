@@ -3,14 +3,16 @@ package faults_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // policies are what rules may say of hits that no store decides about. Plans have them in turn, so that each fault meets
 // each of them. That of defaultPolicy stands in no rule: ON_BACKEND_FAILURE says it.
-var policies = []string{"allow", "deny", "local", "error"}
+var policies = strings.Split(descriptors.PolicyNames, ", ")
 
 const defaultPolicy = "deny"
 

@@ -1,5 +1,5 @@
 // Package docs holds the table of values in the chart's README to values.yaml, and what the schema of the values takes for a
-// descriptor file to what weir prints; with -write it makes them.
+// descriptor file, an algorithm and a failure policy to what weir takes; with -write it makes them.
 package docs
 
 import (
@@ -16,38 +16,48 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/descriptors"
 )
 
-var write = flag.Bool("write", false, "write what is made of values.yaml and of what weir schema prints")
+var write = flag.Bool("write", false, "write what is made of values.yaml and of what weir takes")
 
 var chartDir = filepath.Join("..", "..", "weir")
 
 func TestWhatIsMadeOfTheValuesIsCurrent(t *testing.T) {
 	t.Parallel()
-	for name, made := range map[string]struct{ place, by string }{
-		"README.md": {`(?s)(<!-- Made from values.yaml by make chart-docs. -->\n).*(<!-- The end of what is made. -->\n)`,
-			"${1}" + valuesTable(t) + "${2}"},
-		"values.schema.json": {`(?m)^(    "descriptorFile": ).*$`, "${1}" + fileSchema(t)},
+	const schema, enum = "values.schema.json", `": \{"type": "string", "enum": \["", )".*"\]`
+	for _, made := range []struct {
+		name, place, by string
+		places          int
+	}{
+		{"README.md", `(?s)(<!-- Made from values.yaml by make chart-docs. -->\n).*(<!-- The end of what is made. -->\n)`,
+			valuesTable(t) + "${2}", 1},
+		{schema, `(?m)^(    "descriptorFile": ).*$`, fileSchema(t), 1},
+		{schema, `("algorithm` + enum, quoted(descriptors.AlgorithmNames), 1},
+		{schema, `("onFailure` + enum, quoted(descriptors.PolicyNames), 2}, // of Redis, and of memcached
 	} {
-		text, err := os.ReadFile(filepath.Join(chartDir, name))
+		text, err := os.ReadFile(filepath.Join(chartDir, made.name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		place := regexp.MustCompile(made.place)
-		if n := len(place.FindAll(text, -1)); n != 1 {
-			t.Fatalf("%s has %d places like %s, want one", name, n, place)
+		if n := len(place.FindAll(text, -1)); n != made.places {
+			t.Fatalf("%s has %d places like %s, want %d", made.name, n, place, made.places)
 		}
-		want := place.ReplaceAll(text, []byte(made.by))
+		want := place.ReplaceAll(text, []byte("${1}"+made.by))
 		if *write {
-			err = os.WriteFile(filepath.Join(chartDir, name), want, 0o644)
+			err = os.WriteFile(filepath.Join(chartDir, made.name), want, 0o644)
 		} else if !bytes.Equal(text, want) {
-			err = fmt.Errorf("helm/weir/%s is not made of values.yaml and of what weir schema prints: run make chart-docs", name)
+			err = fmt.Errorf("helm/weir/%s is not made of values.yaml and of what weir takes: run make chart-docs", made.name)
 		}
 		if err != nil {
 			t.Error(err)
 		}
 	}
 }
+
+// quoted is a list of names as the end of a list in JSON.
+func quoted(names string) string { return `"` + strings.ReplaceAll(names, ", ", `", "`) + `"]` }
 
 // valuesTable is a Markdown table of the values: each with its default and the comment above it that begins with --. A
 // comment above a mapping is for all that stands below it; one above a line also for the next lines, up to an empty one.
