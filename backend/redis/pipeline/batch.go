@@ -35,7 +35,7 @@ type Batch struct {
 
 func newBatch(p *Pipeline) *Batch {
 	b := &Batch{pipeline: p}
-	b.retry = retry{servers: p.servers, transport: b, script: p.script, totals: &p.totals, maxTries: maxTries}
+	b.retry = retry{servers: p.servers, transport: b, script: p.script, maxTries: maxTries}
 	return b
 }
 

@@ -41,12 +41,7 @@ type Pipeline struct {
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of queues
 
-	totals totals
-}
-
-// totals are the counters behind Stats.
-type totals struct {
-	batches, checks, dropped, unavailable atomic.Uint64
+	totals struct{ batches, checks, dropped, unavailable atomic.Uint64 } // see Stats
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.

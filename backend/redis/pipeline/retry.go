@@ -41,7 +41,6 @@ type retry struct {
 	servers   *topology.Servers
 	transport transport
 	script    *Script // nil if none can be missing
-	totals    *totals
 	maxTries  int // 0 for no bound but time
 
 	open, sameRoute, scratch []*Request
@@ -115,23 +114,17 @@ func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	}
 }
 
-// reroute gives the open requests their next routes, and drops those whose callers have left.
+// reroute gives the open requests their next routes, and ends those that have none.
 func (s *retry) reroute(ctx context.Context) {
 	todo := s.open
 	s.open = s.open[:0]
-	now := time.Now()
 	repaired := make(map[*goredis.Client]error) // done once for all requests of a server
 	for _, r := range todo {
-		if r.expired(now) {
-			s.totals.dropped.Add(1)
-			s.transport.done(r, errLate)
-			continue
-		}
 		if err := s.nextRoute(ctx, r, repaired); err != nil {
 			s.transport.done(r, err)
-			continue
+		} else {
+			s.open = append(s.open, r)
 		}
-		s.open = append(s.open, r)
 	}
 }
 
@@ -222,7 +215,7 @@ func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 		return err
 	}
 	t := &repeatable{servers: s, commands: commands}
-	again := retry{servers: s, transport: t, script: script, totals: new(totals)}
+	again := retry{servers: s, transport: t, script: script}
 	deadline, _ := ctx.Deadline()
 	again.send(ctx, []*Request{r}, deadline, ctx.Done())
 	return t.err
