@@ -7,9 +7,7 @@ package pipeline
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,20 +87,6 @@ func (p *Pipeline) Close() error {
 	p.running.Wait()
 	p.Health.Close()
 	return p.servers.Close()
-}
-
-// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers
-// are in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
-func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
-	if p.closed.Load() {
-		return backend.ErrClosed
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.servers.Config.Timeout)
-	defer cancel()
-	if err := ask(ctx, p.servers, topology.At{Key: []byte(key)}, nil, commands...); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return nil
 }
 
 // enqueue adds a group to its queue.
