@@ -77,7 +77,7 @@ func (b *Batch) send() {
 func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) {
 	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
 	if err == nil {
-		err = q.refusal()
+		err = q.awayError()
 	}
 	if err != nil {
 		for _, r := range requests {
@@ -152,7 +152,7 @@ func (b *Batch) read(unsent error) (best outcome, cause error) {
 			r.class, r.err = b.pipeline.codec.Read(b, r)
 		}
 		if r.class.kind == classNoScript { // the call mode may change, which a probe logs
-			b.pipeline.Report(false)
+			b.pipeline.report(false)
 		}
 		if found := outcomeOf(r.err, r.written()); i == 0 || found > best {
 			best, cause = found, r.err
@@ -163,7 +163,7 @@ func (b *Batch) read(unsent error) (best outcome, cause error) {
 
 // endRetries ends requests that would be sent again to a server that is away, or after their time.
 func (b *Batch) endRetries(ctx context.Context, q *queue) {
-	away, replica := q.refusal(), false
+	away, replica := q.awayError(), false
 	for _, r := range b.live {
 		replica = replica || r.class.kind == classReadOnly
 		switch written := r.written(); {
@@ -184,7 +184,7 @@ func (b *Batch) done(r *Request, err error) {
 	if r.Counted {
 		err = nil // whatever became of the rest
 	}
-	b.pipeline.Report(err == nil)
+	b.pipeline.report(err == nil)
 	if _, away := err.(*backend.Away); err != nil && !away {
 		from := b.queue.client
 		if r.Route.Client != nil {

@@ -39,8 +39,8 @@ func (c Class) loading() bool { return c.kind == classLoading || c.kind == class
 // Retryable reports whether it is proven that the command did not run, so that it may be sent again.
 func (c Class) Retryable() bool { return c.kind >= classRetryable && c.kind <= classAsk }
 
-// refusals are the errors by which a server proves that a command did not run.
-var refusals = map[string]kind{
+// provesNotRun are the errors by which a server proves that a command did not run.
+var provesNotRun = map[string]kind{
 	"TRYAGAIN": classRetryable, "CLUSTERDOWN": classRetryable, "LOADING": classLoading, "MASTERDOWN": classLoading,
 	"READONLY": classReadOnly, "NOSCRIPT": classNoScript, "MOVED": classMoved, "ASK": classAsk,
 }
@@ -76,7 +76,7 @@ func classifyRepeatable(err error) Class {
 // dash.
 func classifyText(text string) Class {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
-	c := Class{kind: refusals[code]}
+	c := Class{kind: provesNotRun[code]}
 	switch {
 	case code == "CLUSTERDOWN" && strings.HasPrefix(rest, "The cluster is down"): // and not only the slot of a key
 		c.kind = classLoading

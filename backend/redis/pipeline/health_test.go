@@ -99,7 +99,7 @@ func TestALostListOfServersIsToldOnce(t *testing.T) {
 			change()
 			on.mu.Unlock()
 			for range 3 {
-				h.Report(false)
+				h.report(false)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 			}

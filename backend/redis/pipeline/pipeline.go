@@ -152,7 +152,7 @@ func (p *Pipeline) Away(key string) bool {
 		return true
 	}
 	q, known := p.queues.Load(client)
-	return known && q.(*queue).refusal() != nil
+	return known && q.(*queue).awayError() != nil
 }
 
 // Stats are totals since the pipeline was made.
