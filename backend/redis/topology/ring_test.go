@@ -253,6 +253,19 @@ func TestALostNodesKeysArePinned(t *testing.T) {
 	redistest.Eventually(t, "the node has its keys again", func() error { return wantAt(on, keys[lost.Addr], lost.Addr) })
 }
 
+func TestOnlyOtherNodesOfARingAreALossOfCounts(t *testing.T) {
+	t.Parallel()
+	on, _ := openTopology(t, Config{Type: Ring, URL: "127.0.0.1:1,127.0.0.1:2", NodeLoss: Pin})
+	for i, list := range []string{"redis://:" + secret + "@127.0.0.1:2\n127.0.0.1:1\n", "127.0.0.1:1,127.0.0.1:3"} {
+		if err := on.(*ring).apply(list); err != nil {
+			t.Fatal(err)
+		}
+		if n := on.(*ring).losses.Load(); n != uint64(i) {
+			t.Errorf("%d losses after list %d; want one, by the second: in another order, with a password, nodes keep their keys", n, i+1)
+		}
+	}
+}
+
 func TestARingFollowsItsFile(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 4)
