@@ -119,7 +119,7 @@ func (q *queue) opened(before breakerState, now time.Time, err error) []*group {
 	pause := nextPingPause()
 	if before == stateClosed {
 		pause = 0
-		q.pipeline.servers.Lost()
+		q.pipeline.servers.AddLoss()
 	}
 	q.startPings(pause)
 	q.pipeline.report(false)

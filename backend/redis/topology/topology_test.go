@@ -159,7 +159,7 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 		t.Fatalf("after a failover the old primary says %v, want MOVED", moved)
 	}
 	redirects := on.(Redirecting)
-	node, err := redirects.At(old, addr)
+	node, err := redirects.ClientAt(old, addr)
 	if err != nil || node.Options().Addr != to.Addr {
 		t.Fatalf("MOVED to %s leads to %v, %v; want %s", addr, node, err, to.Addr)
 	}
@@ -172,7 +172,7 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 		return err
 	})
 	if now, _ := on.Owner(key); now != nil {
-		if again, err := redirects.At(old, addr); err != nil || again != now {
+		if again, err := redirects.ClientAt(old, addr); err != nil || again != now {
 			t.Errorf("redirects lead to client %v, %v; want the one that owns the key, so that it has one queue", again, err)
 		}
 	}
@@ -189,27 +189,27 @@ func TestAClusterReachesNodesThatNoMapKnows(t *testing.T) {
 	_, port, _ := net.SplitHostPort(stranger.Addr)
 	from := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
 	defer from.Close()
-	named, err := redirects.At(from, stranger.Addr)
+	named, err := redirects.ClientAt(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := named.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node that has no slots yet: %v", err)
 	}
-	if again, err := redirects.At(from, ":"+port); err != nil || again != named {
+	if again, err := redirects.ClientAt(from, ":"+port); err != nil || again != named {
 		t.Errorf("a node that does not know its address gives client %v, %v; want that of %s", again, err, stranger.Addr)
 	}
 	if err := named.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := redirects.At(from, stranger.Addr)
+	fresh, err := redirects.ClientAt(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := fresh.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node whose client go-redis closed when it left for a minute: %v", err)
 	}
-	if _, err := redirects.At(from, "nowhere"); err == nil {
+	if _, err := redirects.ClientAt(from, "nowhere"); err == nil {
 		t.Error("nowhere is taken for an address")
 	}
 }
