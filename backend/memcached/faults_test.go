@@ -186,7 +186,7 @@ func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
 func TestEvictionsAreCounted(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t, "-m", "8"), lots(t)
-	s := opened(t, Config{Servers: []string{server.Addr}, every: 20 * time.Millisecond})
+	s := opened(t, Config{Servers: []string{server.Addr}, statsInterval: 20 * time.Millisecond})
 	if err := s.Await(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}})
-	_, at := (*s.servers.Load()).own(nil, []byte("other"), "")
+	_, at := (*s.servers.Load()).placeOwn(nil, []byte("other"), "")
 	torn := append(new(entry).append(nil), 1)
 	for name, data := range map[string]string{"garbage": "hello", "torn": string(torn)} {
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(data), data), 1)
@@ -243,7 +243,7 @@ func TestAServerThatRefusesIsFailing(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := memcachedtest.Start(t)
-	s := opened(t, Config{Servers: []string{server.Addr}, every: 20 * time.Millisecond})
+	s := opened(t, Config{Servers: []string{server.Addr}, statsInterval: 20 * time.Millisecond})
 	untilState(t, s, backend.ServerUp)
 	server.Kill()
 	locked := memcachedtest.StartAt(t, server.Addr, "-Y", passwords)
@@ -267,7 +267,7 @@ func TestALostRaceIsNotTriedForEver(t *testing.T) {
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(value), value), 1)
 		return time.Now()
 	}})
-	_, at = (*s.servers.Load()).own(nil, []byte(own), "")
+	_, at = (*s.servers.Load()).placeOwn(nil, []byte(own), "")
 	got := ask1(t, s, hits(t, own, 1, l))
 	if backend.ReasonOf(got.Err) != backend.Late || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
 		t.Errorf("%+v after %d lost races; want an error with the reason late after %d", got, s.Stats().LostRaces, maxTries)

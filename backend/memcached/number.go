@@ -16,7 +16,7 @@ func (q *queue) writeNumber(g *group) {
 	g.sent = by != 0
 	switch {
 	case by > 0 && r.missing:
-		c.store(g.name, q.server.store.config.Keys.TTL(r.window), strconv.AppendInt(nil, by, 10), nil)
+		c.addOrSwap(g.name, q.server.store.config.Keys.TTL(r.window), strconv.AppendInt(nil, by, 10), nil)
 	case by > 0:
 		c.write("incr ", g.name, " ", by, "\r\n")
 	default:
@@ -36,18 +36,18 @@ func (q *queue) readNumber(g *group) (err error) {
 	switch {
 	case by > 0 && r.missing:
 		var word string
-		word, err = c.word("STORED", "NOT_STORED")
+		word, err = c.readWord("STORED", "NOT_STORED")
 		there = word == "STORED"
 	case by > 0:
-		after, there, err = c.counted()
+		after, there, err = c.readCount()
 	default:
-		err = c.only(func(data []byte) error {
+		err = c.readOne(func(data []byte) error {
 			before, unread := parseCount(data)
 			after = before + by
 			return unread
 		})
 		if _, broken := refused(err); by < 0 && broken == nil {
-			_, _, failed := c.counted()
+			_, _, failed := c.readCount()
 			err = cmp.Or(failed, err)
 		}
 	}
