@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strconv"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
 )
 
@@ -27,8 +26,7 @@ func (q *queue) writeNumber(g *group) {
 	}
 }
 
-// readNumber reads the answer to what writeNumber wrote. An error that it returns is about the connection; what the
-// server refuses is the check's answer.
+// readNumber reads the answer to what writeNumber wrote. Its error is the server's refusal, or about the connection.
 func (q *queue) readNumber(g *group) (err error) {
 	r, c := g.requests[0], q.conn
 	by := incr.By(&r.check)
@@ -46,17 +44,14 @@ func (q *queue) readNumber(g *group) (err error) {
 			after = before + by
 			return unread
 		})
-		if _, broken := refused(err); by < 0 && broken == nil {
+		if by < 0 && (err == nil || isRefusal(err)) {
 			_, _, failed := c.readCount()
 			err = cmp.Or(failed, err)
 		}
 	}
-	why, err := refused(err)
 	switch {
 	case err != nil:
 		return err
-	case why != nil:
-		q.settle(g, q.server.unavailable(backend.Refused, why))
 	case !there:
 		r.missing = !r.missing
 		q.repeat(g)

@@ -221,6 +221,15 @@ func (q *queue) settle(g *group, why *backend.Away) {
 	}
 }
 
+// settleRefused settles a group that the server has refused with an error. It returns other errors: the connection broke.
+func (q *queue) settleRefused(g *group, err error) error {
+	if !isRefusal(err) {
+		return err
+	}
+	q.settle(g, q.server.unavailable(backend.Refused, err))
+	return nil
+}
+
 // repeat lets the next exchange ask about a group, of which nothing is counted.
 func (q *queue) repeat(g *group) {
 	g.settled = true
@@ -238,7 +247,7 @@ func (q *queue) talk() error {
 		return err
 	}
 	for i := range q.numbers {
-		if err := q.readNumber(&q.numbers[i]); err != nil {
+		if err := q.settleRefused(&q.numbers[i], q.readNumber(&q.numbers[i])); err != nil {
 			return err
 		}
 	}
@@ -251,7 +260,7 @@ func (q *queue) talk() error {
 		return err
 	}
 	for g := range unsettled(q.values) {
-		if err := q.readStored(g); err != nil {
+		if err := q.settleRefused(g, q.readStored(g)); err != nil {
 			return err
 		}
 	}

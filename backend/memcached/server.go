@@ -97,7 +97,7 @@ func (v *server) answered(now time.Time) {
 // missed notes that what was sent at a time, an exchange or a probe, got no answer.
 func (v *server) missed(sent time.Time, probe bool, why error) {
 	reason, what := backend.Down, "memcached server does not answer"
-	if refused, _ := refused(why); refused != nil {
+	if isRefusal(why) {
 		reason, what = backend.Refused, "memcached server cannot count"
 	}
 	if v.trips(sent, probe, why, v.unavailable(reason, fmt.Errorf("it is away: %w", why))) {

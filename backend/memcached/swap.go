@@ -74,14 +74,12 @@ func (q *queue) decide(g *group, found value) {
 }
 
 // readStored reads whether a value is stored. Checks of a key that another process has changed are asked again.
+// Its error is the server's refusal, or about the connection.
 func (q *queue) readStored(g *group) error {
 	word, err := q.conn.readWord("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
-	why, err := refused(err)
 	switch {
 	case err != nil:
 		return err
-	case why != nil:
-		q.settle(g, q.server.unavailable(backend.Refused, why))
 	case word == "STORED":
 		q.settle(g, nil)
 	default:

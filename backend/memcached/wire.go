@@ -39,12 +39,9 @@ type refusal string
 // Error returns the server's words.
 func (r refusal) Error() string { return string(r) }
 
-// refused splits an error: into one that the server answered, or one of the connection.
-func refused(err error) (answer, broken error) {
-	if _, is := err.(refusal); is {
-		return err, nil
-	}
-	return nil, err
+func isRefusal(err error) bool {
+	_, is := err.(refusal)
+	return is
 }
 
 // dial connects to a server. The connection is closed when ctx ends.
