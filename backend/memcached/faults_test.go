@@ -182,7 +182,7 @@ func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A server is full: it throws out what counts, which weir reads in its statistics. Another is flushed.
+// A server is full: it throws out what counts, which weir reads in its statistics. An operator resets these, and flushes.
 func TestEvictionsAreCounted(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t, "-m", "8"), lots(t)
@@ -206,8 +206,13 @@ func TestEvictionsAreCounted(t *testing.T) {
 			t.Fatal("500 MB made a server of 8 MB evict nothing that was seen")
 		}
 	}
+	evictions := s.Stats().Evictions
+	server.Ask("stats reset\r\n", 1)
 	server.Ask("flush_all\r\n", 1)
 	process.Eventually(t, "a flush counts as a restart", func() error { return notYet(s.Stats().Restarts == 0) })
+	if now := s.Stats().Evictions; now < evictions {
+		t.Errorf("%d evictions are counted after the server's statistics began anew, %d before", now, evictions)
+	}
 }
 
 // What others have written under a name of weir's is an error of that key, and touches no other.

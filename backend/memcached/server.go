@@ -201,7 +201,10 @@ func (v *server) noteStats(now map[string]uint64) {
 	if v.lastStats = now; before == nil {
 		return
 	}
-	evicted := now["evictions"] - before["evictions"]
+	evicted := now["evictions"]
+	if evicted >= before["evictions"] { // else the statistics began anew
+		evicted -= before["evictions"]
+	}
 	if now["pid"] != before["pid"] || now["uptime"] < before["uptime"] {
 		evicted = now["evictions"]
 		v.store.restarts.Add(1)
