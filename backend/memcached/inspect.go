@@ -10,23 +10,24 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// withConn runs do on a connection to a server, for the commands of operators.
-func (s *Store) withConn(ctx context.Context, v *server, do func(c *conn) error) error {
-	if err := v.withConn(ctx, s.config.Timeout, do); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, err)
+// command sends a command about a key, and lets read read its answer, for operators.
+func (s *Store) command(ctx context.Context, name string, at place, read func(c *conn) error) error {
+	err := at.server.withConn(ctx, s.config.Timeout, func(c *conn) error {
+		c.write(name, " ", at.name, "\r\n")
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+		return read(c)
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, at.server.name, err)
 	}
 	return nil
 }
 
 // readAt reads a value, and lets take have it if it is there.
 func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
-	return s.withConn(ctx, at.server, func(c *conn) error {
-		c.write("gets ", at.name, "\r\n")
-		if err := c.out.Flush(); err != nil {
-			return err
-		}
-		return c.readOne(take)
-	})
+	return s.command(ctx, "gets", at, func(c *conn) error { return c.readOne(take) })
 }
 
 // known returns the servers, at least one, or why there is none to ask.
@@ -86,11 +87,7 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 }
 
 func (s *Store) remove(ctx context.Context, at place) error {
-	return s.withConn(ctx, at.server, func(c *conn) error {
-		c.write("delete ", at.name, "\r\n")
-		if err := c.out.Flush(); err != nil {
-			return err
-		}
+	return s.command(ctx, "delete", at, func(c *conn) error {
 		_, err := c.readWord("DELETED", "NOT_FOUND")
 		return err
 	})
