@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
@@ -39,7 +40,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 				begin = func() { proxy.Drop(redistest.Requests); proxy.Drop(redistest.Replies) }
 			}
 			s := storeOn(t, connect(t, topology.Config{URL: addr, Timeout: topology.DefaultTimeout}))
-			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
+			process.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
 			begin()
 			before, dials, known := spared(t, s, proxy)
 			for range 30 { // callers come meanwhile
@@ -55,7 +56,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 				t.Errorf("%d dials while it was away, want %d at most", dials, most)
 			}
 			end()
-			redistest.Eventually(t, "calls are answered again", func() error { return decide(s, hurry, "key") })
+			process.Eventually(t, "calls are answered again", func() error { return decide(s, hurry, "key") })
 			if s.Stats().Losses == 0 {
 				t.Error("no loss is counted: nobody knows what the server still holds")
 			}
