@@ -31,7 +31,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			proxy := redistest.Proxy(t, server.Addr)
-			addr, begin, end := server.Addr, server.Stop, server.Cont
+			addr, begin, end := server.Addr, server.Freeze, server.Thaw
 			switch name {
 			case "killed":
 				begin, end = server.Kill, func() { server.Restart(t) }
@@ -114,10 +114,10 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 		checks[0].Key[0], out[0].Before = 'x', 1
 	})
 	redistest.Until(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
-	server.Stop()
+	server.Freeze()
 	redistest.Until(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
 	redistest.Until(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
-	server.Cont()
+	server.Thaw()
 	before := n.answered.Load()
 	redistest.Until(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
 	stop()
@@ -140,8 +140,8 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	for i := range checks {
 		away[i] = s.servers.NodeOf(script.AppendKey(nil, checks[i].Key)) == nodes[1].Addr
 	}
-	nodes[1].Stop()
-	defer nodes[1].Cont()
+	nodes[1].Freeze()
+	defer nodes[1].Thaw()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the others have all of it
 	defer cancel()
 	if err := s.Decide(ctx, checks, out); err != nil {

@@ -202,7 +202,7 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 		}
 	}
 	frozen, killed, well := nodes[0], nodes[1], nodes[2]
-	frozen.Stop() // the kernel accepts what is sent, and nobody answers
+	frozen.Freeze() // the kernel accepts what is sent, and nobody answers
 	killed.Kill()
 	process.Eventually(t, "the keys of lost nodes go to the one that is left", func() error {
 		return errors.Join(wantAt(on, keys[frozen.Addr], well.Addr), wantAt(on, keys[killed.Addr], well.Addr))
@@ -216,7 +216,7 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 		}
 	}
 
-	frozen.Cont()
+	frozen.Thaw()
 	killed.Restart(t)
 	process.Eventually(t, "the keys of nodes that are back return", func() error {
 		return errors.Join(wantAt(on, keys[frozen.Addr], frozen.Addr), wantAt(on, keys[killed.Addr], killed.Addr))
