@@ -81,7 +81,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 	}
 	if err != nil {
 		for _, r := range requests {
-			r.class, r.err = Class{}, err
+			r.class, r.err = Final, err
 		}
 		return
 	}
@@ -117,7 +117,7 @@ func (b *Batch) dropExpired(requests []*Request) {
 	for _, r := range requests {
 		if r.expired(now) {
 			b.pipeline.totals.dropped.Add(1)
-			r.class, r.err = Class{}, errLate
+			r.class, r.err = Final, errLate
 			continue
 		}
 		deadline := r.call.deadline
@@ -169,9 +169,9 @@ func (b *Batch) endRetries(ctx context.Context, q *queue) {
 		switch written := r.written(); {
 		case r.err == nil:
 		case away != nil && !written:
-			r.class, r.err = Class{}, away
+			r.class, r.err = Final, away
 		case away != nil && r.class.loading(), !written && ctx.Err() != nil:
-			r.class = Class{}
+			r.class = Final
 		}
 	}
 	if away != nil && replica { // no retry would leave it

@@ -18,8 +18,8 @@ type kind uint8
 const (
 	classFinal      kind = iota // it may have run, or never will: it must not be sent again
 	classRetryable              // it did not run, but may a little later, or elsewhere
-	classLoading                // the same for all commands: the server loads or lost its primary, or the cluster is down
-	classReadOnly               // the same, and the connection leads to a replica
+	classLoading                // no command runs: the server loads or lost its primary, or the cluster is down
+	classReadOnly               // no command that writes runs: the connection leads to a replica
 	classNoScript               // it did not run: the server does not know the script, or how it was called
 	classMoved                  // it did not run: another server owns its key
 	classAsk                    // it did not run: another server owns its key, for this once
@@ -27,8 +27,9 @@ const (
 	classAnswered               // there is an answer
 )
 
-// The classes of requests that have an answer, and of those that have one and must send something more.
+// The classes of requests that must not be sent again, that have an answer, and that have one and must send more.
 var (
+	Final      = Class{kind: classFinal}
 	Answered   = Class{kind: classAnswered}
 	Unfinished = Class{kind: classUnfinished}
 )
@@ -53,7 +54,7 @@ func Classify(err error, written bool) Class {
 	case written && errors.As(err, &reply):
 		return classifyText(reply.Error())
 	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
-		return Class{}
+		return Final
 	case goredis.IsReadOnlyError(err):
 		return Class{kind: classReadOnly}
 	}
@@ -83,7 +84,7 @@ func classifyText(text string) Class {
 	case c.kind == classMoved, c.kind == classAsk:
 		_, addr, found := strings.Cut(rest, " ") // after the slot
 		if !found {
-			return Class{}
+			return Final
 		}
 		c.addr = strings.TrimSpace(addr)
 	}

@@ -71,11 +71,11 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 	}
 	items, _ := c.Val().([]any)
 	if len(items) != c.requests {
-		return Class{}, errUnreadable
+		return Final, errUnreadable
 	}
 	text, ok := items[r.item].(string)
 	if !ok {
-		return Class{}, errUnreadable
+		return Final, errUnreadable
 	}
 	if text, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
 		return classifyText(text), ReplyError(text)

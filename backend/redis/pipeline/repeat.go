@@ -110,7 +110,7 @@ func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Requ
 	var reply goredis.Error
 	if !errors.As(r.err, &reply) {
 		if t.lost++; t.lost == maxLostReplies {
-			r.class = Class{}
+			r.class = Final
 		}
 	}
 }
