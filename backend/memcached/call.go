@@ -83,9 +83,9 @@ func (c *call) set(s *Store, checks []backend.Check, began, deadline time.Time) 
 		var at place
 		if stem, plain := descriptors.PlainStem(checks[i].Key); plain {
 			r.plain, r.window = true, s.config.Keys.Window(&r.check.Limits[0], s.config.now())
-			c.text, at = servers.plain(c.text, stem, r.window)
+			c.text, at = servers.placePlain(c.text, stem, r.window)
 		} else {
-			c.text, at = servers.own(c.text, checks[i].Key, "")
+			c.text, at = servers.placeOwn(c.text, checks[i].Key, "")
 		}
 		r.name, r.queue = at.name, at.server.queues[at.hash%uint64(len(at.server.queues))]
 	}

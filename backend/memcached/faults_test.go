@@ -182,11 +182,11 @@ func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A server is full: it throws out what counts, which weir reads in its statistics. Another is flushed.
+// A server is full: it throws out what counts, which weir reads in its statistics. An operator resets these, and flushes.
 func TestEvictionsAreCounted(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t, "-m", "8"), lots(t)
-	s := opened(t, Config{Servers: []string{server.Addr}, every: 20 * time.Millisecond})
+	s := opened(t, Config{Servers: []string{server.Addr}, statsInterval: 20 * time.Millisecond})
 	if err := s.Await(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +206,13 @@ func TestEvictionsAreCounted(t *testing.T) {
 			t.Fatal("500 MB made a server of 8 MB evict nothing that was seen")
 		}
 	}
+	evictions := s.Stats().Evictions
+	server.Ask("stats reset\r\n", 1)
 	server.Ask("flush_all\r\n", 1)
 	process.Eventually(t, "a flush counts as a restart", func() error { return notYet(s.Stats().Restarts == 0) })
+	if now := s.Stats().Evictions; now < evictions {
+		t.Errorf("%d evictions are counted after the server's statistics began anew, %d before", now, evictions)
+	}
 }
 
 // What others have written under a name of weir's is an error of that key, and touches no other.
@@ -215,7 +220,7 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}})
-	_, at := (*s.servers.Load()).own(nil, []byte("other"), "")
+	_, at := (*s.servers.Load()).placeOwn(nil, []byte("other"), "")
 	torn := append(new(entry).append(nil), 1)
 	for name, data := range map[string]string{"garbage": "hello", "torn": string(torn)} {
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(data), data), 1)
@@ -243,7 +248,7 @@ func TestAServerThatRefusesIsFailing(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := memcachedtest.Start(t)
-	s := opened(t, Config{Servers: []string{server.Addr}, every: 20 * time.Millisecond})
+	s := opened(t, Config{Servers: []string{server.Addr}, statsInterval: 20 * time.Millisecond})
 	untilState(t, s, backend.ServerUp)
 	server.Kill()
 	locked := memcachedtest.StartAt(t, server.Addr, "-Y", passwords)
@@ -267,7 +272,7 @@ func TestALostRaceIsNotTriedForEver(t *testing.T) {
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(value), value), 1)
 		return time.Now()
 	}})
-	_, at = (*s.servers.Load()).own(nil, []byte(own), "")
+	_, at = (*s.servers.Load()).placeOwn(nil, []byte(own), "")
 	got := ask1(t, s, hits(t, own, 1, l))
 	if backend.ReasonOf(got.Err) != backend.Late || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
 		t.Errorf("%+v after %d lost races; want an error with the reason late after %d", got, s.Stats().LostRaces, maxTries)

@@ -10,23 +10,24 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// onServer runs do on a connection to a server, for the commands of operators.
-func (s *Store) onServer(ctx context.Context, v *server, do func(c *conn) error) error {
-	if err := v.ask(ctx, s.config.Timeout, do); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, err)
+// command sends a command about a key, and lets read read its answer, for operators.
+func (s *Store) command(ctx context.Context, name string, at place, read func(c *conn) error) error {
+	err := at.server.withConn(ctx, s.config.Timeout, func(c *conn) error {
+		c.write(name, " ", at.name, "\r\n")
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+		return read(c)
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, at.server.name, err)
 	}
 	return nil
 }
 
 // readAt reads a value, and lets take have it if it is there.
 func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
-	return s.onServer(ctx, at.server, func(c *conn) error {
-		c.write("gets ", at.name, "\r\n")
-		if err := c.out.Flush(); err != nil {
-			return err
-		}
-		return c.only(take)
-	})
+	return s.command(ctx, "gets", at, func(c *conn) error { return c.readOne(take) })
 }
 
 // known returns the servers, at least one, or why there is none to ask.
@@ -49,7 +50,7 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	}
 	if stem, plain := descriptors.PlainStem(key); plain {
 		return s.config.Keys.Counts(limits, s.config.now, func(w incr.Window) (n int64, err error) {
-			_, at := servers.plain(nil, stem, w)
+			_, at := servers.placePlain(nil, stem, w)
 			err = s.readAt(ctx, at, func(data []byte) (unread error) {
 				n, unread = parseCount(data)
 				return unread
@@ -58,7 +59,7 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		})
 	}
 	var e entry
-	_, at := servers.own(nil, key, "")
+	_, at := servers.placeOwn(nil, key, "")
 	if err := s.readAt(ctx, at, e.read); err != nil {
 		return nil, err
 	}
@@ -73,11 +74,11 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 	}
 	stem, plain := descriptors.PlainStem(key)
 	if !plain {
-		_, at := servers.own(nil, key, "")
+		_, at := servers.placeOwn(nil, key, "")
 		return s.remove(ctx, at)
 	}
 	for _, begin := range incr.Begins(s.config.now()) {
-		_, at := servers.plain(nil, stem, incr.Window{Begin: begin})
+		_, at := servers.placePlain(nil, stem, incr.Window{Begin: begin})
 		if err := s.remove(ctx, at); err != nil {
 			return err
 		}
@@ -86,19 +87,15 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 }
 
 func (s *Store) remove(ctx context.Context, at place) error {
-	return s.onServer(ctx, at.server, func(c *conn) error {
-		c.write("delete ", at.name, "\r\n")
-		if err := c.out.Flush(); err != nil {
-			return err
-		}
-		_, err := c.word("DELETED", "NOT_FOUND")
+	return s.command(ctx, "delete", at, func(c *conn) error {
+		_, err := c.readWord("DELETED", "NOT_FOUND")
 		return err
 	})
 }
 
 // Ready returns nil from when a server has answered.
 func (s *Store) Ready() error {
-	if s.answered.Err() != nil {
+	if s.ready.Err() != nil {
 		return nil
 	}
 	return s.Answers()
@@ -121,7 +118,7 @@ func (s *Store) Answers() error {
 // Await waits until a server has answered.
 func (s *Store) Await(ctx context.Context) error {
 	select {
-	case <-s.answered.Done():
+	case <-s.ready.Done():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

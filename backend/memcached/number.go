@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strconv"
 
-	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
 )
 
@@ -16,7 +15,7 @@ func (q *queue) writeNumber(g *group) {
 	g.sent = by != 0
 	switch {
 	case by > 0 && r.missing:
-		c.store(g.name, q.server.store.config.Keys.TTL(r.window), strconv.AppendInt(nil, by, 10), nil)
+		c.addOrSwap(g.name, q.server.store.config.Keys.TTL(r.window), strconv.AppendInt(nil, by, 10), nil)
 	case by > 0:
 		c.write("incr ", g.name, " ", by, "\r\n")
 	default:
@@ -27,8 +26,7 @@ func (q *queue) writeNumber(g *group) {
 	}
 }
 
-// readNumber reads the answer to what writeNumber wrote. An error that it returns is about the connection; what the
-// server refuses is the check's answer.
+// readNumber reads the answer to what writeNumber wrote. Its error is the server's refusal, or about the connection.
 func (q *queue) readNumber(g *group) (err error) {
 	r, c := g.requests[0], q.conn
 	by := incr.By(&r.check)
@@ -36,27 +34,24 @@ func (q *queue) readNumber(g *group) (err error) {
 	switch {
 	case by > 0 && r.missing:
 		var word string
-		word, err = c.word("STORED", "NOT_STORED")
+		word, err = c.readWord("STORED", "NOT_STORED")
 		there = word == "STORED"
 	case by > 0:
-		after, there, err = c.counted()
+		after, there, err = c.readCount()
 	default:
-		err = c.only(func(data []byte) error {
+		err = c.readOne(func(data []byte) error {
 			before, unread := parseCount(data)
 			after = before + by
 			return unread
 		})
-		if _, broken := refused(err); by < 0 && broken == nil {
-			_, _, failed := c.counted()
+		if by < 0 && (err == nil || isRefusal(err)) {
+			_, _, failed := c.readCount()
 			err = cmp.Or(failed, err)
 		}
 	}
-	why, err := refused(err)
 	switch {
 	case err != nil:
 		return err
-	case why != nil:
-		q.settle(g, q.server.unavailable(backend.Refused, why))
 	case !there:
 		r.missing = !r.missing
 		q.repeat(g)

@@ -36,10 +36,10 @@ type queue struct {
 	server *server
 	wake   chan struct{} // has a token while something waits
 
-	mu      sync.Mutex
-	waiting []*request
-	took    time.Duration // by the last exchange
-	closed  bool
+	mu        sync.Mutex
+	waiting   []*request
+	roundTrip time.Duration // of the last exchange
+	closed    bool
 
 	// Of run alone:
 	conn    *conn      // nil if there is none
@@ -69,7 +69,7 @@ func (r *request) enqueue() {
 		return
 	}
 	q.mu.Lock()
-	drain := time.Duration(len(q.waiting)/maxBatch) * q.took
+	drain := time.Duration(len(q.waiting)/maxBatch) * q.roundTrip
 	full := q.closed || len(q.waiting) >= maxQueue || !r.call.began.Add(drain).Before(r.call.deadline)
 	if !full {
 		q.waiting = append(q.waiting, r)
@@ -176,7 +176,7 @@ func (q *queue) exchange(open []*request) {
 		q.fail(reached, err)
 	}
 	q.mu.Lock()
-	q.took = now.Sub(began)
+	q.roundTrip = now.Sub(began)
 	q.mu.Unlock()
 }
 
@@ -221,6 +221,15 @@ func (q *queue) settle(g *group, why *backend.Away) {
 	}
 }
 
+// settleRefused settles a group that the server has refused with an error. It returns other errors: the connection broke.
+func (q *queue) settleRefused(g *group, err error) error {
+	if !isRefusal(err) {
+		return err
+	}
+	q.settle(g, q.server.unavailable(backend.Refused, err))
+	return nil
+}
+
 // repeat lets the next exchange ask about a group, of which nothing is counted.
 func (q *queue) repeat(g *group) {
 	g.settled = true
@@ -233,17 +242,17 @@ func (q *queue) talk() error {
 	for i := range q.numbers {
 		q.writeNumber(&q.numbers[i])
 	}
-	asked := q.ask()
+	asked := q.writeGets()
 	if err := q.conn.out.Flush(); err != nil {
 		return err
 	}
 	for i := range q.numbers {
-		if err := q.readNumber(&q.numbers[i]); err != nil {
+		if err := q.settleRefused(&q.numbers[i], q.readNumber(&q.numbers[i])); err != nil {
 			return err
 		}
 	}
 	if asked {
-		if err := q.read(q.decide); err != nil {
+		if err := q.readValues(); err != nil {
 			return err
 		}
 	}
@@ -251,7 +260,7 @@ func (q *queue) talk() error {
 		return err
 	}
 	for g := range unsettled(q.values) {
-		if err := q.readStored(g); err != nil {
+		if err := q.settleRefused(g, q.readStored(g)); err != nil {
 			return err
 		}
 	}
@@ -287,7 +296,7 @@ func (q *queue) connect(deadline time.Time) (err error) {
 		q.disconnect()
 	}
 	if q.conn == nil {
-		q.conn, err = q.server.dial(q.server.present(), max(minConnect, time.Until(deadline)))
+		q.conn, err = q.server.dial(q.server.upContext(), max(minConnect, time.Until(deadline)))
 	}
 	return err
 }

@@ -21,8 +21,8 @@ const (
 	probePause = 100 * time.Millisecond
 	// probeTimeout is how long a probe may take, connecting for it included.
 	probeTimeout = 250 * time.Millisecond
-	// readEvery is how often the statistics of a server are read.
-	readEvery = 10 * time.Second
+	// statsInterval is how often the statistics of a server are read.
+	statsInterval = 10 * time.Second
 )
 
 var errRemoved = errors.New("the SRV record no longer names this server")
@@ -80,8 +80,8 @@ func (v *server) unavailable(r backend.Reason, why error) *backend.Away {
 	return &backend.Away{Reason: r, Err: fmt.Errorf("%w: %s: %w", ErrUnavailable, v.name, why)}
 }
 
-// present returns a context that ends when the server is found to be away.
-func (v *server) present() context.Context {
+// upContext returns a context that ends when the server is found to be away.
+func (v *server) upContext() context.Context {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.up
@@ -97,17 +97,17 @@ func (v *server) answered(now time.Time) {
 // missed notes that what was sent at a time, an exchange or a probe, got no answer.
 func (v *server) missed(sent time.Time, probe bool, why error) {
 	reason, what := backend.Down, "memcached server does not answer"
-	if refused, _ := refused(why); refused != nil {
+	if isRefusal(why) {
 		reason, what = backend.Refused, "memcached server cannot count"
 	}
-	if v.opens(sent, probe, why, v.unavailable(reason, fmt.Errorf("it is away: %w", why))) {
+	if v.trips(sent, probe, why, v.unavailable(reason, fmt.Errorf("it is away: %w", why))) {
 		v.log().Warn(what, "error", why)
 	}
 }
 
-// opens notes a loss, and reports whether the server is away by that: after three lost exchanges in a row, after one
+// trips notes a loss, and reports whether the server is away by that: after three lost exchanges in a row, after one
 // and a lost probe, or at once if it refuses a probe, or if nothing listens there and it has not answered since.
-func (v *server) opens(sent time.Time, probe bool, why error, away *backend.Away) bool {
+func (v *server) trips(sent time.Time, probe bool, why error, away *backend.Away) bool {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -152,16 +152,16 @@ func (v *server) returned() {
 	}
 	if !v.everUp.Swap(true) {
 		v.log().Info("memcached is ready")
-		v.store.ready()
+		v.store.setReady()
 	}
 }
 
 // watch reads the server's statistics every 10 s, and probes it by reading them while it is away.
 func (v *server) watch() {
 	for v.life.Err() == nil {
-		sent, pause := time.Now(), v.store.config.every
+		sent, pause := time.Now(), v.store.config.statsInterval
 		var all map[string]uint64
-		err := v.ask(v.life, probeTimeout, func(c *conn) (err error) {
+		err := v.withConn(v.life, probeTimeout, func(c *conn) (err error) {
 			all, err = c.statistics()
 			return err
 		})
@@ -180,8 +180,8 @@ func (v *server) watch() {
 	}
 }
 
-// ask runs do on a connection of its own, both within a timeout.
-func (v *server) ask(ctx context.Context, timeout time.Duration, do func(c *conn) error) error {
+// withConn runs do on a connection of its own, both within a timeout.
+func (v *server) withConn(ctx context.Context, timeout time.Duration, do func(c *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c, err := v.dial(ctx, timeout)
@@ -201,7 +201,10 @@ func (v *server) noteStats(now map[string]uint64) {
 	if v.lastStats = now; before == nil {
 		return
 	}
-	evicted := now["evictions"] - before["evictions"]
+	evicted := now["evictions"]
+	if evicted >= before["evictions"] { // else the statistics began anew
+		evicted -= before["evictions"]
+	}
 	if now["pid"] != before["pid"] || now["uptime"] < before["uptime"] {
 		evicted = now["evictions"]
 		v.store.restarts.Add(1)

@@ -19,8 +19,8 @@ import (
 	"github.com/weirproxy/weir/backend/incr"
 )
 
-// firstLook and longestLook bound the pauses between lookups of a record that names no servers.
-const firstLook, longestLook = time.Second, 30 * time.Second
+// firstLookupPause and longestLookupPause bound the pauses between lookups of a record that names no servers.
+const firstLookupPause, longestLookupPause = time.Second, 30 * time.Second
 
 var errNoServers = errors.New("its SRV record names no server yet")
 
@@ -43,8 +43,8 @@ const (
 	hashSize = 18
 )
 
-// own places a key of weir's. It appends the name to text.
-func (l serverList) own(text, key []byte, suffix string) ([]byte, place) {
+// placeOwn places a key of weir's. It appends the name to text.
+func (l serverList) placeOwn(text, key []byte, suffix string) ([]byte, place) {
 	sum, from := sha256.Sum256(key), len(text)
 	text = base64.RawURLEncoding.AppendEncode(append(text, ownPrefix...), sum[:hashSize])
 	text = append(text, suffix...)
@@ -52,16 +52,16 @@ func (l serverList) own(text, key []byte, suffix string) ([]byte, place) {
 	return text, place{l.byRendezvous(hash), text[from:len(text):len(text)], hash >> 32}
 }
 
-// plain places a key of envoyproxy/ratelimit in a window. It appends the name to text. One that memcached does not
+// placePlain places a key of envoyproxy/ratelimit in a window. It appends the name to text. One that memcached does not
 // take, for which that program limits nothing, is replaced and placed as one of weir's own.
-func (l serverList) plain(text, stem []byte, w incr.Window) ([]byte, place) {
+func (l serverList) placePlain(text, stem []byte, w incr.Window) ([]byte, place) {
 	from := len(text)
 	text = w.AppendKey(text, stem)
 	name := text[from:len(text):len(text)]
 	if legal(name) {
 		return text, place{l.byModulo(name), name, idOf(name)}
 	}
-	return l.own(text, name, "_n")
+	return l.placeOwn(text, name, "_n")
 }
 
 // legal reports whether memcached, and envoyproxy/ratelimit's client, take a name.
@@ -113,7 +113,7 @@ func lookup(ctx context.Context, record string) ([]string, error) {
 
 // follow looks the record up again and again, until ctx ends. While it names no server, the last ones stay in use.
 func (s *Store) follow(ctx context.Context) {
-	for pause := firstLook; ; {
+	for pause := firstLookupPause; ; {
 		names, err := s.config.lookup(ctx, s.config.SRV)
 		wait := s.config.Refresh
 		switch {
@@ -122,10 +122,10 @@ func (s *Store) follow(ctx context.Context) {
 		case err != nil:
 			s.config.Log.Warn("memcached servers cannot be looked up: the last ones stay in use, and it is tried again",
 				"record", s.config.SRV, "error", err, "again_in", pause.String())
-			wait, pause = pause, min(2*pause, longestLook)
+			wait, pause = pause, min(2*pause, longestLookupPause)
 		default:
 			s.use(names)
-			if pause = firstLook; wait <= 0 {
+			if pause = firstLookupPause; wait <= 0 {
 				return
 			}
 		}

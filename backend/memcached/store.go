@@ -45,10 +45,10 @@ type Config struct {
 	Log     *slog.Logger // nil is slog.Default()
 
 	// For tests; the zero values are the right ones.
-	now    func() time.Time
-	skew   time.Duration // 0 is maxSkew, below 0 none
-	every  time.Duration // statistics are read
-	lookup func(ctx context.Context, record string) ([]string, error)
+	now           func() time.Time
+	skew          time.Duration // 0 is maxSkew, below 0 none
+	statsInterval time.Duration // between reads of statistics
+	lookup        func(ctx context.Context, record string) ([]string, error)
 }
 
 // Store is a [backend.Counter] in memcached.
@@ -59,8 +59,8 @@ type Store struct {
 	closed   atomic.Bool
 	stop     context.CancelFunc
 	running  sync.WaitGroup
-	answered context.Context // ends once a server has answered
-	ready    context.CancelFunc
+	ready    context.Context // ends once a server has answered
+	setReady context.CancelFunc
 
 	calls sync.Pool // of *call
 
@@ -97,9 +97,9 @@ func Open(c Config) *Store {
 	if c.lookup == nil {
 		c.lookup = lookup
 	}
-	c.skew, c.every, c.Connections = cmp.Or(c.skew, maxSkew), cmp.Or(c.every, readEvery), max(1, c.Connections)
+	c.skew, c.statsInterval, c.Connections = cmp.Or(c.skew, maxSkew), cmp.Or(c.statsInterval, statsInterval), max(1, c.Connections)
 	s := &Store{config: c}
-	s.answered, s.ready = context.WithCancel(context.Background())
+	s.ready, s.setReady = context.WithCancel(context.Background())
 	s.calls.New = func() any { return newCall() }
 	s.servers.Store(new(serverList))
 	var ctx context.Context

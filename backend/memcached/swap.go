@@ -8,8 +8,8 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// ask buffers gets for the values whose checks are not settled, if there are any.
-func (q *queue) ask() (asked bool) {
+// writeGets buffers gets for the values whose checks are not settled, if there are any.
+func (q *queue) writeGets() (asked bool) {
 	for g := range unsettled(q.values) {
 		if !asked {
 			q.conn.write("gets")
@@ -23,18 +23,18 @@ func (q *queue) ask() (asked bool) {
 	return asked
 }
 
-// read reads the answer to ask, and calls take for each group with its value, empty if there is none.
-func (q *queue) read(take func(*group, value)) error {
-	v, err := q.conn.value()
+// readValues reads the answer to writeGets, and decides each group on its value, empty if there is none.
+func (q *queue) readValues() error {
+	v, err := q.conn.readValue()
 	for g := range unsettled(q.values) {
 		switch {
 		case err != nil:
 			return err
 		case bytes.Equal(v.name, g.name):
-			take(g, v)
-			v, err = q.conn.value()
+			q.decide(g, v)
+			v, err = q.conn.readValue()
 		default:
-			take(g, value{})
+			q.decide(g, value{})
 		}
 	}
 	if err == nil && v.name != nil {
@@ -70,18 +70,16 @@ func (q *queue) decide(g *group, found value) {
 		life = lifeUntil(now, expires)
 	}
 	g.sent = true
-	q.conn.store(g.name, life, q.text, found.unique)
+	q.conn.addOrSwap(g.name, life, q.text, found.unique)
 }
 
 // readStored reads whether a value is stored. Checks of a key that another process has changed are asked again.
+// Its error is the server's refusal, or about the connection.
 func (q *queue) readStored(g *group) error {
-	word, err := q.conn.word("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
-	why, err := refused(err)
+	word, err := q.conn.readWord("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
 	switch {
 	case err != nil:
 		return err
-	case why != nil:
-		q.settle(g, q.server.unavailable(backend.Refused, why))
 	case word == "STORED":
 		q.settle(g, nil)
 	default:

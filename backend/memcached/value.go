@@ -63,13 +63,13 @@ func (e *entry) clock(s *Store) window.Instant {
 	case ahead <= s.config.skew:
 		return e.at
 	default:
-		s.logAhead(ahead)
+		s.noteAhead(ahead)
 		return now
 	}
 }
 
-// logAhead counts a value that was written by a clock too far ahead, and logs that once a minute.
-func (s *Store) logAhead(by time.Duration) {
+// noteAhead counts a value that was written by a clock too far ahead, and logs that once a minute.
+func (s *Store) noteAhead(by time.Duration) {
 	s.ahead.Add(1)
 	now := time.Now().Unix()
 	if last := s.aheadLogged.Load(); now-last < 60 || !s.aheadLogged.CompareAndSwap(last, now) {

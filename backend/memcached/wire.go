@@ -39,12 +39,9 @@ type refusal string
 // Error returns the server's words.
 func (r refusal) Error() string { return string(r) }
 
-// refused splits an error: into one that the server answered, or one of the connection.
-func refused(err error) (answer, broken error) {
-	if _, is := err.(refusal); is {
-		return err, nil
-	}
-	return nil, err
+func isRefusal(err error) bool {
+	_, is := err.(refusal)
+	return is
 }
 
 // dial connects to a server. The connection is closed when ctx ends.
@@ -87,8 +84,8 @@ func (c *conn) write(parts ...any) {
 	}
 }
 
-// store buffers add, or cas where a unique is given, of a value that lives for so many seconds.
-func (c *conn) store(name []byte, life int64, data []byte, unique []byte) {
+// addOrSwap buffers add, or cas where a unique is given, of a value that lives for so many seconds.
+func (c *conn) addOrSwap(name []byte, life int64, data []byte, unique []byte) {
 	if unique == nil {
 		c.write("add ", name, " 0 ", expiry(life), " ", int64(len(data)), "\r\n", data, "\r\n")
 	} else {
@@ -96,8 +93,8 @@ func (c *conn) store(name []byte, life int64, data []byte, unique []byte) {
 	}
 }
 
-// line reads a line, which is valid until the next read.
-func (c *conn) line() ([]byte, error) {
+// readLine reads a line, which is valid until the next read.
+func (c *conn) readLine() ([]byte, error) {
 	text, err := c.in.ReadSlice('\n')
 	if err != nil {
 		return nil, fmt.Errorf("reading memcached's answer: %w", err)
@@ -112,9 +109,9 @@ func (c *conn) line() ([]byte, error) {
 	return text, nil
 }
 
-// word reads one of the words that a command may be answered with.
-func (c *conn) word(words ...string) (string, error) {
-	text, err := c.line()
+// readWord reads one of the words that a command may be answered with.
+func (c *conn) readWord(words ...string) (string, error) {
+	text, err := c.readLine()
 	if err != nil {
 		return "", err
 	}
@@ -125,9 +122,9 @@ func (c *conn) word(words ...string) (string, error) {
 	return words[i], nil
 }
 
-// counted reads the answer to incr and decr. It reports false if the key is not there, so that nothing was counted.
-func (c *conn) counted() (after int64, there bool, err error) {
-	text, err := c.line()
+// readCount reads the answer to incr and decr. It reports false if the key is not there, so that nothing was counted.
+func (c *conn) readCount() (after int64, there bool, err error) {
+	text, err := c.readLine()
 	if err != nil || string(text) == "NOT_FOUND" {
 		return 0, false, err
 	}
@@ -149,9 +146,9 @@ type value struct {
 	name, unique, data []byte
 }
 
-// value reads the next value of the answer to gets; after the last one, one that is not there.
-func (c *conn) value() (v value, err error) {
-	text, err := c.line()
+// readValue reads the next value of the answer to gets; after the last one, one that is not there.
+func (c *conn) readValue() (v value, err error) {
+	text, err := c.readLine()
 	if err != nil || bytes.Equal(text, []byte("END")) {
 		return v, err
 	}
@@ -172,14 +169,14 @@ func (c *conn) value() (v value, err error) {
 	return v, nil
 }
 
-// only reads the answer to gets for one name, and lets take have the value that is there.
-func (c *conn) only(take func(data []byte) error) error {
-	v, err := c.value()
+// readOne reads the answer to gets for one name, and lets take have the value that is there.
+func (c *conn) readOne(take func(data []byte) error) error {
+	v, err := c.readValue()
 	if err != nil || v.name == nil {
 		return err
 	}
 	unread := take(v.data)
-	_, err = c.value() // which ends the answer
+	_, err = c.readValue() // which ends the answer
 	return cmp.Or(err, unread)
 }
 
@@ -191,7 +188,7 @@ func (c *conn) statistics() (map[string]uint64, error) {
 	}
 	all := make(map[string]uint64)
 	for {
-		text, err := c.line()
+		text, err := c.readLine()
 		if err != nil || bytes.Equal(text, []byte("END")) {
 			return all, err
 		}

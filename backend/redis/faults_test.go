@@ -123,13 +123,13 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 	s := storeOf(connect(t, topology.Config{URL: server.Addr, Timeout: time.Second}), pipeline.NewScript(redistest.SumScript), sumCodec)
 	stop := backendtest.KeepBusy(64, func(client int) { _ = decide(s, time.Second, fmt.Sprint("key ", client)) })
 	time.Sleep(100 * time.Millisecond)
-	server.Stop()
+	server.Freeze()
 	time.Sleep(50 * time.Millisecond)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	stop()
-	server.Cont()
+	server.Thaw()
 	redistest.Until(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
 }
 

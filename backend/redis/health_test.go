@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
@@ -38,7 +39,7 @@ func eachIs(state backend.ServerState, servers ...*redistest.Server) map[string]
 // awaitKnown waits until the servers are known so: each by its name.
 func awaitKnown(t *testing.T, s *Store, why string, want map[string]backend.ServerState) {
 	t.Helper()
-	redistest.Eventually(t, why, func() error {
+	process.Eventually(t, why, func() error {
 		if got := s.Servers(); !maps.Equal(got, want) {
 			return fmt.Errorf("known is %v, want %v", got, want)
 		}
@@ -52,16 +53,16 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	s.Kill()
 	store, log := told(t, topology.Config{URL: s.Addr})
 	awaitKnown(t, store, "a server that has not answered yet is away", eachIs(backend.ServerAway, s))
-	redistest.Eventually(t, "that the server is away is known", func() error {
+	process.Eventually(t, "that the server is away is known", func() error {
 		if err := store.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
 			return fmt.Errorf("it is ready: %w", err)
 		}
 		return nil
 	})
 	s.Restart(t)
-	redistest.Eventually(t, "the server is found", store.Ready)
+	process.Eventually(t, "the server is found", store.Ready)
 	awaitKnown(t, store, "it has answered a probe", eachIs(backend.ServerUp, s))
-	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
+	process.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
 		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
 	}
@@ -80,9 +81,9 @@ func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 	node, other := redistest.Single(t), redistest.Single(t)
 	other.Kill()
 	store, log := told(t, topology.Config{Type: topology.Ring, URL: node.Addr + "," + other.Addr})
-	redistest.Eventually(t, "the node that is well suffices", store.Ready)
-	redistest.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
-	redistest.Eventually(t, "the ring tells of the other one", func() error {
+	process.Eventually(t, "the node that is well suffices", store.Ready)
+	process.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
+	process.Eventually(t, "the ring tells of the other one", func() error {
 		return log.Contains(`msg="ring node does not answer" node=` + other.Addr)
 	})
 	if strings.Contains(log.String(), "redis server does not answer") {
@@ -107,11 +108,11 @@ func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 	awaitKnown(t, s, "none is counted twice", eachIs(backend.ServerUp, set.Primaries(t)...))
 	lost := set.Nodes[0]
 	lost.Kill()
-	redistest.Eventually(t, "the loss is told", func() error {
+	process.Eventually(t, "the loss is told", func() error {
 		_ = countHits(t, s, 10) // those of the lost node fail
 		return log.Contains(`level=WARN msg="redis server does not answer" server=` + lost.Addr)
 	})
-	redistest.Eventually(t, "its replica takes over", func() error { return countHits(t, s, 10) })
+	process.Eventually(t, "its replica takes over", func() error { return countHits(t, s, 10) })
 	awaitKnown(t, s, "its replica is known in its place", eachIs(backend.ServerUp, set.Primaries(t)...))
 	gone := eachIs(backend.ServerAway, set.Primaries(t)...)
 	for _, node := range set.Nodes {
@@ -139,7 +140,7 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			s, log := told(t, topology.Config{URL: server.Addr})
-			redistest.Eventually(t, "it counts", s.Ready)
+			process.Eventually(t, "it counts", s.Ready)
 			ask := func(op backend.Op, key string) (backend.Decision, error) {
 				var out [1]backend.Decision
 				check := backend.Check{Op: op, Key: []byte(key), Hits: 2, Limits: []descriptors.Limit{
@@ -165,13 +166,13 @@ func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
 			if d, err := ask(backend.Count, "another"); err == nil {
 				t.Errorf("a key without hits gave %+v; it cannot have been counted", d)
 			}
-			redistest.Eventually(t, "the log tells what is wrong", func() error {
+			process.Eventually(t, "the log tells what is wrong", func() error {
 				return errors.Join(log.Contains(`level=WARN msg="redis server cannot count" server=`+server.Addr),
 					log.Contains(code), log.Contains("it takes no writes: make room"))
 			})
 			awaitKnown(t, s, "and so does what is known", eachIs(backend.ServerFailing, server))
 			set(setting[2])
-			redistest.Eventually(t, "it counts by functions again", func() error {
+			process.Eventually(t, "it counts by functions again", func() error {
 				if _, err := ask(backend.Count, "a third"); err != nil {
 					return err
 				}
@@ -198,7 +199,7 @@ func beats(t *testing.T, when string, all []*heartbeat, want ...int) {
 	t.Helper()
 	for i, h := range all {
 		n := 0
-		redistest.Eventually(t, "the heartbeat beats, which the product gives a second", func() (err error) {
+		process.Eventually(t, "the heartbeat beats, which the product gives a second", func() (err error) {
 			n, err = h.beat(t.Context())
 			return err
 		})

@@ -120,7 +120,7 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	}
 	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is counted already.
 	if !kept && h.sent && h.store.servers.Losses() == h.losses {
-		h.store.servers.Lost()
+		h.store.servers.AddLoss()
 	}
 	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, now.Val().UnixMilli()),
 		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * heartbeatLife).Milliseconds())}

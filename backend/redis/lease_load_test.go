@@ -62,9 +62,9 @@ func TestNeverOverAmongManyClientsOfWeirsThatLease(t *testing.T) {
 							keys[r.IntN(len(keys))].change(t)
 						case 2, 3, 4: // what is granted meanwhile arrives when much of its bucket is over
 							server := set.Servers[r.IntN(len(set.Servers))]
-							server.Stop()
+							server.Freeze()
 							time.Sleep(time.Duration(r.Int64N(int64(50 * time.Millisecond))))
-							server.Cont()
+							server.Thaw()
 						}
 						if keys[r.IntN(len(keys))].ask(t, guards[client%len(guards)].Load(), began) == backend.FromLease {
 							leased.Add(1)

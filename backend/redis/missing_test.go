@@ -308,14 +308,14 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 	s := opened(t, topology.Config{URL: service.Addr}, nil)
 	b := newBurden(t, "a")
 	b.call(t, s)
-	before.Stop()
+	before.Freeze()
 	var calling sync.WaitGroup
 	redistest.Until(t, "there are ten connections", func() bool {
 		calling.Go(func() { b.call(t, s) })
 		time.Sleep(2 * time.Millisecond)
 		return service.Counts().Connections >= 10
 	})
-	before.Cont()
+	before.Thaw()
 	calling.Wait()
 	host, port, _ := strings.Cut(after.Addr, ":")
 	if err := before.Client().ReplicaOf(t.Context(), host, port).Err(); err != nil {

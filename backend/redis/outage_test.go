@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
@@ -30,7 +31,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			proxy := redistest.Proxy(t, server.Addr)
-			addr, begin, end := server.Addr, server.Stop, server.Cont
+			addr, begin, end := server.Addr, server.Freeze, server.Thaw
 			switch name {
 			case "killed":
 				begin, end = server.Kill, func() { server.Restart(t) }
@@ -39,7 +40,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 				begin = func() { proxy.Drop(redistest.Requests); proxy.Drop(redistest.Replies) }
 			}
 			s := storeOn(t, connect(t, topology.Config{URL: addr, Timeout: topology.DefaultTimeout}))
-			redistest.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
+			process.Eventually(t, "it counts", func() error { return decide(s, hurry, "key") })
 			begin()
 			before, dials, known := spared(t, s, proxy)
 			for range 30 { // callers come meanwhile
@@ -55,7 +56,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 				t.Errorf("%d dials while it was away, want %d at most", dials, most)
 			}
 			end()
-			redistest.Eventually(t, "calls are answered again", func() error { return decide(s, hurry, "key") })
+			process.Eventually(t, "calls are answered again", func() error { return decide(s, hurry, "key") })
 			if s.Stats().Losses == 0 {
 				t.Error("no loss is counted: nobody knows what the server still holds")
 			}
@@ -113,10 +114,10 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 		checks[0].Key[0], out[0].Before = 'x', 1
 	})
 	redistest.Until(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
-	server.Stop()
+	server.Freeze()
 	redistest.Until(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
 	redistest.Until(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
-	server.Cont()
+	server.Thaw()
 	before := n.answered.Load()
 	redistest.Until(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
 	stop()
@@ -139,8 +140,8 @@ func TestEachShardSpeaksForItself(t *testing.T) {
 	for i := range checks {
 		away[i] = s.servers.NodeOf(script.AppendKey(nil, checks[i].Key)) == nodes[1].Addr
 	}
-	nodes[1].Stop()
-	defer nodes[1].Cont()
+	nodes[1].Freeze()
+	defer nodes[1].Thaw()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the others have all of it
 	defer cancel()
 	if err := s.Decide(ctx, checks, out); err != nil {

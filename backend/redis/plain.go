@@ -132,7 +132,7 @@ func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Clas
 		return pipeline.Classify(err, c.Written), err
 	}
 	if n.after, err = parseCount(c.Val()); err != nil {
-		return pipeline.Class{}, errNoNumber
+		return pipeline.Final, errNoNumber
 	}
 	r.Counted = true
 	n.expiring = n.expiring || looked

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -25,11 +26,11 @@ import (
 var ofRatelimits = []string{"+incrby", "+expire", "+get", "+ping", "+hello"}
 
 // allowed is a server with a user who has these rights and no others, and a store that this user opened, with its log.
-func allowed(t *testing.T, rules ...string) (*redistest.Server, *Split, *redistest.Log) {
+func allowed(t *testing.T, rules ...string) (*redistest.Server, *Split, *process.Output) {
 	t.Helper()
 	rules = append([]string{"resetchannels", "~*"}, rules...)
 	server := redistest.Single(t, redistest.WithACL("limiter", "secret", rules...))
-	log := new(redistest.Log)
+	log := new(process.Output)
 	c := topology.Config{URL: server.Addr, Auth: "limiter:secret", Log: slog.New(slog.NewTextHandler(log, nil))}
 	return server, openedMixed(t, c, nil), log
 }
@@ -213,7 +214,7 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 			t.Errorf("check %d of a call for both: %+v; want it allowed at %d", i+1, out[i], want)
 		}
 	}
-	redistest.Eventually(t, "the script's half is healthy", m.Ready)
+	process.Eventually(t, "the script's half is healthy", m.Ready)
 	calls := callsOf(t, "calls", server)
 	for _, name := range []string{"fcall", "function|load", "incrby"} {
 		if calls[name] == 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -46,7 +47,7 @@ func probed(t *testing.T, c topology.Config) (found error) {
 	t.Helper()
 	s, _ := told(t, c)
 	defer s.Close()
-	redistest.Eventually(t, "the servers are probed", func() error {
+	process.Eventually(t, "the servers are probed", func() error {
 		if found = s.Answers(); found != nil && strings.Contains(found.Error(), "not been asked yet") {
 			return found
 		}
@@ -84,7 +85,7 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 				}
 			}
 			store, log := told(t, on)
-			redistest.Eventually(t, "it counts with the rights that errors name", store.Ready)
+			process.Eventually(t, "it counts with the rights that errors name", store.Ready)
 			ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result()
 			if err != nil || ttl > 10*time.Second || ttl == -1 {
 				t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)

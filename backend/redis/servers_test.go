@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -120,7 +121,7 @@ func openedWith(t testing.TB, c topology.Config, now *atomic.Int64, code *pipeli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	redistest.Eventually(t, "the servers can be used", s.Ready)
+	process.Eventually(t, "the servers can be used", s.Ready)
 	return s
 }
 
@@ -140,9 +141,9 @@ func configOf(c topology.Config, now *atomic.Int64) Config {
 }
 
 // told returns a store with its log, whose servers need not be there.
-func told(t *testing.T, c topology.Config) (*Store, *redistest.Log) {
+func told(t *testing.T, c topology.Config) (*Store, *process.Output) {
 	t.Helper()
-	log := new(redistest.Log)
+	log := new(process.Output)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
 	s, err := Open(configOf(c, nil))
 	if err != nil {
@@ -166,7 +167,7 @@ func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) *Split {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	redistest.Eventually(t, "the servers can be used", m.Ready)
+	process.Eventually(t, "the servers can be used", m.Ready)
 	return m
 }
 

@@ -6,7 +6,6 @@
 package redis
 
 import (
-	"context"
 	"strconv"
 	"sync"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // Counters are a store in Redis: a [Store], or a [Split] of two.
@@ -35,22 +33,15 @@ var ErrUnavailable = pipeline.ErrUnavailable
 // Store counts one kind of keys in Redis servers, each check at most once: only proof that it did not run resends it.
 type Store struct {
 	*pipeline.Pipeline
-	keys
+	backend.Inspector // of this kind of keys
+
 	servers *topology.Servers
 	script  *pipeline.Script // nil where none is needed
 	now     func() time.Time // nil but in tests
 
-	logged    sync.Map  // what was logged last of a server: its call mode, what keeps libraries there
+	logged    sync.Map  // by subject, what was logged last: of a server its call mode, or why it refuses a command
 	beginOnce sync.Once // of begin
 	*heartbeat
-}
-
-// keys are a kind of keys, as operators see them.
-type keys interface {
-	// Inspect reads what a key holds, by the clock that it counts by.
-	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error)
-	// Reset removes a key, under whatever limits it was counted.
-	Reset(ctx context.Context, key []byte) error
 }
 
 var _ Counters = (*Store)(nil)
@@ -100,7 +91,7 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 	if s.now != nil {
 		codec.Now = func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) }
 	}
-	s.keys, s.heartbeat = scripted{s}, newHeartbeat(s)
+	s.Inspector, s.heartbeat = scripted{s}, newHeartbeat(s)
 	s.Pipeline = pipeline.New(servers, codec, code, c.Meter)
 	return s
 }
@@ -109,7 +100,7 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
 	s := &Store{servers: servers, now: c.Now}
 	p := &plain{store: s, keys: keys}
-	s.keys, s.heartbeat = p, newHeartbeat(s)
+	s.Inspector, s.heartbeat = p, newHeartbeat(s)
 	s.Pipeline = pipeline.New(servers, p, nil, c.Meter)
 	return s
 }

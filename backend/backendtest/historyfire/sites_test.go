@@ -120,7 +120,7 @@ func forgetfulPrimary(t *testing.T) (*fire, func(), func(func())) {
 			replica = set.Nodes[1]
 		}
 		f.awaitAcks(30) // batches that both have
-		replica.Stop()
+		replica.Freeze()
 		if err := primary.Client().Do(t.Context(), "client", "kill", "type", "replica").Err(); err != nil {
 			t.Error(err)
 		}
@@ -130,14 +130,14 @@ func forgetfulPrimary(t *testing.T) (*fire, func(), func(func())) {
 	return f, func() {
 			primary, replica := behind()
 			primary.Kill()
-			replica.Cont()
+			replica.Thaw()
 			set.AwaitFailover(t, primary)
 			f.awaitAcks(30)
 			primary.Restart(t)
 			set.Await(t)
 		}, func(drain func()) {
 			primary, replica := behind()
-			time.AfterFunc(300*time.Millisecond, replica.Cont)
+			time.AfterFunc(300*time.Millisecond, replica.Thaw)
 			drain()
 			primary.Kill()
 			set.AwaitFailover(t, primary)

@@ -86,7 +86,7 @@ func (c *ClusterSet) form() error {
 // Addrs returns the addresses of all nodes.
 func (c *ClusterSet) Addrs() []string { return addrs(c.Nodes) }
 
-// Await waits until all nodes that are neither killed nor stopped say that the cluster is well, agree on it, and the
+// Await waits until all nodes that are neither killed nor frozen say that the cluster is well, agree on it, and the
 // replicas among them have their copies. After a primary was killed, this is when its replica has taken over.
 func (c *ClusterSet) Await(t testing.TB) {
 	t.Helper()
@@ -194,7 +194,7 @@ func (c *ClusterSet) replica(t testing.TB, primary *Server) *Server {
 			}
 		}
 	}
-	t.Fatalf("no node follows %s: it is no primary, or its replica was killed or stopped", primary.name)
+	t.Fatalf("no node follows %s: it is no primary, or its replica was killed or frozen", primary.name)
 	return nil
 }
 

@@ -27,16 +27,10 @@ const (
 	patience = 30 * time.Second
 )
 
-// Log is process.Output, and Eventually is process.Eventually, under the names that tests of Redis have for them.
-type Log = process.Output
-
-// Eventually is process.Eventually.
-var Eventually = process.Eventually
-
 // Until waits until a promise is kept, for as long as a busy machine may need.
 func Until(t testing.TB, promise string, kept func() bool) {
 	t.Helper()
-	Eventually(t, promise, func() error {
+	process.Eventually(t, promise, func() error {
 		if !kept() {
 			return errors.New("not yet")
 		}

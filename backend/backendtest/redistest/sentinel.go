@@ -98,8 +98,8 @@ func (s *Server) linked(ctx context.Context) error {
 // Addrs returns the addresses of the sentinels.
 func (set *SentinelSet) Addrs() []string { return addrs(set.Sentinels) }
 
-// Await waits until all sentinels that are neither killed nor stopped agree on a primary, which it gives, and the other
-// server follows that, unless it was killed or stopped. One that was killed and restarted comes back as a primary,
+// Await waits until all sentinels that are neither killed nor frozen agree on a primary, which it gives, and the other
+// server follows that, unless it was killed or frozen. One that was killed and restarted comes back as a primary,
 // empty, until the sentinels find it: a failover before that may choose it.
 func (set *SentinelSet) Await(t testing.TB) *Server {
 	t.Helper()
@@ -108,7 +108,7 @@ func (set *SentinelSet) Await(t testing.TB) *Server {
 	return primary
 }
 
-// AwaitFailover waits until a primary that was killed or stopped has a successor, and gives it.
+// AwaitFailover waits until a primary that was killed or frozen has a successor, and gives it.
 func (set *SentinelSet) AwaitFailover(t testing.TB, from *Server) *Server {
 	t.Helper()
 	primary, err := set.awaitPrimary(func(primary *Server) bool { return primary != from })
@@ -141,7 +141,7 @@ func (set *SentinelSet) Failover(t testing.TB) (next *Server) {
 	return next
 }
 
-// followed wants the other server to have the primary's data, unless it was killed or stopped.
+// followed wants the other server to have the primary's data, unless it was killed or frozen.
 func (set *SentinelSet) followed(ctx context.Context, primary *Server) error {
 	for _, node := range servers(set.Nodes).awake() {
 		if node != primary {

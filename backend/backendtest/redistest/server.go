@@ -149,11 +149,11 @@ func (s *Server) Kill() {
 	s.process.Kill()
 }
 
-// Stop freezes the server until Cont: the kernel accepts connections and bytes for it, and nobody answers.
-func (s *Server) Stop() { s.freeze(true) }
+// Freeze stops the process until Thaw: the kernel accepts connections and bytes for it, and nobody answers.
+func (s *Server) Freeze() { s.freeze(true) }
 
-// Cont lets a server that was stopped go on.
-func (s *Server) Cont() { s.freeze(false) }
+// Thaw ends Freeze.
+func (s *Server) Thaw() { s.freeze(false) }
 
 func (s *Server) freeze(frozen bool) {
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (s *Server) freeze(frozen bool) {
 	}
 }
 
-// Running reports whether the server has not ended. One that is stopped runs.
+// Running reports whether the server has not ended. One that is frozen runs.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -129,7 +129,7 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 	has := func() string { return replica.Client().HGet(t.Context(), writersKey(a.p), "ann").Val() }
 	for n, hangs := range []bool{false, true, true} {
 		if hangs {
-			replica.Stop()
+			replica.Freeze()
 		}
 		a.count(t, 0)
 		if n == 2 { // the primary then knows of no replica
@@ -149,7 +149,7 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 				early = true
 			case <-time.After(10 * settlePause): // the longer, the surer is a fault seen
 			}
-			if replica.Cont(); early {
+			if replica.Thaw(); early {
 				t.Fatalf("with a replica that hangs it has settled, %v: want it to wait", err)
 			}
 		}

@@ -75,12 +75,12 @@ func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 3)
 	f := ringOf(nodes...)
-	nodes[1].Stop()
+	nodes[1].Freeze()
 	fresh := opened(t, f, fixed(start), impatient)
 	if _, err := fresh.node(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "to make one all must answer") {
 		t.Errorf("without a placement and with a node away: %v, want an error that says that all must answer", err)
 	}
-	nodes[1].Cont()
+	nodes[1].Thaw()
 	s := opened(t, f, fixed(start), nil)
 	for _, p := range new(history.Query).Partitions() {
 		apply(t, s, p, history.Batch{Writer: "ann", Seq: 1})

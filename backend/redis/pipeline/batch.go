@@ -35,7 +35,7 @@ type Batch struct {
 
 func newBatch(p *Pipeline) *Batch {
 	b := &Batch{pipeline: p}
-	b.retry = retry{servers: p.servers, transport: b, script: p.script, totals: &p.totals, maxTries: maxTries}
+	b.retry = retry{servers: p.servers, transport: b, script: p.script, maxTries: maxTries}
 	return b
 }
 
@@ -77,11 +77,11 @@ func (b *Batch) send() {
 func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) {
 	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
 	if err == nil {
-		err = q.refusal()
+		err = q.awayError()
 	}
 	if err != nil {
 		for _, r := range requests {
-			r.class, r.err = Class{}, err
+			r.class, r.err = Final, err
 		}
 		return
 	}
@@ -117,7 +117,7 @@ func (b *Batch) dropExpired(requests []*Request) {
 	for _, r := range requests {
 		if r.expired(now) {
 			b.pipeline.totals.dropped.Add(1)
-			r.class, r.err = Class{}, errLate
+			r.class, r.err = Final, errLate
 			continue
 		}
 		deadline := r.call.deadline
@@ -152,7 +152,7 @@ func (b *Batch) read(unsent error) (best outcome, cause error) {
 			r.class, r.err = b.pipeline.codec.Read(b, r)
 		}
 		if r.class.kind == classNoScript { // the call mode may change, which a probe logs
-			b.pipeline.Report(false)
+			b.pipeline.report(false)
 		}
 		if found := outcomeOf(r.err, r.written()); i == 0 || found > best {
 			best, cause = found, r.err
@@ -163,15 +163,15 @@ func (b *Batch) read(unsent error) (best outcome, cause error) {
 
 // endRetries ends requests that would be sent again to a server that is away, or after their time.
 func (b *Batch) endRetries(ctx context.Context, q *queue) {
-	away, replica := q.refusal(), false
+	away, replica := q.awayError(), false
 	for _, r := range b.live {
 		replica = replica || r.class.kind == classReadOnly
 		switch written := r.written(); {
 		case r.err == nil:
 		case away != nil && !written:
-			r.class, r.err = Class{}, away
+			r.class, r.err = Final, away
 		case away != nil && r.class.loading(), !written && ctx.Err() != nil:
-			r.class = Class{}
+			r.class = Final
 		}
 	}
 	if away != nil && replica { // no retry would leave it
@@ -184,7 +184,7 @@ func (b *Batch) done(r *Request, err error) {
 	if r.Counted {
 		err = nil // whatever became of the rest
 	}
-	b.pipeline.Report(err == nil)
+	b.pipeline.report(err == nil)
 	if _, away := err.(*backend.Away); err != nil && !away {
 		from := b.queue.client
 		if r.Route.Client != nil {

@@ -78,12 +78,12 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 	now := time.Now()
 	q.update(now, errLate, func() {
 		q.breaker.exchanged(outcomeLost, now, now)
-		q.probing = true // as probe does
+		q.pinging = true // as startPings does
 	})
 	q.noteExchange(outcomeAnswered, now, nil)
 	q.update(now, errSilent, func() {
 		q.breaker.pinged(errSilent, now, now)
-		q.probing = false
+		q.pinging = false
 	})
 	if q.breaker.state != stateClosed {
 		t.Error("a PING that failed has opened the breaker, although callers were answered meanwhile")
@@ -115,7 +115,7 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 	for name, queued := range map[string]bool{"in batches": false, "in the queue": true} {
 		q := queueToNobody(t)
 		q.mu.Lock()
-		q.probing = true // no PING finds out before
+		q.pinging = true // no PING finds out before
 		q.mu.Unlock()
 		left := time.Now().Add(-time.Second)
 		for n := 1; n <= tripAfter; n++ {

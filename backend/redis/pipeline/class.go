@@ -18,8 +18,8 @@ type kind uint8
 const (
 	classFinal      kind = iota // it may have run, or never will: it must not be sent again
 	classRetryable              // it did not run, but may a little later, or elsewhere
-	classLoading                // the same for all commands: the server loads or lost its primary, or the cluster is down
-	classReadOnly               // the same, and the connection leads to a replica
+	classLoading                // no command runs: the server loads or lost its primary, or the cluster is down
+	classReadOnly               // no command that writes runs: the connection leads to a replica
 	classNoScript               // it did not run: the server does not know the script, or how it was called
 	classMoved                  // it did not run: another server owns its key
 	classAsk                    // it did not run: another server owns its key, for this once
@@ -27,8 +27,9 @@ const (
 	classAnswered               // there is an answer
 )
 
-// The classes of requests that have an answer, and of those that have one and must send something more.
+// The classes of requests that must not be sent again, that have an answer, and that have one and must send more.
 var (
+	Final      = Class{kind: classFinal}
 	Answered   = Class{kind: classAnswered}
 	Unfinished = Class{kind: classUnfinished}
 )
@@ -39,8 +40,8 @@ func (c Class) loading() bool { return c.kind == classLoading || c.kind == class
 // Retryable reports whether it is proven that the command did not run, so that it may be sent again.
 func (c Class) Retryable() bool { return c.kind >= classRetryable && c.kind <= classAsk }
 
-// refusals are the errors by which a server proves that a command did not run.
-var refusals = map[string]kind{
+// provesNotRun are the errors by which a server proves that a command did not run.
+var provesNotRun = map[string]kind{
 	"TRYAGAIN": classRetryable, "CLUSTERDOWN": classRetryable, "LOADING": classLoading, "MASTERDOWN": classLoading,
 	"READONLY": classReadOnly, "NOSCRIPT": classNoScript, "MOVED": classMoved, "ASK": classAsk,
 }
@@ -53,7 +54,7 @@ func Classify(err error, written bool) Class {
 	case written && errors.As(err, &reply):
 		return classifyText(reply.Error())
 	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
-		return Class{}
+		return Final
 	case goredis.IsReadOnlyError(err):
 		return Class{kind: classReadOnly}
 	}
@@ -76,14 +77,14 @@ func classifyRepeatable(err error) Class {
 // dash.
 func classifyText(text string) Class {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
-	c := Class{kind: refusals[code]}
+	c := Class{kind: provesNotRun[code]}
 	switch {
 	case code == "CLUSTERDOWN" && strings.HasPrefix(rest, "The cluster is down"): // and not only the slot of a key
 		c.kind = classLoading
 	case c.kind == classMoved, c.kind == classAsk:
 		_, addr, found := strings.Cut(rest, " ") // after the slot
 		if !found {
-			return Class{}
+			return Final
 		}
 		c.addr = strings.TrimSpace(addr)
 	}

@@ -71,22 +71,22 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 	}
 	items, _ := c.Val().([]any)
 	if len(items) != c.requests {
-		return Class{}, errUnreadable
+		return Final, errUnreadable
 	}
-	text, ok := items[r.Item].(string)
+	text, ok := items[r.item].(string)
 	if !ok {
-		return Class{}, errUnreadable
+		return Final, errUnreadable
 	}
 	if text, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
 		return classifyText(text), ReplyError(text)
 	}
-	r.Reply = text
+	r.reply = text
 	return Answered, nil
 }
 
 // Decode reads the answer to a check.
 func (s ScriptCodec) Decode(r *Request, c *backend.Check) (backend.Decision, error) {
-	return s.DecodeReply(r.Reply, c)
+	return s.DecodeReply(r.reply, c)
 }
 
 // ReplyError is what went wrong with one request of a command that was answered.

@@ -71,7 +71,7 @@ func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	c.indexes, c.payloads = c.indexes[:0], c.payloads[:0]
 	c.args = append(c.args, mode.Command, mode.Name, len(requests))
 	for i, r := range requests {
-		r.Command, r.Item = c, i
+		r.Command, r.item = c, i
 		c.args = append(c.args, (*Blob)(&r.Key))
 		c.indexes = append(c.indexes, c.indexOf(&r.Payload))
 	}

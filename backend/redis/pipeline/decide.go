@@ -43,11 +43,11 @@ func (p *Pipeline) begin(ctx context.Context, checks []backend.Check, deadline t
 		r := &c.requests[i]
 		q, err := p.ownerQueue(r.Key)
 		if err != nil {
-			p.Report(false)
+			p.report(false)
 			r.answer(err)
 			continue
 		}
-		if i == 0 && q.silent.Load() { // many leave at once: few shall be late
+		if i == 0 && q.suspect.Load() { // many leave at once: few shall be late
 			c.deadline = c.deadline.Add(-backend.MinMargin)
 		}
 		c.join(r, q)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -36,7 +35,6 @@ type Probe func(ctx context.Context, server topology.Server) error
 type Health struct {
 	servers func(context.Context) ([]topology.Server, error)
 	probe   Probe
-	log     *slog.Logger
 	config  topology.Config
 	began   time.Time
 
@@ -56,7 +54,7 @@ type Health struct {
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
 func newHealth(s *topology.Servers) *Health {
-	h := &Health{servers: s.All, log: s.Config.Log, config: s.Config, news: make(chan struct{}, 1)}
+	h := &Health{servers: s.All, config: s.Config, news: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.awaited, h.endAwait = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
@@ -95,8 +93,8 @@ func (h *Health) Await(ctx context.Context) error {
 	}
 }
 
-// Report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
-func (h *Health) Report(answered bool) {
+// report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
+func (h *Health) report(answered bool) {
 	if answered != h.troubled.Load() {
 		return
 	}
@@ -233,7 +231,7 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 	}
 	h.lastErr.Store(&every)
 	if up > 0 && !h.everUp.Swap(true) {
-		h.log.Info("Redis is ready", "servers", up)
+		h.config.Log.Info("Redis is ready", "servers", up)
 	}
 	return changed
 }
@@ -241,10 +239,10 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 // logChange logs that a server, or their list, is lost or back: both at one level, so that a filter keeps both or none.
 func (h *Health) logChange(f finding, before string) {
 	now := f.trouble()
-	lost, back, log := "redis server cannot count", "redis server can count again", h.log.With("server", f.Name)
+	lost, back, log := "redis server cannot count", "redis server can count again", h.config.Log.With("server", f.Name)
 	switch trouble := cmp.Or(now, before); {
 	case f.Name == serverList:
-		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.log
+		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.config.Log
 	case trouble == troubleAway && f.LogsLoss:
 		return
 	case trouble == troubleAway:

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
@@ -31,9 +31,9 @@ func (l *listed) servers(context.Context) (all []topology.Server, err error) {
 }
 
 // watched watches servers by a probe of the test's, in its bubble of time.
-func watched(t *testing.T, on *listed, c topology.Config, probe func(name string) error) (*Health, *redistest.Log) {
+func watched(t *testing.T, on *listed, c topology.Config, probe func(name string) error) (*Health, *process.Output) {
 	t.Helper()
-	log := new(redistest.Log)
+	log := new(process.Output)
 	c.Log, c.URL = slog.New(slog.NewTextHandler(log, nil)), "127.0.0.1:1"
 	servers, err := topology.Connect(c, "")
 	if err != nil {
@@ -99,7 +99,7 @@ func TestALostListOfServersIsToldOnce(t *testing.T) {
 			change()
 			on.mu.Unlock()
 			for range 3 {
-				h.Report(false)
+				h.report(false)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 			}

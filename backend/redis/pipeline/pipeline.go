@@ -7,9 +7,7 @@ package pipeline
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,12 +39,7 @@ type Pipeline struct {
 	stopping chan struct{}
 	running  sync.WaitGroup // all goroutines of queues
 
-	totals totals
-}
-
-// totals are the counters behind Stats.
-type totals struct {
-	batches, checks, dropped, unavailable atomic.Uint64
+	totals struct{ batches, checks, dropped, unavailable atomic.Uint64 } // see Stats
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -94,20 +87,6 @@ func (p *Pipeline) Close() error {
 	p.running.Wait()
 	p.Health.Close()
 	return p.servers.Close()
-}
-
-// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers
-// are in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
-func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
-	if p.closed.Load() {
-		return backend.ErrClosed
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.servers.Config.Timeout)
-	defer cancel()
-	if err := ask(ctx, p.servers, topology.At{Key: []byte(key)}, nil, commands...); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return nil
 }
 
 // enqueue adds a group to its queue.
@@ -173,7 +152,7 @@ func (p *Pipeline) Away(key string) bool {
 		return true
 	}
 	q, known := p.queues.Load(client)
-	return known && q.(*queue).refusal() != nil
+	return known && q.(*queue).awayError() != nil
 }
 
 // Stats are totals since the pipeline was made.

@@ -83,7 +83,7 @@ func (q *queue) enqueue(g *group, now time.Time) bool {
 	deadline := g.call.deadline
 	if away := q.away.Load(); away != nil {
 		q.mu.Unlock()
-		q.pipeline.Report(false)
+		q.pipeline.report(false)
 		g.refuse(away)
 		return true
 	}
@@ -253,7 +253,8 @@ func (q *queue) fill(b *Batch, now time.Time) bool {
 	return len(b.requests) > 0
 }
 
-func (q *queue) empty() []*group {
+// takeWaiting takes out all that waits.
+func (q *queue) takeWaiting() []*group {
 	waiting := q.waiting
 	q.waiting, q.checks = nil, 0
 	return waiting
@@ -268,7 +269,7 @@ func refuseAll(groups []*group, err error) {
 // close refuses what waits, and all that comes. Batches that are out come back.
 func (q *queue) close(err error) {
 	q.mu.Lock()
-	waiting := q.empty()
+	waiting := q.takeWaiting()
 	q.stop()
 	q.timer.Stop()
 	q.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-// held is a stub that answers only when a test lets it, the keys of each batch that it has, and a store that asks it.
+// held is a stub that answers only when a test lets it, the keys of each batch that it has, and a pipeline that asks it.
 type held struct {
 	*redistest.Stub
-	store   *Pipeline
-	release func() // from then on everything is answered
-	calls   sync.WaitGroup
+	pipeline *Pipeline
+	release  func() // from then on everything is answered
+	calls    sync.WaitGroup
 
 	mu      sync.Mutex
 	batches [][]string
@@ -41,7 +41,7 @@ func holdAndThen(t *testing.T, answer func(n int, command []string) string) *hel
 		return answer(n, command)
 	})
 	t.Cleanup(h.release)
-	h.store = testPipeline(t, h.Addr, ample)
+	h.pipeline = testPipeline(t, h.Addr, ample)
 	return h
 }
 
@@ -54,7 +54,7 @@ func (h *held) got() [][]string {
 // ask makes a call, which is to be answered.
 func (h *held) ask(t *testing.T, keys ...string) {
 	h.calls.Go(func() {
-		if err := decide(h.store, ample, keys...); err != nil {
+		if err := decide(h.pipeline, ample, keys...); err != nil {
 			t.Error(err)
 		}
 	})
@@ -83,8 +83,8 @@ func numbered(n int) (keys []string) {
 	return keys
 }
 
-func waiting(s *Pipeline) (n int) {
-	for _, server := range s.Stats().Servers {
+func waiting(p *Pipeline) (n int) {
+	for _, server := range p.Stats().Servers {
 		n += server.Waiting
 	}
 	return n
@@ -97,9 +97,9 @@ func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
 	const more = 3*maxBatch + 10
 	for i, key := range numbered(more) {
 		server.ask(t, key)
-		redistest.Until(t, "it waits for a batch to come back", func() bool { return waiting(server.store) == i+1 })
+		redistest.Until(t, "it waits for a batch to come back", func() bool { return waiting(server.pipeline) == i+1 })
 	}
-	if got := server.store.Stats().Servers[0].Out; got != maxOut || len(server.got()) != maxOut {
+	if got := server.pipeline.Stats().Servers[0].Out; got != maxOut || len(server.got()) != maxOut {
 		t.Errorf("%d batches are out, %d at the server; want %d, as more would pile up there", got, len(server.got()), maxOut)
 	}
 	server.finish()
@@ -127,19 +127,19 @@ func wantBatches(t *testing.T, batches [][]string, checks int) {
 func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := server.store
+	p := server.pipeline
 	server.fill(t)
 	for range 5 {
 		server.calls.Go(func() {
-			err := decide(s, 40*time.Millisecond, "late", "late")
+			err := decide(p, 40*time.Millisecond, "late", "late")
 			if !errors.Is(err, ErrUnavailable) {
 				t.Errorf("%v; want ErrUnavailable, as no batch could leave", err)
 			}
 		})
 	}
-	redistest.Until(t, "callers leave", func() bool { return s.Stats().Unavailable == 10 })
+	redistest.Until(t, "callers leave", func() bool { return p.Stats().Unavailable == 10 })
 	server.finish()
-	if err := decide(s, ample, "last"); err != nil {
+	if err := decide(p, ample, "last"); err != nil {
 		t.Error(err)
 	}
 	for _, batch := range server.got() {
@@ -147,7 +147,7 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 			t.Error("a check was counted although its caller had left before the batch did")
 		}
 	}
-	if got := s.Stats().Dropped; got != 10 {
+	if got := p.Stats().Dropped; got != 10 {
 		t.Errorf("the statistics tell of %d dropped checks, want 10", got)
 	}
 }
@@ -174,22 +174,22 @@ func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
 				}
 				return redistest.Ones(command)
 			})
-			s := server.store
+			p := server.pipeline
 			server.fill(t) // so that all who come after are in one batch
 			server.ask(t, "patient")
 			server.calls.Go(func() {
-				if err := decide(s, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
+				if err := decide(p, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
 					t.Errorf("%v, for the reason %v; want to be late", err, backend.ReasonOf(err))
 				}
 			})
-			redistest.Until(t, "both wait", func() bool { return waiting(s) == 2 || s.Stats().Unavailable > 0 })
+			redistest.Until(t, "both wait", func() bool { return waiting(p) == 2 || p.Stats().Unavailable > 0 })
 			server.finish()
 			sent := server.got()
 			if last := sent[len(sent)-1]; !slices.Equal(last, []string{redistest.SumKey("patient")}) {
 				t.Errorf("at last %q were sent, want only the check of the caller who waits", last)
 			}
-			if s.Stats().Dropped != 1 {
-				t.Errorf("%d checks were dropped, want one", s.Stats().Dropped)
+			if p.Stats().Dropped != 1 {
+				t.Errorf("%d checks were dropped, want one", p.Stats().Dropped)
 			}
 		})
 	}
@@ -198,27 +198,27 @@ func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
 func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := testPipeline(t, server.Addr, time.Hour)
-	server.store = s
+	p := testPipeline(t, server.Addr, time.Hour)
+	server.pipeline = p
 	server.fill(t)
-	q, err := s.ownerQueue(nil)
+	q, err := p.ownerQueue(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.mu.Lock()
 	q.roundTrip = maxOut * 2 * time.Minute // a batch comes back every two minutes
 	q.mu.Unlock()
-	server.calls.Go(func() { _ = decide(s, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
-	redistest.Until(t, "a full batch waits", func() bool { return waiting(s) == maxBatch })
-	if err := decide(s, ample, "next"); !errors.Is(err, errBusy) {
+	server.calls.Go(func() { _ = decide(p, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+	redistest.Until(t, "a full batch waits", func() bool { return waiting(p) == maxBatch })
+	if err := decide(p, ample, "next"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want to be told at once that the queue takes two minutes", err)
 	}
 	server.calls.Go(func() {
-		if err := decide(s, 5*time.Minute, "patient"); err != nil {
+		if err := decide(p, 5*time.Minute, "patient"); err != nil {
 			t.Errorf("%v; whoever has five minutes may wait two", err)
 		}
 	})
-	redistest.Until(t, "it waits", func() bool { return waiting(s) == maxBatch+1 })
+	redistest.Until(t, "it waits", func() bool { return waiting(p) == maxBatch+1 })
 	server.finish()
 }
 
@@ -227,10 +227,10 @@ func TestTheQueueIsBounded(t *testing.T) {
 	server := hold(t)
 	server.fill(t)
 	for i := range maxQueue / maxBatch {
-		server.calls.Go(func() { _ = decide(server.store, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
-		redistest.Until(t, "it waits", func() bool { return waiting(server.store) == (i+1)*maxBatch })
+		server.calls.Go(func() { _ = decide(server.pipeline, ample, slices.Repeat([]string{"a"}, maxBatch)...) })
+		redistest.Until(t, "it waits", func() bool { return waiting(server.pipeline) == (i+1)*maxBatch })
 	}
-	if err := decide(server.store, ample, "next"); !errors.Is(err, errBusy) {
+	if err := decide(server.pipeline, ample, "next"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want to be refused, as memory is not endless", err)
 	}
 	server.finish()
@@ -240,13 +240,13 @@ func TestTheQueueIsBounded(t *testing.T) {
 // own are between them.
 func TestChecksOfOneCallStayInOrder(t *testing.T) {
 	t.Parallel()
-	s := testPipeline(t, redistest.Single(t).Addr, ample)
+	p := testPipeline(t, redistest.Single(t).Addr, ample)
 	keys := numbered(5*maxBatch + 1)
 	for i := 1; i < len(keys); i += 2 {
 		keys[i] = "again"
 	}
 	out := make([]backend.Decision, len(keys))
-	if err := s.Decide(t.Context(), redistest.Hits(keys...), out); err != nil {
+	if err := p.Decide(t.Context(), redistest.Hits(keys...), out); err != nil {
 		t.Fatal(err)
 	}
 	for i := range out {
@@ -274,13 +274,13 @@ func TestQueuesOfServersThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
 	server.release()
-	s := server.store
+	p := server.pipeline
 	queues := func(after time.Duration) int {
-		s.retire(time.Now().Add(after))
-		return len(s.Stats().Servers)
+		p.retire(time.Now().Add(after))
+		return len(p.Stats().Servers)
 	}
 	for range 2 {
-		if err := decide(s, ample, "a"); err != nil {
+		if err := decide(p, ample, "a"); err != nil {
 			t.Fatal(err)
 		}
 		if got := queues(idleTime / 2); got != 1 {
@@ -295,18 +295,18 @@ func TestQueuesOfServersThatAreGoneAreForgotten(t *testing.T) {
 func TestAfterCloseNothingIsCounted(t *testing.T) {
 	t.Parallel()
 	server := hold(t)
-	s := server.store
+	p := server.pipeline
 	server.fill(t)
 	server.calls.Go(func() {
-		if err := decide(s, ample, "waits"); !errors.Is(err, backend.ErrClosed) {
+		if err := decide(p, ample, "waits"); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("a check that waited gave %v, want ErrClosed", err)
 		}
 	})
-	redistest.Until(t, "a check waits", func() bool { return waiting(s) == 1 })
+	redistest.Until(t, "a check waits", func() bool { return waiting(p) == 1 })
 	closed := make(chan error)
-	go func() { closed <- s.Close() }()
-	redistest.Until(t, "the store closes", s.closed.Load)
-	if err := decide(s, ample, "after"); !errors.Is(err, backend.ErrClosed) {
+	go func() { closed <- p.Close() }()
+	redistest.Until(t, "the pipeline closes", p.closed.Load)
+	if err := decide(p, ample, "after"); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 	select {

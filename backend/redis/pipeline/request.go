@@ -22,10 +22,13 @@ type Request struct {
 
 	Payload Blob     // what is asked about the key
 	Command *Command // what carries the request now; nil if nothing was sent
-	Item    int      // its place among the requests of the command
-	Reply   string
-	Counted bool // it has its answer, so what it still has to send is sent though its caller has left
-	State   any  // what else the codec knows of it
+	Counted bool     // it has its answer, so what it still has to send is sent though its caller has left
+	State   any      // what else the codec knows of it
+
+	// Of a call of a script:
+
+	item  int // its place among the requests of the command
+	reply string
 }
 
 // written reports whether the server may have seen the request.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -41,8 +40,7 @@ type retry struct {
 	servers   *topology.Servers
 	transport transport
 	script    *Script // nil if none can be missing
-	totals    *totals
-	maxTries  int // 0 for no bound but time
+	maxTries  int     // 0 for no bound but time
 
 	open, sameRoute, scratch []*Request
 }
@@ -115,23 +113,17 @@ func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	}
 }
 
-// reroute gives the open requests their next routes, and drops those whose callers have left.
+// reroute gives the open requests their next routes, and ends those that have none.
 func (s *retry) reroute(ctx context.Context) {
 	todo := s.open
 	s.open = s.open[:0]
-	now := time.Now()
 	repaired := make(map[*goredis.Client]error) // done once for all requests of a server
 	for _, r := range todo {
-		if r.expired(now) {
-			s.totals.dropped.Add(1)
-			s.transport.done(r, errLate)
-			continue
-		}
 		if err := s.nextRoute(ctx, r, repaired); err != nil {
 			s.transport.done(r, err)
-			continue
+		} else {
+			s.open = append(s.open, r)
 		}
-		s.open = append(s.open, r)
 	}
 }
 
@@ -173,98 +165,4 @@ func (r *Request) findOwner(servers *topology.Servers) error {
 		return nil
 	}
 	return err
-}
-
-// Reply is what a script answered: strings, int64 and lists of them.
-type Reply = []any
-
-const (
-	// repeatTimeout bounds a command that may run twice, with its redirects and repeats.
-	repeatTimeout = 5 * time.Second
-	// maxLostReplies is how often such a command loses its answer at most: an idle connection is often found closed.
-	maxLostReplies = 3
-)
-
-// Do sends a command that may run twice until it is answered, for five seconds. A nil answer is nil. Its error
-// names the server and the remedy.
-func Do(ctx context.Context, s *topology.Servers, at topology.At, command ...any) (any, error) {
-	return run(ctx, s, at, nil, command)
-}
-
-// Run is Do for a script.
-func Run(ctx context.Context, s *topology.Servers, at topology.At, script *Script, keys []string, args ...any) (Reply, error) {
-	command := []any{"evalsha", script.sha, len(keys)}
-	for _, k := range keys {
-		command = append(command, k)
-	}
-	answer, err := run(ctx, s, at, script, append(command, args...))
-	reply, isList := answer.([]any)
-	if err == nil && !isList {
-		err = fmt.Errorf("redis: a script answered %v, which is not a list", answer)
-	}
-	return reply, err
-}
-
-func run(ctx context.Context, s *topology.Servers, at topology.At, script *Script, command []any) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
-	defer cancel()
-	c := goredis.NewCmd(ctx, command...)
-	if err := ask(ctx, s, at, script, c); err != nil {
-		return nil, err
-	}
-	return c.Val(), nil
-}
-
-// ask sends commands that may run twice to one server, until it answers all of them or ctx's deadline.
-func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
-	r := &Request{At: at}
-	if err := r.findOwner(s); err != nil {
-		return err
-	}
-	t := &repeatable{servers: s, commands: commands}
-	again := retry{servers: s, transport: t, script: script, totals: new(totals)}
-	deadline, _ := ctx.Deadline()
-	again.send(ctx, []*Request{r}, deadline, ctx.Done())
-	return t.err
-}
-
-// repeatable is the transport of commands that may run twice.
-type repeatable struct {
-	servers  *topology.Servers
-	commands []goredis.Cmder
-	failed   string // the name of the command that had no answer last
-	lost     int    // answers
-	err      error
-}
-
-func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Request) {
-	for _, c := range t.commands {
-		c.SetErr(nil)
-	}
-	commands := t.commands
-	if route.Asking {
-		commands = slices.Concat([]goredis.Cmder{goredis.NewStatusCmd(ctx, "asking")}, commands)
-	}
-	execute(ctx, route.Client, commands)
-	r := requests[0]
-	at := slices.IndexFunc(t.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
-	if at < 0 {
-		r.class, r.err = Answered, nil
-		return
-	}
-	t.failed = t.commands[at].Name()
-	r.err = t.commands[at].Err()
-	r.class = classifyRepeatable(r.err)
-	var reply goredis.Error
-	if !errors.As(r.err, &reply) {
-		if t.lost++; t.lost == maxLostReplies {
-			r.class = Class{}
-		}
-	}
-}
-
-func (t *repeatable) done(r *Request, err error) {
-	if t.err = err; r.Route.Client != nil {
-		t.err = t.servers.DiagnoseOf(r.Route.Client, t.failed, err)
-	}
 }

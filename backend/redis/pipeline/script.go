@@ -77,7 +77,7 @@ func (s *Script) Load(ctx context.Context, client *goredis.Client) (mode CallMod
 		mode = CallMode{Command: "fcall", Name: s.function}
 		err = s.loadLibrary(ctx, client)
 	}
-	if s.library == "" || refused(err) {
+	if s.library == "" || noFunctions(err) {
 		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err}
 		err = client.ScriptLoad(ctx, s.source).Err()
 	}
@@ -104,8 +104,8 @@ func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error 
 // unknownCommand matches the errors of a server that has no functions.
 var unknownCommand = regexp.MustCompile(`(?i)unknown (sub)?command`)
 
-// refused reports whether an error says that a server has no functions for a user, or not now.
-func refused(err error) bool {
+// noFunctions reports whether an error says that a server has no functions for a user, or not now.
+func noFunctions(err error) bool {
 	return err != nil && (topology.Forbidden(err) || unknownCommand.MatchString(err.Error()) || topology.TakesNoWrites(err))
 }
 

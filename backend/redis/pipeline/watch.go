@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// probePause is the least pause between PINGs; the longest is half as much again, so that replicas spread theirs.
-	probePause = 100 * time.Millisecond
+	// pingPause is the least pause between PINGs; the longest is half as much again, so that replicas spread theirs.
+	pingPause = 100 * time.Millisecond
 	// pingTimeout is how long PONG is waited for: if that were long, a lost PING would hide that the server is back.
 	pingTimeout = 250 * time.Millisecond
 	// dialTimeout is how long connecting for a PING may take: TLS takes round trips.
@@ -26,10 +26,10 @@ const (
 type watch struct {
 	breaker  breaker
 	calm     atomic.Bool                  // breaker.calm
-	silent   atomic.Bool                  // the last exchange was lost, and the breaker is still closed
+	suspect  atomic.Bool                  // the last exchange was lost, and the breaker is still closed
 	away     atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
 	trial    *Batch                       // the one that is out while the breaker is half open
-	probing  bool                         // a goroutine sends PING
+	pinging  bool                         // a goroutine sends PING
 	lastPing time.Time                    // when the last one was sent
 
 	life           context.Context // until the queue is closed
@@ -46,8 +46,8 @@ func (q *queue) noteExchange(o outcome, sent time.Time, err error) {
 	now := time.Now()
 	q.update(now, err, func() {
 		q.breaker.exchanged(o, sent, now)
-		if o == outcomeLost && q.breaker.state == stateClosed && now.Sub(q.lastPing) >= probePause {
-			q.probe(0)
+		if o == outcomeLost && q.breaker.state == stateClosed && now.Sub(q.lastPing) >= pingPause {
+			q.startPings(0)
 		}
 	})
 }
@@ -94,8 +94,8 @@ func (q *queue) update(now time.Time, err error, change func()) {
 	before := q.breaker.state
 	change()
 	after := q.breaker.state
-	q.silent.Store(after == stateClosed && q.breaker.lostInRow > 0)
-	q.calm.Store(q.breaker.calm() && !q.probing) // an answer outweighs a PING that is on its way
+	q.suspect.Store(after == stateClosed && q.breaker.lostInRow > 0)
+	q.calm.Store(q.breaker.calm() && !q.pinging) // an answer outweighs a PING that is on its way
 	switch {
 	case after == before:
 	case after == stateOpen:
@@ -104,7 +104,7 @@ func (q *queue) update(now time.Time, err error, change func()) {
 		q.away.Store(nil)
 		q.schedule(now)
 	}
-	away := q.refusal()
+	away := q.awayError()
 	q.mu.Unlock()
 	refuseAll(waiting, away)
 }
@@ -116,26 +116,26 @@ func (q *queue) opened(before breakerState, now time.Time, err error) []*group {
 	q.trial = nil
 	q.stopConnecting()
 	q.connect, q.stopConnecting = context.WithCancel(q.life)
-	pause := pauseBetween()
+	pause := nextPingPause()
 	if before == stateClosed {
 		pause = 0
-		q.pipeline.servers.Lost()
+		q.pipeline.servers.AddLoss()
 	}
-	q.probe(pause)
-	q.pipeline.Report(false)
-	return q.empty()
+	q.startPings(pause)
+	q.pipeline.report(false)
+	return q.takeWaiting()
 }
 
-// probe begins to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
-func (q *queue) probe(pause time.Duration) {
-	if q.probing || q.closed {
+// startPings begins to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
+func (q *queue) startPings(pause time.Duration) {
+	if q.pinging || q.closed {
 		return
 	}
-	q.probing = true
+	q.pinging = true
 	q.pipeline.running.Go(func() {
 		p := pinger{server: q.client}
 		defer p.close()
-		for more := true; more; pause = pauseBetween() {
+		for more := true; more; pause = nextPingPause() {
 			select {
 			case <-time.After(pause):
 			case <-q.life.Done():
@@ -146,7 +146,7 @@ func (q *queue) probe(pause time.Duration) {
 	})
 }
 
-func pauseBetween() time.Duration { return probePause + rand.N(probePause/2) }
+func nextPingPause() time.Duration { return pingPause + rand.N(pingPause/2) }
 
 // ping sends one PING. It reports whether another follows.
 func (q *queue) ping(p *pinger) (more bool) {
@@ -161,8 +161,8 @@ func (q *queue) ping(p *pinger) (more bool) {
 	now := time.Now()
 	q.update(now, err, func() {
 		q.breaker.pinged(err, sent, now)
-		q.probing = q.breaker.state == stateOpen
-		more = q.probing
+		q.pinging = q.breaker.state == stateOpen
+		more = q.pinging
 	})
 	if more {
 		q.pipeline.servers.Reload()
@@ -180,8 +180,8 @@ func (q *queue) disconnect() {
 	topology.Disconnect(ctx, q.client)
 }
 
-// refusal is what a server that is away answers to all, nil while it is not.
-func (q *queue) refusal() error {
+// awayError is what a server that is away answers to all, nil while it is not.
+func (q *queue) awayError() error {
 	if away := q.away.Load(); away != nil {
 		return away
 	}

@@ -154,8 +154,9 @@ func (c *cluster) learn() {
 	})
 }
 
-// At returns the client of a node, known to the map or not. A node that does not know its address names its port alone.
-func (c *cluster) At(from *goredis.Client, addr string) (*goredis.Client, error) {
+// ClientAt returns the client of a node, known to the map or not. A node that does not know its address names its port
+// alone.
+func (c *cluster) ClientAt(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("a node of the cluster names another one %q, which is not an address: %w", addr, err)

@@ -82,9 +82,6 @@ func (r *ring) set(targets []target) {
 		}
 	}
 	r.placeKeys()
-	if before != nil {
-		r.losses.Add(1)
-	}
 }
 
 func (r *ring) newNode(t target) *node {
@@ -299,6 +296,7 @@ func (r *ring) apply(list string) error {
 	before := r.names()
 	r.set(targets)
 	if after := r.names(); !slices.Equal(before, after) {
+		r.losses.Add(1)
 		r.Log.Info("the ring has other nodes", "before", before, "now", after)
 	}
 	return nil

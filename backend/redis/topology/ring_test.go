@@ -13,6 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
@@ -154,7 +155,7 @@ func TestKeysAreWhereTheRingOfGoRedisPlacesThem(t *testing.T) {
 }
 
 // startRing starts real nodes and opens a ring of them.
-func startRing(t *testing.T, loss NodeLoss) (Topology, *redistest.Log, []*redistest.Server) {
+func startRing(t *testing.T, loss NodeLoss) (Topology, *process.Output, []*redistest.Server) {
 	t.Helper()
 	nodes := redistest.Ring(t, 3)
 	list := nodes[0].Addr + "," + nodes[1].Addr + "," + nodes[2].Addr
@@ -201,9 +202,9 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 		}
 	}
 	frozen, killed, well := nodes[0], nodes[1], nodes[2]
-	frozen.Stop() // the kernel accepts what is sent, and nobody answers
+	frozen.Freeze() // the kernel accepts what is sent, and nobody answers
 	killed.Kill()
-	redistest.Eventually(t, "the keys of lost nodes go to the one that is left", func() error {
+	process.Eventually(t, "the keys of lost nodes go to the one that is left", func() error {
 		return errors.Join(wantAt(on, keys[frozen.Addr], well.Addr), wantAt(on, keys[killed.Addr], well.Addr))
 	})
 	if err := wantAt(on, keys[well.Addr], well.Addr); err != nil {
@@ -215,9 +216,9 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 		}
 	}
 
-	frozen.Cont()
+	frozen.Thaw()
 	killed.Restart(t)
-	redistest.Eventually(t, "the keys of nodes that are back return", func() error {
+	process.Eventually(t, "the keys of nodes that are back return", func() error {
 		return errors.Join(wantAt(on, keys[frozen.Addr], frozen.Addr), wantAt(on, keys[killed.Addr], killed.Addr))
 	})
 	if !strings.Contains(log.String(), `level=WARN msg="ring node is back" node=`+killed.Addr) {
@@ -234,7 +235,7 @@ func TestALostNodesKeysArePinned(t *testing.T) {
 	keys := keysOf(t, on)
 	lost := nodes[0]
 	lost.Kill()
-	redistest.Eventually(t, "keys of a lost node are refused", func() error {
+	process.Eventually(t, "keys of a lost node are refused", func() error {
 		_, err := on.Owner(keys[lost.Addr][0])
 		if err == nil {
 			return errors.New("its client is given, and each check would find out anew")
@@ -250,7 +251,20 @@ func TestALostNodesKeysArePinned(t *testing.T) {
 		}
 	}
 	lost.Restart(t)
-	redistest.Eventually(t, "the node has its keys again", func() error { return wantAt(on, keys[lost.Addr], lost.Addr) })
+	process.Eventually(t, "the node has its keys again", func() error { return wantAt(on, keys[lost.Addr], lost.Addr) })
+}
+
+func TestOnlyOtherNodesOfARingAreALossOfCounts(t *testing.T) {
+	t.Parallel()
+	on, _ := openTopology(t, Config{Type: Ring, URL: "127.0.0.1:1,127.0.0.1:2", NodeLoss: Pin})
+	for i, list := range []string{"redis://:" + secret + "@127.0.0.1:2\n127.0.0.1:1\n", "127.0.0.1:1,127.0.0.1:3"} {
+		if err := on.(*ring).apply(list); err != nil {
+			t.Fatal(err)
+		}
+		if n := on.(*ring).losses.Load(); n != uint64(i) {
+			t.Errorf("%d losses after list %d; want one, by the second: in another order, with a password, nodes keep their keys", n, i+1)
+		}
+	}
 }
 
 func TestARingFollowsItsFile(t *testing.T) {
@@ -269,15 +283,15 @@ func TestARingFollowsItsFile(t *testing.T) {
 
 	const bad = "redis://:" + secret
 	rewrite(t, file, bad)
-	redistest.Eventually(t, "a bad file is noticed", func() error { return log.Contains("item 1: it is not a URL") })
+	process.Eventually(t, "a bad file is noticed", func() error { return log.Contains("item 1: it is not a URL") })
 	rewrite(t, file, "")
-	redistest.Eventually(t, "an empty file is noticed", func() error { return log.Contains("there is no server in it") })
+	process.Eventually(t, "an empty file is noticed", func() error { return log.Contains("there is no server in it") })
 	if now := keysOf(t, on); len(now) != 3 {
 		t.Errorf("keys are on %d nodes after a file that cannot be used, want the last 3", len(now))
 	}
 
 	rewrite(t, file, fmt.Sprintf("%s,%s,%s", nodes[3].Addr, nodes[2].Addr, nodes[1].Addr))
-	redistest.Eventually(t, "the new node has keys and the removed one has none", func() error {
+	process.Eventually(t, "the new node has keys and the removed one has none", func() error {
 		if now := keysOf(t, on); len(now[nodes[3].Addr]) == 0 || len(now[nodes[0].Addr]) != 0 {
 			return errors.New("the ring is as before")
 		}
@@ -286,7 +300,7 @@ func TestARingFollowsItsFile(t *testing.T) {
 	if err := removed.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("what is on its way to a removed node fails: %v", err)
 	}
-	redistest.Eventually(t, "the removed node is forgotten", func() error {
+	process.Eventually(t, "the removed node is forgotten", func() error {
 		if !Left(removed) {
 			return errors.New("its connections are open")
 		}

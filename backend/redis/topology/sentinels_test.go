@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
@@ -51,7 +52,7 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 		"half a message":  {subscribe, joined + list("message", "+switch-master", "weir") + moved, joined + moved},
 		"no message":      {subscribe, "*0\r\n*1\r\n:1\r\n" + moved, moved},
 	} {
-		log := new(redistest.Log)
+		log := new(process.Output)
 		conn := &sentinelConn{
 			Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.NewTextHandler(log, nil))}),
 			reader: bufio.NewReader(strings.NewReader(test.says)),

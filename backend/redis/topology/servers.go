@@ -67,8 +67,8 @@ func (s *Servers) Owner(key []byte) (*goredis.Client, error) { return s.topology
 // NameOf returns the name of the server behind a client, for people.
 func (s *Servers) NameOf(client *goredis.Client) string { return s.describe(client).Name }
 
-// Lost notes that a server was away, and may have lost its counts. A cluster is asked who takes its place.
-func (s *Servers) Lost() {
+// AddLoss notes that a server was away, and may have lost its counts. A cluster is asked who takes its place.
+func (s *Servers) AddLoss() {
 	s.losses.Add(1)
 	s.Reload()
 }
@@ -99,7 +99,7 @@ func (s *Servers) Redirected(from *goredis.Client, addr string, forGood bool) (*
 	if forGood {
 		s.redirects.Reload()
 	}
-	return s.redirects.At(from, addr)
+	return s.redirects.ClientAt(from, addr)
 }
 
 // Nodes returns the names of a ring's nodes, in order; nil where there is no ring.

@@ -28,8 +28,8 @@ var ErrNoOwner = errors.New("no server owns the key")
 
 // Redirecting is a topology whose servers answer MOVED and ASK: a cluster.
 type Redirecting interface {
-	// At returns the client of the server at addr, as the reply of the server behind from names it.
-	At(from *goredis.Client, addr string) (*goredis.Client, error)
+	// ClientAt returns the client of the server at addr, as the reply of the server behind from names it.
+	ClientAt(from *goredis.Client, addr string) (*goredis.Client, error)
 
 	// Reload reads the map of slots in the background, at most five times a second.
 	Reload()
@@ -110,8 +110,8 @@ func newSingleClient(name string, client *goredis.Client, l *login) singleClient
 	return singleClient{Server{Name: name, Client: client, Tag: probeTag(0), login: l}}
 }
 
-func (o singleClient) Owner([]byte) (*goredis.Client, error) { return o.Client, nil }
+func (s singleClient) Owner([]byte) (*goredis.Client, error) { return s.Client, nil }
 
-func (o singleClient) Servers(context.Context) ([]Server, error) { return []Server{o.Server}, nil }
+func (s singleClient) Servers(context.Context) ([]Server, error) { return []Server{s.Server}, nil }
 
-func (o singleClient) Close() error { return o.Client.Close() }
+func (s singleClient) Close() error { return s.Client.Close() }

@@ -13,20 +13,21 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
 // openTopology makes a topology that logs to the returned log and ends with the test.
-func openTopology(t *testing.T, c Config) (Topology, *redistest.Log) {
+func openTopology(t *testing.T, c Config) (Topology, *process.Output) {
 	t.Helper()
 	s, log := openServers(t, c)
 	return s.topology, log
 }
 
 // openServers is openTopology with what asks it, by a user who needs to read.
-func openServers(t *testing.T, c Config) (*Servers, *redistest.Log) {
+func openServers(t *testing.T, c Config) (*Servers, *process.Output) {
 	t.Helper()
-	log := new(redistest.Log)
+	log := new(process.Output)
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
 	c.Timeout = cmp.Or(c.Timeout, 20*DefaultTimeout) // the machine may stand still
 	s, err := Connect(c, "+get")
@@ -127,7 +128,7 @@ func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 	}
 	before := servers.Await(t)
 	after := servers.Failover(t)
-	redistest.Eventually(t, "keys go to the new primary", func() error { return set(on, keyNumber(2)) })
+	process.Eventually(t, "keys go to the new primary", func() error { return set(on, keyNumber(2)) })
 	if err := isOn(keyNumber(2), after, after); err != nil || before == after {
 		t.Errorf("after the failover from %s to %s: %v", before.Addr, after.Addr, err)
 	}
@@ -137,7 +138,7 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, redistest.WithPassword(secret))
 	on, _ := openTopology(t, Config{Type: Cluster, URL: strings.Join(append(nodes.Addrs()[:2], nodes.Addrs()...), ","), Auth: secret})
-	redistest.Eventually(t, "the map of slots is learnt by asking for a key", func() error { return set(on, keyNumber(0)) })
+	process.Eventually(t, "the map of slots is learnt by asking for a key", func() error { return set(on, keyNumber(0)) })
 	for i := range 30 {
 		key := keyNumber(i)
 		owner := nodes.NodeOf(t, string(key))
@@ -159,12 +160,12 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 		t.Fatalf("after a failover the old primary says %v, want MOVED", moved)
 	}
 	redirects := on.(Redirecting)
-	node, err := redirects.At(old, addr)
+	node, err := redirects.ClientAt(old, addr)
 	if err != nil || node.Options().Addr != to.Addr {
 		t.Fatalf("MOVED to %s leads to %v, %v; want %s", addr, node, err, to.Addr)
 	}
 	redirects.Reload()
-	redistest.Eventually(t, "the new map of slots is used", func() error {
+	process.Eventually(t, "the new map of slots is used", func() error {
 		now, err := on.Owner(key)
 		if err == nil && now.Options().Addr != to.Addr {
 			err = fmt.Errorf("the key is thought to be on %s, and it is on %s", now.Options().Addr, to.Addr)
@@ -172,13 +173,13 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 		return err
 	})
 	if now, _ := on.Owner(key); now != nil {
-		if again, err := redirects.At(old, addr); err != nil || again != now {
+		if again, err := redirects.ClientAt(old, addr); err != nil || again != now {
 			t.Errorf("redirects lead to client %v, %v; want the one that owns the key, so that it has one queue", again, err)
 		}
 	}
 
 	to.Kill() // nobody tells of it
-	redistest.Eventually(t, "a replica is found that took over by itself", func() error { return set(on, key) })
+	process.Eventually(t, "a replica is found that took over by itself", func() error { return set(on, key) })
 }
 
 func TestAClusterReachesNodesThatNoMapKnows(t *testing.T) {
@@ -189,27 +190,27 @@ func TestAClusterReachesNodesThatNoMapKnows(t *testing.T) {
 	_, port, _ := net.SplitHostPort(stranger.Addr)
 	from := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
 	defer from.Close()
-	named, err := redirects.At(from, stranger.Addr)
+	named, err := redirects.ClientAt(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := named.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node that has no slots yet: %v", err)
 	}
-	if again, err := redirects.At(from, ":"+port); err != nil || again != named {
+	if again, err := redirects.ClientAt(from, ":"+port); err != nil || again != named {
 		t.Errorf("a node that does not know its address gives client %v, %v; want that of %s", again, err, stranger.Addr)
 	}
 	if err := named.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := redirects.At(from, stranger.Addr)
+	fresh, err := redirects.ClientAt(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := fresh.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node whose client go-redis closed when it left for a minute: %v", err)
 	}
-	if _, err := redirects.At(from, "nowhere"); err == nil {
+	if _, err := redirects.ClientAt(from, "nowhere"); err == nil {
 		t.Error("nowhere is taken for an address")
 	}
 }
@@ -231,7 +232,7 @@ func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
 			t.Errorf("an unknown cluster gives %v, want %v: a request must not wait for the map", err, ErrUnknownCluster)
 		}
 		if c.Type == Ring {
-			redistest.Eventually(t, "the only node is lost", func() error {
+			process.Eventually(t, "the only node is lost", func() error {
 				if _, err := on.Owner(keyNumber(1)); !errors.Is(err, errNoNode) {
 					return fmt.Errorf("%v, want %w", err, errNoNode)
 				}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // judgeOver wants that no key was admitted by stores more than its bound in any window. Of a call it is known that it
@@ -131,7 +131,7 @@ func (s *scene) judgeCounts(calls []call) string {
 			}
 		}
 		var held uint64
-		redistest.Eventually(s.T, "the counters can be read after the fault", func() (err error) {
+		process.Eventually(s.T, "the counters can be read after the fault", func() (err error) {
 			held, err = s.replicas[0].Counted(key.plan, key.user)
 			return err
 		})

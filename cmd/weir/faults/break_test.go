@@ -22,7 +22,7 @@ func during(breaks, mends func(*scene)) func(*scene) {
 }
 
 var (
-	freeze = during(func(s *scene) { s.servers[0].Stop() }, func(s *scene) { s.servers[0].Cont() })
+	freeze = during(func(s *scene) { s.servers[0].Freeze() }, func(s *scene) { s.servers[0].Thaw() })
 
 	restartEmpty = during(func(s *scene) { s.servers[0].Kill() }, func(s *scene) { s.servers[0].Restart(s.T) })
 

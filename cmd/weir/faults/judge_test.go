@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
 const (
@@ -193,7 +192,7 @@ func (s *scene) judgeProcesses([]call) string {
 			continue
 		}
 		before := s.atRest[i]["go_goroutines"]
-		redistest.Eventually(s.T, "goroutines are as before", func() error {
+		process.Eventually(s.T, "goroutines are as before", func() error {
 			m, err := r.Scrape()
 			if err != nil {
 				return err
@@ -241,7 +240,7 @@ func (s *scene) judgeHistory(calls []call) string {
 		}
 	}
 	var held uint64
-	redistest.Eventually(s.T, "all hits are in the history", func() error {
+	process.Eventually(s.T, "all hits are in the history", func() error {
 		hits, err := s.replicas[0].Lifetimes()
 		held = hits["within"] + hits["over"] + hits["degraded"]
 		if err == nil && held < answered {

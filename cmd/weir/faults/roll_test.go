@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -20,18 +19,18 @@ func (s *scene) replace(r *replica, binary string) {
 	s.Helper()
 	told := time.Now()
 	r.Terminate(s.T)
-	redistest.Eventually(s.T, "/readyz says that it drains", func() error {
+	process.Eventually(s.T, "/readyz says that it drains", func() error {
 		return weirtest.WantStatus(r.Admin+"/readyz", 503)
 	})
 	before := r.answered.Load()
-	redistest.Eventually(s.T, "clients that have not left yet are answered", func() error {
+	process.Eventually(s.T, "clients that have not left yet are answered", func() error {
 		if n := r.answered.Load() - before; n < 50 {
 			return fmt.Errorf("%d calls of 50", n)
 		}
 		return nil
 	})
 	r.out.Store(true)
-	redistest.Eventually(s.T, "all clients have left", func() error {
+	process.Eventually(s.T, "all clients have left", func() error {
 		if n := r.underWay.Load(); n > 0 {
 			return fmt.Errorf("%d calls are under way", n)
 		}
@@ -45,7 +44,7 @@ func (s *scene) replace(r *replica, binary string) {
 	}
 	r.Start(s.T, binary, "serve", "--config", r.Config)
 	r.AwaitReady(s.T)
-	redistest.Eventually(s.T, "a new replica counts", func() error { return r.look("0", s.row.budget) })
+	process.Eventually(s.T, "a new replica counts", func() error { return r.look("0", s.row.budget) })
 	r.out.Store(false)
 }
 

@@ -123,9 +123,9 @@ func (s *scene) awaitCounting() {
 	for _, r := range s.replicas {
 		for user := range 10 {
 			look := func() error { return r.look(fmt.Sprint(user), s.row.budget) }
-			redistest.Eventually(s.T, "a replica counts", look)
+			process.Eventually(s.T, "a replica counts", look)
 		}
-		redistest.Eventually(s.T, "a replica knows of the others", func() error {
+		process.Eventually(s.T, "a replica knows of the others", func() error {
 			m, err := r.Scrape()
 			if err == nil && m["weir_replicas"] != replicas {
 				err = fmt.Errorf("it knows of %v replicas, want %d", m["weir_replicas"], replicas)
@@ -165,7 +165,7 @@ func (s *scene) hold() {
 		if !s.row.bounds.breaks {
 			return
 		}
-		redistest.Eventually(s.T, "a breaker opens while Redis gives no answer", func() error {
+		process.Eventually(s.T, "a breaker opens while Redis gives no answer", func() error {
 			m, err := r.Scrape()
 			if err == nil && m.Sum("weir_redis_breaker_open", "") == 0 {
 				err = fmt.Errorf("weir_redis_breaker_open of replica %d is 0", i)

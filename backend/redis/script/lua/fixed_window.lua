@@ -20,7 +20,7 @@ algorithms[2] = function(limit) -- descriptors.FixedWindow
 		return held
 	end
 
-	function limit.take_back(_, hits)
+	function limit.take_back(hits)
 		held, changed = held - min(hits, held - leased), true
 	end
 

@@ -9,7 +9,7 @@
 -- serves the next key:
 --
 --   load(now)             reads what counts now, and returns it
---   take_back(now, hits)  takes away the newest hits, of which there are so many
+--   take_back(hits)       takes away the newest hits, of which there are so many
 --   settle(lease)         ends the last lease, if it is known: takes what is unused out of the bucket in which it was
 --                         charged. It returns how many hits that were. Only windows lease
 --   count(now, hits, granted)

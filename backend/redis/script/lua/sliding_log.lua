@@ -133,17 +133,16 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 	end
 
 	-- take_back takes away all instants behind the one that has the last hit left, and a part of that.
-	function limit.take_back(_, hits)
+	function limit.take_back(hits)
 		changed = true
 		if hits == held then
 			clear()
-			return 0
+			return
 		end
 		held, total = held - hits, (total - hits) % ROUND
 		local number, at, chunk = seek(MAX_COUNT, held)
 		newest = from_bytes('<I7', chunk, 14 * at - 6)
 		last, tail = number, sub(chunk, 1, 14 * at) .. to_bytes('<I7', total)
-		return held
 	end
 
 	function limit.hold(keep)

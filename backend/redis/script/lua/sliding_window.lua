@@ -118,7 +118,7 @@ local function sliding_window(limit)
 		lent, leased = leased, 0
 	end
 
-	function limit.take_back(_, hits)
+	function limit.take_back(hits)
 		local recent = min(hits, at == now_at and live - leased or live)
 		local older = min(hits - recent, total)
 		live, held, changed = live - recent, held - recent - older, true

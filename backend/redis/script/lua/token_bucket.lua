@@ -82,9 +82,8 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return held > 0 and drained(start, counted, rate) or 0
 	end
 
-	function limit.take_back(_, hits)
+	function limit.take_back(hits)
 		held, counted, changed = held - hits, counted - hits, true
-		return held
 	end
 
 	-- A moment that is later than the last one that is told is told as that.

@@ -1,0 +1,122 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// Reply is what a script answered: strings, int64 and lists of them.
+type Reply = []any
+
+const (
+	// repeatTimeout bounds a command that may run twice, with its redirects and repeats.
+	repeatTimeout = 5 * time.Second
+	// maxLostReplies is how often such a command loses its answer at most: an idle connection is often found closed.
+	maxLostReplies = 3
+)
+
+// Do sends a command that may run twice until it is answered, for five seconds. A nil answer is nil. Its error
+// names the server and the remedy.
+func Do(ctx context.Context, s *topology.Servers, at topology.At, command ...any) (any, error) {
+	return run(ctx, s, at, nil, command)
+}
+
+// Run is Do for a script.
+func Run(ctx context.Context, s *topology.Servers, at topology.At, script *Script, keys []string, args ...any) (Reply, error) {
+	command := []any{"evalsha", script.sha, len(keys)}
+	for _, k := range keys {
+		command = append(command, k)
+	}
+	answer, err := run(ctx, s, at, script, append(command, args...))
+	reply, isList := answer.([]any)
+	if err == nil && !isList {
+		err = fmt.Errorf("redis: a script answered %v, which is not a list", answer)
+	}
+	return reply, err
+}
+
+func run(ctx context.Context, s *topology.Servers, at topology.At, script *Script, command []any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
+	defer cancel()
+	c := goredis.NewCmd(ctx, command...)
+	if err := ask(ctx, s, at, script, c); err != nil {
+		return nil, err
+	}
+	return c.Val(), nil
+}
+
+// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers
+// are in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
+func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
+	if p.closed.Load() {
+		return backend.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.servers.Config.Timeout)
+	defer cancel()
+	if err := ask(ctx, p.servers, topology.At{Key: []byte(key)}, nil, commands...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// ask sends commands that may run twice to one server, until it answers all of them or ctx's deadline.
+func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
+	r := &Request{At: at}
+	if err := r.findOwner(s); err != nil {
+		return err
+	}
+	t := &repeatable{servers: s, commands: commands}
+	again := retry{servers: s, transport: t, script: script}
+	deadline, _ := ctx.Deadline()
+	again.send(ctx, []*Request{r}, deadline, ctx.Done())
+	return t.err
+}
+
+// repeatable is the transport of commands that may run twice.
+type repeatable struct {
+	servers  *topology.Servers
+	commands []goredis.Cmder
+	failed   string // the name of the command that had no answer last
+	lost     int    // answers
+	err      error
+}
+
+func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Request) {
+	for _, c := range t.commands {
+		c.SetErr(nil)
+	}
+	commands := t.commands
+	if route.Asking {
+		commands = slices.Concat([]goredis.Cmder{goredis.NewStatusCmd(ctx, "asking")}, commands)
+	}
+	execute(ctx, route.Client, commands)
+	r := requests[0]
+	at := slices.IndexFunc(t.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
+	if at < 0 {
+		r.class, r.err = Answered, nil
+		return
+	}
+	t.failed = t.commands[at].Name()
+	r.err = t.commands[at].Err()
+	r.class = classifyRepeatable(r.err)
+	var reply goredis.Error
+	if !errors.As(r.err, &reply) {
+		if t.lost++; t.lost == maxLostReplies {
+			r.class = Final
+		}
+	}
+}
+
+func (t *repeatable) done(r *Request, err error) {
+	if t.err = err; r.Route.Client != nil {
+		t.err = t.servers.DiagnoseOf(r.Route.Client, t.failed, err)
+	}
+}
