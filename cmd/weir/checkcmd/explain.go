@@ -102,6 +102,9 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	if r.Quota {
 		t.add("quota", "denied only when all quotas of a request are over")
 	}
+	if r.NoLease {
+		t.add("lease", "false: each hit is asked of the store")
+	}
 	if r.Message != "" {
 		t.add("message", "%q", r.Message)
 	}
