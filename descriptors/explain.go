@@ -54,7 +54,7 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	x := Explanation{Domain: domain, Descriptor: d, Match: c.Match(domain, d)}
 	configured := c.domains[domain]
 	if configured == nil {
-		x.Reason = c.unknownDomain(domain)
+		x.Reason = c.unknownReason(domain)
 		return x
 	}
 	x.DomainWhere = configured.Where
@@ -63,16 +63,17 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 		next := n.step(&e)
 		x.Steps = append(x.Steps, n.explain(e, next))
 		if next == nil {
-			x.Reason = x.noChild(e)
+			x.Reason = x.noChildReason(e)
 			return x
 		}
 		n = next
 	}
-	x.Reason = x.ended(n)
+	x.Reason = x.endReason(n)
 	return x
 }
 
-func (c *Config) unknownDomain(domain string) string {
+// unknownReason returns why requests of a domain that has no rules match none.
+func (c *Config) unknownReason(domain string) string {
 	names, shown := c.DomainNames(), Shown(domain)
 	switch {
 	case c.Broken(domain):
@@ -91,8 +92,8 @@ func MissingPath(domain, path string) string {
 	return fmt.Sprintf("No rule%s has the path %s; weir check DIR lists the rules.", domain, Shown(path))
 }
 
-// noChild returns that entry e, the last of the steps, cannot go on.
-func (x *Explanation) noChild(e Entry) string {
+// noChildReason returns where no child fits entry e, that of the last step.
+func (x *Explanation) noChildReason(e Entry) string {
 	where := "in domain " + Shown(x.Domain)
 	if above := x.Steps[:len(x.Steps)-1]; len(above) > 0 {
 		where = "below " + above[len(above)-1].Chosen.withPlace()
@@ -100,8 +101,8 @@ func (x *Explanation) noChild(e Entry) string {
 	return fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Shown(e.String()))
 }
 
-// ended returns what it means that the descriptor ends on n.
-func (x *Explanation) ended(n *Node) string {
+// endReason returns why a descriptor that ends on n gets its rule, or none.
+func (x *Explanation) endReason(n *Node) string {
 	if len(x.Steps) == 0 {
 		return "No rule applies: the descriptor has no entries."
 	}

@@ -142,7 +142,7 @@ func List(out io.Writer, config *descriptors.Config) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.Domains(), "domain"), terminal.Count(len(config.Rules()), "rule"))
+	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.DomainCount(), "domain"), terminal.Count(len(config.Rules()), "rule"))
 	return err
 }
 
