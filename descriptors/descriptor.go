@@ -10,6 +10,9 @@ import (
 // Entry is one key and value of a descriptor. The value may be empty, the key may not.
 type Entry struct{ Key, Value string }
 
+// String returns the entry as people write it: user=ann.
+func (e Entry) String() string { return e.Key + "=" + e.Value }
+
 // Descriptor is an ordered list of entries, as Envoy sends it.
 type Descriptor []Entry
 

@@ -11,42 +11,20 @@ import (
 // Explanation is the account of how [Config.Match] treats a descriptor.
 type Explanation struct {
 	Domain      string
-	DomainWhere string // file:line; "" for an unknown domain
+	DomainWhere string // file:line; "" for a domain that is unknown or broken
 	Descriptor  Descriptor
-	Steps       []Step // one for each entry, up to the one that no child fits
 	Match       Match  // what Config.Match answers
 	Reason      string // a sentence: why this rule, or why none
+	steps       string // for each entry, up to the one that no child fits: the children that it met
 }
 
-// Step is what happened to one entry of the descriptor.
-type Step struct {
-	Entry  Entry
-	Chosen *Child  // nil if no child fits
-	Others []Child // those that fit but were passed over, then those that do not fit
-	More   int     // children that are not listed
-}
-
-// Child is one configured descriptor of a level.
-type Child struct {
-	Entry        // the value is "" if the descriptor has none
-	Where string // file:line
-	Fits  bool
-}
-
-// String returns the entry as people write it: user=ann.
-func (e Entry) String() string { return e.Key + "=" + e.Value }
-
-// String returns the child as a file has it: user=ann, or user alone.
-func (c Child) String() string {
-	if c.Value == "" {
-		return c.Key
+// String returns the account as a terminal shows it, over several lines.
+func (x Explanation) String() string {
+	domain := ""
+	if x.DomainWhere != "" {
+		domain = fmt.Sprintf("domain %s (%s)\n", Shown(x.Domain), Printable(x.DomainWhere))
 	}
-	return c.Entry.String()
-}
-
-// withPlace returns the child and where it stands, for a sentence.
-func (c *Child) withPlace() string {
-	return fmt.Sprintf("%s (%s)", Shown(c.String()), Printable(c.Where))
+	return domain + x.steps + x.Reason + "\n"
 }
 
 // Explain returns how a descriptor is matched, level by level, and why it ends on a rule or on none.
@@ -54,25 +32,31 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	x := Explanation{Domain: domain, Descriptor: d, Match: c.Match(domain, d)}
 	configured := c.domains[domain]
 	if configured == nil {
-		x.Reason = c.unknownDomain(domain)
+		x.Reason = c.unknownReason(domain)
 		return x
 	}
 	x.DomainWhere = configured.Where
-	n := &configured.Root
+	n, place := &configured.Root, "" // place says where n is configured, for a sentence
 	for _, e := range d {
 		next := n.step(&e)
-		x.Steps = append(x.Steps, n.explain(e, next))
+		met := n.meet(e, next)
+		x.steps += describeStep(e, met)
 		if next == nil {
-			x.Reason = x.noChild(e)
+			where := "in domain " + Shown(domain)
+			if place != "" {
+				where = "below " + place
+			}
+			x.Reason = fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Shown(e.String()))
 			return x
 		}
-		n = next
+		n, place = next, fmt.Sprintf("%s (%s)", Shown(met[0].name), Printable(met[0].where))
 	}
-	x.Reason = x.ended(n)
+	x.Reason = n.endReason(place)
 	return x
 }
 
-func (c *Config) unknownDomain(domain string) string {
+// unknownReason returns why requests of a domain that has no rules match none.
+func (c *Config) unknownReason(domain string) string {
 	names, shown := c.DomainNames(), Shown(domain)
 	switch {
 	case c.Broken(domain):
@@ -83,95 +67,75 @@ func (c *Config) unknownDomain(domain string) string {
 	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Listed(names))
 }
 
-// MissingPath returns a sentence that no rule has a path, in a domain or, if that is "", in any.
-func MissingPath(domain, path string) string {
-	if domain != "" {
-		domain = " of domain " + Shown(domain)
-	}
-	return fmt.Sprintf("No rule%s has the path %s; weir check DIR lists the rules.", domain, Shown(path))
-}
-
-// noChild returns that entry e, the last of the steps, cannot go on.
-func (x *Explanation) noChild(e Entry) string {
-	where := "in domain " + Shown(x.Domain)
-	if above := x.Steps[:len(x.Steps)-1]; len(above) > 0 {
-		where = "below " + above[len(above)-1].Chosen.withPlace()
-	}
-	return fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Shown(e.String()))
-}
-
-// ended returns what it means that the descriptor ends on n.
-func (x *Explanation) ended(n *Node) string {
-	if len(x.Steps) == 0 {
-		return "No rule applies: the descriptor has no entries."
-	}
-	last := x.Steps[len(x.Steps)-1].Chosen.withPlace()
+// endReason returns why a descriptor that ends on n gets its rule, or none.
+func (n *Node) endReason(place string) string {
 	switch {
+	case place == "":
+		return "No rule applies: the descriptor has no entries."
 	case n.Rule != nil:
 		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))
 	case len(n.children) > 0:
-		return "No rule applies: the descriptor ends on " + last + ", which has no limit of its own, only below it."
+		return "No rule applies: the descriptor ends on " + place + ", which has no limit of its own, only below it."
 	}
-	return "No rule applies: " + last + " has no limit, so it lets through what it matches."
+	return "No rule applies: " + place + " has no limit, so it lets through what it matches."
 }
 
-// explain lists n's children as entry e sees them; next is the one that it leads to.
-func (n *Node) explain(e Entry, next *Node) Step {
-	s := Step{Entry: e}
-	others := make([]Child, 0, len(n.children))
-	for id, child := range n.Children() {
-		c := Child{Entry: id, Where: child.Where, Fits: id.Fits(e)}
-		if child == next {
-			s.Chosen = &c
-		} else {
-			others = append(others, c)
+// child is a configured descriptor as an entry of a request meets it.
+type child struct {
+	name, where string // user=ann, or user alone; file:line
+	remark      int    // an index of remarks
+}
+
+// The remarks on a child, in the order in which children are listed.
+const applies, comesAfter, doesNotFit = 0, 1, 2
+
+var remarks = [...]string{applies: "applies", doesNotFit: "does not fit",
+	comesAfter: "fits too, but comes after: first exact values, then patterns in their order, then keys alone"}
+
+// meet returns n's children as entry e meets them; next is the one that it leads to, nil for none.
+func (n *Node) meet(e Entry, next *Node) []child {
+	all := make([]child, 0, len(n.children))
+	for id, configured := range n.children {
+		c := child{name: id.Key, where: configured.Where, remark: doesNotFit}
+		if id.Value != "" {
+			c.name = id.String()
 		}
+		switch {
+		case configured == next:
+			c.remark = applies
+		case id.Fits(e):
+			c.remark = comesAfter
+		}
+		all = append(all, c)
 	}
-	rank := map[bool]int{true: 0, false: 1} // those that fit come first
-	slices.SortFunc(others, func(a, b Child) int {
-		return cmp.Or(rank[a.Fits]-rank[b.Fits], cmp.Compare(len(a.Where), len(b.Where)), // 9 comes before 12
-			cmp.Compare(a.Where, b.Where), cmp.Compare(a.String(), b.String()))
+	slices.SortFunc(all, func(a, b child) int {
+		return cmp.Or(a.remark-b.remark, cmp.Compare(len(a.where), len(b.where)), // 9 comes before 12
+			cmp.Compare(a.where, b.where), cmp.Compare(a.name, b.name))
 	})
-	s.Others = others[:min(len(others), maxListed)]
-	s.More = len(others) - len(s.Others)
-	return s
+	return all
 }
 
-// String returns the account as a terminal shows it, over several lines.
-func (x Explanation) String() string {
+// describeStep returns an entry, and a table of the child that applies and up to ten others that the entry met.
+func describeStep(e Entry, met []child) string {
 	var b strings.Builder
-	if x.DomainWhere != "" {
-		fmt.Fprintf(&b, "domain %s (%s)\n", Shown(x.Domain), Printable(x.DomainWhere))
-	}
-	for _, s := range x.Steps {
-		s.write(&b)
-	}
-	b.WriteString(x.Reason + "\n")
-	return b.String()
-}
-
-// write appends the step's entry and a table of the children that it met.
-func (s *Step) write(b *strings.Builder) {
-	fmt.Fprintf(b, "  %s\n", Shown(s.Entry.String()))
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	row := func(mark string, c *Child, remark string) {
-		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.String()), Printable(c.Where), remark)
-	}
-	if s.Chosen != nil {
-		row("→", s.Chosen, "applies")
-	}
-	for i := range s.Others {
-		remark := "does not fit"
-		if s.Others[i].Fits {
-			remark = "fits too, but comes after: first exact values, then patterns in their order, then keys alone"
+	fmt.Fprintf(&b, "  %s\n", Shown(e.String()))
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	listed := 0
+	for _, c := range met {
+		mark := "·"
+		if c.remark == applies {
+			mark = "→"
+		} else if listed++; listed > maxListed {
+			continue
 		}
-		row("·", &s.Others[i], remark)
+		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.name), Printable(c.where), remarks[c.remark])
 	}
-	if s.More > 0 {
-		fmt.Fprintf(table, "    ·\tand %d more\n", s.More)
+	if listed > maxListed {
+		fmt.Fprintf(table, "    ·\tand %d more\n", listed-maxListed)
 	}
-	if s.Chosen == nil && len(s.Others) == 0 {
+	if len(met) == 0 {
 		fmt.Fprintf(table, "    ·\tnothing is configured here\n")
 	}
 	table.Flush() // a strings.Builder takes every write
+	return b.String()
 }

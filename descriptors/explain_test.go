@@ -80,13 +80,10 @@ func TestExplainSaysWhyThereIsNoRule(t *testing.T) {
 
 func TestExplainStaysShortInALargeConfiguration(t *testing.T) {
 	c := many(10_000)
-	x := c.Explain("shop", descriptors.Descriptor{{"user", "u77"}})
-	s := x.Steps[0]
-	if len(s.Others) != 10 || s.More != 9989 || s.Others[0].Value != "u0" || s.Others[9].Value != "u9" {
-		t.Errorf("want the first 10 of 9999 other children; got %v and %d more", s.Others, s.More)
-	}
-	if got := x.String(); !strings.Contains(got, "and 9989 more\n") || len(got) > 2000 {
-		t.Errorf("got %s", got)
+	got := c.Explain("shop", descriptors.Descriptor{{"user", "u77"}}).String()
+	if strings.Count(got, "does not fit") != 10 || !strings.Contains(got, "u0 ") || !strings.Contains(got, "u9 ") ||
+		!strings.Contains(got, "and 9989 more\n") {
+		t.Errorf("want the first 10 of 9999 other children; got %s", got)
 	}
 	var domains []*descriptors.Domain
 	for i := range 50 {

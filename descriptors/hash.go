@@ -41,8 +41,13 @@ func (n *Node) encode(e *json.Encoder) {
 		rule = &r
 	}
 	var entries []Entry
-	for entry := range n.Children() {
-		entries = append(entries, entry)
+	for _, p := range n.patterns.all {
+		entries = append(entries, p.Entry)
+	}
+	for entry := range n.children {
+		if !entry.isPattern() {
+			entries = append(entries, entry)
+		}
 	}
 	slices.SortFunc(entries[len(n.patterns.all):], func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))

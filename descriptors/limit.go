@@ -112,8 +112,8 @@ type Limit struct {
 
 const (
 	day = 24 * time.Hour
-	// maxPrecisions bounds the buckets that a sliding window can hold on its finest level.
-	maxPrecisions = 100_000
+	// maxBuckets bounds the buckets that a sliding window can hold on its finest level.
+	maxBuckets = 100_000
 	// maxExactWindow keeps times of logs and ages in token buckets below 2^53 µs, which Redis scripts compute exactly.
 	maxExactWindow = 73_000 * day
 )
@@ -219,14 +219,14 @@ func (l *Limit) tooLong(longest time.Duration) error {
 
 // choosePrecision sets the window's default precision if there is none, and refuses one that it cannot have.
 func (l *Limit) choosePrecision() error {
-	if l.Window > maxPrecisions*day {
-		return l.tooLong(maxPrecisions * day)
+	if l.Window > maxBuckets*day {
+		return l.tooLong(maxBuckets * day)
 	}
 	if l.Precision == 0 {
 		finest, _ := defaultLevels(l.Window)
 		l.Precision = ladder[finest]
 	}
-	fits := func(width time.Duration) bool { return (l.Window-1)/width < maxPrecisions }
+	fits := func(width time.Duration) bool { return (l.Window-1)/width < maxBuckets }
 	switch {
 	case !slices.Contains(ladder[:], l.Precision):
 		return fmt.Errorf("precision %s is not a bucket width: use one of %s", shortDuration(l.Precision), PrecisionNames)
@@ -235,7 +235,7 @@ func (l *Limit) choosePrecision() error {
 	case !fits(l.Precision):
 		finest := ladder[slices.IndexFunc(ladder[:], fits)] // days always fit
 		return fmt.Errorf("precision %s is too fine for a window of %s: at most %d buckets fit, so use %s or coarser",
-			shortDuration(l.Precision), shortDuration(l.Window), maxPrecisions, shortDuration(finest))
+			shortDuration(l.Precision), shortDuration(l.Window), maxBuckets, shortDuration(finest))
 	}
 	return nil
 }
@@ -255,8 +255,8 @@ func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
 }
 
-// Covers reports whether m, in the same rule, can never deny what l admits: no less counts against l at any moment, and
-// no more fits. It is false where that is not certain, as for two algorithms.
+// Covers reports whether m, in the same rule, can never deny what l admits: at any moment as much or more counts against
+// l, and as much or less fits. It is false where that is not certain, as for two algorithms.
 func (l *Limit) Covers(m *Limit) bool {
 	switch {
 	case l.Algorithm != m.Algorithm || l.Capacity() > m.Capacity():

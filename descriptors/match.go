@@ -83,8 +83,8 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
 }
 
-// Domains returns the number of domains that have rules or may have them: all but the broken ones.
-func (c *Config) Domains() int { return len(c.domains) }
+// DomainCount returns the number of domains that have rules or may have them: all but the broken ones.
+func (c *Config) DomainCount() int { return len(c.domains) }
 
 // DomainNames lists these domains, sorted.
 func (c *Config) DomainNames() []string { return slices.Sorted(maps.Keys(c.domains)) }

@@ -18,7 +18,7 @@ func (r *Rule) Metric(d Descriptor, other string) string {
 		key, value, _ := strings.Cut(segment, "=")
 		key, value = ReadablePath(key), ReadablePath(value)
 		switch {
-		case !slices.Contains(r.Values, i) || r.Shared(i) != "": // one value, or all count as one
+		case !slices.Contains(r.Values, i) || r.SharedPattern(i) != "": // one value, or all count as one
 		case d != nil:
 			key, value = d[i].Key, d[i].Value
 		case other != "" && (value == "" || strings.Contains(value, "*")):

@@ -18,23 +18,24 @@ type Rule struct {
 	Unlimited bool           // matched, never limited
 	Shadow    bool           // counted, never denied
 	Quota     bool           // over, it refuses a request only together with all other quotas of the request
-	NoLease   bool           // each hit is asked of the store: no process is granted any beforehand
+	NoLease   bool           // each hit is asked of the store: no process leases any
 	Message   string         // body of the 429; "" sends none
-	Metadata  map[string]any // for whom the rule lets pass, as encoding/json reads values; nil for none
+	Metadata  map[string]any // told to Envoy with each request that passes, as encoding/json reads values; nil for none
 	Replaces  []string       // names of limits that step aside, uncounted, where a request matches this rule as well
 	Number    int            // its index among the rules of its domain
 	Name      string         // of an unlimited rule; limits have names of their own
-	Values    []int          // entries whose values have histories of their own, ascending; nil: hits of all values are one
-	Patterns  []string       // those that count in place of the first entries' values; "" where the value itself counts
+	Values    []int          // indexes of the entries whose values have histories of their own, ascending
+	Patterns  []string       // by entry: the pattern that counts for its values; "" where each value counts by itself
 }
 
 // countedValue returns what an entry of a descriptor counts as: its value, or the pattern that its values share.
 func (r *Rule) countedValue(d Descriptor, entry int) string {
-	return cmp.Or(r.Shared(entry), d[entry].Value)
+	return cmp.Or(r.SharedPattern(entry), d[entry].Value)
 }
 
-// Shared returns the pattern whose values count as one in an entry of the rule's descriptors; "" for none, or no rule.
-func (r *Rule) Shared(entry int) string {
+// SharedPattern returns the pattern whose values count as one in an entry of the rule's descriptors; "" if each value
+// counts by itself, and for no rule (nil).
+func (r *Rule) SharedPattern(entry int) string {
 	if r != nil && entry < len(r.Patterns) {
 		return r.Patterns[entry]
 	}
@@ -68,7 +69,7 @@ func DescribeLimits(limits ...Limit) string {
 	return strings.Join(texts, ", ")
 }
 
-// FailurePolicy returns what becomes of the rule's hits while no store decides; no rule has none of its own.
+// FailurePolicy returns what becomes of the rule's hits while no store decides: PolicyDefault for no rule (nil).
 func (r *Rule) FailurePolicy() Policy {
 	if r == nil {
 		return PolicyDefault
@@ -76,7 +77,8 @@ func (r *Rule) FailurePolicy() Policy {
 	return r.OnFailure
 }
 
-// Leases reports whether the store may grant hits of the rule's keys beforehand, and those of no rule.
+// Leases reports whether a process may hold leases, hits that are granted beforehand, of the rule's keys. Of keys that
+// belong to no rule (nil) it may.
 func (r *Rule) Leases() bool { return r == nil || !r.NoLease }
 
 // ReplacedBy reports whether the whole rule, with all of its limits, steps aside for others that replace these names.
@@ -121,15 +123,15 @@ func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendEscaped(dst, d[entry].Key)
+		dst = appendPercentEscaped(dst, d[entry].Key)
 		dst = append(dst, '=')
-		dst = appendEscaped(dst, r.countedValue(d, entry))
+		dst = appendPercentEscaped(dst, r.countedValue(d, entry))
 	}
 	return dst
 }
 
-// appendEscaped percent-escapes what separates, and what would break a line.
-func appendEscaped(dst []byte, s string) []byte {
+// appendPercentEscaped appends a text with what separates, and what would break a line, percent-escaped.
+func appendPercentEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -77,9 +77,9 @@ func (d Descriptor) AppendShort(dst []byte, maxLength int) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendPlainly(dst, d[i].Key, begin+maxLength)
+		dst = appendEscaped(dst, d[i].Key, begin+maxLength)
 		dst = append(dst, '=')
-		dst = appendPlainly(dst, d[i].Value, begin+maxLength)
+		dst = appendEscaped(dst, d[i].Value, begin+maxLength)
 		if len(dst)-begin > maxLength {
 			return cut(dst, begin, maxLength)
 		}
@@ -101,8 +101,9 @@ func cut(dst []byte, begin, maxLength int) []byte {
 	return append(dst[:begin+runeBoundary(dst[begin:], maxLength-len(ellipsis))], ellipsis...)
 }
 
-// appendPlainly appends a key or a value with its commas and backslashes escaped, and stops beyond a length of dst.
-func appendPlainly(dst []byte, s string, maxLength int) []byte {
+// appendEscaped appends a key or a value with a backslash before each comma and backslash. It stops once dst is longer
+// than maxLength.
+func appendEscaped(dst []byte, s string, maxLength int) []byte {
 	if strings.IndexByte(s, ',') < 0 && strings.IndexByte(s, '\\') < 0 {
 		return append(dst, s[:min(len(s), max(0, maxLength+1-len(dst)))]...)
 	}

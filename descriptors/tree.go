@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"crypto/sha256"
-	"iter"
 	"strings"
 	"sync"
 )
@@ -59,22 +58,6 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 		n.patterns.add(pattern{id, child})
 	}
 	return child, true
-}
-
-// Children yields n's children with their keys and values: first the patterns, in their order, then the others in none.
-func (n *Node) Children() iter.Seq2[Entry, *Node] {
-	return func(yield func(Entry, *Node) bool) {
-		for _, p := range n.patterns.all {
-			if !yield(p.Entry, p.next) {
-				return
-			}
-		}
-		for id, child := range n.children {
-			if !id.isPattern() && !yield(id, child) {
-				return
-			}
-		}
-	}
 }
 
 // step returns the child that an entry leads to, nil if there is none.

@@ -115,7 +115,7 @@ func (r *running) apply(t testing.TB, text string, o yaml.Options) {
 	t.Helper()
 	config := fixture.ConfigWith(t, o, text)
 	r.limiter.Apply(config)
-	r.health.Configured(config.Domains())
+	r.health.Configured(config.DomainCount())
 }
 
 func (r *running) client() ratelimit.RateLimitServiceClient {

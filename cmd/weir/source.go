@@ -53,7 +53,7 @@ func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.He
 		before := l.Config()
 		l.Apply(config)
 		logChanges(log, before, config)
-		h.Configured(config.Domains())
+		h.Configured(config.DomainCount())
 		m.ConfigApplied(time.Now())
 		return nil
 	})

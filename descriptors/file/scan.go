@@ -29,8 +29,8 @@ type snapshot struct {
 	files    []found
 	problems yaml.Problems // files that cannot be used, and, as warnings, those that are left out
 	err      error         // why the directory cannot be used
-	missing  bool          // as there is none
-	empty    bool          // as it holds no files
+	missing  bool          // the reason is that there is none
+	empty    bool          // the reason is that it holds no files
 }
 
 // found is a file: its name below the directory, and its size, time and identity, links followed.
@@ -74,19 +74,19 @@ func (d *Dir) scan() snapshot {
 		return snapshot{err: fmt.Errorf("configuration directory %s cannot be read: %w", d.path, err)}
 	}
 	version, _ := root.Readlink("..data") // where there is none, nothing is swapped
-	w := walk{root: root, prefix: d.Prefix, snapshot: snapshot{dir: info, version: version}}
-	w.walk("", []fs.FileInfo{info})
+	w := walker{root: root, prefix: d.Prefix, snapshot: snapshot{dir: info, version: version}}
+	w.readDir("", []fs.FileInfo{info})
 	switch {
 	case w.err != nil:
 		return snapshot{err: w.err}
 	case len(w.files) == 0 && w.problems.Err() == nil:
-		return snapshot{err: d.nothing(w.problems), empty: true}
+		return snapshot{err: d.noFiles(w.problems), empty: true}
 	}
 	return w.snapshot
 }
 
-// nothing says that the directory holds no files, at most some that are left out.
-func (d *Dir) nothing(leftOut yaml.Problems) error {
+// noFiles returns the error that the directory holds no files, or none but some that are left out.
+func (d *Dir) noFiles(leftOut yaml.Problems) error {
 	files := "files"
 	if d.Prefix != "" {
 		files = fmt.Sprintf("files %s* (a dot may be a slash)", d.Prefix)
@@ -97,8 +97,8 @@ func (d *Dir) nothing(leftOut yaml.Problems) error {
 	return fmt.Errorf("configuration directory %s holds no %s: put a YAML file into it", d.path, files)
 }
 
-// walk makes a snapshot of a directory and those below it.
-type walk struct {
+// walker makes a snapshot of a directory and those below it.
+type walker struct {
 	snapshot
 	root   *os.Root // links that lead out of it are not followed
 	prefix string   // that of the names of files
@@ -106,8 +106,8 @@ type walk struct {
 	dirs   int // walked, each as often as links lead to it
 }
 
-// walk adds what is in the directory of that name; above are that directory and those that led to it.
-func (w *walk) walk(name string, above []fs.FileInfo) {
+// readDir adds what is in the directory of that name; above are that directory and those that led to it.
+func (w *walker) readDir(name string, above []fs.FileInfo) {
 	entries, err := fs.ReadDir(w.root.FS(), cmp.Or(filepath.ToSlash(name), "."))
 	if err != nil {
 		w.problems = append(w.problems, problem(name, err))
@@ -121,11 +121,10 @@ func (w *walk) walk(name string, above []fs.FileInfo) {
 }
 
 // add adds a file, or what is in a directory.
-func (w *walk) add(name string, above []fs.FileInfo) {
+func (w *walker) add(name string, above []fs.FileInfo) {
 	dotted := strings.ReplaceAll(filepath.ToSlash(name), "/", ".")
 	isFile := strings.HasPrefix(dotted, w.prefix)
-	hasFiles := isFile || strings.HasPrefix(w.prefix, dotted+".") // if it is a directory
-	if !hasFiles {
+	if !isFile && !strings.HasPrefix(w.prefix, dotted+".") { // nor can it be a directory that holds files
 		return
 	}
 	info, err := w.root.Stat(name)
@@ -134,15 +133,14 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 		w.leaveOut(name, "its name is that of a backup, a document or an editor's file: remove it, or give it another name if it "+
 			"holds limits")
 		err = nil
-	case err != nil:
-	case !isFile && !info.IsDir():
+	case err != nil || !isFile && !info.IsDir():
 	case info.IsDir() && slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }):
 		err = errors.New("it links back to a directory above it")
 	case info.IsDir() && len(above) > maxDepth:
 		err = fmt.Errorf("directories nest deeper than %d levels", maxDepth)
 	case info.IsDir():
 		w.dirs++
-		w.walk(name, append(slices.Clip(above), info))
+		w.readDir(name, append(slices.Clip(above), info))
 	case info.Mode().IsRegular() && info.Size() > maxFileSize:
 		err = errTooLarge
 	case info.Mode().IsRegular():
@@ -160,7 +158,7 @@ func (w *walk) add(name string, above []fs.FileInfo) {
 }
 
 // leaveOut warns that what is there under a name is not read.
-func (w *walk) leaveOut(name, why string) {
+func (w *walker) leaveOut(name, why string) {
 	w.problems = append(w.problems, yaml.Problem{File: filepath.ToSlash(name), Warning: true, Text: "left out, as " + why})
 }
 
@@ -197,19 +195,20 @@ func problem(name string, err error) yaml.Problem {
 	return yaml.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
 }
 
-// read reads what s lists below path. There is a problem for each file and directory that cannot be read.
+// read reads the files of s below path. There is a problem for each file and directory that cannot be read.
 func (s snapshot) read(path string) ([]yaml.File, yaml.Problems) {
 	problems := slices.Clone(s.problems)
-	var files []yaml.File
-	root, closed := os.OpenRoot(path)
-	if closed == nil {
-		defer root.Close()
+	if len(s.files) == 0 {
+		return nil, problems
 	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, append(problems, problem("", err))
+	}
+	defer root.Close()
+	var files []yaml.File
 	for _, f := range s.files {
-		data, err := []byte(nil), closed
-		if err == nil {
-			data, err = read(root, f.name)
-		}
+		data, err := readFile(root, f.name)
 		if err != nil {
 			problems = append(problems, problem(f.name, err))
 			continue
@@ -219,8 +218,8 @@ func (s snapshot) read(path string) ([]yaml.File, yaml.Problems) {
 	return files, problems
 }
 
-// read reads a file, which may have grown since it was seen.
-func read(root *os.Root, name string) ([]byte, error) {
+// readFile reads a file, which may have grown since it was seen.
+func readFile(root *os.Root, name string) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err

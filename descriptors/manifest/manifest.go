@@ -1,11 +1,10 @@
-// Package manifest finds the descriptor files in Kubernetes manifests: in the ConfigMaps that weir would read.
+// Package manifest finds the descriptor files in Kubernetes manifests: the entries of ConfigMaps that weir would read.
 //
-// These are the ConfigMaps in which an entry names a domain, or the only one there is. Where a container among the manifests
-// runs weir, only volumes of its pod are meant.
+// A ConfigMap is read if one of its entries names a domain, or if it is the only one. If any container in the manifests
+// serves limits, the ConfigMap must also be a volume of such a container's pod.
 package manifest
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -16,14 +15,14 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// Manifests is what the manifests of one file say to weir.
+// Manifests is what weir would read of the manifests in one file.
 type Manifests struct {
-	Files    []yaml.File   // in the order that weir reads them in; all are parts
+	Files    []yaml.File   // entries of ConfigMaps; each is a part of the file
 	Problems yaml.Problems // what keeps manifests from being read
-	LeftOut  []string      // sentences: which ConfigMaps and entries weir would not read
-	// Program is the name that the first container which serves limits is started by, "weir" or "ratelimit"; "" for none.
+	LeftOut  []string      // a sentence for each ConfigMap and entry that weir would not read
+	// Program is what the first container that serves limits runs, "weir" or "ratelimit"; "" for none.
 	Program string
-	// Environment are the variables that this container is given as plain values.
+	// Environment has the variables of that container that are plain values.
 	Environment map[string]string
 }
 
@@ -34,28 +33,28 @@ const (
 	maxSize = 64 << 20
 )
 
-// Read returns the descriptor files in the manifests of a file, which is called name in messages. It reports false if
-// the file does not begin with a manifest; then it may be a descriptor file itself.
-func Read(name string, data []byte) (*Manifests, bool) {
+// Read returns the descriptor files in the manifests of a file, which messages call name. It reports false if the file
+// does not begin with a manifest; then it may be a descriptor file itself.
+func Read(name string, data []byte) (m *Manifests, isManifest bool) {
 	documents, line, err := yaml.Documents(data)
 	if len(documents) == 0 || yaml.ManifestKind(documents[0]) == "" {
 		return nil, false
 	}
-	r := reader{name: name}
+	r := reader{file: name}
 	if err != nil {
 		r.problem(line, "", "%v", err)
 	}
 	for _, document := range documents {
-		r.object(document)
+		r.readObject(document)
 	}
-	for _, c := range r.maps {
-		switch name := c.Metadata.Name; {
-		case r.Program != "" && !slices.Contains(r.mounted, name):
-			r.leaveOut("ConfigMap %s (line %d): no pod that serves limits mounts it", name, c.line)
-		case len(r.maps) > 1 && !c.namesDomain():
-			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", name, c.line)
+	for _, c := range r.configMaps {
+		switch {
+		case r.Program != "" && !slices.Contains(r.mounted, c.Metadata.Name):
+			r.leaveOut("ConfigMap %s (line %d): no pod that serves limits mounts it", c.Metadata.Name, c.line)
+		case len(r.configMaps) > 1 && !c.namesDomain():
+			r.leaveOut("ConfigMap %s (line %d): nothing in it names a domain", c.Metadata.Name, c.line)
 		default:
-			r.entries(c)
+			r.readEntries(c)
 		}
 	}
 	if r.objects > maxObjects || r.size > maxSize {
@@ -63,32 +62,31 @@ func Read(name string, data []byte) (*Manifests, bool) {
 		r.problem(0, "", "too much to read: with its YAML aliases followed it has over %d objects or %d MiB",
 			maxObjects, maxSize>>20)
 	}
-	slices.SortStableFunc(r.Files, func(a, b yaml.File) int { return cmp.Compare(a.Name, b.Name) })
 	if len(r.Files)+len(r.Problems) == 0 {
 		r.problem(0, "", "no ConfigMap here holds descriptor files; one that begins with domain: and its name makes a ConfigMap one of them")
 	}
 	return &r.Manifests, true
 }
 
-// reader collects what matters of the manifests.
+// reader makes a Manifests: it notes all objects first, as a pod may stand behind the ConfigMaps that it mounts.
 type reader struct {
 	Manifests
-	name    string
-	maps    []*object // the ConfigMaps
-	mounted []string  // names of those that are volumes of pods which serve limits
-	objects int
-	size    int // of all entries, in bytes
+	file       string // its name in messages
+	configMaps []*object
+	mounted    []string // names of ConfigMaps that are volumes of pods which serve limits
+	objects    int
+	size       int // of all entries, in bytes
 }
 
 func (r *reader) problem(line int, part, format string, args ...any) {
-	r.Problems = append(r.Problems, yaml.Problem{File: r.name, Line: line, Part: part, Text: fmt.Sprintf(format, args...)})
+	r.Problems = append(r.Problems, yaml.Problem{File: r.file, Line: line, Part: part, Text: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) leaveOut(format string, args ...any) {
 	r.LeftOut = append(r.LeftOut, fmt.Sprintf(format, args...))
 }
 
-// object is what can matter of a Kubernetes object.
+// object has the fields of a ConfigMap, a pod, an object with a template of pods, and a list.
 type object struct {
 	Metadata   struct{ Name string }
 	Items      goyaml.Node
@@ -101,18 +99,16 @@ type object struct {
 	line int
 }
 
-// pod describes a pod.
 type pod struct {
 	Containers     []container
 	InitContainers []container `yaml:"initContainers"`
 	Volumes        []struct {
-		Source    source `yaml:",inline"`
-		Projected struct{ Sources []source }
+		Source    volumeSource `yaml:",inline"`
+		Projected struct{ Sources []volumeSource }
 	}
 }
 
-// source is what a volume holds.
-type source struct {
+type volumeSource struct {
 	ConfigMap struct{ Name string } `yaml:"configMap"`
 }
 
@@ -124,48 +120,52 @@ type container struct {
 	}
 }
 
-// object takes note of one manifest, or of those in a list.
-func (r *reader) object(n *goyaml.Node) {
+// readObject notes the ConfigMap or the pod of an object, or those of each object in a list.
+func (r *reader) readObject(n *goyaml.Node) {
 	if r.objects++; r.objects > maxObjects {
 		return
 	}
 	kind := yaml.ManifestKind(n)
 	o := object{line: n.Line}
-	_ = n.Decode(&o) // fields of other types are not weir's
+	_ = n.Decode(&o) // it fails at a field of another type, which is not weir's, and reads the others
 	switch {
 	case kind == "":
 		r.problem(n.Line, "", "this document is no Kubernetes manifest, which has apiVersion and kind: check it by itself")
 	case strings.HasSuffix(kind, "List") && o.Items.Kind == goyaml.SequenceNode:
 		for _, item := range o.Items.Content {
-			r.object(yaml.Follow(item))
+			r.readObject(yaml.Follow(item))
 		}
 	case kind == "ConfigMap":
-		r.maps = append(r.maps, &o)
+		r.configMaps = append(r.configMaps, &o)
 	}
-	for _, p := range []pod{o.Spec.Pod, o.Spec.Template.Spec} {
-		r.objects += len(p.Containers) + len(p.InitContainers) + len(p.Volumes)
-		serves := false
-		for _, c := range slices.Concat(p.Containers, p.InitContainers) {
-			program, environment := c.serves()
-			serves = serves || program != ""
-			if r.Program == "" {
-				r.Program, r.Environment = program, environment
-			}
+	r.readPod(&o.Spec.Pod)
+	r.readPod(&o.Spec.Template.Spec)
+}
+
+// readPod notes which ConfigMaps a pod mounts, if one of its containers serves limits.
+func (r *reader) readPod(p *pod) {
+	r.objects += len(p.Containers) + len(p.InitContainers) + len(p.Volumes)
+	serves := false
+	for _, c := range slices.Concat(p.Containers, p.InitContainers) {
+		program, environment := c.program()
+		serves = serves || program != ""
+		if r.Program == "" {
+			r.Program, r.Environment = program, environment
 		}
-		if !serves {
-			continue
-		}
-		for _, v := range p.Volumes {
-			for _, s := range append(v.Projected.Sources, v.Source) {
-				r.mounted = append(r.mounted, s.ConfigMap.Name)
-			}
+	}
+	if !serves {
+		return
+	}
+	for _, v := range p.Volumes {
+		for _, s := range append(v.Projected.Sources, v.Source) {
+			r.mounted = append(r.mounted, s.ConfigMap.Name)
 		}
 	}
 }
 
-// serves returns the program by which a container serves limits, weir or ratelimit, and its plain variables; "" for
-// other containers.
-func (c *container) serves() (program string, environment map[string]string) {
+// program returns the program by which a container serves limits, "weir" or "ratelimit", and the container's variables
+// that are plain values; "" and none for other containers.
+func (c *container) program() (name string, environment map[string]string) {
 	environment = make(map[string]string)
 	for _, variable := range c.Env {
 		if variable.Value != nil {
@@ -173,12 +173,12 @@ func (c *container) serves() (program string, environment map[string]string) {
 		}
 	}
 	words := slices.Concat(c.Command, c.Args)
-	_, rooted := environment["RUNTIME_ROOT"]
-	named := slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "--config") })
+	_, hasRoot := environment["RUNTIME_ROOT"]
+	hasConfig := slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "--config") })
 	switch {
-	case slices.Contains(words, "serve") && (named || rooted):
+	case slices.Contains(words, "serve") && (hasConfig || hasRoot):
 		return "weir", environment
-	case rooted || len(words) > 0 && path.Base(words[0]) == "ratelimit":
+	case hasRoot || len(words) > 0 && path.Base(words[0]) == "ratelimit":
 		return "ratelimit", environment
 	}
 	return "", nil
@@ -186,21 +186,22 @@ func (c *container) serves() (program string, environment map[string]string) {
 
 // namesDomain reports whether an entry of a ConfigMap names a domain.
 func (o *object) namesDomain() bool {
-	return slices.ContainsFunc(yaml.Follow(&o.Data).Content, func(n *goyaml.Node) bool {
-		return yaml.NamesDomain([]byte(yaml.Follow(n).Value))
-	})
+	for _, value := range yaml.Pairs(&o.Data) {
+		if yaml.NamesDomain([]byte(value.Value)) {
+			return true
+		}
+	}
+	return false
 }
 
-// entries adds the files of a ConfigMap.
-func (r *reader) entries(o *object) {
-	in, data, binary := o.Metadata.Name+"/", yaml.Follow(&o.Data).Content, yaml.Follow(&o.BinaryData).Content
-	for i := 0; i+1 < len(binary); i += 2 {
-		key := binary[i]
-		r.problem(key.Line, in+key.Value, "an entry of binaryData is not checked: put the file into data, as text")
+// readEntries makes a file of each entry of a ConfigMap.
+func (r *reader) readEntries(configMap *object) {
+	for key := range yaml.Pairs(&configMap.BinaryData) {
+		r.problem(key.Line, configMap.Metadata.Name+"/"+key.Value,
+			"an entry of binaryData is not checked: put the file into data, as text")
 	}
-	for i := 0; i+1 < len(data); i += 2 {
-		key, value := data[i], yaml.Follow(data[i+1])
-		part := in + key.Value
+	for key, value := range yaml.Pairs(&configMap.Data) {
+		part := configMap.Metadata.Name + "/" + key.Value
 		switch {
 		case strings.HasPrefix(key.Value, "."):
 			r.leaveOut("%s (line %d): weir does not read it", part, key.Line)
@@ -210,15 +211,19 @@ func (r *reader) entries(o *object) {
 			if r.size += len(value.Value); r.size > maxSize {
 				return
 			}
-			// The name begins with the entry's, by which weir orders the files.
-			name := fmt.Sprintf("%s\x00%s:%d", key.Value, o.Metadata.Name, key.Line)
+			// Files are read in the order of their names: that of the entry goes first, as in a mounted ConfigMap.
+			name := fmt.Sprintf("%s\x00%s:%d", key.Value, configMap.Metadata.Name, key.Line)
 			r.Files = append(r.Files, yaml.File{Name: name, Data: []byte(value.Value),
-				Part: &yaml.Part{File: r.name, Name: part, Line: func(line int) int {
-					if value.Style&goyaml.LiteralStyle != 0 { // a block that keeps its lines has them below its head
-						return value.Line + line
-					}
-					return key.Line
-				}}})
+				Part: &yaml.Part{File: r.file, Name: part, Line: lineOf(key, value)}})
 		}
 	}
+}
+
+// lineOf returns how a line of an entry becomes one of the manifest. A literal block (|) keeps its lines, below its
+// head; of any other text only the key's line is known.
+func lineOf(key, value *goyaml.Node) func(int) int {
+	if value.Style&goyaml.LiteralStyle == 0 {
+		return func(int) int { return key.Line }
+	}
+	return func(line int) int { return value.Line + line }
 }

@@ -25,28 +25,28 @@ const (
 	maxResource, maxWritten = 16 << 20, 64 << 20
 )
 
-// read writes each resource as the file that means the same, named "resource" and its name. It returns a problem for each
-// one that cannot be read, of no file if the name is unknown.
-func read(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems) {
+// filesOf returns the file that means the same as each resource, named "resource" and its name. It returns a problem for
+// each one that cannot be read, of no file if the name is unknown.
+func filesOf(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems) {
 	if len(resources) > maxResources {
 		const tooMany = "the response has %d resources: at most %d are allowed"
 		return nil, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
 	}
-	times, size := make(map[string]int), 0
+	seen, size := make(map[string]int), 0 // seen is how often, by name
 	for _, r := range resources {
 		var config ratelimit.RateLimitConfig
 		var written []byte
 		err := anypb.UnmarshalTo(r, &config, proto.UnmarshalOptions{RecursionLimit: maxDepth})
 		if err == nil {
-			written, err = text(&config)
+			written, err = fileText(&config)
 		}
 		if size += len(written); size > maxWritten && err == nil {
 			err = fmt.Errorf("the response becomes more than %d MiB with it: send less", maxWritten>>20)
 		}
 		called := cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
 		name := strings.TrimSpace("resource " + called)
-		if times[name]++; times[name] > 1 { // names should be unique, and those of files have to be
-			name += fmt.Sprintf(" (%d)", times[name])
+		if seen[name]++; seen[name] > 1 { // names should be unique, and those of files have to be
+			name += fmt.Sprintf(" (%d)", seen[name])
 		}
 		switch {
 		case err == nil:
@@ -60,15 +60,14 @@ func read(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems) {
 	return files, problems
 }
 
-// text writes a resource as the file that says the same, in JSON, which is YAML too. Left out is what means something only
-// beside a limit, where there is none: servers set shadow_mode on each level.
-func text(c *ratelimit.RateLimitConfig) ([]byte, error) {
+// fileText writes a resource as the file that says the same, in JSON, which is YAML too.
+func fileText(c *ratelimit.RateLimitConfig) ([]byte, error) {
 	if size := proto.Size(c); size > maxResource { // before it is written: a control character takes six bytes there
 		return nil, fmt.Errorf("it is %d MiB large: at most %d are allowed, split it", size>>20, maxResource>>20)
 	}
 	c = proto.CloneOf(c)
 	c.Name = "" // which no file has
-	prepare(c.GetDescriptors())
+	clearIneffective(c.GetDescriptors())
 	written, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -82,12 +81,13 @@ func text(c *ratelimit.RateLimitConfig) ([]byte, error) {
 // notASCII is what JSON may have in a text, and YAML only escaped.
 var notASCII = regexp.MustCompile(`[^ -~]+`)
 
-// prepare makes descriptors those of a file.
-func prepare(all []*ratelimit.RateLimitDescriptor) {
+// clearIneffective clears what means something only beside a limit where there is none: servers set shadow_mode on each level,
+// for which a file has a warning.
+func clearIneffective(all []*ratelimit.RateLimitDescriptor) {
 	for _, d := range all {
 		if d.GetRateLimit() == nil {
 			d.ShadowMode, d.QuotaMode, d.DetailedMetric, d.Metadata = false, false, false, nil
 		}
-		prepare(d.GetDescriptors())
+		clearIneffective(d.GetDescriptors())
 	}
 }

@@ -86,7 +86,7 @@ func TestEachResourceIsAFileOrUnreadable(t *testing.T) {
 		"too much together":       {pack(t, full, full), "resource a", "resource a (2): cannot be read: the response becomes more than 64 MiB with it: send less"},
 		"too many, nobody's name": {slices.Repeat(pack(t, limited("a", 1)), maxResources+1), "", "the response has 10001 resources: at most 10000 are allowed"},
 	} {
-		files, problems := read(tc.resources)
+		files, problems := filesOf(tc.resources)
 		var names []string
 		for _, f := range files {
 			names = append(names, f.Name)

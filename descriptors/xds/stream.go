@@ -22,10 +22,10 @@ import (
 const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	// readInterval is the time from an answer to the next response that is read: many servers answer a refusal (NACK)
-	// at once with the same again, and one whose state flaps must not keep weir busy, nor fill its log.
+	// readInterval is how long the next response waits unread once one was answered: many servers answer a refusal (NACK)
+	// at once with the same response, and one whose state flaps must not keep weir busy, nor fill its log.
 	readInterval = time.Second
-	// maxSilence is how long a stream may bring nothing until the log says so.
+	// maxSilence is how long a stream may bring no response until the log says so.
 	maxSilence = 10 * time.Second
 	// maxRefusal bounds the error message of a refusal, in bytes: the server may log it once a second.
 	maxRefusal = 4 << 10
@@ -75,7 +75,7 @@ func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptor
 	}
 }
 
-// receive returns the next response that has what was asked for.
+// receive returns the next response of the type that was asked for.
 func receive(from stream) (*discovery.DiscoveryResponse, error) {
 	for {
 		response, err := from.Recv()
@@ -95,7 +95,7 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	if s.last.sum == sum {
 		return s.last.refusal
 	}
-	files, problems := read(r.GetResources())
+	files, problems := filesOf(r.GetResources())
 	u := s.loader.LastGood.Update(files, problems)
 	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
 	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {

@@ -61,7 +61,7 @@ descriptors:
 
 func written(t *testing.T, c *ratelimit.RateLimitConfig) []byte {
 	t.Helper()
-	data, err := text(c)
+	data, err := fileText(c)
 	must(t, err)
 	return data
 }

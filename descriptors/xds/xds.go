@@ -54,24 +54,24 @@ type Backoff struct {
 	Jitter float64
 }
 
-// minWait bounds the load on a server that breaks each stream.
+// minWait is the shortest wait: it bounds the load on a server that breaks each stream.
 const minWait = 100 * time.Millisecond
 
-// sound returns b with what makes a wait of it, whatever it holds.
+// bounded returns b with a Max that is no less than its other waits, and a Jitter from 0 to 1.
 func (b Backoff) bounded() Backoff {
 	b.Max = max(b.Max, b.Initial, b.Retry)
-	if b.Jitter = min(b.Jitter, 1); !(b.Jitter > 0) { // nor a number at all
+	if b.Jitter = min(b.Jitter, 1); !(b.Jitter > 0) { // or not a number
 		b.Jitter = 0
 	}
 	return b
 }
 
-// after returns the wait that follows another one.
+// next returns the wait that follows another one: twice as long, from Initial to Max.
 func (b Backoff) next(wait time.Duration) time.Duration {
 	return max(b.Initial, wait+min(wait, b.Max-wait))
 }
 
-// spread takes the random part off a wait.
+// jittered returns a wait less a random part of it, but at least minWait.
 func (b Backoff) jittered(wait time.Duration) time.Duration {
 	return max(minWait, wait-time.Duration(rand.Float64()*b.Jitter*float64(wait)))
 }
@@ -89,11 +89,11 @@ type Source struct {
 func New(c Config) *Source {
 	c.Rules.NoLines, c.Backoff = true, c.Backoff.bounded()
 	c.MaxMessage = cmp.Or(c.MaxMessage, maxWritten)
-	about := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
+	fields := make(map[string]*structpb.Value)
 	for key, value := range c.Metadata {
-		about.Fields[key] = structpb.NewStringValue(value)
+		fields[key] = structpb.NewStringValue(value)
 	}
-	node := &core.Node{Id: c.Node, UserAgentName: "weir", Metadata: about}
+	node := &core.Node{Id: c.Node, UserAgentName: "weir", Metadata: &structpb.Struct{Fields: fields}}
 	return &Source{config: c, node: node, loader: yaml.Loader{LastGood: yaml.NewLastGood(c.Rules), OnError: c.OnError}}
 }
 
@@ -143,11 +143,11 @@ func (s *Source) connect(ctx context.Context, apply func(*descriptors.Config) er
 	for key, value := range s.config.Headers {
 		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
 	}
-	client, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	from, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
 		return false, err
 	}
-	return s.follow(ctx, client, apply)
+	return s.follow(ctx, from, apply)
 }
 
 const (

@@ -3,6 +3,7 @@ package yaml
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -113,8 +114,10 @@ func (p *parser) uncheckedMapping(n *yaml.Node, in *keySet) (mapping, bool) {
 // collect adds the keys of n to m; depth counts the merge keys (<<) that led to n. The last value of a key holds, as in
 // envoyproxy/ratelimit, even if << gives it.
 func (p *parser) collect(m *mapping, n *yaml.Node, depth int) {
-	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
-		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
+	for key, value := range Pairs(n) {
+		if !p.spend(n, 2*nodeCost) {
+			return
+		}
 		switch {
 		case isMerge(key):
 			for _, source := range p.merged(value, depth+1) {
@@ -273,6 +276,18 @@ func Follow(n *yaml.Node) *yaml.Node {
 		return n.Alias
 	}
 	return n
+}
+
+// Pairs yields the keys and values of a mapping, or of an alias of one. Aliases among them are followed.
+func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	content := Follow(n).Content
+	return func(yield func(key, value *yaml.Node) bool) {
+		for i := 0; i+1 < len(content); i += 2 {
+			if !yield(Follow(content[i]), Follow(content[i+1])) {
+				return
+			}
+		}
+	}
 }
 
 func isNull(n *yaml.Node) bool  { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

@@ -27,7 +27,7 @@ type LastGood struct {
 type form struct {
 	domain *descriptors.Domain
 	files  []parsedFile // in the order of their names
-	bad    bool         // a file has errors: only while an update is made
+	bad    bool         // one of the files has errors: set only while an update is made
 }
 
 // NewLastGood holds nothing yet. All its updates are read with these options.
@@ -52,116 +52,116 @@ type Update struct {
 //
 // Unread says what could not be read: the errors in it name files, or directories with all files below them. One without
 // a name, or of ".", may be of any file.
-func (h *LastGood) Update(files []File, unread Problems) Update {
-	p := newParser(h.options)
+func (g *LastGood) Update(files []File, unread Problems) Update {
+	p := newParser(g.options)
 	for _, f := range slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {
 		p.parseFile(f)
 	}
 	p.finish()
-	next := &LastGood{options: h.options, domains: make(map[string]*form), domainOf: make(map[string]string)}
-	r := Update{LastGood: next, Problems: slices.Concat(unread, p.problems)}
+	next := &LastGood{options: g.options, domains: make(map[string]*form), domainOf: make(map[string]string)}
+	u := Update{LastGood: next, Problems: slices.Concat(unread, p.problems)}
 	for _, f := range p.parsed {
-		domain := cmp.Or(f.domain, h.domainOf[f.Name])
+		domain := cmp.Or(f.domain, g.domainOf[f.Name])
 		if domain == "" {
 			domain = domainLine(f.Data)
 		}
 		if domain == "" {
-			r.Unknown = append(r.Unknown, f.Name)
+			u.Unknown = append(u.Unknown, f.Name)
 			continue
 		}
 		now := next.claim(f.Name, domain)
 		now.domain, now.files, now.bad = p.domains[domain], append(now.files, f), now.bad || f.bad
 	}
-	for _, u := range unread {
-		if !u.Warning && !next.claimUnread(u.File, h) {
-			r.Unknown = append(r.Unknown, cmp.Or(u.File, "what has no name"))
+	for _, problem := range unread {
+		if !problem.Warning && !next.claimUnread(problem.File, g) {
+			u.Unknown = append(u.Unknown, cmp.Or(problem.File, "what has no name"))
 		}
 	}
-	slices.Sort(r.Unknown)
-	next.claimFormer(h)
-	r.Kept = next.keepBad(h)
-	if r.Problems.Err() != nil && (next.same(h) || len(next.domains) == 0 && h.domains == nil) {
-		return r
+	slices.Sort(u.Unknown)
+	next.claimFormer(g)
+	u.Kept = next.keepBad(g)
+	if u.Problems.Err() != nil && (next.same(g) || len(next.domains) == 0 && g.domains == nil) {
+		return u
 	}
-	next.build(&r)
-	return r
+	next.build(&u)
+	return u
 }
 
 // claim makes a file one of a domain's, and returns the form that the domain has by now.
-func (h *LastGood) claim(file, domain string) *form {
-	if h.domains[domain] == nil {
-		h.domains[domain] = &form{}
+func (g *LastGood) claim(file, domain string) *form {
+	if g.domains[domain] == nil {
+		g.domains[domain] = &form{}
 	}
-	h.domainOf[file] = domain
-	return h.domains[domain]
+	g.domainOf[file] = domain
+	return g.domains[domain]
 }
 
 // claimUnread breaks the domains of the files of that name, or below it. It reports whether there was one.
-func (h *LastGood) claimUnread(name string, before *LastGood) (known bool) {
+func (g *LastGood) claimUnread(name string, before *LastGood) (known bool) {
 	for file, domain := range before.domainOf {
 		if name != "" && name != "." && !strings.HasPrefix(file+"/", name+"/") {
 			continue
 		}
 		known = true
-		if _, there := h.domainOf[file]; !there {
-			h.claim(file, domain).bad = true
+		if _, there := g.domainOf[file]; !there {
+			g.claim(file, domain).bad = true
 		}
 	}
 	return known
 }
 
 // claimFormer keeps the former domain of a file that names a bad one now: nobody has deleted it.
-func (h *LastGood) claimFormer(before *LastGood) {
+func (g *LastGood) claimFormer(before *LastGood) {
 	for file, domain := range before.domainOf {
-		now := h.domains[h.domainOf[file]]
+		now := g.domains[g.domainOf[file]]
 		if now != nil && now.bad && before.domains[domain] != nil {
-			former := h.claim(file, domain)
+			former := g.claim(file, domain)
 			former.bad = former.bad || former.files == nil
 		}
 	}
 }
 
 // keepBad gives each bad domain its last good form, or makes it known as broken. It returns those kept, sorted.
-func (h *LastGood) keepBad(before *LastGood) (kept []string) {
-	for _, domain := range slices.Sorted(maps.Keys(h.domains)) {
+func (g *LastGood) keepBad(before *LastGood) (kept []string) {
+	for _, domain := range slices.Sorted(maps.Keys(g.domains)) {
 		last := before.domains[domain]
 		switch {
-		case !h.domains[domain].bad:
+		case !g.domains[domain].bad:
 		case last != nil:
-			h.domains[domain], kept = last, append(kept, domain)
+			g.domains[domain], kept = last, append(kept, domain)
 		default:
-			delete(h.domains, domain)
-			h.broken = append(h.broken, domain)
+			delete(g.domains, domain)
+			g.broken = append(g.broken, domain)
 		}
 	}
 	return kept
 }
 
 // build makes the update's Config of the last good forms, unless together they are too much.
-func (h *LastGood) build(r *Update) {
-	all := slices.SortedFunc(maps.Values(h.domains), func(a, b *form) int {
+func (g *LastGood) build(u *Update) {
+	all := slices.SortedFunc(maps.Values(g.domains), func(a, b *form) int {
 		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
 			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
 	var domains []*descriptors.Domain
 	expanded := 0
-	for _, v := range all {
-		domains = append(domains, v.domain)
-		for _, f := range v.files {
+	for _, form := range all {
+		domains = append(domains, form.domain)
+		for _, f := range form.files {
 			expanded += f.expanded
 		}
 	}
 	if expanded > maxExpanded { // each form was good
-		r.Problems = append(r.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
-			"it takes over %d MiB, with its YAML aliases followed", descriptors.Listed(r.Kept), maxExpanded>>20)})
+		u.Problems = append(u.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
+			"it takes over %d MiB, with its YAML aliases followed", descriptors.Listed(u.Kept), maxExpanded>>20)})
 		return
 	}
-	r.Config = descriptors.NewConfig(h.options.Keys, domains, h.broken)
+	u.Config = descriptors.NewConfig(g.options.Keys, domains, g.broken)
 }
 
-// same reports whether h and g are made of the same files, so that they make the same configuration.
-func (h *LastGood) same(g *LastGood) bool {
-	return slices.Equal(h.broken, g.broken) && maps.EqualFunc(h.domains, g.domains, func(a, b *form) bool {
+// same reports whether g and other are made of the same files, so that they make the same configuration.
+func (g *LastGood) same(other *LastGood) bool {
+	return slices.Equal(g.broken, other.broken) && maps.EqualFunc(g.domains, other.domains, func(a, b *form) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b parsedFile) bool {
 			return a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 		})

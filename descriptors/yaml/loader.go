@@ -37,7 +37,7 @@ func (l *Loader) Apply(u Update, apply func(*descriptors.Config) error, log *slo
 	}
 	if config != nil {
 		l.Loaded, l.LastGood = true, u.LastGood
-		log.With(details...).Info("configuration loaded", "domains", config.Domains(), "rules", len(config.Rules()),
+		log.With(details...).Info("configuration loaded", "domains", config.DomainCount(), "rules", len(config.Rules()),
 			"hash", config.Hash())
 	}
 	if len(errs) == 0 {

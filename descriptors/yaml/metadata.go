@@ -24,8 +24,10 @@ func (p *parser) metadata(m mapping) map[string]any {
 // anyMapping reads a mapping whose keys are anything that is text. The last of a name holds, even if << gives it.
 func (p *parser) anyMapping(n *yaml.Node, depth int) map[string]any {
 	all, own := make(map[string]any), make(map[string]bool)
-	for i := 0; i+1 < len(n.Content) && p.spend(n, 2*nodeCost); i += 2 {
-		key, value := Follow(n.Content[i]), Follow(n.Content[i+1])
+	for key, value := range Pairs(n) {
+		if !p.spend(n, 2*nodeCost) {
+			break
+		}
 		switch {
 		case isMerge(key):
 			for _, source := range p.merged(value, depth+1) {

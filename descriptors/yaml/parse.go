@@ -19,7 +19,7 @@ import (
 type File struct {
 	Name string // for messages
 	Data []byte
-	Part *Part // as which people know it, if it is a part of another file
+	Part *Part // where it stands, if it is a part of another file: messages name that place
 }
 
 // Options are what a configuration does not say itself. The zero value is weir's own default.
@@ -34,11 +34,11 @@ type Options struct {
 	NoLines bool   // nobody sees the files' lines: a place in a file is told by the file's name alone
 }
 
-// Part is where a file that is a part of another, as ConfigMaps have them, really stands.
+// Part tells where in another file a file stands, as an entry does in the manifest of a ConfigMap.
 type Part struct {
 	File string             // the name of the whole
 	Name string             // of the part in it, for messages
-	Line func(line int) int // the line of the whole, from 1, for a line of the part; for 0, that where the part begins
+	Line func(line int) int // returns the line of the whole, from 1, for a line of the part; for 0 that of its beginning
 }
 
 const (
@@ -71,7 +71,7 @@ type parser struct {
 	file         *parsedFile // that is being read
 	path         string      // of the descriptor there; "" outside one
 	replacements []replacement
-	names        map[descriptors.Entry]bool // of limits, by domain and name
+	names        map[[2]string]bool // of limits: their domain and name
 
 	problems         Problems
 	errors, warnings int // all of them, told or not
@@ -79,7 +79,7 @@ type parser struct {
 
 func newParser(o Options) *parser {
 	o.Algorithm = cmp.Or(o.Algorithm, descriptors.SlidingWindow)
-	return &parser{options: o, domains: make(map[string]*descriptors.Domain), names: make(map[descriptors.Entry]bool)}
+	return &parser{options: o, domains: make(map[string]*descriptors.Domain), names: make(map[[2]string]bool)}
 }
 
 func (p *parser) parseFile(f File) {

@@ -91,8 +91,8 @@ descriptors:
 			t.Errorf("rule %d:\n got %+v\nwant %+v", i, *r, want[i])
 		}
 	}
-	if c.Domains() != 1 {
-		t.Errorf("got %d domains, want 1", c.Domains())
+	if c.DomainCount() != 1 {
+		t.Errorf("got %d domains, want 1", c.DomainCount())
 	}
 	if m := c.Match("shop", spelt("user=monitor")); m.Found != descriptors.NoRule {
 		t.Errorf("a descriptor without a limit lets through what it matches; got %v", m.Found)

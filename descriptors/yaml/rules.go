@@ -53,7 +53,15 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	case single == nil && list == nil:
 		p.warnIneffective(m, r, "on a descriptor without a rate_limit of its own", detailed)
 		return nil
-	case p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain():
+	default:
+		p.warnOfLimits(m, r)
+	}
+	return r
+}
+
+// warnOfLimits warns of limits that cannot have envoyproxy/ratelimit's keys where others do, and of logs without a bound.
+func (p *parser) warnOfLimits(m mapping, r *descriptors.Rule) {
+	if p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain() {
 		p.warnf(m.node, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
 			"the right to run scripts. Only one fixed_window limit of one unit, charged always, has the keys of KEY_FORMAT=ratelimit")
 	}
@@ -61,7 +69,6 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		p.warnf(m.at("charge"), "a sliding_log that charges always keeps the instants of denied hits too, without a "+
 			"bound: charge admitted, or use sliding_window")
 	}
-	return r
 }
 
 func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.SlidingLog }
@@ -134,7 +141,7 @@ func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule) bool {
 			p.errorf(m.at(name), "rate_limit should not specify %s when unlimited: leave out one of the two", name)
 		}
 	}
-	r.Name, p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = name, true
+	r.Name, p.names[[2]string{p.file.domain, name}] = name, true
 	return true
 }
 
@@ -223,7 +230,7 @@ func (p *parser) limit(m mapping) (descriptors.Limit, bool) {
 		p.errorf(m.node, "%v", err)
 		return descriptors.Limit{}, false
 	}
-	l.Name, p.names[descriptors.Entry{Key: p.file.domain, Value: name}] = name, true
+	l.Name, p.names[[2]string{p.file.domain, name}] = name, true
 	return l, true
 }
 
@@ -266,8 +273,8 @@ func (p *parser) replaces(m mapping, own string) (names []string) {
 		if !ok {
 			continue
 		}
-		name := p.required(replaced, "name", "should not have an empty replaces entry: give the name of a limit")
-		name = p.limitName(replaced, name)
+		name := p.limitName(replaced, p.required(replaced, "name", "should not have an empty replaces entry: give the name "+
+			"of a limit"))
 		if name == "" {
 			continue
 		}
@@ -284,7 +291,7 @@ func (p *parser) replaces(m mapping, own string) (names []string) {
 func (p *parser) warnOfNothingReplaced() {
 	for _, r := range p.replacements {
 		p.file, p.path = r.file, r.path
-		if !p.names[descriptors.Entry{Key: p.file.domain, Value: r.name}] {
+		if !p.names[[2]string{p.file.domain, r.name}] {
 			p.warnf(&yaml.Node{Line: r.line}, "replaces %s, but no limit of this domain has that name: correct it, "+
 				"or leave it out", descriptors.Shown(r.name))
 		}

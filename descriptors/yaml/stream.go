@@ -61,9 +61,9 @@ func ManifestKind(root *yaml.Node) string {
 		return ""
 	}
 	texts := make(map[string]string)
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		if value := Follow(root.Content[i+1]); value.Kind == yaml.ScalarNode {
-			texts[root.Content[i].Value] = value.Value
+	for key, value := range Pairs(root) {
+		if value.Kind == yaml.ScalarNode {
+			texts[key.Value] = value.Value
 		}
 	}
 	if _, isDescriptors := texts["domain"]; isDescriptors || texts["apiVersion"] == "" {

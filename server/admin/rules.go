@@ -102,7 +102,7 @@ func eachOf(r *descriptors.Rule) []string {
 	each := []string{}
 	for entry, segment := range strings.Split(r.Path, "/") {
 		key, value, configured := strings.Cut(segment, "=")
-		if (!configured || strings.Contains(value, "*") || strings.Contains(key, "*")) && r.Shared(entry) == "" {
+		if (!configured || strings.Contains(value, "*") || strings.Contains(key, "*")) && r.SharedPattern(entry) == "" {
 			each = append(each, descriptors.ReadablePath(key))
 		}
 	}

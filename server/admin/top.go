@@ -144,7 +144,11 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 			return r, nil
 		}
 	}
-	return nil, refuse(http.StatusNotFound, "%s", descriptors.MissingPath(domain, path))
+	where := ""
+	if domain != "" {
+		where = " of domain " + descriptors.Shown(domain)
+	}
+	return nil, refuse(http.StatusNotFound, "No rule%s has the path %s; weir check DIR lists the rules.", where, descriptors.Shown(path))
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.

@@ -62,7 +62,7 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 	for _, e := range r.entries {
 		e.inForce = false
 	}
-	t := &Table[T]{domains: make(map[string]*domain[T], c.Domains())}
+	t := &Table[T]{domains: make(map[string]*domain[T], c.DomainCount())}
 	t.unknown = r.entry(Name{history.UnknownDomain, history.Unmatched}, nil)
 	for _, name := range slices.Concat(c.DomainNames(), c.BrokenNames()) {
 		t.domains[name] = &domain[T]{unmatched: r.entry(Name{name, history.Unmatched}, nil)}

@@ -90,7 +90,7 @@ func (o *ranking) note(rule *byrule.Name, h *Hit, n *counts, weight uint64) {
 func (t *heldKey) show(h *Hit) {
 	d := h.Descriptor
 	for i := range d {
-		if pattern := h.Rule.Shared(i); pattern != "" {
+		if pattern := h.Rule.SharedPattern(i); pattern != "" {
 			if !t.shared {
 				t.shared, d = true, slices.Clone(d)
 			}

@@ -20,18 +20,19 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
+// printOnce calls once and prints the answer. Its error is a terminal.Exit, or still to be told.
 func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	a := c.callOnce(ctx)
 	if a.err != nil {
-		return c.describe(a.err)
+		return c.describeError(a.err)
 	}
 	if err := c.print(w, &a); err != nil {
 		return err
 	}
 	switch {
 	case a.unknownDomain():
-		return c.unknownDomain()
-	case a.over():
+		return c.unknownDomainError()
+	case a.denied():
 		return terminal.No
 	}
 	return nil
@@ -48,7 +49,7 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	}
 	p, table := terminal.PaintFor(w), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, s := range a.resp.GetStatuses() {
-		columns := append([]string{code(p, s.GetCode()), c.named(i)}, c.says(a, i)...)
+		columns := append([]string{paintCode(p, s.GetCode()), c.shownDescriptor(i)}, c.limitColumns(a, i)...)
 		fmt.Fprintln(table, strings.Join(columns, "\t"))
 	}
 	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
@@ -67,7 +68,7 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	}
 	printHeaders(w, "header", a.resp.GetResponseHeadersToAdd())
 	printHeaders(w, "upstream header", a.resp.GetRequestHeadersToAdd())
-	fmt.Fprintf(w, "%s  overall, %s\n", code(p, a.resp.GetOverallCode()), p.Dim("answered in "+milliseconds(a.latency)))
+	fmt.Fprintf(w, "%s  overall, %s\n", paintCode(p, a.resp.GetOverallCode()), p.Dim("answered in "+milliseconds(a.latency)))
 	return nil
 }
 
@@ -78,41 +79,41 @@ func printHeaders(w io.Writer, what string, headers []*corev3.HeaderValue) {
 	}
 }
 
-func (c *Command) unknownDomain() error {
+func (c *Command) unknownDomainError() error {
 	return fmt.Errorf("no file configures the domain %q, so that all its requests pass, uncounted: correct --domain, or "+
 		"look at the domains that weir check DIR lists", c.Domain)
 }
 
-const over = rls.RateLimitResponse_OVER_LIMIT
+const overLimit = rls.RateLimitResponse_OVER_LIMIT
 
-// named returns a descriptor of the request, "" for one that it does not have.
-func (c *client) named(i int) string {
+// shownDescriptor returns a descriptor of the request for a terminal, "" for one that the request does not have.
+func (c *client) shownDescriptor(i int) string {
 	if i >= len(c.descriptors) {
 		return ""
 	}
 	return terminal.Printable(c.descriptors[i].String())
 }
 
-// says returns what an answer says of a descriptor: the limit, or why none applies, and as far as something limits what
-// remains, and until when.
-func (c *client) says(o *outcome, i int) []string {
+// limitColumns returns what an answer says of a descriptor: its limit, what remains and when that changes; or why no
+// limit applies.
+func (c *client) limitColumns(o *outcome, i int) []string {
 	s := o.resp.GetStatuses()[i]
-	when := c.when(s)
+	reset := c.resetText(s)
 	for _, v := range o.metadata("degraded").GetListValue().GetValues() {
 		if f := v.GetStructValue().GetFields(); int(f["descriptor"].GetNumberValue()) == i {
-			when += terminal.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
+			reset += terminal.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
 				f["policy"].GetStringValue()))
 		}
 	}
 	switch {
 	case s.GetCurrentLimit() != nil:
-		return []string{describeLimit(s.GetCurrentLimit()), fmt.Sprintf("%d left", s.GetLimitRemaining()), when}
+		return []string{describeLimit(s.GetCurrentLimit()), fmt.Sprintf("%d left", s.GetLimitRemaining()), reset}
 	case o.unknownDomain():
 		return []string{"the domain is unknown"}
 	case s.GetLimitRemaining() == math.MaxUint32:
 		return []string{"unlimited"} // the rule's word
 	}
-	return []string{"no limit applies" + when}
+	return []string{"no limit applies" + reset}
 }
 
 func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
@@ -124,13 +125,13 @@ func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
 	return limit.String()
 }
 
-// when returns how long until there is room (over) or until the oldest hit expires (OK); "" where nothing limits.
-func (c *client) when(s *rls.RateLimitResponse_DescriptorStatus) string {
+// resetText returns how long until there is room (over) or until the oldest hit expires (OK); "" where nothing limits.
+func (c *client) resetText(s *rls.RateLimitResponse_DescriptorStatus) string {
 	limit, span := s.GetCurrentLimit(), terminal.Span(int64(math.Ceil(s.GetDurationUntilReset().AsDuration().Seconds())))
 	switch {
 	case limit == nil:
 		return ""
-	case s.GetCode() != over:
+	case s.GetCode() != overLimit:
 		return "resets in " + span
 	case max(1, c.Hits) <= limit.GetRequestsPerUnit(): // a look asks for one hit
 		return "again in " + span
@@ -140,29 +141,29 @@ func (c *client) when(s *rls.RateLimitResponse_DescriptorStatus) string {
 	return fmt.Sprintf("never: %d hits at once are more than the whole limit", c.Hits)
 }
 
-// phrase describes the first descriptor that is over, else the first, and names it if there are several; or the error.
-func (c *client) phrase(o *outcome) string {
+// summary describes the first descriptor that is over, else the first, and names it if there are several; or the error.
+func (c *client) summary(o *outcome) string {
 	statuses := o.resp.GetStatuses()
 	switch {
 	case o.err != nil:
-		return c.describe(o.err).Error()
+		return c.describeError(o.err).Error()
 	case len(statuses) == 0:
 		return "no limit applies"
 	}
-	first := max(0, slices.IndexFunc(statuses, func(s *rls.RateLimitResponse_DescriptorStatus) bool { return s.GetCode() == over }))
-	text := strings.Join(c.says(o, first), ", ")
+	first := max(0, slices.IndexFunc(statuses, func(s *rls.RateLimitResponse_DescriptorStatus) bool { return s.GetCode() == overLimit }))
+	text := strings.Join(c.limitColumns(o, first), ", ")
 	if len(statuses) > 1 {
-		text = c.named(first) + ": " + text
+		text = c.shownDescriptor(first) + ": " + text
 	}
 	return text
 }
 
-// code shows a verdict in four columns.
-func code(p terminal.Paint, code rls.RateLimitResponse_Code) string {
+// paintCode returns a verdict in colour, OK and OVER four characters wide.
+func paintCode(p terminal.Paint, code rls.RateLimitResponse_Code) string {
 	switch code {
 	case rls.RateLimitResponse_OK:
 		return p.Green("OK  ")
-	case over:
+	case overLimit:
 		return p.Red("OVER")
 	}
 	return p.Yellow(code.String())

@@ -34,13 +34,13 @@ type client struct {
 	limit       *descriptors.Limit // nil: the configured ones
 }
 
-// message returns what a call sends. Hits stand at the request where they can, so that the rule decides what it
+// request returns what a call sends. Hits stand at the request where they can, so that the rule decides what it
 // charges, as for a plain request of Envoy's; hits of 0 and a refund have a place only at the descriptor.
-func (c *client) message() *rls.RateLimitRequest {
-	message := &rls.RateLimitRequest{Domain: c.Domain}
+func (c *client) request() *rls.RateLimitRequest {
+	request := &rls.RateLimitRequest{Domain: c.Domain}
 	atDescriptor := c.Hits == 0 || c.Refund
 	if !atDescriptor {
-		message.HitsAddend = c.Hits
+		request.HitsAddend = c.Hits
 	}
 	for _, d := range c.descriptors {
 		wire := &ratelimit.RateLimitDescriptor{IsNegativeHits: c.Refund}
@@ -57,20 +57,20 @@ func (c *client) message() *rls.RateLimitRequest {
 				wire.Limit.UnitMultiplier = wrapperspb.UInt32(l.Multiplier)
 			}
 		}
-		message.Descriptors = append(message.Descriptors, wire)
+		request.Descriptors = append(request.Descriptors, wire)
 	}
-	return message
+	return request
 }
 
-// dial prepares a connection without a proxy, as Envoy's; it is there again about a second after the service is.
+// dial prepares a connection without a proxy, as Envoy's. Once the service is back, it is made again within about a second.
 func (c *Command) dial() (*grpc.ClientConn, error) {
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
 	}
-	again := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
+	retry := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second}
 	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(transport), grpc.WithNoProxy(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: c.Timeout}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: c.Timeout}))
 	if err != nil {
 		return nil, fmt.Errorf("--addr %s: %w", c.Addr, err)
 	}
@@ -109,10 +109,10 @@ type outcome struct {
 	err     error // a gRPC status
 }
 
-// over reports whether Envoy would deny the request.
-func (o *outcome) over() bool { return o.resp.GetOverallCode() == over }
+// denied reports whether Envoy would deny the request.
+func (o *outcome) denied() bool { return o.resp.GetOverallCode() == overLimit }
 
-// unknownDomain reports whether the service says that nothing configures the domain.
+// unknownDomain reports whether the service says that no file configures the domain.
 func (o *outcome) unknownDomain() bool { return o.metadata("unknown_domain").GetBoolValue() }
 
 // metadata returns a field of the answer's dynamic metadata, nil if there is none.
@@ -125,7 +125,7 @@ func (c *client) call(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	start := time.Now()
-	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, c.message())
+	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, c.request())
 	return outcome{resp: resp, latency: time.Since(start), err: err}
 }
 
@@ -136,11 +136,12 @@ func (c *Command) Ask(ctx context.Context, all []descriptors.Descriptor) (*rls.R
 		return nil, err
 	}
 	defer conn.Close()
-	once := client{Command: c, ClientConn: conn, descriptors: all}
-	answered := once.callOnce(ctx)
-	return answered.resp, answered.err
+	caller := client{Command: c, ClientConn: conn, descriptors: all}
+	o := caller.callOnce(ctx)
+	return o.resp, o.err
 }
 
+// callOnce connects and calls, both within the timeout.
 func (c *client) callOnce(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -148,8 +149,8 @@ func (c *client) callOnce(ctx context.Context) outcome {
 	return c.call(ctx)
 }
 
-// describe returns the error of a failed call in a sentence that names the address.
-func (c *client) describe(err error) error {
+// describeError returns the error of a failed call in a sentence that names the address.
+func (c *client) describeError(err error) error {
 	switch s := status.Convert(err); {
 	case s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error"):
 		return fmt.Errorf("cannot reach %s: is weir serving there? %s", c.Addr, s.Message())

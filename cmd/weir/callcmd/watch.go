@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
-// watch is calls at a rate, one after the other, and what came of them so far.
+// watch makes calls at a rate, one after the other, and holds what came of them so far.
 type watch struct {
 	*client
 	out     io.Writer
@@ -54,8 +54,8 @@ func (w *watch) call(ctx context.Context) error {
 	switch {
 	case o.err != nil:
 		w.failed++
-		w.failure = cmp.Or(w.failure, w.describe(o.err))
-	case o.over():
+		w.failure = cmp.Or(w.failure, w.describeError(o.err))
+	case o.denied():
 		w.over++
 	default:
 		w.ok++
@@ -67,10 +67,10 @@ func (w *watch) call(ctx context.Context) error {
 	switch {
 	case w.JSON && o.err == nil:
 		return w.print(w.out, o)
-	case !w.JSON && (w.sent() == 1 || o.over() != before.over() || now-w.printed >= time.Second):
+	case !w.JSON && (w.sent() == 1 || o.denied() != before.denied() || now-w.printed >= time.Second):
 		w.printed = now
-		word := code(terminal.PaintFor(w.out), o.resp.GetOverallCode())
-		fmt.Fprintf(w.out, "%5.1fs  %s  %s  (%s)\n", now.Seconds(), word, w.phrase(o), w.counts())
+		word := paintCode(terminal.PaintFor(w.out), o.resp.GetOverallCode())
+		fmt.Fprintf(w.out, "%5.1fs  %s  %s  (%s)\n", now.Seconds(), word, w.summary(o), w.counts())
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (w *watch) end() error {
 	case w.failure != nil:
 		return fmt.Errorf("%d of %d calls failed, the first so: %w", w.failed, w.sent(), w.failure)
 	case w.last.unknownDomain():
-		return w.unknownDomain()
+		return w.unknownDomainError()
 	case w.over > 0:
 		return terminal.No
 	}

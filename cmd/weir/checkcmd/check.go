@@ -7,7 +7,6 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/yaml"
@@ -48,34 +47,62 @@ func (c *Command) Run(out terminal.Output) error {
 	if c.Path == "" {
 		return errors.New("check: name a directory of descriptor files, a file, or - for standard input")
 	}
-	x, err := c.read(out.In)
+	f, err := c.read(out.In)
 	if err != nil {
 		return err
 	}
-	for i := range x.problems {
-		x.problems[i].Warning = x.problems[i].Warning && !c.Strict
+	for i := range f.problems {
+		f.problems[i].Warning = f.problems[i].Warning && !c.Strict
 	}
-	x.right = x.problems.Err() == nil
 	if c.JSON {
-		err = c.writeJSON(out.Out, x)
+		err = c.printJSON(out.Out, f)
 	} else {
-		err = c.write(out, x)
+		err = c.printText(out, f)
 	}
-	if err == nil && !x.right {
+	if err == nil && !f.right() {
 		err = terminal.No
 	}
 	return err
 }
 
-// checked is the result of reading files: the configuration, and the problems.
-type checked struct {
-	config     *descriptors.Config // nil if no domain is right
-	problems   yaml.Problems
-	leftOut    []string
-	files      config.Files
-	dir        string // the directory that the names of files are relative to; "" if they are paths already
-	unreadable bool   // nothing could be checked: the only problem is the reason
-	right      bool   // the configuration can be used
+// sourceName returns what messages call the path.
+func (c *Command) sourceName() string {
+	if c.Path == "-" {
+		return "<stdin>"
+	}
+	return c.Path
+}
+
+// printText prints the problems, then the rules or the explanation.
+func (c *Command) printText(out terminal.Output, f *findings) error {
+	if f.unreadable {
+		fmt.Fprintln(out.Err, "weir check:", terminal.Printable(f.problems[0].Text))
+		return nil
+	}
+	for _, sentence := range f.leftOut {
+		fmt.Fprintln(out.Err, "left out:", terminal.Printable(sentence))
+	}
+	right := Report(out.Err, c.sourceName(), f.problems)
+	switch {
+	case len(c.Explain) > 0:
+		return c.printExplanations(out.Out, f)
+	case right:
+		return List(out.Out, f.config)
+	}
+	return nil
+}
+
+// Report prints problems and, if there are errors, how many the files of that name have. It reports whether there are
+// none, so that the configuration can be used.
+func Report(w io.Writer, name string, problems yaml.Problems) bool {
+	for _, p := range problems {
+		fmt.Fprintf(w, "%s: %v\n", severity(p), p)
+	}
+	errs, warnings := count(problems)
+	if errs > 0 {
+		fmt.Fprintf(w, "%s: %s, %s\n", name, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
+	}
+	return errs == 0
 }
 
 // severity returns "warning" or "error".
@@ -96,45 +123,6 @@ func count(problems yaml.Problems) (errs, warnings int) {
 	return len(problems) - warnings, warnings
 }
 
-// write prints problems, and the rules or the explanation.
-func (c *Command) write(out terminal.Output, x *checked) error {
-	if x.unreadable {
-		fmt.Fprintln(out.Err, "weir check:", terminal.Printable(x.problems[0].Text))
-		return nil
-	}
-	for _, sentence := range x.leftOut {
-		fmt.Fprintln(out.Err, "left out:", terminal.Printable(sentence))
-	}
-	Report(out.Err, name(c.Path), x.problems)
-	switch {
-	case len(c.Explain) > 0:
-		return c.explain(out.Out, x)
-	case x.right:
-		return List(out.Out, x.config)
-	}
-	return nil
-}
-
-// name returns what a path is called in messages.
-func name(path string) string {
-	if path == "-" {
-		return "<stdin>"
-	}
-	return path
-}
-
-// Report prints the problems of files, which are called of, and reports whether the configuration can be used.
-func Report(w io.Writer, name string, problems yaml.Problems) bool {
-	for _, p := range problems {
-		fmt.Fprintf(w, "%s: %v\n", severity(p), p)
-	}
-	errs, warnings := count(problems)
-	if errs > 0 {
-		fmt.Fprintf(w, "%s: %s, %s\n", name, terminal.Count(errs, "error"), terminal.Count(warnings, "warning"))
-	}
-	return errs == 0
-}
-
 // List prints the rules of a configuration, by their domains.
 func List(out io.Writer, config *descriptors.Config) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -142,18 +130,21 @@ func List(out io.Writer, config *descriptors.Config) error {
 		fmt.Fprintln(w, terminal.Printable(domain))
 		for _, r := range config.Rules() {
 			if r.Domain == domain {
-				fmt.Fprintf(w, "  %s\t%s\n", readable(r.Path), r.Describe())
+				fmt.Fprintf(w, "  %s\t%s\n", printablePath(r.Path), r.Describe())
 			}
 		}
 		for _, p := range config.Passes() {
 			if p.Domain == domain {
-				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", readable(p.Path))
+				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", printablePath(p.Path))
 			}
 		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.Domains(), "domain"), terminal.Count(len(config.Rules()), "rule"))
+	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.DomainCount(), "domain"), terminal.Count(len(config.Rules()), "rule"))
 	return err
 }
+
+// printablePath returns a rule's path, or a value of its history, as people read it.
+func printablePath(path string) string { return terminal.Printable(descriptors.ReadablePath(path)) }

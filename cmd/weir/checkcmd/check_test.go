@@ -1,9 +1,33 @@
 package checkcmd
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
+
+// runOn runs the command in a directory that holds limits/shop.yaml, and returns its exit code and what it prints.
+func runOn(t *testing.T, file string, c Command, stdin string) (int, string, string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("limits", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("limits", "shop.yaml"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	err := c.Run(terminal.Output{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
+	code, told := terminal.ExitCode(err)
+	if !told {
+		return code, stdout.String(), err.Error()
+	}
+	return code, stdout.String(), stderr.String()
+}
 
 const goodShop = `domain: shop
 descriptors:

@@ -14,45 +14,40 @@ import (
 
 const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
 
-// explain prints how each descriptor is matched, and all that its rule says; then what a request with all of them gets.
-func (c *Command) explain(out io.Writer, x *checked) error {
-	if x.config == nil {
-		_, err := fmt.Fprintln(out, nothingRight)
-		return err
-	}
-	all, err := c.explained(x.config)
+// printExplanations prints how each descriptor is matched, and all that its rule says; then what a request with all of
+// them gets.
+func (c *Command) printExplanations(out io.Writer, f *findings) error {
+	all, err := c.explanations(f.config)
 	if err != nil {
 		return err
 	}
 	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
-	for i := range all {
-		e := &all[i]
+	for i, e := range all {
 		if i > 0 {
-			e.DomainWhere = "" // it is printed once
+			e.DomainWhere = "" // the copy does not name the domain again
 			fmt.Fprintln(t)
 		}
 		fmt.Fprint(t, e)
-		switch {
-		case e.Match.Found == descriptors.UnknownDomain:
-			return cmp.Or(t.Flush(), error(terminal.Failed))
-		case e.Match.Found == descriptors.BrokenDomain: // its descriptors all get the same answer
-			return t.Flush()
-		case e.Match.Rule != nil:
-			x.explainRule(t, e)
+		if e.Match.Rule != nil {
+			f.printRule(t, &e)
 		}
 	}
 	if len(all) > 1 {
 		fmt.Fprintln(t)
-		for _, line := range x.request(all) {
+		for _, line := range f.requestLines(all) {
 			fmt.Fprintln(t, line)
 		}
 	}
-	return t.Flush()
+	return cmp.Or(t.Flush(), exit(all))
 }
 
-// explained returns the explanations that are asked for: at least one, of descriptors of one request. The domain is that
-// asked for, or the only one there is.
-func (c *Command) explained(config *descriptors.Config) (all []descriptors.Explanation, err error) {
+// explanations returns what --explain asks for: an explanation of each descriptor, or one alone if all get the same
+// answer, as no file of the domain is right. The domain is that asked for, or the only one there is.
+func (c *Command) explanations(config *descriptors.Config) (all []descriptors.Explanation, err error) {
+	if config == nil {
+		broken := descriptors.Match{Found: descriptors.BrokenDomain}
+		return []descriptors.Explanation{{Domain: c.Domain, Match: broken, Reason: nothingRight}}, nil
+	}
 	names := slices.Concat(config.DomainNames(), config.BrokenNames())
 	if c.Domain == "" && len(names) != 1 {
 		return nil, fmt.Errorf("--explain needs --domain, one of %s", descriptors.Listed(names))
@@ -65,7 +60,18 @@ func (c *Command) explained(config *descriptors.Config) (all []descriptors.Expla
 		}
 		all = append(all, config.Explain(domain, d))
 	}
+	if all[0].DomainWhere == "" {
+		all = all[:1]
+	}
 	return all, nil
+}
+
+// exit returns what the command ends with once it has printed explanations: Failed if no file names the domain.
+func exit(all []descriptors.Explanation) error {
+	if all[0].Match.Found == descriptors.UnknownDomain {
+		return terminal.Failed
+	}
+	return nil
 }
 
 // table prints two columns.
@@ -76,8 +82,8 @@ func (t table) add(about, format string, args ...any) {
 	fmt.Fprintf(t, "%s\t%s\n", about, text)
 }
 
-// explainRule prints all that the rule of an explanation says.
-func (x *checked) explainRule(t table, e *descriptors.Explanation) {
+// printRule prints all that the rule of an explanation says.
+func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
 	for i := range r.Limits {
 		t.add("limit", "%s", describeLimit(r, &r.Limits[i]))
@@ -85,7 +91,7 @@ func (x *checked) explainRule(t table, e *descriptors.Explanation) {
 	if r.Unlimited {
 		t.add("limit", "none: unlimited")
 	} else {
-		x.explainCounting(t, e)
+		f.printCounting(t, e)
 	}
 	if len(r.Replaces) > 0 {
 		t.add("replaces", "%s, where a request matches them as well", quotedList(r.Replaces))
@@ -96,6 +102,9 @@ func (x *checked) explainRule(t table, e *descriptors.Explanation) {
 	if r.Quota {
 		t.add("quota", "denied only when all quotas of a request are over")
 	}
+	if r.NoLease {
+		t.add("lease", "false: each hit is asked of the store")
+	}
 	if r.Message != "" {
 		t.add("message", "%q", r.Message)
 	}
@@ -105,12 +114,12 @@ func (x *checked) explainRule(t table, e *descriptors.Explanation) {
 		t.add("metadata", "%s", strings.TrimSpace(text.String()))
 	}
 	if r.Values != nil {
-		t.add("history", "each value apart: %s", readable(string(r.AppendValue(nil, e.Descriptor))))
+		t.add("history", "each value apart: %s", printablePath(string(r.AppendValue(nil, e.Descriptor))))
 	}
 }
 
-// explainCounting prints where the hits of a rule with limits count, and what decides while no store does.
-func (x *checked) explainCounting(t table, e *descriptors.Explanation) {
+// printCounting prints where the hits of a rule with limits count, and what decides while no store does.
+func (f *findings) printCounting(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
 	key := e.Match.AppendKey(nil, e.Domain, e.Descriptor)
 	if stem, plain := descriptors.PlainStem(key); plain {
@@ -118,18 +127,15 @@ func (x *checked) explainCounting(t table, e *descriptors.Explanation) {
 	} else {
 		t.add("key", "%q", key)
 	}
-	policy, variable := cmp.Or(r.OnFailure, x.files.OnFailure), "on_backend_failure"
+	policy, variable := cmp.Or(r.OnFailure, f.onFailure), "on_backend_failure"
 	if r.OnFailure == descriptors.PolicyDefault {
 		variable = "ON_BACKEND_FAILURE"
 	}
 	t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, variable, policy.Effect())
-	if x.config.RefundsOnDeny(e.Domain) {
+	if f.config.RefundsOnDeny(e.Domain) {
 		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
 	}
 }
-
-// readable returns a path as people read it, for a terminal.
-func readable(path string) string { return terminal.Printable(descriptors.ReadablePath(path)) }
 
 // describeLimit returns a limit with all that decides how it counts.
 func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
@@ -151,8 +157,8 @@ func quotedList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// request describes what each descriptor does for a request that has them all, then what is charged, and the verdict.
-func (x *checked) request(all []descriptors.Explanation) (lines []string) {
+// requestLines says what each descriptor does for a request that has them all, then what is charged, and the verdict.
+func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) {
 	var replaced, charged, deniers, quotas []string
 	for i := range all {
 		if r := all[i].Match.Rule; r != nil {
@@ -183,7 +189,7 @@ func (x *checked) request(all []descriptors.Explanation) (lines []string) {
 	charge := "nothing"
 	if len(charged) > 0 {
 		charge = strings.Join(charged, ", ") + ", each by itself, also where another denies or is unlimited"
-		if x.config.RefundsOnDeny(all[0].Domain) {
+		if f.config.RefundsOnDeny(all[0].Domain) {
 			charge += "; refund_on_deny gives back what a denied request has charged elsewhere"
 		}
 	}

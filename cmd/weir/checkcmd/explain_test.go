@@ -15,6 +15,7 @@ descriptors:
     shadow_mode: true
     quota_mode: true
     charge: always
+    lease: false
     message: "Slow down.\n"
     metadata: {tier: <low>, more: [1, true]}
     detailed_metric: true
@@ -39,6 +40,7 @@ failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pa
 replaces  "any-minute", "gifts", where a request matches them as well
 shadow    counted, never denied
 quota     denied only when all quotas of a request are over
+lease     false: each hit is asked of the store
 message   "Slow down.\n"
 metadata  {"more":[1,true],"tier":"<low>"}
 history   each value apart: user=bot-*
@@ -57,7 +59,7 @@ history  each value apart: tenant=a/b
 		"gift=1": `
 limit  none: unlimited
 `,
-		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:20) has no limit, so it lets through what it matches.\n",
+		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:21) has no limit, so it lets through what it matches.\n",
 		"triste=yes":  "\nNo rule applies: in domain shop nothing fits triste=yes.\n",
 	} {
 		code, out, errs := runOn(t, wholeLanguage, Command{Path: "limits", Explain: []string{d}}, "")

@@ -2,7 +2,6 @@ package checkcmd
 
 import (
 	"cmp"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -65,6 +64,7 @@ type ruleDocument struct {
 	Unlimited bool            `json:"unlimited"`
 	Shadow    bool            `json:"shadow"`
 	Quota     bool            `json:"quota"`
+	Lease     bool            `json:"lease"`
 	Name      string          `json:"name,omitempty"` // of an unlimited rule
 	OnFailure string          `json:"on_backend_failure"`
 	Message   string          `json:"message,omitempty"`
@@ -85,61 +85,43 @@ type limitDocument struct {
 	Charge     string  `json:"charge"`
 }
 
-// writeJSON prints all that is known of the files, and the explanation that is asked for.
-func (c *Command) writeJSON(out io.Writer, x *checked) error {
-	d := document{OK: x.right, Problems: []problemDocument{}, LeftOut: x.leftOut, Domains: []domainDocument{}}
-	d.Errors, d.Warnings = count(x.problems)
-	for _, p := range x.problems {
-		d.Problems = append(d.Problems, problemDocument{File: cmp.Or(x.path(p.File), name(c.Path)), Line: p.Line, Part: p.Part,
+// printJSON prints all that was found, and the explanations that are asked for.
+func (c *Command) printJSON(out io.Writer, f *findings) error {
+	d := document{OK: f.right(), Problems: []problemDocument{}, LeftOut: f.leftOut, Domains: []domainDocument{}}
+	d.Errors, d.Warnings = count(f.problems)
+	for _, p := range f.problems {
+		d.Problems = append(d.Problems, problemDocument{File: cmp.Or(f.path(p.File), c.sourceName()), Line: p.Line, Part: p.Part,
 			Domain: p.Domain, Path: p.Path, Rule: descriptors.ReadablePath(p.Path), Severity: severity(p), Text: p.Text})
 	}
-	if x.config != nil {
-		for _, domain := range x.config.DomainNames() {
-			d.Domains = append(d.Domains, x.domain(domain))
+	if f.config != nil {
+		for _, domain := range f.config.DomainNames() {
+			d.Domains = append(d.Domains, f.domain(domain))
 		}
 	}
-	failed := c.addExplanations(&d, x)
-	if failed != nil && !errors.Is(failed, terminal.Failed) {
-		return failed
+	if len(c.Explain) == 0 || f.unreadable {
+		return terminal.WriteJSON(out, d)
 	}
-	return cmp.Or(terminal.WriteJSON(out, d), failed)
-}
-
-// addExplanations adds what --explain asks for. Its error is terminal.Failed if there is no such domain.
-func (c *Command) addExplanations(d *document, x *checked) error {
-	switch {
-	case len(c.Explain) == 0 || x.unreadable:
-		return nil
-	case x.config == nil:
-		d.Explanation = &explanationDocument{Domain: c.Domain, Reason: nothingRight}
-		return nil
-	}
-	all, err := c.explained(x.config)
+	all, err := c.explanations(f.config)
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		d.Explanations = append(d.Explanations, x.explanation(&all[i]))
+	d.Explanation = f.explanation(&all[0])
+	if len(all) > 1 {
+		for i := range all {
+			d.Explanations = append(d.Explanations, f.explanation(&all[i]))
+		}
+		d.Request = f.requestLines(all)
 	}
-	d.Explanation = d.Explanations[0]
-	if len(all) > 1 && all[0].DomainWhere != "" {
-		d.Request = x.request(all)
-	} else {
-		d.Explanations = nil
-	}
-	if all[0].Match.Found == descriptors.UnknownDomain {
-		return terminal.Failed
-	}
-	return nil
+	return cmp.Or(terminal.WriteJSON(out, d), exit(all))
 }
 
-func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
+func (f *findings) explanation(e *descriptors.Explanation) *explanationDocument {
 	d := &explanationDocument{Domain: e.Domain, Reason: e.Reason}
 	for _, entry := range e.Descriptor {
 		d.Descriptor = append(d.Descriptor, entry.String())
 	}
 	if r := e.Match.Rule; r != nil {
-		rule := x.rule(r)
+		rule := f.rule(r)
 		d.Rule = &rule
 		if !r.Unlimited {
 			d.Key = string(e.Match.AppendKey(nil, e.Domain, e.Descriptor))
@@ -148,27 +130,28 @@ func (x *checked) explanation(e *descriptors.Explanation) *explanationDocument {
 	return d
 }
 
-func (x *checked) domain(name string) domainDocument {
+func (f *findings) domain(name string) domainDocument {
 	d := domainDocument{Domain: name, Rules: []ruleDocument{}, Passes: []placedPath{}}
-	for _, r := range x.config.Rules() {
+	for _, r := range f.config.Rules() {
 		if r.Domain == name {
-			d.Rules = append(d.Rules, x.rule(r))
+			d.Rules = append(d.Rules, f.rule(r))
 		}
 	}
-	for _, p := range x.config.Passes() {
+	for _, p := range f.config.Passes() {
 		if p.Domain == name {
-			d.Passes = append(d.Passes, x.placed(p.Path, p.Where))
+			d.Passes = append(d.Passes, f.placed(p.Path, p.Where))
 		}
 	}
 	return d
 }
 
-func (x *checked) placed(path, where string) placedPath {
-	file, line := place(where)
-	return placedPath{Path: path, Readable: descriptors.ReadablePath(path), File: x.path(file), Line: line}
+func (f *findings) placed(path, where string) placedPath {
+	file, line := splitPlace(where)
+	return placedPath{Path: path, Readable: descriptors.ReadablePath(path), File: f.path(file), Line: line}
 }
 
-func place(where string) (file string, line int) {
+// splitPlace splits file:line; a line of 0 is unknown.
+func splitPlace(where string) (file string, line int) {
 	if i := strings.LastIndexByte(where, ':'); i >= 0 {
 		if n, err := strconv.Atoi(where[i+1:]); err == nil {
 			return where[:i], n
@@ -177,9 +160,9 @@ func place(where string) (file string, line int) {
 	return where, 0
 }
 
-func (x *checked) rule(r *descriptors.Rule) ruleDocument {
-	d := ruleDocument{placedPath: x.placed(r.Path, r.Where), Limits: []limitDocument{}, Unlimited: r.Unlimited, Shadow: r.Shadow,
-		Quota: r.Quota, Name: r.Name, OnFailure: cmp.Or(r.OnFailure, x.files.OnFailure).String(), Message: r.Message,
+func (f *findings) rule(r *descriptors.Rule) ruleDocument {
+	d := ruleDocument{placedPath: f.placed(r.Path, r.Where), Limits: []limitDocument{}, Unlimited: r.Unlimited, Shadow: r.Shadow,
+		Quota: r.Quota, Lease: !r.NoLease, Name: r.Name, OnFailure: cmp.Or(r.OnFailure, f.onFailure).String(), Message: r.Message,
 		Metadata: r.Metadata, Replaces: r.Replaces}
 	for i := range r.Limits {
 		l := &r.Limits[i]

@@ -13,78 +13,93 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/manifest"
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// read judges what the command is given. Its error is about the environment.
-func (c *Command) read(in io.Reader) (*checked, error) {
-	if c.Path == "-" {
-		return readFile(name(c.Path), in)
+// findings are what was found in the files that the command is given.
+type findings struct {
+	config     *descriptors.Config // nil if no domain is right
+	problems   yaml.Problems
+	leftOut    []string           // of manifests: a sentence for each part that weir would not read
+	onFailure  descriptors.Policy // that of rules which name none
+	dir        string             // the directory that the names of files are relative to; "" if they are paths already
+	unreadable bool               // nothing could be read: the only problem says why, and has no place
+}
+
+// right reports whether the configuration can be used.
+func (f *findings) right() bool { return f.problems.Err() == nil }
+
+// path returns the path of a file from the directory that the command runs in, as annotations need it.
+func (f *findings) path(file string) string {
+	if f.dir == "" || file == "" {
+		return file
 	}
-	f, err := os.Open(c.Path)
+	return filepath.ToSlash(filepath.Join(f.dir, file))
+}
+
+// read judges what the command is given. Its error is about the environment.
+func (c *Command) read(in io.Reader) (*findings, error) {
+	if c.Path == "-" {
+		return readFile(c.sourceName(), in)
+	}
+	opened, err := os.Open(c.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return unreadable("%s does not exist: name a directory of descriptor files, a file, or - for standard input", c.Path), nil
 	}
 	if err != nil {
 		return unreadable("%v", err), nil
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
+	defer opened.Close()
+	if info, err := opened.Stat(); err == nil && info.IsDir() {
 		return readDir(c.Path)
 	}
-	return readFile(c.Path, f)
+	return readFile(c.Path, opened)
 }
 
-// unreadable returns the result for a path that cannot be read: one problem, without a place.
-func unreadable(format string, args ...any) *checked {
-	return &checked{unreadable: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
+// unreadable returns the findings where nothing could be read; the text says why.
+func unreadable(format string, args ...any) *findings {
+	return &findings{unreadable: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
 }
 
-func readDir(dir string) (*checked, error) {
-	files, err := config.ReadFiles(config.Process())
+func readDir(dir string) (*findings, error) {
+	variables, err := config.ReadFiles(config.Process())
 	if err != nil {
 		return nil, err
 	}
-	config, problems, err := file.Load(dir, files.Options())
+	loaded, problems, err := file.Load(dir, variables.Options())
 	if err != nil {
 		return unreadable("%v", err), nil
 	}
-	return &checked{config: config, problems: append(problems, ineffective(config)...), files: files, dir: dir}, nil
+	problems = append(problems, ineffective(loaded)...)
+	return &findings{config: loaded, problems: problems, onFailure: variables.OnFailure, dir: dir}, nil
 }
 
 // readFile judges a descriptor file, or those in manifests.
-func readFile(name string, in io.Reader) (*checked, error) {
+func readFile(name string, in io.Reader) (*findings, error) {
 	data, err := file.ReadAll(in)
 	if err != nil {
 		return unreadable("%s cannot be read: %v", name, err), nil
 	}
-	m, manifests := manifest.Read(name, data)
-	if !manifests {
+	m, isManifest := manifest.Read(name, data)
+	if !isManifest {
 		m = &manifest.Manifests{Files: []yaml.File{{Name: name, Data: data}}}
 	}
-	environment, read := make(config.Environment), config.ReadFiles
+	environment := make(config.Environment)
 	maps.Copy(environment, m.Environment)
 	maps.Copy(environment, config.Process()) // variables of this process go before those of the manifest
+	readVariables := config.ReadFiles
 	if m.Program == ratelimit.Server {
-		read = ratelimit.ReadFiles
+		readVariables = ratelimit.ReadFiles
 	}
-	files, err := read(environment)
+	variables, err := readVariables(environment)
 	if err != nil {
 		return nil, err
 	}
-	update := yaml.NewLastGood(files.Options()).Update(m.Files, m.Problems)
+	update := yaml.NewLastGood(variables.Options()).Update(m.Files, m.Problems)
 	problems := append(update.Problems, ineffective(update.Config)...)
-	x := &checked{config: update.Config, problems: problems, leftOut: m.LeftOut, files: files}
-	slices.SortStableFunc(x.problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
-	return x, nil
-}
-
-// path returns the path of a file from the directory that the command runs in, as annotations need it.
-func (x *checked) path(file string) string {
-	if x.dir == "" || file == "" {
-		return file
-	}
-	return filepath.ToSlash(filepath.Join(x.dir, file))
+	slices.SortStableFunc(problems, func(a, b yaml.Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return &findings{config: update.Config, problems: problems, leftOut: m.LeftOut, onFailure: variables.OnFailure}, nil
 }

@@ -1,33 +1,9 @@
 package checkcmd
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
-
-// runOn runs the command in a directory that holds limits/shop.yaml, and returns its exit code and what it prints.
-func runOn(t *testing.T, file string, c Command, stdin string) (int, string, string) {
-	t.Helper()
-	t.Chdir(t.TempDir())
-	if err := os.Mkdir("limits", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join("limits", "shop.yaml"), []byte(file), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	var stdout, stderr bytes.Buffer
-	err := c.Run(terminal.Output{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
-	code, told := terminal.ExitCode(err)
-	if !told {
-		return code, stdout.String(), err.Error()
-	}
-	return code, stdout.String(), stderr.String()
-}
 
 // twiceWrong has an error and a warning.
 const twiceWrong = `domain: "100%, a:b"
@@ -48,9 +24,9 @@ func TestJSONIsOneDocument(t *testing.T) {
 	code, out, errs = runOn(t, wholeLanguage, Command{Path: "limits", JSON: true}, "")
 	for _, want := range []string{
 		`{"ok":true,"errors":0,"warnings":0,"problems":[],"domains":[{"domain":"shop","rules":[{"path":"user=bot-*","readable":"user=bot-*","file":"limits/shop.yaml","line":3,"limits":[{"limit":"10/minute","requests":10,"unit":"minute","multiplier":1,"algorithm":"sliding_window","window_seconds":60,"precision_seconds":1,"name":"bot-minute","charge":"always"},`,
-		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always"}],"unlimited":false,"shadow":true,"quota":true,"on_backend_failure":"allow","message":"Slow down.\n","metadata":{"more":[1,true],"tier":"<low>"},"replaces":["any-minute","gifts"]}`,
-		`{"path":"gift","readable":"gift","file":"limits/shop.yaml","line":19,"limits":[],"unlimited":true,`,
-		`"passes":[{"path":"trusted=yes","readable":"trusted=yes","file":"limits/shop.yaml","line":20}]}]}`,
+		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always"}],"unlimited":false,"shadow":true,"quota":true,"lease":false,"on_backend_failure":"allow","message":"Slow down.\n","metadata":{"more":[1,true],"tier":"<low>"},"replaces":["any-minute","gifts"]}`,
+		`{"path":"gift","readable":"gift","file":"limits/shop.yaml","line":20,"limits":[],"unlimited":true,"shadow":false,"quota":false,"lease":true,`,
+		`"passes":[{"path":"trusted=yes","readable":"trusted=yes","file":"limits/shop.yaml","line":21}]}]}`,
 	} {
 		if code != 0 || errs != "" || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, %s\n%s\nlacks %s", code, errs, out, want)
