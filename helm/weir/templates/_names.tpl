@@ -28,11 +28,15 @@ name: {{ include "weir.fullname" .root }}{{ .suffix }}{{ if ne $namespace $home 
 namespace: {{ $namespace }}
 {{- end -}}
 
+{{/* Labels that tell a release's pods. */}}
+{{- define "weir.releaseLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* Labels that tell a component's pods: list root "server". */}}
 {{- define "weir.componentLabels" -}}
-{{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{ include "weir.releaseLabels" (index . 0) }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
@@ -45,9 +49,7 @@ commonLabels. weir.validateLabels keeps both from naming one of the chart's. */}
 {{- define "weir.labels" -}}
 {{- $root := .root -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ .component | default "server" }}
+{{ include "weir.componentLabels" (list $root (.component | default "server")) }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- with merge dict (.more | default dict) ($root.Values.commonLabels | default dict) }}
