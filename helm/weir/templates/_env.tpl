@@ -192,7 +192,7 @@
   value: {{ include "weir.algorithm" . }}
 {{- if eq (include "weir.backend" .) "redis" }}
 {{- include "weir.redisEnv" (dict "redis" .Values.redis "prefix" "REDIS" "files" "redis") }}
-{{- include "weir.redisOwnEnv" .Values.redis }}
+{{- include "weir.mainRedisEnv" .Values.redis }}
 {{- else if eq (include "weir.backend" .) "memcache" }}
 {{- include "weir.memcachedEnv" .Values.memcached }}
 {{- end }}

@@ -21,7 +21,7 @@ The name and namespace of an object that may be elsewhere than the release: dict
 release of the same name in another namespace could have one too, so it ends with a dot and the release's namespace. Neither
 that nor weir.fullname holds a dot, so no two can be the same.
 */}}
-{{- define "weir.placed" -}}
+{{- define "weir.nameInNamespace" -}}
 {{- $home := .root.Release.Namespace -}}
 {{- $namespace := default $home .namespace -}}
 name: {{ include "weir.fullname" .root }}{{ .suffix }}{{ if ne $namespace $home }}.{{ $home }}{{ end }}
@@ -182,7 +182,7 @@ yes
 {{- end -}}
 
 {{/* "yes" if more than one pod is to be expected. */}}
-{{- define "weir.several" -}}
+{{- define "weir.severalPods" -}}
 {{- if or .Values.autoscaling.enabled (gt (int (include "weir.replicas" .)) 1) -}}yes{{- end -}}
 {{- end -}}
 

@@ -39,7 +39,7 @@ A ring's list is a file, which weir follows; so is whatever is secret, which may
 {{- end -}}
 
 {{/* What the first Redis has alone. */}}
-{{- define "weir.redisOwnEnv" -}}
+{{- define "weir.mainRedisEnv" -}}
 {{- include "weir.storeTLSEnv" (dict "tls" .tls "prefix" "REDIS_TLS" "files" "redis-tls") }}
 {{- if eq .type "ring" }}
 - name: RING_ON_NODE_LOSS
