@@ -112,7 +112,7 @@ func readRows(t *testing.T, prefix string, mapping *yaml.Node) (rows []*row) {
 }
 
 // longestDefault is the most of a default, in bytes, that a row shows.
-const longestDefault = 130
+const longestDefault = 75
 
 // inOneLine shows a default as one writes it on the command line; one that is too long is left to the file.
 func inOneLine(t *testing.T, value *yaml.Node) string {

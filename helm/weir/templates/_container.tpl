@@ -47,7 +47,7 @@ resources:
 securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 volumeMounts:
-  {{- include "weir.mounts" (include "weir.ownVolumes" . | fromYamlArray) | nindent 2 }}
+  {{- include "weir.mounts" (include "weir.serveVolumes" . | fromYamlArray) | nindent 2 }}
   {{- if eq .Values.mode "sidecar" }}
   - name: {{ .Values.sidecar.volume }}
     mountPath: {{ dir .Values.sidecar.socket }}
@@ -92,7 +92,7 @@ those of the store "resources" "volumes" besides those of the store, as YAML of 
 {{- define "weir.storeContainer" -}}
 {{- $root := .root -}}
 {{- $volumes := concat (include "weir.storeVolumes" $root | fromYamlArray) (.volumes | default "[]" | fromYamlArray) -}}
-{{- $mounts := (include "weir.jobExtras" $root | fromYaml).mounts -}}
+{{- $mounts := (include "weir.storeExtras" $root | fromYaml).mounts -}}
 name: {{ .name }}
 image: {{ include "weir.image" $root }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
@@ -122,7 +122,7 @@ volumeMounts:
 
 {{/* The volumes of such a container's pod, as YAML of a list: dict "root" . "volumes" that it was given. */}}
 {{- define "weir.storePodVolumes" -}}
-{{- $extras := include "weir.jobExtras" .root | fromYaml -}}
+{{- $extras := include "weir.storeExtras" .root | fromYaml -}}
 {{- concat (include "weir.storeVolumes" .root | fromYamlArray) (.volumes | default "[]" | fromYamlArray) $extras.volumes | toYaml -}}
 {{- end -}}
 

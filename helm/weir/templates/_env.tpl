@@ -16,6 +16,22 @@
       key: {{ index . 2 }}
 {{- end -}}
 
+{{/* What TLS to a store needs: dict "tls" values "prefix" "REDIS_TLS" "files" the folder of its files below /etc/weir. */}}
+{{- define "weir.storeTLSEnv" -}}
+{{- if .tls.existingSecret }}
+{{- range $file, $key := dict "CACERT" .tls.caKey "CLIENT_CERT" .tls.certKey "CLIENT_KEY" .tls.keyKey }}
+{{- if $key }}
+- name: {{ $.prefix }}_{{ $file }}
+  value: /etc/weir/{{ $.files }}/{{ $key }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if .tls.skipHostnameVerification }}
+- name: {{ .prefix }}_SKIP_HOSTNAME_VERIFICATION
+  value: "true"
+{{- end }}
+{{- end -}}
+
 {{/* What weir serve needs and the other commands do not. */}}
 {{- define "weir.serveEnv" -}}
 {{- $sidecar := eq .Values.mode "sidecar" -}}
@@ -176,7 +192,7 @@
   value: {{ include "weir.algorithm" . }}
 {{- if eq (include "weir.backend" .) "redis" }}
 {{- include "weir.redisEnv" (dict "redis" .Values.redis "prefix" "REDIS" "files" "redis") }}
-{{- include "weir.redisOwnEnv" .Values.redis }}
+{{- include "weir.mainRedisEnv" .Values.redis }}
 {{- else if eq (include "weir.backend" .) "memcache" }}
 {{- include "weir.memcachedEnv" .Values.memcached }}
 {{- end }}

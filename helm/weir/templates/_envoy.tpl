@@ -82,7 +82,7 @@ transport_socket:
 apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata:
-  {{- include "weir.placed" (dict "root" . "namespace" .Values.istio.gateway.namespace "suffix" "-gateway") | nindent 2 }}
+  {{- include "weir.nameInNamespace" (dict "root" . "namespace" .Values.istio.gateway.namespace "suffix" "-gateway") | nindent 2 }}
   {{- include "weir.metadata" (dict "root" . "component" "mesh") | nindent 2 }}
 spec:
   {{- with .Values.istio.gateway.selector }}

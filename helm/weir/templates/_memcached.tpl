@@ -3,22 +3,12 @@
 {{- include "weir.variable" (list "MEMCACHE_HOST_PORT" (join "," .addresses)) }}
 {{- include "weir.variable" (list "MEMCACHE_SRV" .srv) }}
 {{- include "weir.variable" (list "MEMCACHE_SRV_REFRESH" .srvRefresh) }}
-{{- with .tls }}
-{{- if .enabled }}
+{{- if .tls.enabled }}
 - name: MEMCACHE_TLS
   value: "true"
 {{- end }}
-{{- if .existingSecret }}
-{{- include "weir.variable" (list "MEMCACHE_TLS_CACERT" (.caKey | empty | ternary "" (printf "/etc/weir/memcached-tls/%s" .caKey))) }}
-{{- include "weir.variable" (list "MEMCACHE_TLS_CLIENT_CERT" (.certKey | empty | ternary "" (printf "/etc/weir/memcached-tls/%s" .certKey))) }}
-{{- include "weir.variable" (list "MEMCACHE_TLS_CLIENT_KEY" (.keyKey | empty | ternary "" (printf "/etc/weir/memcached-tls/%s" .keyKey))) }}
-{{- end }}
-{{- include "weir.variable" (list "MEMCACHE_TLS_SERVER_NAME" .serverName) }}
-{{- if .skipHostnameVerification }}
-- name: MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION
-  value: "true"
-{{- end }}
-{{- end }}
+{{- include "weir.storeTLSEnv" (dict "tls" .tls "prefix" "MEMCACHE_TLS" "files" "memcached-tls") }}
+{{- include "weir.variable" (list "MEMCACHE_TLS_SERVER_NAME" .tls.serverName) }}
 {{- include "weir.variable" (list "MEMCACHE_MAX_IDLE_CONNS" .connections) }}
 {{- include "weir.variable" (list "MEMCACHE_TIMEOUT" .timeout) }}
 {{- end -}}

@@ -21,18 +21,22 @@ The name and namespace of an object that may be elsewhere than the release: dict
 release of the same name in another namespace could have one too, so it ends with a dot and the release's namespace. Neither
 that nor weir.fullname holds a dot, so no two can be the same.
 */}}
-{{- define "weir.placed" -}}
+{{- define "weir.nameInNamespace" -}}
 {{- $home := .root.Release.Namespace -}}
 {{- $namespace := default $home .namespace -}}
 name: {{ include "weir.fullname" .root }}{{ .suffix }}{{ if ne $namespace $home }}.{{ $home }}{{ end }}
 namespace: {{ $namespace }}
 {{- end -}}
 
+{{/* Labels that tell a release's pods. */}}
+{{- define "weir.releaseLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* Labels that tell a component's pods: list root "server". */}}
 {{- define "weir.componentLabels" -}}
-{{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{ include "weir.releaseLabels" (index . 0) }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
@@ -45,9 +49,7 @@ commonLabels. weir.validateLabels keeps both from naming one of the chart's. */}
 {{- define "weir.labels" -}}
 {{- $root := .root -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ .component | default "server" }}
+{{ include "weir.componentLabels" (list $root (.component | default "server")) }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- with merge dict (.more | default dict) ($root.Values.commonLabels | default dict) }}
@@ -180,7 +182,7 @@ yes
 {{- end -}}
 
 {{/* "yes" if more than one pod is to be expected. */}}
-{{- define "weir.several" -}}
+{{- define "weir.severalPods" -}}
 {{- if or .Values.autoscaling.enabled (gt (int (include "weir.replicas" .)) 1) -}}yes{{- end -}}
 {{- end -}}
 

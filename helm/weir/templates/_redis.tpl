@@ -39,18 +39,8 @@ A ring's list is a file, which weir follows; so is whatever is secret, which may
 {{- end -}}
 
 {{/* What the first Redis has alone. */}}
-{{- define "weir.redisOwnEnv" -}}
-{{- with .tls }}
-{{- if .existingSecret }}
-{{- include "weir.variable" (list "REDIS_TLS_CACERT" (.caKey | empty | ternary "" (printf "/etc/weir/redis-tls/%s" .caKey))) }}
-{{- include "weir.variable" (list "REDIS_TLS_CLIENT_CERT" (.certKey | empty | ternary "" (printf "/etc/weir/redis-tls/%s" .certKey))) }}
-{{- include "weir.variable" (list "REDIS_TLS_CLIENT_KEY" (.keyKey | empty | ternary "" (printf "/etc/weir/redis-tls/%s" .keyKey))) }}
-{{- end }}
-{{- if .skipHostnameVerification }}
-- name: REDIS_TLS_SKIP_HOSTNAME_VERIFICATION
-  value: "true"
-{{- end }}
-{{- end }}
+{{- define "weir.mainRedisEnv" -}}
+{{- include "weir.storeTLSEnv" (dict "tls" .tls "prefix" "REDIS_TLS" "files" "redis-tls") }}
 {{- if eq .type "ring" }}
 - name: RING_ON_NODE_LOSS
   value: {{ .onNodeLoss }}

@@ -16,7 +16,7 @@ belongs to initContainers.
 
 {{- define "weir.sidecar.volumes" -}}
 {{- include "weir.sidecar.only" . -}}
-{{- include "weir.ownVolumes" . }}
+{{- include "weir.serveVolumes" . }}
 - name: {{ .Values.sidecar.volume }}
   emptyDir: {}
 {{- with .Values.extraVolumes }}

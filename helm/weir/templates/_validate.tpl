@@ -4,7 +4,7 @@
 {{- if and (eq .Values.mode "service") (not (regexMatch "^[a-z]" (include "weir.fullname" .))) -}}
 {{- fail (printf "The name %q begins with a digit, which a Service may not: set fullnameOverride." (include "weir.fullname" .)) -}}
 {{- end -}}
-{{- if and (eq $backend "memory") (eq .Values.mode "service") (include "weir.several" .) -}}
+{{- if and (eq $backend "memory") (eq .Values.mode "service") (include "weir.severalPods" .) -}}
 {{- fail "In memory each replica counts for itself, so several would let several times the limit pass: set redis.addresses or memcached.addresses, or replicas: 1 and autoscaling.enabled: false." -}}
 {{- end -}}
 {{- if and (eq $backend "memory") (or .Values.redis.addresses .Values.redis.urlSecret.name) -}}
@@ -49,7 +49,7 @@
 {{- fail "With monitoring.serviceMonitor and monitoring.podMonitor each pod would be scraped twice: enable one of them." -}}
 {{- end -}}
 {{- $budget := .Values.podDisruptionBudget -}}
-{{- if and $budget.enabled (include "weir.several" .) -}}
+{{- if and $budget.enabled (include "weir.severalPods" .) -}}
 {{- if not (or (kindIs "invalid" $budget.minAvailable) (kindIs "string" $budget.minAvailable)) -}}
 {{- $least := .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas (include "weir.replicas" . | int) -}}
 {{- if ge (int $budget.minAvailable) (int $least) -}}

@@ -59,7 +59,7 @@ dict "root" . "own" the chart's own ConfigMap.
 {{- end -}}
 
 {{/* The volumes of weir serve. */}}
-{{- define "weir.ownVolumes" -}}
+{{- define "weir.serveVolumes" -}}
 {{- if and .Values.xds.server .Values.xds.tls.enabled .Values.xds.tls.existingSecret }}
 - name: weir-xds-tls
   secret:
@@ -117,10 +117,10 @@ dict "root" . "own" the chart's own ConfigMap.
 {{- end -}}
 
 {{/*
-What the job's container sees of extraVolumes: dict "volumes" "mounts", as YAML. What only other containers mount is left out,
-and so are mounts of volumes that the chart, or the pod beside an Envoy, has and the job has not.
+What a container of weir.storeContainer sees of extraVolumes: dict "volumes" "mounts", as YAML. What only other containers mount
+is left out, and so are mounts of volumes that only the pod of weir serve has, by the chart or beside an Envoy.
 */}}
-{{- define "weir.jobExtras" -}}
+{{- define "weir.storeExtras" -}}
 {{- $mounts := tpl (toYaml .Values.extraVolumeMounts) . | fromYamlArray -}}
 {{- $extras := dict "volumes" list "mounts" list -}}
 {{- range $volume := tpl (toYaml .Values.extraVolumes) . | fromYamlArray -}}
