@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Changes says for people in what the configuration differs from the one before it, a line for each rule, or for a whole
-// domain: shop user: 10/minute → 20/minute. Domains are in order, rules in that of files, and those that are gone last.
+// Changes describes how the configuration differs from the one before it, in a line for each rule, or for a whole domain:
+// shop user: 10/minute → 20/minute. Domains are in order, rules in that of files, and those that are gone last.
 func (c *Config) Changes(before *Config) []string {
 	var all []string
 	names := slices.Sorted(slices.Values(append(before.DomainNames(), c.DomainNames()...)))
@@ -52,7 +52,7 @@ func (d *Domain) changes(was *Domain) []string {
 	return all
 }
 
-// change says what differs from a former rule of the same path; "" if nothing does.
+// change describes what differs from a former rule of the same path; "" if nothing does.
 func (r *Rule) change(was Rule) string {
 	if from, to := was.Describe(), r.Describe(); from != to {
 		return from + " → " + to

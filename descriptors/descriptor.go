@@ -47,10 +47,10 @@ func ParseDescriptor(text string) (Descriptor, error) {
 	return d, nil
 }
 
-// SplitRequest cuts what documents and people write of a request with several descriptors, user=ann + path=/x: before the
-// key of the next. What it returns is for [ParseDescriptor].
+// SplitRequest splits the text of a request, as user=ann + path=/x, into those of its descriptors, for [ParseDescriptor].
 func SplitRequest(text string) []string {
 	return strings.Split(between.ReplaceAllString(text, "\x00$1"), "\x00")
 }
 
+// between is what separates descriptors: a plus that a key follows.
 var between = regexp.MustCompile(` \+ ([^,= ]+=)`)

@@ -28,7 +28,7 @@ type Match struct {
 	plain bool // the key is envoyproxy/ratelimit's
 }
 
-// ForOverride returns the match for a request's own limit and its charge: no pattern shares its count.
+// ForOverride returns the match where a request brings a limit of its own, with this charge: each value counts by itself.
 func (m Match) ForOverride(l *Limit, c Charge) Match {
 	return Match{Found: m.Found, keys: m.keys, plain: m.keys.Format == KeysOfRatelimit && l.plain(c)}
 }

@@ -77,8 +77,7 @@ func (r *Rule) FailurePolicy() Policy {
 	return r.OnFailure
 }
 
-// Leases reports whether a process may hold leases, hits that are granted beforehand, of the rule's keys. Of keys that
-// belong to no rule (nil) it may.
+// Leases reports whether a process may lease hits of the rule's keys. Of keys of no rule (nil) it may.
 func (r *Rule) Leases() bool { return r == nil || !r.NoLease }
 
 // ReplacedBy reports whether the whole rule, with all of its limits, steps aside for others that replace these names.

@@ -18,7 +18,7 @@ const (
 // Shown returns a text from outside as one line of a terminal or a log can hold it: printable, and cut to 120 bytes.
 func Shown(s string) string { return Printable(short(s)) }
 
-// Quoted returns the same between quotes, as Go writes a string.
+// Quoted returns a text from outside in quotes, as Go writes a string, and cut to 120 bytes.
 func Quoted(s string) string { return strconv.Quote(short(s)) }
 
 // Listed returns up to ten names of any number, each as [Shown] has it: shop, bank and 40 more.

@@ -71,8 +71,8 @@ func TestWhichConfigMapsAreRead(t *testing.T) {
 		"no ConfigMap": {[]string{"apiVersion: v1\nkind: Service\n"}, nil, "", "no ConfigMap here holds descriptor files"},
 	} {
 		t.Run(promise, func(t *testing.T) {
-			m, is := manifest.Read("a.yaml", []byte(strings.Join(test.manifests, "---\n")))
-			if !is {
+			m, isManifest := manifest.Read("a.yaml", []byte(strings.Join(test.manifests, "---\n")))
+			if !isManifest {
 				t.Fatal("these are taken for no manifests")
 			}
 			var read []string
@@ -92,7 +92,7 @@ func TestWhichConfigMapsAreRead(t *testing.T) {
 func TestADescriptorFileIsNoManifest(t *testing.T) {
 	for _, text := range []string{"", "domain: shop\n", "a: [", "- 1\n", "domain: shop\n---\napiVersion: v1\nkind: ConfigMap\n",
 		"domain: shop\nkind: ConfigMap\napiVersion: v1\n"} {
-		if _, is := manifest.Read("a.yaml", []byte(text)); is {
+		if _, isManifest := manifest.Read("a.yaml", []byte(text)); isManifest {
 			t.Errorf("%q is taken for manifests", text)
 		}
 	}
@@ -116,9 +116,9 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 			"  x.yaml: |\n    domain: shop\n    descriptors:\n      - {key: user, value: [}\n      - {key: b}\n", 8},
 	} {
 		t.Run(promise, func(t *testing.T) {
-			m, is := manifest.Read("a.yaml", []byte(head+test.entry))
-			if !is || len(m.Problems) > 0 {
-				t.Fatal(is, m.Problems)
+			m, isManifest := manifest.Read("a.yaml", []byte(head+test.entry))
+			if !isManifest || len(m.Problems) > 0 {
+				t.Fatal(isManifest, m.Problems)
 			}
 			problems := yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil).Problems
 			problems = slices.DeleteFunc(problems, func(p yaml.Problem) bool { return p.Part != "a/x.yaml" })
@@ -157,8 +157,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("apiVersion: v1\nkind: List\nitems: [&a {apiVersion: v1, kind: List, items: [*a]}]\n")
 	f.Add("apiVersion: v1\nkind: ConfigMap\ndata: {x: &a 1, y: *a, [1]: 2}\nbinaryData: []\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		m, is := manifest.Read("a.yaml", []byte(text))
-		if !is {
+		m, isManifest := manifest.Read("a.yaml", []byte(text))
+		if !isManifest {
 			return
 		}
 		yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil)
@@ -185,8 +185,8 @@ func TestNoManifestTakesMoreThanItIsWorth(t *testing.T) {
 		strings.Repeat("{}, ", 2000) + "]\n"
 	for name, text := range map[string]string{"lists of lists": lists, "one text many times": texts, "many containers with many volumes": pod,
 		"a list that holds itself": strings.Replace(list, "apiVersion", "&l\napiVersion", 1) + "- *l\n"} {
-		m, is := manifest.Read("f", []byte(text))
-		if !is || len(m.Files) > 0 || len(m.Problems) != 1 || !strings.Contains(m.Problems[0].Text, "too much to read: with its YAML aliases followed") {
+		m, isManifest := manifest.Read("f", []byte(text))
+		if !isManifest || len(m.Files) > 0 || len(m.Problems) != 1 || !strings.Contains(m.Problems[0].Text, "too much to read: with its YAML aliases followed") {
 			t.Errorf("%s: got %d files and %v; want one error", name, len(m.Files), m.Problems)
 		}
 	}

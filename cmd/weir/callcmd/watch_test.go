@@ -44,7 +44,7 @@ func runWatch(t *testing.T, c Command, answer func(n int, interrupt func()) (*rl
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		c.Addr, c.Domain, c.Descriptor, c.Hits, c.Timeout = "weir:8081", "shop", []string{"user=ann,path=/pay"}, 1, time.Minute
+		c.Addr, c.Domain, c.Descriptor, c.Hits, c.Timeout = "weir:8081", "shop", []string{"user=ann,path=/pay", "plan=gold"}, 1, time.Minute
 		asked, err := c.client()
 		if err = errors.Join(err, c.checkFlags()); err != nil {
 			t.Fatal(err)
@@ -64,12 +64,12 @@ func TestManyCallsShowALimitBeingHit(t *testing.T) {
 		case n < 10:
 			return answered(perMinute(10, 9-min(8, uint32(n)), time.Minute)), nil
 		case n < 20:
-			return answered(perMinute(10, 0, 57*time.Second)), nil
+			return answered(perMinute(50, 9, time.Second), perMinute(10, 0, 57*time.Second)), nil
 		}
 		return answered(perMinute(10, 3, 2*time.Second)), nil
 	})
 	const want = `  0.0s  OK    10/minute, 9 left, resets in 1m  (1 sent: 1 OK, 0 over, 0 errors)
-  1.0s  OVER  10/minute, 0 left, again in 57s  (11 sent: 10 OK, 1 over, 0 errors)
+  1.0s  OVER  plan=gold: 10/minute, 0 left, again in 57s  (11 sent: 10 OK, 1 over, 0 errors)
   2.0s  OK    10/minute, 3 left, resets in 2s  (21 sent: 11 OK, 10 over, 0 errors)
 
 30 sent: 20 OK, 10 over, 0 errors, in 3.0s

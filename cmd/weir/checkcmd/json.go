@@ -18,7 +18,8 @@ type document struct {
 	Problems []problemDocument `json:"problems"`
 	LeftOut  []string          `json:"left_out,omitempty"`
 	Domains  []domainDocument  `json:"domains"`
-	// Explanation is of the first descriptor that --explain names; the others are of each, and of all, if they are several.
+	// Explanation is that of the first descriptor of --explain. If there are several, Explanations are those of all, and
+	// Request says what becomes of a request that has them.
 	Explanation  *explanationDocument   `json:"explanation,omitempty"`
 	Explanations []*explanationDocument `json:"explanations,omitempty"`
 	Request      []string               `json:"request,omitempty"`
