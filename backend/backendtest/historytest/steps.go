@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -77,7 +78,7 @@ func (b *bench) killEach(deaths map[string]int, work func()) {
 		}()
 		select {
 		case survived = <-ended:
-		case <-time.After(time.Minute):
+		case <-time.After(process.Hang):
 			b.t.Fatal("the store hangs after a death at a step")
 		}
 		b.onStep(func(string) {})

@@ -166,13 +166,6 @@ func (s *Server) freeze(frozen bool) {
 	}
 }
 
-// Running reports whether the server has not ended. One that is frozen runs.
-func (s *Server) Running() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.process.Ended() == nil
-}
-
 // awake reports whether the server can answer.
 func (s *Server) awake() bool {
 	s.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // Whatever a server says, it costs little memory, and its connection is not used again.
@@ -42,7 +44,7 @@ func TestADamagedReplyCostsLittleAndEndsTheConnection(t *testing.T) {
 			}
 			select {
 			case <-closed:
-			case <-time.After(time.Minute):
+			case <-time.After(process.Hang):
 				t.Error("the connection is still open")
 			}
 		})
