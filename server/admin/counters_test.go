@@ -98,8 +98,8 @@ func (p *port) hit(t *testing.T, key string, n uint64) {
 	if err := p.counters.Counter.Decide(t.Context(), checks, out); err != nil {
 		t.Fatal(err)
 	}
-	p.table.Counter(m.Rule, "shop").Record(&hits.Hit{Rule: m.Rule, Descriptor: d, Key: p.counters.Recorder.Key(checks[0].Key), At: noon,
-		Check: &checks[0], Decision: &out[0]}, hits.Modes{Near: 0.8})
+	p.table.Counter(m.Rule, "shop").Record(&hits.Event{Rule: m.Rule, Descriptor: d, Key: p.counters.Recorder.Key(checks[0].Key), At: noon,
+		Check: &checks[0], Decision: &out[0]}, hits.Modes{NearRatio: 0.8})
 }
 
 // ask returns the status and the body of what is answered.

@@ -65,7 +65,7 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rule
 // among the recent ones, unless what is kept is less than a millisecond older. It waits only for a rule's first denial
 // and for other denials, and allocates only for those that it keeps.
 func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
-	e, known := t.rules.Of(rule, domain)
+	e, known := t.rules.Entry(rule, domain)
 	if !known {
 		return // nothing is limited there
 	}

@@ -71,11 +71,11 @@ func (s *Sketch[T]) Missing() uint64 { return s.missing }
 // Renew begins a stream in which the keys that are held have these weights so far, and forgets those of 0.
 func (s *Sketch[T]) Renew(weight func(h *Held[T]) uint64) {
 	s.missing = 0
-	s.weigh(weight)
+	s.setWeights(weight)
 }
 
-// weigh gives each key another weight, and forgets those of 0.
-func (s *Sketch[T]) weigh(weight func(h *Held[T]) uint64) {
+// setWeights gives each key another weight, and forgets those of 0.
+func (s *Sketch[T]) setWeights(weight func(h *Held[T]) uint64) {
 	clear(s.at)
 	n := 0
 	for i := range s.held {
@@ -104,5 +104,5 @@ func (s *Sketch[T]) shrink() {
 	slices.Sort(s.weights)
 	least := s.weights[len(s.weights)-1-s.most]
 	s.missing += least
-	s.weigh(func(h *Held[T]) uint64 { return h.Weight - min(h.Weight, least) })
+	s.setWeights(func(h *Held[T]) uint64 { return h.Weight - min(h.Weight, least) })
 }
