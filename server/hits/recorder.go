@@ -27,8 +27,8 @@ type Recorder struct {
 	ratelimit ratelimitNames
 	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
 
-	draining sync.Mutex  // one drain at a time
-	series   valueSeries // draining protects it
+	draining sync.Mutex // one drain at a time
+	places   places     // draining protects it
 }
 
 // New makes a recorder. Of a rule that tells values apart it hands out so many values of each outcome by themselves, of
@@ -36,7 +36,7 @@ type Recorder struct {
 // hundreds at most: a rule that has as many takes some 20 KB for each 100.
 func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
-		series: valueSeries{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
+		places: places{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Kept
 		c.rule, c.recorder = e.Name, r
@@ -57,12 +57,12 @@ func New(maxValues int) *Recorder {
 // CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too. It comes before the first table.
 func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*ratelimitCounters) }
 
-// Learn tells the recorder of all series of the history that are fine, see [history.Series]. Those of values count for
-// the bound of New. A value whose series is no longer fine, and that had no hit since the last call, counts no more.
+// Learn tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
+// places that New allows. A value whose series is no longer fine, and that had no hit since the last call, has none.
 func (r *Recorder) Learn(fine []history.ID) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
-	r.series.learn(fine)
+	r.places.learn(fine)
 }
 
 // Table finds the counters for the descriptors of one configuration. It counts into the same counters as the tables
@@ -104,7 +104,7 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 		id := history.ID{Domain: e.Domain, Path: e.Path}
 		drained := e.Kept.withoutValue.drain()
 		drained.handOut(id, emit)
-		e.Kept.values.drain(&r.series, id, emit)
+		e.Kept.values.drain(&r.places, id, emit)
 	}
 	r.rules.Sweep(now)
 }

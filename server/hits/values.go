@@ -84,7 +84,7 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 
 // drain hands out what was counted since the last drain: under its value what is known of a value that has a series, or
 // gets one now, the rest under history.OtherValue.
-func (v *values) drain(series *valueSeries, id history.ID, emit func(history.ID, uint64)) {
+func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
 	rest := v.counters.drain()
 	v.heavy, v.drained = v.drained, v.heavy
@@ -99,7 +99,7 @@ func (v *values) drain(series *valueSeries, id history.ID, emit func(history.ID,
 		for i := range held {
 			kept := &held[i].Kept
 			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
-			if !series.claim(id, kept.whole, all) {
+			if !places.claim(id, kept.whole, all) {
 				continue
 			}
 			var n counts
@@ -117,28 +117,28 @@ func (v *values) drain(series *valueSeries, id history.ID, emit func(history.ID,
 	rest.handOut(id, emit)
 }
 
-// reservedShare is which part of a drain's hits, a fiftieth, a value needs for the last quarter of its rule's series:
+// reservedShare is which part of a drain's hits, a fiftieth, a value needs for the last quarter of its rule's places:
 // whoever sends many values takes no more than the others.
 const reservedShare = 50
 
-// lastSeriesHits is about how many hits between two drains a value needs for the last free series of its rule.
-const lastSeriesHits = 10
+// lastSeriesHits is about how many hits between two drains a value needs for the last free place of its rule.
+const lastPlaceHits = 10
 
-// valueSeries are the series of values: those that the history tells of, and those handed out since, of which it may
-// not know yet. The series of a part is that of its whole. Recorder.draining protects it.
-type valueSeries struct {
-	most  int                 // that values of a rule and whole outcome may have
+// places has the values that have a place, and so a series: those that the history tells of, and those handed out since,
+// of which it may not know yet. A part has the place of its whole. Recorder.draining protects it.
+type places struct {
+	most  int                 // of a rule and whole outcome
 	known map[history.ID]bool // whether it was handed out since the last learn
 	count map[history.ID]int  // of all values of a rule and outcome
 }
 
-// learn begins anew with the series of the history, and with those handed out since the last time.
-func (s *valueSeries) learn(fine []history.ID) {
-	before := s.known
-	s.known, s.count = make(map[history.ID]bool), make(map[history.ID]int)
+// learn gives the places to the series of the history, and to those handed out since the last time.
+func (p *places) learn(fine []history.ID) {
+	before := p.known
+	p.known, p.count = make(map[history.ID]bool), make(map[history.ID]int)
 	for id, handedOut := range before {
 		if handedOut {
-			s.add(id, false)
+			p.give(id, false)
 		}
 	}
 	for _, id := range fine {
@@ -148,32 +148,32 @@ func (s *valueSeries) learn(fine []history.ID) {
 			}
 		}
 		if history.IsPersonal(id.Value) {
-			s.add(id, false)
+			p.give(id, false)
 		}
 	}
 }
 
-// add adds the series of a value, if it has none.
-func (s *valueSeries) add(id history.ID, handedOut bool) {
-	_, known := s.known[id]
-	s.known[id] = handedOut
+// give gives a value a place, if it has none.
+func (p *places) give(id history.ID, handedOut bool) {
+	_, known := p.known[id]
+	p.known[id] = handedOut
 	if id.Value = ""; !known {
-		s.count[id]++
+		p.count[id]++
 	}
 }
 
-// claim reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
-// heavy ones: it has more than a quarter of what a sketch may miss, and the fewer series are left, the more hits, so
+// claim reports whether a value of so many hits has a place. It gets one if there is room, and it surely is one of the
+// heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so
 // that values that come once do not take them.
-func (s *valueSeries) claim(id history.ID, hits, all uint64) bool {
+func (p *places) claim(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
-	used := s.count[of]
-	if _, known := s.known[id]; !known &&
-		(used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastSeriesHits*used/s.most) ||
-			used >= s.most*3/4 && hits <= all/reservedShare) {
+	used := p.count[of]
+	if _, known := p.known[id]; !known &&
+		(used >= p.most || hits <= all/uint64(4*(p.most+1)) || hits <= uint64(lastPlaceHits*used/p.most) ||
+			used >= p.most*3/4 && hits <= all/reservedShare) {
 		return false
 	}
-	s.add(id, true)
+	p.give(id, true)
 	return true
 }
