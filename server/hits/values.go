@@ -121,7 +121,7 @@ func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint
 // whoever sends many values takes no more than the others.
 const reservedShare = 50
 
-// lastSeriesHits is about how many hits between two drains a value needs for the last free place of its rule.
+// lastPlaceHits is about how many hits between two drains a value needs for the last free place of its rule.
 const lastPlaceHits = 10
 
 // places has the values that have a place, and so a series: those that the history tells of, and those handed out since,
@@ -169,9 +169,10 @@ func (p *places) claim(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
 	used := p.count[of]
-	if _, known := p.known[id]; !known &&
-		(used >= p.most || hits <= all/uint64(4*(p.most+1)) || hits <= uint64(lastPlaceHits*used/p.most) ||
-			used >= p.most*3/4 && hits <= all/reservedShare) {
+	_, known := p.known[id]
+	enough := hits > all/uint64(4*(p.most+1)) && hits > uint64(lastPlaceHits*used/p.most) &&
+		(used < p.most*3/4 || hits > all/reservedShare)
+	if !known && (used >= p.most || !enough) {
 		return false
 	}
 	p.give(id, true)
