@@ -97,19 +97,19 @@ func (h *Handler) atOnce(serve func(*request) *answer) http.HandlerFunc {
 // inTurn returns a handler of requests that read the history or parse a query, of which few are answered at a time. Those
 // that wait have not been read: their parameters are not in memory.
 func (h *Handler) inTurn(serve func(*request) *answer) http.HandlerFunc {
-	answer := h.atOnce(func(r *request) *answer {
+	handle := h.atOnce(func(r *request) *answer {
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
 		r.Request = r.WithContext(ctx)
 		return serve(r)
 	})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !h.running.Take(r.Context(), maxWaitingTime) {
+		if !h.turns.Take(r.Context(), maxWaitingTime) {
 			h.write(w, fail(cmp.Or(r.Context().Err(), errBusy)))
 			return
 		}
-		defer h.running.GiveBack()
-		answer(w, r)
+		defer h.turns.GiveBack()
+		handle(w, r)
 	}
 }
 
@@ -126,7 +126,7 @@ func (h *Handler) write(w http.ResponseWriter, a *answer) {
 		}
 	}
 	e := &encoder{to: w, status: status}
-	e.answer(a)
+	e.body(a)
 	if a.close != nil {
 		a.close()
 	}
