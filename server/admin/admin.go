@@ -32,8 +32,7 @@ type Parts struct {
 	History  *query.History // nil says that there is none
 	Query    http.Handler   // /prometheus/; nil serves none
 	Guard    *Guard
-	// LikeRatelimit answers where envoyproxy/ratelimit does: what that program serves whatever host is asked for, and on /
-	// with /help unless a client asks for HTML, as tools do not.
+	// LikeRatelimit serves by any name what envoyproxy/ratelimit serves, and /help on / to clients that do not ask for HTML.
 	LikeRatelimit bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool

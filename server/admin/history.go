@@ -30,15 +30,14 @@ func registerHistory(mux *http.ServeMux, h *query.History) {
 	inTurn := func(pattern string, ask http.Handler) {
 		mux.Handle(pattern, turns.Bound(ask, maxQuestionTime+maxReadingTime))
 	}
-	inTurn("GET /api/v1/history", historyHandler(h, (*query.History).Show))
-	inTurn("GET /api/v1/history/top", historyHandler(h, (*query.History).Top))
-	inTurn("GET /api/v1/history/verify", historyHandler(h, (*query.History).Verify))
+	inTurn("GET /api/v1/history", historyHandler(h, h.Show))
+	inTurn("GET /api/v1/history/top", historyHandler(h, h.Top))
+	inTurn("GET /api/v1/history/verify", historyHandler(h, h.Verify))
 	mux.HandleFunc("GET /api/v1/history/export", exportHandler(h))
 }
 
 // historyHandler answers questions about a history.
-func historyHandler[Answer any](h *query.History,
-	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) http.Handler {
+func historyHandler[A any](h *query.History, answer func(context.Context, query.Parameters) (A, error)) http.Handler {
 	return serveJSON(historyError, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOf(r)
 		if err != nil {
@@ -49,7 +48,7 @@ func historyHandler[Answer any](h *query.History,
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
 		defer cancel()
-		a, err := answer(h, ctx, parameters)
+		a, err := answer(ctx, parameters)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime)) // else the bound of its making holds
 		return a, err
 	})

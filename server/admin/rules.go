@@ -47,9 +47,8 @@ type RulesAnswer struct {
 	Rules  []RuleAnswer `json:"rules"`  // by domain and path
 }
 
-// rulesHandler answers with the rules in force, and with what else this port can be asked about: it serves a page, which is
-// to ask for nothing in vain. There may be ten thousand rules, and the page asks every few seconds, so who knows them
-// already is told only that.
+// rulesHandler answers with the rules in force, and with what the page can ask this port about. There may be ten thousand
+// rules, and the page asks every few seconds: a client that knows them already is told only that.
 func rulesHandler(p *Parts) http.HandlerFunc {
 	serves := []string{}
 	for what, served := range map[string]bool{"rules": p.Rules != nil, "history": p.History != nil, "denials": p.Denials != nil,

@@ -134,8 +134,7 @@ func (r *Recorder) List(f Filter) []Summary {
 
 // summary sums up denials by the rule, all or some, and returns false before the first is there.
 func (t *ruleTally) summary(of *tally, values bool) (s Summary, ok bool) {
-	requests := of.requests.Load()
-	last := of.last.Load()
+	requests, last := of.requests.Load(), of.last.Load()
 	if requests == 0 || last == nil {
 		return Summary{}, false
 	}

@@ -2,8 +2,7 @@
 // add for the one, and a look into a sketch for the other; /metrics reads the totals, and the exporter of the history
 // drains what has been added since it last did.
 //
-// A look asks and a refund gives back: neither is a hit. Refunds have a count among the statistics of
-// envoyproxy/ratelimit, which are kept where they are asked for.
+// A look asks and a refund gives back: neither is a hit. Only envoyproxy/ratelimit's statistics count refunds.
 package hits
 
 import (

@@ -19,10 +19,8 @@ const maxValue = 256
 // near hits than hits.
 const wholeOutcomes = int(history.Degraded) + 1
 
-// partOf returns the outcome that is a part of another (near of within, shadow of over), or that one itself if none is.
-func partOf(whole history.Outcome) history.Outcome {
-	return [wholeOutcomes]history.Outcome{history.Near, history.Shadow, history.Degraded}[whole]
-}
+// partOf has the outcome that is a part of another, or that one itself if none is.
+var partOf = [wholeOutcomes]history.Outcome{history.Within: history.Near, history.Over: history.Shadow, history.Degraded: history.Degraded}
 
 // values count the hits of a rule that tells values apart: all of them, and by outcome those of its heaviest values since
 // the last drain.
@@ -38,7 +36,7 @@ type valueSketches [wholeOutcomes]*heavy.Sketch[value] // nil before the first h
 // value is a value in a sketch, with its hits since it came there.
 type value struct {
 	text        []byte
-	whole, part uint64
+	whole, part uint64 // of degraded hits both are the whole
 }
 
 // appendValue appends a descriptor's value, nothing if that is too long. It allocates only to grow dst.
@@ -76,9 +74,7 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 			*held = value{text: append(held.text[:0], text...)}
 		}
 		held.whole += n[o]
-		if part := partOf(history.Outcome(o)); part != history.Outcome(o) {
-			held.part += n[part]
-		}
+		held.part += n[partOf[o]]
 	}
 }
 
@@ -93,7 +89,7 @@ func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint
 		if sketch == nil {
 			continue
 		}
-		all, part := rest[o], partOf(history.Outcome(o))
+		all, part := rest[o], partOf[o]
 		held := sketch.Held()
 		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Kept.whole, a.Kept.whole) })
 		for i := range held {
@@ -143,7 +139,7 @@ func (p *places) learn(fine []history.ID) {
 	}
 	for _, id := range fine {
 		for o := range history.Outcome(wholeOutcomes) {
-			if id.Outcome == partOf(o) {
+			if id.Outcome == partOf[o] {
 				id.Outcome = o
 			}
 		}

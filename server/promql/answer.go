@@ -26,14 +26,11 @@ type errorType struct {
 	status int
 }
 
-// clientGone is the status for a client that has hung up, which nobody sees.
-const clientGone = 499
-
 var (
 	badData    = errorType{"bad_data", http.StatusBadRequest}
 	execution  = errorType{"execution", http.StatusUnprocessableEntity}
 	timedOut   = errorType{"timeout", http.StatusServiceUnavailable}
-	canceled   = errorType{"canceled", clientGone}
+	canceled   = errorType{"canceled", 499} // the client has hung up: nobody sees it
 	internal   = errorType{"internal", http.StatusInternalServerError}
 	notFound   = errorType{"not_found", http.StatusNotFound}
 	notAllowed = errorType{"bad_data", http.StatusMethodNotAllowed}

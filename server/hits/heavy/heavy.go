@@ -51,11 +51,7 @@ func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
 		s.shrink()
 	}
 	n := len(s.held)
-	if n < cap(s.held) {
-		s.held = s.held[:n+1]
-	} else {
-		s.held = append(s.held, Held[T]{})
-	}
+	s.held = slices.Grow(s.held, 1)[:n+1]
 	h := &s.held[n]
 	h.Key, h.Weight = key, weight
 	s.at[key] = int32(n)
@@ -91,9 +87,7 @@ func (s *Sketch[T]) setWeights(weight func(h *Held[T]) uint64) {
 }
 
 // Reset forgets all keys.
-func (s *Sketch[T]) Reset() {
-	s.Renew(func(*Held[T]) uint64 { return 0 })
-}
+func (s *Sketch[T]) Reset() { s.Renew(func(*Held[T]) uint64 { return 0 }) }
 
 // shrink makes room for half of the keys.
 func (s *Sketch[T]) shrink() {
