@@ -19,8 +19,8 @@ const maxValue = 256
 // near hits than hits.
 const wholeOutcomes = int(history.Degraded) + 1
 
-// partOf has the outcome that is a part of another, or that one itself if none is.
-var partOf = [wholeOutcomes]history.Outcome{history.Within: history.Near, history.Over: history.Shadow, history.Degraded: history.Degraded}
+// partOf has the part of each of these: near of within, shadow of over. Degraded has none, and stands for itself.
+var partOf = [wholeOutcomes]history.Outcome{history.Near, history.Shadow, history.Degraded}
 
 // values count the hits of a rule that tells values apart: all of them, and by outcome those of its heaviest values since
 // the last drain.

@@ -1,7 +1,7 @@
 // The page: asks for what the view in the URL's fragment shows, draws it, and asks again while time goes on.
 import { ask, askTop, now, Refused } from './api.js';
 import { joined, limitLines, weeksBefore } from './buckets.js';
-import { whyEmpty, hint, noHistory, noRules } from './blank.js';
+import { hint, noHistory, noRules, whyEmpty } from './blank.js';
 import { draw } from './chart.js';
 import { copy, picked, showRange } from './controls.js';
 import { sourceOf } from './copies.js';
@@ -21,7 +21,7 @@ const home = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
 
 let view = parse(location.hash);
 let configured = { loaded: 0, serves: [], rules: [] };
-let rates = { known: [], top: null, minutes: 1 }; // of the last minutes
+let rates = { rules: [], top: null, minutes: 1 }; // of the last minutes
 let rules = []; // as the table shows those of now
 let whose = ''; // the domain whose fullest keys are listed
 let curve = null; // as it was drawn last
@@ -144,16 +144,16 @@ function loadedText() {
 
 /** loadRates asks how busy the rules are, and lists them. */
 async function loadRates(signal) {
-  let known = configured.rules, top = null, minutes = 1;
+  let all = configured.rules, top = null, minutes = 1;
   try {
     if (serves('history')) {
       top = await askTop({ from: `-${current / 60}m` }, signal);
-      if (!serves('rules')) known = (await askTop({ from: '-30d' }, signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
+      if (!serves('rules')) all = (await askTop({ from: '-30d' }, signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
     }
   } finally { // without rates there are still rules; another refresh has its own
     if (top) minutes = Math.max(Math.min(now(), top.to) - top.from, 60) / 60;
     if (!signal.aborted) {
-      rates = { known, top, minutes };
+      rates = { rules: all, top, minutes };
       showList(true);
     }
   }
@@ -182,7 +182,7 @@ async function loadKeys(signal) {
 /** showList shows the rules of now or of the range. */
 function showList(sameOrder) {
   const inRange = view.list !== '' && serves('history'), there = ranking.isOf(view), known = serves('rules');
-  rules = merged(rates.known, rates.top, rates.minutes, known, view);
+  rules = merged(rates.rules, rates.top, rates.minutes, known, view);
   byId('lists').hidden = !serves('history');
   press('lists', 'list', view.list);
   say(byId('counted'), !inRange ? 'last 5 minutes' : !there ? 'counting …'

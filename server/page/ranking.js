@@ -1,6 +1,6 @@
 // Which rules had the most hits in the range that is looked at.
 import { askTop, now } from './api.js';
-import { nameOnly, compare, keyOf } from './rules.js';
+import { compare, keyOf, nameOnly } from './rules.js';
 import { less } from './text.js';
 
 const fresh = 60; // seconds that an answer is good for: a year of many rules is dear

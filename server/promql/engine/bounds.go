@@ -15,8 +15,8 @@ import (
 // evaluation a stack that grows with how deep they are nested, and a stack that is full ends the process.
 const maxTokens = 5000
 
-// maxCostlyBytes is how long those patterns of a query may be, all together, in bytes, that repeat, have classes, or fold case:
-// a byte of them is compiled to 1,000 instructions at most, of some 100 bytes each. Of all others it is compiled to one.
+// maxCostlyBytes is how long the patterns of a query that repeat, have classes, or fold case may be together: a byte of
+// them is compiled to 1,000 instructions at most, of some 100 bytes each. Of all others it is compiled to one.
 const maxCostlyBytes = 256
 
 // costlyPattern matches these, but for what is escaped.
@@ -51,8 +51,8 @@ func CheckText(text string) error {
 	return fmt.Errorf("the query has more than %d tokens: ask in several queries", maxTokens)
 }
 
-// maxPointsRead is how many points of one series the functions over a query's subqueries may read, each as often as windows hold
-// it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
+// maxPointsRead is how many points of one series the functions over a query's subqueries may read, each as often as windows
+// hold it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
 const maxPointsRead = 100_000_000
 
 // checkSteps returns an error if a query and its subqueries are evaluated at so many moments that what Prometheus's engine
