@@ -56,16 +56,16 @@ func (c *Counters) register(mux *http.ServeMux, g *Guard, h *query.History) {
 }
 
 // handler reads a question from the parameters of these names, changes counters unless the change is nil, and shows them.
-func (c *Counters) handler(g *Guard, change *change, names ...string) http.HandlerFunc {
+func (c *Counters) handler(g *Guard, ch *change, names ...string) http.HandlerFunc {
 	return serveJSON("The counters cannot be reached: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		if change != nil {
+		if ch != nil {
 			if err := g.mayWrite(r); err != nil {
 				return nil, err
 			}
 		}
 		q, err := c.read(r, names)
-		if err == nil && change != nil {
-			err = c.change(r, q, change)
+		if err == nil && ch != nil {
+			err = c.apply(r, q, ch)
 		}
 		if err != nil {
 			return nil, err
@@ -74,19 +74,19 @@ func (c *Counters) handler(g *Guard, change *change, names ...string) http.Handl
 	})
 }
 
-// change looks at the counters of a question, changes them and logs it.
-func (c *Counters) change(r *http.Request, q *question, change *change) (err error) {
+// apply looks at the counters of a question, changes them and logs it.
+func (c *Counters) apply(r *http.Request, q *question, ch *change) (err error) {
 	if q.before, err = c.Store.Inspect(r.Context(), q.key, q.rule.Limits); err != nil {
 		return err
 	}
-	log := c.Log.With("who", r.RemoteAddr, "what", change.name, "domain", q.domain, "path", q.rule.Path)
+	log := c.Log.With("who", r.RemoteAddr, "what", ch.name, "domain", q.domain, "path", q.rule.Path)
 	if c.LogValues {
 		log = log.With("descriptor", q.descriptor.String())
 	}
 	if q.hits > 0 {
 		log = log.With("hits", q.hits)
 	}
-	if err = change.do(r.Context(), q); err != nil {
+	if err = ch.do(r.Context(), q); err != nil {
 		log.Warn("counters may not have changed: the store failed", "error", err)
 	} else {
 		log.Info("counters changed")
