@@ -50,8 +50,8 @@ type Config struct {
 	// MaxConnectionAge and its grace bound the life of a gRPC connection, so that clients spread over new replicas.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
 
-	Profiles  bool // serve /debug/pprof/ on the admin port
-	ListFirst bool // on the admin port, / is the list of what it serves, and the page only for who asks for HTML
+	Profiles           bool // serve /debug/pprof/ on the admin port
+	AdminLikeRatelimit bool // see admin.Parts.LikeRatelimit
 
 	NoJSON      string // why /json is not served, a sentence; "" serves it
 	AnyJSONType bool   // take requests on /json whatever their Content-Type says
@@ -102,7 +102,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 	streams, s.endStreams = context.WithCancel(context.Background())
 	s.grpc = newGRPC(c, p, streams)
 	s.http = newPort(s.doors[1], p.Log, httpHandler(c, p))
-	p.Admin.Ready, p.Admin.ListFirst, p.Admin.Profiles = p.Health.Ready, c.ListFirst, c.Profiles
+	p.Admin.Ready, p.Admin.LikeRatelimit, p.Admin.Profiles = p.Health.Ready, c.AdminLikeRatelimit, c.Profiles
 	s.admin = newPort(s.doors[2], p.Log, admin.Handler(p.Admin))
 	return s, nil
 }

@@ -48,14 +48,14 @@ func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPi
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { m.run(ctx) })
-	d, modes := descriptors.Descriptor{{Key: "user", Value: "ann"}}, hits.Modes{Near: 0.8}
+	d, modes := descriptors.Descriptor{{Key: "user", Value: "ann"}}, hits.Modes{NearRatio: 0.8}
 	check := func(n uint64) *backend.Check {
 		return &backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
 	}
 	rule := c.Match("shop", d).Rule
-	table.Counter(rule, "shop").Record(&hits.Hit{Rule: rule, Descriptor: d, Check: check(5),
+	table.Counter(rule, "shop").Record(&hits.Event{Rule: rule, Descriptor: d, Check: check(5),
 		Decision: &backend.Decision{Allowed: true, Before: 4}}, modes)
-	table.Counter(nil, "nowhere").Record(&hits.Hit{Descriptor: d, Check: check(2), Decision: new(backend.Decision)}, modes)
+	table.Counter(nil, "nowhere").Record(&hits.Event{Descriptor: d, Check: check(2), Decision: new(backend.Decision)}, modes)
 	stop()
 	running.Wait()
 	if err := m.close(t.Context()); err != nil {

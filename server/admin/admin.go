@@ -32,61 +32,61 @@ type Parts struct {
 	History  *query.History // nil says that there is none
 	Query    http.Handler   // /prometheus/; nil serves none
 	Guard    *Guard
-	// ListFirst shows /help on / to clients that do not ask for HTML, as tools do.
-	ListFirst bool
+	// LikeRatelimit serves by any name what envoyproxy/ratelimit serves, and /help on / to clients that do not ask for HTML.
+	LikeRatelimit bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool
 }
 
-// maxLarge is how many answers about all rules are made or read at a time, and how many profiles.
-const maxLarge = 4
+// maxRuleAnswers is how many answers about rules are made or read at a time, maxProfiles how many profiles.
+const maxRuleAnswers, maxProfiles = 4, 4
 
 // Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	registerHealth(mux, p.Ready)
 	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics, door.ScrapeTime))
-	turns := make(door.Turns, maxLarge)
+	turns := make(door.Turns, maxRuleAnswers)
 	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
 	if p.Stats != nil {
 		inTurn("GET /stats", p.Stats)
 	}
 	if p.Rules != nil {
-		inTurn("GET /rlconfig", showRules(p.Rules))
+		inTurn("GET /rlconfig", rlconfigHandler(p.Rules))
 	}
-	inTurn("GET /api/v1/rules", listRules(&p))
+	inTurn("GET /api/v1/rules", rulesHandler(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, p.Guard, p.History)
 	}
 	if p.Denials != nil {
 		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
 	}
-	reads := http.NewServeMux()
-	registerHistory(reads, p.History)
+	historyMux := http.NewServeMux()
+	registerHistory(historyMux, p.History)
 	if p.Query != nil {
-		reads.Handle("/prometheus/", p.Query)
+		historyMux.Handle("/prometheus/", p.Query)
 	}
-	hiding := hideValues(p.Guard, reads)
-	mux.Handle("/api/v1/history", hiding)
-	mux.Handle("/api/v1/history/", hiding)
-	mux.Handle("/prometheus/", hiding)
+	hiding := hideValues(p.Guard, historyMux)
+	for _, pattern := range []string{"/api/v1/history", "/api/v1/history/", "/prometheus/"} {
+		mux.Handle(pattern, hiding)
+	}
 	if p.Profiles {
 		registerProfiles(mux)
 	}
-	registerPage(mux, p.ListFirst)
-	return knownHosts(&p, mux)
+	registerPage(mux, p.LikeRatelimit)
+	return refuseUnknownHosts(&p, mux)
 }
 
-// knownHosts refuses requests that ask for a host which the guard does not know. Probes and scrapers may use any, and so
-// may who asks for what envoyproxy/ratelimit serves, in its place.
-func knownHosts(p *Parts, h http.Handler) http.Handler {
+// refuseUnknownHosts refuses requests that ask for a host which the guard does not know. Probes and scrapers may use any;
+// in the place of envoyproxy/ratelimit so may whoever asks for what that program serves.
+func refuseUnknownHosts(p *Parts, h http.Handler) http.Handler {
 	open := []string{"/livez", "/readyz", "/metrics"}
-	if p.ListFirst {
+	if p.LikeRatelimit {
 		open = append(open, "/", "/stats", "/rlconfig", "/debug/pprof/")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(open, r.URL.Path) && !p.Guard.knowsHost(r) {
-			http.Error(w, fmt.Sprintf(unlistedHost, hostOf(r.Host)), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf(unknownHost, hostOf(r.Host)), http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -118,12 +118,12 @@ func registerHealth(mux *http.ServeMux, ready func() error) {
 }
 
 // registerPage serves the page, and the list of what is served.
-func registerPage(mux *http.ServeMux, listFirst bool) {
+func registerPage(mux *http.ServeMux, likeRatelimit bool) {
 	files := page.Handler()
 	mux.Handle("GET /page/{file}", files)
 	mux.HandleFunc("GET /help", page.Help)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		if listFirst {
+		if likeRatelimit {
 			w.Header().Set("Vary", "Accept")
 			// Browsers name HTML among what they take, and tools do not.
 			if !strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/html") {
@@ -136,7 +136,7 @@ func registerPage(mux *http.ServeMux, listFirst bool) {
 }
 
 func registerProfiles(mux *http.ServeMux) {
-	mux.Handle("/debug/pprof/", make(door.Turns, maxLarge).Bound(http.HandlerFunc(pprof.Index), door.ProfileTime))
+	mux.Handle("/debug/pprof/", make(door.Turns, maxProfiles).Bound(http.HandlerFunc(pprof.Index), door.ProfileTime))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
@@ -189,8 +189,8 @@ func serveJSON(introduction string, answer func(w http.ResponseWriter, r *http.R
 	}
 }
 
-// queryOf returns a request's parameters. Its error is a refusal.
-func queryOf(r *http.Request) (query.Parameters, error) {
+// parametersOf returns a request's parameters. Its error is a refusal.
+func parametersOf(r *http.Request) (query.Parameters, error) {
 	if len(r.URL.RawQuery) > maxQuery {
 		return nil, refuse(http.StatusBadRequest, "The query is longer than %d bytes.", maxQuery)
 	}
@@ -201,11 +201,11 @@ func queryOf(r *http.Request) (query.Parameters, error) {
 	return query.Parameters(values), nil
 }
 
-// queryWith returns a request's parameters, and refuses any but these. Its error is a refusal.
-func queryWith(r *http.Request, names ...string) (query.Parameters, error) {
-	values, err := queryOf(r)
+// parametersOnly returns a request's parameters, and refuses any but these. Its error is a refusal.
+func parametersOnly(r *http.Request, names ...string) (query.Parameters, error) {
+	parameters, err := parametersOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return values, values.Check(names...)
+	return parameters, parameters.Check(names...)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,13 +30,9 @@ type Counters struct {
 	LogValues bool         // show it the values of descriptors, which may be personal
 }
 
-// Rules knows the configuration in force, nil before the first.
-type Rules interface {
-	Config() *descriptors.Config
-}
-
 var errUnconfigured = refuse(http.StatusServiceUnavailable, "No rate limit configuration is loaded yet.")
 
+// question is about the counters of a descriptor.
 type question struct {
 	domain     string
 	descriptor descriptors.Descriptor
@@ -45,25 +42,30 @@ type question struct {
 	before     []backend.LimitCount // what counted before a change
 }
 
+// change is done to the counters of a question.
+type change struct {
+	name string
+	do   func(context.Context, *question) error
+}
+
 func (c *Counters) register(mux *http.ServeMux, g *Guard, h *query.History) {
-	mux.HandleFunc("GET /api/v1/counters", c.handler(g, "", nil, "domain", "descriptor"))
-	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, "reset", c.reset, "domain", "descriptor"))
-	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, "grant", c.grant, "domain", "descriptor", "hits"))
+	mux.HandleFunc("GET /api/v1/counters", c.handler(g, nil, "domain", "descriptor"))
+	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, &change{"reset", c.reset}, "domain", "descriptor"))
+	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, &change{"grant", c.grant}, "domain", "descriptor", "hits"))
 	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(g, h))
 }
 
-// handler reads a question from the parameters of these names, changes counters if there is a change, and shows them.
-func (c *Counters) handler(g *Guard, what string, change func(context.Context, *question) error,
-	names ...string) http.HandlerFunc {
+// handler reads a question from the parameters of these names, changes counters unless the change is nil, and shows them.
+func (c *Counters) handler(g *Guard, ch *change, names ...string) http.HandlerFunc {
 	return serveJSON("The counters cannot be reached: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		if change != nil {
-			if err := g.allow(r); err != nil {
+		if ch != nil {
+			if err := g.mayWrite(r); err != nil {
 				return nil, err
 			}
 		}
 		q, err := c.read(r, names)
-		if err == nil && change != nil {
-			err = c.change(r, q, what, change)
+		if err == nil && ch != nil {
+			err = c.apply(r, q, ch)
 		}
 		if err != nil {
 			return nil, err
@@ -72,19 +74,19 @@ func (c *Counters) handler(g *Guard, what string, change func(context.Context, *
 	})
 }
 
-// change looks at the counters of a question, changes them and logs it.
-func (c *Counters) change(r *http.Request, q *question, what string, change func(context.Context, *question) error) (err error) {
+// apply looks at the counters of a question, changes them and logs it.
+func (c *Counters) apply(r *http.Request, q *question, ch *change) (err error) {
 	if q.before, err = c.Store.Inspect(r.Context(), q.key, q.rule.Limits); err != nil {
 		return err
 	}
-	log := c.Log.With("who", r.RemoteAddr, "what", what, "domain", q.domain, "path", q.rule.Path)
+	log := c.Log.With("who", r.RemoteAddr, "what", ch.name, "domain", q.domain, "path", q.rule.Path)
 	if c.LogValues {
 		log = log.With("descriptor", q.descriptor.String())
 	}
-	if what == "grant" {
+	if q.hits > 0 {
 		log = log.With("hits", q.hits)
 	}
-	if err = change(r.Context(), q); err != nil {
+	if err = ch.do(r.Context(), q); err != nil {
 		log.Warn("counters may not have changed: the store failed", "error", err)
 	} else {
 		log.Info("counters changed")
@@ -92,10 +94,7 @@ func (c *Counters) change(r *http.Request, q *question, what string, change func
 	return err
 }
 
-func (c *Counters) reset(ctx context.Context, q *question) error {
-	q.hits = 0
-	return c.Store.Reset(ctx, q.key)
-}
+func (c *Counters) reset(ctx context.Context, q *question) error { return c.Store.Reset(ctx, q.key) }
 
 func (c *Counters) grant(ctx context.Context, q *question) error {
 	var out [1]backend.Decision
@@ -110,27 +109,30 @@ func (c *Counters) grant(ctx context.Context, q *question) error {
 }
 
 func (c *Counters) read(r *http.Request, names []string) (*question, error) {
-	values, err := queryWith(r, names...)
+	parameters, err := parametersOnly(r, names...)
 	if err != nil {
 		return nil, err
 	}
-	q := &question{domain: values.Get("domain"), hits: 1}
+	q := &question{domain: parameters.Get("domain")}
 	if q.domain == "" {
 		return nil, refuse(http.StatusBadRequest, "domain is missing: name the domain that the rules stand in.")
 	}
-	if q.descriptor, err = descriptors.ParseDescriptor(values.Get("descriptor")); err != nil {
+	if q.descriptor, err = descriptors.ParseDescriptor(parameters.Get("descriptor")); err != nil {
 		return nil, refuse(http.StatusBadRequest, "descriptor: %v.", err)
 	}
-	if _, given := values["hits"]; given {
-		q.hits, err = strconv.ParseUint(values.Get("hits"), 10, 64)
+	if _, given := parameters["hits"]; given {
+		q.hits, err = strconv.ParseUint(parameters.Get("hits"), 10, 64)
 		if err != nil || q.hits < 1 || q.hits > maxGrant {
 			return nil, refuse(http.StatusBadRequest, "hits must be a whole number from 1 to %d, not %q.",
-				uint64(maxGrant), values.Get("hits"))
+				uint64(maxGrant), parameters.Get("hits"))
 		}
+	} else if slices.Contains(names, "hits") {
+		q.hits = 1
 	}
 	return q, c.match(q)
 }
 
+// match finds the rule and the key of a question.
 func (c *Counters) match(q *question) error {
 	config := c.Rules.Config()
 	if config == nil {
@@ -166,7 +168,7 @@ type Changed struct {
 	GivenBack  uint64 `json:"given_back"`      // and were taken off the count
 }
 
-// LimitAnswer is one of its limits.
+// LimitAnswer is one of the descriptor's limits.
 type LimitAnswer struct {
 	Limit        string        `json:"limit"` // 10/minute
 	Algorithm    string        `json:"algorithm"`

@@ -98,8 +98,8 @@ func (p *port) hit(t *testing.T, key string, n uint64) {
 	if err := p.counters.Counter.Decide(t.Context(), checks, out); err != nil {
 		t.Fatal(err)
 	}
-	p.table.Counter(m.Rule, "shop").Record(&hits.Hit{Rule: m.Rule, Descriptor: d, Key: p.counters.Recorder.Key(checks[0].Key), At: noon,
-		Check: &checks[0], Decision: &out[0]}, hits.Modes{Near: 0.8})
+	p.table.Counter(m.Rule, "shop").Record(&hits.Event{Rule: m.Rule, Descriptor: d, Key: p.counters.Recorder.Key(checks[0].Key), At: noon,
+		Check: &checks[0], Decision: &out[0]}, hits.Modes{NearRatio: 0.8})
 }
 
 // ask returns the status and the body of what is answered.
@@ -161,19 +161,19 @@ func TestWritesAreGuarded(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"all addresses, no token", &Guard{Host: "0.0.0.0"}, none, 403, unguarded},
-		{"no address is all addresses", &Guard{}, none, 403, unguarded},
-		{"a token does not help where none is expected", &Guard{Host: "10.0.0.7"}, bearer("a secret of weir"), 403, unguarded},
+		{"all addresses, no token", &Guard{Host: "0.0.0.0"}, none, 403, writesNeedToken},
+		{"no address is all addresses", &Guard{}, none, 403, writesNeedToken},
+		{"a token does not help where none is expected", &Guard{Host: "10.0.0.7"}, bearer("a secret of weir"), 403, writesNeedToken},
 		{"a loopback address", &Guard{Host: "127.0.0.1"}, none, 200, ""},
 		{"a loopback address in brackets", &Guard{Host: "[::1]"}, none, 200, ""},
 		{"localhost", &Guard{Host: "localhost"}, none, 200, ""},
 		{"a web page on a loopback address", &Guard{Host: "127.0.0.1"}, web, 403, "web pages"},
 		{"a name that was pointed to a loopback address", &Guard{Host: "127.0.0.1"}, rebound, 421, "evil.example"},
 		{"the token", withFile, bearer("a secret of weir"), 200, ""},
-		{"another token", withFile, bearer("A secret of weir"), 403, badToken},
-		{"an empty token", withFile, bearer(""), 403, badToken},
-		{"no token, though on a loopback address", withFile, none, 403, badToken},
-		{"the token under another scheme", withFile, basic, 403, badToken},
+		{"another token", withFile, bearer("A secret of weir"), 403, wrongToken},
+		{"an empty token", withFile, bearer(""), 403, wrongToken},
+		{"no token, though on a loopback address", withFile, none, 403, wrongToken},
+		{"the token under another scheme", withFile, basic, 403, wrongToken},
 		{"a file that is gone", &Guard{TokenFile: file + "x"}, bearer(""), 403, "no such file"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {

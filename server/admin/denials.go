@@ -10,8 +10,8 @@ import (
 	"github.com/weirproxy/weir/server/denials"
 )
 
-// What the number of rules may be.
-const usualDenials, maxDenials = 20, 1000
+// How many denials are listed, unless it is said, and at most.
+const defaultDenials, maxDenials = 20, 1000
 
 // Denials serves GET /api/v1/denials: the last denial of each rule, the newest first, or those of late by minute and
 // descriptor. Values of descriptors, which may be personal, are only for those who ask for them. All fields are needed.
@@ -65,13 +65,13 @@ func (d *Denials) handler(g *Guard) http.HandlerFunc {
 }
 
 func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
-	values, err := queryWith(r, "domain", "path", "values", "n", "descriptor", "from", "to")
+	parameters, err := parametersOnly(r, "domain", "path", "values", "n", "descriptor", "from", "to")
 	if err != nil {
 		return nil, err
 	}
 	now := d.Now()
-	q, n, err := questionOf(values, now)
-	if err == nil && (q.Values || q.Descriptor != nil) { // who asks for ann, and is told, has read her name
+	f, n, err := filterOf(parameters, now)
+	if err == nil && (f.Values || f.Descriptor != nil) { // whoever finds denials by a value knows that it was there
 		err = g.mayRead(r)
 	}
 	if err != nil {
@@ -79,62 +79,67 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	}
 	a := &DenialsAnswer{Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}}
 	var all []denials.Summary
-	list := &a.Denials
-	if q.To.IsZero() {
-		all = d.Recorder.List(q)
-		a.More = len(all) - min(n, len(all))
+	if f.To.IsZero() {
+		all = d.Recorder.List(f)
+		a.More = max(0, len(all)-n)
+		a.Denials = denialAnswers(all[:len(all)-a.More], now)
 	} else {
 		var since time.Time
-		all, a.More, since = d.Recorder.Recent(q, n)
+		all, a.More, since = d.Recorder.Recent(f, n)
 		kept := max(a.Since, seconds(since))
-		a.RecentAnswer = &RecentAnswer{From: seconds(q.From), To: seconds(q.To), KeptSince: kept, Recent: []DenialAnswer{}}
-		list = &a.Recent
+		a.RecentAnswer = &RecentAnswer{From: seconds(f.From), To: seconds(f.To), KeptSince: kept, Recent: denialAnswers(all, now)}
 	}
-	if config := d.Rules.Config(); len(all) == 0 && config != nil { // or nothing would be denied, however long one waits
-		if _, err := ruleAt(config, q.Domain, q.Path); err != nil {
+	if config := d.Rules.Config(); len(all) == 0 && config != nil { // a rule that is not there never denies
+		if _, err := ruleAt(config, f.Domain, f.Path); err != nil {
 			return nil, err
 		}
-	}
-	for i := range all[:min(n, len(all))] {
-		*list = append(*list, describeDenial(&all[i], now))
 	}
 	return a, nil
 }
 
-func questionOf(values query.Parameters, now time.Time) (q denials.Filter, n int, err error) {
-	q = denials.Filter{Domain: values.Get("domain"), Path: values.Get("path")}
-	if n, err = values.Number("n", usualDenials, maxDenials); err != nil {
-		return q, 0, err
+// filterOf reads which denials are asked for, and how many.
+func filterOf(parameters query.Parameters, now time.Time) (f denials.Filter, n int, err error) {
+	f = denials.Filter{Domain: parameters.Get("domain"), Path: parameters.Get("path")}
+	if n, err = parameters.Number("n", defaultDenials, maxDenials); err != nil {
+		return f, 0, err
 	}
-	if text := values.Get("descriptor"); text != "" {
-		if q.Descriptor, err = descriptors.ParseDescriptor(text); err != nil {
-			return q, 0, refuse(http.StatusBadRequest, "descriptor: %v.", err)
+	if text := parameters.Get("descriptor"); text != "" {
+		if f.Descriptor, err = descriptors.ParseDescriptor(text); err != nil {
+			return f, 0, refuse(http.StatusBadRequest, "descriptor: %v.", err)
 		}
 	}
-	if from := values.Get("from"); q.Descriptor != nil || from+values.Get("to") != "" {
-		asked, err := values.Between("from", "to", now, time.UTC)
+	if from := parameters.Get("from"); f.Descriptor != nil || from+parameters.Get("to") != "" {
+		asked, err := parameters.Between("from", "to", now, time.UTC)
 		if err != nil {
-			return q, 0, err
+			return f, 0, err
 		}
 		if from == "" {
 			asked.From = 0 // all that is kept
 		}
-		q.From, q.To = time.Unix(asked.From, 0), time.Unix(asked.To, 0)
+		f.From, f.To = time.Unix(asked.From, 0), time.Unix(asked.To, 0)
 	}
-	q.Values, err = values.Bool("values", false)
-	return q, n, err
+	f.Values, err = parameters.Bool("values", false)
+	return f, n, err
 }
 
-func describeDenial(k *denials.Summary, now time.Time) DenialAnswer {
-	last := &k.Last
-	a := DenialAnswer{
-		At: seconds(last.At), Domain: k.Domain, Path: k.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
-		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.Source.String(),
-		Shadow: k.Shadow, Quota: last.Quota, Override: last.Override, DeniedRequests: k.Requests, DeniedHits: k.Hits,
-		Descriptor: k.Descriptor,
+func denialAnswers(all []denials.Summary, now time.Time) []DenialAnswer {
+	answers := make([]DenialAnswer, len(all))
+	for i := range all {
+		answers[i] = denialAnswer(&all[i], now)
 	}
-	if !k.First.IsZero() {
-		a.First = seconds(k.First)
+	return answers
+}
+
+func denialAnswer(s *denials.Summary, now time.Time) DenialAnswer {
+	last := &s.Last
+	a := DenialAnswer{
+		At: seconds(last.At), Domain: s.Domain, Path: s.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
+		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.Source.String(),
+		Shadow: s.Shadow, Quota: last.Quota, Override: last.Override, DeniedRequests: s.Requests, DeniedHits: s.Hits,
+		Descriptor: s.Descriptor,
+	}
+	if !s.First.IsZero() {
+		a.First = seconds(s.First)
 	}
 	if wait := last.RetryAfter(now); wait != backend.Never {
 		whole := int64((wait + time.Second - 1) / time.Second) // so that a client that waits as long does not come too early

@@ -21,11 +21,11 @@ const maxExports = 1
 // it is not whole, nor is one whose body has no end.
 const ExportTrailer = "Weir-Exported"
 
-// exporting returns a handler of exports of a history.
-func exporting(h *query.History) http.HandlerFunc {
+// exportHandler writes exports of a history.
+func exportHandler(h *query.History) http.HandlerFunc {
 	turns := make(door.Turns, maxExports)
 	return func(w http.ResponseWriter, r *http.Request) {
-		values, err := queryOf(r)
+		parameters, err := parametersOf(r)
 		switch {
 		case err != nil:
 		case h == nil:
@@ -34,7 +34,7 @@ func exporting(h *query.History) http.HandlerFunc {
 			err = refuse(http.StatusServiceUnavailable, "Another export of the history is being read.")
 		default:
 			defer turns.GiveBack()
-			err = export(w, r, h, values)
+			err = export(w, r, h, parameters)
 		}
 		if err != nil {
 			writeError(w, err, historyError)
@@ -44,8 +44,8 @@ func exporting(h *query.History) http.HandlerFunc {
 
 // export writes an export for as long as its reader reads. One that fails once something has been sent is cut off, so
 // that nobody takes it for whole.
-func export(w http.ResponseWriter, r *http.Request, h *query.History, values query.Parameters) error {
-	format, err := transfer.ParseFormat(cmp.Or(values.Get("format"), string(transfer.CSV)))
+func export(w http.ResponseWriter, r *http.Request, h *query.History, parameters query.Parameters) error {
+	format, err := transfer.ParseFormat(cmp.Or(parameters.Get("format"), string(transfer.CSV)))
 	if err != nil {
 		return refuse(http.StatusBadRequest, "format: %v.", err)
 	}
@@ -56,7 +56,7 @@ func export(w http.ResponseWriter, r *http.Request, h *query.History, values que
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(maxQuestionTime))
 	out := &deadlineWriter{w: w, control: control}
-	done, err := transfer.Export(r.Context(), h, values, format, out)
+	done, err := transfer.Export(r.Context(), h, parameters, format, out)
 	if err == nil {
 		text, _ := json.Marshal(done) // of numbers and strings
 		w.Header().Set(ExportTrailer, url.QueryEscape(string(text)))

@@ -20,17 +20,17 @@ import (
 
 // Why requests are refused, for clients.
 const (
-	unguarded = "Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."
-	foreign   = "Without ADMIN_TOKEN_FILE, admin writes must ask for a loopback address or localhost, not for %q."
-	browser   = "Without ADMIN_TOKEN_FILE, admin writes are not for web pages: %v."
-	badToken  = "The token is missing or wrong: send what ADMIN_TOKEN_FILE holds as Authorization: Bearer TOKEN " +
+	writesNeedToken    = "Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."
+	writesNeedLoopback = "Without ADMIN_TOKEN_FILE, admin writes must ask for a loopback address or localhost, not for %q."
+	writesNotByPages   = "Without ADMIN_TOKEN_FILE, admin writes are not for web pages: %v."
+	wrongToken         = "The token is missing or wrong: send what ADMIN_TOKEN_FILE holds as Authorization: Bearer TOKEN " +
 		"(weir --token-file)."
-	noToken      = "The token cannot be checked, so this is refused: %v."
-	unlistedHost = "This port does not answer to the name %q: ask for a loopback address, localhost or the address that " +
+	uncheckedToken = "The token cannot be checked, so this is refused: %v."
+	unknownHost    = "This port does not answer to the name %q: ask for a loopback address, localhost or the address that " +
 		"weir listens on, or list the name in ADMIN_HOSTS."
-	unreadable = "Descriptors' values are shown only to whoever sends the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE " +
+	readsNeedToken = "Descriptors' values are shown only to whoever sends the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE " +
 		"as Authorization: Bearer TOKEN (weir --token-file)."
-	remote = "Without ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE, descriptors' values are shown only to weir's own host, " +
+	readsNeedLoopback = "Without ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE, descriptors' values are shown only to weir's own host, " +
 		"which asks for a loopback address from 127.0.0.1 or ::1."
 )
 
@@ -59,35 +59,35 @@ func (g *Guard) Refused() uint64 { return g.refused.Load() }
 // Check returns an error, which names the variable, if a file that is named holds no token.
 func (g *Guard) Check() error {
 	for variable, file := range map[string]string{"ADMIN_TOKEN_FILE": g.TokenFile, "ADMIN_READ_TOKEN_FILE": g.ReadFile} {
-		if _, err := tokenIn(variable, file); err != nil {
+		if _, err := readToken(variable, file); err != nil {
 			return fmt.Errorf("environment variable %w", err)
 		}
 	}
 	return nil
 }
 
-// allow returns a refusal unless a request may change something.
-func (g *Guard) allow(r *http.Request) error {
+// mayWrite returns a refusal unless a request may change something.
+func (g *Guard) mayWrite(r *http.Request) error {
 	if g.TokenFile != "" {
-		want, err := tokenIn("ADMIN_TOKEN_FILE", g.TokenFile)
+		want, err := readToken("ADMIN_TOKEN_FILE", g.TokenFile)
 		if err != nil {
-			return refuse(http.StatusForbidden, noToken, err)
+			return refuse(http.StatusForbidden, uncheckedToken, err)
 		}
-		if !g.brings(r, true, want) {
-			return refuse(http.StatusForbidden, badToken)
+		if !g.hasToken(r, true, want) {
+			return refuse(http.StatusForbidden, wrongToken)
 		}
 		return nil
 	}
 	if !isLoopback(g.Host) {
-		return refuse(http.StatusForbidden, unguarded)
+		return refuse(http.StatusForbidden, writesNeedToken)
 	}
 	// A browser on this host reaches the port too, and any web page may use it: its own requests say that they come
 	// from elsewhere, and those to a name that was pointed here ask for that name.
 	if !isLoopback(hostOf(r.Host)) {
-		return refuse(http.StatusForbidden, foreign, r.Host)
+		return refuse(http.StatusForbidden, writesNeedLoopback, r.Host)
 	}
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return refuse(http.StatusForbidden, browser, err)
+		return refuse(http.StatusForbidden, writesNotByPages, err)
 	}
 	return nil
 }
@@ -100,18 +100,18 @@ func (g *Guard) mayRead(r *http.Request) error {
 		return nil
 	}
 	if g.TokenFile == "" && g.ReadFile == "" {
-		return refuse(http.StatusForbidden, remote)
+		return refuse(http.StatusForbidden, readsNeedLoopback)
 	}
-	write, err := tokenIn("ADMIN_TOKEN_FILE", g.TokenFile)
-	read, readErr := tokenIn("ADMIN_READ_TOKEN_FILE", g.ReadFile)
+	write, err := readToken("ADMIN_TOKEN_FILE", g.TokenFile)
+	read, readErr := readToken("ADMIN_READ_TOKEN_FILE", g.ReadFile)
 	err = errors.Join(err, readErr)
-	if g.brings(r, err == nil, write, read) {
+	if g.hasToken(r, err == nil, write, read) {
 		return nil
 	}
 	if err != nil {
-		return refuse(http.StatusForbidden, noToken, err)
+		return refuse(http.StatusForbidden, uncheckedToken, err)
 	}
-	return refuse(http.StatusForbidden, unreadable)
+	return refuse(http.StatusForbidden, readsNeedToken)
 }
 
 // knowsHost reports whether the port answers to the host that a request asks for. A page of the web whose name was
@@ -130,9 +130,9 @@ func (g *Guard) knowsHost(r *http.Request) bool {
 	return err == nil && own.Addr().Unmap().WithZone("") == asked.Unmap()
 }
 
-// brings reports whether a request brings one of the tokens that are not empty. One that is wrong is counted, and
-// logged, if these are all tokens that there are.
-func (g *Guard) brings(r *http.Request, all bool, tokens ...string) bool {
+// hasToken reports whether a request has one of the tokens that are not empty. A wrong one is counted and logged, if all
+// tokens are known.
+func (g *Guard) hasToken(r *http.Request, allKnown bool, tokens ...string) bool {
 	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if got == "" || !strings.EqualFold(scheme, "Bearer") {
 		return false
@@ -144,7 +144,7 @@ func (g *Guard) brings(r *http.Request, all bool, tokens ...string) bool {
 			return true
 		}
 	}
-	if !all {
+	if !allKnown {
 		return false
 	}
 	g.refused.Add(1)
@@ -155,9 +155,9 @@ func (g *Guard) brings(r *http.Request, all bool, tokens ...string) bool {
 	return false
 }
 
-// tokenIn returns what a file holds now, without the space around it; "" where no file is named. Its error names the
+// readToken returns what a file holds now, without the space around it; "" where no file is named. Its error names the
 // variable and the file.
-func tokenIn(variable, file string) (string, error) {
+func readToken(variable, file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}

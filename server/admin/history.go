@@ -13,8 +13,8 @@ const (
 	maxQuestionTime = 5 * time.Minute  // for a question about the history, until its answer is made
 	maxReadingTime  = 30 * time.Second // for the client to read its answer, which is held meanwhile
 	maxWaitingTime  = 10 * time.Second // for a turn
-	// maxAnswers is how many answers are made or read at a time, so that they never use up the limiter's memory.
-	maxAnswers = 2
+	// maxHistoryAnswers is how many answers are made or read at a time, so that they never use up the limiter's memory.
+	maxHistoryAnswers = 2
 )
 
 // historyError introduces the errors of a history's store.
@@ -26,20 +26,20 @@ var errNoHistory = refuse(http.StatusNotFound,
 
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *query.History) {
-	turns := make(door.Turns, maxAnswers)
+	turns := make(door.Turns, maxHistoryAnswers)
 	inTurn := func(pattern string, ask http.Handler) {
 		mux.Handle(pattern, turns.Bound(ask, maxQuestionTime+maxReadingTime))
 	}
-	inTurn("GET /api/v1/history", asking(h, (*query.History).Show))
-	inTurn("GET /api/v1/history/top", asking(h, (*query.History).Top))
-	inTurn("GET /api/v1/history/verify", asking(h, (*query.History).Verify))
-	mux.HandleFunc("GET /api/v1/history/export", exporting(h))
+	inTurn("GET /api/v1/history", historyHandler(h, h.Show))
+	inTurn("GET /api/v1/history/top", historyHandler(h, h.Top))
+	inTurn("GET /api/v1/history/verify", historyHandler(h, h.Verify))
+	mux.HandleFunc("GET /api/v1/history/export", exportHandler(h))
 }
 
-// asking returns a handler of questions about a history.
-func asking[Answer any](h *query.History, answer func(*query.History, context.Context, query.Parameters) (Answer, error)) http.Handler {
+// historyHandler answers questions about a history.
+func historyHandler[A any](h *query.History, answer func(context.Context, query.Parameters) (A, error)) http.Handler {
 	return serveJSON(historyError, func(w http.ResponseWriter, r *http.Request) (any, error) {
-		values, err := queryOf(r)
+		parameters, err := parametersOf(r)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func asking[Answer any](h *query.History, answer func(*query.History, context.Co
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
 		defer cancel()
-		a, err := answer(h, ctx, values)
+		a, err := answer(ctx, parameters)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime)) // else the bound of its making holds
 		return a, err
 	})

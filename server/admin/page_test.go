@@ -8,18 +8,18 @@ import (
 )
 
 // front asks a port for a path.
-func front(listFirst bool, method, path, accept string) *httptest.ResponseRecorder {
-	return send(serving(Parts{ListFirst: listFirst}), method, path, func(r *http.Request) { r.Header.Set("Accept", accept) })
+func front(likeRatelimit bool, method, path, accept string) *httptest.ResponseRecorder {
+	return send(serving(Parts{LikeRatelimit: likeRatelimit}), method, path, func(r *http.Request) { r.Header.Set("Accept", accept) })
 }
 
 func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 	for _, c := range []struct {
-		promise    string
-		listFirst  bool
-		path       string
-		accept     string
-		wantedHTML bool
+		promise       string
+		likeRatelimit bool
+		path          string
+		accept        string
+		wantedHTML    bool
 	}{
 		{"weir shows the page to a browser", false, "/", browser, true},
 		{"weir shows the page to curl", false, "/", "*/*", true},
@@ -32,13 +32,13 @@ func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {
 		{"ratelimit has the list for whoever takes text", true, "/", "text/plain, text/*", false},
 		{"ratelimit has the list on /help", true, "/help", browser, false},
 	} {
-		w := front(c.listFirst, "GET", c.path, c.accept)
+		w := front(c.likeRatelimit, "GET", c.path, c.accept)
 		isPage := strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") && strings.Contains(w.Body.String(), "<!doctype html>")
 		isList := strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") && strings.HasPrefix(w.Body.String(), "/livez ")
 		if w.Code != 200 || isPage != c.wantedHTML || isList == c.wantedHTML {
 			t.Errorf("%s: got %d %q %.40q", c.promise, w.Code, w.Header().Get("Content-Type"), w.Body)
 		}
-		if varies := w.Header().Get("Vary") == "Accept"; varies != (c.listFirst && c.path == "/") {
+		if varies := w.Header().Get("Vary") == "Accept"; varies != (c.likeRatelimit && c.path == "/") {
 			t.Errorf("%s: Vary is %q: a cache would hand the page to tools, or the list to people", c.promise, w.Header().Get("Vary"))
 		}
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
+// Rules knows the configuration in force, nil before the first.
+type Rules interface{ Config() *descriptors.Config }
+
 // RuleAnswer is a rule as /api/v1/rules answers it.
 type RuleAnswer struct {
 	Domain    string      `json:"domain"`
@@ -27,7 +30,7 @@ type RuleAnswer struct {
 	Quota     bool        `json:"quota"`
 }
 
-// RuleLimit is a limit of a rule there.
+// RuleLimit is a limit of a rule, as /api/v1/rules answers it.
 type RuleLimit struct {
 	Text      string `json:"text"` // 10/minute
 	Requests  uint64 `json:"requests"`
@@ -44,10 +47,9 @@ type RulesAnswer struct {
 	Rules  []RuleAnswer `json:"rules"`  // by domain and path
 }
 
-// listRules serves the rules in force, and says what else this port can be asked about: it serves a page, which is to ask
-// for nothing in vain. There may be ten thousand rules, and the page asks every few seconds, so who knows them already is
-// told only that.
-func listRules(p *Parts) http.HandlerFunc {
+// rulesHandler answers with the rules in force, and with what the page can ask this port about. There may be ten thousand
+// rules, and the page asks every few seconds: a client that knows them already is told only that.
+func rulesHandler(p *Parts) http.HandlerFunc {
 	serves := []string{}
 	for what, served := range map[string]bool{"rules": p.Rules != nil, "history": p.History != nil, "denials": p.Denials != nil,
 		"counters": p.Counters != nil} {
@@ -58,7 +60,7 @@ func listRules(p *Parts) http.HandlerFunc {
 	slices.Sort(serves)
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		if _, err := queryWith(r); err != nil {
+		if _, err := parametersOnly(r); err != nil {
 			writeError(w, err, "")
 			return
 		}
@@ -109,9 +111,9 @@ func eachOf(r *descriptors.Rule) []string {
 	return each
 }
 
-// showRules serves the limits in force in the lines of envoyproxy/ratelimit, which tools print, sorted. Without a
+// rlconfigHandler writes the limits in force in the lines of envoyproxy/ratelimit, which tools print, sorted. Without a
 // configuration there are none.
-func showRules(r Rules) http.HandlerFunc {
+func rlconfigHandler(r Rules) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var b strings.Builder
 		for _, rule := range sortedRules(r.Config()) {

@@ -48,7 +48,7 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		if err := g.mayRead(r); err != nil {
 			return nil, err
 		}
-		values, err := queryWith(r, "domain", "path", "n", "by", "from", "to", "tz")
+		parameters, err := parametersOnly(r, "domain", "path", "n", "by", "from", "to", "tz")
 		if err != nil {
 			return nil, err
 		}
@@ -56,18 +56,18 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		if config == nil {
 			return nil, errUnconfigured
 		}
-		if names := config.DomainNames(); values.Get("domain") == "" {
+		if names := config.DomainNames(); parameters.Get("domain") == "" {
 			if len(names) != 1 {
 				return nil, refuse(http.StatusBadRequest, "domain is missing: name one of %s.", descriptors.Listed(names))
 			}
-			values["domain"] = names
+			parameters["domain"] = names
 		}
-		n, err := values.Number("n", query.DefaultRows, query.MaxRows)
+		n, err := parameters.Number("n", query.DefaultRows, query.MaxRows)
 		if err != nil {
 			return nil, err
 		}
-		if values.Get("from") == "" && values.Get("to") == "" {
-			return c.topOfProcess(config, values, n)
+		if parameters.Get("from") == "" && parameters.Get("to") == "" {
+			return c.topOfProcess(config, parameters, n)
 		}
 		switch {
 		case h == nil:
@@ -78,17 +78,17 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		defer turns.GiveBack()
 		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
 		defer cancel()
-		return topOfHistory(ctx, h, values, n)
+		return topOfHistory(ctx, h, parameters, n)
 	})
 }
 
 // topOfProcess answers from what this process was asked in the last minute.
-func (c *Counters) topOfProcess(config *descriptors.Config, values query.Parameters, n int) (a TopAnswer, err error) {
-	a = TopAnswer{Domain: values.Get("domain"), Source: "process", Warnings: []string{}, Top: []TopRow{}}
-	if a.By, err = values.By(); err != nil {
+func (c *Counters) topOfProcess(config *descriptors.Config, parameters query.Parameters, n int) (a TopAnswer, err error) {
+	a = TopAnswer{Domain: parameters.Get("domain"), Source: "process", Warnings: []string{}, Top: []TopRow{}}
+	if a.By, err = parameters.By(); err != nil {
 		return a, err
 	}
-	if a.Path, err = pathOf(config, a.Domain, values.Get("path")); err != nil {
+	if a.Path, err = pathOf(config, a.Domain, parameters.Get("path")); err != nil {
 		return a, err
 	}
 	now := c.Now()
@@ -152,13 +152,13 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.
-func topOfHistory(ctx context.Context, h *query.History, values query.Parameters, n int) (a TopAnswer, err error) {
-	values["n"] = []string{fmt.Sprint(query.MaxRows)} // rules that keep no values are among them
-	top, err := h.Top(ctx, values)
+func topOfHistory(ctx context.Context, h *query.History, parameters query.Parameters, n int) (a TopAnswer, err error) {
+	parameters["n"] = []string{fmt.Sprint(query.MaxRows)} // rules that keep no values are among them
+	top, err := h.Top(ctx, parameters)
 	if err != nil {
 		return a, err
 	}
-	a = TopAnswer{Domain: values.Get("domain"), Path: values.Get("path"), Source: "history", By: top.By, From: top.From, To: top.To,
+	a = TopAnswer{Domain: parameters.Get("domain"), Path: parameters.Get("path"), Source: "history", By: top.By, From: top.From, To: top.To,
 		Warnings: top.Warnings, Top: []TopRow{}}
 	for _, r := range top.Top {
 		if r.Value == "" {

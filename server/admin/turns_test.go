@@ -42,12 +42,12 @@ func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 		busy                string
 	}{
 		{"/metrics", "/metrics", "/stats", door.Scrapes, door.ScrapeTime, "2 other answers are being made"},
-		{"/stats", "/stats", "/livez", maxLarge, door.ReadTime, "4 other answers"},
-		{"/rlconfig", "/api/v1/rules", "/metrics", maxLarge, door.ReadTime, "4 other answers"},
-		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxLarge, door.ReadTime, "4 other answers"},
-		{"/api/v1/denials", "/rlconfig", "/", maxLarge, door.ReadTime, "4 other answers"},
-		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxLarge, door.ProfileTime, "4 other answers"},
-		{history, history, export, maxAnswers, maxReadingTime, "2 other answers"},
+		{"/stats", "/stats", "/livez", maxRuleAnswers, door.ReadTime, "4 other answers"},
+		{"/rlconfig", "/api/v1/rules", "/metrics", maxRuleAnswers, door.ReadTime, "4 other answers"},
+		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxRuleAnswers, door.ReadTime, "4 other answers"},
+		{"/api/v1/denials", "/rlconfig", "/", maxRuleAnswers, door.ReadTime, "4 other answers"},
+		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxProfiles, door.ProfileTime, "4 other answers"},
+		{history, history, export, maxHistoryAnswers, maxReadingTime, "2 other answers"},
 		{export, export, history, maxExports, maxReadingTime, "Another export of the history is being read"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

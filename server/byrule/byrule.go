@@ -39,7 +39,7 @@ type Registry[T any] struct {
 }
 
 // New makes a registry. prepare, if not nil, must not wait; it is given each new entry and its rule, nil for no rule.
-func New[T any](prepare func(of *Entry[T], rule *descriptors.Rule)) *Registry[T] {
+func New[T any](prepare func(e *Entry[T], rule *descriptors.Rule)) *Registry[T] {
 	return &Registry[T]{prepare: prepare, entries: make(map[Name]*Entry[T])}
 }
 
@@ -88,9 +88,9 @@ func (r *Registry[T]) entry(name Name, rule *descriptors.Rule) *Entry[T] {
 	return e
 }
 
-// Of returns the entry of a rule of the table's configuration, or of what none matches if it is nil, and reports
+// Entry returns the entry of a rule of the table's configuration, or of what none matches if it is nil, and reports
 // whether the configuration has the domain. It neither waits nor allocates.
-func (t *Table[T]) Of(rule *descriptors.Rule, domain string) (e *Entry[T], known bool) {
+func (t *Table[T]) Entry(rule *descriptors.Rule, domain string) (e *Entry[T], known bool) {
 	in, known := t.domains[domain]
 	switch {
 	case !known:

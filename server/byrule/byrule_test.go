@@ -56,7 +56,7 @@ func (w *world) apply(t testing.TB, text string) {
 
 // use adds one to what a descriptor of the domain shop, of one entry, leads to.
 func (w *world) use(key string) *entry {
-	e, _ := w.table.Of(w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule, "shop")
+	e, _ := w.table.Entry(w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule, "shop")
 	e.Kept.Add(1)
 	return e
 }
@@ -86,7 +86,7 @@ func TestAnEntryIsThatOfItsRuleWhateverItsNumber(t *testing.T) {
 	w.use("user")
 	w.expect(t, "__unknown__ __unmatched__=0, shop __unmatched__=1, shop path=0, shop tenant=0, shop user=2", "a rule goes on where it was")
 	for i := range 1000 {
-		if e, known := w.table.Of(nil, fmt.Sprint("made-up-", i)); known || e.Name != (byrule.Name{Domain: history.UnknownDomain, Path: history.Unmatched}) {
+		if e, known := w.table.Entry(nil, fmt.Sprint("made-up-", i)); known || e.Name != (byrule.Name{Domain: history.UnknownDomain, Path: history.Unmatched}) {
 			t.Fatalf("an unknown domain has the entry %v, known: %v", e.Name, known)
 		}
 	}
@@ -94,7 +94,7 @@ func TestAnEntryIsThatOfItsRuleWhateverItsNumber(t *testing.T) {
 		t.Errorf("%d entries are kept, want no more: requests choose the names of unknown domains", n)
 	}
 	user := w.config.Match("shop", descriptors.Descriptor{{Key: "user"}}).Rule
-	if n := testing.AllocsPerRun(100, func() { w.table.Of(user, "shop"); w.table.Of(nil, "unknown") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { w.table.Entry(user, "shop"); w.table.Entry(nil, "unknown") }); n != 0 {
 		t.Errorf("an entry that is there takes %v allocations to find; the request path pays for each", n)
 	}
 }

@@ -31,31 +31,31 @@ func (l *Log) Run(ctx context.Context) {
 			return
 		case now := <-ticks.C:
 			if l.Interval > 0 {
-				l.logSome()
+				l.logSample()
 			}
 			l.Recorder.rules.Sweep(now)
 		}
 	}
 }
 
-func (l *Log) logSome() {
+func (l *Log) logSample() {
 	lines := 0
-	for _, s := range l.Recorder.tallies() {
-		k, ok := s.summary(&s.tally, l.Values)
-		if !ok || k.Requests == s.logged || lines == maxLines {
+	for _, t := range l.Recorder.tallies() {
+		s, ok := t.summary(&t.tally, l.Values)
+		if !ok || s.Requests == t.logged || lines == maxLines {
 			continue
 		}
 		message := "requests are denied: a limit is reached"
-		if k.Shadow {
+		if s.Shadow {
 			message = "requests would be denied, were it not for shadow mode: a limit is reached"
 		}
-		about := []any{"domain", k.Domain, "rule", descriptors.ReadablePath(k.Path), "limit", k.Last.Limit.String(),
-			"denied_requests", k.Requests - s.logged, "decided_by", k.Last.Source.String()}
+		about := []any{"domain", s.Domain, "rule", descriptors.ReadablePath(s.Path), "limit", s.Last.Limit.String(),
+			"denied_requests", s.Requests - t.logged, "decided_by", s.Last.Source.String()}
 		if l.Values {
-			about = append(about, "descriptor", k.Descriptor)
+			about = append(about, "descriptor", s.Descriptor)
 		}
 		l.To.Info(message, about...)
-		s.logged = k.Requests
+		t.logged = s.Requests
 		lines++
 	}
 }

@@ -11,78 +11,84 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// At most 8,192 streaks are kept, in 3 MiB: each takes a place for every 384 bytes. Their map takes some 300 KiB.
+// At most 8,192 groups are kept, in 3 MiB: each takes a slot for every 384 bytes. Their map takes some 300 KiB.
 const (
-	places      = 8 << 10
-	placeBytes  = 384
-	streakBytes = 240 // of one without its descriptor
+	slots      = 8 << 10
+	slotBytes  = 384
+	groupBytes = 240 // of one without its descriptor
 )
 
-// recent keeps the newest streaks, in the order in which they began.
+// recent keeps the newest groups, in the order in which they began.
 type recent struct {
 	seed maphash.Seed
 
-	mu    sync.Mutex // protects what follows; a request holds it for a fraction of a microsecond
-	next  uint64
-	ring  [places]*streak    // a ring
-	open  map[uint64]*streak // those that are kept, by their hash
-	since time.Time          // every denial from then on is kept
+	mu     sync.Mutex // protects what follows; a request holds it for a fraction of a microsecond
+	next   uint64     // slot of the ring, modulo slots
+	ring   [slots]*group
+	byHash map[uint64]*group // those that are kept, the last of each hash
+	since  time.Time         // every denial from then on is kept
 }
 
-// streak is the denials of one descriptor by one limit of a rule within a minute of the clock.
-type streak struct {
+// group is the denials of one descriptor by one limit of a rule within a minute of the clock.
+type group struct {
 	tally
-	rule    *ruleTally
+	of      *ruleTally
 	minute  int64
 	hash    uint64
 	entries []uint64     // the hash of each, by which a descriptor is found that is longer than what is kept of it
 	first   atomic.Int64 // Unix nanoseconds
 }
 
-// note adds a denial to its streak, or begins one. So a key that is denied all the time takes the room of one denial.
-func (r *recent) note(s *ruleTally, d *Denial, descriptor descriptors.Descriptor) {
+// add adds a denial to its group, or begins one. So a key that is denied all the time takes the room of one denial.
+func (r *recent) add(of *ruleTally, d *Denial, descriptor descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], descriptor), d.At.Unix()/60, d.At.UnixNano()
-	decidedBy := max(d.Source, backend.FromLook) // one streak for the store and for what remembers its denials
-	hash := maphash.Comparable(r.seed, s) ^ d.Limit.Requests ^ uint64(d.Limit.Window) ^ uint64(minute)<<8
-	hash ^= uint64(decidedBy)
+	hash := r.groupHash(of, d, minute, entries)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.byHash[hash]
+	if g == nil || g.of != of || g.minute != minute || g.last.Load().Limit != d.Limit {
+		g = &group{of: of, minute: minute, hash: hash, entries: slices.Clone(entries)}
+		g.first.Store(at)
+		g.add(d, descriptor)
+		r.keep(g)
+		return
+	}
+	g.first.Store(min(g.first.Load(), at))
+	g.add(d, descriptor)
+}
+
+// groupHash returns the hash of a denial's group. Denials by the store, and by what this process knows from it, are of one.
+func (r *recent) groupHash(of *ruleTally, d *Denial, minute int64, entries []uint64) uint64 {
+	source := max(d.Source, backend.FromLook)
+	hash := maphash.Comparable(r.seed, of) ^ d.Limit.Requests ^ uint64(d.Limit.Window) ^ uint64(minute)<<8 ^ uint64(source)
 	for _, entry := range entries {
 		hash = (hash ^ entry) * 0x9e3779b97f4a7c15
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.open[hash]
-	if begins := k == nil || k.rule != s || k.minute != minute || k.last.Load().Limit != d.Limit; begins {
-		k = &streak{rule: s, minute: minute, hash: hash, entries: slices.Clone(entries)}
-		k.first.Store(at)
-		k.note(d, descriptor)
-		r.keep(k)
-		return
-	}
-	k.first.Store(min(k.first.Load(), at))
-	k.note(d, descriptor)
+	return hash
 }
 
-// keep gives a streak its places in the ring, and forgets the streaks that had them.
-func (r *recent) keep(k *streak) {
-	r.open[k.hash] = k
-	size := (streakBytes + len(k.last.Load().descriptor) + 8*len(k.entries) + placeBytes - 1) / placeBytes
+// keep gives a group its slots in the ring, and forgets the groups that had them.
+func (r *recent) keep(g *group) {
+	r.byHash[g.hash] = g
+	size := (groupBytes + len(g.last.Load().descriptor) + 8*len(g.entries) + slotBytes - 1) / slotBytes
 	for range size {
-		place := &r.ring[r.next%places]
-		if old := *place; old != nil {
-			if r.open[old.hash] == old {
-				delete(r.open, old.hash)
+		slot := &r.ring[r.next%slots]
+		if old := *slot; old != nil {
+			if r.byHash[old.hash] == old {
+				delete(r.byHash, old.hash)
 			}
-			if since := old.last.Load().At.Add(keepInterval); since.After(r.since) {
-				r.since = since
+			if forgotten := old.last.Load().At.Add(maxLag); forgotten.After(r.since) {
+				r.since = forgotten
 			}
 		}
-		*place, k = k, nil // the other places are empty
+		*slot, g = g, nil // the other slots are empty
 		r.next++
 	}
 }
 
-func (r *recent) hashes(to []uint64, descriptor descriptors.Descriptor) []uint64 {
+// hashes appends the hash of each entry of a descriptor.
+func (r *recent) hashes(dst []uint64, descriptor descriptors.Descriptor) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
 	for i := range descriptor {
@@ -90,30 +96,31 @@ func (r *recent) hashes(to []uint64, descriptor descriptors.Descriptor) []uint64
 		h.WriteString(descriptor[i].Key)
 		h.WriteByte('=')
 		h.WriteString(descriptor[i].Value)
-		to = append(to, h.Sum64())
+		dst = append(dst, h.Sum64())
 	}
-	return to
+	return dst
 }
 
 // Recent returns up to n recent denials that a filter matches, by minute, limit and descriptor, the latest begun first;
 // how many more there are; and since when all are kept, zero if none is forgotten.
-func (r *Recorder) Recent(q Filter, n int) (all []Summary, more int, since time.Time) {
-	wanted := r.recent.hashes(nil, q.Descriptor)
+func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
+	wanted := r.recent.hashes(nil, f.Descriptor)
 	r.recent.mu.Lock()
 	ring, next, since := slices.Clone(r.recent.ring[:]), r.recent.next, r.recent.since
 	r.recent.mu.Unlock()
-	for i := range uint64(places) {
-		k := ring[(next-1-i)%places]
-		missing := func(entry uint64) bool { return !slices.Contains(k.entries, entry) }
-		if k == nil || !q.matches(k.rule.name) || slices.ContainsFunc(wanted, missing) {
+	for i := range uint64(slots) {
+		g := ring[(next-1-i)%slots]
+		missing := func(entry uint64) bool { return !slices.Contains(g.entries, entry) }
+		if g == nil || !f.matches(g.of.rule) || slices.ContainsFunc(wanted, missing) {
 			continue
 		}
-		kept, _ := k.rule.summary(&k.tally, q.Values)
-		kept.First = time.Unix(0, k.first.Load())
+		s, _ := g.of.summary(&g.tally, f.Values)
+		s.First = time.Unix(0, g.first.Load())
+		before := g.minute < f.From.Unix()/60 || !s.Last.At.Add(maxLag).After(f.From)
 		switch {
-		case !q.To.IsZero() && !kept.First.Before(q.To), k.minute < q.From.Unix()/60, !kept.Last.At.Add(keepInterval).After(q.From):
+		case before || !f.To.IsZero() && !s.First.Before(f.To):
 		case len(all) < n:
-			all = append(all, kept)
+			all = append(all, s)
 		default:
 			more++
 		}

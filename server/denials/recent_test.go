@@ -109,7 +109,7 @@ type line struct {
 
 func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 	t.Helper()
-	kept, more, since := w.recorder.Recent(q, places)
+	kept, more, since := w.recorder.Recent(q, slots)
 	got, want := make(map[string]line), make(map[string]line)
 	for i := range kept {
 		k := &kept[i]
@@ -160,8 +160,8 @@ func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(g), 3))
 			for i := range each {
 				minute, user := min(3, 4*i/each), random.IntN(3)
-				at := begin.Add(time.Duration(minute)*time.Minute + time.Duration(i%(each/4))*keepInterval/10 +
-					time.Duration(random.Int64N(int64(20*keepInterval))))
+				at := begin.Add(time.Duration(minute)*time.Minute + time.Duration(i%(each/4))*maxLag/10 +
+					time.Duration(random.Int64N(int64(20*maxLag))))
 				newest[g] = max(newest[g], at.UnixNano())
 				w.deny(at, 1, false, entry("user", fmt.Sprint("u", user)))
 				want[minute][user].Add(1)
@@ -189,8 +189,8 @@ func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 	if all.Requests != goroutines*each || all.Hits != goroutines*each {
 		t.Errorf("the rule counts %d requests, want each of %d once", all.Requests, goroutines*each)
 	}
-	if old := time.Duration(slices.Max(newest[:]) - all.Last.At.UnixNano()); old < 0 || old >= keepInterval {
-		t.Errorf("the denial that is kept is %v older than the newest; want less than %v", old, keepInterval)
+	if old := time.Duration(slices.Max(newest[:]) - all.Last.At.UnixNano()); old < 0 || old >= maxLag {
+		t.Errorf("the denial that is kept is %v older than the newest; want less than %v", old, maxLag)
 	}
 	_, _, since := w.recorder.Recent(Filter{}, 0)
 	for minute := range want {
@@ -208,21 +208,21 @@ func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
 }
 
 func kept(w *world, q Filter) []Summary {
-	all, _, _ := w.recorder.Recent(q, places)
+	all, _, _ := w.recorder.Recent(q, slots)
 	return all
 }
 
 func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
 	for name, length := range map[string]int{"short": 1, "long": 4 * MaxDescriptor} {
 		w := newWorld(t, shop)
-		for i := range 2 * places { // each of another user, within one minute, so that the open ones are as many as can be
+		for i := range 2 * slots { // each of another user, within one minute, so that there are as many as can be
 			w.deny(noon.Add(time.Duration(i)*time.Microsecond), 1, false, entry("user", fmt.Sprint(strings.Repeat("x", length), i)))
 		}
-		held := make(map[*streak]bool)
+		held := make(map[*group]bool)
 		for _, k := range w.recorder.recent.ring {
 			held[k] = true
 		}
-		for _, k := range w.recorder.recent.open {
+		for _, k := range w.recorder.recent.byHash {
 			held[k] = true
 		}
 		delete(held, nil)
@@ -231,16 +231,16 @@ func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
 			last := k.last.Load()
 			bytes += int(unsafe.Sizeof(*k)+unsafe.Sizeof(*last)) + len(last.descriptor) + 8*cap(k.entries)
 		}
-		if len(held) > places || bytes > places*placeBytes {
-			t.Errorf("%s descriptors: %d streaks are held in %d bytes; want at most %d in %d, whatever requests bring", name, len(held), bytes, places, places*placeBytes)
+		if len(held) > slots || bytes > slots*slotBytes {
+			t.Errorf("%s descriptors: %d groups are held in %d bytes; want at most %d in %d, whatever requests bring", name, len(held), bytes, slots, slots*slotBytes)
 		}
-		if length == 1 && len(held) < places/2 {
-			t.Errorf("of short descriptors %d streaks are held; want most of the %d places used", len(held), places)
+		if length == 1 && len(held) < slots/2 {
+			t.Errorf("of short descriptors %d groups are held; want most of the %d slots used", len(held), slots)
 		}
 	}
 }
 
-// A hot key takes one place a minute, and so do hundreds beside it: what was denied before stays.
+// A hot key takes one slot a minute, and so do hundreds beside it: what was denied before stays.
 func TestHotKeysPushOutNothing(t *testing.T) {
 	w := newWorld(t, shop)
 	w.deny(noon, 1, false, entry("user", "ann"))

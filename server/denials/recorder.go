@@ -23,7 +23,7 @@ type ruleDenials [2]ruleTally
 // ruleTally is the tally of a rule, with or without shadow mode.
 type ruleTally struct {
 	tally
-	name   byrule.Name
+	rule   byrule.Name
 	shadow bool
 	logged uint64 // requests that Log has told of, used by it alone
 }
@@ -40,16 +40,16 @@ type lastDenial struct {
 	descriptor string
 }
 
-// keepInterval is how much later than the one that is kept a denial must be to take its place: a rule that denies
+// maxLag is by how much the newest denial may be later than the one that is kept as the last: a rule that denies
 // thousands of requests a second pays for counting them, and for writing down one in a while.
-const keepInterval = time.Millisecond
+const maxLag = time.Millisecond
 
 // New makes a recorder.
 func New() *Recorder {
 	rules := byrule.New(func(e *byrule.Entry[ruleDenials], _ *descriptors.Rule) {
-		e.Kept[0].name, e.Kept[1].name, e.Kept[1].shadow = e.Name, e.Name, true
+		e.Kept[0].rule, e.Kept[1].rule, e.Kept[1].shadow = e.Name, e.Name, true
 	})
-	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), open: make(map[uint64]*streak)}}
+	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), byHash: make(map[uint64]*group)}}
 }
 
 // Table keeps the denials of one configuration in the Recorder. Its methods may be called by any number of goroutines.
@@ -65,21 +65,21 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rule
 // among the recent ones, unless what is kept is less than a millisecond older. It waits only for a rule's first denial
 // and for other denials, and allocates only for those that it keeps.
 func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
-	e, known := t.rules.Of(rule, domain)
+	e, known := t.rules.Entry(rule, domain)
 	if !known {
 		return // nothing is limited there
 	}
-	s := &e.Kept[0]
+	of := &e.Kept[0]
 	if shadow {
-		s = &e.Kept[1]
+		of = &e.Kept[1]
 	}
-	s.note(d, descriptor)
-	t.recorder.recent.note(s, d, descriptor)
+	of.add(d, descriptor)
+	t.recorder.recent.add(of, d, descriptor)
 }
 
-func (t *tally) note(d *Denial, descriptor descriptors.Descriptor) {
+func (t *tally) add(d *Denial, descriptor descriptors.Descriptor) {
 	var next *lastDenial
-	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= keepInterval; last = t.last.Load() {
+	for last := t.last.Load(); last == nil || d.At.Sub(last.At) >= maxLag; last = t.last.Load() {
 		if next == nil {
 			var room [MaxDescriptor]byte // on the stack
 			next = &lastDenial{*d, string(descriptor.AppendShort(room[:0], MaxDescriptor))}
@@ -92,7 +92,7 @@ func (t *tally) note(d *Denial, descriptor descriptors.Descriptor) {
 	t.requests.Add(1)
 }
 
-// tallies returns those of all rules.
+// tallies returns the tallies of all rules.
 func (r *Recorder) tallies() (all []*ruleTally) {
 	for _, e := range r.rules.All() {
 		all = append(all, &e.Kept[0], &e.Kept[1])
@@ -116,14 +116,14 @@ func (f *Filter) matches(rule byrule.Name) bool {
 }
 
 // List returns what is kept about each rule that a filter matches, the newest denial first.
-func (r *Recorder) List(q Filter) []Summary {
+func (r *Recorder) List(f Filter) []Summary {
 	var all []Summary
-	for _, s := range r.tallies() {
-		if !q.matches(s.name) {
+	for _, t := range r.tallies() {
+		if !f.matches(t.rule) {
 			continue
 		}
-		if k, ok := s.summary(&s.tally, q.Values); ok {
-			all = append(all, k)
+		if s, ok := t.summary(&t.tally, f.Values); ok {
+			all = append(all, s)
 		}
 	}
 	slices.SortFunc(all, func(a, b Summary) int {
@@ -132,17 +132,16 @@ func (r *Recorder) List(q Filter) []Summary {
 	return all
 }
 
-// summary returns what is kept of denials by the rule, and false before its first denial is there.
-func (s *ruleTally) summary(t *tally, values bool) (k Summary, ok bool) {
-	requests := t.requests.Load()
-	last := t.last.Load()
+// summary sums up denials by the rule, all or some, and returns false before the first is there.
+func (t *ruleTally) summary(of *tally, values bool) (s Summary, ok bool) {
+	requests, last := of.requests.Load(), of.last.Load()
 	if requests == 0 || last == nil {
 		return Summary{}, false
 	}
-	k = Summary{Domain: s.name.Domain, Path: s.name.Path, Shadow: s.shadow, Last: last.Denial, Requests: requests,
-		Hits: t.hits.Load()}
+	s = Summary{Domain: t.rule.Domain, Path: t.rule.Path, Shadow: t.shadow, Last: last.Denial, Requests: requests,
+		Hits: of.hits.Load()}
 	if values {
-		k.Descriptor = last.descriptor
+		s.Descriptor = last.descriptor
 	}
-	return k, true
+	return s, true
 }

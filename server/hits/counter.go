@@ -23,41 +23,40 @@ const MaxHits = 1 << 40
 // first, those that shadow mode let through a part of the second; the whole is added before its part, and read after
 // it, so that no reader sees a part that is larger than its whole.
 type Counter struct {
-	own       tally // of hits whose values are not told apart
-	perValue  tally // of all others
-	values    values
-	rule      byrule.Name
-	recorder  *Recorder
-	ratelimit *ratelimitCounters // nil unless the recorder counts as envoyproxy/ratelimit does
-	byValue   *byValue           // likewise
+	withoutValue    counters // of hits whose values are not told apart
+	values          values   // has the counters of all others
+	rule            byrule.Name
+	recorder        *Recorder
+	ratelimit       *ratelimitCounters // nil unless the recorder counts as envoyproxy/ratelimit does
+	ratelimitValues *ratelimitValues   // likewise; nil, too, if no rule matches
 }
 
 // counts are hits by outcome.
 type counts [history.Outcomes]uint64
 
-// tally counts hits by outcome.
-type tally struct {
+// counters count hits by outcome.
+type counters struct {
 	totals  [history.Outcomes]atomic.Uint64
 	drained counts // of these, handed out by Drain; Recorder.draining protects it
 }
 
-// all returns the hits: near and shadow are among the others.
-func (n *counts) all() uint64 { return n[history.Within] + n[history.Over] + n[history.Degraded] }
+// sum returns the hits: near and shadow are among the others.
+func (n *counts) sum() uint64 { return n[history.Within] + n[history.Over] + n[history.Degraded] }
 
-// Pass counts hits of a descriptor, which pass without a limit; rule is nil if none matches.
-func (c *Counter) Pass(rule *descriptors.Rule, d descriptors.Descriptor, hits uint64) {
+// RecordUnlimited counts hits of a descriptor that has no limit; rule is nil if none matches.
+func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descriptor, hits uint64) {
 	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
 }
 
 // Modes are the limiter's shadow modes, and when a hit is near its limit.
 type Modes struct {
-	Near      float32 // the share of a limit above which hits are near it
+	NearRatio float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode
 	ShadowAll bool    // everything is
 }
 
-// Hit is a check that counts or gives back, and what was decided about it.
-type Hit struct {
+// Event is a check that counts or gives back, and what was decided about it.
+type Event struct {
 	Rule       *descriptors.Rule // that matches the descriptor, nil if none does
 	Descriptor descriptors.Descriptor
 	Key        Key // of the check
@@ -66,49 +65,49 @@ type Hit struct {
 	Decision   *backend.Decision
 }
 
-// Record counts a hit.
-func (c *Counter) Record(h *Hit, m Modes) {
-	check, d, as := h.Check, h.Decision, c.ratelimitOf(h)
+// Record counts the hits of a check. Those that it gives back are counted only as envoyproxy/ratelimit does.
+func (c *Counter) Record(e *Event, m Modes) {
+	check, d, ratelimit := e.Check, e.Decision, c.ratelimitOf(e)
 	if check.Op == backend.Refund {
-		as.add(TotalNegativeHits, check.Hits)
+		ratelimit.add(TotalNegativeHits, check.Hits)
 		return
 	}
 	var n counts
 	if d.Err != nil || d.Source.Degraded() {
 		n[history.Degraded] = min(check.Hits, MaxHits)
-		as.add(TotalHits, check.Hits)
-		c.record(h, &n)
+		ratelimit.add(TotalHits, check.Hits)
+		c.record(e, &n)
 		return
 	}
-	fit, near := split(check, d, m.Near)
+	fit, near := split(check, d, m.NearRatio)
 	over := check.Hits - fit
 	n[history.Within], n[history.Near], n[history.Over] = min(fit, MaxHits), min(near, MaxHits), min(over, MaxHits)
 	if m.Shadow || m.ShadowAll {
 		n[history.Shadow] = n[history.Over]
 	}
-	c.record(h, &n)
-	as.count(check, d, fit, near, m.Shadow)
+	c.record(e, &n)
+	ratelimit.count(check, d, fit, near, m.Shadow)
 }
 
 // record counts hits for the rule, and for the key that took them.
-func (c *Counter) record(h *Hit, n *counts) {
-	c.count(h.Rule, h.Descriptor, n)
-	c.recorder.top.note(&c.rule, h, n)
+func (c *Counter) record(e *Event, n *counts) {
+	c.count(e.Rule, e.Descriptor, n)
+	c.recorder.top.count(&c.rule, e, n)
 }
 
 // count counts hits for the rule, and for their value where it is told apart.
 func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
 	if rule == nil || len(rule.Values) == 0 || c.recorder.maxValues == 0 {
-		c.own.add(n)
+		c.withoutValue.add(n)
 		return
 	}
-	c.values.count(c, rule, d, n)
+	c.values.count(c.recorder, rule, d, n)
 }
 
-func (t *tally) add(n *counts) {
+func (c *counters) add(n *counts) {
 	for o, hits := range n { // the parts are last
 		if hits > 0 {
-			t.totals[o].Add(hits)
+			c.totals[o].Add(hits)
 		}
 	}
 }
@@ -129,17 +128,17 @@ func split(check *backend.Check, d *backend.Decision, share float32) (fit, near 
 	return fit, min(fit, after-min(after, least))
 }
 
-// undrained returns what has been counted since it was last asked.
-func (t *tally) undrained() (n counts) {
+// drain returns what has been counted since the last drain.
+func (c *counters) drain() (n counts) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
-		total := t.totals[o].Load()
-		n[o], t.drained[o] = total-t.drained[o], total
+		total := c.totals[o].Load()
+		n[o], c.drained[o] = total-c.drained[o], total
 	}
 	return n
 }
 
-// emit calls emit with the hits of each outcome that has some.
-func (n *counts) emit(id history.ID, emit func(history.ID, uint64)) {
+// handOut calls emit with the hits of each outcome that has some.
+func (n *counts) handOut(id history.ID, emit func(history.ID, uint64)) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		if n[o] > 0 {
 			id.Outcome = history.Outcome(o)
@@ -148,11 +147,11 @@ func (n *counts) emit(id history.ID, emit func(history.ID, uint64)) {
 	}
 }
 
-// addTo adds the totals to all.
-func (t *tally) addTo(all *Totals) {
-	all.Shadow += t.totals[history.Shadow].Load()
-	all.Near += t.totals[history.Near].Load()
-	all.Degraded += t.totals[history.Degraded].Load()
-	all.Over += t.totals[history.Over].Load()
-	all.Within += t.totals[history.Within].Load()
+// addTo adds the counts to a rule's totals.
+func (c *counters) addTo(t *Totals) {
+	t.Shadow += c.totals[history.Shadow].Load()
+	t.Near += c.totals[history.Near].Load()
+	t.Degraded += c.totals[history.Degraded].Load()
+	t.Over += c.totals[history.Over].Load()
+	t.Within += c.totals[history.Within].Load()
 }

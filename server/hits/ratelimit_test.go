@@ -23,30 +23,30 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 		charge              descriptors.Charge
 		decision            backend.Decision // Allowed is what the limit says, Before before
 		shadow              bool
-		want                [Kinds]uint64
+		want                [Statistics]uint64
 	}{
-		{15, 10, 1, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 1}},
-		{15, 12, 1, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 1, NearLimit: 1}},
-		{15, 15, 1, always, backend.Decision{}, true, [Kinds]uint64{OverLimit: 1, ShadowMode: 1}},
-		{8, 5, 2, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 2, NearLimit: 1}},
-		{20, 16, 3, always, backend.Decision{}, true, [Kinds]uint64{WithinLimit: 3, NearLimit: 3}},
-		{20, 19, 3, always, backend.Decision{}, true, [Kinds]uint64{NearLimit: 1, OverLimit: 2, ShadowMode: 2}},
-		{20, 15, 7, always, backend.Decision{}, false, [Kinds]uint64{NearLimit: 4, OverLimit: 2}},
-		{10, 27, 3, always, backend.Decision{}, false, [Kinds]uint64{OverLimit: 3}},
-		{0, 0, 2, always, backend.Decision{}, false, [Kinds]uint64{OverLimit: 2}},
-		{20, 1, 0, always, backend.Decision{}, false, [Kinds]uint64{}},
-		{20, 19, 3, descriptors.ChargeAdmitted, backend.Decision{}, false, [Kinds]uint64{OverLimit: 3}},
-		{20, 18, 3, always, known, false, [Kinds]uint64{OverLimit: 3, OverLimitWithLocalCache: 3}},
-		{20, 21, 3, always, known, true, [Kinds]uint64{OverLimit: 3, OverLimitWithLocalCache: 3, ShadowMode: 3}},
+		{15, 10, 1, always, backend.Decision{}, true, [Statistics]uint64{WithinLimit: 1}},
+		{15, 12, 1, always, backend.Decision{}, true, [Statistics]uint64{WithinLimit: 1, NearLimit: 1}},
+		{15, 15, 1, always, backend.Decision{}, true, [Statistics]uint64{OverLimit: 1, ShadowMode: 1}},
+		{8, 5, 2, always, backend.Decision{}, true, [Statistics]uint64{WithinLimit: 2, NearLimit: 1}},
+		{20, 16, 3, always, backend.Decision{}, true, [Statistics]uint64{WithinLimit: 3, NearLimit: 3}},
+		{20, 19, 3, always, backend.Decision{}, true, [Statistics]uint64{NearLimit: 1, OverLimit: 2, ShadowMode: 2}},
+		{20, 15, 7, always, backend.Decision{}, false, [Statistics]uint64{NearLimit: 4, OverLimit: 2}},
+		{10, 27, 3, always, backend.Decision{}, false, [Statistics]uint64{OverLimit: 3}},
+		{0, 0, 2, always, backend.Decision{}, false, [Statistics]uint64{OverLimit: 2}},
+		{20, 1, 0, always, backend.Decision{}, false, [Statistics]uint64{}},
+		{20, 19, 3, descriptors.ChargeAdmitted, backend.Decision{}, false, [Statistics]uint64{OverLimit: 3}},
+		{20, 18, 3, always, known, false, [Statistics]uint64{OverLimit: 3, OverLimitWithLocalCache: 3}},
+		{20, 21, 3, always, known, true, [Statistics]uint64{OverLimit: 3, OverLimitWithLocalCache: 3, ShadowMode: 3}},
 	} {
 		check := &backend.Check{Limits: []descriptors.Limit{{Requests: tc.limit}}, Hits: tc.hits, Charge: tc.charge}
 		tc.decision.Before, tc.decision.Allowed = tc.before, tc.before+tc.hits <= tc.limit
 		c := spot{Counter: &Counter{ratelimit: new(ratelimitCounters), recorder: New(0)}}
-		c.Record(check, &tc.decision, Modes{Near: 0.8, Shadow: tc.shadow})
+		c.Record(check, &tc.decision, Modes{NearRatio: 0.8, Shadow: tc.shadow})
 		tc.want[TotalHits] = tc.hits
-		for kind, want := range tc.want {
-			if got := c.ratelimit.totals[kind].Load(); got != want {
-				t.Errorf("%+v: %s is %d, want %d", tc, Kind(kind), got, want)
+		for s, want := range tc.want {
+			if got := c.ratelimit.totals[s].Load(); got != want {
+				t.Errorf("%+v: %s is %d, want %d", tc, Statistic(s), got, want)
 			}
 		}
 	}

@@ -2,7 +2,7 @@
 // add for the one, and a look into a sketch for the other; /metrics reads the totals, and the exporter of the history
 // drains what has been added since it last did.
 //
-// A look asks and a refund gives back: neither is a hit, and neither is counted.
+// A look asks and a refund gives back: neither is a hit. Only envoyproxy/ratelimit's statistics count refunds.
 package hits
 
 import (
@@ -22,12 +22,12 @@ type Recorder struct {
 	maxValues int
 	seed      maphash.Seed
 	rules     *byrule.Registry[Counter]
-	top       shards
-	ratelimit ratelimitTotals
+	top       topKeys
+	ratelimit ratelimitNames
 	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
 
-	draining sync.Mutex  // one drain at a time
-	series   valueSeries // draining protects it
+	draining sync.Mutex // one drain at a time
+	places   places     // draining protects it
 }
 
 // New makes a recorder. Of a rule that tells values apart it hands out so many values of each outcome by themselves, of
@@ -35,19 +35,19 @@ type Recorder struct {
 // hundreds at most: a rule that has as many takes some 20 KB for each 100.
 func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
-		series: valueSeries{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
-	r.rules = byrule.New(func(of *byrule.Entry[Counter], rule *descriptors.Rule) {
-		c := &of.Kept
-		c.rule, c.recorder = of.Name, r
+		places: places{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
+	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
+		c := &e.Kept
+		c.rule, c.recorder = e.Name, r
 		switch {
-		case of.Domain == history.UnknownDomain: // it is counted by CountUnknownDomain
+		case e.Domain == history.UnknownDomain: // it is counted by CountUnknownDomain
 		case rule == nil:
-			c.ratelimit = r.ratelimit.of(descriptors.MetricName(of.Domain + "." + history.Unmatched))
+			c.ratelimit = r.ratelimit.of(descriptors.MetricName(e.Domain + "." + history.Unmatched))
 		default:
 			c.ratelimit = r.ratelimit.of(rule.Metric(nil, ""))
 		}
 		if c.ratelimit != nil && rule != nil {
-			c.byValue = new(byValue)
+			c.ratelimitValues = new(ratelimitValues)
 		}
 	})
 	return r
@@ -61,7 +61,7 @@ func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*ra
 func (r *Recorder) Learn(fine []history.ID) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
-	r.series.learn(fine)
+	r.places.learn(fine)
 }
 
 // Table finds the counters for the descriptors of one configuration. It counts into the same counters as the tables
@@ -77,7 +77,7 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rule
 // Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
 // it, or nil if none does. It neither waits nor allocates.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
-	e, _ := t.rules.Of(rule, domain)
+	e, _ := t.rules.Entry(rule, domain)
 	return &e.Kept
 }
 
@@ -101,9 +101,9 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	defer r.draining.Unlock()
 	for _, e := range r.rules.All() {
 		id := history.ID{Domain: e.Domain, Path: e.Path}
-		own := e.Kept.own.undrained()
-		own.emit(id, emit)
-		e.Kept.values.drain(&e.Kept, id, emit)
+		drained := e.Kept.withoutValue.drain()
+		drained.handOut(id, emit)
+		e.Kept.values.drain(&r.places, id, emit)
 	}
 	r.rules.Sweep(now)
 }
@@ -121,8 +121,8 @@ func (r *Recorder) Totals() []Totals {
 	var all []Totals
 	for _, e := range r.rules.All() {
 		t := Totals{Domain: e.Domain, Path: e.Path}
-		e.Kept.own.addTo(&t)
-		e.Kept.perValue.addTo(&t)
+		e.Kept.withoutValue.addTo(&t)
+		e.Kept.values.counters.addTo(&t)
 		all = append(all, t)
 	}
 	return all

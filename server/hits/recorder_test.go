@@ -40,11 +40,11 @@ func at(table *Table, c *descriptors.Config, domain, key, value string) spot {
 	return spot{table.Counter(rule, domain), rule, d}
 }
 
-func (s spot) Pass(hits uint64) { s.Counter.Pass(s.rule, s.d, hits) }
+func (s spot) RecordUnlimited(hits uint64) { s.Counter.RecordUnlimited(s.rule, s.d, hits) }
 
 func (s spot) Record(check *backend.Check, d *backend.Decision, m Modes) {
 	key := s.recorder.Key(s.d.AppendShort(nil, maxDescriptor))
-	s.Counter.Record(&Hit{Rule: s.rule, Descriptor: s.d, Key: key, At: noon, Check: check, Decision: d}, m)
+	s.Counter.Record(&Event{Rule: s.rule, Descriptor: s.d, Key: key, At: noon, Check: check, Decision: d}, m)
 }
 
 // ten is a check of so many hits under a limit of ten, which charges what it admits.
@@ -58,7 +58,7 @@ var (
 	nearTwo  = &backend.Decision{Allowed: true, Before: 5} // of five hits
 	over     = &backend.Decision{}
 	degraded = &backend.Decision{Allowed: true, Source: backend.FromPolicy}
-	modes    = Modes{Near: 0.8}
+	modes    = Modes{NearRatio: 0.8}
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -89,9 +89,9 @@ func TestEachHitIsHandedOutOnce(t *testing.T) {
 	at(table, c, "shop", "user", "ann").Record(ten(5), nearTwo, modes)
 	at(table, c, "shop", "user", "bob").Record(ten(3), over, modes)
 	at(table, c, "shop", "tenant", "a/b").Record(ten(4), over, Modes{ShadowAll: true})
-	at(table, c, "shop", "nothing", "").Pass(6)
-	at(table, c, "nowhere", "user", "ann").Pass(7)
-	at(table, c, "elsewhere", "user", "ann").Pass(1)
+	at(table, c, "shop", "nothing", "").RecordUnlimited(6)
+	at(table, c, "nowhere", "user", "ann").RecordUnlimited(7)
+	at(table, c, "elsewhere", "user", "ann").RecordUnlimited(1)
 	at(table, c, "shop", "user", "eve").Record(ten(8), degraded, modes)
 	want := map[history.ID]uint64{
 		{Domain: "shop", Path: "user", Outcome: history.Within}:                           5,
@@ -105,8 +105,8 @@ func TestEachHitIsHandedOutOnce(t *testing.T) {
 	}
 	expect(t, drained(t, r, noon), want)
 	expect(t, drained(t, r, noon), map[history.ID]uint64{})
-	at(table, c, "shop", "user", "ann").Pass(1)
-	r.Drain(noon, func(history.ID, uint64) { at(table, c, "shop", "user", "ann").Pass(2) }) // comes meanwhile
+	at(table, c, "shop", "user", "ann").RecordUnlimited(1)
+	r.Drain(noon, func(history.ID, uint64) { at(table, c, "shop", "user", "ann").RecordUnlimited(2) }) // comes meanwhile
 	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "user"}: 2})
 	at(table, c, "shop", "tenant", "b").Record(ten(2), over, Modes{Shadow: true})
 	for _, want := range []Totals{{Domain: "shop", Path: "user", Within: 8, Near: 2, Over: 3, Degraded: 8},
@@ -165,7 +165,7 @@ func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
 	late := at(r.Table(c), c, "shop", "tenant", "a") // held by a request in flight
 	r.Table(fixture.Config(t, "domain: shop"))
 	for i := range 4 {
-		late.Pass(4)
+		late.RecordUnlimited(4)
 		want := map[history.ID]uint64{{Domain: "shop", Path: "tenant", Value: "tenant=a"}: 4}
 		if i == 3 {
 			want = map[history.ID]uint64{} // it is forgotten by now
@@ -182,7 +182,7 @@ func TestALongValueIsOtherAndWithoutValuesARuleIsOneSeries(t *testing.T) {
 	} {
 		r, c := New(values), fixture.Config(t, shop)
 		for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {
-			at(r.Table(c), c, "shop", "tenant", value).Pass(1)
+			at(r.Table(c), c, "shop", "tenant", value).RecordUnlimited(1)
 		}
 		expect(t, drained(t, r, noon), want)
 	}

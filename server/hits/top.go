@@ -21,12 +21,12 @@ const (
 	maxDescriptor = 512 // bytes of a descriptor that are shown
 )
 
-// shards are the keys with the most hits in this process, in shards by the highest bits of a key: each has its own
+// topKeys are the keys with the most hits in this process. The highest bits of a key choose its shard, which has its own
 // lock.
-type shards [shardCount]shard
+type topKeys [shardCount]topShard
 
-// shard has the heaviest of a part of all keys. A key that was denied may be among these in both rankings.
-type shard struct {
+// topShard has the heaviest of a part of all keys. A key that was denied may be among these in both rankings.
+type topShard struct {
 	mu       sync.Mutex
 	period   int64 // the present one
 	rankings [2]ranking
@@ -34,14 +34,14 @@ type shard struct {
 
 // ranking has the top keys by all hits, or by hits over a limit.
 type ranking struct {
-	heavy   *heavy.Sketch[heldKey] // nil before the first hit
-	missing uint64                 // the most hits that a key lacks of the period before
+	heavy   *heavy.Sketch[rankedKey] // nil before the first hit
+	missing uint64                   // the most hits that a key lacks of the period before
 }
 
 const byHits, byOver = 0, 1
 
-// heldKey is a key in a ranking, with its hits since it came there.
-type heldKey struct {
+// rankedKey is a key in a ranking, with its hits since it came there.
+type rankedKey struct {
 	rule       byrule.Name
 	descriptor []byte
 	shared     bool
@@ -56,70 +56,70 @@ type Key uint64
 // Key returns the hash of a check's key.
 func (r *Recorder) Key(of []byte) Key { return Key(maphash.Bytes(r.seed, of)) }
 
-// note counts hits of a key.
-func (t *shards) note(rule *byrule.Name, h *Hit, n *counts) {
-	shard := &t[h.Key>>60]
+// count counts hits of a key.
+func (t *topKeys) count(rule *byrule.Name, e *Event, n *counts) {
+	shard := &t[e.Key>>60]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	shard.moveTo(h.At.Unix() / topPeriod)
-	shard.rankings[byHits].note(rule, h, n, n.all())
-	shard.rankings[byOver].note(rule, h, n, n[history.Over])
+	shard.moveTo(e.At.Unix() / topPeriod)
+	shard.rankings[byHits].count(rule, e, n, n.sum())
+	shard.rankings[byOver].count(rule, e, n, n[history.Over])
 }
 
-func (o *ranking) note(rule *byrule.Name, h *Hit, n *counts, weight uint64) {
+func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
 	if weight == 0 {
 		return
 	}
-	if o.heavy == nil {
-		o.heavy = heavy.New[heldKey](keysPerShard)
+	if r.heavy == nil {
+		r.heavy = heavy.New[rankedKey](keysPerShard)
 	}
-	held, fresh := o.heavy.Add(uint64(h.Key), weight)
+	key, fresh := r.heavy.Add(uint64(e.Key), weight)
 	if fresh {
-		*held = heldKey{rule: *rule, descriptor: held.descriptor[:0]}
-		held.show(h)
+		*key = rankedKey{rule: *rule, descriptor: key.descriptor[:0]}
+		key.describe(e)
 	}
-	if h.Decision.Err == nil && len(h.Check.Limits) > 0 && (fresh || n[history.Over] > 0) {
-		held.limit = h.Check.Limits[h.Decision.Strictest]
+	if e.Decision.Err == nil && len(e.Check.Limits) > 0 && (fresh || n[history.Over] > 0) {
+		key.limit = e.Check.Limits[e.Decision.Strictest]
 	}
-	for i := range n {
-		held.present[i] += n[i]
+	for o := range n {
+		key.present[o] += n[o]
 	}
 }
 
-// show sets the descriptor, with a pattern in place of a value where all values of the pattern count as one.
-func (t *heldKey) show(h *Hit) {
-	d := h.Descriptor
+// describe sets the descriptor, with a pattern in place of a value where all values of the pattern count as one.
+func (k *rankedKey) describe(e *Event) {
+	d := e.Descriptor
 	for i := range d {
-		if pattern := h.Rule.SharedPattern(i); pattern != "" {
-			if !t.shared {
-				t.shared, d = true, slices.Clone(d)
+		if pattern := e.Rule.SharedPattern(i); pattern != "" {
+			if !k.shared {
+				k.shared, d = true, slices.Clone(d)
 			}
 			d[i].Value = pattern
 		}
 	}
-	t.descriptor = d.AppendShort(t.descriptor, maxDescriptor)
+	k.descriptor = d.AppendShort(k.descriptor, maxDescriptor)
 }
 
 // moveTo makes a period the present one. A request under way may be a period late: that changes nothing.
-func (s *shard) moveTo(period int64) {
+func (s *topShard) moveTo(period int64) {
 	if period == s.period || period == s.period-1 {
 		return
 	}
 	for i := range s.rankings {
-		o := &s.rankings[i]
-		if o.heavy == nil {
+		r := &s.rankings[i]
+		if r.heavy == nil {
 			continue
 		}
 		if period != s.period+1 { // long ago, or the clock stepped back
-			o.heavy.Reset()
+			r.heavy.Reset()
 		}
-		o.missing = o.heavy.Missing()
-		o.heavy.Renew(func(h *heavy.Held[heldKey]) uint64 {
+		r.missing = r.heavy.Missing()
+		r.heavy.Renew(func(h *heavy.Held[rankedKey]) uint64 {
 			h.Kept.before, h.Kept.present = h.Kept.present, counts{}
 			if i == byOver {
 				return h.Kept.before[history.Over]
 			}
-			return h.Kept.before.all()
+			return h.Kept.before.sum()
 		})
 	}
 	s.period = period
@@ -157,10 +157,10 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 		s.mu.Lock()
 		s.moveTo(period)
 		found := make(map[uint64]*TopKey)
-		for order, missing := range [...]*uint64{&top.Missing, &top.MissingOver} {
-			if o := &s.rankings[order]; o.heavy != nil {
-				*missing = max(*missing, o.missing+o.heavy.Missing())
-				o.addTo(found)
+		for by, missing := range [...]*uint64{byHits: &top.Missing, byOver: &top.MissingOver} {
+			if r := &s.rankings[by]; r.heavy != nil {
+				*missing = max(*missing, r.missing+r.heavy.Missing())
+				r.addTo(found)
 			}
 		}
 		s.mu.Unlock()
@@ -172,16 +172,16 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 }
 
 // addTo adds the ranking's keys to found, or raises the hits of those that are there.
-func (o *ranking) addTo(found map[uint64]*TopKey) {
-	for i := range o.heavy.Held() {
-		h := &o.heavy.Held()[i]
+func (r *ranking) addTo(found map[uint64]*TopKey) {
+	for i := range r.heavy.Held() {
+		h := &r.heavy.Held()[i]
 		k := &h.Kept
 		t := found[h.Key]
 		if t == nil {
 			t = &TopKey{Domain: k.rule.Domain, Path: k.rule.Path, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}
 			found[h.Key] = t
 		}
-		for o, n := range [...]*uint64{&t.Within, &t.Over, &t.Degraded, &t.Near, &t.Shadow} {
+		for o, n := range [history.Outcomes]*uint64{&t.Within, &t.Over, &t.Degraded, &t.Near, &t.Shadow} {
 			*n = max(*n, k.before[o]+k.present[o])
 		}
 	}

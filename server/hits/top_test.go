@@ -25,7 +25,7 @@ func newAsked(t testing.TB) *asked {
 }
 
 func (a *asked) hit(name string, hits uint64, d *backend.Decision, when time.Time) {
-	a.spot.Counter.Record(&Hit{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: name}}, Key: a.Key([]byte(name)),
+	a.spot.Counter.Record(&Event{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: name}}, Key: a.Key([]byte(name)),
 		At: when, Check: ten(hits), Decision: d}, modes)
 	a.exact["user="+name] += hits
 }
@@ -98,10 +98,10 @@ func BenchmarkRecord(b *testing.B) {
 	for name, keys := range map[string]int{"one key": 1, "100,000 keys": 100_000} {
 		b.Run(name, func(b *testing.B) {
 			a := newAsked(b)
-			hits := make([]Hit, keys)
+			hits := make([]Event, keys)
 			for i := range hits {
 				value := fmt.Sprint(i)
-				hits[i] = Hit{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: value}}, Key: a.Key([]byte(value)),
+				hits[i] = Event{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: value}}, Key: a.Key([]byte(value)),
 					At: noon, Check: ten(1), Decision: within}
 			}
 			b.ReportAllocs()

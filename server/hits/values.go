@@ -19,16 +19,16 @@ const maxValue = 256
 // near hits than hits.
 const wholeOutcomes = int(history.Degraded) + 1
 
-// partOf returns the outcome that is a part of another (near of within, shadow of over), or that one itself if none is.
-func partOf(whole history.Outcome) history.Outcome {
-	return [wholeOutcomes]history.Outcome{history.Near, history.Shadow, history.Degraded}[whole]
-}
+// partOf has the part of each of these: near of within, shadow of over. Degraded has none, and stands for itself.
+var partOf = [wholeOutcomes]history.Outcome{history.Near, history.Shadow, history.Degraded}
 
-// values are a rule's values with the most hits, by outcome, since the last drain.
+// values count the hits of a rule that tells values apart: all of them, and by outcome those of its heaviest values since
+// the last drain.
 type values struct {
-	mu      sync.Mutex
-	heavy   valueSketches
-	drained valueSketches // swapped with heavy by a drain, which reads them without the lock
+	counters counters
+	mu       sync.Mutex // protects heavy, and lets a drain find in it no more than in counters
+	heavy    valueSketches
+	drained  valueSketches // swapped with heavy by a drain, which reads them without the lock
 }
 
 type valueSketches [wholeOutcomes]*heavy.Sketch[value] // nil before the first hit of that outcome
@@ -36,7 +36,7 @@ type valueSketches [wholeOutcomes]*heavy.Sketch[value] // nil before the first h
 // value is a value in a sketch, with its hits since it came there.
 type value struct {
 	text        []byte
-	whole, part uint64
+	whole, part uint64 // of degraded hits both are the whole
 }
 
 // appendValue appends a descriptor's value, nothing if that is too long. It allocates only to grow dst.
@@ -54,51 +54,48 @@ func appendValue(dst []byte, rule *descriptors.Rule, d descriptors.Descriptor) [
 	return nil
 }
 
-// count counts hits for the rule and for the value of a descriptor. Both at once: what a drain hands out by values is
-// no more than it hands out in all.
-func (v *values) count(c *Counter, rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
+// count counts hits, and those of the value of a descriptor.
+func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
 	var room [maxValue]byte
 	text := appendValue(room[:0], rule, d)
-	key := maphash.Bytes(c.recorder.seed, text)
+	key := maphash.Bytes(r.seed, text)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c.perValue.add(n)
+	v.counters.add(n)
 	for o := range wholeOutcomes {
 		if n[o] == 0 || len(text) == 0 {
 			continue
 		}
 		if v.heavy[o] == nil {
-			v.heavy[o] = heavy.New[value](c.recorder.maxValues)
+			v.heavy[o] = heavy.New[value](r.maxValues)
 		}
 		held, fresh := v.heavy[o].Add(key, n[o])
 		if fresh {
 			*held = value{text: append(held.text[:0], text...)}
 		}
 		held.whole += n[o]
-		if part := partOf(history.Outcome(o)); part != history.Outcome(o) {
-			held.part += n[part]
-		}
+		held.part += n[partOf[o]]
 	}
 }
 
 // drain hands out what was counted since the last drain: under its value what is known of a value that has a series, or
 // gets one now, the rest under history.OtherValue.
-func (v *values) drain(c *Counter, id history.ID, emit func(history.ID, uint64)) {
+func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
-	rest := c.perValue.undrained()
+	rest := v.counters.drain()
 	v.heavy, v.drained = v.drained, v.heavy
 	v.mu.Unlock()
 	for o, sketch := range v.drained {
 		if sketch == nil {
 			continue
 		}
-		all, part := rest[o], partOf(history.Outcome(o))
+		all, part := rest[o], partOf[o]
 		held := sketch.Held()
 		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Kept.whole, a.Kept.whole) })
 		for i := range held {
 			kept := &held[i].Kept
 			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
-			if !c.recorder.series.admit(id, kept.whole, all) {
+			if !places.claim(id, kept.whole, all) {
 				continue
 			}
 			var n counts
@@ -108,72 +105,72 @@ func (v *values) drain(c *Counter, id history.ID, emit func(history.ID, uint64))
 				rest[part] -= kept.part
 			}
 			rest[o] -= kept.whole
-			n.emit(id, emit)
+			n.handOut(id, emit)
 		}
 		sketch.Reset()
 	}
 	id.Value = history.OtherValue
-	rest.emit(id, emit)
+	rest.handOut(id, emit)
 }
 
-// reservedShare is which part of a drain's hits, a fiftieth, a value needs for the last quarter of its rule's places: whoever
-// sends many values takes no more than the others.
+// reservedShare is which part of a drain's hits, a fiftieth, a value needs for the last quarter of its rule's places:
+// whoever sends many values takes no more than the others.
 const reservedShare = 50
 
-// lastSeriesHits is about how many hits between two drains a value needs for the last free series of its rule.
-const lastSeriesHits = 10
+// lastPlaceHits is about how many hits between two drains a value needs for the last free place of its rule.
+const lastPlaceHits = 10
 
-// valueSeries are the values that have a place, no more than a number of each rule and whole outcome: those that the
-// history tells of, and those handed out since, of which it may not know yet. Recorder.draining protects it.
-type valueSeries struct {
-	most  int
+// places has the values that have a place, and so a series: those that the history tells of, and those handed out since,
+// of which it may not know yet. A part has the place of its whole. Recorder.draining protects it.
+type places struct {
+	most  int                 // of a rule and whole outcome
 	known map[history.ID]bool // whether it was handed out since the last learn
 	count map[history.ID]int  // of all values of a rule and outcome
 }
 
-// learn gives the places to the series of the history, and to those handed out since the last time. That of a part
-// stands for its whole.
-func (s *valueSeries) learn(fine []history.ID) {
-	before := s.known
-	s.known, s.count = make(map[history.ID]bool), make(map[history.ID]int)
-	for id, handed := range before {
-		if handed {
-			s.place(id, false)
+// learn gives the places to the series of the history, and to those handed out since the last time.
+func (p *places) learn(fine []history.ID) {
+	before := p.known
+	p.known, p.count = make(map[history.ID]bool), make(map[history.ID]int)
+	for id, handedOut := range before {
+		if handedOut {
+			p.give(id, false)
 		}
 	}
 	for _, id := range fine {
 		for o := range history.Outcome(wholeOutcomes) {
-			if id.Outcome == partOf(o) {
+			if id.Outcome == partOf[o] {
 				id.Outcome = o
 			}
 		}
 		if history.IsPersonal(id.Value) {
-			s.place(id, false)
+			p.give(id, false)
 		}
 	}
 }
 
-// place gives a value a place, if it has none.
-func (s *valueSeries) place(id history.ID, handed bool) {
-	_, known := s.known[id]
-	s.known[id] = handed
+// give gives a value a place, if it has none.
+func (p *places) give(id history.ID, handedOut bool) {
+	_, known := p.known[id]
+	p.known[id] = handedOut
 	if id.Value = ""; !known {
-		s.count[id]++
+		p.count[id]++
 	}
 }
 
-// admit reports whether a value of so many hits has a series. It gets one if there is room, and it surely is one of the
+// claim reports whether a value of so many hits has a place. It gets one if there is room, and it surely is one of the
 // heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so
 // that values that come once do not take them.
-func (s *valueSeries) admit(id history.ID, hits, all uint64) bool {
+func (p *places) claim(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
-	used := s.count[of]
-	if _, known := s.known[id]; !known &&
-		(used >= s.most || hits <= all/uint64(4*(s.most+1)) || hits <= uint64(lastSeriesHits*used/s.most) ||
-			used >= s.most*3/4 && hits <= all/reservedShare) {
+	used := p.count[of]
+	_, known := p.known[id]
+	enough := hits > all/uint64(4*(p.most+1)) && hits > uint64(lastPlaceHits*used/p.most) &&
+		(used < p.most*3/4 || hits > all/reservedShare)
+	if !known && (used >= p.most || !enough) {
 		return false
 	}
-	s.place(id, true)
+	p.give(id, true)
 	return true
 }

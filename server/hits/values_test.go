@@ -77,7 +77,7 @@ func TestTheTopTenOfAMillionValuesAreFound(t *testing.T) {
 				value = 1000
 			}
 			s.exact[value]++
-			s.spots[random.IntN(3)](value).Pass(1)
+			s.spots[random.IntN(3)](value).RecordUnlimited(1)
 		}
 		s.flush()
 	}
@@ -144,7 +144,7 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 	store := historytest.NewLedgers(historytest.Options{Keep: keep, Now: func() time.Time { return now }, Step: func(string) {}})
 	s := newStream(t, 2)
 	for _, r := range s.weirs {
-		r.series.most = places
+		r.places.most = places
 	}
 	ofDay := make(map[int64]uint64)
 	weeks, hits := uint64(250), uint64(400)
@@ -158,7 +158,7 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 				if week > 20 && i%10 == 0 {
 					value = stays
 				}
-				s.spots[random.IntN(2)](value).Pass(1)
+				s.spots[random.IntN(2)](value).RecordUnlimited(1)
 			}
 			clear(s.handed)
 			s.flush()
@@ -204,10 +204,10 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 func TestManyLikeValuesDoNotTakeAllPlaces(t *testing.T) {
 	s := newStream(t, 1)
 	for value := range uint64(manyValues) {
-		s.spots[0](value).Pass(20)
+		s.spots[0](value).RecordUnlimited(20)
 	}
 	s.flush()
-	s.spots[0](manyValues).Pass(500_000)
+	s.spots[0](manyValues).RecordUnlimited(500_000)
 	s.flush()
 	if honest := (history.ID{Domain: "shop", Path: "tenant", Value: fmt.Sprint("tenant=", manyValues)}); s.handed[honest] != 500_000 {
 		t.Errorf("a value of 500,000 hits has a series of %d; want all of them: a hundred values of 20 hits hide it", s.handed[honest])
@@ -222,7 +222,7 @@ func TestNoValueHasMoreNearHitsThanHits(t *testing.T) {
 		for range 500 {
 			value := random.Uint64N(20) * random.Uint64N(40)
 			s.spots[0](value).Record(ten(1+random.Uint64N(4)), []*backend.Decision{within, nearTwo, over}[random.IntN(3)],
-				Modes{Near: 0.8, Shadow: value%2 == 0})
+				Modes{NearRatio: 0.8, Shadow: value%2 == 0})
 		}
 		clear(s.handed)
 		s.flush()

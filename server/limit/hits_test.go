@@ -17,7 +17,7 @@ import (
 // rule's name.
 type (
 	totals    = map[string]hits.Totals
-	ratelimit = map[string][hits.Kinds]uint64
+	ratelimit = map[string][hits.Statistics]uint64
 )
 
 // recorded returns what the recorder has, by domain and path.
@@ -33,8 +33,8 @@ func recorded(r *hits.Recorder) totals {
 	return all
 }
 
-func ratelimitOf(total, within, near, over uint64) [hits.Kinds]uint64 {
-	return [hits.Kinds]uint64{hits.TotalHits: total, hits.WithinLimit: within, hits.NearLimit: near, hits.OverLimit: over}
+func ratelimitOf(total, within, near, over uint64) [hits.Statistics]uint64 {
+	return [hits.Statistics]uint64{hits.TotalHits: total, hits.WithinLimit: within, hits.NearLimit: near, hits.OverLimit: over}
 }
 
 // The history and envoyproxy/ratelimit's statistics differ in a charge that straddles the limit, and in what no rule has.

@@ -116,7 +116,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	if c.Domain == "" || r == nil {
 		return reject(r, c)
 	}
-	entry, known := r.counts.Of(nil, c.Domain)
+	entry, known := r.counts.Entry(nil, c.Domain)
 	c.UnknownDomain = !known
 	err := l.decide(ctx, r, c)
 	entry.Kept.requests[c.Result(err)].Add(1)
@@ -294,7 +294,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 		key = m.ForOverride(&limits[0], charge)
 	case m.Rule == nil || m.Rule.Unlimited:
 		if s.Unlimited = m.Rule != nil; op == backend.Count {
-			p.hits.Pass(m.Rule, d.Entries, n)
+			p.hits.RecordUnlimited(m.Rule, d.Entries, n)
 		}
 		return
 	default:
@@ -326,7 +326,7 @@ func (l *Limiter) rate(r *rules, c *Call, rule *descriptors.Rule, key hits.Key, 
 	if rate > 0 {
 		return rate
 	}
-	of, _ := r.counts.Of(rule, c.Domain)
+	of, _ := r.counts.Entry(rule, c.Domain)
 	return of.Kept.returns.rate(ago, min(backend.LeaseSpan(check.Limits), backend.LongestLease))
 }
 

@@ -19,27 +19,27 @@ export function noRules() {
     hint('weir reads descriptor files from the folder that --config names; weir check DIR says what is wrong with one.')];
 }
 
-/** neverWas says that a link names a rule or a domain that is not there. */
-function neverWas({ domain, path }) {
-  const what = path ? `No rule “${shownPath(path, 120)}” of the domain “${shown(domain, 60)}”` : `No rule of the domain “${shown(domain, 60)}”`;
-  return [make('p', {}, `${what} is configured, and none has ever been counted.`), hint('All that there are stand in the list.')];
+/** noSuchRule says that a link names a rule or a domain that is not there. */
+function noSuchRule({ domain, path }) {
+  const rule = path ? `No rule “${shownPath(path, 120)}”` : 'No rule';
+  return [make('p', {}, `${rule} of the domain “${shown(domain, 60)}” is configured, and none has ever been counted.`), hint('All that there are stand in the list.')];
 }
 
 /**
- * explanation says why a curve is empty, and what to do about it; go is called with a change of the
+ * whyEmpty says why a curve is empty, and what to do about it; go is called with a change of the
  * view, example is a rule of those that are looked at.
  */
-export function explanation(curve, answer, rule, go, example = rule) {
+export function whyEmpty(curve, answer, rule, go, example = rule) {
   if (Number(curve.totals.hits) > 0) return [];
   if (answer.until > 0) {
     const there = make('button', { type: 'button', id: 'there' }, 'Show them');
     there.addEventListener('click', () => go({ range: '', from: answer.since, to: answer.until }));
     return [make('p', {}, `No hits in this range. What is stored is of ${span(answer.since, answer.until)}.`), there];
   }
-  if (Number(curve.lifetime.hits) === 0 && !rule.known && rule.domain) return neverWas(rule);
+  if (Number(curve.lifetime.hits) === 0 && !rule.known && rule.domain) return noSuchRule(rule);
   if (Number(curve.lifetime.hits) > 0 || !example) return [make('p', {}, 'No hits in this range.')];
-  return [make('p', {}, `Nothing has asked about ${rule.path ? 'this rule' : 'these rules'} yet. Ask as Envoy does, and look again:`), make('code', {}, callLine(rule.path ? rule : example)),
-    hint('Hits are here within some 15 seconds.')];
+  return [make('p', {}, `Nothing has asked about ${rule.path ? 'this rule' : 'these rules'} yet. Ask as Envoy does, and look again:`),
+    make('code', {}, callLine(rule.path ? rule : example)), hint('Hits are here within some 15 seconds.')];
 }
 
 /** quote writes a text for a shell. */

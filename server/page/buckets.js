@@ -16,13 +16,14 @@ export function joined(answer, several) {
     totals[o] = add(totals[o], series.total);
     lifetime[o] = add(lifetime[o], series.lifetime);
     series.points.forEach((p, i) => {
-      const b = buckets[i] ??= { start: p.start, width: p.width, end: p.start + p.width, tier: '', partial: !!p.partial, peaks: nothing(), ...nothing() };
+      const b = buckets[i] ??= { start: p.start, width: p.width, end: p.start + p.width, tier: '', partial: !!p.partial,
+        peaks: nothing(), ...nothing() };
       b[o] = add(b[o], p.sum);
       b.peaks[o] = add(b.peaks[o], p.peak);
       if (p.tier) b.tier = coarser(b.tier, p.tier);
     });
   }
-  for (const sums of [totals, lifetime, ...buckets]) refuse(sums);
+  for (const sums of [totals, lifetime, ...buckets]) sumUp(sums);
   for (const b of buckets) b.peak = peakOf(b, several);
   return { from: answer.from, to: answer.to, step: answer.step ?? 0, buckets, totals, lifetime };
 }
@@ -31,7 +32,8 @@ function nothing() {
   return { within: 0, over: 0, degraded: 0, near: 0, shadow: 0 };
 }
 
-function refuse(sums) {
+/** sumUp adds all hits, and takes what shadow mode let through off what was over. */
+function sumUp(sums) {
   sums.hits = add(add(sums.within, sums.over), sums.degraded);
   sums.over = less(sums.over, sums.shadow);
 }
@@ -131,10 +133,11 @@ export function limitLines(rule, value) {
 const week = 7 * 86400;
 
 /**
- * earlier is by how many whole weeks a range is compared with what was before, and how people are told. That begins and
- * ends with a whole bucket of those that may be all that is stored by then, so that it is as long.
+ * weeksBefore is by how many whole weeks a range is compared with what was before, and how people are told. That begins
+ * and ends with a whole bucket of those that may be all that is stored by then, so that it is as long.
  */
-export function earlier(length) {
+export function weeksBefore(length) {
   const weeks = Math.max(Math.ceil((length - 86400) / week), 1); // a range is widened to whole buckets
-  return { shift: weeks * week, name: weeks === 1 ? 'a week before' : `${weeks} weeks before`, whole: length < 86400 ? 60 : length < 28 * 86400 ? 3600 : 86400 };
+  const whole = length < 86400 ? 60 : length < 28 * 86400 ? 3600 : 86400;
+  return { shift: weeks * week, name: weeks === 1 ? 'a week before' : `${weeks} weeks before`, whole };
 }

@@ -85,7 +85,8 @@ function round(pixels) {
 
 function hatch(pen) {
   const definitions = pen.add('defs', {});
-  const pattern = pen.add('pattern', { id: 'hatch', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' }, '', definitions);
+  const tile = { id: 'hatch', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' };
+  const pattern = pen.add('pattern', tile, '', definitions);
   pen.add('rect', { class: 'hatch-back', width: 6, height: 6 }, '', pattern);
   pen.add('line', { class: 'hatch', x1: 1, y1: 0, x2: 1, y2: 6 }, '', pattern);
 }
@@ -95,9 +96,9 @@ function hatch(pen) {
  * the peaks if they leave the bands three quarters of it. What is higher is clipped to the top, and marked.
  */
 function scaleOf(tops, before, buckets, look, plot, end) {
-  const most = end || Math.max(0, ...tops), earlier = Math.max(0, ...before);
+  const most = end || Math.max(0, ...tops), past = Math.max(0, ...before);
   const peak = look.outcomes.length > 1 ? usually(buckets.map(b => Number(b.peak.hits)), 0.9) : 0;
-  let high = end || Math.max(most, Math.min(peak, most * 1.25), most > 0 ? Math.min(earlier, most * 2) : earlier);
+  let high = end || Math.max(most, Math.min(peak, most * 1.25), most > 0 ? Math.min(past, most * 2) : past);
   for (const l of look.limits) {
     if (high === 0 || l.at <= high * 1.8) high = Math.max(high, l.at);
   }
@@ -120,7 +121,9 @@ function grid(pen, plot, y, x, curve) {
   for (const tick of timeTicks(curve.from, curve.to, Math.max((plot.right - plot.left) / (plot.right < 560 ? 58 : 82), 2))) {
     const at = x(tick.at);
     pen.add('line', { class: 'axis', x1: at, x2: at, y1: plot.bottom, y2: plot.bottom + 4 });
-    if (at < plot.right - 12) pen.add('text', { x: Math.max(at, plot.left + 4), y: plot.bottom + 17, 'text-anchor': at < plot.left + 12 ? 'start' : 'middle' }, tick.label);
+    if (at >= plot.right - 12) continue;
+    const anchor = at < plot.left + 12 ? 'start' : 'middle';
+    pen.add('text', { x: Math.max(at, plot.left + 4), y: plot.bottom + 17, 'text-anchor': anchor }, tick.label);
   }
 }
 
@@ -182,7 +185,10 @@ function beyond(middle, y) {
 /** drawBefore draws how high everything was a while before. */
 function drawBefore(pen, { buckets, shift }, tops, x, y, plot) {
   const at = time => round(Math.min(Math.max(x(time + shift), plot.left), plot.right));
-  const line = buckets.map((b, i) => `${i > 0 ? 'V' : `M${at(b.start)} `}${round(y(tops[i]))}${tops[i] > y.top ? 'M' + at(b.end) + ' ' + plot.top : 'H' + at(b.end)}`).join('');
+  const line = buckets.map((b, i) => {
+    const up = i > 0 ? 'V' : `M${at(b.start)} `, on = tops[i] > y.top ? `M${at(b.end)} ${plot.top}` : `H${at(b.end)}`;
+    return up + round(y(tops[i])) + on;
+  }).join('');
   pen.add('path', { class: 'before', d: line + drawBeyond(pen, buckets, tops, at, y) });
 }
 
@@ -208,7 +214,9 @@ function drawPartial(pen, buckets, x, plot) {
 }
 
 function drawTiers(pen, buckets, x, plot) {
-  for (const run of tierRuns(buckets).slice(1)) pen.add('line', { class: 'tier-border', x1: x(run.from), x2: x(run.from), y1: plot.top, y2: plot.bottom });
+  for (const run of tierRuns(buckets).slice(1)) {
+    pen.add('line', { class: 'tier-border', x1: x(run.from), x2: x(run.from), y1: plot.top, y2: plot.bottom });
+  }
 }
 
 /** drawLimits draws limits, and writes their names beside them, or above all if they are. */

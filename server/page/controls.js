@@ -1,10 +1,10 @@
 // The fields and buttons that choose a range, and the one that copies a link.
-import { byId, make, say } from './elements.js';
+import { byId, make, press, say } from './elements.js';
 import { dated, partsOf } from './text.js';
 
 /** showRange shows which range is looked at: its name, if it has one, and where it begins and ends, in Unix seconds. */
 export function showRange(name, from, to) {
-  for (const button of byId('ranges').children) button.setAttribute('aria-pressed', String(button.dataset.range === name));
+  press('ranges', 'range', name);
   if (byId('picked').contains(document.activeElement)) return; // somebody is writing there
   byId('from').value = local(from);
   byId('to').value = local(to);

@@ -11,7 +11,8 @@ export function sourceOf(part, view, curve, zone) {
   const options = { domain: view.domain, path: unescaped(view.path), value: unescaped(view.value) };
   const times = curve ? { from: local(curve.from), to: local(curve.to), tz: zone } : {};
   const labels = ['domain', 'path', 'value'].filter(name => view[name]).map(name => `${name}=${JSON.stringify(view[name])}`);
-  const during = curve ? `[${curve.to - curve.from}s] @ ${curve.to}` : '[5m]', rank = { by: view.by || (part === 'values' && view.path ? 'hits' : 'over') };
+  const during = curve ? `[${curve.to - curve.from}s] @ ${curve.to}` : '[5m]';
+  const rank = { by: view.by || (part === 'values' && view.path ? 'hits' : 'over') };
   const hits = (by, of = labels, when = during) => `sum by (${by}) (increase(weir_hits_total{${of.join(',')}}${when}))`;
   const rules = (when, of = []) => hits('domain, path, outcome', of, when);
   switch (part) {
@@ -24,7 +25,8 @@ export function sourceOf(part, view, curve, zone) {
   }
   const of = `{${labels.join(',')}}`, before = curve?.before;
   const others = [['now', hits('outcome', labels, '[5m]')], ['for ever', `sum by (outcome) (weir_hits_total${of})`],
-    ['largest minutes', `max_over_time(weir_hits_peak${of}${during})`], ...['near', 'shadow'].map(name => [name, `sum(increase(weir_${name}_hits_total${of}${during}))`])];
+    ['largest minutes', `max_over_time(weir_hits_peak${of}${during})`],
+    ...['near', 'shadow'].map(name => [name, `sum(increase(weir_${name}_hits_total${of}${during}))`])];
   if (before) others.unshift([before.name, hits('outcome', labels, `[${before.to - before.from}s] @ ${before.to}`)]);
   return { command: command(view.path ? 'history show' : 'history top', { ...options, ...times }),
     query: hits('outcome') + others.map(([name, query]) => `\n# ${name}: ${query}`).join('') };

@@ -20,27 +20,33 @@ const meanings = {
 /** showName writes whose curve it is, and the way back to that of all. */
 export function showName(view, rule, back) {
   const up = (name, to) => make('a', { href: format({ ...view, path: '', value: '', outcome: '', cut: false, ...to }) }, make('bdi', {}, name));
-  byId('domain').replaceChildren(...view.domain ? [up('Overview', { domain: '' })] : [], ...view.path && view.domain ? [' / ', up(shown(view.domain), {})] : []);
+  byId('domain').replaceChildren(...view.domain ? [up('Overview', { domain: '' })] : [],
+    ...view.path && view.domain ? [' / ', up(shown(view.domain), {})] : []);
   const name = view.path ? shownPath(view.path, 2000) : view.domain ? shown(view.domain) : 'Overview';
   say(byId('name').firstElementChild, name);
   byId('name').title = name;
   document.title = view.path ? `${shown(view.domain, 80)} ${shownPath(view.path, 80)} · weir` : `${name} · weir`;
-  const about = [];
+  const about = rule ? chipsOf(rule, view) : [];
   if (view.value) {
-    const value = make('button', { type: 'button', class: 'chip', id: 'all-values', title: 'Back to all values' }, make('bdi', {}, shownPath(view.value)), ' ✕');
+    const value = make('button', { type: 'button', class: 'chip', id: 'all-values', title: 'Back to all values' },
+      make('bdi', {}, shownPath(view.value)), ' ✕');
     value.addEventListener('click', back);
-    about.push(value);
-  }
-  if (rule) {
-    for (const l of rule.limits) about.push(make('span', { class: 'chip', 'data-kind': 'limit' }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
-    if (rule.each?.length > 0 && rule.limits.length > 0) about.push(make('span', { class: 'chip' }, `for each value of ${shown(rule.each.join(' and '), 120)}`));
-    if (rule.unlimited) about.push(make('span', { class: 'chip' }, 'unlimited'));
-    if (rule.shadow) about.push(make('span', { class: 'chip' }, 'shadow mode: refuses nothing'));
-    if (rule.quota) about.push(make('span', { class: 'chip' }, 'quota'));
-    for (const name of new Set(rule.limits.map(l => l.algorithm))) about.push(make('span', { class: 'chip' }, name.replaceAll('_', ' ')));
-    if (rule.gone && view.path) about.push(make('span', { class: 'chip' }, rule.path === unmatched ? 'requests that no rule matches' : 'not configured now'));
+    about.unshift(value);
   }
   byId('about').replaceChildren(...about);
+}
+
+/** chipsOf says what a rule does. */
+function chipsOf(rule, view) {
+  const chip = text => make('span', { class: 'chip' }, text);
+  const chips = rule.limits.map(l => make('span', { class: 'chip', 'data-kind': 'limit' }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
+  if (rule.each?.length > 0 && rule.limits.length > 0) chips.push(chip(`for each value of ${shown(rule.each.join(' and '), 120)}`));
+  if (rule.unlimited) chips.push(chip('unlimited'));
+  if (rule.shadow) chips.push(chip('shadow mode: refuses nothing'));
+  if (rule.quota) chips.push(chip('quota'));
+  for (const name of new Set(rule.limits.map(l => l.algorithm))) chips.push(chip(name.replaceAll('_', ' ')));
+  if (rule.gone && view.path) chips.push(chip(rule.path === unmatched ? 'requests that no rule matches' : 'not configured now'));
+  return chips;
 }
 
 /**
@@ -50,7 +56,8 @@ export function showName(view, rule, back) {
 export function showLegend(view, curve, at, choose) {
   const items = [...outcomeNames].filter(([outcome]) => curve.totals[outcome] > 0 || view.outcome === outcome).map(([outcome, name]) => {
     const chosen = view.outcome === outcome;
-    const item = make('button', { type: 'button', 'data-outcome': outcome, 'aria-pressed': String(chosen), title: meanings[outcome] }, swatch(outcome), name);
+    const item = make('button', { type: 'button', 'data-outcome': outcome, 'aria-pressed': String(chosen), title: meanings[outcome] },
+      swatch(outcome), name);
     item.addEventListener('click', () => choose({ outcome: chosen ? '' : outcome }));
     return item;
   });
@@ -58,9 +65,11 @@ export function showLegend(view, curve, at, choose) {
     ['peak', 'peak minute', 'the largest minute in a bucket, where it stands out; ^ above the scale'],
     ['before', curve.before?.name, 'how much went on at the same time then; ^ above the scale'],
     ['degraded-time', 'no store', 'a store was away: hits were decided by policy'],
-    ['tier-border', `stored by ${tierRuns(curve.buckets).map(run => tierNames.get(run.tier)).join(' ┊ ')}`, 'how wide the stored buckets are; no bar is narrower'],
+    ['tier-border', `stored by ${tierRuns(curve.buckets).map(run => tierNames.get(run.tier)).join(' ┊ ')}`,
+      'how wide the stored buckets are; no bar is narrower'],
     ['partial', 'still counting', 'hits are still counted in this bucket']]) {
-    if (byId('chart').querySelector(`.${kind}`)) items.push(make('span', { title: meaning }, make('span', { class: 'swatch', 'data-mark': kind, 'aria-hidden': 'true' }), name));
+    if (!byId('chart').querySelector(`.${kind}`)) continue;
+    items.push(make('span', { title: meaning }, make('span', { class: 'swatch', 'data-mark': kind, 'aria-hidden': 'true' }), name));
   }
   if (at > 0) {
     const cut = make('button', { type: 'button', id: 'cut', 'aria-pressed': String(view.cut), title: 'A few buckets are far above all others' },
@@ -74,26 +83,26 @@ export function showLegend(view, curve, at, choose) {
 }
 
 /** showTotals writes the sums of the range, of the time it is compared with, and for ever. */
-export function showTotals({ totals, lifetime, earlier, before }) {
+export function showTotals({ totals, lifetime, before }) {
   const rows = [];
   say(byId('before'), before?.name ?? '');
   byId('before').title = before ? span(before.from, before.to) : '';
   for (const [outcome, name] of outcomeNames) {
-    rows.push(totalRow(outcome, [swatch(outcome), name], totals, lifetime, earlier, ''));
+    rows.push(totalRow(outcome, [swatch(outcome), name], totals, lifetime, before?.totals, ''));
     if (outcome === 'within' && Number(lifetime.near) > 0) {
-      rows.push(totalRow('near', [swatch('near'), 'near a limit'], totals, lifetime, earlier, 'part'));
+      rows.push(totalRow('near', [swatch('near'), 'near a limit'], totals, lifetime, before?.totals, 'part'));
     }
   }
-  rows.push(totalRow('hits', ['all hits'], totals, lifetime, earlier, 'all'));
+  rows.push(totalRow('hits', ['all hits'], totals, lifetime, before?.totals, 'all'));
   byId('totals').tBodies[0].replaceChildren(...rows);
 }
 
-function totalRow(outcome, name, totals, lifetime, earlier, kind) {
+function totalRow(outcome, name, totals, lifetime, before, kind) {
   return make('tr', { class: kind },
     make('td', {}, make('span', { class: 'name', title: meanings[outcome] }, ...name)),
     make('td', { 'data-total': outcome, 'data-hits': totals[outcome] }, exact(totals[outcome])),
     make('td', {}, outcome === 'hits' ? '' : share(totals[outcome], totals.hits)),
-    make('td', { 'data-earlier': outcome }, earlier ? exact(earlier[outcome]) : ''),
+    make('td', { 'data-earlier': outcome }, before ? exact(before[outcome]) : ''),
     make('td', { 'data-lifetime': outcome, 'data-hits': lifetime[outcome] }, exact(lifetime[outcome])));
 }
 
@@ -112,8 +121,8 @@ export function showValues(view, answer, choose) {
     const at = { domain: row.domain, path: row.path, value: row.value };
     const link = make('a', { href: format({ ...view, ...at }) }, make('bdi', {}, name));
     const line = make('tr', { class: 'value', 'data-value': row.value, 'aria-current': view.value === row.value && 'true' },
-      make('td', {}, link, view.path ? '' : make('small', {}, shown(`${row.domain} ${unescaped(row.path)}`, 80))), make('td', { 'data-hits': row.hits }, exact(row.hits)),
-      make('td', {}, exact(denied)), make('td', {}, share(denied, row.hits)));
+      make('td', {}, link, view.path ? '' : make('small', {}, shown(`${row.domain} ${unescaped(row.path)}`, 80))),
+      make('td', { 'data-hits': row.hits }, exact(row.hits)), make('td', {}, exact(denied)), make('td', {}, share(denied, row.hits)));
     line.addEventListener('click', event => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
@@ -139,7 +148,8 @@ export function showDenial(answer) {
     line.replaceChildren(`This weir has refused nothing since it started, ${when(answer.since)}.`);
     return;
   }
-  const again = last.retry_seconds === null ? 'never fits' : last.retry_seconds === 0 ? 'would pass now' : `would pass in ${exact(last.retry_seconds)} s`;
+  const again = last.retry_seconds === null ? 'never fits'
+    : last.retry_seconds === 0 ? 'would pass now' : `would pass in ${exact(last.retry_seconds)} s`;
   line.replaceChildren(last.shadow ? 'Last over, in shadow mode: ' : 'Last refused: ', make('b', {}, ago(answer.now - last.at)),
     ` (${when(last.at)}), by ${shown(last.limit, 60)}: ${exact(last.hits)} asked when ${exact(last.count)} counted; one like it ${again}. ` +
     `${exact(last.denied_requests)} ${last.denied_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' refused'} since this weir started, ${when(answer.since)}.`);

@@ -27,6 +27,11 @@ export function flag(element, name, given) {
   else element.removeAttribute(name);
 }
 
+/** press shows which button of a group is chosen: that whose data has a value. */
+export function press(group, name, value) {
+  for (const button of byId(group).querySelectorAll('button')) button.setAttribute('aria-pressed', String(button.dataset[name] === value));
+}
+
 /** swatch is a small field in the colour of an outcome. */
 export function swatch(outcome) {
   return make('span', { class: 'swatch', 'data-outcome': outcome, 'aria-hidden': 'true' });

@@ -1,35 +1,35 @@
 // The page: asks for what the view in the URL's fragment shows, draws it, and asks again while time goes on.
-import { ask, now, Refused } from './api.js';
-import { earlier, joined, limitLines } from './buckets.js';
-import { explanation, hint, noHistory, noRules } from './blank.js';
+import { ask, askTop, now, Refused } from './api.js';
+import { joined, limitLines, weeksBefore } from './buckets.js';
+import { hint, noHistory, noRules, whyEmpty } from './blank.js';
 import { draw } from './chart.js';
 import { copy, picked, showRange } from './controls.js';
 import { sourceOf } from './copies.js';
 import { showDenial, showLegend, showName, showTotals, showValues } from './detail.js';
-import { byId, flag, make, say } from './elements.js';
-import { lookAtRules as lookAtSmall, recently, showSums } from './overview.js';
+import { byId, flag, make, press, say } from './elements.js';
+import { loadSmall, recently, showSums } from './overview.js';
 import { Reader } from './reader.js';
-import { besides, ranked, Ranking } from './ranking.js';
-import { keyOf as ruleKey, merged, RuleTable } from './rules.js';
+import { onlyInRange, ranked, Ranking } from './ranking.js';
+import { keyOf, merged, RuleTable } from './rules.js';
 import { exact, day, inZone, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
 import { columnsFor, format, outcomes, parse, ranges, seconds, stepFor } from './view.js';
-import { hideWho, lookAtWho } from './who.js';
+import { hideWho, loadWho } from './who.js';
 
-const pause = () => view.path || view.range === '1h' ? 15 : 60; // seconds between two looks: one at all rules is dear
+const pause = () => view.path || view.range === '1h' ? 15 : 60; // seconds between two refreshes: that of all rules is dear
 const current = 300; // seconds that make up the current rate
 const home = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
 
 let view = parse(location.hash);
 let configured = { loaded: 0, serves: [], rules: [] };
-let rates = { known: [], top: null, minutes: 1 }; // of the last minutes
+let rates = { rules: [], top: null, minutes: 1 }; // of the last minutes
 let rules = []; // as the table shows those of now
 let whose = ''; // the domain whose fullest keys are listed
 let curve = null; // as it was drawn last
 let curveOf = ''; // what it is of
-let looking = new AbortController();
-let lastLook = 0;
+let refreshing = new AbortController();
+let refreshedAt = 0;
 let timer = 0, searching = 0;
-let underway = false; // a look
+let underway = false; // a refresh
 let drawnWidth = 0; // pixels
 
 const ranking = new Ranking();
@@ -41,49 +41,49 @@ function go(change) {
   view = { ...view, ...change };
   const fragment = format(view);
   if (fragment !== location.hash) history.pushState(null, '', fragment);
-  look(false);
+  refresh(false);
 }
 
-/** look asks for all that the view shows, and draws it. A quiet look is one at the same view. */
-async function look(quiet) {
-  looking.abort();
-  looking = new AbortController();
-  const { signal } = looking;
+/** refresh asks for all that the view shows, and draws it. A quiet one is of the same view. */
+async function refresh(quiet) {
+  refreshing.abort();
+  refreshing = new AbortController();
+  const { signal } = refreshing;
   clearTimeout(timer);
   underway = true;
   if (!quiet) document.body.dataset.state = 'loading';
   inZone(view.tz);
   showControls();
-  const problems = [];
+  const problems = []; // of parts; the others go on
   const part = promise => promise.catch(error => {
     if (error.name === 'AbortError') throw error;
     problems.push(error);
   });
   try {
-    await part(lookAtRules(signal));
+    await part(loadRules(signal));
     if (configured.serves.length === 0 && problems.length > 0) { // what there is to ask about is not known
       finish(problems);
       return;
     }
-    const lately = part(lookAtRates(signal));
-    await Promise.all([lately.then(() => part(lookAtKeys(signal))), part(lookAtCurve(signal, quiet).catch(withoutCurve))]);
-    await part(lookAtRanking(signal));
+    const lately = part(loadRates(signal));
+    await Promise.all([lately.then(() => part(loadKeys(signal))), part(loadCurve(signal, quiet).catch(withoutCurve))]);
+    await part(loadRanking(signal));
   } catch (error) {
     if (error.name !== 'AbortError') throw error;
-    return; // another look has begun
+    return; // another refresh has begun
   }
   finish(problems);
   if (!quiet && !view.list) table.reveal(); // a ranking is looked at from its top
 }
 
-/** keyOf tells what a curve is of from what others are of. */
-function keyOf(view) {
+/** curveKey tells what a curve is of from what others are of. */
+function curveKey(view) {
   return format({ ...view, filter: '', cut: false, outcome: '', list: '', by: '' });
 }
 
 /** withoutCurve takes away the curve of something else, where that of the view cannot be had. */
 function withoutCurve(error) {
-  if (error.name !== 'AbortError' && curveOf !== keyOf(view)) {
+  if (error.name !== 'AbortError' && curveOf !== curveKey(view)) {
     curve = null;
     drawCurve(null);
     showEmpty([hint('No curve yet.')]);
@@ -95,12 +95,12 @@ function withoutCurve(error) {
 
 function finish(problems) {
   underway = false;
-  lastLook = now();
+  refreshedAt = now();
   flag(byId('plot'), 'data-stale', problems.length > 0);
   say(byId('message'), problems.length > 0 ? `${problems.map(sentence)[0]} The page goes on asking.` : '');
   document.body.dataset.state = problems.length > 0 ? 'error' : 'ready';
   document.body.dataset.drawn = format(view);
-  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(lastLook, true)}${view.range ? `, again every ${pause()} s` : ''}`);
+  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(refreshedAt, true)}${view.range ? `, again every ${pause()} s` : ''}`);
   wait();
 }
 
@@ -114,16 +114,16 @@ function sentence(error) {
   return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
-/** wait looks again after a while, if the range moves on or could not be shown, and somebody may be looking. */
+/** wait refreshes after a while, if the range moves on or could not be shown, and somebody may be refreshing. */
 function wait() {
   clearTimeout(timer);
-  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : look(true), pause() * 1000);
+  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : refresh(true), pause() * 1000);
 }
 
-/** lookAtRules asks what is configured, and what else the port answers. */
-async function lookAtRules(signal) {
+/** loadRules asks what is configured, and what else the port answers. */
+async function loadRules(signal) {
   configured = await ask('api/v1/rules', {}, signal);
-  say(byId('loaded'), told());
+  say(byId('loaded'), loadedText());
   const rule = view.path ? configuredInView() : null;
   if (rule && (rule.path !== view.path || rule.domain !== view.domain)) { // named as people are shown it
     view = { ...view, domain: rule.domain, path: rule.path };
@@ -135,60 +135,61 @@ function serves(what) {
   return configured.serves.includes(what);
 }
 
-function told() {
+function loadedText() {
   if (!serves('rules')) return 'from the history alone';
   if (configured.rules.length === 0) return 'no configuration is loaded yet';
   const when = configured.loaded > 0 ? `, loaded ${day(configured.loaded)} ${timeOfDay(configured.loaded)}` : '';
   return `${exact(configured.rules.length)} ${configured.rules.length === 1 ? 'rule' : 'rules'}${when}`;
 }
 
-/** lookAtRates asks how busy the rules are, and lists them. */
-async function lookAtRates(signal) {
-  let known = configured.rules, top = null, minutes = 1;
+/** loadRates asks how busy the rules are, and lists them. */
+async function loadRates(signal) {
+  let all = configured.rules, top = null, minutes = 1;
   try {
     if (serves('history')) {
-      top = await askTop(`-${current / 60}m`, signal);
-      if (!serves('rules')) known = (await askTop('-30d', signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
+      top = await askTop({ from: `-${current / 60}m` }, signal);
+      if (!serves('rules')) all = (await askTop({ from: '-30d' }, signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
     }
-  } finally { // without rates there are still rules; another look has its own
+  } finally { // without rates there are still rules; another refresh has its own
     if (top) minutes = Math.max(Math.min(now(), top.to) - top.from, 60) / 60;
     if (!signal.aborted) {
-      rates = { known, top, minutes };
+      rates = { rules: all, top, minutes };
       showList(true);
     }
   }
 }
 
-/** lookAtRanking asks which rules had hits in the range, where the list or the overview shows them, or a filter looks. */
-async function lookAtRanking(signal) {
+/** loadRanking asks which rules had hits in the range, where the list or the overview shows them, or a filter looks. */
+async function loadRanking(signal) {
   if (!serves('history') || !(view.list || view.filter || !view.path)) return;
-  const drawn = curve && curveOf === keyOf(view) ? { from: curve.from, to: curve.to } : times(view);
-  await ranking.look(view, drawn.from, drawn.to ?? '');
+  const drawn = curve && curveOf === curveKey(view) ? { from: curve.from, to: curve.to } : times(view);
+  await ranking.load(view, drawn.from, drawn.to ?? '');
   signal.throwIfAborted();
   showList(true);
   if (view.path || !curve) return;
-  const lately = new Map(rules.map(rule => [ruleKey(rule.domain, rule.path), rule]));
-  await lookAtSmall(view, ranked([], ranking.answer, serves('rules'), view), curve, lately, signal);
+  const lately = new Map(rules.map(rule => [keyOf(rule), rule]));
+  await loadSmall(view, ranked([], ranking.answer, serves('rules'), view), curve, lately, signal);
 }
 
-/** lookAtKeys asks whose keys are at a limit: of the rule, or the domain, or that which is refused most. */
-async function lookAtKeys(signal) {
+/** loadKeys asks whose keys are at a limit: of the rule, or the domain, or that which is refused most. */
+async function loadKeys(signal) {
   const busy = rules.filter(rule => rule.known).sort((a, b) => b.denied - a.denied)[0];
   whose = view.path ? view.domain : configured.rules.some(rule => rule.domain === view.domain) ? view.domain : busy?.domain;
   if (!serves('counters') || !whose || view.path && !configuredInView()?.limits.length) hideWho();
-  else await lookAtWho(whose, view.path, signal);
+  else await loadWho(whose, view.path, signal);
 }
 
 /** showList shows the rules of now or of the range. */
 function showList(sameOrder) {
   const inRange = view.list !== '' && serves('history'), there = ranking.isOf(view), known = serves('rules');
-  rules = merged(rates.known, rates.top, rates.minutes, known, view);
+  rules = merged(rates.rules, rates.top, rates.minutes, known, view);
   byId('lists').hidden = !serves('history');
-  for (const button of byId('lists').querySelectorAll('button')) button.setAttribute('aria-pressed', String(button.dataset.list === view.list));
-  say(byId('counted'), !inRange ? 'last 5 minutes' : !there ? 'counting …' : view.range ? `last ${ranges.get(view.range).name}` : span(view.from, view.to));
+  press('lists', 'list', view.list);
+  say(byId('counted'), !inRange ? 'last 5 minutes' : !there ? 'counting …'
+    : view.range ? `last ${ranges.get(view.range).name}` : span(view.from, view.to));
   flag(byId('rules'), 'aria-busy', inRange && !there && 'true');
   if (inRange) table.show(ranked(known ? configured.rules : [], ranking.answer, known, view), view, sameOrder);
-  else table.show(rules, { ...view, list: '' }, sameOrder, there && view.filter ? besides(rules, ranking.answer, known) : []);
+  else table.show(rules, { ...view, list: '' }, sameOrder, there && view.filter ? onlyInRange(rules, ranking.answer, known) : []);
 }
 
 /** search looks for what the filter says, in the list of the range too once nobody writes any more. */
@@ -200,15 +201,11 @@ function search(filter) {
   searching = setTimeout(async () => {
     if (underway) return; // it will ask itself
     try {
-      await lookAtRanking(looking.signal);
+      await loadRanking(refreshing.signal);
     } catch (error) {
       if (error.name !== 'AbortError' && !(error instanceof Refused)) throw error;
     }
   }, 300);
-}
-
-function askTop(from, signal) {
-  return ask('api/v1/history/top', { from, n: 1000, values: 'false' }, signal);
 }
 
 /** configuredInView returns the rule that the view names, as it is stored or as people are shown it; undefined if none. */
@@ -220,46 +217,59 @@ function configuredInView() {
 function ruleInView() {
   const rule = configuredInView();
   if (rule) return { ...rule, known: true };
-  return { domain: view.domain, path: view.path, limits: [], each: [], gone: serves('rules'), known: !view.path && configured.rules.some(rule => rule.domain === view.domain) };
+  const known = !view.path && configured.rules.some(rule => rule.domain === view.domain);
+  return { domain: view.domain, path: view.path, limits: [], each: [], gone: serves('rules'), known };
 }
 
-async function lookAtCurve(signal, quiet) {
-  const asked = view, of = { domain: asked.domain, path: asked.path };
+/** loadCurve asks for the curve of the view, and what is written around it, and shows them. */
+async function loadCurve(signal, quiet) {
+  const asked = view, by = asked.by || (asked.path ? 'hits' : 'over');
   let answer = null, values = null, denials = null, past = null, recent = null;
   flag(byId('plot'), 'data-stale', !quiet);
-  const against = earlier(seconds(asked)), by = asked.by || (asked.path ? 'hits' : 'over');
-  if (serves('history')) {
-    const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
-    const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
-    answer = await askCurve({ ...how, ...times(asked) }, signal);
-    const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60);
-    const whole = seconds => Math.round(seconds / against.whole) * against.whole, end = whole(to - against.shift);
-    const unlessTooMuch = promise => promise.catch(error => {
-      if (error.status !== 400) throw error;
-      answer.warnings.push(error.message);
-      return null;
-    });
-    [values, past, recent] = await Promise.all([unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
-      from < against.shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: end - whole(to - from), to: end }, signal),
-      asked.path ? null : recently(asked.domain, signal)]);
-    answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
-  }
-  if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', of, signal);
+  if (serves('history')) ({ answer, values, past, recent } = await askHistory(asked, by, signal));
+  if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', { domain: asked.domain, path: asked.path }, signal);
   if (signal.aborted) return;
-  curveOf = keyOf(asked);
+  curveOf = curveKey(asked);
   curve = answer ? joined(answer, !asked.path || by === 'over' || values?.found !== 1) : null;
-  const before = past ? joined(past, true) : null;
-  if (before?.totals.hits > 0 && past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
-    answer.warnings.push(`Of ${against.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);
-  } else if (before?.totals.hits > 0) {
-    const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
-    if (first > before.buckets.length / 10) answer.warnings.push(`Of ${against.name} there are hits since ${day(buckets[0].start)} only.`);
-    Object.assign(curve, { earlier: before.totals, before: { ...before, buckets, ...against } });
-  }
+  if (past) curve.before = comparable(past, answer, weeksBefore(seconds(asked)));
   drawCurve(answer);
   if (recent) showSums(view, recent, curve);
   showValues(view, values, at => go(at.value === view.value ? { value: '' } : at));
   showDenial(denials);
+}
+
+/** askHistory asks for a curve, its values, the same some weeks before, and for an overview the last minutes. */
+async function askHistory(asked, by, signal) {
+  const of = { domain: asked.domain, path: asked.path }, { shift, whole } = weeksBefore(seconds(asked));
+  const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
+  const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
+  const answer = await askCurve({ ...how, ...times(asked) }, signal);
+  const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60);
+  const rounded = seconds => Math.round(seconds / whole) * whole, end = rounded(to - shift);
+  const unlessTooMuch = promise => promise.catch(error => {
+    if (error.status !== 400) throw error;
+    answer.warnings.push(error.message);
+    return null;
+  });
+  const [values, past, recent] = await Promise.all([
+    unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
+    from < shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: end - rounded(to - from), to: end }, signal),
+    asked.path ? null : recently(asked.domain, signal)]);
+  answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
+  return { answer, values, past, recent };
+}
+
+/** comparable is the curve some weeks before: null without hits, or of another length. It warns of what lacks. */
+function comparable(past, answer, weeks) {
+  const before = joined(past, true);
+  if (!(before.totals.hits > 0)) return null;
+  if (past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
+    answer.warnings.push(`Of ${weeks.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);
+    return null;
+  }
+  const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
+  if (first > before.buckets.length / 10) answer.warnings.push(`Of ${weeks.name} there are hits since ${day(buckets[0].start)} only.`);
+  return { ...before, buckets, ...weeks };
 }
 
 function times(asked) {
@@ -294,7 +304,8 @@ function drawCurve(answer) {
   const at = drawChart(limitsInView());
   showTotals(curve);
   showLegend(view, curve, at, go);
-  showEmpty(configured.rules.length === 0 && Number(curve.lifetime.hits) === 0 ? noRules() : explanation(curve, answer, rule, go, configured.rules.find(r => !view.domain || r.domain === view.domain)));
+  const nothing = configured.rules.length === 0 && Number(curve.lifetime.hits) === 0;
+  showEmpty(nothing ? noRules() : whyEmpty(curve, answer, rule, go, configured.rules.find(r => !view.domain || r.domain === view.domain)));
   link();
 }
 
@@ -305,7 +316,8 @@ function limitsInView() {
 function drawChart(limits) {
   const svg = byId('chart'), width = byId('plot').clientWidth, height = svg.clientHeight || 320;
   const looked = view.outcome ? [view.outcome] : outcomes;
-  const title = `${view.domain ? `${shown(view.domain)} ${shownPath(view.path)}` : 'All rules'}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} refused`;
+  const name = view.domain ? `${shown(view.domain)} ${shownPath(view.path)}` : 'All rules';
+  const title = `${name}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} refused`;
   drawnWidth = width;
   const drawing = draw(svg, curve, { title, outcomes: looked, limits, now: now(), width, height, cut: view.cut });
   reader.show(curve, drawing, now());
@@ -341,8 +353,8 @@ function showControls() {
   showRange(view.range, view.range ? to - seconds(view) : view.from, to);
   for (const button of byId('zones').children) {
     if (!button.dataset.tz) say(button, home || 'local');
-    button.setAttribute('aria-pressed', String(button.dataset.tz === view.tz));
   }
+  press('zones', 'tz', view.tz);
   const filter = byId('filter');
   if (filter.value !== view.filter) filter.value = view.filter;
   if (configured.serves.length > 0) showList(true);
@@ -407,12 +419,12 @@ function listen() {
   window.addEventListener('popstate', () => {
     if (format(parse(location.hash)) === format(view)) return;
     view = parse(location.hash);
-    look(false);
+    refresh(false);
   });
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) clearTimeout(timer);
     else if (underway) return;
-    else if (moving() && now() - lastLook >= pause()) look(true);
+    else if (moving() && now() - refreshedAt >= pause()) refresh(true);
     else wait();
   });
   new ResizeObserver(() => curve && drawCurveAgain()).observe(byId('plot'));
@@ -421,9 +433,9 @@ function listen() {
 function drawCurveAgain() {
   const width = byId('plot').clientWidth;
   if (width === drawnWidth || width === 0 || matchMedia('print').matches) return;
-  if (columnsFor(drawnWidth) !== columnsFor(width)) look(true);
+  if (columnsFor(drawnWidth) !== columnsFor(width)) refresh(true);
   drawChart(limitsInView());
 }
 
 listen();
-look(false);
+refresh(false);

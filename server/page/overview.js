@@ -1,5 +1,5 @@
 // What there is to see before a rule is chosen: how much goes on in all, and a small curve of each rule.
-import { ask, now } from './api.js';
+import { ask, askTop, now } from './api.js';
 import { joined } from './buckets.js';
 import { drawSmall } from './chart.js';
 import { byId, flag, make } from './elements.js';
@@ -15,62 +15,67 @@ let key = '', at = 0; // of what the curves are, and when they were asked for
 let curves = new Map(), before = new Map(); // by the rule's key
 let rest = ''; // what those refused that before lacks
 
-/** showSums writes what all hits come to. recent: {totals, minutes} of the last minutes; curve: with earlier and before. */
+/** showSums writes what all hits come to. recent: {totals, minutes} of the last minutes; curve: as it is drawn. */
 export function showSums(view, recent, curve) {
   const tiles = [['hits', 'All hits'], ['over', 'Refused'], ['degraded', 'Degraded']].map(([outcome, name]) => {
     const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
-    const lines = [make('dt', {}, name), make('dd', { 'data-now': outcome, 'data-some': Number(recent.totals[outcome]) > 0 }, make('b', {}, brief(Number(recent.totals[outcome]) / recent.minutes)), '/min now'),
-      make('dd', { 'data-sum': outcome, 'data-hits': all }, make('b', {}, exact(all)), `${view.range ? ` last ${ranges.get(view.range).name}` : ' in this range'}${part}`)];
-    if (curve.earlier) lines.push(make('dd', {}, `${curve.before.name}: ${exact(curve.earlier[outcome])}`));
+    const lately = Number(recent.totals[outcome]), during = view.range ? ` last ${ranges.get(view.range).name}` : ' in this range';
+    const lines = [make('dt', {}, name),
+      make('dd', { 'data-now': outcome, 'data-some': lately > 0 }, make('b', {}, brief(lately / recent.minutes)), '/min now'),
+      make('dd', { 'data-sum': outcome, 'data-hits': all }, make('b', {}, exact(all)), `${during}${part}`)];
+    if (curve.before) lines.push(make('dd', {}, `${curve.before.name}: ${exact(curve.before.totals[outcome])}`));
     return make('div', { 'data-tile': outcome, 'data-none': Number(all) === 0 }, ...lines);
   });
   byId('tiles').replaceChildren(...tiles);
 }
 
 /**
- * lookAtRules draws a small curve of the rules that were refused, or hit, most: rules are those with hits in the range, curve
+ * loadSmall draws a small curve of the rules that were refused, or hit, most: rules are those with hits in the range, curve
  * is that of all, and lately has the rules of the last minutes by their keys.
  */
-export async function lookAtRules(view, rules, curve, lately, signal) {
+export async function loadSmall(view, rules, curve, lately, signal) {
   const some = rules.filter(rule => rule.hits > 0 && (!view.domain || rule.domain === view.domain))
     .sort((a, b) => Number(b.denied) - Number(a.denied) || Number(b.hits) - Number(a.hits));
   const drawn = some.slice(0, view.domain ? mostOfDomain : mostRules), asked = JSON.stringify([view.domain, view.range, view.from, view.to, view.tz]);
   if (asked !== key || now() - at >= fresh) {
     const anew = asked === key ? new Map() : curves = new Map(), past = curve.before;
-    const then = past ? await ask('api/v1/history/top', { domain: view.domain, from: past.from, to: past.to, n: 1000, values: 'false', by: 'over' }, signal) : null;
-    before = new Map(then?.top.map(row => [keyOf(row.domain, row.path), less(row.over, row.shadow)]));
-    rest = then?.found > then?.top.length ? '?' : '0';
+    const ranking = past ? await askTop({ domain: view.domain, from: past.from, to: past.to, by: 'over' }, signal) : null;
+    before = new Map(ranking?.top.map(row => [keyOf(row), less(row.over, row.shadow)]));
+    rest = ranking?.found > ranking?.top.length ? '?' : '0';
     show(view, drawn, some.length, lately, past?.name);
     for (const { domain, path } of drawn) { // one after the other: two questions are answered at a time, and others ask as well
-      const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step: stepFor(seconds(view), columns), values: 'false' }, signal);
-      anew.set(keyOf(domain, path), joined(answer, true));
+      const step = stepFor(seconds(view), columns);
+      const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step, values: 'false' }, signal);
+      anew.set(keyOf({ domain, path }), joined(answer, true));
     }
     [key, at, curves] = [asked, now(), anew];
   }
   show(view, drawn, some.length, lately, curve.before?.name);
 }
 
-function show(view, drawn, all, lately, earlier) {
+function show(view, drawn, all, lately, pastName) {
   byId('small-part').hidden = drawn.length === 0;
   const focused = document.activeElement?.dataset.key;
-  byId('small').replaceChildren(...drawn.map(rule => card(view, rule, lately.get(keyOf(rule.domain, rule.path)), earlier)));
+  byId('small').replaceChildren(...drawn.map(rule => card(view, rule, lately.get(keyOf(rule)), pastName)));
   [...byId('small').children].find(e => e.dataset.key === focused)?.focus({ preventScroll: true });
   byId('more-small').hidden = all <= drawn.length;
   byId('more-small').textContent = `${exact(all - drawn.length)} more with hits are in the list${view.domain ? '' : '; a domain shows more of its own'}.`;
 }
 
-function card(view, rule, recent, earlier) {
-  const own = keyOf(rule.domain, rule.path), curve = curves.get(own), refused = Number(rule.denied) > 0;
+function card(view, rule, recent, pastName) {
+  const own = keyOf(rule), curve = curves.get(own), refused = Number(rule.denied) > 0;
   const card = make('a', { class: 'card', 'data-key': own, href: format({ ...view, domain: rule.domain, path: rule.path }) });
   const svg = document.createElementNS(byId('chart').namespaceURI, 'svg');
   flag(svg, 'aria-hidden', 'true');
   svg.setAttribute('preserveAspectRatio', 'none');
   if (curve) card.title = `up to ${brief(drawSmall(svg, curve, { ...size, outcomes, now: now() }))} hits a minute`;
   const line = (name, ...texts) => make('span', { class: name }, ...texts);
-  card.append(svg, make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), ' ', view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))),
+  card.append(svg, make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), ' ',
+    view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))),
     refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'), ' ',
     recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)}/min now`) : '', ' ',
-    earlier ? line('quiet', `${earlier}: ${before.has(own) ? exact(before.get(own)) : rest}`) : '', ' ', line('quiet', `of ${exact(rule.hits)} hits`));
+    pastName ? line('quiet', `${pastName}: ${before.has(own) ? exact(before.get(own)) : rest}`) : '', ' ',
+    line('quiet', `of ${exact(rule.hits)} hits`));
   return card;
 }
 

@@ -1,10 +1,9 @@
 // Which rules had the most hits in the range that is looked at.
-import { ask, now } from './api.js';
-import { bare, compare, keyOf } from './rules.js';
+import { askTop, now } from './api.js';
+import { compare, keyOf, nameOnly } from './rules.js';
 import { less } from './text.js';
 
 const fresh = 60; // seconds that an answer is good for: a year of many rules is dear
-const most = 1000; // rows that are asked for
 
 /** Ranking asks for the ranking of a range, one question at a time. */
 export class Ranking {
@@ -27,15 +26,15 @@ export class Ranking {
     return JSON.stringify([view.range, view.from, view.to]);
   }
 
-  /** look asks, unless the question is under way or was answered lately. from and to are as the API has them. */
-  async look(view, from, to) {
+  /** load asks, unless the question is under way or was answered lately. from and to are as the API has them. */
+  async load(view, from, to) {
     const key = this.key(view);
     if (this.underway && this.asked === key) return this.underway;
     if (this.isOf(view) && now() - this.at < fresh) return undefined;
     this.stop.abort();
     this.stop = new AbortController();
     this.asked = key;
-    const own = this.question(key, { from, to, n: most, values: 'false' }, this.stop.signal);
+    const own = this.question(key, { from, to }, this.stop.signal);
     this.underway = own;
     try {
       return await own;
@@ -45,12 +44,12 @@ export class Ranking {
   }
 
   async question(key, parameters, signal) {
-    const answer = await ask('api/v1/history/top', parameters, signal);
+    const answer = await askTop(parameters, signal);
     const whole = answer.found <= answer.top.length, rows = answer.top;
     if (!whole) { // rules with few hits may have been refused most
-      const there = new Set(rows.map(row => keyOf(row.domain, row.path)));
-      const refused = await ask('api/v1/history/top', { ...parameters, by: 'over' }, signal);
-      rows.push(...refused.top.filter(row => !there.has(keyOf(row.domain, row.path))));
+      const there = new Set(rows.map(keyOf));
+      const refused = await askTop({ ...parameters, by: 'over' }, signal);
+      rows.push(...refused.top.filter(row => !there.has(keyOf(row))));
     }
     this.answer = { rows, whole };
     this.answered = key;
@@ -66,13 +65,13 @@ export class Ranking {
 export function ranked(rules, answer, known, view) {
   const all = new Map();
   const none = { hits: 0, over: 0, shadow: 0 };
-  for (const rule of rules) all.set(keyOf(rule.domain, rule.path), { ...rule, ...counted(none), known });
-  if (view.path && !all.has(keyOf(view.domain, view.path))) {
-    all.set(keyOf(view.domain, view.path), { ...bare(view, known), ...counted(none) });
+  for (const rule of rules) all.set(keyOf(rule), { ...rule, ...counted(none), known });
+  if (view.path && !all.has(keyOf(view))) {
+    all.set(keyOf(view), { ...nameOnly(view, known), ...counted(none) });
   }
   for (const row of answer?.rows ?? []) {
-    const key = keyOf(row.domain, row.path);
-    all.set(key, { ...(all.get(key) ?? bare(row, known)), ...counted(row) });
+    const key = keyOf(row);
+    all.set(key, { ...(all.get(key) ?? nameOnly(row, known)), ...counted(row) });
   }
   const list = [...all.values()];
   for (const rule of list) rule.unmeasured = !answer || (!answer.whole && rule.hits === 0); // fewer than those that were told
@@ -84,9 +83,9 @@ function counted(row) {
   return { counts: true, hits: row.hits, denied: less(row.over, row.shadow), size: Number(row.hits) };
 }
 
-/** besides returns the rules that have hits in a range and are not in a list of what is hit now, as that list has them. */
-export function besides(rules, answer, known) {
-  const there = new Set(rules.map(rule => keyOf(rule.domain, rule.path)));
-  return ranked([], answer, known, {}).filter(rule => !there.has(keyOf(rule.domain, rule.path)))
+/** onlyInRange returns the rules that have hits in a range and are not in a list of what is hit now, as that list has them. */
+export function onlyInRange(rules, answer, known) {
+  const there = new Set(rules.map(keyOf));
+  return ranked([], answer, known, {}).filter(rule => !there.has(keyOf(rule)))
     .map(rule => ({ ...rule, counts: false, hits: 0, denied: 0, perMinute: 0, deniedPerMinute: 0, size: 0 }));
 }

@@ -9,7 +9,7 @@ export const unmatched = '__unmatched__';
 const mostRows = 200; // are drawn; the filter looks at all
 
 /** keyOf tells a rule from all others. */
-export function keyOf(domain, path) {
+export function keyOf({ domain, path }) {
   return JSON.stringify([domain, path]);
 }
 
@@ -20,11 +20,11 @@ export function keyOf(domain, path) {
  */
 export function merged(rules, top, minutes, known, view) {
   const all = new Map();
-  for (const rule of rules) all.set(keyOf(rule.domain, rule.path), { ...rule, known, hits: 0, denied: 0, perMinute: 0, deniedPerMinute: 0 });
-  const also = view.path ? [{ domain: view.domain, path: view.path, hits: 0, over: 0, shadow: 0 }] : [];
+  for (const rule of rules) all.set(keyOf(rule), { ...rule, known, hits: 0, denied: 0, perMinute: 0, deniedPerMinute: 0 });
+  const also = view.path ? [{ ...view, hits: 0, over: 0, shadow: 0 }] : [];
   for (const row of [...also, ...top?.top ?? []]) {
-    const key = keyOf(row.domain, row.path);
-    const rule = all.get(key) ?? bare(row, known);
+    const key = keyOf(row);
+    const rule = all.get(key) ?? nameOnly(row, known);
     const denied = Number(row.over) - Number(row.shadow);
     all.set(key, { ...rule, hits: Number(row.hits), denied, perMinute: Number(row.hits) / minutes, deniedPerMinute: denied / minutes });
   }
@@ -36,11 +36,12 @@ export function merged(rules, top, minutes, known, view) {
     rule.size = rule.perMinute; // what the bar under its name is as long as
     if (rule.hits === 0 && cut > 0) rule.below = cut;
   }
-  return list.sort((a, b) => (view.by === 'hits' ? 0 : b.denied - a.denied) || b.perMinute - a.perMinute || compare(a.domain, b.domain) || compare(a.path, b.path));
+  return list.sort((a, b) => (view.by === 'hits' ? 0 : b.denied - a.denied) || b.perMinute - a.perMinute
+    || compare(a.domain, b.domain) || compare(a.path, b.path));
 }
 
-/** bare is a rule of which no more than its name is known. */
-export function bare({ domain, path }, known) {
+/** nameOnly is a rule of which no more than its name is known. */
+export function nameOnly({ domain, path }, known) {
   return { domain, path, limits: [], each: [], gone: known };
 }
 
@@ -90,19 +91,19 @@ export class RuleTable {
   }
 
   /**
-   * show draws the rules that match the filter, and if none does those of besides: others that were hit in the range.
+   * show draws the rules that match the filter, and if none does those of onlyInRange: others that were hit in the range.
    * While somebody points at the table, its rows stay where they are.
    */
-  show(rules, view, sameOrder, besides = []) {
-    let found = matching(rules, view.filter), others = matching(besides, view.filter), late = false;
+  show(rules, view, sameOrder, onlyInRange = []) {
+    let found = matching(rules, view.filter), others = matching(onlyInRange, view.filter), late = false;
     if (found.length === 0 && others.length > 0) [found, others, late] = [others, [], true];
     let drawn = found.slice(0, mostRows);
     const order = view.list + view.by;
-    if (sameOrder && order === this.order && this.held()) {
+    if (sameOrder && order === this.order && this.inUse()) {
       const at = new Map([...this.body.rows].map((row, i) => [row.dataset.key, i]));
-      const held = drawn.filter(rule => at.has(keyOf(rule.domain, rule.path)));
+      const held = drawn.filter(rule => at.has(keyOf(rule)));
       if (held.length === at.size && held.length === drawn.length) {
-        drawn = held.sort((a, b) => at.get(keyOf(a.domain, a.path)) - at.get(keyOf(b.domain, b.path)));
+        drawn = held.sort((a, b) => at.get(keyOf(a)) - at.get(keyOf(b)));
       }
     }
     if (order !== this.order) this.table.closest('.scroll').scrollTop = 0;
@@ -111,15 +112,15 @@ export class RuleTable {
     const busiest = Math.max(...drawn.map(rule => rule.size), 0);
     const kept = new Map();
     const rows = drawn.map(rule => {
-      const key = keyOf(rule.domain, rule.path);
+      const key = keyOf(rule);
       const row = this.rows.get(key) ?? newRow(rule, key);
       fill(row, rule, busiest, view);
       kept.set(key, row);
       return row;
     });
     this.rows = kept;
-    this.place(rows);
-    this.tell(this.told(rules.length, found.length, drawn.length, late, view.filter), others.length, view);
+    this.putRows(rows);
+    this.showMore(this.moreText(rules.length, found.length, drawn.length, late, view.filter), others.length, view);
   }
 
   /** head writes what the columns hold, and what they rank by. */
@@ -130,36 +131,36 @@ export class RuleTable {
     }
   }
 
-  held() {
+  inUse() {
     return this.body.matches(':hover') || this.body.contains(document.activeElement);
   }
 
-  place(rows) {
+  putRows(rows) {
     const now = this.body.rows;
     if (rows.length !== now.length || rows.some((row, i) => now[i] !== row)) {
       const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
       this.body.replaceChildren(...rows);
       if (focused?.isConnected) focused.focus({ preventScroll: true });
     }
-    this.letIn();
+    this.setTabStop();
   }
 
-  /** letIn has one row reached by the tab key: the one that is looked at, or the first. */
-  letIn(row = null) {
+  /** setTabStop has one row reached by the tab key: the one that is looked at, or the first. */
+  setTabStop(row = null) {
     const rows = [...this.body.rows];
     const one = row ?? rows.find(r => r === document.activeElement) ?? rows.find(r => r.getAttribute('aria-current')) ?? rows[0];
     for (const r of rows) r.tabIndex = r === one ? 0 : -1;
   }
 
-  told(all, found, drawn, late, filter) {
+  moreText(all, found, drawn, late, filter) {
     if (found > drawn) return `${exact(found - drawn)} more. Filter to find them.`;
     if (late) return 'Hit in this range, but not lately.';
     if (all === 0) return 'No rule is configured, and none has hits.';
     return found === 0 ? `None of ${exact(all)} rules matches “${shown(filter, 60)}”.` : '';
   }
 
-  /** tell writes a sentence below the rules, and how many others there are in the list of the range. */
-  tell(text, others, view) {
+  /** showMore writes a sentence below the rules, and how many others there are in the list of the range. */
+  showMore(text, others, view) {
     const there = others > 0 ? `${exact(others)} more in this range` : '', href = format({ ...view, list: 'range' });
     const link = this.more.querySelector('a');
     this.more.hidden = !text && !there;
@@ -200,7 +201,7 @@ export class RuleTable {
   focus(i) {
     const row = this.body.rows[i];
     if (!row) return;
-    this.letIn(row);
+    this.setTabStop(row);
     row.focus();
   }
 }
@@ -229,7 +230,8 @@ function fill(row, rule, busiest, view) {
   flag(cell, 'title', measured && `${exact(rule.hits)} hits`);
   flag(cell, 'data-none', rule.hits === 0);
   const denied = row.querySelector('.denied');
-  const part = share(rule.denied, rule.hits), refused = !(rule.denied > 0) ? '' : measured ? count(rule.denied, 1e6) : `${brief(rule.deniedPerMinute)}/min`;
+  const part = share(rule.denied, rule.hits);
+  const refused = !(rule.denied > 0) ? '' : measured ? count(rule.denied, 1e6) : `${brief(rule.deniedPerMinute)}/min`;
   if (denied.textContent !== part + refused) denied.replaceChildren(...[part, refused && make('small', {}, refused)].filter(Boolean));
   flag(denied, 'data-refused', measured && String(rule.denied));
   flag(denied, 'title', measured && `${exact(rule.denied)} refused`);

@@ -12,8 +12,8 @@ export function hideWho() {
   key = '';
 }
 
-/** lookAtWho lists the keys of a rule, or of a domain if path is '', that were refused of late, and then the busiest. */
-export async function lookAtWho(domain, path, signal) {
+/** loadWho lists the keys of a rule, or of a domain if path is '', that were refused of late, and then the busiest. */
+export async function loadWho(domain, path, signal) {
   const asked = JSON.stringify([domain, path]);
   if (asked === key && now() - at < fresh) return;
   let refused, busiest;

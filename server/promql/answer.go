@@ -26,14 +26,11 @@ type errorType struct {
 	status int
 }
 
-// clientGone is the status for a client that has hung up, which nobody sees.
-const clientGone = 499
-
 var (
 	badData    = errorType{"bad_data", http.StatusBadRequest}
 	execution  = errorType{"execution", http.StatusUnprocessableEntity}
 	timedOut   = errorType{"timeout", http.StatusServiceUnavailable}
-	canceled   = errorType{"canceled", clientGone}
+	canceled   = errorType{"canceled", 499} // the client has hung up: nobody sees it
 	internal   = errorType{"internal", http.StatusInternalServerError}
 	notFound   = errorType{"not_found", http.StatusNotFound}
 	notAllowed = errorType{"bad_data", http.StatusMethodNotAllowed}
@@ -97,19 +94,19 @@ func (h *Handler) atOnce(serve func(*request) *answer) http.HandlerFunc {
 // inTurn returns a handler of requests that read the history or parse a query, of which few are answered at a time. Those
 // that wait have not been read: their parameters are not in memory.
 func (h *Handler) inTurn(serve func(*request) *answer) http.HandlerFunc {
-	answer := h.atOnce(func(r *request) *answer {
+	handle := h.atOnce(func(r *request) *answer {
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
 		r.Request = r.WithContext(ctx)
 		return serve(r)
 	})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !h.running.Take(r.Context(), maxWaitingTime) {
+		if !h.turns.Take(r.Context(), maxWaitingTime) {
 			h.write(w, fail(cmp.Or(r.Context().Err(), errBusy)))
 			return
 		}
-		defer h.running.GiveBack()
-		answer(w, r)
+		defer h.turns.GiveBack()
+		handle(w, r)
 	}
 }
 
@@ -126,7 +123,7 @@ func (h *Handler) write(w http.ResponseWriter, a *answer) {
 		}
 	}
 	e := &encoder{to: w, status: status}
-	e.answer(a)
+	e.body(a)
 	if a.close != nil {
 		a.close()
 	}

@@ -41,8 +41,8 @@ func (e *encoder) flush() {
 	e.buffer = e.buffer[:0]
 }
 
-// answer writes all of an answer, some of which may be held afterwards.
-func (e *encoder) answer(a *answer) {
+// body writes all of an answer, some of which may be held afterwards.
+func (e *encoder) body(a *answer) {
 	if a.err != nil {
 		e.raw(`{"status":"error","errorType":`)
 		e.json(a.errorType.name)

@@ -66,11 +66,9 @@ func list[T any](h *Handler, r *request, visit func(labels.Labels), items func()
 		return r.refused
 	}
 	q := h.engine.Querier()
-	// No function has that name: by it a querier knows that no samples are needed.
-	hints := &storage.SelectHints{Func: "series"}
 	var notes annotations.Annotations
 	for _, set := range sets {
-		all := q.Select(r.Context(), false, hints, set...)
+		all := q.Select(r.Context(), false, &storage.SelectHints{Func: "series"}, set...) // without samples
 		for all.Next() {
 			visit(all.At().Labels())
 		}

@@ -28,32 +28,31 @@ type Handler struct {
 	engine *engine.Engine
 	parser parser.Parser
 	mux    *http.ServeMux
-
-	running door.Turns
+	turns  door.Turns // of requests that read the history or parse a query
 }
 
 // NewHandler returns a handler.
 func NewHandler(c Config) *Handler {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: engine.NewParser(), mux: http.NewServeMux(),
-		running: make(door.Turns, c.Concurrency)}
+		turns: make(door.Turns, c.Concurrency)}
 	const api = "/prometheus/api/v1/"
-	for path, answer := range map[string]func(*request) *answer{
+	for path, serve := range map[string]func(*request) *answer{
 		"query": h.query, "query_range": h.queryRange, "series": h.series, "labels": h.labels,
 	} {
-		h.mux.HandleFunc("GET "+api+path, h.inTurn(answer))
-		h.mux.HandleFunc("POST "+api+path, h.inTurn(answer))
+		h.mux.HandleFunc("GET "+api+path, h.inTurn(serve))
+		h.mux.HandleFunc("POST "+api+path, h.inTurn(serve))
 	}
 	h.getOnly(api+"label/{name}/values", h.inTurn(h.labelValues))
 	h.mux.HandleFunc("GET "+api+"query_exemplars", h.atOnce(constant("[]")))
 	h.mux.HandleFunc("POST "+api+"query_exemplars", h.atOnce(constant("[]")))
-	for path, answer := range map[string]func(*request) *answer{
+	for path, serve := range map[string]func(*request) *answer{
 		"metadata": metadata, "status/buildinfo": h.buildInfo,
 		"rules": constant(`{"groups":[]}`), "alerts": constant(`{"alerts":[]}`),
 		"targets":       constant(`{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}`),
 		"alertmanagers": constant(`{"activeAlertmanagers":[],"droppedAlertmanagers":[]}`),
 	} {
-		h.getOnly(api+path, h.atOnce(answer))
+		h.getOnly(api+path, h.atOnce(serve))
 	}
 	h.mux.HandleFunc("/prometheus/", h.atOnce(func(r *request) *answer {
 		return refuse(notFound, "%s %s is not among the parts of Prometheus's API that weir has: queries, series, labels and "+

@@ -56,12 +56,12 @@ func (h *Handler) queryRange(r *request) *answer {
 }
 
 // evaluate answers with what a query evaluates to.
-func (h *Handler) evaluate(r *request, make func(context.Context, string) (promql.Query, error)) *answer {
+func (h *Handler) evaluate(r *request, newQuery func(context.Context, string) (promql.Query, error)) *answer {
 	ctx, text := r.Context(), r.FormValue("query")
 	if r.refused != nil {
 		return r.refused
 	}
-	q, err := make(ctx, text)
+	q, err := newQuery(ctx, text)
 	if err != nil {
 		r.refuse("query", err)
 		return r.refused

@@ -82,7 +82,7 @@ func (r *request) matchers(p parser.Parser) [][]*labels.Matcher {
 	if len(all) == 0 {
 		return [][]*labels.Matcher{nil}
 	}
-	err := engine.Fits(strings.Join(all, "\n")) // the parser ends with the first that does not stand by itself
+	err := engine.CheckText(strings.Join(all, "\n")) // the parser ends with the first that does not stand by itself
 	if err != nil {
 		r.refuse("match[]", err)
 		return nil

@@ -20,12 +20,12 @@ func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
 	counter := table.Counter(rule, "shop")
 	record := func(n uint64, decision backend.Decision) {
 		check := backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: n, Charge: descriptors.ChargeAdmitted}
-		counter.Record(&hits.Hit{Rule: rule, Descriptor: d, Check: &check, Decision: &decision}, hits.Modes{Near: 0.8, Shadow: true})
+		counter.Record(&hits.Event{Rule: rule, Descriptor: d, Check: &check, Decision: &decision}, hits.Modes{NearRatio: 0.8, Shadow: true})
 	}
 	record(5, backend.Decision{Allowed: true, Before: 5})
 	record(3, backend.Decision{})
 	record(1, backend.Decision{Source: backend.FromPolicy})
-	table.Counter(nil, "nowhere").Pass(nil, d, 7)
+	table.Counter(nil, "nowhere").RecordUnlimited(nil, d, 7)
 
 	const why = "the sum over outcomes must be all hits, and each series is there before its first, or increase() would not see that"
 	m.expect(t, why, "weir_hits_total{", `

@@ -26,9 +26,10 @@ type Metrics struct {
 	requests [limit.Results]atomic.Uint64
 	seconds  prometheus.Histogram
 	panics   prometheus.Counter
-	loads    [2]atomic.Uint64 // rejected, applied
-	current  prometheus.Gauge
-	loadedAt atomic.Int64 // Unix milliseconds
+
+	configsApplied, configsRejected atomic.Uint64
+	configCurrent                   prometheus.Gauge
+	configAppliedAt                 atomic.Int64 // Unix milliseconds
 }
 
 var requestsTotal = prometheus.NewDesc("weir_requests_total", "Rate-limit requests answered, by outcome.",
@@ -48,17 +49,17 @@ func New(version string) *Metrics {
 		Name: "weir_panics_total",
 		Help: "Panics that were caught while a request was answered. Each is a defect: please report it.",
 	})
-	for i, result := range []string{"rejected", "applied"} {
+	for result, n := range map[string]*atomic.Uint64{"applied": &m.configsApplied, "rejected": &m.configsRejected} {
 		m.Counter("weir_config_loads_total", "Configurations read, by whether they were put in force.",
-			map[string]string{"result": result}, func() float64 { return float64(m.loads[i].Load()) })
+			map[string]string{"result": result}, func() float64 { return float64(n.Load()) })
 	}
-	m.current = register.NewGauge(prometheus.GaugeOpts{
+	m.configCurrent = register.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_config_current",
 		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
 	})
 	m.Gauge("weir_config_loaded_timestamp_seconds",
 		"When the configuration in force was put in force, in Unix seconds; 0 for never.",
-		nil, func() float64 { return float64(m.loadedAt.Load()) / 1000 })
+		nil, func() float64 { return float64(m.configAppliedAt.Load()) / 1000 })
 	return m
 }
 
@@ -91,7 +92,7 @@ func (m *Metrics) Requests() (n [limit.Results]uint64) {
 
 // ConfigLoads returns how many configurations were put in force, and how many were rejected.
 func (m *Metrics) ConfigLoads() (applied, rejected uint64) {
-	return m.loads[1].Load(), m.loads[0].Load()
+	return m.configsApplied.Load(), m.configsRejected.Load()
 }
 
 // Panicked counts a panic that was caught.
@@ -99,18 +100,18 @@ func (m *Metrics) Panicked() { m.panics.Inc() }
 
 // ConfigApplied counts a configuration that was put in force, and notes when.
 func (m *Metrics) ConfigApplied(now time.Time) {
-	m.loads[1].Add(1)
-	m.current.Set(1)
-	m.loadedAt.Store(now.UnixMilli())
+	m.configsApplied.Add(1)
+	m.configCurrent.Set(1)
+	m.configAppliedAt.Store(now.UnixMilli())
 }
 
 // ConfigLoaded returns when the last configuration was put in force, the beginning of 1970 before the first.
-func (m *Metrics) ConfigLoaded() time.Time { return time.UnixMilli(m.loadedAt.Load()) }
+func (m *Metrics) ConfigLoaded() time.Time { return time.UnixMilli(m.configAppliedAt.Load()) }
 
-// ConfigRejected counts one that was not, or only in part.
+// ConfigRejected counts a configuration that was not put in force, or only in part.
 func (m *Metrics) ConfigRejected() {
-	m.loads[0].Add(1)
-	m.current.Set(0)
+	m.configsRejected.Add(1)
+	m.configCurrent.Set(0)
 }
 
 // Gauge adds a value that is asked for at each scrape; labels tell it from others of that name.

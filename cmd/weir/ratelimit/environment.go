@@ -53,7 +53,7 @@ func Read(given config.Environment) (s Settings, err error) {
 	}
 	s.Lenient = true
 	s.Compatibility = config.Compatibility{
-		Ports:         server.Config{AnyJSONType: true, ReusePort: true, ListFirst: true},
+		Ports:         server.Config{AnyJSONType: true, ReusePort: true, AdminLikeRatelimit: true},
 		HealthRules:   server.HealthRules{ByStore: true},
 		RenameLogs:    renameLevels,
 		StartLevel:    shownInfo,

@@ -51,11 +51,7 @@ func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
 		s.shrink()
 	}
 	n := len(s.held)
-	if n < cap(s.held) {
-		s.held = s.held[:n+1]
-	} else {
-		s.held = append(s.held, Held[T]{})
-	}
+	s.held = slices.Grow(s.held, 1)[:n+1]
 	h := &s.held[n]
 	h.Key, h.Weight = key, weight
 	s.at[key] = int32(n)
@@ -71,11 +67,11 @@ func (s *Sketch[T]) Missing() uint64 { return s.missing }
 // Renew begins a stream in which the keys that are held have these weights so far, and forgets those of 0.
 func (s *Sketch[T]) Renew(weight func(h *Held[T]) uint64) {
 	s.missing = 0
-	s.weigh(weight)
+	s.setWeights(weight)
 }
 
-// weigh gives each key another weight, and forgets those of 0.
-func (s *Sketch[T]) weigh(weight func(h *Held[T]) uint64) {
+// setWeights gives each key another weight, and forgets those of 0.
+func (s *Sketch[T]) setWeights(weight func(h *Held[T]) uint64) {
 	clear(s.at)
 	n := 0
 	for i := range s.held {
@@ -91,9 +87,7 @@ func (s *Sketch[T]) weigh(weight func(h *Held[T]) uint64) {
 }
 
 // Reset forgets all keys.
-func (s *Sketch[T]) Reset() {
-	s.Renew(func(*Held[T]) uint64 { return 0 })
-}
+func (s *Sketch[T]) Reset() { s.Renew(func(*Held[T]) uint64 { return 0 }) }
 
 // shrink makes room for half of the keys.
 func (s *Sketch[T]) shrink() {
@@ -104,5 +98,5 @@ func (s *Sketch[T]) shrink() {
 	slices.Sort(s.weights)
 	least := s.weights[len(s.weights)-1-s.most]
 	s.missing += least
-	s.weigh(func(h *Held[T]) uint64 { return h.Weight - min(h.Weight, least) })
+	s.setWeights(func(h *Held[T]) uint64 { return h.Weight - min(h.Weight, least) })
 }

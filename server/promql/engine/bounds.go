@@ -15,19 +15,19 @@ import (
 // evaluation a stack that grows with how deep they are nested, and a stack that is full ends the process.
 const maxTokens = 5000
 
-// maxCostly is how long those patterns of a query may be, all together, in bytes, that repeat, have classes, or fold case:
-// a byte of them is compiled to 1,000 instructions at most, of some 100 bytes each. Of all others it is compiled to one.
-const maxCostly = 256
+// maxCostlyBytes is how long the patterns of a query that repeat, have classes, or fold case may be together: a byte of
+// them is compiled to 1,000 instructions at most, of some 100 bytes each. Of all others it is compiled to one.
+const maxCostlyBytes = 256
 
-// costly matches these, but for what is escaped.
-var costly = regexp.MustCompile(`(?s)^(?:[^\\]|\\[^pP])*?(?:[{[]|\\[pP]|\(\?)`)
+// costlyPattern matches these, but for what is escaped.
+var costlyPattern = regexp.MustCompile(`(?s)^(?:[^\\]|\\[^pP])*?(?:[{[]|\\[pP]|\(\?)`)
 
-// Fits returns an error if a text is too much to be given to Prometheus's parser: too long, or with patterns that take
-// much memory and time once they are compiled, which the parser does. Whatever parses what a request brings is to ask
-// before; Instant and Range do. It says nothing of what is wrong with the text otherwise.
-func Fits(text string) error {
+// CheckText returns an error if a text is too much to be given to Prometheus's parser: too long, or with patterns that take
+// much memory and time once they are compiled, which the parser does. Call it before you parse what a request brings;
+// Instant and Range do. It does not tell what else is wrong with the text.
+func CheckText(text string) error {
 	lexer := parser.Lex(text)
-	budget := maxCostly
+	budget := maxCostlyBytes
 	for n := 0; n <= maxTokens; n++ {
 		var item parser.Item
 		lexer.NextItem(&item)
@@ -39,30 +39,30 @@ func Fits(text string) error {
 			if err != nil {
 				return nil // the parser says so
 			}
-			if costly.MatchString(pattern) {
+			if costlyPattern.MatchString(pattern) {
 				budget -= len(pattern)
 			}
 			if budget < 0 {
 				return fmt.Errorf("the patterns of the query that repeat or have classes are longer than %d bytes: ask in several queries",
-					maxCostly)
+					maxCostlyBytes)
 			}
 		}
 	}
 	return fmt.Errorf("the query has more than %d tokens: ask in several queries", maxTokens)
 }
 
-// maxRead is how many points of one series the functions over a query's subqueries may read, each as often as windows hold
-// it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
-const maxRead = 100_000_000
+// maxPointsRead is how many points of one series the functions over a query's subqueries may read, each as often as windows
+// hold it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
+const maxPointsRead = 100_000_000
 
 // checkSteps returns an error if a query and its subqueries are evaluated at so many moments that what Prometheus's engine
-// keeps of each would be more than the bound on samples, or if it would read more than maxRead: it counts neither.
+// keeps of each would be more than the bound on samples, or if it would read more than maxPointsRead: it counts neither.
 func checkSteps(s *parser.EvalStmt, maximum int) error {
 	span, moments := float64(max(s.End.Sub(s.Start), 0)), 1.0
 	if s.Interval > 0 {
 		moments += span / float64(s.Interval)
 	}
-	all, read := moments, 0.0
+	evaluated, read := moments, 0.0
 	parser.Inspect(s.Expr, func(n parser.Node, path []parser.Node) error {
 		sub, ok := n.(*parser.SubqueryExpr)
 		if !ok {
@@ -76,11 +76,11 @@ func checkSteps(s *parser.EvalStmt, maximum int) error {
 			}
 		}
 		read += outside * float64(sub.Range) / stepOf(sub)
-		all += 1 + (length+float64(sub.Range))/stepOf(sub)
+		evaluated += 1 + (length+float64(sub.Range))/stepOf(sub)
 		return nil
 	})
-	if all > float64(maximum) || read > maxRead {
-		return promql.ErrTooManySamples(where)
+	if evaluated > float64(maximum) || read > maxPointsRead {
+		return promql.ErrTooManySamples(phase)
 	}
 	return nil
 }

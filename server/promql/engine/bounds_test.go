@@ -87,7 +87,7 @@ func TestAQueryForAllEndsBeforeItHoldsMoreThanItsBound(t *testing.T) {
 	for _, text := range texts {
 		before, most, reads = live(), 0, 0
 		result := ranged(t, e, text, someday.AddDate(-10, 0, 0).Unix(), someday.Unix(), 8*hour)
-		if want := promql.ErrTooManySamples(where); !errors.Is(result.Err, want) {
+		if want := promql.ErrTooManySamples(phase); !errors.Is(result.Err, want) {
 			t.Errorf("%s ends with %v, want %v", text, result.Err, want)
 		}
 		t.Logf("%s: %d series read, at most %.1f MB held; the bound is %.1f MB", text, reads, float64(most)/1e6, float64(bound*sampleSize)/1e6)
@@ -106,7 +106,7 @@ func TestNamesAreBoundedAsSamplesAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := d.engine(func(c *Config) { c.MaxSamples = 100_000 })
-	want := promql.ErrTooManySamples(where)
+	want := promql.ErrTooManySamples(phase)
 	if r := instant(t, e, "count(weir_hits_total)", someday.Unix()); !errors.Is(r.Err, want) {
 		t.Errorf("a count of 100,000 series ends with %v, want %v", r.Err, want)
 	}
@@ -154,7 +154,7 @@ func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
 	}
 	for _, text := range []string{"max_over_time(vector(1)[100y:1s])", "max_over_time(max_over_time(vector(1)[1y:1y])[290y:1ms])",
 		"sum_over_time(sum_over_time(vector(1)[1d:1d])[100y:1s] @ 0)", "max_over_time(max_over_time(vector(1)[1y:1m])[1y:1m])"} {
-		if r := instant(t, e, text, someday.Unix()); r.Err != promql.ErrTooManySamples(where) {
+		if r := instant(t, e, text, someday.Unix()); r.Err != promql.ErrTooManySamples(phase) {
 			t.Errorf("%s ends with %v, want that it would need too many samples", text, r.Err)
 		}
 	}

@@ -52,8 +52,8 @@ func New(c Config) *Engine {
 // Instant returns a query for a moment. Its error is the query's own: of parsing. Nothing is read before the query is
 // executed, which may be done once. The context has no part in that.
 func (e *Engine) Instant(ctx context.Context, text string, at time.Time) (promql.Query, error) {
-	return e.query(func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
-		return e.engine.NewInstantQuery(ctx, from, o, text, at)
+	return e.query(func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
+		return e.engine.NewInstantQuery(ctx, source, o, text, at)
 	})
 }
 
@@ -65,8 +65,8 @@ func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, ste
 	})
 }
 
-// Querier returns what reads the series that match. It may be used by one goroutine at a
-// time. What it reads is bounded by its context, not by the timeout of queries.
+// Querier returns what reads the series that match. It may be used by one goroutine at a time. What it reads is bounded
+// by its context, not by the timeout of queries.
 func (e *Engine) Querier() storage.Querier { return e.querier(lookbackFor(history.Days)) }
 
 // querier returns what reads for one query, as of now.

@@ -50,8 +50,8 @@ func peakLabels(id history.ID) labels.Labels {
 // sampleSize is the memory of a sample in bytes.
 const sampleSize = int(unsafe.Sizeof(history.Sample{}))
 
-// costOf returns how many samples' memory a name takes in a result, with what points to it.
-func costOf(name labels.Labels) int { return (220 + int(name.ByteSize())) / sampleSize }
+// nameCost returns how many samples' memory a name takes in a result, with what points to it.
+func nameCost(name labels.Labels) int { return (220 + int(name.ByteSize())) / sampleSize }
 
 // queryFor returns the query that is about all series that matchers can match, and reports whether there can be any.
 func queryFor(matchers labels.Selector) (history.Query, bool) {

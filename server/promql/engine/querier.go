@@ -32,8 +32,8 @@ func (q *querier) Querier(_, _ int64) (storage.Querier, error) { return q, nil }
 // Select implements [storage.Querier]. The series are read before it returns, and come in order. For hints with the
 // function "series" they have no samples, and need not have any in the time that is asked for.
 func (q *querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	if q.tooNarrow() {
-		return newSet(nil, &q.notes, errTooNarrow)
+	if q.lookbackTooShort() {
+		return newSet(nil, &q.notes, errShortLookback)
 	}
 	s := q.newSelection(hints, matchers)
 	err := s.addLimits()
@@ -43,24 +43,24 @@ func (q *querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints
 	return newSet(s.found, &q.notes, err)
 }
 
-// tooNarrow reports whether the query met a bucket that its lookback may not reach out of.
-func (q *querier) tooNarrow() bool { return lookbackFor(q.coarsest) > q.lookback }
+// lookbackTooShort reports whether the query met a bucket whose ends its lookback may not see.
+func (q *querier) lookbackTooShort() bool { return lookbackFor(q.coarsest) > q.lookback }
 
-var errTooNarrow = errors.New("a bucket is wider than the lookback")
+var errShortLookback = errors.New("a bucket is wider than the lookback")
 
-// where is the place that Prometheus's engine names in its errors.
-const where = "query execution"
+// phase is what Prometheus's engine names in its errors.
+const phase = "query execution"
 
-// charge counts what was read against the bound of the query.
-func (q *querier) charge(samples int) error {
+// spend counts what was read against the bound of the query.
+func (q *querier) spend(samples int) error {
 	if q.samples += samples; q.samples > q.config.MaxSamples {
-		return promql.ErrTooManySamples(where)
+		return promql.ErrTooManySamples(phase)
 	}
 	return nil
 }
 
-// query asks the store. Its error is Prometheus's own where the query's time is over, and where the store has failed.
-func (q *querier) query(ctx context.Context, wanted history.Query, yield func(history.Series) error) error {
+// readStore asks the store. Its error is Prometheus's own where the query's time is over, and where the store has failed.
+func (q *querier) readStore(ctx context.Context, wanted history.Query, yield func(history.Series) error) error {
 	var refused error // by yield
 	err := q.config.Store.Query(ctx, wanted, func(s history.Series) error {
 		if refused = ctx.Err(); refused == nil {
@@ -72,9 +72,9 @@ func (q *querier) query(ctx context.Context, wanted history.Query, yield func(hi
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return promql.ErrQueryTimeout(where)
+		return promql.ErrQueryTimeout(phase)
 	case ctx.Err() != nil:
-		return promql.ErrQueryCanceled(where)
+		return promql.ErrQueryCanceled(phase)
 	case refused != nil:
 		return refused
 	}

@@ -18,7 +18,7 @@ func lookbackFor(t history.Tier) time.Duration {
 }
 
 // newQuery makes a query of Prometheus's engine.
-type newQuery func(from storage.Queryable, o promql.QueryOpts) (promql.Query, error)
+type newQuery func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error)
 
 // execution is a [promql.Query] of Prometheus's engine, which begins again with a longer lookback when it meets a bucket
 // that is too wide for it.
@@ -32,20 +32,20 @@ type execution struct {
 // query parses a query.
 func (e *Engine) query(n newQuery) (promql.Query, error) {
 	q := &execution{engine: e, newQuery: n}
-	return q, q.begin(lookbackFor(history.Minutes))
+	return q, q.prepare(lookbackFor(history.Minutes))
 }
 
-// begin prepares the query with a lookback, in place of the one that there was.
-func (q *execution) begin(lookback time.Duration) error {
-	reads := q.engine.querier(lookback)
-	next, err := q.newQuery(reads, promql.NewPrometheusQueryOpts(false, lookback, nil))
+// prepare makes the query anew with a lookback, in place of the one that there was.
+func (q *execution) prepare(lookback time.Duration) error {
+	source := q.engine.querier(lookback)
+	next, err := q.newQuery(source, promql.NewPrometheusQueryOpts(false, lookback, nil))
 	if err != nil {
 		return err
 	}
 	if q.Query != nil {
 		q.Query.Close()
 	}
-	q.Query, q.querier = next, reads
+	q.Query, q.querier = next, source
 	return nil
 }
 
@@ -56,10 +56,10 @@ func (q *execution) Exec(ctx context.Context) *promql.Result {
 	err := checkSteps(q.Statement().(*parser.EvalStmt), q.engine.config.MaxSamples)
 	for err == nil {
 		result := q.Query.Exec(ctx)
-		if !q.querier.tooNarrow() {
+		if !q.querier.lookbackTooShort() {
 			return result
 		}
-		err = q.begin(lookbackFor(q.querier.coarsest))
+		err = q.prepare(lookbackFor(q.querier.coarsest))
 	}
 	return &promql.Result{Err: err}
 }

@@ -21,8 +21,8 @@ type selection struct {
 	namesOnly bool // no samples are wanted
 	hints     *storage.SelectHints
 	from, to  int64 // Unix seconds, both included
-	// How far apart samples are where nothing changes, in milliseconds.
-	counterStep, gaugeStep int64
+	// How far apart samples are repeated where nothing changes, in milliseconds.
+	repeatCounter, repeatGauge int64
 
 	found   []*series
 	scratch []history.Sample
@@ -32,9 +32,9 @@ type selection struct {
 func (q *querier) newSelection(hints *storage.SelectHints, matchers labels.Selector) *selection {
 	half := q.lookback.Milliseconds() / 2
 	s := &selection{querier: q, matchers: matchers, namesOnly: hints.Func == "series", hints: hints,
-		from: max(floor(hints.Start), 0), to: min(floor(hints.End)+1, q.now+staleAfter/1000), counterStep: half, gaugeStep: half}
+		from: max(floor(hints.Start), 0), to: min(floor(hints.End)+1, q.now+staleAfter/1000), repeatCounter: half, repeatGauge: half}
 	if hints.Range > 0 { // so that no window over a gauge is empty
-		s.gaugeStep = min(max(hints.Range, 1000), half)
+		s.repeatGauge = min(max(hints.Range, 1000), half)
 	}
 	return s
 }
@@ -52,15 +52,15 @@ func floor(millis int64) int64 { return ceil(millis-999, 1000) / 1000 }
 
 // readHits reads the series of hits.
 func (s *selection) readHits(ctx context.Context) error {
-	query, any := queryFor(s.matchers)
-	if !any || s.from > s.to && !s.namesOnly {
+	query, possible := queryFor(s.matchers)
+	if !possible || s.from > s.to && !s.namesOnly {
 		return nil
 	}
 	query.From, query.To = s.from, math.MaxInt64
 	if s.namesOnly {
 		query.To = query.From // nothing but names is read
 	}
-	if err := s.query(ctx, query, s.add); err != nil || len(s.found) > 0 {
+	if err := s.readStore(ctx, query, s.add); err != nil || len(s.found) > 0 {
 		return err
 	}
 	return s.noteSpelling(ctx, query)
@@ -78,7 +78,7 @@ func (s *selection) noteSpelling(ctx context.Context, query history.Query) error
 	if !hasTwoSpellings(path) && !hasTwoSpellings(value) {
 		return nil
 	}
-	return s.query(ctx, query, func(one history.Series) error {
+	return s.readStore(ctx, query, func(one history.Series) error {
 		compare(one.ID.Value, value)
 		compare(one.ID.Path, path)
 		return nil
@@ -107,18 +107,18 @@ func (s *selection) add(one history.Series) error {
 			s.coarsest = max(s.coarsest, p.Tier)
 		}
 	}
-	if s.tooNarrow() {
-		return errTooNarrow
+	if s.lookbackTooShort() {
+		return errShortLookback
 	}
 	if wantsCounter {
 		s.scratch = s.appendTotals(s.scratch[:0], &one)
-		if err := s.addSeries(counter, false, s.counterStep); err != nil {
+		if err := s.addSeries(counter, false, s.repeatCounter); err != nil {
 			return err
 		}
 	}
 	if wantsPeak {
 		s.scratch = s.appendPeaks(s.scratch[:0], &one)
-		return s.addSeries(peak, true, s.gaugeStep)
+		return s.addSeries(peak, true, s.repeatGauge)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (s *selection) upToNow(samples []history.Sample) []history.Sample {
 }
 
 // addSeries adds the samples in scratch that are asked for as a series. One without a sample is left out.
-func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) error {
+func (s *selection) addSeries(name labels.Labels, stepwise bool, repeat int64) error {
 	samples, complete := s.scratch, true
 	for len(samples) > 1 && samples[1].At <= s.from {
 		samples = samples[1:]
@@ -188,10 +188,10 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, fill int64) err
 	} else if len(samples) == 0 || samples[0].At > s.to {
 		return nil
 	}
-	if err := s.charge(len(samples) + costOf(name)); err != nil {
+	if err := s.spend(len(samples) + nameCost(name)); err != nil {
 		return err
 	}
-	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), stepwise: stepwise, fill: fill,
+	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), stepwise: stepwise, repeat: repeat,
 		complete: complete})
 	return nil
 }
@@ -210,7 +210,7 @@ func (s *selection) addLimits() error {
 			}
 			seen[text] = true
 			s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: l.Requests}))
-			if err := s.addSeries(name, true, s.gaugeStep); err != nil {
+			if err := s.addSeries(name, true, s.repeatGauge); err != nil {
 				return err
 			}
 		}

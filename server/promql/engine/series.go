@@ -26,7 +26,7 @@ type series struct {
 	samples []history.Sample // oldest first
 	// stepwise says that a value holds until the next sample; otherwise nothing is known between two that differ.
 	stepwise bool
-	fill     int64 // how far apart the samples between two are, in milliseconds
+	repeat   int64 // how far apart a sample is repeated until the next, in milliseconds
 	complete bool  // there is nothing after the last sample
 }
 
@@ -91,7 +91,7 @@ func (i *iterator) seek(t millis) {
 	}
 	i.at = i.moment(i.next)
 	if i.next > 0 && i.next < count && (i.series.stepwise || i.series.samples[i.next-1].Total == i.series.samples[i.next].Total) {
-		i.at = min(i.at, ceil(t, i.series.fill))
+		i.at = min(i.at, ceil(t, i.series.repeat))
 	}
 	if i.at == i.moment(i.next) {
 		i.next++

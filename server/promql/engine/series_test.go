@@ -20,7 +20,7 @@ type point struct {
 func TestSeekingFindsWhatGoingStepByStepFinds(t *testing.T) {
 	r := dice(t)
 	for range 300 {
-		s := series{stepwise: r.IntN(2) == 0, fill: 1000 * (1 + r.Int64N(50)), complete: r.IntN(2) == 0}
+		s := series{stepwise: r.IntN(2) == 0, repeat: 1000 * (1 + r.Int64N(50)), complete: r.IntN(2) == 0}
 		at, total := r.Int64N(100), uint64(0)
 		for range r.IntN(8) {
 			s.samples = append(s.samples, history.Sample{At: at, Total: total})
@@ -73,7 +73,7 @@ func (s *series) naive() (all []point) {
 		}
 		next := s.samples[n+1]
 		for at := sample.At*1000 + 1; at < next.At*1000; at++ {
-			if at%s.fill == 0 && (s.stepwise || sample.Total == next.Total) {
+			if at%s.repeat == 0 && (s.stepwise || sample.Total == next.Total) {
 				all = append(all, point{at, float64(sample.Total)})
 			}
 		}

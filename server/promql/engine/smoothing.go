@@ -28,7 +28,7 @@ var (
 type smoothing struct{ parser.Parser }
 
 func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
-	if err := Fits(text); err != nil {
+	if err := CheckText(text); err != nil {
 		return nil, err
 	}
 	expr, err := s.Parser.ParseExpr(text)

@@ -60,21 +60,21 @@ type Metrics struct {
 	vectors  *prometheus.GaugeVec // how many there are; the library counts them
 	timer    func() func(float64) // makes the series of response times with the first
 
-	mu     sync.Mutex
-	series *registry.Registry
-	helps  map[string]string // by metric: all its series must have one
-	shown  map[string]*shown // by the name of a statistic
+	mu    sync.Mutex
+	made  *registry.Registry         // the series, by metric and labels
+	helps map[string]string          // by metric: all its series must have one
+	shown map[string]*shownStatistic // by the name of a statistic
 }
 
-// shown is where a statistic is shown.
-type shown struct {
+// shownStatistic is where a statistic is shown.
+type shownStatistic struct {
 	show  func(float64) // what was added to a counter, or a gauge's value
 	total uint64        // of a counter, when it was last shown
 }
 
 // New makes the metrics. Its error is what is wrong with the mapping.
 func New(c Config) (*Metrics, error) {
-	m := &Metrics{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shown),
+	m := &Metrics{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shownStatistic),
 		vectors: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "vectors"}, []string{"type"})}
 	for name, value := range c.Labels {
 		m.labels[labelName(name)] = strings.ToValidUTF8(value, "_")
@@ -82,24 +82,24 @@ func New(c Config) (*Metrics, error) {
 	if err := m.mapper.InitFromYAMLString(c.Mapping); err != nil {
 		return nil, err
 	}
-	m.begin()
+	m.reset()
 	if err := m.tryTimer(); err != nil {
 		return nil, err
 	}
-	m.begin()
+	m.reset()
 	m.timer = sync.OnceValue(func() func(float64) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.find(ratelimit.ResponseTime, mapper.MetricTypeObserver)
+		return m.mappedSeries(ratelimit.ResponseTime, mapper.MetricTypeObserver)
 	})
 	return m, nil
 }
 
-// begin begins with no series but those of Go and the process.
-func (m *Metrics) begin() {
+// reset begins anew with no series but those of Go and the process.
+func (m *Metrics) reset() {
 	m.registry = prometheus.NewRegistry()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.series = registry.NewRegistry(m.registry, &m.mapper)
+	m.made = registry.NewRegistry(m.registry, &m.mapper)
 }
 
 // tryTimer returns why the mapping of response times makes no metric. The library panics of wrong buckets and labels.
@@ -109,7 +109,7 @@ func (m *Metrics) tryTimer() (err error) {
 			err = fmt.Errorf("the mapping of %s: %v", ratelimit.ResponseTime, wrong)
 		}
 	}()
-	m.find(ratelimit.ResponseTime, mapper.MetricTypeObserver)
+	m.mappedSeries(ratelimit.ResponseTime, mapper.MetricTypeObserver)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (m *Metrics) update() {
 			if kind == ratelimit.Gauge {
 				typ = mapper.MetricTypeGauge
 			}
-			s = &shown{show: m.find(name, typ)}
+			s = &shownStatistic{show: m.mappedSeries(name, typ)}
 			m.shown[name] = s
 		}
 		if kind == ratelimit.Counter {
@@ -158,14 +158,14 @@ func (m *Metrics) Handler() http.Handler {
 	}), door.ScrapeTime)
 }
 
-// find returns what shows values of a statistic: nothing where the mapping drops it, or its metric's name is taken by a
-// metric of another kind. What no mapping matches goes by its own name.
-func (m *Metrics) find(statistic string, kind mapper.MetricType) func(float64) {
+// mappedSeries returns what shows values of a statistic: nothing where the mapping drops it, or its metric's name is taken
+// by a metric of another kind. What no mapping matches goes by its own name.
+func (m *Metrics) mappedSeries(statistic string, kind mapper.MetricType) func(float64) {
 	nowhere := func(float64) {}
 	name, labels := mapper.EscapeMetricName(statistic), maps.Clone(m.labels)
-	mapping, matched, is := m.mapper.GetMapping(statistic, kind)
+	mapping, matched, found := m.mapper.GetMapping(statistic, kind)
 	switch {
-	case !is:
+	case !found:
 		mapping = new(mapper.MetricMapping)
 	case mapping.Action == mapper.ActionTypeDrop || mapping.Name == "":
 		return nowhere
@@ -179,7 +179,7 @@ func (m *Metrics) find(statistic string, kind mapper.MetricType) func(float64) {
 	}
 	help := cmp.Or(m.helps[name], mapping.HelpText, "A statistic of envoyproxy/ratelimit's.")
 	m.helps[name] = help
-	show, err := m.open(name, labels, help, mapping, kind)
+	show, err := m.series(name, labels, help, mapping, kind)
 	if err != nil {
 		m.config.Log.Warn("the mapping of statistics gives several kinds one name: only the first to come is shown", "name", name,
 			"not_shown", statistic, "error", err)
@@ -191,19 +191,20 @@ func (m *Metrics) find(statistic string, kind mapper.MetricType) func(float64) {
 	return func(value float64) { show(value * mapping.Scale.Val) }
 }
 
-// open returns what shows values of a series.
-func (m *Metrics) open(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping, kind mapper.MetricType) (func(float64), error) {
+// series returns what shows values of a series, made if there is none.
+func (m *Metrics) series(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping,
+	kind mapper.MetricType) (func(float64), error) {
 	switch kind {
 	case mapper.MetricTypeCounter:
-		counter, err := m.series.GetCounter(name, labels, help, mapping, m.vectors)
+		counter, err := m.made.GetCounter(name, labels, help, mapping, m.vectors)
 		return func(more float64) { counter.Add(more) }, err
 	case mapper.MetricTypeGauge:
-		gauge, err := m.series.GetGauge(name, labels, help, mapping, m.vectors)
+		gauge, err := m.made.GetGauge(name, labels, help, mapping, m.vectors)
 		return func(value float64) { gauge.Set(value) }, err
 	}
-	get := m.series.GetSummary
+	get := m.made.GetSummary
 	if cmp.Or(mapping.ObserverType, m.mapper.Defaults.ObserverType) == mapper.ObserverTypeHistogram {
-		get = m.series.GetHistogram
+		get = m.made.GetHistogram
 	}
 	observer, err := get(name, labels, help, mapping, m.vectors)
 	return func(value float64) { observer.Observe(value) }, err

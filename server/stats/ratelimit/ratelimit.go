@@ -45,9 +45,9 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 		}
 	}
 	for rule, totals := range s.Recorder.RatelimitTotals() {
-		for kind, total := range totals {
+		for statistic, total := range totals {
 			if total > 0 {
-				do(rules+rule+"."+hits.Kind(kind).String(), Counter, total)
+				do(rules+rule+"."+hits.Statistic(statistic).String(), Counter, total)
 			}
 		}
 	}

@@ -40,10 +40,10 @@ type world struct {
 	statistics *ratelimit.Statistics
 }
 
-func newWorld(t testing.TB, tallies bool) *world {
+func newWorld(t testing.TB, countAsRatelimit bool) *world {
 	t.Helper()
 	w := &world{recorder: hits.New(0), metrics: stats.New("test")}
-	if tallies {
+	if countAsRatelimit {
 		w.recorder.CountAsRatelimit()
 	}
 	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
