@@ -182,7 +182,7 @@ func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A server is full: it throws out what counts, which weir reads in its statistics. An operator resets these, and flushes.
+// A server is full: it throws out what counts, as its statistics tell. An operator resets these, and flushes.
 func TestEvictionsAreCounted(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t, "-m", "8"), lots(t)

@@ -221,7 +221,7 @@ func (q *queue) settle(g *group, why *backend.Away) {
 	}
 }
 
-// settleRefused settles a group that the server has refused with an error. It returns other errors: the connection broke.
+// settleRefused settles a group that the server has refused with an error. Other errors it returns.
 func (q *queue) settleRefused(g *group, err error) error {
 	if !isRefusal(err) {
 		return err

@@ -97,7 +97,8 @@ func Open(c Config) *Store {
 	if c.lookup == nil {
 		c.lookup = lookup
 	}
-	c.skew, c.statsInterval, c.Connections = cmp.Or(c.skew, maxSkew), cmp.Or(c.statsInterval, statsInterval), max(1, c.Connections)
+	c.skew, c.Connections = cmp.Or(c.skew, maxSkew), max(1, c.Connections)
+	c.statsInterval = cmp.Or(c.statsInterval, statsInterval)
 	s := &Store{config: c}
 	s.ready, s.setReady = context.WithCancel(context.Background())
 	s.calls.New = func() any { return newCall() }

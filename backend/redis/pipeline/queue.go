@@ -47,8 +47,6 @@ type queue struct {
 	woken     chan struct{} // has a token once that one is
 	timer     *time.Timer   // schedules a batch when the pace allows it
 	timerSet  bool
-	overdue   *time.Timer // for callers who leave without an answer
-	overdueAt time.Time   // when it fires; zero: not at all
 	closed    bool
 	lastUsed  time.Time // by a call
 

@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-// held is a stub that answers only when a test lets it, the keys of each batch that it has, and a pipeline that asks it.
+// held is a stub that answers only when a test lets it, the keys of each batch it has, and a pipeline that asks it.
 type held struct {
 	*redistest.Stub
 	pipeline *Pipeline

@@ -32,6 +32,9 @@ type watch struct {
 	pinging  bool                         // a goroutine sends PING
 	lastPing time.Time                    // when the last one was sent
 
+	overdue   *time.Timer // runs checkOverdue when callers leave without an answer
+	overdueAt time.Time   // when it fires; zero: not at all
+
 	life           context.Context // until the queue is closed
 	end            context.CancelFunc
 	connect        context.Context // until the server is found to be away: then nobody waits for a connection
