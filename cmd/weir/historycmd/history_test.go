@@ -188,6 +188,15 @@ No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 1
 	}
 }
 
+// A later weir may rank by what this one does not know, and list rules in that order.
+func TestARankingOfALaterWeirIsShownByItsHits(t *testing.T) {
+	rows := []query.TopRow{{Domain: "few", RankedHits: query.RankedHits{Hits: 1}}, {Domain: "many", RankedHits: query.RankedHits{Hits: 100}}}
+	got := describeTop(&query.TopAnswer{By: "cost", Found: 3, Total: 7, Top: rows}, time.UTC, terminal.Paint{})
+	if want := "     1  █                     few \n   100  ████████████████████  many \nand 1 more; -n lists more\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("it is shown as\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestHistoryPrintsWhatThePortOfTheEnvironmentAnswers(t *testing.T) {
 	address := someHistory(t)
 	host, port, _ := net.SplitHostPort(address)

@@ -78,20 +78,25 @@ func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p termin
 		fmt.Fprintf(table, "%s\t", column)
 	}
 	fmt.Fprintln(table)
-	var listed uint64
-	highest := *a.Top[0].By(columns[0])
+	var listed, highest uint64
+	for _, row := range a.Top { // of a later version they may be in the order of something else
+		hits := *row.By(columns[0])
+		listed, highest = listed+hits, max(highest, hits)
+	}
 	for _, row := range a.Top {
 		for _, column := range columns {
 			fmt.Fprintf(table, "%s\t", terminal.Thousands(*row.By(column)))
 		}
-		hits := *row.By(columns[0])
-		listed += hits
-		bar := int(math.Ceil(topBar * float64(hits) / float64(highest)))
+		bar := int(math.Ceil(topBar * float64(*row.By(columns[0])) / float64(highest)))
 		fmt.Fprintf(table, "  %s%s  %s\n", p.Dim(strings.Repeat("█", bar)), strings.Repeat(" ", topBar-bar),
 			readable(row.Domain, row.Path, row.Value))
 	}
 	_ = table.Flush() // a builder takes everything
 	if hidden := a.Found - len(a.Top); hidden > 0 {
-		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-listed))
+		with := ""
+		if columns[0] == a.By {
+			with = " with " + terminal.Thousands(a.Total-listed)
+		}
+		fmt.Fprintf(b, "and %d more%s; -n lists more\n", hidden, with)
 	}
 }
