@@ -16,8 +16,8 @@ import (
 const noLogs = "memcached cannot count a sliding_log, of which each check would read and write every instant: use " +
 	"sliding_window, which is exact to its precision"
 
-// maxConns is how many connections there are to a server at most. Each carries what waits for it together: the fewer, the
-// less do requests cost memcached.
+// maxConns bounds the connections to a server. Each sends all that waits for it at once, so fewer connections cost
+// memcached less CPU.
 const maxConns = 4
 
 var recordName = regexp.MustCompile(`^_.+?\._.+?\..+$`)

@@ -103,7 +103,7 @@ func (l *lookups) fill(into any) error {
 	return envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: into, Lookuper: l})
 }
 
-// Lookup returns the value of a variable. What is set to nothing is not set, but where nothing is a value.
+// Lookup returns the value of a variable. An empty one counts as unset, except where empty has a meaning of its own.
 func (l *lookups) Lookup(name string) (value string, set bool) {
 	l.names = append(l.names, name)
 	value, set = l.Environment[name]

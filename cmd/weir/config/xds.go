@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"strings"
 
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/descriptors/xds"
 )
 
-// What CONFIG_TYPE may be, in any case. Nothing is a file, too.
+// What CONFIG_TYPE may be, in upper or lower case. An empty one means files.
 const (
 	configFile   = "FILE"
 	configServer = "GRPC_XDS_SOTW"
@@ -66,14 +65,4 @@ func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
 			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT: %w", err)
 	}
 	return c, err
-}
-
-// ConfigFiles returns the directory that holds the descriptor files, and what the names of those that are meant begin
-// with: their paths below it, with dots for slashes.
-func (s *Settings) ConfigFiles() (dir, prefix string) {
-	dir = filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory)
-	if s.FilesByPrefix {
-		return dir, strings.ReplaceAll(s.RuntimeAppdirectory, "/", ".") + "."
-	}
-	return filepath.Join(dir, s.RuntimeAppdirectory), ""
 }
