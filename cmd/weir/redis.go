@@ -66,7 +66,7 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
 	}
 	if set.Keys().Format == descriptors.KeysOfRatelimit {
-		store, err = redis.OpenRatelimit(config, set.Windows())
+		store, err = redis.OpenRatelimit(config, set.RatelimitKeys())
 	} else {
 		store, err = redis.Open(config)
 	}

@@ -52,7 +52,7 @@ func (m *Memcache) check() error {
 func (s *Settings) MemcachedConfig(log *slog.Logger) (memcached.Config, error) {
 	m := &s.Memcache
 	c := memcached.Config{Servers: m.HostPort, SRV: m.SRV, Refresh: m.SRVRefresh, Timeout: m.Timeout,
-		Connections: min(max(1, m.MaxConns), maxConns), Keys: s.Windows(), Log: log}
+		Connections: min(max(1, m.MaxConns), maxConns), Keys: s.RatelimitKeys(), Log: log}
 	if !m.TLS {
 		return c, nil
 	}

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/certs"
-	"github.com/weirproxy/weir/descriptors"
 )
 
 // namesServers reports whether a variable names the servers of Redis.
@@ -22,26 +20,6 @@ func (s *Redis) check(prefix string) error {
 	return cmp.Or(notNegative(prefix+"_POOL_SIZE", s.PoolSize), notNegative(prefix+"_TIMEOUT", s.Timeout))
 }
 
-// checkBackend decides where to count, and checks the variables of the servers there.
-func (s *Settings) checkBackend() error {
-	switch {
-	case s.BackendType != "":
-	case s.Redis.namesServers(), s.BothRedis.Persecond:
-		s.BackendType = "redis"
-	case s.Memcache.namesServers():
-		s.BackendType = "memcache"
-	default:
-		s.BackendType = "memory"
-	}
-	switch s.BackendType {
-	case "redis":
-		return s.checkRedis()
-	case "memcache":
-		return cmp.Or(s.Memcache.check(), require(s.Algorithm != descriptors.SlidingLog, "ALGORITHM", s.Algorithm.String(), noLogs))
-	}
-	return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory, redis or memcache")
-}
-
 func (s *Settings) checkRedis() error {
 	err := cmp.Or(
 		notNegative("REDIS_STARTUP_INITIAL_INTERVAL", s.BothRedis.StartupInitialInterval),
@@ -53,11 +31,6 @@ func (s *Settings) checkRedis() error {
 		err = s.PerSecond.check("REDIS_PERSECOND")
 	}
 	return err
-}
-
-// Windows returns how long keys of envoyproxy/ratelimit last, and what a month is.
-func (s *Settings) Windows() incr.Keys {
-	return incr.Keys{Jitter: s.ExpireJitter, CalendarMonths: s.CalendarMonths}
 }
 
 // RedisConfig returns how one of the Redis is reached. Its error names the variables and the file at fault; what is

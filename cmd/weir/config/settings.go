@@ -63,6 +63,7 @@ func Read(e Environment) (Settings, error) {
 	if err := e.fill(&s.Variables); err != nil {
 		return s, err
 	}
+	s.BackendType = s.backend()
 	return s, cmp.Or(s.check(), s.readMogrifiers(e))
 }
 

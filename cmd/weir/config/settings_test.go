@@ -36,7 +36,7 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 		l := s.DenialLog(nil, nil)
 		return fmt.Sprint(l.Interval, l.Values, s.Answers().DeniedMetadata)
 	}
-	keys := func(s *Settings) any { return s.Windows() }
+	keys := func(s *Settings) any { return s.RatelimitKeys() }
 	// What would answer without the certificate that a client must have is not served, and what may be turned off says by what.
 	json := func(s *Settings) any { return s.Server().NoJSON }
 	const tls = "GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k"
