@@ -2,8 +2,12 @@ package config
 
 import (
 	"cmp"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
 
 	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -26,9 +30,20 @@ func (s *Settings) checkBackend() error {
 	case "redis":
 		return s.checkRedis()
 	case "memcache":
-		return cmp.Or(s.Memcache.check(), require(s.Algorithm != descriptors.SlidingLog, "ALGORITHM", s.Algorithm.String(), noLogs))
+		return cmp.Or(s.Memcache.check(),
+			require(s.Algorithm != descriptors.SlidingLog, "ALGORITHM", s.Algorithm.String(), noSlidingLog))
 	}
 	return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory, redis or memcache")
+}
+
+// connections returns the TLS of connections to a store whose variables begin with prefix, to servers of a name. Its error
+// names the variables and the file at fault; what is wrong with the files later is logged.
+func (t *ClientTLS) connections(prefix, name string, log *slog.Logger) (func() *tls.Config, error) {
+	next, err := certs.Connections(certs.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, SAN: name}, t.AnyName, log)
+	if err != nil {
+		err = fmt.Errorf("environment variables %s_TLS_CACERT, %[1]s_TLS_CLIENT_CERT, %[1]s_TLS_CLIENT_KEY: %w", prefix, err)
+	}
+	return next, err
 }
 
 // RatelimitKeys returns how long keys of envoyproxy/ratelimit last, and what a month is.

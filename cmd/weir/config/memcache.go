@@ -9,11 +9,10 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/backend/memcached"
-	"github.com/weirproxy/weir/cmd/weir/certs"
 )
 
-// noLogs says why no limit can be a sliding_log with BACKEND_TYPE=memcache.
-const noLogs = "memcached cannot count a sliding_log, of which each check would read and write every instant: use " +
+// noSlidingLog says why no limit can be a sliding_log with BACKEND_TYPE=memcache.
+const noSlidingLog = "memcached cannot count a sliding_log, of which each check would read and write every instant: use " +
 	"sliding_window, which is exact to its precision"
 
 // maxConns bounds the connections to a server. Each sends all that waits for it at once, so fewer connections cost
@@ -25,7 +24,7 @@ var recordName = regexp.MustCompile(`^_.+?\._.+?\..+$`)
 // namesServers reports whether a variable names the servers of memcached.
 func (m *Memcache) namesServers() bool { return len(m.HostPort) > 0 || m.SRV != "" }
 
-// check checks what names servers.
+// check returns an error that names the variable at fault.
 func (m *Memcache) check() error {
 	switch {
 	case !m.namesServers():
@@ -49,18 +48,12 @@ func (m *Memcache) check() error {
 
 // MemcachedConfig returns how memcached is reached. Its error names the variables and the file at fault; what is wrong
 // with files of TLS later is logged.
-func (s *Settings) MemcachedConfig(log *slog.Logger) (memcached.Config, error) {
+func (s *Settings) MemcachedConfig(log *slog.Logger) (c memcached.Config, err error) {
 	m := &s.Memcache
-	c := memcached.Config{Servers: m.HostPort, SRV: m.SRV, Refresh: m.SRVRefresh, Timeout: m.Timeout,
+	c = memcached.Config{Servers: m.HostPort, SRV: m.SRV, Refresh: m.SRVRefresh, Timeout: m.Timeout,
 		Connections: min(max(1, m.MaxConns), maxConns), Keys: s.RatelimitKeys(), Log: log}
-	if !m.TLS {
-		return c, nil
+	if m.TLS {
+		c.TLS, err = m.TLSFiles.connections("MEMCACHE", m.TLSServerName, log)
 	}
-	files := certs.Files{Cert: m.TLSClientCert, Key: m.TLSClientKey, CA: m.TLSCacert, SAN: m.TLSServerName}
-	secure, err := certs.Connections(files, m.TLSSkipHostnameVerification, log)
-	if err != nil {
-		return c, fmt.Errorf("environment variables MEMCACHE_TLS_CACERT, MEMCACHE_TLS_CLIENT_CERT, MEMCACHE_TLS_CLIENT_KEY: %w", err)
-	}
-	c.TLS = secure
-	return c, nil
+	return c, err
 }

@@ -6,13 +6,12 @@ import (
 	"log/slog"
 
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/cmd/weir/certs"
 )
 
 // namesServers reports whether a variable names the servers of Redis.
 func (s *Redis) namesServers() bool { return s.URL != "" || s.URLFile != "" }
 
-// check checks what the store does not check. The variables begin with prefix.
+// check returns an error that names the variable at fault, which begins with prefix.
 func (s *Redis) check(prefix string) error {
 	if !s.namesServers() {
 		return fmt.Errorf("environment variable %s_URL or %[1]s_URL_FILE must say where Redis is", prefix)
@@ -37,11 +36,7 @@ func (s *Settings) checkRedis() error {
 // wrong with files of TLS later is logged.
 func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, error) {
 	both := &s.BothRedis
-	files := certs.Files{Cert: both.TLSClientCert, Key: both.TLSClientKey, CA: both.TLSCacert, SAN: one.TLSServerName}
-	secure, err := certs.Connections(files, both.TLSSkipHostnameVerification, log)
-	if err != nil {
-		err = fmt.Errorf("environment variables REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT, REDIS_TLS_CLIENT_KEY: %w", err)
-	}
+	secure, err := both.TLSFiles.connections("REDIS", one.TLSServerName, log)
 	return topology.Config{
 		Type: one.Type, URL: one.URL, URLFile: one.URLFile, SocketType: one.SocketType,
 		Auth: one.Auth, AuthFile: one.AuthFile, SentinelAuth: one.SentinelAuth,

@@ -33,7 +33,7 @@ func (f *Files) Options() yaml.Options {
 	o := yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
 		Lenient: f.Lenient}
 	if f.BackendType == "memcache" {
-		o.NoLogs = noLogs
+		o.NoLogs = noSlidingLog
 	}
 	return o
 }
