@@ -42,7 +42,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
 	}
 	pools := map[string]*topology.Connections{"redis_pool": mainPool}
-	if !set.BothRedis.Persecond {
+	if !set.BothRedis.UsePerSecond {
 		return guarded(main, "Redis", pools, set, metrics, log), nil
 	}
 	log = log.With("redis", "REDIS_PERSECOND")

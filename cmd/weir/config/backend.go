@@ -16,7 +16,7 @@ func (s *Settings) backend() string {
 	switch {
 	case s.BackendType != "":
 		return s.BackendType
-	case s.Redis.namesServers(), s.BothRedis.Persecond:
+	case s.Redis.namesServers(), s.BothRedis.UsePerSecond:
 		return "redis"
 	case s.Memcache.namesServers():
 		return "memcache"

@@ -26,7 +26,7 @@ func (s *Settings) checkRedis() error {
 		notNegative("REDIS_STARTUP_MAX_ELAPSED_TIME", s.BothRedis.StartupMaxElapsedTime),
 		s.Redis.check("REDIS"),
 	)
-	if err == nil && s.BothRedis.Persecond {
+	if err == nil && s.BothRedis.UsePerSecond {
 		err = s.PerSecond.check("REDIS_PERSECOND")
 	}
 	return err

@@ -65,7 +65,7 @@ func (s *Settings) Limits() limit.Options {
 // Leasing reports whether this process leases hits of busy keys. It takes one Redis: neither two of them nor memcached
 // grant leases.
 func (s *Settings) Leasing() bool {
-	return s.Leases && s.BackendType == "redis" && !s.BothRedis.Persecond
+	return s.Leases && s.BackendType == "redis" && !s.BothRedis.UsePerSecond
 }
 
 // Answers returns what answers hold beside the verdict.

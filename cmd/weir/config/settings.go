@@ -30,15 +30,17 @@ type Settings struct {
 
 // Compatibility says what weir does otherwise in the place of another program. The zero value is weir itself.
 type Compatibility struct {
-	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
-	Ports            server.Config                                // settings that no variable has
-	HealthRules      server.HealthRules                           // likewise
-	RenameLogs       func(groups []string, a slog.Attr) slog.Attr // for slog; nil keeps its names
-	FilesByPrefix    bool                                         // [Settings.ConfigFiles] are those whose names have a prefix
-	EmptyConfig      bool                                         // no files at all are a configuration, under which every request is OK
-	HistoryInDataDir bool                                         // where DATA_DIR is set, rather than in the Redis of the counters
-	CountAsRatelimit bool                                         // also where no sink reads that program's counters
-	OptionalSinks    bool                                         // statistics that Prometheus cannot have do not end the process
+	StartLevel  slog.Level                          // of log lines about a start at which nothing is wrong
+	RenameLogs  func([]string, slog.Attr) slog.Attr // slog's ReplaceAttr; nil keeps its names
+	Ports       server.Config                       // what no variable says of the ports,
+	HealthRules server.HealthRules                  // and of health
+
+	FilesByPrefix bool // [Settings.ConfigFiles] are those whose names have a prefix
+	EmptyConfig   bool // no files at all are a configuration, under which every request is OK
+
+	HistoryInDataDir       bool // where DATA_DIR is set, rather than in the Redis of the counters
+	AlwaysCountAsRatelimit bool // as that program counts, also where no sink reads it
+	OptionalSinks          bool // statistics that Prometheus cannot have do not end the process
 }
 
 // Environment is the variables of a process by their names.
@@ -89,7 +91,7 @@ func (e Environment) fill(into any) error {
 			use = inner.Error()
 		}
 	}
-	wrong := require(false, name, e[name], use).(*WrongValue)
+	wrong := wrongValue(name, e[name], use)
 	wrong.Unreadable = true
 	return wrong
 }
@@ -148,6 +150,11 @@ func require(right bool, variable string, value any, use string) error {
 	if right {
 		return nil
 	}
+	return wrongValue(variable, value, use)
+}
+
+// wrongValue returns the error of a variable's value, with what to use.
+func wrongValue(variable string, value any, use string) *WrongValue {
 	if text, isText := value.(string); isText {
 		value = strconv.Quote(text)
 		if strings.Contains(text, "@") { // it may be a URL with a password, of another variable

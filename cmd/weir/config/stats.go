@@ -37,7 +37,7 @@ func (s *Statistics) anySink() bool {
 
 // CountsAsRatelimit reports whether hits are counted as envoyproxy/ratelimit does, too: for a sink, or for /stats.
 func (s *Settings) CountsAsRatelimit() bool {
-	return !s.DisableStats && (s.CountAsRatelimit || s.anySink())
+	return !s.DisableStats && (s.AlwaysCountAsRatelimit || s.anySink())
 }
 
 // network returns the network of statsd, "" if it is none.
@@ -94,14 +94,14 @@ func (s *Settings) readMogrifiers(e Environment) error {
 		for tag := range strings.SplitSeq(e[prefix+"_TAGS"], ",") {
 			key, value, _ := strings.Cut(tag, ":")
 			if tag != "" && (key == "" || value == "") {
-				return require(false, prefix+"_TAGS", e[prefix+"_TAGS"], "use key:value, separated by commas")
+				return wrongValue(prefix+"_TAGS", e[prefix+"_TAGS"], "use key:value, separated by commas")
 			} else if tag != "" {
 				tags[key] = value
 			}
 		}
 		for _, part := range []string{prefix + "_PATTERN", prefix + "_NAME"} {
 			if e[part] == "" {
-				return require(false, part, "", "USE_DOG_STATSD_MOGRIFIERS names it, so it cannot be empty")
+				return wrongValue(part, "", "USE_DOG_STATSD_MOGRIFIERS names it, so it cannot be empty")
 			}
 		}
 		one, err := statsd.NewMogrifier(e[prefix+"_PATTERN"], e[prefix+"_NAME"], tags)

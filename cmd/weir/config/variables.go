@@ -148,7 +148,7 @@ type Redis struct {
 
 // BothRedis are the variables that begin with REDIS_ and exist once: they hold for both Redis.
 type BothRedis struct {
-	Persecond bool `env:"PERSECOND,default=false"`
+	UsePerSecond bool `env:"PERSECOND,default=false"`
 
 	TLSFiles ClientTLS `env:",prefix=TLS_"`
 

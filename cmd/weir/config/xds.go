@@ -13,18 +13,18 @@ import (
 
 // What CONFIG_TYPE may be, in upper or lower case. An empty one means files.
 const (
-	configFile   = "FILE"
-	configServer = "GRPC_XDS_SOTW"
+	typeFiles = "FILE"
+	typeXDS   = "GRPC_XDS_SOTW"
 )
 
-// FromServer reports whether the configuration comes from a server, instead of from files.
-func (s *Settings) FromServer() bool { return strings.EqualFold(s.ConfigType, configServer) }
+// FromXDS reports whether the configuration comes from a server, instead of from files.
+func (s *Settings) FromXDS() bool { return strings.EqualFold(s.ConfigType, typeXDS) }
 
 // checkSource refuses a source of configuration that cannot be used.
 func (s *Settings) checkSource() error {
 	return cmp.Or(
-		require(s.FromServer() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, configFile), "CONFIG_TYPE", s.ConfigType,
-			"use "+configFile+" or "+configServer),
+		require(s.FromXDS() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, typeFiles), "CONFIG_TYPE",
+			s.ConfigType, "use "+typeFiles+" or "+typeXDS),
 		notNegative("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", s.XDSRetry),
 		notNegative("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", s.XDSInitialBackoff),
 		notNegative("XDS_CLIENT_BACKOFF_MAX_INTERVAL", s.XDSMaxBackoff),
@@ -32,9 +32,9 @@ func (s *Settings) checkSource() error {
 	)
 }
 
-// ConfigServer returns which server the configuration comes from. Its error names the file of a certificate that cannot
-// be used. What goes wrong later is logged.
-func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
+// XDS returns how the server of the configuration is reached. Its error names the variables of the certificate and the
+// file at fault; what goes wrong later is logged.
+func (s *Settings) XDS(log *slog.Logger) (xds.Config, error) {
 	c := xds.Config{
 		Server: s.XDSServer, Node: s.XDSNode, Metadata: make(map[string]string), Headers: s.XDSHeaders, MaxMessage: s.XDSMaxMessage,
 		Backoff: xds.Backoff{Retry: s.XDSRetry, Initial: s.XDSInitialBackoff, Max: s.XDSMaxBackoff, Jitter: s.XDSBackoffFactor},

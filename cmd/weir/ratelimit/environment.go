@@ -57,7 +57,8 @@ func Read(given config.Environment) (s Settings, err error) {
 		HealthRules:   server.HealthRules{ByStore: true},
 		RenameLogs:    renameLevels,
 		StartLevel:    shownInfo,
-		FilesByPrefix: s.WatchRoot, EmptyConfig: true, HistoryInDataDir: true, CountAsRatelimit: true, OptionalSinks: true,
+		FilesByPrefix: s.WatchRoot, EmptyConfig: true,
+		HistoryInDataDir: true, AlwaysCountAsRatelimit: true, OptionalSinks: true,
 	}
 	if s.LogsJSON() {
 		s.RenameLogs = renameKeys
