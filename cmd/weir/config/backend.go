@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 
 	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/cmd/weir/certs"
@@ -12,13 +14,17 @@ import (
 )
 
 // backend returns where to count: what BACKEND_TYPE says or, where it says nothing, where variables name servers.
-func (s *Settings) backend() string {
+func (e Environment) backend() string {
+	names := func(variables ...string) bool {
+		return slices.ContainsFunc(variables, func(name string) bool { return e[name] != "" })
+	}
+	perSecond, _ := strconv.ParseBool(e["REDIS_PERSECOND"])
 	switch {
-	case s.BackendType != "":
-		return s.BackendType
-	case s.Redis.namesServers(), s.BothRedis.UsePerSecond:
+	case names("BACKEND_TYPE"):
+		return e["BACKEND_TYPE"]
+	case perSecond, names("REDIS_URL", "REDIS_URL_FILE"):
 		return "redis"
-	case s.Memcache.namesServers():
+	case names("MEMCACHE_HOST_PORT", "MEMCACHE_SRV"):
 		return "memcache"
 	}
 	return "memory"

@@ -22,9 +22,10 @@ func (s *Settings) ConfigFiles() (dir, prefix string) {
 	return filepath.Join(dir, s.RuntimeAppdirectory), ""
 }
 
-// ReadFiles reads the variables of Files alone, for a tool that only reads descriptor files.
+// ReadFiles reads the variables of Files alone, for a tool that only reads descriptor files. It judges no others.
 func ReadFiles(e Environment) (f Files, err error) {
 	err = e.fill(&f)
+	f.BackendType = e.backend()
 	return f, err
 }
 

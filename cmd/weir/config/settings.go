@@ -65,7 +65,7 @@ func Read(e Environment) (Settings, error) {
 	if err := e.fill(&s.Variables); err != nil {
 		return s, err
 	}
-	s.BackendType = s.backend()
+	s.BackendType = e.backend()
 	return s, cmp.Or(s.check(), s.readMogrifiers(e))
 }
 

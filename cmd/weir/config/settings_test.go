@@ -77,6 +77,18 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 	}
 }
 
+// What weir check finds right, weir serve takes.
+func TestAToolReadsFilesAsAServerDoes(t *testing.T) {
+	for _, environment := range []string{"", "MEMCACHE_HOST_PORT=m:1", "MEMCACHE_SRV=_m._tcp.example.com", "BACKEND_TYPE=memory MEMCACHE_HOST_PORT=m:1",
+		"REDIS_URL=r:1 MEMCACHE_HOST_PORT=m:1", "REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_URL_FILE=/f", "ALGORITHM=fixed_window MERGE_DOMAIN_CONFIG=true"} {
+		s := mustRead(t, environment)
+		files, err := ReadFiles(env(environment))
+		if err != nil || files.BackendType != s.BackendType || !reflect.DeepEqual(files.Options(), s.Rules()) {
+			t.Errorf("%s: a tool reads files by %+v (%v), a server by %+v", environment, files.Options(), err, s.Rules())
+		}
+	}
+}
+
 // A chart or a compose file that passes on a variable that nobody has set, sets it to nothing.
 func TestWhatIsSetToNothingIsNotSet(t *testing.T) {
 	var asked lookups
