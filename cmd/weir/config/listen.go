@@ -73,9 +73,7 @@ func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
 
 // Health returns on what weir's health depends.
 func (s *Settings) Health() server.HealthRules {
-	rules := s.HealthRules
-	rules.NeedsDomains = s.NeedsDomains
-	return rules
+	return server.HealthRules{ByStore: s.HealthByStore, NeedsDomains: s.NeedsDomains}
 }
 
 // Guard returns who may ask the admin port what. Refused tokens are logged.

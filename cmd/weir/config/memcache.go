@@ -21,13 +21,10 @@ const maxConns = 4
 
 var recordName = regexp.MustCompile(`^_.+?\._.+?\..+$`)
 
-// namesServers reports whether a variable names the servers of memcached.
-func (m *Memcache) namesServers() bool { return len(m.HostPort) > 0 || m.SRV != "" }
-
 // check returns an error that names the variable at fault.
 func (m *Memcache) check() error {
 	switch {
-	case !m.namesServers():
+	case len(m.HostPort) == 0 && m.SRV == "":
 		return fmt.Errorf("environment variable MEMCACHE_HOST_PORT or MEMCACHE_SRV must say where memcached is")
 	case len(m.HostPort) > 0 && m.SRV != "":
 		return fmt.Errorf("environment variables MEMCACHE_HOST_PORT and MEMCACHE_SRV both say where memcached is: set one of them")

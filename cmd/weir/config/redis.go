@@ -8,12 +8,9 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// namesServers reports whether a variable names the servers of Redis.
-func (s *Redis) namesServers() bool { return s.URL != "" || s.URLFile != "" }
-
 // check returns an error that names the variable at fault, which begins with prefix.
 func (s *Redis) check(prefix string) error {
-	if !s.namesServers() {
+	if s.URL == "" && s.URLFile == "" {
 		return fmt.Errorf("environment variable %s_URL or %[1]s_URL_FILE must say where Redis is", prefix)
 	}
 	return cmp.Or(notNegative(prefix+"_POOL_SIZE", s.PoolSize), notNegative(prefix+"_TIMEOUT", s.Timeout))

@@ -92,7 +92,7 @@ func TestAToolReadsFilesAsAServerDoes(t *testing.T) {
 // A chart or a compose file that passes on a variable that nobody has set, sets it to nothing.
 func TestWhatIsSetToNothingIsNotSet(t *testing.T) {
 	var asked lookups
-	if err := asked.fill(new(Variables)); err != nil {
+	if err := asked.process(new(Variables)); err != nil {
 		t.Fatal(err)
 	}
 	empty := make(Environment)

@@ -54,7 +54,7 @@ func Read(given config.Environment) (s Settings, err error) {
 	s.Lenient = true
 	s.Compatibility = config.Compatibility{
 		Ports:         server.Config{AnyJSONType: true, ReusePort: true, ListFirst: true},
-		HealthRules:   server.HealthRules{ByStore: true},
+		HealthByStore: true,
 		RenameLogs:    renameLevels,
 		StartLevel:    shownInfo,
 		FilesByPrefix: s.WatchRoot, EmptyConfig: true,

@@ -1,0 +1,109 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sethvargo/go-envconfig"
+)
+
+// Environment is the variables of a process by their names.
+type Environment map[string]string
+
+// Process returns the environment of this process.
+func Process() Environment { return Of(os.Environ()...) }
+
+// Of returns an environment of variables NAME=VALUE.
+func Of(variables ...string) Environment {
+	e := make(Environment)
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		e[name] = value
+	}
+	return e
+}
+
+// fill fills a struct by its tags. Its error names the variable, and says what to set it to.
+func (e Environment) fill(into any) error {
+	asked := lookups{Environment: e}
+	err := asked.process(into)
+	if err == nil {
+		return nil
+	}
+	name := asked.names[len(asked.names)-1]
+	use, number := "", new(strconv.NumError)
+	switch {
+	case errors.Is(err, envconfig.ErrInvalidMapItem): // of headers, which may be secrets
+		return fmt.Errorf("environment variable %s: use key:value, separated by commas", name)
+	case errors.As(err, &number):
+		use = map[string]string{"ParseUint": "a port is a number from 0 to 65535", "ParseBool": "use true or false"}[number.Func]
+		use = cmp.Or(use, "use a number")
+	case strings.Contains(err.Error(), "time: "):
+		use = "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h"
+	default:
+		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+			use = inner.Error()
+		}
+	}
+	wrong := wrongValue(name, e[name], use)
+	wrong.Unreadable = true
+	return wrong
+}
+
+// lookups is an environment that keeps the names that it was asked for.
+type lookups struct {
+	Environment
+	names []string
+}
+
+func (l *lookups) process(into any) error {
+	return envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: into, Lookuper: l})
+}
+
+// Lookup returns the value of a variable. An empty one counts as unset, except where empty has a meaning of its own.
+func (l *lookups) Lookup(name string) (value string, set bool) {
+	l.names = append(l.names, name)
+	value, set = l.Environment[name]
+	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
+}
+
+// ineffective are the variables of envoyproxy/ratelimit that weir does not read, by what their names begin with.
+var ineffective = []struct{ names, why string }{
+	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces"},
+	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
+	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",
+		"checks are batched without waiting, and all servers asked at the same time"},
+}
+
+// WarnOfIneffective logs which of them are set, and why weir does not read them. It shows no value: some are secrets.
+func (e Environment) WarnOfIneffective(log *slog.Logger) {
+	var all []string
+	for _, group := range ineffective {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(e)) {
+			begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+			if e.isOn(name) && slices.ContainsFunc(strings.Fields(group.names), begins) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			all = append(all, strings.Join(names, ", ")+" ("+group.why+")")
+		}
+	}
+	if len(all) > 0 {
+		log.Warn("environment variables have no effect", "variables", strings.Join(all, "; "))
+	}
+}
+
+// isOn reports whether a variable is set, and not to false or 0.
+func (e Environment) isOn(name string) bool {
+	return !slices.Contains([]string{"", "0", "0s", "false"}, strings.ToLower(e[name]))
+}
