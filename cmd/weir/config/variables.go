@@ -163,7 +163,7 @@ type Memcache struct {
 	HostPort   []string      `env:"HOST_PORT"` // separated by commas
 	SRV        string        `env:"SRV"`       // the name of a record, instead
 	SRVRefresh time.Duration `env:"SRV_REFRESH,default=0"`
-	MaxConns   int           `env:"MAX_IDLE_CONNS,default=1"` // to each server; from 1 to maxConns
+	MaxConns   int           `env:"MAX_IDLE_CONNS,default=1"` // to each server; from 1 to maxMemcachedConns
 	Timeout    time.Duration `env:"TIMEOUT,default=500ms"`
 	TLS        bool          `env:"TLS"`
 
