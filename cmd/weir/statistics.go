@@ -38,7 +38,7 @@ type statistics struct {
 }
 
 // openStatistics opens Prometheus's port, if it is to read the statistics. It comes before the recorder is used.
-func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counters,
+func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
 	log *slog.Logger) (*statistics, error) {
 	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
 		all: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
@@ -95,7 +95,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 }
 
 // addStoreStatistics adds the statistics of connections to Redis and, where there is a local cache, of the denials in it.
-func addStoreStatistics(c *ratelimit.Statistics, store *counters, cached bool) {
+func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
 		name = "ratelimit." + name
