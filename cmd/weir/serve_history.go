@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -12,10 +14,10 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
@@ -198,10 +200,41 @@ type reopeningStore struct {
 	opened atomic.Pointer[openedStore]
 }
 
+// historyStore is a history that is closed in the end.
+type historyStore interface {
+	history.Store
+	io.Closer
+}
+
 // openedStore is a store, or why it could not be opened.
 type openedStore struct {
-	historycmd.Store
+	historyStore
 	err error
+}
+
+// openHistory opens Redis, a file in DATA_DIR, or else a history in memory. A file that is in use or damaged is an error:
+// its process may end, and someone may move it.
+func openHistory(set *config.Settings, log *slog.Logger) (historyStore, error) {
+	if set.HistoryInRedis() {
+		c, err := set.RedisHistory(log)
+		if err != nil {
+			return nil, err
+		}
+		return redishistory.Open(c)
+	}
+	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
+	if c.Dir == "" {
+		return filehistory.InMemory(c)
+	}
+	store, err := filehistory.Open(c)
+	switch {
+	case err == nil:
+		return store, nil
+	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
+		return nil, err
+	}
+	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
+	return filehistory.InMemory(c)
 }
 
 // try opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
@@ -210,7 +243,7 @@ func (s *reopeningStore) try() {
 	if before != nil && before.err == nil {
 		return
 	}
-	store, err := historycmd.Open(s.set, s.log)
+	store, err := openHistory(s.set, s.log)
 	if err != nil {
 		err = fmt.Errorf("the history is not open: %w", err)
 		if before == nil || before.err.Error() != err.Error() {
@@ -259,7 +292,7 @@ func (s *reopeningStore) Query(ctx context.Context, q history.Query, yield func(
 // settle waits until no failover of a history in Redis can forget what it has acknowledged.
 func (s *reopeningStore) settle(ctx context.Context) error {
 	store := s.opened.Load()
-	if servers, are := store.Store.(*redishistory.Store); are {
+	if servers, are := store.historyStore.(*redishistory.Store); are {
 		return servers.Settle(ctx)
 	}
 	return store.err
