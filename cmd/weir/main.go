@@ -77,7 +77,7 @@ func runCommand(args []string, out terminal.Output) error {
 		kong.Description(about),
 		kong.UsageOnError(),
 		kong.Vars{"version": "weir " + buildVersion(), "grpc": config.GRPCAddress()},
-		kong.Bind(out, historycmd.Version(buildVersion()), historycmd.Serving(func(ctx context.Context, dir string) error {
+		kong.Bind(out, historycmd.Version(buildVersion()), historycmd.ServeFunc(func(ctx context.Context, dir string) error {
 			return (&serveCommand{Config: dir}).Run(ctx, out)
 		})),
 	)

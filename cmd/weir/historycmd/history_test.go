@@ -108,7 +108,7 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 		History Command `cmd:""`
 	}
 	parser, err := kong.New(&line, kong.BindTo(t.Context(), (*context.Context)(nil)),
-		kong.Bind(Serving(func(_ context.Context, dir string) error { return errors.New("served by " + dir) })))
+		kong.Bind(ServeFunc(func(_ context.Context, dir string) error { return errors.New("served by " + dir) })))
 	if err != nil {
 		t.Fatal(err)
 	}
