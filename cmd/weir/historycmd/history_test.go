@@ -339,7 +339,7 @@ func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
 		}
 	}
 	q, out := url.Values{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
-	if err := (&timeRange{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q.Encode() != "from=1795150800&to=-1h&tz=" {
+	if err := (&rangeFlags{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q.Encode() != "from=1795150800&to=-1h&tz=" {
 		t.Errorf("without --tz, a day in New York is asked for as %v (%v), want Unix seconds: whoever answers may be elsewhere", q, err)
 	}
 	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.

@@ -97,25 +97,25 @@ func run(ctx context.Context, port *server.Port, rules *fleetRules, hangups wait
 	return err
 }
 
-// fleetRules are the rules of the descriptor files in a directory, as weir serve would have them in force: nothing is
-// limited by them here. Without a directory there are none.
+// fleetRules are the rules of the descriptor files in a directory, none without one. They limit nothing here: queries
+// ask for them.
 type fleetRules struct {
 	dir     *file.Dir // nil for none
 	reload  func()    // has it read again at once, as SIGHUP asks
-	inForce atomic.Pointer[configuration]
+	inForce atomic.Pointer[loadedConfig]
 }
 
-// configuration is a configuration and when it was put in force. The zero value is that before the first.
-type configuration struct {
+// loadedConfig is a configuration and when it was put in force. The zero value is that before the first.
+type loadedConfig struct {
 	*descriptors.Config
 	loaded time.Time
 }
 
-// openRules names the directory, "" for none, and reads nothing yet. weir serve waits for one that is missing, as it is in
-// the way of what answers Envoy; here a missing one is most likely a slip.
+// openRules takes the directory, "" for none, and reads nothing yet. A missing one is an error here, most likely a slip;
+// weir serve waits for it instead, as it has to answer Envoy.
 func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
 	r := &fleetRules{reload: func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }}
-	r.inForce.Store(new(configuration))
+	r.inForce.Store(new(loadedConfig))
 	if path == "" {
 		return r, nil
 	}
@@ -140,7 +140,7 @@ func (r *fleetRules) follow(ctx context.Context) {
 		return
 	}
 	_ = r.dir.Run(ctx, func(config *descriptors.Config) error { // which ends with ctx alone
-		r.inForce.Store(&configuration{config, time.Now()})
+		r.inForce.Store(&loadedConfig{config, time.Now()})
 		return nil
 	})
 }

@@ -17,8 +17,8 @@ import (
 )
 
 type topCommand struct {
-	printed
-	timeRange
+	printFlags
+	rangeFlags
 	By string `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
@@ -28,10 +28,10 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	a, err := printAnswer(ctx, &c.printed, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printFlags, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, noIfBroken(a.Unreadable))
+	return cmp.Or(err, exitFor(a.Unreadable))
 }
 
 const topBar = 20 // columns, of the longest bar
@@ -61,13 +61,13 @@ func topColumns(a *query.TopAnswer) []string {
 func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, by %s\n", describeRange(a.From, a.To, zone), terminal.Printable(a.By))
-	warn(&b, a.Warnings, p)
+	writeWarnings(&b, a.Warnings, p)
 	b.WriteByte('\n')
 	columns := topColumns(a)
 	if len(a.Top) > 0 && len(columns) > 0 {
 		topTable(&b, a, columns, p)
 	} else if len(a.Top) == 0 {
-		b.WriteString(noHits(&a.Metadata, zone))
+		b.WriteString(describeNoHits(&a.Metadata, zone))
 	}
 	return b.String()
 }
