@@ -75,6 +75,40 @@ func (l *lookups) Lookup(name string) (value string, set bool) {
 	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
 }
 
+// require returns nil if a variable's value is right, or else an error with what to use.
+func require(right bool, variable string, value any, use string) error {
+	if right {
+		return nil
+	}
+	return wrongValue(variable, value, use)
+}
+
+// wrongValue returns the error of a variable's value, with what to use.
+func wrongValue(variable string, value any, use string) *WrongValue {
+	if text, isText := value.(string); isText {
+		value = strconv.Quote(text)
+		if strings.Contains(text, "@") { // it may be a URL with a password, of another variable
+			value, use = "…", strings.ReplaceAll(use, text, "…")
+		}
+	}
+	return &WrongValue{Variable: variable, problem: fmt.Sprintf("%v: %s", value, use)}
+}
+
+// WrongValue is a variable that cannot have the value that it has.
+type WrongValue struct {
+	Variable   string
+	Unreadable bool // the value is not of the kind that it should be: a word instead of a number
+	problem    string
+}
+
+// Error names the variable, its value and what to use.
+func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
+
+// notNegative refuses a number or a duration below 0.
+func notNegative[N ~int | ~int64](variable string, value N) error {
+	return require(value >= 0, variable, value, "it cannot be negative")
+}
+
 // ineffective are the variables of envoyproxy/ratelimit that weir does not read, by what their names begin with.
 var ineffective = []struct{ names, why string }{
 	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces"},

@@ -4,12 +4,13 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
@@ -77,36 +78,33 @@ func (s *Settings) check() error {
 	)
 }
 
-// require returns nil if a variable's value is right, or else an error with what to use.
-func require(right bool, variable string, value any, use string) error {
-	if right {
-		return nil
+// Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.
+func (s *Settings) Logger(to io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel), ReplaceAttr: s.RenameLogs}
+	if s.LogsJSON() {
+		return slog.New(slog.NewJSONHandler(to, options))
 	}
-	return wrongValue(variable, value, use)
+	return slog.New(slog.NewTextHandler(to, options))
 }
 
-// wrongValue returns the error of a variable's value, with what to use.
-func wrongValue(variable string, value any, use string) *WrongValue {
-	if text, isText := value.(string); isText {
-		value = strconv.Quote(text)
-		if strings.Contains(text, "@") { // it may be a URL with a password, of another variable
-			value, use = "…", strings.ReplaceAll(use, text, "…")
-		}
+// LogsJSON reports whether each line of the log is an object in JSON. It holds after an error of Read too.
+func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
+
+type logLevel slog.Level
+
+// EnvDecode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
+func (l *logLevel) EnvDecode(value string) error {
+	level, known := map[string]slog.Level{
+		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
+	}[strings.ToLower(value)]
+	if *l = logLevel(level); !known {
+		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
 	}
-	return &WrongValue{Variable: variable, problem: fmt.Sprintf("%v: %s", value, use)}
+	return nil
 }
 
-// WrongValue is a variable that cannot have the value that it has.
-type WrongValue struct {
-	Variable   string
-	Unreadable bool // the value is not of the kind that it should be: a word instead of a number
-	problem    string
-}
-
-// Error names the variable, its value and what to use.
-func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
-
-// notNegative refuses a number or a duration below 0.
-func notNegative[N ~int | ~int64](variable string, value N) error {
-	return require(value >= 0, variable, value, "it cannot be negative")
+// DenialLog returns the logger of denials.
+func (s *Settings) DenialLog(r *denials.Recorder, log *slog.Logger) *denials.Log {
+	return &denials.Log{Recorder: r, Interval: s.DenialLogEvery, Values: s.DenialLogValues, To: log}
 }

@@ -24,7 +24,7 @@ func (s *Statistics) check() error {
 	}
 	return cmp.Or(
 		require(s.FlushInterval > 0, "STATS_FLUSH_INTERVAL", s.FlushInterval, "use more than 0, as in 10s"),
-		require(!s.UseStatsd || s.network() != "", "STATSD_PROTOCOL", s.StatsdProtocol, "use tcp or udp"),
+		require(!s.UseStatsd || slices.Contains(statsdNetworks, s.network()), "STATSD_PROTOCOL", s.StatsdProtocol, "use tcp or udp"),
 		require(!s.UsePrometheus || !strings.ContainsAny(s.PrometheusPath, " \t{}?#"), "PROMETHEUS_PATH", s.PrometheusPath,
 			"use a path, as in /metrics"),
 	)
@@ -40,14 +40,10 @@ func (s *Settings) CountsAsRatelimit() bool {
 	return !s.DisableStats && (s.AlwaysCountAsRatelimit || s.anySink())
 }
 
-// network returns the network of statsd, "" if it is none.
-func (s *Statistics) network() string {
-	name := strings.ToLower(s.StatsdProtocol)
-	if slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"}, name) {
-		return name
-	}
-	return ""
-}
+var statsdNetworks = []string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"}
+
+// network returns STATSD_PROTOCOL, which may be in upper case.
+func (s *Statistics) network() string { return strings.ToLower(s.StatsdProtocol) }
 
 // StatsdSinks returns where and how statistics are sent: to statsd, DogStatsD, both or neither.
 func (s *Settings) StatsdSinks() []statsd.Config {
