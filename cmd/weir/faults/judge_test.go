@@ -222,7 +222,7 @@ func (s *scene) judgeLogs([]call) string {
 	}
 	bound := max(1, len(s.servers))*int(s.record.now().Seconds()) + transitions
 	for i, r := range s.replicas {
-		if lines := strings.Count(r.Log.String(), "\n") - s.said[i]; lines > bound {
+		if lines := strings.Count(r.Log.String(), "\n") - s.logged[i]; lines > bound {
 			s.errorf("replica %d logged %d lines, at most %d are allowed: one a second and server", i, lines, bound)
 		}
 	}

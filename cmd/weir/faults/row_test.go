@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	long = flag.Bool("long", false,
+	longForm = flag.Bool("long", false,
 		"the long form: 2,000 calls a second, faults as long as the matrix has them, one row after the other")
 	seed = flag.Uint64("seed", 1, "chooses the keys that are asked for")
 )
 
 // form chooses between the other forms and the long one.
 func form[T any](other, theLong T) T {
-	if *long {
+	if *longForm {
 		return theLong
 	}
 	return other
@@ -60,8 +60,8 @@ func (r *row) lasts() time.Duration { return form(r.short, r.long) }
 // rate is how many calls a second there are.
 func rate() int { return form(300, 2000) }
 
-// fill puts in what a row does not say.
-func (r *row) fill() {
+// setDefaults sets what a row does not say.
+func (r *row) setDefaults() {
 	r.window = cmp.Or(r.window, time.Minute)
 	r.budget = cmp.Or(r.budget, 20*time.Millisecond)
 	r.bounds.states = cmp.Or(r.bounds.states, 1)
@@ -72,7 +72,7 @@ func warm() time.Duration { return form(500*time.Millisecond, 5*time.Second) }
 
 // play runs a row and returns its line in the table.
 func (r *row) play(t *testing.T) string {
-	r.fill()
+	r.setDefaults()
 	for _, delay := range drainDelays {
 		s := &scene{T: t, row: r, record: &record{epoch: time.Now()}, drainDelay: delay}
 		s.run()
@@ -118,7 +118,7 @@ func TestWeirKeepsItsPromisesInEveryFault(t *testing.T) {
 	t.Run("rows", func(t *testing.T) {
 		for i := range rows {
 			r := rows[i]
-			if testing.Short() && !r.quick || r.onlyLong && !*long {
+			if testing.Short() && !r.quick || r.onlyLong && !*longForm {
 				continue
 			}
 			t.Run(strings.ReplaceAll(r.number+" "+r.fault, " ", "-"), func(t *testing.T) {

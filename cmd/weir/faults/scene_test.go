@@ -31,7 +31,7 @@ type scene struct {
 	forgot   [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
 	stalls   *stalls
 	atRest   []weirtest.Metrics // of each replica, before the load
-	said     []int              // lines that each had logged by then
+	logged   []int              // lines of each by then
 
 	before     string        // the path of the release before, in the row that has it
 	drainDelay time.Duration // of each replica
@@ -96,8 +96,8 @@ func (s *scene) on(servers ...*redistest.Server) {
 // start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
 func (s *scene) start() {
 	s.row.on(s)
-	if s.row.budget == patience { // then so has Redis
-		s.settings = append(s.settings, fmt.Sprint("REDIS_TIMEOUT=", 3*patience))
+	if s.row.budget == clientTimeout { // then so has Redis
+		s.settings = append(s.settings, fmt.Sprint("REDIS_TIMEOUT=", 3*clientTimeout))
 	}
 	if s.row.beginsDown { // who has not reached Redis can be told of the others in no other way
 		s.settings = append(s.settings, fmt.Sprint("REPLICAS=", replicas))
@@ -112,7 +112,7 @@ func (s *scene) start() {
 	}
 	for _, r := range s.replicas {
 		s.atRest = append(s.atRest, r.mustScrape(s.T))
-		s.said = append(s.said, strings.Count(r.Log.String(), "\n"))
+		s.logged = append(s.logged, strings.Count(r.Log.String(), "\n"))
 	}
 }
 
