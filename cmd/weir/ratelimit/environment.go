@@ -53,12 +53,10 @@ func Read(given config.Environment) (s Settings, err error) {
 	}
 	s.Lenient = true
 	s.Compatibility = config.Compatibility{
-		Ports:         server.Config{AnyJSONType: true, ReusePort: true, ListFirst: true},
-		HealthByStore: true,
-		RenameLogs:    renameLevels,
-		StartLevel:    shownInfo,
-		FilesByPrefix: s.WatchRoot, EmptyConfig: true,
-		HistoryInDataDir: true, AlwaysCountAsRatelimit: true, OptionalSinks: true,
+		Ports:      server.Config{AnyJSONType: true, ReusePort: true, ListFirst: true},
+		RenameLogs: renameLevels, StartLevel: shownInfo,
+		FilesByPrefix: s.WatchRoot, EmptyConfig: true, HistoryInDataDir: true,
+		HealthByStore: true, AlwaysCountAsRatelimit: true, OptionalSinks: true,
 	}
 	if s.LogsJSON() {
 		s.RenameLogs = renameKeys
