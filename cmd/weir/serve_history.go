@@ -49,7 +49,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
 		p.store = &reopeningStore{set: set, log: log}
-		p.store.try()
+		p.store.open()
 		if err := p.store.err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
@@ -59,7 +59,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 			c.Settle = p.store.settle
 		}
 		p.exporter = export.New(c)
-		p.show(metrics)
+		p.showMetrics(metrics)
 	}
 	metrics.Hits(p.recorder)
 	return p, nil
@@ -134,7 +134,7 @@ func (p *historyPipeline) close(kill context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()
-	if p.store.try(); p.store.err() != nil {
+	if p.store.open(); p.store.err() != nil {
 		cancel() // there is nothing to wait for
 	}
 	p.exporter.Close(ctx)
@@ -153,8 +153,8 @@ var exportTotals = []total[export.Stats]{
 		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
 }
 
-// show shows the way of hits to the history in /metrics.
-func (p *historyPipeline) show(metrics *stats.Metrics) {
+// showMetrics shows the way of hits to the history in /metrics.
+func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
 	st := p.exporter.Stats
 	showTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
@@ -237,8 +237,8 @@ func openHistory(set *config.Settings, log *slog.Logger) (historyStore, error) {
 	return filehistory.InMemory(c)
 }
 
-// try opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
-func (s *reopeningStore) try() {
+// open opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
+func (s *reopeningStore) open() {
 	before := s.opened.Load()
 	if before != nil && before.err == nil {
 		return
@@ -258,7 +258,7 @@ func (s *reopeningStore) try() {
 // reopen opens the store as soon as it can be opened, or ctx ends.
 func (s *reopeningStore) reopen(ctx context.Context) {
 	for s.err() != nil && wait.For(ctx, reopenInterval) {
-		s.try()
+		s.open()
 	}
 }
 

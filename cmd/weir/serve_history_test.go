@@ -146,7 +146,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	var log strings.Builder
 	s := &reopeningStore{set: set, log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 {
-		s.try()
+		s.open()
 	}
 	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v; want the reason why the history is not open", err)
@@ -154,7 +154,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.try()
+	s.open()
 	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err != nil {
 		t.Errorf("the file is free, and the history says %v", err)
 	}

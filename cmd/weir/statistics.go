@@ -25,7 +25,7 @@ const lastScrape = time.Second
 
 // statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
 type statistics struct {
-	all     *ratelimit.Statistics
+	values  *ratelimit.Statistics
 	counted bool                        // hits are counted by that program's arithmetic, too
 	metrics *stats.Metrics              // weir's own
 	port    *server.Port                // nil unless Prometheus reads them
@@ -41,13 +41,13 @@ type statistics struct {
 func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
 	log *slog.Logger) (*statistics, error) {
 	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
-		all: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
+		values: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
 	if s.counted {
 		recorder.CountAsRatelimit()
 	}
-	addStoreStatistics(s.all, store, set.LocalCacheSize > 0)
+	addStoreStatistics(s.values, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
-		c.Statistics, c.Log = s.all, log
+		c.Statistics, c.Log = s.values, log
 		sender := statsd.New(c)
 		s.timers, s.sinks = append(s.timers, sender.Took), append(s.sinks, sender.Run)
 	}
@@ -64,7 +64,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 
 // openPrometheus opens Prometheus's port. Where sinks are optional, the default mapping is good for one that is wrong.
 func (s *statistics) openPrometheus(set *config.Settings) error {
-	c := mapped.Config{Labels: set.ExtraTags, Statistics: s.all, Log: s.log}
+	c := mapped.Config{Labels: set.ExtraTags, Statistics: s.values, Log: s.log}
 	var shown *mapped.Metrics
 	var err error
 	if c.Mapping, err = set.PrometheusMapping(s.log); err == nil {
@@ -131,7 +131,7 @@ func (s *statistics) text() http.Handler {
 		return nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = s.all.WriteText(w) // the client is gone if this fails
+		_ = s.values.WriteText(w) // the client is gone if this fails
 	})
 }
 

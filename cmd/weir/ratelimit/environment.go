@@ -92,9 +92,9 @@ func translate(given config.Environment) config.Environment {
 		delete(e, "REDIS_TLS_CACERT")
 		delete(e, "REDIS_TLS_CLIENT_CERT")
 	}
-	keepPair(e, "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY")
-	keepPair(e, "MEMCACHE_TLS_CLIENT_CERT", "MEMCACHE_TLS_CLIENT_KEY")
-	keepPair(e, "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY")
+	dropUnpaired(e, "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY")
+	dropUnpaired(e, "MEMCACHE_TLS_CLIENT_CERT", "MEMCACHE_TLS_CLIENT_KEY")
+	dropUnpaired(e, "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY")
 	return e
 }
 
@@ -106,8 +106,8 @@ func reachesRedisByTLS(e config.Environment) bool {
 	})
 }
 
-// keepPair drops a certificate without a key, or a key without a certificate.
-func keepPair(e config.Environment, cert, key string) {
+// dropUnpaired drops a certificate without a key, or a key without a certificate.
+func dropUnpaired(e config.Environment, cert, key string) {
 	if e[cert] == "" || e[key] == "" {
 		delete(e, cert)
 		delete(e, key)
