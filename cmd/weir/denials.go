@@ -43,7 +43,6 @@ and descriptor, who decided, and since when all denials are kept. Exit code: 0, 
 --json prints what the port answers (server/admin/API.md).`
 }
 
-// Run asks the port and prints a table, or the port's JSON.
 func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := out.SetZone(c.TZ); err != nil {
 		return err

@@ -35,7 +35,6 @@ type outages struct {
 
 // logOutages logs outages of the servers until ctx ends.
 func (c *counterStore) logOutages(ctx context.Context, o outages) {
-	o.kind = c.kind
 	for wait.For(ctx, outageInterval) {
 		o.look(time.Now(), c.failingServers())
 	}

@@ -113,7 +113,7 @@ func (s *service) open(flag string) (err error) {
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.metrics.Limiter(s.limiter)
-	s.health = server.NewHealth(s.set.Health())
+	s.health = server.NewHealth(server.HealthRules{ByStore: s.set.HealthByStore, NeedsDomains: s.set.NeedsDomains})
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	})
 	if s.store.servers != nil {
 		running.Go(func() {
-			s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, log: s.log})
+			s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, kind: s.store.kind, log: s.log})
 		})
 		if s.set.BothRedis.HealthCheckActiveConnection {
 			running.Go(func() { s.store.watchServers(ctx, s.health) })

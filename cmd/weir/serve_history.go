@@ -227,11 +227,9 @@ func openHistory(set *config.Settings, log *slog.Logger) (historyStore, error) {
 		return filehistory.InMemory(c)
 	}
 	store, err := filehistory.Open(c)
-	switch {
-	case err == nil:
-		return store, nil
-	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
-		return nil, err
+	if err == nil || errors.Is(err, filehistory.ErrInUse) || errors.Is(err, filehistory.ErrDamaged) ||
+		errors.Is(err, filehistory.ErrFormat) {
+		return store, err
 	}
 	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
 	return filehistory.InMemory(c)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,16 +23,13 @@ const noSlidingLog = "memcached cannot count a sliding_log, of which each check 
 
 // backend returns where to count: what BACKEND_TYPE says or, where it says nothing, where variables name servers.
 func (e Environment) backend() string {
-	names := func(variables ...string) bool {
-		return slices.ContainsFunc(variables, func(name string) bool { return e[name] != "" })
-	}
 	perSecond, _ := strconv.ParseBool(e["REDIS_PERSECOND"])
 	switch {
-	case names("BACKEND_TYPE"):
+	case e["BACKEND_TYPE"] != "":
 		return e["BACKEND_TYPE"]
-	case perSecond, names("REDIS_URL", "REDIS_URL_FILE"):
+	case perSecond, e["REDIS_URL"]+e["REDIS_URL_FILE"] != "":
 		return "redis"
-	case names("MEMCACHE_HOST_PORT", "MEMCACHE_SRV"):
+	case e["MEMCACHE_HOST_PORT"]+e["MEMCACHE_SRV"] != "":
 		return "memcache"
 	}
 	return "memory"
@@ -136,6 +132,12 @@ func (t *ClientTLS) connections(prefix, name string, log *slog.Logger) (func() *
 		err = fmt.Errorf("environment variables %s_TLS_CACERT, %[1]s_TLS_CLIENT_CERT, %[1]s_TLS_CLIENT_KEY: %w", prefix, err)
 	}
 	return next, err
+}
+
+// Leasing reports whether this process leases hits of busy keys. It takes one Redis: neither two of them nor memcached
+// grant leases.
+func (s *Settings) Leasing() bool {
+	return s.Leases && s.BackendType == "redis" && !s.BothRedis.UsePerSecond
 }
 
 // RatelimitKeys returns how long keys of envoyproxy/ratelimit last, and what a month is.

@@ -71,11 +71,6 @@ func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
 	return config, err
 }
 
-// Health returns on what weir's health depends.
-func (s *Settings) Health() server.HealthRules {
-	return server.HealthRules{ByStore: s.HealthByStore, NeedsDomains: s.NeedsDomains}
-}
-
 // Guard returns who may ask the admin port what. Refused tokens are logged.
 func (s *Settings) Guard(log *slog.Logger) *admin.Guard {
 	g := &admin.Guard{TokenFile: s.TokenFile, ReadFile: s.ReadTokenFile, Host: s.DebugHost, Log: log}

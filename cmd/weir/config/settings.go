@@ -9,8 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
@@ -76,6 +80,33 @@ func (s *Settings) check() error {
 		notNegative("DRAIN_TIMEOUT", s.DrainTimeout),
 		notNegative("DATA_SAVE_INTERVAL", s.DataSaveInterval),
 	)
+}
+
+// checkHeader refuses the name of a header that no HTTP message can hold.
+func checkHeader(variable, name string) error {
+	return require(name == "" || httpguts.ValidHeaderFieldName(name), variable, name, "use the name of an HTTP header")
+}
+
+// Limits returns how requests are decided, whatever their rules.
+func (s *Settings) Limits() limit.Options {
+	return limit.Options{
+		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, SpareOthers: s.SpareOthers,
+		NearRatio: s.NearRatio, Leases: s.Leasing(),
+	}
+}
+
+// Answers returns what answers hold beside the verdict.
+func (s *Settings) Answers() rls.Options {
+	o := rls.Options{DynamicMetadata: s.DynamicMetadata, DeniedMetadata: s.DenialMetadata,
+		Headers: rls.Headers{RetryAfter: s.RetryAfter}}
+	if s.LimitHeaders {
+		o.Headers.Answer = rls.Names{Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader}
+	}
+	if s.RequestHeadersOn {
+		o.Headers.Request = rls.Names{
+			Limit: s.RequestLimitHeader, Remaining: s.RequestRemainingHeader, Reset: s.RequestResetHeader}
+	}
+	return o
 }
 
 // Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.

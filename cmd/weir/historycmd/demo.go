@@ -88,7 +88,10 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 		}
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		for since := first; until.Sub(since) >= time.Minute; {
-			if err = addHits(l, since, until, set.History.Keep()); err != nil {
+			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, b history.Point) error {
+				return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
+			})
+			if err != nil {
 				return loaded, err
 			}
 			if since = until; c.Serve {
@@ -123,13 +126,6 @@ func resume(ctx context.Context, store history.Store, first, until time.Time, ag
 		return s.Err
 	})
 	return first, err
-}
-
-// addHits adds the hits that a demo makes up of a time.
-func addHits(l *transfer.Loader, since, until time.Time, keep history.Keep) error {
-	return demo.Buckets(since, until, keep, func(id history.ID, b history.Point) error {
-		return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
-	})
 }
 
 // nextSteps says what to do with a demo that has been made up.

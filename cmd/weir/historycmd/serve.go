@@ -42,7 +42,6 @@ SIGTERM ends it with exit code 0.`
 
 const drainTime = 10 * time.Second // for queries that are being answered when the end comes
 
-// Run serves until a signal comes.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
 	hangups := wait.NewHangups()
 	set, err := config.Read(config.Process())
