@@ -31,6 +31,7 @@ const (
 	lastFlush          = 5 * time.Second // bounds how long the end of the process waits for the last hits to be stored
 	downsampleInterval = 5 * time.Minute // minutes become due by the hour
 	learnInterval      = 10 * time.Minute
+	reopenInterval     = time.Minute
 )
 
 // historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
@@ -94,7 +95,11 @@ func (p *historyPipeline) run(ctx context.Context) {
 		return
 	}
 	var running sync.WaitGroup
-	running.Go(func() { p.store.reopen(ctx) })
+	running.Go(func() {
+		for p.store.err() != nil && wait.For(ctx, reopenInterval) {
+			p.store.open()
+		}
+	})
 	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
 	running.Go(func() {
 		for wait.For(ctx, learnInterval) {
@@ -191,8 +196,6 @@ func keepDownsampled(ctx context.Context, store history.Store, interval time.Dur
 	}
 }
 
-const reopenInterval = time.Minute
-
 // reopeningStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
 type reopeningStore struct {
 	set    *config.Settings
@@ -251,13 +254,6 @@ func (s *reopeningStore) open() {
 		s.log.Info("the history is open")
 	}
 	s.opened.Store(&openedStore{store, err})
-}
-
-// reopen opens the store as soon as it can be opened, or ctx ends.
-func (s *reopeningStore) reopen(ctx context.Context) {
-	for s.err() != nil && wait.For(ctx, reopenInterval) {
-		s.open()
-	}
 }
 
 // err returns why the store is not open, nil if it is.

@@ -20,9 +20,6 @@ import (
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
-// lastScrape bounds how long the end of the process waits for a scrape that is under way.
-const lastScrape = time.Second
-
 // statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
 type statistics struct {
 	values  *ratelimit.Statistics
@@ -87,7 +84,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	}
 	s.timers, s.sinks = append(s.timers, shown.Took), append(s.sinks, func(ctx context.Context) {
 		s.log.Info("listening for Prometheus", "address", s.port.Address())
-		if err := s.port.Run(ctx, lastScrape); err != nil {
+		if err := s.port.Run(ctx, time.Second); err != nil { // which a scrape that is under way has
 			s.log.Error("Prometheus cannot read the statistics any more", "error", err)
 		}
 	})
