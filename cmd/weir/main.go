@@ -159,8 +159,7 @@ func buildVersion() string {
 	return "unknown"
 }
 
-// untilSignal returns a context that ends with the first signal that ends what runs: SIGHUP among them, unless it means
-// something else.
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM or, unless it is excepted, SIGHUP.
 func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !exceptHangup {

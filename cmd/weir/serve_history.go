@@ -113,8 +113,8 @@ func (p *historyPipeline) run(ctx context.Context) {
 	running.Wait()
 }
 
-// learnSeries tells the recorder which series there are, so that weirs that come and go, and those beside it, add no more
-// series of values together than one may. Where the store does not answer, it is not known until the next time.
+// learnSeries tells the recorder which series the history has, so that restarted weirs and replicas add no more series of
+// values together than HISTORY_VALUES lets one. While the store does not answer, the recorder learns nothing.
 func (p *historyPipeline) learnSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
 	defer cancel()

@@ -25,8 +25,8 @@ func openRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 	return redishistory.Open(c)
 }
 
-// load opens the history that the environment names, Redis or the file in DATA_DIR, has old hits counted in it, and closes
-// it. Series may hold any number of points meanwhile, as old minutes are many until they have been rolled.
+// load opens the history that the environment names, Redis or the file in DATA_DIR, lets count add old hits to it, and
+// closes it. Series may hold any number of points meanwhile, as old minutes are many until they have been rolled.
 func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
 	loading := *set
 	loading.History.MaxPoints = math.MaxInt32
