@@ -117,14 +117,14 @@ func dropUnpaired(e config.Environment, cert, key string) {
 // translateRedis makes a socket the default, unless the URL has a port and can only be meant for TCP, and credentials of
 // variables go before those of the URL. A URL in a file, which only weir knows, is left alone.
 func translateRedis(e config.Environment, prefix, socket string) {
-	url, kind := e[prefix+"URL"], e[prefix+"SOCKET_TYPE"]
+	url, socketType := e[prefix+"URL"], e[prefix+"SOCKET_TYPE"]
 	single := e[prefix+"TYPE"] == "" || strings.EqualFold(e[prefix+"TYPE"], "single")
 	if e[prefix+"URL_FILE"] == "" {
-		if url == "" && kind != "tcp" { // there is no such socket for TCP
+		if url == "" && socketType != "tcp" { // there is no such socket for TCP
 			url = socket
 		}
-		if kind == "" && single && !strings.Contains(url, ":") {
-			kind = "unix"
+		if socketType == "" && single && !strings.Contains(url, ":") {
+			socketType = "unix"
 		}
 		items, auth := []string{url}, prefix+"AUTH"
 		if !single {
@@ -140,11 +140,11 @@ func translateRedis(e config.Environment, prefix, socket string) {
 	}
 	switch {
 	case !single:
-		kind = "" // which is for a single server alone
-	case kind == "tcp4", kind == "tcp6":
-		kind = "tcp"
+		socketType = "" // which is for a single server alone
+	case socketType == "tcp4", socketType == "tcp6":
+		socketType = "tcp"
 	}
-	e[prefix+"URL"], e[prefix+"SOCKET_TYPE"] = url, kind
+	e[prefix+"URL"], e[prefix+"SOCKET_TYPE"] = url, socketType
 }
 
 // moveCredentials returns a URL of Redis without unknown parameters, and without credentials if auth has some: a variable
