@@ -113,8 +113,8 @@ func (p *historyPipeline) run(ctx context.Context) {
 	running.Wait()
 }
 
-// learnSeries tells the recorder which series the history has, so that restarted weirs and replicas add no more series of
-// values together than HISTORY_VALUES lets one. While the store does not answer, the recorder learns nothing.
+// learnSeries tells the recorder which series the history has, so that restarted weirs and replicas add no more series
+// of values together than HISTORY_VALUES lets one. While the store does not answer, the recorder learns nothing.
 func (p *historyPipeline) learnSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
 	defer cancel()
@@ -215,8 +215,8 @@ type openedStore struct {
 	err error
 }
 
-// openHistory opens Redis, a file in DATA_DIR, or else a history in memory. A file that is in use or damaged is an error:
-// its process may end, and someone may move it.
+// openHistory opens Redis, a file in DATA_DIR, or else a history in memory. A file that is in use or damaged is an
+// error: its process may end, and someone may move it.
 func openHistory(set *config.Settings, log *slog.Logger) (historyStore, error) {
 	if set.HistoryInRedis() {
 		c, err := set.RedisHistory(log)

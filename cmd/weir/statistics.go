@@ -122,7 +122,7 @@ func (s *statistics) observe(r limit.Result, took time.Duration) {
 	}
 }
 
-// text serves them, a line each; it is nil where hits are not counted as there.
+// text serves the statistics, a line each. It is nil where hits are not counted by that program's arithmetic.
 func (s *statistics) text() http.Handler {
 	if !s.counted {
 		return nil

@@ -26,7 +26,8 @@ func TestTheTokenGoesToTheAdminPortAlone(t *testing.T) {
 		http.Redirect(w, r, "http://"+other, http.StatusFound)
 	})
 	p := Port{Address: port, Token: "secret", Timeout: time.Hour}
-	if _, err := p.Ask(t.Context(), http.MethodGet, "/", url.Values{"n": {"1"}, "domain": {""}}); err == nil || !strings.Contains(err.Error(), "answers 302") {
+	_, err := p.Ask(t.Context(), http.MethodGet, "/", url.Values{"n": {"1"}, "domain": {""}})
+	if err == nil || !strings.Contains(err.Error(), "answers 302") {
 		t.Errorf("a port that sends its client elsewhere gives %v; want an error that says so", err)
 	}
 	if got := <-shown; got != "Bearer secret n=1" {

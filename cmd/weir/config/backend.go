@@ -18,8 +18,8 @@ import (
 )
 
 // noSlidingLog says why no limit can be a sliding_log with BACKEND_TYPE=memcache.
-const noSlidingLog = "memcached cannot count a sliding_log, of which each check would read and write every instant: use " +
-	"sliding_window, which is exact to its precision"
+const noSlidingLog = "memcached cannot count a sliding_log, of which each check would read and write every instant: " +
+	"use sliding_window, which is exact to its precision"
 
 // backend returns where to count: what BACKEND_TYPE says or, where it says nothing, where variables name servers.
 func (e Environment) backend() string {
@@ -84,8 +84,8 @@ func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, e
 	}, err
 }
 
-// maxMemcachedConns bounds the connections to a server. Each sends all that waits for it at once, so fewer connections cost
-// memcached less CPU.
+// maxMemcachedConns bounds the connections to a server. Each sends all that waits for it at once, so fewer connections
+// cost memcached less CPU.
 const maxMemcachedConns = 4
 
 var srvRecord = regexp.MustCompile(`^_.+?\._.+?\..+$`)
@@ -124,8 +124,8 @@ func (s *Settings) MemcachedConfig(log *slog.Logger) (c memcached.Config, err er
 	return c, err
 }
 
-// connections returns the TLS of connections to a store whose variables begin with prefix, to servers of a name. Its error
-// names the variables and the file at fault; what is wrong with the files later is logged.
+// connections returns the TLS of connections to a store whose variables begin with prefix, to servers of a name. Its
+// error names the variables and the file at fault; what is wrong with the files later is logged.
 func (t *ClientTLS) connections(prefix, name string, log *slog.Logger) (func() *tls.Config, error) {
 	next, err := certs.Connections(certs.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, SAN: name}, t.AnyName, log)
 	if err != nil {

@@ -79,8 +79,9 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 
 // What weir check finds right, weir serve takes.
 func TestAToolReadsFilesAsAServerDoes(t *testing.T) {
-	for _, environment := range []string{"", "MEMCACHE_HOST_PORT=m:1", "MEMCACHE_SRV=_m._tcp.example.com", "BACKEND_TYPE=memory MEMCACHE_HOST_PORT=m:1",
-		"REDIS_URL=r:1 MEMCACHE_HOST_PORT=m:1", "REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_URL_FILE=/f", "ALGORITHM=fixed_window MERGE_DOMAIN_CONFIG=true"} {
+	for _, environment := range []string{"", "ALGORITHM=fixed_window MERGE_DOMAIN_CONFIG=true",
+		"MEMCACHE_HOST_PORT=m:1", "MEMCACHE_SRV=_m._tcp.example.com", "BACKEND_TYPE=memory MEMCACHE_HOST_PORT=m:1",
+		"REDIS_URL=r:1 MEMCACHE_HOST_PORT=m:1", "REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_URL_FILE=/f"} {
 		s := mustRead(t, environment)
 		files, err := ReadFiles(env(environment))
 		if err != nil || files.BackendType != s.BackendType || !reflect.DeepEqual(files.Options(), s.Rules()) {

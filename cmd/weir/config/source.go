@@ -69,8 +69,8 @@ func (s *Settings) XDS(log *slog.Logger) (c xds.Config, err error) {
 	return c, err
 }
 
-// ConfigFiles returns the directory of the descriptor files, and the prefix of those that are read: of their paths below
-// it, with dots for slashes.
+// ConfigFiles returns the directory of the descriptor files, and the prefix of those that are read: of their paths
+// below it, with dots for slashes.
 func (s *Settings) ConfigFiles() (dir, prefix string) {
 	dir = filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory)
 	if s.FilesByPrefix {

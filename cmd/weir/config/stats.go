@@ -24,7 +24,8 @@ func (s *Statistics) check() error {
 	}
 	return cmp.Or(
 		require(s.FlushInterval > 0, "STATS_FLUSH_INTERVAL", s.FlushInterval, "use more than 0, as in 10s"),
-		require(!s.UseStatsd || slices.Contains(statsdNetworks, s.network()), "STATSD_PROTOCOL", s.StatsdProtocol, "use tcp or udp"),
+		require(!s.UseStatsd || slices.Contains(statsdNetworks, s.network()), "STATSD_PROTOCOL", s.StatsdProtocol,
+			"use tcp or udp"),
 		require(!s.UsePrometheus || !strings.ContainsAny(s.PrometheusPath, " \t{}?#"), "PROMETHEUS_PATH", s.PrometheusPath,
 			"use a path, as in /metrics"),
 	)

@@ -76,8 +76,8 @@ func (l *load) stop() {
 // clientTimeout is how long a client waits for an answer, however long weir was given.
 const clientTimeout = 10 * time.Second
 
-// earlyDeadline tells weir of an earlier deadline than the one at which the client stops waiting: so it is weir that leaves
-// a call unanswered, and the client can tell how late an answer was.
+// earlyDeadline tells weir of an earlier deadline than the one at which the client stops waiting: so it is weir that
+// leaves a call unanswered, and the client can tell how late an answer was.
 type earlyDeadline struct {
 	context.Context
 	deadline time.Time

@@ -106,8 +106,8 @@ type fleetRules struct {
 	loadedAt atomic.Int64 // in seconds since 1970
 }
 
-// openRules takes the directory, "" for none, and reads nothing yet. A missing one is an error here, most likely a slip;
-// weir serve waits for it instead, as it has to answer Envoy.
+// openRules takes the directory, "" for none, and reads nothing yet. A missing one is an error here, most likely a
+// slip; weir serve waits for it instead, as it has to answer Envoy.
 func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
 	r := &fleetRules{reload: func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }}
 	if path == "" {

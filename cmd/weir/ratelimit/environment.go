@@ -114,8 +114,8 @@ func dropUnpaired(e config.Environment, cert, key string) {
 	}
 }
 
-// translateRedis makes a socket the default, unless the URL has a port and can only be meant for TCP, and credentials of
-// variables go before those of the URL. A URL in a file, which only weir knows, is left alone.
+// translateRedis makes a socket the default, unless the URL has a port and can only be meant for TCP, and credentials
+// of variables go before those of the URL. A URL in a file, which only weir knows, is left alone.
 func translateRedis(e config.Environment, prefix, socket string) {
 	url, socketType := e[prefix+"URL"], e[prefix+"SOCKET_TYPE"]
 	single := e[prefix+"TYPE"] == "" || strings.EqualFold(e[prefix+"TYPE"], "single")

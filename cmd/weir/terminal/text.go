@@ -18,8 +18,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// EscapeInvisible returns JSON in which the marks and controls of the direction of text are escaped, as a terminal would
-// show what follows them in another order, and so are the control characters that JSON allows.
+// EscapeInvisible returns JSON in which the marks and controls of the direction of text are escaped, as a terminal
+// would show what follows them in another order, and so are the control characters that JSON allows.
 func EscapeInvisible(json []byte) []byte {
 	return invisible.ReplaceAllFunc(json, func(c []byte) []byte {
 		r, _ := utf8.DecodeRune(c)
