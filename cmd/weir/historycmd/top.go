@@ -92,11 +92,9 @@ func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p termin
 			readable(row.Domain, row.Path, row.Value))
 	}
 	_ = table.Flush() // a builder takes everything
-	if hidden := a.Found - len(a.Top); hidden > 0 {
-		with := ""
-		if columns[0] == a.By {
-			with = " with " + terminal.Thousands(a.Total-listed)
-		}
-		fmt.Fprintf(b, "and %d more%s; -n lists more\n", hidden, with)
+	if hidden := a.Found - len(a.Top); hidden > 0 && columns[0] == a.By {
+		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-listed))
+	} else if hidden > 0 {
+		fmt.Fprintf(b, "and %d more; -n lists more\n", hidden)
 	}
 }
