@@ -37,7 +37,7 @@ func (s *scene) judge() string {
 	}
 	line = append(line, s.notes...)
 	said := strings.Join(line, " · ")
-	for _, wrong := range s.wrong {
+	for _, wrong := range s.violations {
 		s.Errorf("row %s, %s, -seed %d: %s", s.row.number, s.row.fault, *seed, wrong)
 		said += " · FAILED: " + wrong
 	}

@@ -55,7 +55,7 @@ func drainOne(s *scene) {
 	for n := 0; n == 0 || *longForm && s.load.sent.Load() < 100_000; n++ {
 		s.replace(s.replicas[n%replicas], process.Weir(s.T))
 	}
-	time.Sleep(warm())
+	time.Sleep(warmUp())
 }
 
 // releaseBefore is the commit that stands for the release before this one.
