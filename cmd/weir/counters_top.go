@@ -40,7 +40,6 @@ value_to_metric have in the history, of all weirs that share it. Exit code: 0, o
 --json prints what the port answers (server/admin/API.md), the most first.`
 }
 
-// Run asks and prints.
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	if err := out.SetZone(c.TZ); err != nil {
 		return err

@@ -43,7 +43,6 @@ and descriptor, who decided, and since when all denials are kept. Exit code: 0, 
 --json prints what the port answers (server/admin/API.md).`
 }
 
-// Run asks the port and prints a table, or the port's JSON.
 func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := out.SetZone(c.TZ); err != nil {
 		return err
@@ -68,8 +67,8 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // describe returns a table for people:
 //
-//	when      rule                limit     denied  still
-//	12s ago   shop user/path=/pay 5/minute  134     56s
+//	when     domain  rule            limit     denied  still
+//	12s ago  shop    user/path=/pay  5/minute  134     56s
 func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
 	rows, title, what, since := a.Denials, "still", "rule", "Denied since "+show(a.Since)

@@ -77,7 +77,7 @@ func runCommand(args []string, out terminal.Output) error {
 		kong.Description(about),
 		kong.UsageOnError(),
 		kong.Vars{"version": "weir " + buildVersion(), "grpc": config.GRPCAddress()},
-		kong.Bind(out, historycmd.Version(buildVersion()), historycmd.Serving(func(ctx context.Context, dir string) error {
+		kong.Bind(out, historycmd.Version(buildVersion()), historycmd.ServeFunc(func(ctx context.Context, dir string) error {
 			return (&serveCommand{Config: dir}).Run(ctx, out)
 		})),
 	)
@@ -159,8 +159,7 @@ func buildVersion() string {
 	return "unknown"
 }
 
-// untilSignal returns a context that ends with the first signal that ends what runs: SIGHUP among them, unless it means
-// something else.
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM or, unless it is excepted, SIGHUP.
 func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !exceptHangup {

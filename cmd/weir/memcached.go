@@ -10,14 +10,14 @@ import (
 )
 
 // openMemcached opens the memcached that the variables name, behind a guard.
-func openMemcached(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
+func openMemcached(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counterStore, error) {
 	c, err := set.MemcachedConfig(log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
 	store := memcached.Open(c)
 	showTotals(metrics, nil, store.Stats, memcachedTotals)
-	countServers(store, "weir_memcached_servers", nil, metrics)
+	showServers(store, "weir_memcached_servers", nil, metrics)
 	return guarded(store, "memcached", nil, set, metrics, log), nil
 }
 

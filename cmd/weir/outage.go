@@ -33,19 +33,18 @@ type outages struct {
 	before      [descriptors.Policies]uint64 // decisions by policies when all servers counted last
 }
 
-// logOutages logs outages until ctx ends. Counters in memory have none.
-func (c *counters) logOutages(ctx context.Context, o outages) {
-	o.kind = c.kind
-	for c.remote != nil && wait.For(ctx, outageInterval) {
+// logOutages logs outages of the servers until ctx ends.
+func (c *counterStore) logOutages(ctx context.Context, o outages) {
+	for wait.For(ctx, outageInterval) {
 		o.look(time.Now(), c.failingServers())
 	}
 	o.end("weir ends while servers of " + o.kind + " do not count; so many descriptors were decided by each policy meanwhile")
 }
 
 // failingServers names the servers that cannot count now, and their states.
-func (c *counters) failingServers() []string {
+func (c *counterStore) failingServers() []string {
 	var names []string
-	for name, state := range c.remote.Servers() {
+	for name, state := range c.servers.Servers() {
 		if state != backend.ServerUp {
 			names = append(names, fmt.Sprintf("%s (%s)", name, state))
 		}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -84,7 +83,7 @@ type service struct {
 	metrics *stats.Metrics
 
 	source     configSource
-	store      *counters
+	store      *counterStore
 	history    *historyPipeline
 	statistics *statistics
 	limiter    *limit.Limiter
@@ -114,7 +113,7 @@ func (s *service) open(flag string) (err error) {
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.metrics.Limiter(s.limiter)
-	s.health = server.NewHealth(s.set.Health())
+	s.health = server.NewHealth(server.HealthRules{ByStore: s.set.HealthByStore, NeedsDomains: s.set.NeedsDomains})
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
 		return err
 	}
@@ -154,10 +153,14 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 		}
 		s.health.Answered()
 	})
-	running.Go(func() { s.store.follow(ctx, s.health, s.set.BothRedis.HealthCheckActiveConnection) })
-	running.Go(func() {
-		s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, log: s.log})
-	})
+	if s.store.servers != nil {
+		running.Go(func() {
+			s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, kind: s.store.kind, log: s.log})
+		})
+		if s.set.BothRedis.HealthCheckActiveConnection {
+			running.Go(func() { s.store.watchServers(ctx, s.health) })
+		}
+	}
 	running.Go(func() { s.history.run(ctx) })
 	running.Go(func() { s.set.DenialLog(s.limiter.Denials, s.log).Run(ctx) })
 	s.statistics.run() // to the end of the drain
@@ -180,23 +183,4 @@ func (s *service) close(kill context.Context) (err error) {
 		err = errors.Join(err, s.store.Close())
 	}
 	return err
-}
-
-// openStore opens the store that BACKEND_TYPE names.
-func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counters, error) {
-	switch set.BackendType {
-	case "redis":
-		return openRedis(set, metrics, log)
-	case "memcache":
-		return openMemcached(set, metrics, log)
-	}
-	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
-	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.", nil,
-		func() float64 { return float64(store.Stats().Keys) })
-	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if 512 others are)."
-	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
-		func() float64 { return float64(store.Stats().EvictedOpen) })
-	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
-		func() float64 { return float64(store.Stats().EvictedOver) })
-	return &counters{Store: store}, nil
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -12,10 +14,10 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
+	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
@@ -29,6 +31,7 @@ const (
 	lastFlush          = 5 * time.Second // bounds how long the end of the process waits for the last hits to be stored
 	downsampleInterval = 5 * time.Minute // minutes become due by the hour
 	learnInterval      = 10 * time.Minute
+	reopenInterval     = time.Minute
 )
 
 // historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
@@ -47,7 +50,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
 		p.store = &reopeningStore{set: set, log: log}
-		p.store.try()
+		p.store.open()
 		if err := p.store.err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
@@ -57,7 +60,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 			c.Settle = p.store.settle
 		}
 		p.exporter = export.New(c)
-		p.show(metrics)
+		p.showMetrics(metrics)
 	}
 	metrics.Hits(p.recorder)
 	return p, nil
@@ -92,7 +95,11 @@ func (p *historyPipeline) run(ctx context.Context) {
 		return
 	}
 	var running sync.WaitGroup
-	running.Go(func() { p.store.reopen(ctx) })
+	running.Go(func() {
+		for p.store.err() != nil && wait.For(ctx, reopenInterval) {
+			p.store.open()
+		}
+	})
 	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
 	running.Go(func() {
 		for wait.For(ctx, learnInterval) {
@@ -106,8 +113,8 @@ func (p *historyPipeline) run(ctx context.Context) {
 	running.Wait()
 }
 
-// learnSeries tells the recorder which series there are, so that weirs that come and go, and those beside it, add no more
-// series of values together than one may. Where the store does not answer, it is not known until the next time.
+// learnSeries tells the recorder which series the history has, so that restarted weirs and replicas add no more series
+// of values together than HISTORY_VALUES lets one. While the store does not answer, the recorder learns nothing.
 func (p *historyPipeline) learnSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
 	defer cancel()
@@ -132,7 +139,7 @@ func (p *historyPipeline) close(kill context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()
-	if p.store.try(); p.store.err() != nil {
+	if p.store.open(); p.store.err() != nil {
 		cancel() // there is nothing to wait for
 	}
 	p.exporter.Close(ctx)
@@ -151,8 +158,8 @@ var exportTotals = []total[export.Stats]{
 		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
 }
 
-// show shows the way of hits to the history in /metrics.
-func (p *historyPipeline) show(metrics *stats.Metrics) {
+// showMetrics shows the way of hits to the history in /metrics.
+func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
 	st := p.exporter.Stats
 	showTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
@@ -189,8 +196,6 @@ func keepDownsampled(ctx context.Context, store history.Store, interval time.Dur
 	}
 }
 
-const reopenInterval = time.Minute
-
 // reopeningStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
 type reopeningStore struct {
 	set    *config.Settings
@@ -198,19 +203,48 @@ type reopeningStore struct {
 	opened atomic.Pointer[openedStore]
 }
 
+// historyStore is a history that is closed in the end.
+type historyStore interface {
+	history.Store
+	io.Closer
+}
+
 // openedStore is a store, or why it could not be opened.
 type openedStore struct {
-	historycmd.Store
+	historyStore
 	err error
 }
 
-// try opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
-func (s *reopeningStore) try() {
+// openHistory opens Redis, a file in DATA_DIR, or else a history in memory. A file that is in use or damaged is an
+// error: its process may end, and someone may move it.
+func openHistory(set *config.Settings, log *slog.Logger) (historyStore, error) {
+	if set.HistoryInRedis() {
+		c, err := set.RedisHistory(log)
+		if err != nil {
+			return nil, err
+		}
+		return redishistory.Open(c)
+	}
+	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
+	if c.Dir == "" {
+		return filehistory.InMemory(c)
+	}
+	store, err := filehistory.Open(c)
+	if err == nil || errors.Is(err, filehistory.ErrInUse) || errors.Is(err, filehistory.ErrDamaged) ||
+		errors.Is(err, filehistory.ErrFormat) {
+		return store, err
+	}
+	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
+	return filehistory.InMemory(c)
+}
+
+// open opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
+func (s *reopeningStore) open() {
 	before := s.opened.Load()
 	if before != nil && before.err == nil {
 		return
 	}
-	store, err := historycmd.Open(s.set, s.log)
+	store, err := openHistory(s.set, s.log)
 	if err != nil {
 		err = fmt.Errorf("the history is not open: %w", err)
 		if before == nil || before.err.Error() != err.Error() {
@@ -220,13 +254,6 @@ func (s *reopeningStore) try() {
 		s.log.Info("the history is open")
 	}
 	s.opened.Store(&openedStore{store, err})
-}
-
-// reopen opens the store as soon as it can be opened, or ctx ends.
-func (s *reopeningStore) reopen(ctx context.Context) {
-	for s.err() != nil && wait.For(ctx, reopenInterval) {
-		s.try()
-	}
 }
 
 // err returns why the store is not open, nil if it is.
@@ -259,7 +286,7 @@ func (s *reopeningStore) Query(ctx context.Context, q history.Query, yield func(
 // settle waits until no failover of a history in Redis can forget what it has acknowledged.
 func (s *reopeningStore) settle(ctx context.Context) error {
 	store := s.opened.Load()
-	if servers, are := store.Store.(*redishistory.Store); are {
+	if servers, are := store.historyStore.(*redishistory.Store); are {
 		return servers.Settle(ctx)
 	}
 	return store.err

@@ -20,7 +20,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
@@ -69,9 +68,9 @@ var someKept = map[string]uint64{
 }
 
 // mustOpen opens the history of an environment until the test ends.
-func mustOpen(t *testing.T, set *config.Settings) historycmd.Store {
+func mustOpen(t *testing.T, set *config.Settings) historyStore {
 	t.Helper()
-	store, err := historycmd.Open(set, slog.New(slog.DiscardHandler))
+	store, err := openHistory(set, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +128,7 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 	for dir, warnings := range map[string]int{filepath.Join(taken, "data"): 1, "": 0} {
 		var log strings.Builder
 		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": dir})
-		store, err := historycmd.Open(set, slog.New(slog.NewTextHandler(&log, nil)))
+		store, err := openHistory(set, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatalf("DATA_DIR=%s: %v; want a history in memory", dir, err)
 		}
@@ -147,7 +146,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	var log strings.Builder
 	s := &reopeningStore{set: set, log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 {
-		s.try()
+		s.open()
 	}
 	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v; want the reason why the history is not open", err)
@@ -155,7 +154,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.try()
+	s.open()
 	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err != nil {
 		t.Errorf("the file is free, and the history says %v", err)
 	}

@@ -26,13 +26,13 @@ type configSource struct {
 func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {
-	case set.FromServer() && flag == "":
-		server, err := set.ConfigServer(log)
+	case set.FromXDS() && flag == "":
+		server, err := set.XDS(log)
 		server.OnError = failed
 		return configSource{xds.New(server), server.Server, func() {
 			log.Info("SIGHUP changes nothing: the configuration server sends each change by itself", "server", server.Server)
 		}}, err
-	case set.FromServer():
+	case set.FromXDS():
 		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", flag)
 	}
 	dir, prefix := flag, ""

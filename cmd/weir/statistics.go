@@ -20,12 +20,9 @@ import (
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
-// lastScrape bounds how long the end of the process waits for a scrape that is under way.
-const lastScrape = time.Second
-
 // statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
 type statistics struct {
-	all     *ratelimit.Statistics
+	values  *ratelimit.Statistics
 	counted bool                        // hits are counted by that program's arithmetic, too
 	metrics *stats.Metrics              // weir's own
 	port    *server.Port                // nil unless Prometheus reads them
@@ -38,16 +35,16 @@ type statistics struct {
 }
 
 // openStatistics opens Prometheus's port, if it is to read the statistics. It comes before the recorder is used.
-func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counters,
+func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
 	log *slog.Logger) (*statistics, error) {
 	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
-		all: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
+		values: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
 	if s.counted {
 		recorder.CountAsRatelimit()
 	}
-	addStoreStatistics(s.all, store, set.LocalCacheSize > 0)
+	addStoreStatistics(s.values, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
-		c.Statistics, c.Log = s.all, log
+		c.Statistics, c.Log = s.values, log
 		sender := statsd.New(c)
 		s.timers, s.sinks = append(s.timers, sender.Took), append(s.sinks, sender.Run)
 	}
@@ -64,7 +61,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 
 // openPrometheus opens Prometheus's port. Where sinks are optional, the default mapping is good for one that is wrong.
 func (s *statistics) openPrometheus(set *config.Settings) error {
-	c := mapped.Config{Labels: set.ExtraTags, Statistics: s.all, Log: s.log}
+	c := mapped.Config{Labels: set.ExtraTags, Statistics: s.values, Log: s.log}
 	var shown *mapped.Metrics
 	var err error
 	if c.Mapping, err = set.PrometheusMapping(s.log); err == nil {
@@ -87,7 +84,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	}
 	s.timers, s.sinks = append(s.timers, shown.Took), append(s.sinks, func(ctx context.Context) {
 		s.log.Info("listening for Prometheus", "address", s.port.Address())
-		if err := s.port.Run(ctx, lastScrape); err != nil {
+		if err := s.port.Run(ctx, time.Second); err != nil { // which a scrape that is under way has
 			s.log.Error("Prometheus cannot read the statistics any more", "error", err)
 		}
 	})
@@ -95,7 +92,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 }
 
 // addStoreStatistics adds the statistics of connections to Redis and, where there is a local cache, of the denials in it.
-func addStoreStatistics(c *ratelimit.Statistics, store *counters, cached bool) {
+func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
 		name = "ratelimit." + name
@@ -125,13 +122,13 @@ func (s *statistics) observe(r limit.Result, took time.Duration) {
 	}
 }
 
-// text serves them, a line each; it is nil where hits are not counted as there.
+// text serves the statistics, a line each. It is nil where hits are not counted by that program's arithmetic.
 func (s *statistics) text() http.Handler {
 	if !s.counted {
 		return nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = s.all.WriteText(w) // the client is gone if this fails
+		_ = s.values.WriteText(w) // the client is gone if this fails
 	})
 }
 

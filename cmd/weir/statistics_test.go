@@ -40,7 +40,7 @@ func openForTest(t *testing.T, as string, environment map[string]string) (*stati
 	t.Helper()
 	set := settingsAs(t, as, environment)
 	store, metrics := fixture.Memory(t, nil), stats.New("test")
-	s, err := openStatistics(set, metrics, hits.New(0), &counters{Store: store}, slog.New(slog.DiscardHandler))
+	s, err := openStatistics(set, metrics, hits.New(0), &counterStore{Store: store}, slog.New(slog.DiscardHandler))
 	return s, metrics, err
 }
 

@@ -19,7 +19,7 @@ import (
 const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 MB
 
 // Port is an admin port, as the flags of a command name it. The command sets ${admin}, which says when the port is not
-// asked, and ${timeout}. Of the query of a question, what is "" is left out.
+// asked, and ${timeout}. Parameters of a query that are "" are not sent.
 type Port struct {
 	Address string        `name:"admin" placeholder:"HOST:PORT" help:"Weir's admin port; ${admin}127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
 	Token   Token         `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or, to read values alone, of ADMIN_READ_TOKEN_FILE."`

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// patience is how long to wait for answers that do not come: to a probe, or to the last requests of a phase.
-const patience = time.Minute
+// answerTimeout is how long to wait for answers that do not come: to a probe, or to the last requests of a phase.
+const answerTimeout = time.Minute
 
 // phase is one stretch of load. Its warm-up is not measured.
 type phase struct {
@@ -36,8 +36,8 @@ func (l *load) run(ctx context.Context, p phase) (sample, error) {
 	defer fail(nil)
 	start := time.Now()
 	schedule := &schedule{start: start, from: start.Add(p.warmUp), rate: p.rate}
-	overdue := time.AfterFunc(p.warmUp+p.measure+patience, func() {
-		fail(fmt.Errorf("requests are unanswered %s after the last was sent", patience))
+	overdue := time.AfterFunc(p.warmUp+p.measure+answerTimeout, func() {
+		fail(fmt.Errorf("requests are unanswered %s after the last was sent", answerTimeout))
 	})
 	defer overdue.Stop()
 

@@ -25,7 +25,7 @@ type round struct {
 	Unpaced   sample
 	HalfLoad  sample  // at half of its rate; empty if the options leave it out
 	Floors    float64 // CPU of a request at full load, over the floor's
-	IncrBys   float64 // the store's CPU of a request at full load, over that of one INCRBY or incr right before
+	Commands  float64 // the store's CPU of a request at full load, over that of one INCRBY or incr right before
 	LostRaces float64 // in memcached, of Exchanges, warm-up included
 	Exchanges float64
 }
@@ -56,18 +56,18 @@ func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
 			r.Floors = r.Unpaced.CPUMicros / floorCPU
 			outcomes[i].rounds = append(outcomes[i].rounds, r)
 			_, _ = fmt.Fprintf(m.progress, "round %d of %d  %-36s %7.0f requests/s  %5.1f µs  %.2f floors%s\n",
-				n+1, m.options.Rounds, s.Title, r.Unpaced.RequestsPerSecond, r.Unpaced.CPUMicros, r.Floors, r.onRedis())
+				n+1, m.options.Rounds, s.Title, r.Unpaced.RequestsPerSecond, r.Unpaced.CPUMicros, r.Floors, r.storeCost())
 		}
 	}
 	return outcomes, nil
 }
 
-// onRedis returns what the progress says of a round's cost in Redis.
-func (r round) onRedis() string {
-	if r.IncrBys == 0 {
+// storeCost returns what the progress says of a round's cost in the store.
+func (r round) storeCost() string {
+	if r.Commands == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("  %.1f INCRBYs", r.IncrBys)
+	text := fmt.Sprintf("  %.1f INCRBYs", r.Commands)
 	if r.Exchanges > 0 {
 		text += fmt.Sprintf("  %.1f %% of %.0f exchanges lost a race", 100*r.LostRaces/r.Exchanges, r.Exchanges)
 	}
@@ -80,13 +80,13 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 	if err := s.probe(ctx, l.server.conns[0]); err != nil {
 		return r, err
 	}
-	incrBy := 0.0
+	command := 0.0
 	races, err := l.server.races()
 	if err != nil {
 		return r, err
 	}
 	if store := l.server.store; store != nil {
-		if incrBy, err = store.yardstick(ctx, m.options.Measure); err != nil {
+		if command, err = store.commandCost(ctx, m.options.Measure); err != nil {
 			return r, err
 		}
 	}
@@ -94,8 +94,8 @@ func (m *measurement) round(ctx context.Context, s scenario, l *load) (round, er
 	if r.Unpaced, err = l.run(ctx, full); err != nil {
 		return r, fmt.Errorf("full load: %w", err)
 	}
-	if incrBy > 0 {
-		r.IncrBys = r.Unpaced.RedisMicros / incrBy
+	if command > 0 {
+		r.Commands = r.Unpaced.StoreMicros / command
 	}
 	after, err := l.server.races()
 	if err != nil {

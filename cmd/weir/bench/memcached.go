@@ -14,15 +14,15 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// numbers is a memcached that weir counts in.
-type numbers struct {
+// memcachedServer is one that weir counts in.
+type memcachedServer struct {
 	process *process.Process
 	release func()
 	addr    string
 }
 
-// startNumbers runs a memcached with one thread, as Redis has one.
-func startNumbers() (*numbers, error) {
+// startMemcached runs a memcached with one thread, as Redis has one.
+func startMemcached() (*memcachedServer, error) {
 	binary, err := exec.LookPath("memcached")
 	if err != nil {
 		return nil, errors.Join(err, errors.New("make tools installs memcached; --only leaves its scenarios out"))
@@ -31,14 +31,14 @@ func startNumbers() (*numbers, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &numbers{release: release, addr: fmt.Sprint("127.0.0.1:", port)}
+	m := &memcachedServer{release: release, addr: fmt.Sprint("127.0.0.1:", port)}
 	cmd := exec.Command(binary, "-l", "127.0.0.1", "-p", fmt.Sprint(port), "-U", "0", "-u", "root", "-t", "1", "-m", "256")
-	if n.process, err = process.Launch("memcached", cmd, new(process.Output), ""); err != nil {
+	if m.process, err = process.Launch("memcached", cmd, new(process.Output), ""); err != nil {
 		release()
 		return nil, err
 	}
-	return n, n.process.Await(func() error {
-		c, err := net.Dial("tcp", n.addr)
+	return m, m.process.Await(func() error {
+		c, err := net.Dial("tcp", m.addr)
 		if err == nil {
 			err = c.Close()
 		}
@@ -46,16 +46,16 @@ func startNumbers() (*numbers, error) {
 	})
 }
 
-func (n *numbers) cpu() (time.Duration, error) { return cpuTime(n.process.Pid()) }
+func (m *memcachedServer) cpu() (time.Duration, error) { return cpuTime(m.process.Pid()) }
 
-func (n *numbers) close() {
-	n.process.Kill()
-	n.release()
+func (m *memcachedServer) close() {
+	m.process.Kill()
+	m.release()
 }
 
-// yardstick measures what one incr costs the server, in microseconds of its CPU, when a client sends 32 at a time.
-func (n *numbers) yardstick(ctx context.Context, duration time.Duration) (micros float64, err error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", n.addr)
+// commandCost measures what one incr costs the server, in microseconds of its CPU, when a client sends 32 at a time.
+func (m *memcachedServer) commandCost(ctx context.Context, duration time.Duration) (micros float64, err error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", m.addr)
 	if err != nil {
 		return 0, err
 	}
@@ -80,7 +80,7 @@ func (n *numbers) yardstick(ctx context.Context, duration time.Duration) (micros
 	for next < keys && err == nil { // make the keys
 		err = talk("set bench_incr_%05d_1795000000 0 0 1\r\n1\r\n")
 	}
-	return costOf(n, func() error { return talk("incr bench_incr_%05d_1795000000 1\r\n") }, err, duration)
+	return costOf(m, func() error { return talk("incr bench_incr_%05d_1795000000 1\r\n") }, err, duration)
 }
 
 // races are what weirs on memcached have counted.
@@ -88,7 +88,7 @@ type races struct{ exchanges, lost float64 }
 
 // races asks a server, and others with it, for them.
 func (s *server) races() (sum races, err error) {
-	if _, are := s.store.(*numbers); !are {
+	if _, are := s.store.(*memcachedServer); !are {
 		return sum, nil
 	}
 	for _, one := range append(s.others, s) {

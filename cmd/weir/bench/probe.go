@@ -11,7 +11,7 @@ import (
 // probe asks the server the scenario's question and reads the whole answer, so that a server that has other rules, or
 // none, does not yield a fine figure. It first spends the limit where the scenario is of denials.
 func (s scenario) probe(ctx context.Context, conn *grpc.ClientConn) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	client := ratelimit.NewRateLimitServiceClient(conn)
 	if s.Want == ratelimit.RateLimitResponse_OVER_LIMIT {

@@ -13,17 +13,17 @@ import (
 // pipelined is how many INCRBYs go to Redis at once when one of them is measured.
 const pipelined = 32
 
-// yardstickTime is how long INCRBYs are measured, unless the measurements themselves are shorter.
-const yardstickTime = time.Second
+// maxCostTime bounds for how long a store's smallest command is measured.
+const maxCostTime = time.Second
 
-// store is a redis-server that weir counts in, and that keeps nothing on disk.
-type store struct {
+// redisServer is one that weir counts in, and that keeps nothing on disk.
+type redisServer struct {
 	*redistest.Server
 	pid int
 }
 
-// startStore runs a redis-server with its files in a new folder.
-func startStore(dir string) (*store, error) {
+// startRedis runs a redis-server with its files in a new folder.
+func startRedis(dir string) (*redisServer, error) {
 	server, err := redistest.StartSingle(dir)
 	if err != nil {
 		return nil, errors.Join(err, errors.New("make tools installs redis-server; --only leaves the scenarios on Redis out"))
@@ -34,21 +34,21 @@ func startStore(dir string) (*store, error) {
 		server.Close()
 		return nil, fmt.Errorf("asking redis-server for its process: %w", err)
 	}
-	return &store{server, pid}, nil
+	return &redisServer{server, pid}, nil
 }
 
 // cpu returns the processor time that the server has used so far.
-func (s *store) cpu() (time.Duration, error) { return cpuTime(s.pid) }
+func (s *redisServer) cpu() (time.Duration, error) { return cpuTime(s.pid) }
 
-// yardstick is a store whose smallest command is the measure of what requests cost it.
-type yardstick interface {
+// store is what weir counts in. The cost of its smallest command is the measure of what requests cost it.
+type store interface {
 	cpu() (time.Duration, error)
-	yardstick(ctx context.Context, duration time.Duration) (micros float64, err error)
+	commandCost(ctx context.Context, duration time.Duration) (micros float64, err error)
 }
 
-// yardstick measures what one INCRBY costs the server, in microseconds of its CPU, when a client sends 32 at a time.
+// commandCost measures what one INCRBY costs the server, in microseconds of its CPU, when a client sends 32 at a time.
 // They count on keys of their own, as many as the scenarios have.
-func (s *store) yardstick(ctx context.Context, duration time.Duration) (micros float64, err error) {
+func (s *redisServer) commandCost(ctx context.Context, duration time.Duration) (micros float64, err error) {
 	next := 0
 	send := func() error {
 		p := s.Client().Pipeline()
@@ -66,10 +66,10 @@ func (s *store) yardstick(ctx context.Context, duration time.Duration) (micros f
 }
 
 // costOf returns the CPU of a store, in microseconds, for one of the commands that send sends.
-func costOf(s yardstick, send func() error, err error, duration time.Duration) (micros float64, _ error) {
+func costOf(s store, send func() error, err error, duration time.Duration) (micros float64, _ error) {
 	sent := 0
 	before, errBefore := s.cpu()
-	for until := time.Now().Add(min(duration, yardstickTime)); err == nil && (sent == 0 || time.Now().Before(until)); {
+	for until := time.Now().Add(min(duration, maxCostTime)); err == nil && (sent == 0 || time.Now().Before(until)); {
 		err = send()
 		sent += pipelined
 	}

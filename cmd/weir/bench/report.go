@@ -89,10 +89,10 @@ func (o outcome) row() (cells []string, budget string) {
 		cells = append(cells, known("%.2f", s.Median), known(fmt.Sprintf("%.2f..%%.2f", s.Min), s.Max))
 	}
 	floors := o.over(func(r round) float64 { return r.Floors })
-	incrBys := o.over(func(r round) float64 { return r.IncrBys })
+	incrBys := o.over(func(r round) float64 { return r.Commands })
 	figure("%.1f", func(r round) float64 { return r.Unpaced.CPUMicros })
 	span(floors)
-	figure("%.1f", func(r round) float64 { return r.Unpaced.RedisMicros })
+	figure("%.1f", func(r round) float64 { return r.Unpaced.StoreMicros })
 	span(incrBys)
 	figure("%.0f", func(r round) float64 { return r.Unpaced.RequestsPerSecond })
 	figure("%.2f", func(r round) float64 { return r.Unpaced.P50Millis })
@@ -100,8 +100,8 @@ func (o outcome) row() (cells []string, budget string) {
 	figure("%.2f", func(r round) float64 { return r.HalfLoad.P50Millis })
 	figure("%.2f", func(r round) float64 { return r.HalfLoad.P99Millis })
 	budget = budgetVerdict(o.Budget, floors.Median)
-	if o.RedisBudget > 0 {
-		budget += "; store " + budgetVerdict(o.RedisBudget, incrBys.Median)
+	if o.StoreBudget > 0 {
+		budget += "; store " + budgetVerdict(o.StoreBudget, incrBys.Median)
 	}
 	if o.Place == onHotKey {
 		last := o.rounds[len(o.rounds)-1]

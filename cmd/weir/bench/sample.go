@@ -15,7 +15,7 @@ const toleratedWrong = 1000
 type sample struct {
 	RequestsPerSecond            float64
 	CPUMicros                    float64 // of a request, of the server
-	RedisMicros                  float64 // and of its Redis
+	StoreMicros                  float64 // and of its store
 	P50Millis, P99Millis         float64
 	LateP50Millis, LateP99Millis float64 // how long after they were due requests were sent; 0 if unpaced
 }
@@ -47,7 +47,7 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 	return sample{
 		RequestsPerSecond: float64(answered) / elapsed,
 		CPUMicros:         micros(after.cpu - before.cpu),
-		RedisMicros:       micros(after.store - before.store),
+		StoreMicros:       micros(after.store - before.store),
 		P50Millis:         percentile(latencies, 0.5),
 		P99Millis:         percentile(latencies, 0.99),
 		LateP50Millis:     percentile(late, 0.5),

@@ -31,15 +31,15 @@ const manyKeys, drawnRequests, limitFarOut = 100_000, 1 << 18, 4_000_000_000
 type place string
 
 const (
-	onFloor     place = "the floor"
-	inMemory    place = "weir in memory"
-	onRedis     place = "weir on Redis"
-	onLeases    place = "weir on Redis, with leases"
-	onMemcached place = "weir on memcached"
-	onNumbers   place = "weir on memcached, in the keys of ratelimit"
-	onHotKey    place = "three weirs on a memcached"
-	historyOff  place = "weir without a history" // in memory, as the next
-	historyOn   place = "weir with a history in Redis"
+	onFloor         place = "the floor"
+	inMemory        place = "weir in memory"
+	onRedis         place = "weir on Redis"
+	onLeases        place = "weir on Redis, with leases"
+	onMemcached     place = "weir on memcached"
+	onRatelimitKeys place = "weir on memcached, in the keys of ratelimit"
+	onHotKey        place = "three weirs on a memcached"
+	historyOff      place = "weir without a history" // in memory, as the next
+	historyOn       place = "weir with a history in Redis"
 )
 
 // scenario is one kind of load.
@@ -54,7 +54,7 @@ type scenario struct {
 	Zipf        bool                             // spread by Zipf's law, s = 1.1; else evenly
 	Want        ratelimit.RateLimitResponse_Code // the verdict of every measured request
 	Budget      float64                          // what a request may cost, in floors,
-	RedisBudget float64                          // and the store, in its INCRBYs or incrs; 0: nothing is said
+	StoreBudget float64                          // and the store, in its INCRBYs or incrs; 0: nothing is said
 }
 
 // floorName is the scenario that all others are compared with.
@@ -71,7 +71,7 @@ func scenarios() []scenario {
 	}
 	redis := func(rule, title string, floors, incrBys float64) scenario {
 		s := memory(rule, "Redis, "+title, floors)
-		s.Name, s.Place, s.RedisBudget = "redis-"+rule, onRedis, incrBys
+		s.Name, s.Place, s.StoreBudget = "redis-"+rule, onRedis, incrBys
 		return s
 	}
 	memcached := func(name, rule, title string, incrs float64) scenario {
@@ -81,7 +81,7 @@ func scenarios() []scenario {
 	}
 	hotKey := memcached("memcached-hot-key", "sliding-hour", "one key, sliding hour, by three weirs", 0)
 	plain := memcached("memcached-ratelimit-minute", "fixed-minute", "fixed window, minute, by ratelimit's keys", 3)
-	plain.Place = onNumbers
+	plain.Place = onRatelimitKeys
 	hotKey.Place, hotKey.OneKey, hotKey.Budget = onHotKey, true, 0
 	measured := func(name string, at place, title string) scenario {
 		s := memory("history", title, memoryBudget)
@@ -101,7 +101,7 @@ func scenarios() []scenario {
 	denied := scenario{Name: "denied", Rule: "denied", Place: inMemory, Title: "denied hot key, sliding hour", Limit: 10, OneKey: true,
 		Want: over, Budget: memoryBudget}
 	hot := denied
-	hot.Name, hot.Title, hot.Place, hot.Budget, hot.RedisBudget = "redis-denied", "Redis, "+hot.Title, onRedis, 0.75, 0.1
+	hot.Name, hot.Title, hot.Place, hot.Budget, hot.StoreBudget = "redis-denied", "Redis, "+hot.Title, onRedis, 0.75, 0.1
 	return []scenario{
 		{Name: floorName, Place: onFloor, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok},
 		memory("fixed-minute", "fixed window, minute", memoryBudget),
@@ -177,14 +177,14 @@ func (s scenario) request(key int) *ratelimit.RateLimitRequest {
 // requests encodes one request for each key, shuffled: a server must not profit from keys that come in the order in
 // which they lie in its memory. For a load with leases they are drawn.
 func (s scenario) requests() ([][]byte, error) {
-	keys := keys
+	n := keys
 	switch {
 	case s.OneKey:
-		keys = 1
+		n = 1
 	case s.Place == onLeases:
-		keys = manyKeys
+		n = manyKeys
 	}
-	encoded := make([][]byte, keys)
+	encoded := make([][]byte, n)
 	for i := range encoded {
 		b, err := proto.Marshal(s.request(i))
 		if err != nil {
@@ -194,9 +194,9 @@ func (s scenario) requests() ([][]byte, error) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	if s.Place == onLeases {
-		draw := func() uint64 { return r.Uint64N(uint64(keys)) }
+		draw := func() uint64 { return r.Uint64N(uint64(n)) }
 		if s.Zipf {
-			draw = rand.NewZipf(r, 1.1, 1, uint64(keys)-1).Uint64
+			draw = rand.NewZipf(r, 1.1, 1, uint64(n)-1).Uint64
 		}
 		drawn := make([][]byte, drawnRequests)
 		for i := range drawn {
@@ -204,6 +204,6 @@ func (s scenario) requests() ([][]byte, error) {
 		}
 		return drawn, nil
 	}
-	r.Shuffle(keys, func(i, j int) { encoded[i], encoded[j] = encoded[j], encoded[i] })
+	r.Shuffle(n, func(i, j int) { encoded[i], encoded[j] = encoded[j], encoded[i] })
 	return encoded, nil
 }

@@ -28,7 +28,7 @@ type server struct {
 	process *process.Process
 	release []func() // gives its ports back
 	conns   []*grpc.ClientConn
-	store   yardstick // what weir counts in; nil for one that counts in memory
+	store   store     // what weir counts in; nil for one that counts in memory
 	others  []*server // that count in the same and get their share of the load
 	debug   int       // the admin port
 }
@@ -164,8 +164,8 @@ func startWeir(ctx context.Context, o options, dir, name string, extra ...string
 // servers are what the scenarios run against, by their place. Those that none needs are not there.
 type servers struct {
 	at        map[place]*server
-	redis     *store
-	memcached *numbers
+	redis     *redisServer
+	memcached *memcachedServer
 }
 
 // startServers starts what the chosen scenarios need. The caller closes what it returns, also beside an error.
@@ -176,19 +176,19 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 		needed[one.Place] = true
 	}
 	var err error
-	var redis string
+	var redisURL string
 	if needed[onRedis] || needed[onLeases] || needed[historyOn] { // first, as it may be missing on the machine
-		if s.redis, err = startStore(filepath.Join(dir, "redis")); err != nil {
+		if s.redis, err = startRedis(filepath.Join(dir, "redis")); err != nil {
 			return s, err
 		}
-		redis = "redis://" + s.redis.Addr
+		redisURL = "redis://" + s.redis.Addr
 	}
-	var memory []string
-	if needed[onMemcached] || needed[onNumbers] || needed[onHotKey] {
-		if s.memcached, err = startNumbers(); err != nil {
+	var memcachedSettings []string
+	if needed[onMemcached] || needed[onRatelimitKeys] || needed[onHotKey] {
+		if s.memcached, err = startMemcached(); err != nil {
 			return s, err
 		}
-		memory = []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" + s.memcached.addr}
+		memcachedSettings = []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" + s.memcached.addr}
 	}
 	if s.at[onFloor], err = startFloor(ctx); err != nil {
 		return s, err
@@ -201,17 +201,17 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 		}
 	}
 	for at, of := range map[place]struct {
-		store    yardstick
+		store    store
 		settings []string
 	}{
-		inMemory:    {},
-		onRedis:     {s.redis, []string{"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=false"}},
-		onLeases:    {s.redis, []string{"BACKEND_TYPE=redis", "REDIS_URL=" + redis, "LEASES=true"}},
-		onMemcached: {s.memcached, memory},
-		onNumbers:   {s.memcached, append(memory, "KEY_FORMAT=ratelimit")},
-		onHotKey:    {s.memcached, memory},
-		historyOff:  {},
-		historyOn:   {nil, []string{"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s", "REDIS_HISTORY_URL=" + redis}},
+		inMemory:        {},
+		onRedis:         {s.redis, []string{"BACKEND_TYPE=redis", "REDIS_URL=" + redisURL, "LEASES=false"}},
+		onLeases:        {s.redis, []string{"BACKEND_TYPE=redis", "REDIS_URL=" + redisURL, "LEASES=true"}},
+		onMemcached:     {s.memcached, memcachedSettings},
+		onRatelimitKeys: {s.memcached, append(memcachedSettings, "KEY_FORMAT=ratelimit")},
+		onHotKey:        {s.memcached, memcachedSettings},
+		historyOff:      {},
+		historyOn:       {nil, []string{"HISTORY=true", "HISTORY_FLUSH_INTERVAL=1s", "REDIS_HISTORY_URL=" + redisURL}},
 	} {
 		if !needed[at] {
 			continue
@@ -223,7 +223,7 @@ func startServers(ctx context.Context, o options, chosen []scenario, dir string)
 	}
 	if hot := s.at[onHotKey]; hot != nil {
 		for i := range 2 {
-			one, err := startWeir(ctx, o, dir, fmt.Sprint(onHotKey, i), memory...)
+			one, err := startWeir(ctx, o, dir, fmt.Sprint(onHotKey, i), memcachedSettings...)
 			if err != nil {
 				return s, err
 			}

@@ -27,8 +27,8 @@ type watched[T any] struct {
 	logged   string // the last error in the log, "" for none
 }
 
-// watch reads files for the first time. Without files it returns nil.
-func watch[T any](log *slog.Logger, parse func([][]byte) (T, error), files ...string) (*watched[T], error) {
+// newWatched reads files for the first time. Without files it returns nil.
+func newWatched[T any](log *slog.Logger, parse func([][]byte) (T, error), files ...string) (*watched[T], error) {
 	if files[0] == "" {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func readFile(name string) ([]byte, error) {
 // named is nil.
 func (f Files) watch(log *slog.Logger) (
 	pair *watched[tls.Certificate], authorities *watched[*x509.CertPool], err error) {
-	pair, err = watch(log, func(pem [][]byte) (tls.Certificate, error) {
+	pair, err = newWatched(log, func(pem [][]byte) (tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(pem[0], pem[1])
 		if err != nil {
 			err = fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
@@ -113,7 +113,7 @@ func (f Files) watch(log *slog.Logger) (
 	if err != nil {
 		return nil, nil, err
 	}
-	authorities, err = watch(log, func(pem [][]byte) (*x509.CertPool, error) {
+	authorities, err = newWatched(log, func(pem [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem[0]) {
 			return nil, errors.New(f.CA + " holds no certificate in PEM")

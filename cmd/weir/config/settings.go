@@ -3,20 +3,18 @@ package config
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"maps"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/sethvargo/go-envconfig"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
@@ -30,31 +28,16 @@ type Settings struct {
 
 // Compatibility says what weir does otherwise in the place of another program. The zero value is weir itself.
 type Compatibility struct {
-	StartLevel       slog.Level                                   // of lines about a start at which nothing is wrong
-	Ports            server.Config                                // settings that no variable has
-	HealthRules      server.HealthRules                           // likewise
-	RenameLogs       func(groups []string, a slog.Attr) slog.Attr // for slog; nil keeps its names
-	FilesByPrefix    bool                                         // [Settings.ConfigFiles] are those whose names have a prefix
-	EmptyConfig      bool                                         // no files at all are a configuration, under which every request is OK
-	HistoryInDataDir bool                                         // where DATA_DIR is set, rather than in the Redis of the counters
-	CountAsRatelimit bool                                         // also where no sink reads that program's counters
-	OptionalSinks    bool                                         // statistics that Prometheus cannot have do not end the process
-}
+	StartLevel slog.Level                          // of log lines about a start at which nothing is wrong
+	RenameLogs func([]string, slog.Attr) slog.Attr // slog's ReplaceAttr; nil keeps its names
+	Ports      server.Config                       // what no variable says of the ports
 
-// Environment is the variables of a process by their names.
-type Environment map[string]string
-
-// Process returns the environment of this process.
-func Process() Environment { return Of(os.Environ()...) }
-
-// Of returns an environment of variables NAME=VALUE.
-func Of(variables ...string) Environment {
-	e := make(Environment)
-	for _, variable := range variables {
-		name, value, _ := strings.Cut(variable, "=")
-		e[name] = value
-	}
-	return e
+	HealthByStore          bool // [server.HealthRules.ByStore]
+	FilesByPrefix          bool // [Settings.ConfigFiles] are those whose names have a prefix
+	EmptyConfig            bool // no files at all are a configuration, under which every request is OK
+	HistoryInDataDir       bool // where DATA_DIR is set, rather than in the Redis of the counters
+	AlwaysCountAsRatelimit bool // as that program counts, also where no sink reads it
+	OptionalSinks          bool // statistics that Prometheus cannot have do not end the process
 }
 
 // Read reads an environment. Its error names the variable and what it may hold; LOG_FORMAT is right then, too.
@@ -63,51 +46,8 @@ func Read(e Environment) (Settings, error) {
 	if err := e.fill(&s.Variables); err != nil {
 		return s, err
 	}
+	s.BackendType = e.backend()
 	return s, cmp.Or(s.check(), s.readMogrifiers(e))
-}
-
-// fill fills a struct. It puts the library's errors in the words of someone who sets variables.
-func (e Environment) fill(into any) error {
-	asked := lookups{Environment: e}
-	err := asked.fill(into)
-	if err == nil {
-		return nil
-	}
-	name := asked.names[len(asked.names)-1]
-	use, number := "", new(strconv.NumError)
-	switch {
-	case errors.Is(err, envconfig.ErrInvalidMapItem): // of headers, which may be secrets
-		return fmt.Errorf("environment variable %s: use key:value, separated by commas", name)
-	case errors.As(err, &number):
-		use = map[string]string{"ParseUint": "a port is a number from 0 to 65535", "ParseBool": "use true or false"}[number.Func]
-		use = cmp.Or(use, "use a number")
-	case strings.Contains(err.Error(), "time: "):
-		use = "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h"
-	default:
-		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-			use = inner.Error()
-		}
-	}
-	wrong := require(false, name, e[name], use).(*WrongValue)
-	wrong.Unreadable = true
-	return wrong
-}
-
-// lookups are an environment that notes what it was asked for.
-type lookups struct {
-	Environment
-	names []string
-}
-
-func (l *lookups) fill(into any) error {
-	return envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: into, Lookuper: l})
-}
-
-// Lookup returns the value of a variable. What is set to nothing is not set, but where nothing is a value.
-func (l *lookups) Lookup(name string) (value string, set bool) {
-	l.names = append(l.names, name)
-	value, set = l.Environment[name]
-	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
 }
 
 // check returns an error that names the first variable at fault.
@@ -142,64 +82,60 @@ func (s *Settings) check() error {
 	)
 }
 
-// require returns nil if a variable's value is right, or else an error with what to use.
-func require(right bool, variable string, value any, use string) error {
-	if right {
-		return nil
-	}
-	if text, isText := value.(string); isText {
-		value = strconv.Quote(text)
-		if strings.Contains(text, "@") { // it may be a URL with a password, of another variable
-			value, use = "…", strings.ReplaceAll(use, text, "…")
-		}
-	}
-	return &WrongValue{Variable: variable, problem: fmt.Sprintf("%v: %s", value, use)}
+// checkHeader refuses the name of a header that no HTTP message can hold.
+func checkHeader(variable, name string) error {
+	return require(name == "" || httpguts.ValidHeaderFieldName(name), variable, name, "use the name of an HTTP header")
 }
 
-// WrongValue is a variable that cannot have the value that it has.
-type WrongValue struct {
-	Variable   string
-	Unreadable bool // the value is not of the kind that it should be: a word instead of a number
-	problem    string
-}
-
-// Error names the variable, its value and what to use.
-func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
-
-// notNegative refuses a number or a duration below 0.
-func notNegative[N ~int | ~int64](variable string, value N) error {
-	return require(value >= 0, variable, value, "it cannot be negative")
-}
-
-// ineffective are the variables of envoyproxy/ratelimit that weir does not read, by what their names begin with.
-var ineffective = []struct{ names, why string }{
-	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces"},
-	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
-	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",
-		"checks are batched without waiting, and all servers asked at the same time"},
-}
-
-// WarnOfIneffective logs which of them are set, and why weir does not read them. It shows no value: some are secrets.
-func (e Environment) WarnOfIneffective(log *slog.Logger) {
-	var all []string
-	for _, group := range ineffective {
-		var names []string
-		for _, name := range slices.Sorted(maps.Keys(e)) {
-			begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-			if e.isOn(name) && slices.ContainsFunc(strings.Fields(group.names), begins) {
-				names = append(names, name)
-			}
-		}
-		if len(names) > 0 {
-			all = append(all, strings.Join(names, ", ")+" ("+group.why+")")
-		}
-	}
-	if len(all) > 0 {
-		log.Warn("environment variables have no effect", "variables", strings.Join(all, "; "))
+// Limits returns how requests are decided, whatever their rules.
+func (s *Settings) Limits() limit.Options {
+	return limit.Options{
+		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, SpareOthers: s.SpareOthers,
+		NearRatio: s.NearRatio, Leases: s.Leasing(),
 	}
 }
 
-// isOn reports whether a variable is set, and not to false or 0.
-func (e Environment) isOn(name string) bool {
-	return !slices.Contains([]string{"", "0", "0s", "false"}, strings.ToLower(e[name]))
+// Answers returns what answers hold beside the verdict.
+func (s *Settings) Answers() rls.Options {
+	o := rls.Options{DynamicMetadata: s.DynamicMetadata, DeniedMetadata: s.DenialMetadata,
+		Headers: rls.Headers{RetryAfter: s.RetryAfter}}
+	if s.LimitHeaders {
+		o.Headers.Answer = rls.Names{Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader}
+	}
+	if s.RequestHeadersOn {
+		o.Headers.Request = rls.Names{
+			Limit: s.RequestLimitHeader, Remaining: s.RequestRemainingHeader, Reset: s.RequestResetHeader}
+	}
+	return o
+}
+
+// Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.
+func (s *Settings) Logger(to io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel), ReplaceAttr: s.RenameLogs}
+	if s.LogsJSON() {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
+
+// LogsJSON reports whether each line of the log is an object in JSON. It holds after an error of Read too.
+func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
+
+type logLevel slog.Level
+
+// EnvDecode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
+func (l *logLevel) EnvDecode(value string) error {
+	level, known := map[string]slog.Level{
+		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
+	}[strings.ToLower(value)]
+	if *l = logLevel(level); !known {
+		return fmt.Errorf("%q is not a log level: use one of debug, info, warning, error", value)
+	}
+	return nil
+}
+
+// DenialLog returns the logger of denials.
+func (s *Settings) DenialLog(r *denials.Recorder, log *slog.Logger) *denials.Log {
+	return &denials.Log{Recorder: r, Interval: s.DenialLogEvery, Values: s.DenialLogValues, To: log}
 }

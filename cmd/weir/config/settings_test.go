@@ -36,11 +36,11 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 		l := s.DenialLog(nil, nil)
 		return fmt.Sprint(l.Interval, l.Values, s.Answers().DeniedMetadata)
 	}
-	keys := func(s *Settings) any { return s.Windows() }
+	keys := func(s *Settings) any { return s.RatelimitKeys() }
 	// What would answer without the certificate that a client must have is not served, and what may be turned off says by what.
 	json := func(s *Settings) any { return s.Server().NoJSON }
 	const tls = "GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k"
-	fromServer := func(s *Settings) any { return s.FromServer() }
+	fromXDS := func(s *Settings) any { return s.FromXDS() }
 	where := func(s *Settings) any { // the counters, whether the history is in Redis, and whether serving downsamples it
 		return fmt.Sprint(s.BackendType, " ", s.HistoryInRedis(), s.Downsamples())
 	}
@@ -61,13 +61,13 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 		{"", json, ""}, {tls, json, ""}, {"JSON_ENABLED=false", json, "/json is not served, as JSON_ENABLED is false."},
 		{tls + " GRPC_CLIENT_TLS_CACERT=ca", json,
 			"/json is not served, as it would answer without the client certificate that GRPC_CLIENT_TLS_CACERT asks for."},
-		{"", fromServer, false}, {"CONFIG_TYPE=", fromServer, false}, {"CONFIG_TYPE=file", fromServer, false},
-		{"CONFIG_TYPE=GRPC_XDS_SOTW", fromServer, true}, {"CONFIG_TYPE=grpc_xds_sotw", fromServer, true},
+		{"", fromXDS, false}, {"CONFIG_TYPE=", fromXDS, false}, {"CONFIG_TYPE=file", fromXDS, false},
+		{"CONFIG_TYPE=GRPC_XDS_SOTW", fromXDS, true}, {"CONFIG_TYPE=grpc_xds_sotw", fromXDS, true},
 		{"", where, "memory false true"}, {"REDIS_URL=r:1", where, "redis true false"},
 		{"REDIS_HISTORY_URL=h:1", where, "memory true false"}, {"REDIS_HISTORY_URL=h:1 HISTORY_DOWNSAMPLE=true", where, "memory true true"},
 		// Variables of a Redis that is not used are not checked.
-		{"REDIS_PERSECOND_POOL_SIZE=-1 REDIS_URL=a:1", fromServer, false},
-		{"REDIS_POOL_SIZE=-1 REDIS_URL=a:1 BACKEND_TYPE=memory", fromServer, false},
+		{"REDIS_PERSECOND_POOL_SIZE=-1 REDIS_URL=a:1", fromXDS, false},
+		{"REDIS_POOL_SIZE=-1 REDIS_URL=a:1 BACKEND_TYPE=memory", fromXDS, false},
 		// All hits are near, of a limit of 1e9 too.
 		{"NEAR_LIMIT_RATIO=0", func(s *Settings) any { return s.Limits().NearRatio }, float32(0)},
 	} {
@@ -77,10 +77,23 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 	}
 }
 
+// What weir check finds right, weir serve takes.
+func TestAToolReadsFilesAsAServerDoes(t *testing.T) {
+	for _, environment := range []string{"", "ALGORITHM=fixed_window MERGE_DOMAIN_CONFIG=true",
+		"MEMCACHE_HOST_PORT=m:1", "MEMCACHE_SRV=_m._tcp.example.com", "BACKEND_TYPE=memory MEMCACHE_HOST_PORT=m:1",
+		"REDIS_URL=r:1 MEMCACHE_HOST_PORT=m:1", "REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_URL_FILE=/f"} {
+		s := mustRead(t, environment)
+		files, err := ReadFiles(env(environment))
+		if err != nil || files.BackendType != s.BackendType || !reflect.DeepEqual(files.Options(), s.Rules()) {
+			t.Errorf("%s: a tool reads files by %+v (%v), a server by %+v", environment, files.Options(), err, s.Rules())
+		}
+	}
+}
+
 // A chart or a compose file that passes on a variable that nobody has set, sets it to nothing.
 func TestWhatIsSetToNothingIsNotSet(t *testing.T) {
 	var asked lookups
-	if err := asked.fill(new(Variables)); err != nil {
+	if err := asked.process(new(Variables)); err != nil {
 		t.Fatal(err)
 	}
 	empty := make(Environment)

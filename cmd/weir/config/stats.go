@@ -24,7 +24,8 @@ func (s *Statistics) check() error {
 	}
 	return cmp.Or(
 		require(s.FlushInterval > 0, "STATS_FLUSH_INTERVAL", s.FlushInterval, "use more than 0, as in 10s"),
-		require(!s.UseStatsd || s.network() != "", "STATSD_PROTOCOL", s.StatsdProtocol, "use tcp or udp"),
+		require(!s.UseStatsd || slices.Contains(statsdNetworks, s.network()), "STATSD_PROTOCOL", s.StatsdProtocol,
+			"use tcp or udp"),
 		require(!s.UsePrometheus || !strings.ContainsAny(s.PrometheusPath, " \t{}?#"), "PROMETHEUS_PATH", s.PrometheusPath,
 			"use a path, as in /metrics"),
 	)
@@ -37,17 +38,13 @@ func (s *Statistics) anySink() bool {
 
 // CountsAsRatelimit reports whether hits are counted as envoyproxy/ratelimit does, too: for a sink, or for /stats.
 func (s *Settings) CountsAsRatelimit() bool {
-	return !s.DisableStats && (s.CountAsRatelimit || s.anySink())
+	return !s.DisableStats && (s.AlwaysCountAsRatelimit || s.anySink())
 }
 
-// network returns the network of statsd, "" if it is none.
-func (s *Statistics) network() string {
-	name := strings.ToLower(s.StatsdProtocol)
-	if slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"}, name) {
-		return name
-	}
-	return ""
-}
+var statsdNetworks = []string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"}
+
+// network returns STATSD_PROTOCOL, which may be in upper case.
+func (s *Statistics) network() string { return strings.ToLower(s.StatsdProtocol) }
 
 // StatsdSinks returns where and how statistics are sent: to statsd, DogStatsD, both or neither.
 func (s *Settings) StatsdSinks() []statsd.Config {
@@ -94,14 +91,14 @@ func (s *Settings) readMogrifiers(e Environment) error {
 		for tag := range strings.SplitSeq(e[prefix+"_TAGS"], ",") {
 			key, value, _ := strings.Cut(tag, ":")
 			if tag != "" && (key == "" || value == "") {
-				return require(false, prefix+"_TAGS", e[prefix+"_TAGS"], "use key:value, separated by commas")
+				return wrongValue(prefix+"_TAGS", e[prefix+"_TAGS"], "use key:value, separated by commas")
 			} else if tag != "" {
 				tags[key] = value
 			}
 		}
 		for _, part := range []string{prefix + "_PATTERN", prefix + "_NAME"} {
 			if e[part] == "" {
-				return require(false, part, "", "USE_DOG_STATSD_MOGRIFIERS names it, so it cannot be empty")
+				return wrongValue(part, "", "USE_DOG_STATSD_MOGRIFIERS names it, so it cannot be empty")
 			}
 		}
 		one, err := statsd.NewMogrifier(e[prefix+"_PATTERN"], e[prefix+"_NAME"], tags)

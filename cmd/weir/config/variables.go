@@ -148,12 +148,9 @@ type Redis struct {
 
 // BothRedis are the variables that begin with REDIS_ and exist once: they hold for both Redis.
 type BothRedis struct {
-	Persecond bool `env:"PERSECOND,default=false"`
+	UsePerSecond bool `env:"PERSECOND,default=false"`
 
-	TLSCacert                   string `env:"TLS_CACERT"`
-	TLSClientCert               string `env:"TLS_CLIENT_CERT"`
-	TLSClientKey                string `env:"TLS_CLIENT_KEY"`
-	TLSSkipHostnameVerification bool   `env:"TLS_SKIP_HOSTNAME_VERIFICATION"`
+	TLSFiles ClientTLS `env:",prefix=TLS_"`
 
 	StartupInitialInterval      time.Duration `env:"STARTUP_INITIAL_INTERVAL,default=1s"`
 	StartupMaxInterval          time.Duration `env:"STARTUP_MAX_INTERVAL,default=30s"`
@@ -166,15 +163,20 @@ type Memcache struct {
 	HostPort   []string      `env:"HOST_PORT"` // separated by commas
 	SRV        string        `env:"SRV"`       // the name of a record, instead
 	SRVRefresh time.Duration `env:"SRV_REFRESH,default=0"`
-	MaxConns   int           `env:"MAX_IDLE_CONNS,default=1"` // to each server; from 1 to maxConns
+	MaxConns   int           `env:"MAX_IDLE_CONNS,default=1"` // to each server; from 1 to maxMemcachedConns
 	Timeout    time.Duration `env:"TIMEOUT,default=500ms"`
 	TLS        bool          `env:"TLS"`
 
-	TLSCacert                   string `env:"TLS_CACERT"`
-	TLSClientCert               string `env:"TLS_CLIENT_CERT"`
-	TLSClientKey                string `env:"TLS_CLIENT_KEY"`
-	TLSServerName               string `env:"TLS_SERVER_NAME"`
-	TLSSkipHostnameVerification bool   `env:"TLS_SKIP_HOSTNAME_VERIFICATION"`
+	TLSServerName string    `env:"TLS_SERVER_NAME"`
+	TLSFiles      ClientTLS `env:",prefix=TLS_"`
+}
+
+// ClientTLS are the variables that begin with REDIS_TLS_ or MEMCACHE_TLS_, and name no server.
+type ClientTLS struct {
+	CA      string `env:"CACERT"`
+	Cert    string `env:"CLIENT_CERT"`
+	Key     string `env:"CLIENT_KEY"`
+	AnyName bool   `env:"SKIP_HOSTNAME_VERIFICATION"` // see certs.Connections
 }
 
 // History are the variables that begin with HISTORY_: how the history of hits is kept.

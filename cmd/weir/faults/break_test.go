@@ -26,8 +26,8 @@ var (
 
 	restartEmpty = during(func(s *scene) { s.servers[0].Kill() }, func(s *scene) { s.servers[0].Restart(s.T) })
 
-	// fill leaves no room to write in.
-	fill = during(func(s *scene) { s.configure("maxmemory", "1") }, func(s *scene) { s.configure("maxmemory", "0") })
+	// fillRedis leaves no room to write in.
+	fillRedis = during(func(s *scene) { s.configure("maxmemory", "1") }, func(s *scene) { s.configure("maxmemory", "0") })
 )
 
 // spoil damages replies.

@@ -15,11 +15,11 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// besiegedCap bounds what a weir may ever hold of memory, in MB, whatever its clients send.
-const besiegedCap = 400
+// attackedCap bounds what a weir may ever hold of memory, in MB, whatever its clients send.
+const attackedCap = 400
 
-// part is a frame of HTTP/2, of any stream.
-type part struct {
+// frame is one of HTTP/2, of any stream.
+type frame struct {
 	kind, flags byte
 	payload     string
 }
@@ -30,71 +30,70 @@ const (
 	endStream, endHeaders = 1, 4
 )
 
-// callOf is a header block of a call in HPACK: POST, http, :path, :authority, content-type.
-func callOf(path string) string {
+// headerBlock is a header block of a call in HPACK: POST, http, :path, :authority, content-type.
+func headerBlock(path string) string {
 	return "\x83\x86\x04" + string(rune(len(path))) + path + "\x01\x01x\x0f\x10\x10application/grpc"
 }
 
 // message is the only message of a call.
-func message(body string) part {
-	return part{data, endStream, "\x00" + string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body}
+func message(body string) frame {
+	return frame{data, endStream, "\x00" + string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body}
 }
 
-// method is the call that Envoys make.
-var method = callOf("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+// askHeaders begins the call that Envoys make.
+var askHeaders = headerBlock("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
 
-// sieges is what hostile clients send on each connection: so many streams, each of these frames. A deaf one reads no
-// answers.
-var sieges = []struct {
-	number, what string
-	quick, deaf  bool
-	first        part // of the connection
-	streams      int
-	parts        []part
+// attacks are what hostile clients send on each connection: so many streams, each of these frames.
+var attacks = []struct {
+	number, what        string
+	quick, readsNothing bool
+	first               frame // of the connection
+	streams             int
+	frames              []frame
 }{
-	{"29a", "HEADERS without a message", true, false, part{kind: settings}, 1000, []part{{headers, endHeaders, method}}},
-	{"29b", "messages announced and never whole", false, false, part{kind: settings}, 200,
-		[]part{{headers, endHeaders, method}, {data, 0, "\x00\x00\x10\x00\x00" + strings.Repeat("x", 16<<10-5)}}},
-	{"29c", "header lists of 16 MB in CONTINUATION", false, false, part{kind: settings}, 1,
-		append([]part{{headers, 0, method}}, slices.Repeat([]part{{continuation, 0, strings.Repeat("\x00\x01a\x64"+strings.Repeat("v", 100), 157)}}, 1000)...)},
-	{"29d", "header lists of a byte for each field", false, false, part{kind: settings}, 256,
-		[]part{{headers, endHeaders, method + "\x40\x01a\x00" + strings.Repeat("\xbe", 1800)}}},
-	{"29e", "messages of a byte for each frame", false, false, part{kind: settings}, 100,
-		append([]part{{headers, endHeaders, method}, {data, 0, "\x00\x00\x10\x00\x00"}}, slices.Repeat([]part{{data, 0, "x"}}, 1000)...)},
-	{"29f", "whole requests whose answers nobody takes", false, false, noWindow, 256, []part{{headers, endHeaders, method}, message("")}},
-	{"29g", "health watches", false, false, part{kind: settings}, 256,
-		[]part{{headers, endHeaders, callOf("/grpc.health.v1.Health/Watch")}, message("")}},
-	{"29h", "requests that are reset at once", true, false, part{kind: settings}, 2000,
-		[]part{{headers, endHeaders, method}, message(""), {reset, 0, "\x00\x00\x00\x08"}}},
+	{"29a", "HEADERS without a message", true, false, frame{kind: settings}, 1000, []frame{{headers, endHeaders, askHeaders}}},
+	{"29b", "messages announced and never whole", false, false, frame{kind: settings}, 200,
+		[]frame{{headers, endHeaders, askHeaders}, {data, 0, "\x00\x00\x10\x00\x00" + strings.Repeat("x", 16<<10-5)}}},
+	{"29c", "header lists of 16 MB in CONTINUATION", false, false, frame{kind: settings}, 1,
+		append([]frame{{headers, 0, askHeaders}}, slices.Repeat([]frame{{continuation, 0, strings.Repeat("\x00\x01a\x64"+strings.Repeat("v", 100), 157)}}, 1000)...)},
+	{"29d", "header lists of a byte for each field", false, false, frame{kind: settings}, 256,
+		[]frame{{headers, endHeaders, askHeaders + "\x40\x01a\x00" + strings.Repeat("\xbe", 1800)}}},
+	{"29e", "messages of a byte for each frame", false, false, frame{kind: settings}, 100,
+		append([]frame{{headers, endHeaders, askHeaders}, {data, 0, "\x00\x00\x10\x00\x00"}}, slices.Repeat([]frame{{data, 0, "x"}}, 1000)...)},
+	{"29f", "whole requests whose answers nobody takes", false, false, noWindow, 256, []frame{{headers, endHeaders, askHeaders}, message("")}},
+	{"29g", "health watches", false, false, frame{kind: settings}, 256,
+		[]frame{{headers, endHeaders, headerBlock("/grpc.health.v1.Health/Watch")}, message("")}},
+	{"29h", "requests that are reset at once", true, false, frame{kind: settings}, 2000,
+		[]frame{{headers, endHeaders, askHeaders}, message(""), {reset, 0, "\x00\x00\x00\x08"}}},
 	{"29i", "reflection whose answers nobody takes", true, false, noWindow, 256,
-		[]part{{headers, endHeaders, callOf("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")},
+		[]frame{{headers, endHeaders, headerBlock("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")},
 			message("\x22\x2benvoy.service.ratelimit.v3.RateLimitService")}}, // file_containing_symbol
-	{"29j", "requests of 500 descriptors whose answers nobody reads", true, true, part{kind: settings}, 256,
-		[]part{{headers, endHeaders, method}, message("\x0a\x01d" + strings.Repeat("\x12\x08\x0a\x06\x0a\x01k\x12\x01v", 500))}},
+	{"29j", "requests of 500 descriptors whose answers nobody reads", true, true, frame{kind: settings}, 256,
+		[]frame{{headers, endHeaders, askHeaders}, message("\x0a\x01d" + strings.Repeat("\x12\x08\x0a\x06\x0a\x01k\x12\x01v", 500))}},
 }
 
 // noWindow says that no answer may be sent.
-var noWindow = part{settings, 0, "\x00\x04\x00\x00\x00\x00"}
+var noWindow = frame{settings, 0, "\x00\x04\x00\x00\x00\x00"}
 
-// spell writes a siege's bytes.
-func spell(first part, streams int, parts []part) []byte {
+// encode returns the bytes of an attack on one connection.
+func encode(first frame, streams int, frames []frame) []byte {
 	b := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	write := func(p part, stream uint32) {
+	write := func(p frame, stream uint32) {
 		b = append(b, byte(len(p.payload)>>16), byte(len(p.payload)>>8), byte(len(p.payload)), p.kind, p.flags)
 		b = append(binary.BigEndian.AppendUint32(b, stream), p.payload...)
 	}
 	write(first, 0)
 	for i := range uint32(streams) {
-		for _, p := range parts {
+		for _, p := range frames {
 			write(p, 2*i+1)
 		}
 	}
 	return b
 }
 
-// besiege sends on so many connections, each of which is left open until leave is closed. It returns once all have sent
+// attack sends on so many connections, each of which is left open until leave is closed. It returns once all have sent
 // what they could.
-func besiege(t *testing.T, addr string, connections int, says []byte, deaf bool, leave <-chan struct{}) {
+func attack(t *testing.T, addr string, connections int, says []byte, readsNothing bool, leave <-chan struct{}) {
 	var sent sync.WaitGroup
 	for range connections {
 		sent.Go(func() {
@@ -107,7 +106,7 @@ func besiege(t *testing.T, addr string, connections int, says []byte, deaf bool,
 				<-leave
 				conn.Close()
 			}()
-			if deaf {
+			if readsNothing {
 				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 			} else {
 				go func() { _, _ = io.Copy(io.Discard, conn) }()
@@ -125,7 +124,7 @@ func raced() bool {
 }
 
 func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
-	for _, s := range sieges {
+	for _, s := range attacks {
 		if testing.Short() && !s.quick {
 			continue
 		}
@@ -145,15 +144,15 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 				connections = 200
 			}
 			leave := make(chan struct{})
-			besiege(t, r.GRPC, connections, spell(s.first, s.streams, s.parts), s.deaf, leave)
+			attack(t, r.GRPC, connections, encode(s.first, s.streams, s.frames), s.readsNothing, leave)
 			good.Reach(t, 100) // what weir has not closed stays
 			close(leave)
 			good.WantNoFailures(t, "a good client is served beside whatever others do")
 			held := r.PeakMemory(t) / 1e6
-			if held > besiegedCap && !raced() {
-				t.Errorf("weir held %d MB beside %d connections with %s; want at most %d", held, connections, s.what, besiegedCap)
+			if held > attackedCap && !raced() {
+				t.Errorf("weir held %d MB beside %d connections with %s; want at most %d", held, connections, s.what, attackedCap)
 			}
-			t.Logf("%s %s: %d connections, RSS %d of %d MB", s.number, s.what, connections, held, besiegedCap)
+			t.Logf("%s %s: %d connections, RSS %d of %d MB", s.number, s.what, connections, held, attackedCap)
 		})
 	}
 }

@@ -36,7 +36,7 @@ func (s *scene) judge() string {
 	}
 	line = append(line, s.notes...)
 	said := strings.Join(line, " · ")
-	for _, wrong := range s.wrong {
+	for _, wrong := range s.violations {
 		s.Errorf("row %s, %s, -seed %d: %s", s.row.number, s.row.fault, *seed, wrong)
 		said += " · FAILED: " + wrong
 	}
@@ -221,7 +221,7 @@ func (s *scene) judgeLogs([]call) string {
 	}
 	bound := max(1, len(s.servers))*int(s.record.now().Seconds()) + transitions
 	for i, r := range s.replicas {
-		if lines := strings.Count(r.Log.String(), "\n") - s.said[i]; lines > bound {
+		if lines := strings.Count(r.Log.String(), "\n") - s.logged[i]; lines > bound {
 			s.errorf("replica %d logged %d lines, at most %d are allowed: one a second and server", i, lines, bound)
 		}
 	}

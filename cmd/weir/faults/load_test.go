@@ -73,25 +73,25 @@ func (l *load) stop() {
 	l.running.Wait()
 }
 
-// patience is how long a client waits for an answer, however long weir was given.
-const patience = 10 * time.Second
+// clientTimeout is how long a client waits for an answer, however long weir was given.
+const clientTimeout = 10 * time.Second
 
-// told is a context in which a call is told to weir to end earlier than the client stops waiting for it: so the
-// answer's absence is weir's doing, and the client can tell how late an answer was.
-type told struct {
+// earlyDeadline tells weir of an earlier deadline than the one at which the client stops waiting: so it is weir that
+// leaves a call unanswered, and the client can tell how late an answer was.
+type earlyDeadline struct {
 	context.Context
 	deadline time.Time
 }
 
 // Deadline is what goes over the wire.
-func (c told) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c earlyDeadline) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // ask sends one call.
 func (l *load) ask(at, k int) call {
-	ctx, cancel := context.WithTimeout(context.Background(), l.row.budget+patience)
+	ctx, cancel := context.WithTimeout(context.Background(), l.row.budget+clientTimeout)
 	defer cancel()
 	c := call{key: k, replica: at, begun: l.record.now()}
-	answer, err := l.replicas[at].client.ShouldRateLimit(told{ctx, time.Now().Add(l.row.budget)},
+	answer, err := l.replicas[at].client.ShouldRateLimit(earlyDeadline{ctx, time.Now().Add(l.row.budget)},
 		request(allKeys[k].plan, allKeys[k].user))
 	c.ended = l.record.now()
 	switch code := status.Code(err); {

@@ -162,13 +162,13 @@ func (s *stalls) late(c *call) bool {
 	return (c.verdict == unanswered || c.reason == "late") && s.excuses(c.begun-longStall, c.ended, 0)
 }
 
-// memory is how long weir may think that a server is away because the machine stood still.
-const memory = time.Second
+// awayFor is how long weir may think that a server is away because the machine stood still.
+const awayFor = time.Second
 
 // lateOrAway reports whether a call that was given a budget may have had no answer from a store because the machine
 // stood still for half of it, then or not long before: what was late then makes weir think that a server is away.
 func (s *stalls) lateOrAway(c *call, budget time.Duration) bool {
-	return s.excuses(c.begun-memory, c.ended, budget/2)
+	return s.excuses(c.begun-awayFor, c.ended, budget/2)
 }
 
 // excuses reports whether the machine stood still within a time, for so long at least.

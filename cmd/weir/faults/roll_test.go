@@ -51,10 +51,10 @@ func (s *scene) replace(r *replica, binary string) {
 // drainOne replaces one replica after the other; in the long form until there have been 100,000 calls.
 func drainOne(s *scene) {
 	s.breaks()
-	for n := 0; n == 0 || *long && s.load.sent.Load() < 100_000; n++ {
+	for n := 0; n == 0 || *longForm && s.load.sent.Load() < 100_000; n++ {
 		s.replace(s.replicas[n%replicas], process.Weir(s.T))
 	}
-	time.Sleep(warm())
+	time.Sleep(warmUp())
 }
 
 // releaseBefore is the commit that stands for the release before this one.

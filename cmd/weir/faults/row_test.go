@@ -12,17 +12,17 @@ import (
 )
 
 var (
-	long = flag.Bool("long", false,
+	longForm = flag.Bool("long", false,
 		"the long form: 2,000 calls a second, faults as long as the matrix has them, one row after the other")
 	seed = flag.Uint64("seed", 1, "chooses the keys that are asked for")
 )
 
-// form chooses between the other forms and the long one.
-func form[T any](other, theLong T) T {
-	if *long {
+// usualOrLong chooses between the usual forms and the long one.
+func usualOrLong[T any](usual, theLong T) T {
+	if *longForm {
 		return theLong
 	}
-	return other
+	return usual
 }
 
 // row is a fault of the table, and what may come of it.
@@ -55,24 +55,24 @@ type bounds struct {
 	rollout   bool // replicas end and start again; no answer may go without a store, no hit be missing in the history
 }
 
-func (r *row) lasts() time.Duration { return form(r.short, r.long) }
+func (r *row) lasts() time.Duration { return usualOrLong(r.short, r.long) }
 
 // rate is how many calls a second there are.
-func rate() int { return form(300, 2000) }
+func rate() int { return usualOrLong(300, 2000) }
 
-// fill puts in what a row does not say.
-func (r *row) fill() {
+// setDefaults sets what a row does not say.
+func (r *row) setDefaults() {
 	r.window = cmp.Or(r.window, time.Minute)
 	r.budget = cmp.Or(r.budget, 20*time.Millisecond)
 	r.bounds.states = cmp.Or(r.bounds.states, 1)
 }
 
-// warm is how long all is well before a fault.
-func warm() time.Duration { return form(500*time.Millisecond, 5*time.Second) }
+// warmUp is how long all is well before a fault.
+func warmUp() time.Duration { return usualOrLong(500*time.Millisecond, 5*time.Second) }
 
 // play runs a row and returns its line in the table.
 func (r *row) play(t *testing.T) string {
-	r.fill()
+	r.setDefaults()
 	for _, delay := range drainDelays {
 		s := &scene{T: t, row: r, record: &record{epoch: time.Now()}, drainDelay: delay}
 		s.run()
@@ -93,7 +93,7 @@ func (s *scene) run() {
 	s.load = startLoad(s)
 	s.followReplicas()
 	if !s.row.beginsDown {
-		time.Sleep(warm())
+		time.Sleep(warmUp())
 	}
 	s.row.happens(s)
 	s.recovered()
@@ -108,7 +108,7 @@ func (s *scene) end() {
 }
 
 // atOnce bounds how many rows are played at once, as -parallel does: each runs up to ten processes.
-func atOnce() int { return form(4, 1) }
+func atOnce() int { return usualOrLong(4, 1) }
 
 func TestWeirKeepsItsPromisesInEveryFault(t *testing.T) {
 	began := time.Now()
@@ -118,7 +118,7 @@ func TestWeirKeepsItsPromisesInEveryFault(t *testing.T) {
 	t.Run("rows", func(t *testing.T) {
 		for i := range rows {
 			r := rows[i]
-			if testing.Short() && !r.quick || r.onlyLong && !*long {
+			if testing.Short() && !r.quick || r.onlyLong && !*longForm {
 				continue
 			}
 			t.Run(strings.ReplaceAll(r.number+" "+r.fault, " ", "-"), func(t *testing.T) {

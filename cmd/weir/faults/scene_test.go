@@ -31,7 +31,7 @@ type scene struct {
 	forgot   [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
 	stalls   *stalls
 	atRest   []weirtest.Metrics // of each replica, before the load
-	said     []int              // lines that each had logged by then
+	logged   []int              // lines of each by then
 
 	before     string        // the path of the release before, in the row that has it
 	drainDelay time.Duration // of each replica
@@ -40,7 +40,7 @@ type scene struct {
 	broke, healed time.Duration   // in the record's time; zero if it did not happen
 	elsewhere     map[string]bool // suffixes of keys whose server is well all the time, where the row knows it
 	notes         []string        // what the row has measured besides
-	wrong         []string        // what was not as it had to be
+	violations    []string        // what was not as it had to be
 }
 
 // topology starts the servers of a scene.
@@ -96,8 +96,8 @@ func (s *scene) on(servers ...*redistest.Server) {
 // start brings up servers and replicas and waits until each replica counts, unless the row begins without a server.
 func (s *scene) start() {
 	s.row.on(s)
-	if s.row.budget == patience { // then so has Redis
-		s.settings = append(s.settings, fmt.Sprint("REDIS_TIMEOUT=", 3*patience))
+	if s.row.budget == clientTimeout { // then so has Redis
+		s.settings = append(s.settings, fmt.Sprint("REDIS_TIMEOUT=", 3*clientTimeout))
 	}
 	if s.row.beginsDown { // who has not reached Redis can be told of the others in no other way
 		s.settings = append(s.settings, fmt.Sprint("REPLICAS=", replicas))
@@ -112,7 +112,7 @@ func (s *scene) start() {
 	}
 	for _, r := range s.replicas {
 		s.atRest = append(s.atRest, r.mustScrape(s.T))
-		s.said = append(s.said, strings.Count(r.Log.String(), "\n"))
+		s.logged = append(s.logged, strings.Count(r.Log.String(), "\n"))
 	}
 }
 
@@ -182,25 +182,25 @@ func (s *scene) note(format string, args ...any) {
 
 // errorf adds what was not as it had to be.
 func (s *scene) errorf(format string, args ...any) {
-	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+	s.violations = append(s.violations, fmt.Sprintf(format, args...))
 }
 
 // recovered waits until the stores have decided for a while. It gives weir as many calls as come in ten times the
 // time that the row promises; those that the machine held up do not count.
 func (s *scene) recovered() {
-	quiet := form(500*time.Millisecond, 5*time.Second)
+	quiet := usualOrLong(500*time.Millisecond, 5*time.Second)
 	most := slack * int(s.row.bounds.recovery.Seconds()*float64(rate()))
 	for ; ; time.Sleep(quiet / 5) {
-		calls := since(s.record.all(), s.mark())
-		last, inVain := s.stalls.lastTrouble(calls, s.mark())
+		calls := since(s.record.all(), s.recoversFrom())
+		last, inVain := s.stalls.lastTrouble(calls, s.recoversFrom())
 		switch {
 		case len(calls) > 0 && calls[len(calls)-1].begun-last > quiet:
-			s.note("back after %v of %v", (last - s.mark()).Round(10*time.Millisecond), s.row.bounds.recovery)
+			s.note("back after %v of %v", (last - s.recoversFrom()).Round(10*time.Millisecond), s.row.bounds.recovery)
 			return
 		case !s.row.bounds.rollout && inVain > most:
 			s.errorf("the stores do not decide again, %d calls after the fault: a Redis that is back must be asked", inVain)
 			return
-		case s.record.now()-s.mark() > process.Hang:
+		case s.record.now()-s.recoversFrom() > process.Hang:
 			s.Fatalf("starved: in %v the machine let weir answer only %d calls", process.Hang, inVain)
 		}
 	}
@@ -233,8 +233,8 @@ func (s *scene) followReplicas() {
 	}
 }
 
-// mark is the instant from which recovery is told: when the fault has ended or, where nobody ends it, has begun.
-func (s *scene) mark() time.Duration {
+// recoversFrom is the instant from which recovery is told: when the fault has ended or, where nobody ends it, has begun.
+func (s *scene) recoversFrom() time.Duration {
 	if s.healed > 0 {
 		return s.healed
 	}

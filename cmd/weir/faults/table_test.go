@@ -47,14 +47,14 @@ var rows = []row{
 	{
 		number: "12a", fault: "Redis full", quick: true, on: single,
 		short: time.Second, long: 10 * time.Second,
-		happens: fill, bounds: bounds{gone: true, recovery: time.Second},
+		happens: fillRedis, bounds: bounds{gone: true, recovery: time.Second},
 	},
 	{
-		number: "20", fault: "SIGTERM, clients leave late", quick: true, on: single, budget: patience,
+		number: "20", fault: "SIGTERM, clients leave late", quick: true, on: single, budget: clientTimeout,
 		happens: drainOne, bounds: bounds{rollout: true},
 	},
 	{
-		number: "21", fault: "back to the release before, and to this again", onlyLong: true, on: withBefore, budget: patience,
+		number: "21", fault: "back to the release before, and to this again", onlyLong: true, on: withBefore, budget: clientTimeout,
 		happens: rollOver, bounds: bounds{rollout: true},
 	},
 	{

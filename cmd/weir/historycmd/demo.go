@@ -26,8 +26,8 @@ type demoCommand struct {
 	Serve bool   `help:"Make up what is missing until now, then serve it as weir serve does, and send it the requests of the shop's Envoys."`
 }
 
-// Serving serves by the descriptor files in a directory, as weir serve does, until ctx ends.
-type Serving func(ctx context.Context, dir string) error
+// ServeFunc serves by the descriptor files in a directory, as weir serve does, until ctx ends.
+type ServeFunc func(ctx context.Context, dir string) error
 
 func (*demoCommand) Help() string {
 	return `Makes up a year of a small shop and its mail, in an empty history that the environment names: Redis, or the file in
@@ -38,7 +38,7 @@ DATA_DIR, while no weir serve has it. The rules that the hits are of are written
 Exit code: 0, or 2 if it failed.`
 }
 
-func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve Serving) error {
+func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve ServeFunc) error {
 	set, err := config.Read(config.Process())
 	if err == nil {
 		err = c.makeUp(ctx, &set, out)
@@ -46,17 +46,17 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve Servin
 	if err != nil || !c.Serve {
 		return err
 	}
-	ctx, end := context.WithCancel(ctx)
-	var asking sync.WaitGroup
-	asking.Go(func() { askOn(ctx) })
-	err = serve(ctx, configOf(&set))
-	end()
-	asking.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	var sending sync.WaitGroup
+	sending.Go(func() { sendRequests(ctx) })
+	err = serve(ctx, configDir(&set))
+	cancel()
+	sending.Wait()
 	return err
 }
 
-// askOn sends the weir of the environment what the shop's Envoys would, second by second, until ctx ends.
-func askOn(ctx context.Context) {
+// sendRequests sends the weir of the environment what the shop's Envoys would, every second, until ctx ends.
+func sendRequests(ctx context.Context) {
 	weir := callcmd.Command{Addr: config.GRPCAddress(), Hits: 1, Timeout: time.Second}
 	for wait.For(ctx, time.Until(time.Now().Truncate(time.Second).Add(time.Second))) {
 		demo.Requests(time.Now(), func(domain string, d descriptors.Descriptor) {
@@ -66,10 +66,10 @@ func askOn(ctx context.Context) {
 	}
 }
 
-// configOf returns the folder of the rules that a demo is of. They are written last: where they are, the demo is whole.
-func configOf(set *config.Settings) string { return filepath.Join(set.DataDir, "demo-config") }
+// configDir returns the folder of a demo's rules. They are written last: where they are, the demo is whole.
+func configDir(set *config.Settings) string { return filepath.Join(set.DataDir, "demo-config") }
 
-// makeUp makes up the demo, or, of one that is to be served again, the time since its last hit.
+// makeUp fills the history, writes the rules, and says what it did.
 func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out terminal.Output) error {
 	begin := time.Now()
 	until, err := c.end(begin, out.Zone)
@@ -80,29 +80,23 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	if err != nil {
 		return err
 	}
-	_, missing := os.Stat(configOf(set))
+	_, missing := os.Stat(configDir(set))
 	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
-	loaded, err := load(set, func(to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(set, func(to transfer.Target) (loaded transfer.Loaded, err error) {
+		if first, err = resume(ctx, to.Store, first, until, again); err != nil {
+			return loaded, err
+		}
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
-		err := to.Store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
-			if !again {
-				return errNotEmpty
-			}
-			for _, p := range s.Points {
-				first = time.Unix(max(first.Unix(), p.End()), 0)
-			}
-			return s.Err
-		})
-		for since := first; err == nil && until.Sub(since) >= time.Minute; {
-			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, bucket history.Point) error {
-				return l.Add(transfer.Row{ID: id, Start: bucket.Start, Width: bucket.Tier.Width(), Sum: bucket.Sum, Peak: bucket.Peak})
+		for since := first; until.Sub(since) >= time.Minute; {
+			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, b history.Point) error {
+				return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
 			})
+			if err != nil {
+				return loaded, err
+			}
 			if since = until; c.Serve {
 				until = time.Now() // making up a year takes minutes
 			}
-		}
-		if err != nil {
-			return transfer.Loaded{}, err
 		}
 		return l.Close()
 	})
@@ -110,17 +104,32 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 		return err
 	}
 	rules, _ := fs.Sub(demo.Config, "config") // it is there
-	if err := os.CopyFS(configOf(set), rules); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.CopyFS(configDir(set), rules); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("the rules of the demo: %w", err)
 	}
 	_, err = fmt.Fprintf(out.Out, "Made up %s until %s in %s, in %s: %s hits.\n%s", terminal.Span(until.Unix()-first.Unix()),
 		until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
-		terminal.Printable(storeName(set)), terminal.Thousands(loaded.Hits), c.next(set))
+		terminal.Printable(storeName(set)), terminal.Thousands(loaded.Hits), c.nextSteps(set))
 	return err
 }
 
-// next says what to do with a demo that has been made up.
-func (c *demoCommand) next(set *config.Settings) string {
+// resume returns where a demo is to begin: first in an empty history, at the end of the last hit in one that is served
+// again. Any other history is an error.
+func resume(ctx context.Context, store history.Store, first, until time.Time, again bool) (time.Time, error) {
+	err := store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
+		if !again {
+			return errNotEmpty
+		}
+		for _, p := range s.Points {
+			first = time.Unix(max(first.Unix(), p.End()), 0)
+		}
+		return s.Err
+	})
+	return first, err
+}
+
+// nextSteps says what to do with a demo that has been made up.
+func (c *demoCommand) nextSteps(set *config.Settings) string {
 	if c.Serve {
 		return fmt.Sprintf("It goes on until Ctrl-C: open http://127.0.0.1:%d/\n", set.DebugPort)
 	}
@@ -128,7 +137,7 @@ func (c *demoCommand) next(set *config.Settings) string {
   weir serve --config %s    with the same environment; then open http://127.0.0.1:%d/
   weir history top --from -7d
   weir history show --domain shop --path user/path=/pay --from -30d
-`, terminal.Printable(configOf(set)), set.DebugPort)
+`, terminal.Printable(configDir(set)), set.DebugPort)
 }
 
 // end returns where the made-up hits are to end.

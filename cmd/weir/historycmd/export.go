@@ -17,9 +17,9 @@ import (
 )
 
 type exportCommand struct {
-	source
-	timeRange
-	seriesFilter
+	readFlags
+	rangeFlags
+	seriesFlags
 	Format transfer.Format `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
@@ -44,7 +44,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
 	if !written.Found && len(written.Warnings) == 0 {
-		return noSeries(q)
+		return errNoSeries(q)
 	}
 	for _, warning := range written.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))
@@ -53,7 +53,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		fmt.Fprintf(out.Err, "No hits between --from and --to, which is %s.\n",
 			time.Unix(written.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
 	}
-	return noIfBroken(written.LeftOut)
+	return exitFor(written.LeftOut)
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.

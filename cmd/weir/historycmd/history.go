@@ -49,28 +49,28 @@ Times are -90m, -12h, -30d, -2w or -1y before now, 14:03, 2026-11-15, '2026-11-1
 code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for verify, is not exact.`
 }
 
-// source is whose history is read, and of which rules.
-type source struct {
+// readFlags are those of the commands that read a history: whose it is, and which rules are meant.
+type readFlags struct {
 	Domain string `placeholder:"NAME" help:"Only rules of this domain."`
 	Path   string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 }
 
-// printed is a source, and how to print what it answers.
-type printed struct {
-	source
+// printFlags are those of the commands that print an answer.
+type printFlags struct {
+	readFlags
 	JSON bool `name:"json" help:"Print the answer as JSON."`
 }
 
-// seriesFilter is which series of the rules show and export are about.
-type seriesFilter struct {
+// seriesFlags choose series of the rules, for show and export.
+type seriesFlags struct {
 	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 
-// timeRange is that of show, top and export.
-type timeRange struct {
+// rangeFlags are the range of time of show, top and export.
+type rangeFlags struct {
 	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
 	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
@@ -78,7 +78,7 @@ type timeRange struct {
 
 // addTo adds the range to a question. Times without a zone are of --tz, or of the zone that times are shown in, which may
 // not be that of the weir that answers.
-func (r *timeRange) addTo(q url.Values, out *terminal.Output) error {
+func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 
 // printAnswer prints the answer to a question: of the Redis that the environment names, or else of an admin port, at a path
 // below /api/v1/history. With --json it is as the port gives it, else as describe does.
-func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Output, q url.Values, path string,
+func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Output, q url.Values, path string,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
@@ -145,7 +145,7 @@ func printAnswer[Answer any](ctx context.Context, p *printed, out terminal.Outpu
 
 // open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be
 // asked, whose address it sets.
-func (s *source) open() (*redishistory.Store, error) {
+func (s *readFlags) open() (*redishistory.Store, error) {
 	if s.Address != "" {
 		return nil, nil
 	}
@@ -159,22 +159,22 @@ func (s *source) open() (*redishistory.Store, error) {
 	return openRedis(&set, slog.New(slog.DiscardHandler), true)
 }
 
-// noIfBroken returns nil if no series was found broken: unreadable, so that what was shown is not all, or not exact.
-func noIfBroken(broken int) error {
+// exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact.
+func exitFor(broken int) error {
 	if broken > 0 {
 		return terminal.No
 	}
 	return nil
 }
 
-func warn(b *strings.Builder, warnings []string, p terminal.Paint) {
+func writeWarnings(b *strings.Builder, warnings []string, p terminal.Paint) {
 	for _, warning := range warnings {
 		fmt.Fprintln(b, p.Yellow(terminal.Printable(warning)))
 	}
 }
 
-// noSeries returns the error of a question that no series fits.
-func noSeries(q url.Values) error {
+// errNoSeries returns the error of a question that no series fits.
+func errNoSeries(q url.Values) error {
 	if q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") == "" {
 		return errors.New("there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
 	}
@@ -186,8 +186,8 @@ func readable(domain, path, value string) string {
 	return terminal.Printable(query.ReadableName(domain, path, value))
 }
 
-// noHits says that a range has no hits of what was asked for, and where there are some.
-func noHits(a *query.Metadata, zone *time.Location) string {
+// describeNoHits says that a range has no hits of what was asked for, and where there are some.
+func describeNoHits(a *query.Metadata, zone *time.Location) string {
 	text := "No such hits in this range"
 	if a.Until > 0 {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }

@@ -108,7 +108,7 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 		History Command `cmd:""`
 	}
 	parser, err := kong.New(&line, kong.BindTo(t.Context(), (*context.Context)(nil)),
-		kong.Bind(Serving(func(_ context.Context, dir string) error { return errors.New("served by " + dir) })))
+		kong.Bind(ServeFunc(func(_ context.Context, dir string) error { return errors.New("served by " + dir) })))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +185,15 @@ No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 1
 		if "\n"+got != c.want {
 			t.Errorf("weir history top %s: got\n%s\nwant%s", strings.Join(c.args, " "), got, c.want)
 		}
+	}
+}
+
+// A later weir may rank by what this one does not know, and list rules in that order.
+func TestARankingOfALaterWeirIsShownByItsHits(t *testing.T) {
+	rows := []query.TopRow{{Domain: "few", RankedHits: query.RankedHits{Hits: 1}}, {Domain: "many", RankedHits: query.RankedHits{Hits: 100}}}
+	got := describeTop(&query.TopAnswer{By: "cost", Found: 3, Total: 7, Top: rows}, time.UTC, terminal.Paint{})
+	if want := "     1  █                     few \n   100  ████████████████████  many \nand 1 more; -n lists more\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("it is shown as\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -330,7 +339,7 @@ func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
 		}
 	}
 	q, out := url.Values{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
-	if err := (&timeRange{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q.Encode() != "from=1795150800&to=-1h&tz=" {
+	if err := (&rangeFlags{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q.Encode() != "from=1795150800&to=-1h&tz=" {
 		t.Errorf("without --tz, a day in New York is asked for as %v (%v), want Unix seconds: whoever answers may be elsewhere", q, err)
 	}
 	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.

@@ -42,7 +42,6 @@ SIGTERM ends it with exit code 0.`
 
 const drainTime = 10 * time.Second // for queries that are being answered when the end comes
 
-// Run serves until a signal comes.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
 	hangups := wait.NewHangups()
 	set, err := config.Read(config.Process())
@@ -97,25 +96,20 @@ func run(ctx context.Context, port *server.Port, rules *fleetRules, hangups wait
 	return err
 }
 
-// fleetRules are the rules of the descriptor files in a directory, as weir serve would have them in force: nothing is
-// limited by them here. Without a directory there are none.
+// fleetRules are the rules of the descriptor files in a directory, none without one. They limit nothing here: queries
+// ask for them.
 type fleetRules struct {
-	dir     *file.Dir // nil for none
-	reload  func()    // has it read again at once, as SIGHUP asks
-	inForce atomic.Pointer[configuration]
+	dir    *file.Dir // nil for none
+	reload func()    // has it read again at once, as SIGHUP asks
+
+	inForce  atomic.Pointer[descriptors.Config]
+	loadedAt atomic.Int64 // in seconds since 1970
 }
 
-// configuration is a configuration and when it was put in force. The zero value is that before the first.
-type configuration struct {
-	*descriptors.Config
-	loaded time.Time
-}
-
-// openRules names the directory, "" for none, and reads nothing yet. weir serve waits for one that is missing, as it is in
-// the way of what answers Envoy; here a missing one is most likely a slip.
+// openRules takes the directory, "" for none, and reads nothing yet. A missing one is an error here, most likely a
+// slip; weir serve waits for it instead, as it has to answer Envoy.
 func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
 	r := &fleetRules{reload: func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }}
-	r.inForce.Store(new(configuration))
 	if path == "" {
 		return r, nil
 	}
@@ -140,16 +134,17 @@ func (r *fleetRules) follow(ctx context.Context) {
 		return
 	}
 	_ = r.dir.Run(ctx, func(config *descriptors.Config) error { // which ends with ctx alone
-		r.inForce.Store(&configuration{config, time.Now()})
+		r.inForce.Store(config)
+		r.loadedAt.Store(time.Now().Unix())
 		return nil
 	})
 }
 
 // Config returns the configuration in force, nil before the first.
-func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load().Config }
+func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load() }
 
-// Loaded returns when the configuration in force was put in force, zero before the first.
-func (r *fleetRules) Loaded() time.Time { return r.inForce.Load().loaded }
+// Loaded returns when that was put in force, the beginning of 1970 before the first.
+func (r *fleetRules) Loaded() time.Time { return time.Unix(r.loadedAt.Load(), 0) }
 
 // Rules returns the rules of all domains.
 func (r *fleetRules) Rules() []*descriptors.Rule { return r.Config().Rules() }

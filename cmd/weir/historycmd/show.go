@@ -15,9 +15,9 @@ import (
 )
 
 type showCommand struct {
-	printed
-	timeRange
-	seriesFilter
+	printFlags
+	rangeFlags
+	seriesFlags
 	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
 }
 
@@ -30,14 +30,14 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	a, err := printAnswer(ctx, &c.printed, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printFlags, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
 		if len(a.Series) == 0 && len(a.Warnings) == 0 {
-			return "", noSeries(q)
+			return "", errNoSeries(q)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil
 	})
-	return cmp.Or(err, noIfBroken(a.Unreadable))
+	return cmp.Or(err, exitFor(a.Unreadable))
 }
 
 // showView shows series to people, each as a curve on the same axis of time:
@@ -64,7 +64,7 @@ func (v *showView) String() string {
 	a := v.answer
 	var b strings.Builder
 	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone))
-	warn(&b, a.Warnings, v.paint)
+	writeWarnings(&b, a.Warnings, v.paint)
 	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
 	drawn = drawn[:min(len(drawn), maxCurves)]
 	rows := 8
@@ -75,7 +75,7 @@ func (v *showView) String() string {
 		v.series(&b, &drawn[i], rows)
 	}
 	if more := len(a.Series) - len(drawn); len(drawn) == 0 {
-		fmt.Fprint(&b, "\n", noHits(&a.Metadata, v.zone))
+		fmt.Fprint(&b, "\n", describeNoHits(&a.Metadata, v.zone))
 	} else if more > 0 {
 		fmt.Fprintf(&b, "\n%d more series: --path, --outcome and --value choose, weir history top ranks them.\n", more)
 	}

@@ -3,6 +3,7 @@ package historycmd
 import (
 	"cmp"
 	"errors"
+	"io"
 	"log/slog"
 	"math"
 	"time"
@@ -24,39 +25,15 @@ func openRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 	return redishistory.Open(c)
 }
 
-// Store is a history that is closed in the end.
-type Store interface {
-	history.Store
-	Close() error
-}
-
-// Open opens what weir serve keeps its history in: Redis, a file in DATA_DIR, or else memory. A file that is in use or
-// damaged is an error: its process may end, and someone may move it.
-func Open(set *config.Settings, log *slog.Logger) (Store, error) {
-	if set.HistoryInRedis() {
-		return openRedis(set, log, false)
-	}
-	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
-	if c.Dir == "" {
-		return filehistory.InMemory(c)
-	}
-	store, err := filehistory.Open(c)
-	switch {
-	case err == nil:
-		return store, nil
-	case errors.Is(err, filehistory.ErrInUse), errors.Is(err, filehistory.ErrDamaged), errors.Is(err, filehistory.ErrFormat):
-		return nil, err
-	}
-	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
-	return filehistory.InMemory(c)
-}
-
-// load opens the history that the environment names, Redis or the file in DATA_DIR, has old hits counted in it, and closes
-// it. Series may hold any number of points meanwhile, as old minutes are many until they have been rolled.
+// load opens the history that the environment names, Redis or the file in DATA_DIR, lets count add old hits to it, and
+// closes it. Series may hold any number of points meanwhile, as old minutes are many until they have been rolled.
 func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
 	loading := *set
 	loading.History.MaxPoints = math.MaxInt32
-	var store Store
+	var store interface {
+		history.Store
+		io.Closer
+	}
 	var err error
 	concurrency := 32
 	switch {

@@ -17,8 +17,8 @@ import (
 )
 
 type topCommand struct {
-	printed
-	timeRange
+	printFlags
+	rangeFlags
 	By string `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
@@ -28,10 +28,10 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	a, err := printAnswer(ctx, &c.printed, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printFlags, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, noIfBroken(a.Unreadable))
+	return cmp.Or(err, exitFor(a.Unreadable))
 }
 
 const topBar = 20 // columns, of the longest bar
@@ -61,13 +61,13 @@ func topColumns(a *query.TopAnswer) []string {
 func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, by %s\n", describeRange(a.From, a.To, zone), terminal.Printable(a.By))
-	warn(&b, a.Warnings, p)
+	writeWarnings(&b, a.Warnings, p)
 	b.WriteByte('\n')
 	columns := topColumns(a)
 	if len(a.Top) > 0 && len(columns) > 0 {
 		topTable(&b, a, columns, p)
 	} else if len(a.Top) == 0 {
-		b.WriteString(noHits(&a.Metadata, zone))
+		b.WriteString(describeNoHits(&a.Metadata, zone))
 	}
 	return b.String()
 }
@@ -78,20 +78,23 @@ func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p termin
 		fmt.Fprintf(table, "%s\t", column)
 	}
 	fmt.Fprintln(table)
-	var listed uint64
-	highest := *a.Top[0].By(columns[0])
+	var listed, highest uint64
+	for _, row := range a.Top { // of a later version they may be in the order of something else
+		hits := *row.By(columns[0])
+		listed, highest = listed+hits, max(highest, hits)
+	}
 	for _, row := range a.Top {
 		for _, column := range columns {
 			fmt.Fprintf(table, "%s\t", terminal.Thousands(*row.By(column)))
 		}
-		hits := *row.By(columns[0])
-		listed += hits
-		bar := int(math.Ceil(topBar * float64(hits) / float64(highest)))
+		bar := int(math.Ceil(topBar * float64(*row.By(columns[0])) / float64(highest)))
 		fmt.Fprintf(table, "  %s%s  %s\n", p.Dim(strings.Repeat("█", bar)), strings.Repeat(" ", topBar-bar),
 			readable(row.Domain, row.Path, row.Value))
 	}
 	_ = table.Flush() // a builder takes everything
-	if hidden := a.Found - len(a.Top); hidden > 0 {
+	if hidden := a.Found - len(a.Top); hidden > 0 && columns[0] == a.By {
 		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-listed))
+	} else if hidden > 0 {
+		fmt.Fprintf(b, "and %d more; -n lists more\n", hidden)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-type verifyCommand struct{ printed }
+type verifyCommand struct{ printFlags }
 
 func (*verifyCommand) Help() string {
 	return `Of each series, what is stored and what has expired must make all that was ever counted, at every moment: weir may
@@ -21,13 +21,13 @@ the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := url.Values{"domain": {c.Domain}, "path": {c.Path}}
-	a, err := printAnswer(ctx, &c.printed, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printFlags, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
-			return "", noSeries(q)
+			return "", errNoSeries(q)
 		}
 		return describeVerified(a, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, noIfBroken(a.Broken))
+	return cmp.Or(err, exitFor(a.Broken))
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.

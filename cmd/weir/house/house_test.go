@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// houseFile is one Go file of the module, parsed.
-type houseFile struct {
+// sourceFile is one Go file of the module, parsed.
+type sourceFile struct {
 	name  string // path inside the module, with slashes
 	room  string // path of its package inside the module
 	lines int
@@ -24,10 +24,10 @@ type houseFile struct {
 	tree  *ast.File
 }
 
-// houseRule looks at files and returns what breaks the rule: where, what and why it matters.
-type houseRule func([]*houseFile) []string
+// rule looks at files and returns what breaks the rule: where, what and why it matters.
+type rule func([]*sourceFile) []string
 
-var houseRules = map[string]houseRule{
+var rules = map[string]rule{
 	"rooms reach only what they may":      checkReach,
 	"libraries stay in their rooms":       each(product, checkLibraries),
 	"only cmd/weir reads the environment": each(product, checkEnvironment),
@@ -39,13 +39,13 @@ var houseRules = map[string]houseRule{
 }
 
 // Which files a rule holds for.
-func all(*houseFile) bool       { return true }
-func tests(f *houseFile) bool   { return strings.HasSuffix(f.name, "_test.go") }
-func product(f *houseFile) bool { return !tests(f) }
+func all(*sourceFile) bool       { return true }
+func tests(f *sourceFile) bool   { return strings.HasSuffix(f.name, "_test.go") }
+func product(f *sourceFile) bool { return !tests(f) }
 
 // each returns a rule that holds for each of some files by itself.
-func each(of func(*houseFile) bool, check func(*houseFile) []string) houseRule {
-	return func(files []*houseFile) (broken []string) {
+func each(of func(*sourceFile) bool, check func(*sourceFile) []string) rule {
+	return func(files []*sourceFile) (broken []string) {
 		for _, f := range files {
 			if of(f) {
 				broken = append(broken, check(f)...)
@@ -57,7 +57,7 @@ func each(of func(*houseFile) bool, check func(*houseFile) []string) houseRule {
 
 func TestTheHouseIsKept(t *testing.T) {
 	files := readHouse(t, filepath.Join("..", "..", ".."))
-	for name, rule := range houseRules {
+	for name, rule := range rules {
 		t.Run(name, func(t *testing.T) {
 			for _, broken := range rule(files) {
 				t.Error(broken)
@@ -68,9 +68,9 @@ func TestTheHouseIsKept(t *testing.T) {
 
 // readHouse parses all Go files of the module at root. Hidden folders, test data and modules of their own are not its
 // code.
-func readHouse(t *testing.T, root string) []*houseFile {
+func readHouse(t *testing.T, root string) []*sourceFile {
 	t.Helper()
-	var files []*houseFile
+	var files []*sourceFile
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func readHouse(t *testing.T, root string) []*houseFile {
 			return err
 		}
 		inside = filepath.ToSlash(inside)
-		f := &houseFile{name: inside, room: path.Dir(inside), lines: bytes.Count(src, []byte("\n")), set: token.NewFileSet()}
+		f := &sourceFile{name: inside, room: path.Dir(inside), lines: bytes.Count(src, []byte("\n")), set: token.NewFileSet()}
 		f.tree, err = parser.ParseFile(f.set, inside, src, parser.ParseComments|parser.SkipObjectResolution)
 		files = append(files, f)
 		return err
@@ -113,15 +113,15 @@ func foreignFolder(name string) bool {
 	return err == nil
 }
 
-func (f *houseFile) line(p token.Pos) int { return f.set.Position(p).Line }
+func (f *sourceFile) line(p token.Pos) int { return f.set.Position(p).Line }
 
 // broken writes one finding as file:line: what, so that editors can jump to it.
-func (f *houseFile) broken(p token.Pos, format string, args ...any) string {
+func (f *sourceFile) broken(p token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", f.name, f.line(p), fmt.Sprintf(format, args...))
 }
 
 // find returns what a complaint about each node of the file's tree is, but for "".
-func (f *houseFile) find(complain func(ast.Node) string) (broken []string) {
+func (f *sourceFile) find(complain func(ast.Node) string) (broken []string) {
 	ast.Inspect(f.tree, func(n ast.Node) bool {
 		if n != nil {
 			if text := complain(n); text != "" {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-const houseModule = "github.com/weirproxy/weir/"
+const modulePath = "github.com/weirproxy/weir/"
 
-// houseRoom says what a package may reach: by its own imports, and through weir's packages that it imports. Packages are
+// roomRule says what a package may reach: by its own imports, and through weir's packages that it imports. Packages are
 // written as go does: "server" is one package, "server/..." also all below it, "..." any.
-type houseRoom struct {
+type roomRule struct {
 	packages  string
 	weir      []string // weir's own packages
 	libraries []string // others' libraries; the standard library is free to all
@@ -22,8 +22,8 @@ type houseRoom struct {
 
 var anyLibrary = []string{"..."}
 
-// houseRooms is read from the top; the first that fits a package holds.
-var houseRooms = []houseRoom{
+// roomRules is read from the top; the first that fits a package holds.
+var roomRules = []roomRule{
 	{"descriptors", nil, nil,
 		"everything speaks its vocabulary, so whatever it imported would be everywhere"},
 	{"descriptors/yaml", []string{"descriptors"}, []string{"go.yaml.in/yaml/..."},
@@ -111,8 +111,8 @@ var houseRooms = []houseRoom{
 		"it puts the parts together, and nothing imports it"},
 }
 
-// houseLibraries names those that must not spread, and the only rooms that may import them.
-var houseLibraries = []struct {
+// libraryRules names those that must not spread, and the only rooms that may import them.
+var libraryRules = []struct {
 	paths []string
 	rooms []string
 	why   string
@@ -141,9 +141,9 @@ var houseLibraries = []struct {
 		"it repeats commands in ways that count twice; the code that knows how to stop it is in one place"},
 }
 
-func checkLibraries(f *houseFile) (broken []string) {
+func checkLibraries(f *sourceFile) (broken []string) {
 	for _, spec := range f.tree.Imports {
-		for _, l := range houseLibraries {
+		for _, l := range libraryRules {
 			if coversAny(l.paths, importPath(spec)) && !coversAny(l.rooms, f.room) {
 				broken = append(broken, f.broken(spec.Pos(), "%s imports %s, which only %s may: %s",
 					f.room, importPath(spec), enumerate(l.rooms), l.why))
@@ -154,7 +154,7 @@ func checkLibraries(f *houseFile) (broken []string) {
 }
 
 // checkEnvironment finds the functions through which a setting could slip past cmd/weir.
-func checkEnvironment(f *houseFile) (broken []string) {
+func checkEnvironment(f *sourceFile) (broken []string) {
 	if coversAny([]string{"cmd/weir/...", "backend/backendtest/..."}, f.room) {
 		return nil
 	}
@@ -209,18 +209,18 @@ func enumerate(names []string) string {
 
 // checkReach holds each package to what it may reach. It walks to the nearest first, so that each complaint names the
 // shortest way.
-func checkReach(files []*houseFile) (broken []string) {
+func checkReach(files []*sourceFile) (broken []string) {
 	imports := make(map[string][]string) // of each package, by its import path
 	for _, f := range slices.DeleteFunc(slices.Clone(files), tests) {
-		of := imports[houseModule+f.room]
+		of := imports[modulePath+f.room]
 		for _, spec := range f.tree.Imports {
 			of = append(of, importPath(spec))
 		}
-		imports[houseModule+f.room] = of
+		imports[modulePath+f.room] = of
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
-		room := strings.TrimPrefix(pkg, houseModule)
-		at := slices.IndexFunc(houseRooms, func(r houseRoom) bool { return covers(r.packages, room) })
+		room := strings.TrimPrefix(pkg, modulePath)
+		at := slices.IndexFunc(roomRules, func(r roomRule) bool { return covers(r.packages, room) })
 		if at < 0 {
 			broken = append(broken, fmt.Sprintf("package %s is in no room that the table of rooms knows: say there what it may "+
 				"import, and why, so that the parts stay apart", room))
@@ -234,12 +234,12 @@ func checkReach(files []*houseFile) (broken []string) {
 				}
 				reachedFrom[name] = next[0]
 				next = append(next, name)
-				if complaint := houseRooms[at].judge(name); complaint != "" {
+				if complaint := roomRules[at].judge(name); complaint != "" {
 					way := name
 					for by := reachedFrom[name]; by != ""; by = reachedFrom[by] {
 						way = by + " imports " + way
 					}
-					broken = append(broken, strings.ReplaceAll(way, houseModule, "")+", "+complaint)
+					broken = append(broken, strings.ReplaceAll(way, modulePath, "")+", "+complaint)
 				}
 			}
 		}
@@ -248,8 +248,8 @@ func checkReach(files []*houseFile) (broken []string) {
 }
 
 // judge returns why a room may not reach a package, "" if it may.
-func (r *houseRoom) judge(name string) string {
-	own, isOwn := strings.CutPrefix(name, houseModule)
+func (r *roomRule) judge(name string) string {
+	own, isOwn := strings.CutPrefix(name, modulePath)
 	switch {
 	case isOwn && !coversAny(r.weir, own):
 		return "but of weir's packages it may reach only " + enumerate(r.weir) + ": " + r.why

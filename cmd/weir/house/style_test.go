@@ -15,7 +15,7 @@ const (
 
 // checkIntroductions wants one package comment in each package: none leaves its reader alone, two contradict each
 // other.
-func checkIntroductions(files []*houseFile) []string {
+func checkIntroductions(files []*sourceFile) []string {
 	introduced := make(map[string][]string) // the files with a package comment, by room
 	var broken []string
 	for _, f := range slices.DeleteFunc(slices.Clone(files), tests) {
@@ -40,7 +40,7 @@ func checkIntroductions(files []*houseFile) []string {
 
 // checkExported wants a comment on each exported name that other packages can reach. One comment on a group of
 // constants or variables is enough for all of them.
-func checkExported(f *houseFile) (broken []string) {
+func checkExported(f *sourceFile) (broken []string) {
 	want := func(name *ast.Ident, comments ...*ast.CommentGroup) {
 		explained := slices.ContainsFunc(comments, func(c *ast.CommentGroup) bool { return c.Text() != "" })
 		if name.IsExported() && !explained {
@@ -89,7 +89,7 @@ func receiverName(d *ast.FuncDecl) string {
 	}
 }
 
-func checkSizes(f *houseFile) (broken []string) {
+func checkSizes(f *sourceFile) (broken []string) {
 	if ast.IsGenerated(f.tree) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func checkSizes(f *houseFile) (broken []string) {
 	})...)
 }
 
-func checkPanics(f *houseFile) []string {
+func checkPanics(f *sourceFile) []string {
 	commented := make(map[int]bool)
 	for _, group := range f.tree.Comments {
 		for _, c := range group.List {
@@ -129,7 +129,7 @@ func checkPanics(f *houseFile) []string {
 	})
 }
 
-func checkSkips(f *houseFile) []string {
+func checkSkips(f *sourceFile) []string {
 	return f.find(func(n ast.Node) string {
 		for _, runner := range []string{"t", "b", "f", "tb"} {
 			if selects(n, runner, "Skip", "Skipf", "SkipNow") {

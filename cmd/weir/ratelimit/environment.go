@@ -53,11 +53,10 @@ func Read(given config.Environment) (s Settings, err error) {
 	}
 	s.Lenient = true
 	s.Compatibility = config.Compatibility{
-		Ports:         server.Config{AnyJSONType: true, ReusePort: true, AdminLikeRatelimit: true},
-		HealthRules:   server.HealthRules{ByStore: true},
-		RenameLogs:    renameLevels,
-		StartLevel:    shownInfo,
-		FilesByPrefix: s.WatchRoot, EmptyConfig: true, HistoryInDataDir: true, CountAsRatelimit: true, OptionalSinks: true,
+		Ports:      server.Config{AnyJSONType: true, ReusePort: true, AdminLikeRatelimit: true},
+		RenameLogs: renameLevels, StartLevel: shownInfo,
+		FilesByPrefix: s.WatchRoot, EmptyConfig: true, HistoryInDataDir: true,
+		HealthByStore: true, AlwaysCountAsRatelimit: true, OptionalSinks: true,
 	}
 	if s.LogsJSON() {
 		s.RenameLogs = renameKeys
@@ -93,9 +92,9 @@ func translate(given config.Environment) config.Environment {
 		delete(e, "REDIS_TLS_CACERT")
 		delete(e, "REDIS_TLS_CLIENT_CERT")
 	}
-	keepPair(e, "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY")
-	keepPair(e, "MEMCACHE_TLS_CLIENT_CERT", "MEMCACHE_TLS_CLIENT_KEY")
-	keepPair(e, "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY")
+	dropUnpaired(e, "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY")
+	dropUnpaired(e, "MEMCACHE_TLS_CLIENT_CERT", "MEMCACHE_TLS_CLIENT_KEY")
+	dropUnpaired(e, "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY")
 	return e
 }
 
@@ -107,25 +106,25 @@ func reachesRedisByTLS(e config.Environment) bool {
 	})
 }
 
-// keepPair drops a certificate without a key, or a key without a certificate.
-func keepPair(e config.Environment, cert, key string) {
+// dropUnpaired drops a certificate without a key, or a key without a certificate.
+func dropUnpaired(e config.Environment, cert, key string) {
 	if e[cert] == "" || e[key] == "" {
 		delete(e, cert)
 		delete(e, key)
 	}
 }
 
-// translateRedis makes a socket the default, unless the URL has a port and can only be meant for TCP, and its credentials
-// what they are there. A URL in a file is weir's own, and left alone.
+// translateRedis makes a socket the default, unless the URL has a port and can only be meant for TCP, and credentials
+// of variables go before those of the URL. A URL in a file, which only weir knows, is left alone.
 func translateRedis(e config.Environment, prefix, socket string) {
-	url, kind := e[prefix+"URL"], e[prefix+"SOCKET_TYPE"]
+	url, socketType := e[prefix+"URL"], e[prefix+"SOCKET_TYPE"]
 	single := e[prefix+"TYPE"] == "" || strings.EqualFold(e[prefix+"TYPE"], "single")
 	if e[prefix+"URL_FILE"] == "" {
-		if url == "" && kind != "tcp" { // there is no such socket for TCP
+		if url == "" && socketType != "tcp" { // there is no such socket for TCP
 			url = socket
 		}
-		if kind == "" && single && !strings.Contains(url, ":") {
-			kind = "unix"
+		if socketType == "" && single && !strings.Contains(url, ":") {
+			socketType = "unix"
 		}
 		items, auth := []string{url}, prefix+"AUTH"
 		if !single {
@@ -141,11 +140,11 @@ func translateRedis(e config.Environment, prefix, socket string) {
 	}
 	switch {
 	case !single:
-		kind = "" // which is for a single server alone
-	case kind == "tcp4", kind == "tcp6":
-		kind = "tcp"
+		socketType = "" // which is for a single server alone
+	case socketType == "tcp4", socketType == "tcp6":
+		socketType = "tcp"
 	}
-	e[prefix+"URL"], e[prefix+"SOCKET_TYPE"] = url, kind
+	e[prefix+"URL"], e[prefix+"SOCKET_TYPE"] = url, socketType
 }
 
 // moveCredentials returns a URL of Redis without unknown parameters, and without credentials if auth has some: a variable

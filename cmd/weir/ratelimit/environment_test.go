@@ -53,8 +53,8 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 	socket := func(s *Settings) string { return s.Redis.SocketType }
 	// It reads the files of TLS only where TLS is on, and of half a pair none.
 	tls := func(s *Settings) string {
-		both := &s.BothRedis
-		return strings.Join([]string{both.TLSCacert, both.TLSClientCert, both.TLSClientKey, s.XDSClientCert, s.XDSClientKey}, " ")
+		files := &s.BothRedis.TLSFiles
+		return strings.Join([]string{files.CA, files.Cert, files.Key, s.XDSClientCert, s.XDSClientKey}, " ")
 	}
 	files := func(s *Settings) string {
 		dir, prefix := s.ConfigFiles()

@@ -65,7 +65,7 @@ func (s *Settings) Warn(arguments []string, log *slog.Logger) {
 	log.Info("history", "kept", s.KeepHistory)
 }
 
-// shownInfo is printed as info wherever warnings are printed, as envoyproxy/ratelimit does where it listens.
+// shownInfo is called info, and printed wherever warnings are: so envoyproxy/ratelimit prints where it listens.
 const shownInfo = slog.LevelWarn + 1
 
 // renameKeys gives a line's own attributes the keys that they have in envoyproxy/ratelimit's JSON.

@@ -18,8 +18,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// EscapeInvisible returns JSON with the characters that turn the direction of text, or are marks of it, escaped: as they
-// are, a terminal shows what follows in another order than it is. So are the controls that JSON may have as they are.
+// EscapeInvisible returns JSON in which the marks and controls of the direction of text are escaped, as a terminal
+// would show what follows them in another order, and so are the control characters that JSON allows.
 func EscapeInvisible(json []byte) []byte {
 	return invisible.ReplaceAllFunc(json, func(c []byte) []byte {
 		r, _ := utf8.DecodeRune(c)
@@ -57,7 +57,7 @@ func Thousands(n uint64) string {
 	return digits
 }
 
-// Count writes how many there are of what: 1 hit, 2,000 hits. There are none less than 0.
+// Count writes how many there are of what: 1 hit, 2,000 hits. n is not below 0.
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

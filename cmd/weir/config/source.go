@@ -9,23 +9,25 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/cmd/weir/certs"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/xds"
+	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// What CONFIG_TYPE may be, in any case. Nothing is a file, too.
+// What CONFIG_TYPE may be, in upper or lower case. An empty one means files.
 const (
-	configFile   = "FILE"
-	configServer = "GRPC_XDS_SOTW"
+	typeFiles = "FILE"
+	typeXDS   = "GRPC_XDS_SOTW"
 )
 
-// FromServer reports whether the configuration comes from a server, instead of from files.
-func (s *Settings) FromServer() bool { return strings.EqualFold(s.ConfigType, configServer) }
+// FromXDS reports whether the configuration comes from a server, instead of from files.
+func (s *Settings) FromXDS() bool { return strings.EqualFold(s.ConfigType, typeXDS) }
 
 // checkSource refuses a source of configuration that cannot be used.
 func (s *Settings) checkSource() error {
 	return cmp.Or(
-		require(s.FromServer() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, configFile), "CONFIG_TYPE", s.ConfigType,
-			"use "+configFile+" or "+configServer),
+		require(s.FromXDS() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, typeFiles), "CONFIG_TYPE",
+			s.ConfigType, "use "+typeFiles+" or "+typeXDS),
 		notNegative("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", s.XDSRetry),
 		notNegative("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", s.XDSInitialBackoff),
 		notNegative("XDS_CLIENT_BACKOFF_MAX_INTERVAL", s.XDSMaxBackoff),
@@ -33,10 +35,10 @@ func (s *Settings) checkSource() error {
 	)
 }
 
-// ConfigServer returns which server the configuration comes from. Its error names the file of a certificate that cannot
-// be used. What goes wrong later is logged.
-func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
-	c := xds.Config{
+// XDS returns how the server of the configuration is reached. Its error names the variables of the certificate and the
+// file at fault; what goes wrong later is logged.
+func (s *Settings) XDS(log *slog.Logger) (c xds.Config, err error) {
+	c = xds.Config{
 		Server: s.XDSServer, Node: s.XDSNode, Metadata: make(map[string]string), Headers: s.XDSHeaders, MaxMessage: s.XDSMaxMessage,
 		Backoff: xds.Backoff{Retry: s.XDSRetry, Initial: s.XDSInitialBackoff, Max: s.XDSMaxBackoff, Jitter: s.XDSBackoffFactor},
 		Rules:   s.Rules(), Log: log,
@@ -59,7 +61,6 @@ func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
 	if host, _, err := net.SplitHostPort(s.XDSServer); san == "" && err == nil && net.ParseIP(host) != nil {
 		san = host // which is no name to the TLS library
 	}
-	var err error
 	c.TLS, err = certs.Client(certs.Files{Cert: s.XDSClientCert, Key: s.XDSClientKey, CA: s.XDSServerCA, SAN: san}, log)
 	if err != nil {
 		err = fmt.Errorf("environment variables CONFIG_GRPC_XDS_CLIENT_TLS_CERT, CONFIG_GRPC_XDS_CLIENT_TLS_KEY, "+
@@ -68,12 +69,45 @@ func (s *Settings) ConfigServer(log *slog.Logger) (xds.Config, error) {
 	return c, err
 }
 
-// ConfigFiles returns the directory that holds the descriptor files, and what the names of those that are meant begin
-// with: their paths below it, with dots for slashes.
+// ConfigFiles returns the directory of the descriptor files, and the prefix of those that are read: of their paths
+// below it, with dots for slashes.
 func (s *Settings) ConfigFiles() (dir, prefix string) {
 	dir = filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory)
 	if s.FilesByPrefix {
 		return dir, strings.ReplaceAll(s.RuntimeAppdirectory, "/", ".") + "."
 	}
 	return filepath.Join(dir, s.RuntimeAppdirectory), ""
+}
+
+// ReadFiles reads the variables of Files alone, for a tool that only reads descriptor files. It judges no others.
+func ReadFiles(e Environment) (f Files, err error) {
+	err = e.fill(&f)
+	f.BackendType = e.backend()
+	return f, err
+}
+
+// Options returns how a tool, which counts nothing, reads descriptor files.
+func (f *Files) Options() yaml.Options {
+	o := yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
+		Lenient: f.Lenient}
+	if f.BackendType == "memcache" {
+		o.NoLogs = noSlidingLog
+	}
+	return o
+}
+
+// Rules returns how weir serve reads descriptor files.
+func (s *Settings) Rules() yaml.Options {
+	o := s.Files.Options()
+	o.Keys = s.Keys()
+	return o
+}
+
+// Keys returns how the keys of counters are written. In memory nobody else reads them.
+func (s *Settings) Keys() descriptors.Keys {
+	k := descriptors.Keys{Format: s.KeyFormat, Prefix: s.KeyPrefix}
+	if s.BackendType == "memory" {
+		k.Format = descriptors.KeysOfWeir
+	}
+	return k
 }

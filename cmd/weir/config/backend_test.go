@@ -60,7 +60,7 @@ func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
 	if got := reached(&s.PerSecond); !reflect.DeepEqual(got, want) {
 		t.Errorf("the Redis for limits per second is reached by\n%+v, want\n%+v", got, want)
 	}
-	if !s.BothRedis.Persecond || !s.BothRedis.HealthCheckActiveConnection || s.BackendType != "redis" {
+	if !s.BothRedis.UsePerSecond || !s.BothRedis.HealthCheckActiveConnection || s.BackendType != "redis" {
 		t.Errorf("the settings are %+v", s)
 	}
 }

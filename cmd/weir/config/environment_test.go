@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"log/slog"
@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
 // ratelimitVariables are those that envoyproxy/ratelimit reads, at f2fb1577.
@@ -42,13 +40,13 @@ func readVariables(t *testing.T) map[string]string {
 			}
 		}
 	}
-	walk(reflect.TypeFor[config.Variables](), "")
+	walk(reflect.TypeFor[Variables](), "")
 	return all
 }
 
 func environmentDocument(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("ENVIRONMENT.md")
+	text, err := os.ReadFile("../ENVIRONMENT.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,22 +129,22 @@ func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
 }
 
 func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
-	told := func(e config.Environment) string {
+	told := func(e Environment) string {
 		var log strings.Builder
 		e.WarnOfIneffective(slog.New(slog.NewTextHandler(&log, nil)))
 		return log.String()
 	}
 	for name, verdict := range differences(t) {
-		got := told(config.Environment{name: "hunter2"})
+		got := told(Environment{name: "hunter2"})
 		if verdict == "not carried" && !strings.Contains(got, name+" (") || strings.Contains(got, "hunter2") {
 			t.Errorf("%s is %s, and weir tells %q; want what has no effect told, and no value", name, verdict, got)
 		}
 	}
 	const two = "OTEL_EXPORTER_OTLP_ENDPOINT, TRACING_ENABLED (weir sends no traces)"
-	if got := told(config.Of("TRACING_ENABLED=1", "OTEL_EXPORTER_OTLP_ENDPOINT=o:4318")); !strings.Contains(got, `"`+two+`"`) {
+	if got := told(Of("TRACING_ENABLED=1", "OTEL_EXPORTER_OTLP_ENDPOINT=o:4318")); !strings.Contains(got, `"`+two+`"`) {
 		t.Errorf("of two that are alike weir tells %q, want %q", got, two)
 	}
-	off := config.Of("TRACING_ENABLED=False", "REDIS_PIPELINE_LIMIT=0", "REDIS_URL=r:1", "REDIS_SERVICE_HOST=r", "HOME=/")
+	off := Of("TRACING_ENABLED=False", "REDIS_PIPELINE_LIMIT=0", "REDIS_URL=r:1", "REDIS_SERVICE_HOST=r", "HOME=/")
 	if got := told(off); got != "" {
 		t.Errorf("of what is off, in force, or another's, weir tells %q; want nothing", got)
 	}

@@ -26,7 +26,7 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	c, err := s.ConfigServer(slog.New(slog.NewTextHandler(&log, nil)))
+	c, err := s.XDS(slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 		t.Errorf("the log is %s, want a line about the third entry, which may be a secret", &log)
 	}
 	s.XDSBackoffJitter = false
-	if c, _ = s.ConfigServer(slog.New(slog.DiscardHandler)); c.Backoff.Jitter != 0 {
+	if c, _ = s.XDS(slog.New(slog.DiscardHandler)); c.Backoff.Jitter != 0 {
 		t.Errorf("without jitter %v of a pause is left to chance, want none", c.Backoff.Jitter)
 	}
 }
@@ -53,14 +53,14 @@ func TestTheServerIsAskedOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	if _, err = s.ConfigServer(log); err == nil || !strings.Contains(err.Error(), "CONFIG_GRPC_XDS_SERVER_TLS_CACERT") ||
+	if _, err = s.XDS(log); err == nil || !strings.Contains(err.Error(), "CONFIG_GRPC_XDS_SERVER_TLS_CACERT") ||
 		!strings.Contains(err.Error(), s.XDSServerCA) {
 		t.Errorf("got %v, want an error that names the variable and the file", err)
 	}
 	if err := os.WriteFile(s.XDSServerCA, certstest.New(t, "mesh").PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.ConfigServer(log); err != nil || c.TLS == nil || c.TLS.ServerName != "gateway" {
+	if c, err := s.XDS(log); err != nil || c.TLS == nil || c.TLS.ServerName != "gateway" {
 		t.Errorf("the server is %+v (%v), want TLS, and the name that its certificate must have", c, err)
 	}
 }

@@ -1,0 +1,49 @@
+package adminport
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve answers until the test ends, and returns its address.
+func serve(t *testing.T, answer http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+func TestTheTokenGoesToTheAdminPortAlone(t *testing.T) {
+	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("another port is asked") })
+	shown := make(chan string, 1)
+	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		shown <- r.Header.Get("Authorization") + " " + r.URL.RawQuery
+		http.Redirect(w, r, "http://"+other, http.StatusFound)
+	})
+	p := Port{Address: port, Token: "secret", Timeout: time.Hour}
+	_, err := p.Ask(t.Context(), http.MethodGet, "/", url.Values{"n": {"1"}, "domain": {""}})
+	if err == nil || !strings.Contains(err.Error(), "answers 302") {
+		t.Errorf("a port that sends its client elsewhere gives %v; want an error that says so", err)
+	}
+	if got := <-shown; got != "Bearer secret n=1" {
+		t.Errorf("the port is shown %q; want the token, and no empty parameter", got)
+	}
+}
+
+// A stream may take long as a whole, but none of its parts.
+func TestAStreamThatStopsIsAnError(t *testing.T) {
+	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "a part")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	_, err := Port{Address: port, Timeout: 50 * time.Millisecond}.Stream(t.Context(), "/", nil, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "nothing came for 50ms") {
+		t.Errorf("a stream that stops gives %v; want an error that says for how long nothing came", err)
+	}
+}

@@ -1,0 +1,143 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sethvargo/go-envconfig"
+)
+
+// Environment is the variables of a process by their names.
+type Environment map[string]string
+
+// Process returns the environment of this process.
+func Process() Environment { return Of(os.Environ()...) }
+
+// Of returns an environment of variables NAME=VALUE.
+func Of(variables ...string) Environment {
+	e := make(Environment)
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		e[name] = value
+	}
+	return e
+}
+
+// fill fills a struct by its tags. Its error names the variable, and says what to set it to.
+func (e Environment) fill(into any) error {
+	asked := lookups{Environment: e}
+	err := asked.process(into)
+	if err == nil {
+		return nil
+	}
+	name := asked.names[len(asked.names)-1]
+	use, number := "", new(strconv.NumError)
+	switch {
+	case errors.Is(err, envconfig.ErrInvalidMapItem): // of headers, which may be secrets
+		return fmt.Errorf("environment variable %s: use key:value, separated by commas", name)
+	case errors.As(err, &number):
+		use = map[string]string{"ParseUint": "a port is a number from 0 to 65535", "ParseBool": "use true or false"}[number.Func]
+		use = cmp.Or(use, "use a number")
+	case strings.Contains(err.Error(), "time: "):
+		use = "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h"
+	default:
+		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+			use = inner.Error()
+		}
+	}
+	wrong := wrongValue(name, e[name], use)
+	wrong.Unreadable = true
+	return wrong
+}
+
+// lookups is an environment that keeps the names that it was asked for.
+type lookups struct {
+	Environment
+	names []string
+}
+
+func (l *lookups) process(into any) error {
+	return envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: into, Lookuper: l})
+}
+
+// Lookup returns the value of a variable. An empty one counts as unset, except where empty has a meaning of its own.
+func (l *lookups) Lookup(name string) (value string, set bool) {
+	l.names = append(l.names, name)
+	value, set = l.Environment[name]
+	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
+}
+
+// require returns nil if a variable's value is right, or else an error with what to use.
+func require(right bool, variable string, value any, use string) error {
+	if right {
+		return nil
+	}
+	return wrongValue(variable, value, use)
+}
+
+// wrongValue returns the error of a variable's value, with what to use.
+func wrongValue(variable string, value any, use string) *WrongValue {
+	if text, isText := value.(string); isText {
+		value = strconv.Quote(text)
+		if strings.Contains(text, "@") { // it may be a URL with a password, of another variable
+			value, use = "…", strings.ReplaceAll(use, text, "…")
+		}
+	}
+	return &WrongValue{Variable: variable, problem: fmt.Sprintf("%v: %s", value, use)}
+}
+
+// WrongValue is a variable that cannot have the value that it has.
+type WrongValue struct {
+	Variable   string
+	Unreadable bool // the value is not of the kind that it should be: a word instead of a number
+	problem    string
+}
+
+// Error names the variable, its value and what to use.
+func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
+
+// notNegative refuses a number or a duration below 0.
+func notNegative[N ~int | ~int64](variable string, value N) error {
+	return require(value >= 0, variable, value, "it cannot be negative")
+}
+
+// ineffective are the variables of envoyproxy/ratelimit that weir does not read, by what their names begin with.
+var ineffective = []struct{ names, why string }{
+	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces"},
+	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
+	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",
+		"checks are batched without waiting, and all servers asked at the same time"},
+}
+
+// WarnOfIneffective logs which of them are set, and why weir does not read them. It shows no value: some are secrets.
+func (e Environment) WarnOfIneffective(log *slog.Logger) {
+	var all []string
+	for _, group := range ineffective {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(e)) {
+			begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+			if e.isOn(name) && slices.ContainsFunc(strings.Fields(group.names), begins) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			all = append(all, strings.Join(names, ", ")+" ("+group.why+")")
+		}
+	}
+	if len(all) > 0 {
+		log.Warn("environment variables have no effect", "variables", strings.Join(all, "; "))
+	}
+}
+
+// isOn reports whether a variable is set, and not to false or 0.
+func (e Environment) isOn(name string) bool {
+	return !slices.Contains([]string{"", "0", "0s", "false"}, strings.ToLower(e[name]))
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/guard"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/wait"
+	"github.com/weirproxy/weir/server"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// counterStore is where weir counts. The request path asks the embedded Store itself.
+type counterStore struct {
+	guard.Store
+	servers backend.Health                   // that hold the counts; nil in memory
+	kind    string                           // of the servers: Redis or memcached
+	pools   map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
+}
+
+// openStore opens the store that BACKEND_TYPE names.
+func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counterStore, error) {
+	switch set.BackendType {
+	case "redis":
+		return openRedis(set, metrics, log)
+	case "memcache":
+		return openMemcached(set, metrics, log)
+	}
+	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
+	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.", nil,
+		func() float64 { return float64(store.Stats().Keys) })
+	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if 512 others are)."
+	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
+		func() float64 { return float64(store.Stats().EvictedOpen) })
+	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
+		func() float64 { return float64(store.Stats().EvictedOver) })
+	return &counterStore{Store: store}, nil
+}
+
+// maxLocalKeys is how many keys are counted in this process at most while the store is away: some 27 MB.
+const maxLocalKeys = 100_000
+
+// sharedStore is a store on servers, which replicas share.
+type sharedStore interface {
+	guard.Store
+	backend.Health
+	backend.Replicas
+}
+
+// guarded puts a guard before a store that may be away.
+func guarded(store sharedStore, kind string, pools map[string]*topology.Connections, set *config.Settings,
+	metrics *stats.Metrics, log *slog.Logger) *counterStore {
+	replicas := func() int { // by their heartbeats or, until all had the time to send one, at least as many as are configured
+		alive, all := store.Replicas()
+		if all {
+			return alive
+		}
+		return max(alive, set.Replicas)
+	}
+	g := guard.New(store, guard.Config{
+		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,
+		Leases: set.Leasing(),
+		Local:  memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log}),
+	})
+	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
+		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
+	showTotals(metrics, nil, g.Stats, leaseTotals)
+	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
+		func() float64 { return float64(replicas()) })
+	return &counterStore{Store: g, servers: store, kind: kind, pools: pools}
+}
+
+// leaseTotals are about hits that Redis grants this process beforehand.
+var leaseTotals = []total[guard.Stats]{
+	{"weir_leases_total", "Leases: blocks of hits of a busy key that Redis has granted.", func(s guard.Stats) uint64 { return s.Leases }},
+	{"weir_lease_hits_granted_total", "Hits in them.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
+	{"weir_lease_hits_used_total", "Hits that were admitted by leases, without asking Redis.",
+		func(s guard.Stats) uint64 { return s.LeaseUsed }},
+	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
+		func(s guard.Stats) uint64 { return s.LeaseReturned }},
+	{"weir_lease_hits_left_total", "Unused hits of leases that were not given back: they count until their window ends.",
+		func(s guard.Stats) uint64 { return s.LeaseLeft }},
+}
+
+// total is a number of some statistics that only grows, under its name in /metrics.
+type total[S any] struct {
+	name, help string
+	value      func(S) uint64
+}
+
+// showTotals shows totals in /metrics, from the statistics as they are then.
+func showTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
+	for _, t := range all {
+		metrics.Counter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
+	}
+}
+
+// showServers shows in /metrics, under a name, how many servers of a store are in each state.
+func showServers(store backend.Health, name string, labels map[string]string, metrics *stats.Metrics) {
+	for i := range backend.ServerStates {
+		state, all := backend.ServerState(i), map[string]string{"state": backend.ServerState(i).String()}
+		maps.Copy(all, labels)
+		metrics.Gauge(name, helpOfServers, all, func() (n float64) {
+			for _, found := range store.Servers() {
+				if found == state {
+					n++
+				}
+			}
+			return n
+		})
+	}
+}
+
+const helpOfServers = "Servers that count, by what is known of them: up, away (they do not answer, or too " +
+	"late, or have not answered yet), or failing (they answer, and cannot count)."
+
+// await waits until the servers have answered once. It returns an error if a Redis has not in time.
+func (c *counterStore) await(ctx context.Context) error {
+	if c.servers == nil {
+		return nil
+	}
+	if err := c.servers.Await(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("redis could not count within REDIS_STARTUP_MAX_ELAPSED_TIME: %w", err)
+	}
+	return nil
+}
+
+// watchServers keeps health negative while the servers do not answer, until ctx ends.
+func (c *counterStore) watchServers(ctx context.Context, h *server.Health) {
+	for alive := true; alive; alive = wait.For(ctx, 200*time.Millisecond) {
+		h.Counting(c.servers.Answers() == nil)
+	}
+}
