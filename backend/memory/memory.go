@@ -122,7 +122,7 @@ func (s *Store) now() window.Instant { return window.At(s.config.Now()) }
 
 // Decide answers at once; it never waits for anything but the lock of a key's shard.
 func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
-	if err := backend.Valid(checks, out); err != nil {
+	if err := backend.Validate(checks, out); err != nil {
 		return err
 	}
 	if s.closed.Load() {

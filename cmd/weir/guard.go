@@ -51,5 +51,5 @@ var leaseTotals = []total[guard.Stats]{
 	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
 		func(s guard.Stats) uint64 { return s.LeaseReturned }},
 	{"weir_lease_hits_left_total", "Unused hits of leases that were not given back: they count until their window ends.",
-		func(s guard.Stats) uint64 { return s.LeaseLeft }},
+		func(s guard.Stats) uint64 { return s.LeaseStranded }},
 }

@@ -327,7 +327,7 @@ func (l *Limiter) rate(r *rules, c *Call, rule *descriptors.Rule, key hits.Key, 
 		return rate
 	}
 	of, _ := r.counts.Of(rule, c.Domain)
-	return of.Kept.returns.rate(ago, min(backend.LeaseSpan(check.Limits), backend.LongestLease))
+	return of.Kept.returns.rate(ago, min(backend.LeaseSpan(check.Limits), backend.MaxLeaseTime))
 }
 
 // find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.

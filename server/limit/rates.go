@@ -56,9 +56,9 @@ func (r *rates) add(key hits.Key, n uint64, at time.Time) (rate float32, ago tim
 type returns struct{ share atomic.Uint32 }
 
 const (
-	returnsWeight = 1. / 256            // of the latest request
-	worthwhile    = 0.25                // a lease that spares less is hardly worth what it holds
-	expected      = 2 * backend.Handful // hits of a key that may come back, within the time of a lease
+	returnsWeight = 1. / 256                 // of the latest request
+	worthwhile    = 0.25                     // a lease that spares less is hardly worth what it holds
+	expected      = 2 * backend.MinLeaseHits // hits of a key that may come back, within the time of a lease
 )
 
 // rate takes a request for a key without a rate into account, which had the last one some time ago. It returns the rate

@@ -61,7 +61,7 @@ func TestAKeyWithoutARateHasThatOfItsRule(t *testing.T) {
 			}
 			rate = of.rate(ago, span)
 		}
-		if hits := rate * float32(span.Seconds()); (hits >= backend.Handful) != tc.want {
+		if hits := rate * float32(span.Seconds()); (hits >= backend.MinLeaseHits) != tc.want {
 			t.Errorf("where every %d. key comes back, one is expected to have %v hits more; want a lease: %v", tc.every, hits, tc.want)
 		}
 	}
