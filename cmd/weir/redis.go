@@ -142,6 +142,6 @@ func (c *counters) await(ctx context.Context) error {
 // follow keeps health negative while the servers do not answer, until ctx ends, if that is enabled.
 func (c *counters) follow(ctx context.Context, h *server.Health, enabled bool) {
 	for more := enabled; more; more = wait.For(ctx, 200*time.Millisecond) {
-		h.Counting(c.remote == nil || c.remote.Answers() == nil)
+		h.SetStoreAway(c.remote != nil && c.remote.Answers() != nil)
 	}
 }

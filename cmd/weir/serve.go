@@ -152,7 +152,7 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 			cancel(terminal.No)
 			return
 		}
-		s.health.Answered()
+		s.health.StoreAnswered()
 	})
 	running.Go(func() { s.store.follow(ctx, s.health, s.set.BothRedis.HealthCheckActiveConnection) })
 	running.Go(func() {
