@@ -58,19 +58,13 @@ func (h *Health) Configured(domains int) {
 }
 
 // StoreAnswered notes that the store of the counters has answered.
-func (h *Health) StoreAnswered() {
-	h.update(func() { h.answered = true })
-}
+func (h *Health) StoreAnswered() { h.update(func() { h.answered = true }) }
 
 // SetStoreAway notes whether the store cannot count now. If it is never called, health does not depend on the store.
-func (h *Health) SetStoreAway(away bool) {
-	h.update(func() { h.storeAway = away })
-}
+func (h *Health) SetStoreAway(away bool) { h.update(func() { h.storeAway = away }) }
 
 // Drain notes that the process is about to end.
-func (h *Health) Drain() {
-	h.update(func() { h.draining = true })
-}
+func (h *Health) Drain() { h.update(func() { h.draining = true }) }
 
 // update makes a change, and sets what follows from it, for gRPC health checks too.
 func (h *Health) update(change func()) {

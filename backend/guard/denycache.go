@@ -141,22 +141,28 @@ func (d *denyCache) remember(c *backend.Check, given *backend.Decision, place de
 	sh.size.Store(int32(len(sh.denials)))
 }
 
-// makeRoom removes denials from a full shard: the ended ones among 16, and one at least. The caller holds mu.
+// makeRoom removes a denial from a full shard, one that has ended if it meets one. The caller holds mu.
 func (sh *denialShard) makeRoom(now time.Time, capacity int) {
-	if len(sh.denials) < capacity {
-		return
-	}
-	seen, last := 0, ""
-	for key, k := range sh.denials {
+	last := ""
+	whileFull(sh.denials, capacity, func(key string, k denial) {
 		if last = key; !now.Before(k.until) {
 			delete(sh.denials, key)
 		}
-		if seen++; seen == 16 {
-			break
-		}
-	}
-	if len(sh.denials) == capacity {
+	})
+	if len(sh.denials) >= capacity {
 		delete(sh.denials, last)
+	}
+}
+
+// whileFull calls do, which may delete it, for one entry of a map after the other while the map is full: 16 at most.
+func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
+	seen := 0
+	for key, v := range m {
+		if len(m) < capacity || seen == 16 {
+			return
+		}
+		seen++
+		do(key, v)
 	}
 }
 

@@ -4,6 +4,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,16 +62,13 @@ type Config struct {
 
 // New makes a guard before a store, which it closes in the end.
 func New(store Store, c Config) *Guard {
-	if c.Policy == descriptors.PolicyDefault {
-		c.Policy = descriptors.PolicyError
-	}
 	if c.Replicas == nil {
 		c.Replicas = func() int { return 1 }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: c.Local, replicas: c.Replicas}
+	g := &Guard{store: store, policy: cmp.Or(c.Policy, descriptors.PolicyError), now: c.Now, local: c.Local, replicas: c.Replicas}
 	g.denied.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }

@@ -213,18 +213,15 @@ func (l *leases) strand(k *leasedKey, hits uint64, now time.Time) {
 // makeRoom reports whether a shard has room for one more key, which needs so many hits. It removes some keys whose leases
 // are over.
 func (l *leases) makeRoom(sh *leaseShard, need uint64, now time.Time) bool {
-	most, seen := maxLeasedKeys, 0
+	most := maxLeasedKeys
 	if need <= 2*backend.MinLeaseHits {
 		most = maxKeysForSmall
 	}
-	for key, k := range sh.keys {
-		if len(sh.keys) < most || seen == 16 {
-			break
-		}
-		if seen++; k.question == nil && now.After(k.ends) && l.makeFormer(sh, key, k, now) {
+	whileFull(sh.keys, most, func(key string, k *leasedKey) {
+		if k.question == nil && now.After(k.ends) && l.makeFormer(sh, key, k, now) {
 			l.remove(sh, key)
 		}
-	}
+	})
 	return len(sh.keys) < most
 }
 

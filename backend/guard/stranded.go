@@ -56,15 +56,11 @@ func (f formerKeys) add(key uint64, k formerKey, now time.Time) bool {
 	if k.stranded == 0 {
 		return true
 	}
-	seen := 0
-	for key, old := range f {
-		if len(f) < maxFormer || seen == 16 {
-			break
-		}
-		if seen++; now.After(old.until) {
+	whileFull(f, maxFormer, func(key uint64, old formerKey) {
+		if now.After(old.until) {
 			delete(f, key)
 		}
-	}
+	})
 	if len(f) >= maxFormer {
 		return false
 	}

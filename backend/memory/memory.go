@@ -88,13 +88,12 @@ func Open(c Config) *Store {
 
 // every calls f once an interval until ctx ends.
 func (s *Store) every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	tick := time.Tick(interval)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			f()
 		}
 	}

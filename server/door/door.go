@@ -170,13 +170,12 @@ func (d *Door) removeLocked(c *conn) bool {
 // Sweep closes connections whose requests are not whole in time, and halves all counts of answers, each second until
 // ctx ends.
 func (d *Door) Sweep(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	tick := time.Tick(time.Second)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			d.sweep()
 		}
 	}

@@ -220,21 +220,20 @@ func (l *Limiter) conclude(c *Call) {
 // refused reports whether the statuses refuse the request, before Options.Shadow, and whether all quotas are over. One
 // that is over refuses it, a quota only together with all others.
 func (l *Limiter) refused(statuses []Status) (refused, allQuotas bool) {
-	quotas, over := 0, 0
+	quotaOver, quotaPasses := false, false
 	for i := range statuses {
 		s := &statuses[i]
 		s.Quota = s.Quota || (l.options.Quota && !s.Unlimited)
 		switch {
-		case s.Quota && s.Over:
-			over++
-			fallthrough
-		case s.Quota:
-			quotas++
+		case !s.Quota:
+			refused = refused || s.Over
 		case s.Over:
-			refused = true
+			quotaOver = true
+		default:
+			quotaPasses = true
 		}
 	}
-	allQuotas = quotas > 0 && over == quotas
+	allQuotas = quotaOver && !quotaPasses
 	return refused || allQuotas, allQuotas
 }
 
