@@ -219,7 +219,7 @@ func (l *leases) makeRoom(sh *leaseShard, need uint64, now time.Time) bool {
 	}
 	whileFull(sh.keys, most, func(key string, k *leasedKey) {
 		if k.question == nil && now.After(k.ends) && l.makeFormer(sh, key, k, now) {
-			l.remove(sh, key)
+			sh.remove(key)
 		}
 	})
 	return len(sh.keys) < most
@@ -313,17 +313,18 @@ func (l *leases) forget(key []byte) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.former.take(maphash.Bytes(l.seed, key))
-	l.remove(sh, string(key))
-}
-
-func (l *leases) remove(sh *leaseShard, key string) {
-	if k := sh.keys[key]; k != nil {
+	if k := sh.keys[string(key)]; k != nil {
 		if k.granted > 0 {
 			l.stranded.Add(k.unused)
 		}
-		delete(sh.keys, key)
-		sh.size.Add(-1)
+		sh.remove(string(key))
 	}
+}
+
+// remove removes a key that the shard holds.
+func (sh *leaseShard) remove(key string) {
+	delete(sh.keys, key)
+	sh.size.Add(-1)
 }
 
 // close settles what can be settled at once. The rest leaves with its window.
