@@ -36,11 +36,10 @@ func (a *Away) Unwrap() error { return a.Err }
 
 // ReasonOf returns why a check got no answer, given its decision's Err: Late where the error does not say.
 func ReasonOf(err error) Reason {
-	var a *Away
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &a):
+	}
+	if a := (*Away)(nil); errors.As(err, &a) {
 		return a.Reason
 	}
 	return Late

@@ -141,8 +141,8 @@ func DecideAll(ctx context.Context, c Counter, checks []Check, out []Decision) e
 	return nil
 }
 
-// Valid returns what is wrong with a call of Decide, nil if nothing is.
-func Valid(checks []Check, out []Decision) error {
+// Validate returns what is wrong with a call of Decide, nil if nothing is.
+func Validate(checks []Check, out []Decision) error {
 	if len(out) < len(checks) {
 		return errors.New("backend: fewer decisions than checks")
 	}

@@ -12,16 +12,17 @@ import (
 // buckets is over by the store's clock. All of a bucket counts until its end has left the window, so hits that are used
 // anywhere in it count as long as they must.
 type Lease struct {
-	// Want is how many hits are wanted besides those of the check, a Count; 0: none. If the check is admitted, the store
-	// grants as many, but at most what remains after it of each limit, divided by Share, which is at least 1, less what
-	// this process has Left behind of earlier leases, and none if these are less than a handful.
-	Want, Share, Left uint64
-	// Granted is the hits of an earlier lease of the key, under limits of the same states, which is over; 0: of none.
-	// Unused of them, which nobody will use, are to be taken out of the buckets in which they were charged at the moment
-	// At, by the store's clock. The store does so before it decides, if these are now's buckets, or nothing was counted
-	// between them and now's. Else they leave with their window.
+	// Want is how many hits are wanted besides those of the check, a Count. If the check is admitted, the store grants as
+	// many, but of each limit at most what remains after the check divided by Share, which is at least 1, less Stranded:
+	// hits of earlier leases of this process that nobody will use and that still count. It grants none if these are less
+	// than MinLeaseHits.
+	Want, Share, Stranded uint64
+	// Granted is the hits of an earlier lease of the key that is over, under limits of the same states; 0 if there is none
+	// to settle. Nobody will use Unused of them: they are to be taken out of the buckets that were live at ChargedAt, by
+	// the store's clock. The store does so before it decides, if these are now's buckets, or nothing was counted between
+	// them and now's. Else they leave with their window.
 	Granted, Unused uint64
-	At              time.Time
+	ChargedAt       time.Time
 
 	// The store's answer; zero where the check has none.
 
@@ -30,20 +31,20 @@ type Lease struct {
 	Now      time.Time // the store's, when it decided
 }
 
-// Handful is the hits of the smallest lease.
-const Handful = 8
+// MinLeaseHits is how many hits a lease has at least.
+const MinLeaseHits = 8
 
-// LongestLease is how long a lease lasts at most: longer ones would hold more for hardly fewer questions.
-const LongestLease = time.Minute
+// MaxLeaseTime is how long a lease lasts at most: longer ones would hold more for hardly fewer questions.
+const MaxLeaseTime = time.Minute
 
-// Ends returns how long after Now a lease of some limits that is granted then lasts.
-func (l *Lease) Ends(limits []descriptors.Limit) time.Duration {
-	ends := LeaseSpan(limits)
+// Lasts returns for how long a lease of some limits that is granted at Now lasts.
+func (l *Lease) Lasts(limits []descriptors.Limit) time.Duration {
+	rest := LeaseSpan(limits)
 	for i := range limits {
 		width := narrowest(&limits[i])
-		ends = min(ends, width-time.Duration(l.Now.UnixMicro())*time.Microsecond%width)
+		rest = min(rest, width-time.Duration(l.Now.UnixMicro())*time.Microsecond%width)
 	}
-	return ends
+	return rest
 }
 
 // LeaseSpan returns how long a lease of some limits lasts at most: the width of their narrowest bucket.

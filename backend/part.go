@@ -9,11 +9,12 @@ type Part struct {
 	at     []int      // the index in the call of each check
 }
 
-// Add appends a copy of checks[i], and room for its decision.
-func (p *Part) Add(checks []Check, i int) {
+// Add appends a copy of checks[i], and room for its decision. The copy that it returns may be changed until the next Add.
+func (p *Part) Add(checks []Check, i int) *Check {
 	p.Checks = append(p.Checks, checks[i])
 	p.Out = append(p.Out, Decision{})
 	p.at = append(p.at, i)
+	return &p.Checks[len(p.Checks)-1]
 }
 
 // HandOver copies each decision to the index in out that its check has in the call.

@@ -110,8 +110,8 @@ func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
 	r.watchHealth(t)
 	calls := r.callInBackground(t, store)
 	r.stop()
-	awaitClosedDoor(t, r.doors[0])
-	awaitClosedDoor(t, r.doors[1])
+	awaitClosedDoor(t, r.door)
+	awaitClosedDoor(t, r.http.door)
 	select {
 	case err := <-r.ended:
 		t.Fatalf("the server has ended (%v) while two calls were under way", err)
@@ -141,7 +141,7 @@ func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
 		r, store := startHeld(t, cut.config)
 		calls := r.callInBackground(t, store)
 		r.stop()
-		awaitClosedDoor(t, r.doors[0])
+		awaitClosedDoor(t, r.door)
 		if cut.kill {
 			r.kill()
 		}

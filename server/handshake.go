@@ -11,21 +11,21 @@ import (
 	"github.com/weirproxy/weir/server/door"
 )
 
-// watchedTLS lets the door watch the connections that TLS accepts, and logs the clients that it refuses: these are told
-// little by TLS, and an operator must see which lack a certificate.
-type watchedTLS struct {
+// watchedHandshake has the door watch each connection after its handshake, and logs the clients that TLS refuses: TLS tells
+// these little, and an operator must see which lack a certificate.
+type watchedHandshake struct {
 	credentials.TransportCredentials
 	log    *slog.Logger
 	logged door.Sampled
 }
 
-func (r *watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secure, info, err := r.TransportCredentials.ServerHandshake(conn)
+func (h *watchedHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := h.TransportCredentials.ServerHandshake(conn)
 	if err == nil {
 		return door.Watch(conn, secure), info, nil
 	}
 	if !errors.Is(err, io.EOF) { // a probe of the port says nothing
-		r.logged.Log(r.log, slog.LevelWarn, "a client of the gRPC port is refused by TLS",
+		h.logged.Log(h.log, slog.LevelWarn, "a client of the gRPC port is refused by TLS",
 			"client", conn.RemoteAddr().String(), "error", err)
 	}
 	return nil, nil, err

@@ -16,13 +16,14 @@ var (
 	errNoDomains    = errors.New("no rate limit configuration of at least one domain loaded")
 	errUnanswered   = errors.New("the store of the counters has not answered yet")
 	errDraining     = errors.New("draining")
-	errUncounted    = errors.New("the store of the counters does not answer")
+	errStoreAway    = errors.New("the store of the counters does not answer")
 	errDrainTimeout = errors.New("the drain has taken too long")
 )
 
 // HealthRules say what makes a process healthy. The zero value is weir's own.
 type HealthRules struct {
-	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain, and "" all the time.
+	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain. Under the name "" gRPC
+	// health is then always good.
 	ByStore bool
 	// NeedsDomains makes a process unhealthy while its configuration has no domain.
 	NeedsDomains bool
@@ -37,11 +38,11 @@ type Health struct {
 	mu         sync.Mutex // protects what follows
 	configured bool
 	domains    int  // of the configuration
-	answered   bool // the store has, once
-	away       bool // the store cannot count
+	answered   bool // by the store, once
+	storeAway  bool
 	draining   bool
 
-	ready, alive error // what follows from these
+	ready, alive error // follow from these
 }
 
 // NewHealth returns the health of a process that has no configuration yet.
@@ -56,30 +57,24 @@ func (h *Health) Configured(domains int) {
 	h.update(func() { h.configured, h.domains = true, domains })
 }
 
-// Answered notes that the store of the counters has answered.
-func (h *Health) Answered() {
-	h.update(func() { h.answered = true })
-}
+// StoreAnswered notes that the store of the counters has answered.
+func (h *Health) StoreAnswered() { h.update(func() { h.answered = true }) }
 
-// Counting notes whether the store can count. If it is never called, health does not depend on the store.
-func (h *Health) Counting(can bool) {
-	h.update(func() { h.away = !can })
-}
+// SetStoreAway notes whether the store cannot count now. If it is never called, health does not depend on the store.
+func (h *Health) SetStoreAway(away bool) { h.update(func() { h.storeAway = away }) }
 
 // Drain notes that the process is about to end.
-func (h *Health) Drain() {
-	h.update(func() { h.draining = true })
-}
+func (h *Health) Drain() { h.update(func() { h.draining = true }) }
 
 // update makes a change, and sets what follows from it, for gRPC health checks too.
 func (h *Health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
-	draining, noDomains := reason(h.draining, errDraining), reason(h.rules.NeedsDomains && h.domains == 0, errNoDomains)
-	unanswered, uncounted := reason(h.rules.ByStore && !h.answered, errUnanswered), reason(h.away, errUncounted)
-	h.ready = cmp.Or(draining, reason(!h.configured, errUnconfigured), noDomains, uncounted)
-	h.alive = cmp.Or(draining, noDomains, unanswered, uncounted)
+	draining, noDomains := errorIf(h.draining, errDraining), errorIf(h.rules.NeedsDomains && h.domains == 0, errNoDomains)
+	unanswered, away := errorIf(h.rules.ByStore && !h.answered, errUnanswered), errorIf(h.storeAway, errStoreAway)
+	h.ready = cmp.Or(draining, errorIf(!h.configured, errUnconfigured), noDomains, away)
+	h.alive = cmp.Or(draining, noDomains, unanswered, away)
 	nameless, named := h.ready, h.ready
 	if h.rules.ByStore {
 		nameless, named = nil, h.alive
@@ -93,8 +88,8 @@ func (h *Health) update(change func()) {
 	}
 }
 
-// reason returns an error if it applies, else nil.
-func reason(applies bool, err error) error {
+// errorIf returns an error if it applies, else nil.
+func errorIf(applies bool, err error) error {
 	if applies {
 		return err
 	}

@@ -31,13 +31,13 @@ func httpHandler(c Config, p Parts) http.Handler {
 // guardJSON refuses what browsers send: a web page could otherwise reach a port that only its reader's network reaches.
 func guardJSON(c Config, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		switch {
 		case c.NoJSON != "":
 			http.Error(w, c.NoJSON, http.StatusForbidden)
 		case r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "":
 			http.Error(w, "/json is for tools, not for web pages: it takes nothing with Origin or Sec-Fetch-Site.", http.StatusForbidden)
-		case kind != "application/json" && !c.AnyJSONType:
+		case mediaType != "application/json" && !c.AnyJSONType:
 			http.Error(w, "/json takes a RateLimitRequest in JSON: send it with Content-Type: application/json.",
 				http.StatusUnsupportedMediaType)
 		default:

@@ -25,7 +25,7 @@ func listen(address string, shared bool) (net.Listener, error) {
 		}
 		return c.Listen(context.Background(), "tcp", address)
 	}
-	if err := removeStale(path); err != nil {
+	if err := removeStaleSocket(path); err != nil {
 		return nil, err
 	}
 	lis, err := net.Listen("unix", path)
@@ -38,8 +38,8 @@ func listen(address string, shared bool) (net.Listener, error) {
 	return lis, nil
 }
 
-// removeStale removes the socket of a process that was killed. Whatever else is there stays, and is an error.
-func removeStale(path string) error {
+// removeStaleSocket removes the socket of a process that was killed. Whatever else is there stays, and is an error.
+func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

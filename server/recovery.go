@@ -21,16 +21,17 @@ type recovery struct {
 }
 
 func (r recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
-	defer r.caught(info.FullMethod, &err)
+	defer r.toError(info.FullMethod, &err)
 	return handle(ctx, req)
 }
 
 func (r recovery) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
-	defer r.caught(info.FullMethod, &err)
+	defer r.toError(info.FullMethod, &err)
 	return handle(srv, s)
 }
 
-func (r recovery) caught(method string, err *error) {
+// toError makes a panic the error of its call.
+func (r recovery) toError(method string, err *error) {
 	if p := recover(); p != nil {
 		r.panicked()
 		r.log.Error("panic while answering a call; please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
@@ -38,8 +39,8 @@ func (r recovery) caught(method string, err *error) {
 	}
 }
 
-// endWith ends streams when ctx ends, health watches too, so that a graceful stop does not wait for their clients.
-func endWith(ctx context.Context) grpc.StreamServerInterceptor {
+// endStreamsWith ends streams when ctx ends, health watches too, so that a graceful stop does not wait for their clients.
+func endStreamsWith(ctx context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		streamCtx, cancel := context.WithCancel(s.Context())
 		defer cancel()
@@ -58,14 +59,14 @@ type boundStream struct {
 func (s boundStream) Context() context.Context { return s.ctx }
 
 func (s boundStream) SendMsg(m any) error {
-	if p, ok := peer.FromContext(s.ctx); ok && !door.HoldAnswer(p.Addr, buffer(m)) {
+	if p, ok := peer.FromContext(s.ctx); ok && !door.HoldAnswer(p.Addr, bufferBytes(m)) {
 		return status.Error(codes.ResourceExhausted, "the connection holds too many answers that were not read")
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
-// buffer returns how many bytes gRPC's buffer for a message has: up to 32 KiB about the message's, beyond it 1 MiB.
-func buffer(m any) int {
+// bufferBytes returns the size of gRPC's buffer for a message: up to 32 KiB about the message's, beyond it at least 1 MiB.
+func bufferBytes(m any) int {
 	n := proto.Size(m.(proto.Message))
 	if n > 32<<10 {
 		n = max(n, 1<<20)

@@ -72,7 +72,7 @@ type Parts struct {
 type Server struct {
 	config      Config
 	parts       Parts
-	doors       []*door.Door // of gRPC, HTTP and admin
+	door        *door.Door // of the gRPC port
 	grpc        *grpc.Server
 	http, admin *Port
 	endStreams  context.CancelFunc
@@ -81,6 +81,7 @@ type Server struct {
 // Listen opens all ports, so that a wrong address is known before anything runs.
 func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
+	var doors []*door.Door
 	for _, port := range []struct {
 		name, address string
 		connections   int
@@ -91,19 +92,19 @@ func Listen(c Config, p Parts) (*Server, error) {
 	} {
 		lis, err := listen(port.address, c.ReusePort)
 		if err != nil {
-			for _, opened := range s.doors {
+			for _, opened := range doors {
 				_ = opened.Close() // the error that matters is the one that led here
 			}
 			return nil, fmt.Errorf("opening the %s port: %w", port.name, err)
 		}
-		s.doors = append(s.doors, door.New(lis, strings.ToLower(port.name), port.connections, p.Log))
+		doors = append(doors, door.New(lis, strings.ToLower(port.name), port.connections, p.Log))
 	}
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
-	s.grpc = newGRPC(c, p, streams)
-	s.http = newPort(s.doors[1], p.Log, httpHandler(c, p))
+	s.door, s.grpc = doors[0], newGRPC(c, p, streams)
+	s.http = newPort(doors[1], p.Log, httpHandler(c, p))
 	p.Admin.Ready, p.Admin.LikeRatelimit, p.Admin.Profiles = p.Health.Ready, c.AdminLikeRatelimit, c.Profiles
-	s.admin = newPort(s.doors[2], p.Log, admin.Handler(p.Admin))
+	s.admin = newPort(doors[2], p.Log, admin.Handler(p.Admin))
 	return s, nil
 }
 
@@ -114,7 +115,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	g := grpc.NewServer(
-		grpc.Creds(&watchedTLS{TransportCredentials: transport, log: p.Log}),
+		grpc.Creds(&watchedHandshake{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(rls.MaxRequest),
@@ -126,7 +127,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
-		grpc.ChainStreamInterceptor(r.stream, endWith(streams)),
+		grpc.ChainStreamInterceptor(r.stream, endStreamsWith(streams)),
 	)
 	p.Service.Register(g)
 	healthpb.RegisterHealthServer(g, p.Health.grpc)
@@ -134,20 +135,20 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	return g
 }
 
-// Doors returns what guards the ports.
-func (s *Server) Doors() []*door.Door { return s.doors }
+// Doors returns what guards the ports: gRPC, HTTP and the operator's.
+func (s *Server) Doors() []*door.Door { return []*door.Door{s.door, s.http.door, s.admin.door} }
 
 // Run serves until ctx ends, then drains; the end of kill cuts the drain short. If a listener fails it ends at once.
 func (s *Server) Run(ctx, kill context.Context) error {
 	sweeping, stop := context.WithCancel(context.Background())
 	defer stop()
-	go s.doors[0].Sweep(sweeping)
+	go s.door.Sweep(sweeping)
 	failed := make(chan error, 3)
-	go func() { failed <- s.grpc.Serve(s.doors[0]) }()
+	go func() { failed <- s.grpc.Serve(s.door) }()
 	go func() { failed <- s.http.serve() }()
 	go func() { failed <- s.admin.serve() }()
 	s.parts.Log.Log(ctx, s.config.StartLevel, "listening",
-		"grpc", s.doors[0].Addr().String(), "http", s.http.Address(), "admin", s.admin.Address())
+		"grpc", s.door.Addr().String(), "http", s.http.Address(), "admin", s.admin.Address())
 	select {
 	case err := <-failed:
 		s.grpc.Stop()

@@ -80,11 +80,11 @@ func start(t testing.TB, s setup) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := r.doors[0].Addr().String()
+	target := r.door.Addr().String()
 	if s.grpc != nil {
 		for i, line := range []net.Listener{s.grpc, newLine(), newLine()} {
-			r.doors[i].Listener.Close()
-			r.doors[i].Listener = line
+			r.Doors()[i].Listener.Close()
+			r.Doors()[i].Listener = line
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -184,17 +184,17 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	r.seen(t, "unconfigured", bad, bad, 200, 503)
 	r.configure(t)
 	r.seen(t, "configured", good, good, 200, 200)
-	r.health.Counting(false)
+	r.health.SetStoreAway(true)
 	r.seen(t, "without its counters", bad, bad, 500, 503)
-	r.health.Counting(true)
+	r.health.SetStoreAway(false)
 	r.seen(t, "with them again", good, good, 200, 200)
 	watch := r.watchHealth(t)
 	r.stop()
 	if got, err := watch.Recv(); err != nil || got.Status != bad {
 		t.Errorf("a watcher hears %v, %v; want NOT_SERVING at once", got.GetStatus(), err)
 	}
-	r.health.Counting(false)
-	r.health.Counting(true)
+	r.health.SetStoreAway(true)
+	r.health.SetStoreAway(false)
 	r.seen(t, "draining", bad, bad, 500, 503)
 }
 
@@ -205,11 +205,11 @@ func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
 	r.seen(t, "at first", good, bad, 500, 503)
 	r.configure(t)
 	r.seen(t, "configured, with a store that has not answered", good, bad, 500, 200)
-	h.Answered()
+	h.StoreAnswered()
 	r.seen(t, "once the store has answered", good, good, 200, 200)
-	h.Counting(false)
+	h.SetStoreAway(true)
 	r.seen(t, "without its counters, where that is asked for", good, bad, 500, 503)
-	h.Counting(true)
+	h.SetStoreAway(false)
 	r.stop()
 	r.awaitDrain(t)
 	r.seen(t, "draining", good, bad, 500, 503)
@@ -218,7 +218,7 @@ func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
 func TestHealthMayNeedADomain(t *testing.T) {
 	for _, asRatelimit := range []bool{false, true} {
 		h := NewHealth(HealthRules{NeedsDomains: true, ByStore: asRatelimit})
-		h.Answered()
+		h.StoreAnswered()
 		for i, domains := range []int{-1, 0, 1, 0, 2} {
 			if domains >= 0 {
 				h.Configured(domains)
@@ -231,7 +231,7 @@ func TestHealthMayNeedADomain(t *testing.T) {
 		}
 	}
 	h := NewHealth(HealthRules{ByStore: true})
-	h.Answered()
+	h.StoreAnswered()
 	if err := h.Alive(); err != nil {
 		t.Errorf("where none is needed it is unhealthy without a configuration: %v; envoyproxy/ratelimit is healthy, and answers OK", err)
 	}

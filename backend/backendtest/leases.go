@@ -99,14 +99,14 @@ func (w *leaseWalk) ask(t *testing.T) {
 	c.Op, c.Hits = randomOp(w.r, w.m.rule.limits[0].Requests)
 	if w.r.IntN(3) > 0 {
 		c.Lease.Want, c.Lease.Share = w.r.Uint64N(1+w.m.rule.limits[0].Requests), 1+w.r.Uint64N(10)
-		c.Lease.Left = w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20)
+		c.Lease.Stranded = w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20)
 	}
 	if n := len(w.leases); n > 0 && w.r.IntN(2) > 0 {
 		i := w.r.IntN(n)
 		l := w.leases[i]
 		w.leases[i] = w.leases[n-1]
 		w.leases = w.leases[:n-1]
-		c.Lease.Granted, c.Lease.Unused, c.Lease.At = l.granted, l.left, time.UnixMicro(int64(l.at))
+		c.Lease.Granted, c.Lease.Unused, c.Lease.ChargedAt = l.granted, l.left, time.UnixMicro(int64(l.at))
 	}
 	asked := *c.Lease
 	got := Ask(t, w.store.Counter, c)
@@ -116,7 +116,7 @@ func (w *leaseWalk) ask(t *testing.T) {
 			c.Hits, c.Limits, asked, got, *c.Lease, want, answer)
 	}
 	if c.Lease.Hits > 0 {
-		w.leases = append(w.leases, held{c.Lease.Hits, c.Lease.Hits, w.now, w.now.Plus(c.Lease.Ends(c.Limits))})
+		w.leases = append(w.leases, held{c.Lease.Hits, c.Lease.Hits, w.now, w.now.Plus(c.Lease.Lasts(c.Limits))})
 	}
 }
 
@@ -146,7 +146,7 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 	if asked.Granted > 0 {
 		answer.Returned = asked.Unused
 		for i := range m.counts {
-			back := m.counts[i].(*Buckets).Settle(now, window.At(asked.At), asked.Granted, asked.Unused)
+			back := m.counts[i].(*Buckets).Settle(now, window.At(asked.ChargedAt), asked.Granted, asked.Unused)
 			answer.Returned = min(answer.Returned, back)
 		}
 	}
@@ -158,9 +158,9 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 	for i := range m.counts {
 		room := m.rule.limits[i].Requests - m.counts[i].Sum(now)
 		share := room / max(1, asked.Share)
-		answer.Hits = min(answer.Hits, share-min(share, asked.Left))
+		answer.Hits = min(answer.Hits, share-min(share, asked.Stranded))
 	}
-	if answer.Hits < backend.Handful {
+	if answer.Hits < backend.MinLeaseHits {
 		answer.Hits = 0
 	}
 	for i := range m.counts {

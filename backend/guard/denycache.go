@@ -17,8 +17,8 @@ const (
 	longestDenial = time.Second
 	// denialShards is how many locks the keys are spread over; a power of two.
 	denialShards = 64
-	// minDenials is how many keys a shard has room for at least, and maxDeniedKey how long one may be, in bytes.
-	minDenials, maxDeniedKey = 1024, 1024
+	// minDenials is how many keys a shard has room for at least.
+	minDenials = 1024
 	// bytesADenial is what a key takes, roughly: 60 bytes of its own, its limit, and its place in a map.
 	bytesADenial = 320
 )
@@ -26,17 +26,17 @@ const (
 // denyCache holds what the store has just denied. A denial of h hits holds for counts of h hits and more of the same
 // key under the same limits: fewer may fit, and other limits are another question.
 type denyCache struct {
-	seed   maphash.Seed
-	fixed  bool // those of fixed windows that count what they deny are kept, until the window ends
-	most   int  // how many keys a shard holds
-	shards [denialShards]denialShard
+	seed      maphash.Seed
+	keepFixed bool // of fixed windows that count what they deny, denials are kept, too, until the window ends
+	capacity  int  // keys of a shard
+	shards    [denialShards]denialShard
 }
 
 type denialShard struct {
-	mu     sync.RWMutex
-	known  map[string]denial
-	size   atomic.Int32  // of known
-	forgot atomic.Uint64 // times that a key of the shard was forgotten
+	mu      sync.RWMutex
+	denials map[string]denial
+	size    atomic.Int32  // of denials
+	forgets atomic.Uint64 // calls of forget
 }
 
 // denial is one that the store gave. Its times are on the monotonic clock.
@@ -49,22 +49,18 @@ type denial struct {
 	before    uint64
 }
 
-// plan is how a check is decided.
-type plan struct {
-	decided bool           // without the store
-	look    bool           // the check is looked at in place of being counted
-	lease   *backend.Lease // what the store is asked about leases; nil: nothing
-
-	shard  *denialShard // that may remember the check's denial; nil: none
-	forgot uint64       // of the shard, before the store was asked
+// denialPlace is where the denial of a check is kept; the zero value is nowhere.
+type denialPlace struct {
+	shard   *denialShard
+	forgets uint64 // of the shard, before the store was asked
 }
 
 // init makes room. With bytes, which may be 0, denials of fixed windows are kept as well.
 func (d *denyCache) init(bytes int64) {
-	d.seed, d.fixed = maphash.MakeSeed(), bytes > 0
-	d.most = max(minDenials, int(bytes/bytesADenial/denialShards))
+	d.seed, d.keepFixed = maphash.MakeSeed(), bytes > 0
+	d.capacity = max(minDenials, int(bytes/bytesADenial/denialShards))
 	for i := range d.shards {
-		d.shards[i].known = make(map[string]denial)
+		d.shards[i].denials = make(map[string]denial)
 	}
 }
 
@@ -72,25 +68,25 @@ func (d *denyCache) shard(key []byte) *denialShard {
 	return &d.shards[maphash.Bytes(d.seed, key)&(denialShards-1)]
 }
 
-// lookUp decides a check if it is known now to be denied. Looks and refunds have to ask the store, and so has what
-// charges denied hits, unless that is for one fixed window, and these are kept.
-func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) plan {
-	kept := d.fixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
-	if c.Op != backend.Count || len(c.Key) > maxDeniedKey || c.ChargesAlways() && !kept {
-		return plan{}
+// lookUp decides a check if it is known now to be denied, and returns where its denial is kept. Looks and refunds have to
+// ask the store, and so has what charges denied hits, unless that is for one fixed window whose denials are kept.
+func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (place denialPlace, denied bool) {
+	kept := d.keepFixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
+	if c.Op != backend.Count || len(c.Key) > maxKey || c.ChargesAlways() && !kept {
+		return denialPlace{}, false
 	}
 	sh := d.shard(c.Key)
-	p := plan{shard: sh, forgot: sh.forgot.Load()}
+	place = denialPlace{sh, sh.forgets.Load()}
 	if sh.size.Load() == 0 {
-		return p
+		return place, false
 	}
 	sh.mu.RLock()
-	known, found := sh.known[string(c.Key)]
+	known, found := sh.denials[string(c.Key)]
 	sh.mu.RUnlock()
-	if p.decided = found && known.covers(c, now); p.decided {
+	if denied = found && known.covers(c, now); denied {
 		*out = known.decision(c, now)
 	}
-	return p
+	return place, denied
 }
 
 // covers reports whether the denial is one of this check, too.
@@ -111,8 +107,8 @@ func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 // remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
 // fit, but no longer than one precision of a sliding window, and a second. A fixed window that counts what it denies is
 // full until it ends, for whatever number of hits. The denial is not kept if the key may have been forgotten meanwhile.
-func (d *denyCache) remember(c *backend.Check, given *backend.Decision, p *plan, asked, now time.Time) {
-	sh := p.shard
+func (d *denyCache) remember(c *backend.Check, given *backend.Decision, place denialPlace, asked, now time.Time) {
+	sh := place.shard
 	if sh == nil {
 		return
 	}
@@ -133,44 +129,51 @@ func (d *denyCache) remember(c *backend.Check, given *backend.Decision, p *plan,
 	k.limits = slices.Clone(c.Limits) // those of an override are the request's
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.forgot.Load() != p.forgot {
+	if sh.forgets.Load() != place.forgets {
 		return
 	}
-	if old, found := sh.known[string(c.Key)]; found && now.Before(old.until) && old.hits < k.hits && slices.Equal(old.limits, k.limits) {
+	old, found := sh.denials[string(c.Key)]
+	if found && now.Before(old.until) && old.hits < k.hits && slices.Equal(old.limits, k.limits) {
 		return // it denies more
 	}
-	sh.makeRoom(now, d.most)
-	sh.known[string(c.Key)] = k
-	sh.size.Store(int32(len(sh.known)))
+	sh.makeRoom(now, d.capacity)
+	sh.denials[string(c.Key)] = k
+	sh.size.Store(int32(len(sh.denials)))
 }
 
-// makeRoom removes denials from a full shard: the ended ones among 16, and one at least. The caller holds mu.
-func (sh *denialShard) makeRoom(now time.Time, most int) {
-	if len(sh.known) < most {
-		return
-	}
-	seen, last := 0, ""
-	for key, k := range sh.known {
+// makeRoom removes a denial from a full shard, one that has ended if it meets one. The caller holds mu.
+func (sh *denialShard) makeRoom(now time.Time, capacity int) {
+	last := ""
+	whileFull(sh.denials, capacity, func(key string, k denial) {
 		if last = key; !now.Before(k.until) {
-			delete(sh.known, key)
+			delete(sh.denials, key)
 		}
-		if seen++; seen == 16 {
-			break
-		}
-	}
-	if len(sh.known) == most {
-		delete(sh.known, last)
+	})
+	if len(sh.denials) >= capacity {
+		delete(sh.denials, last)
 	}
 }
 
-// forget removes the denial of a key, and voids one that is on its way from the store.
+// whileFull calls do, which may delete it, for one entry of a map after the other while the map is full: 16 at most.
+func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
+	seen := 0
+	for key, v := range m {
+		if len(m) < capacity || seen == 16 {
+			return
+		}
+		seen++
+		do(key, v)
+	}
+}
+
+// forget removes the denial of a key. One that the store has still to give is not kept.
 func (d *denyCache) forget(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.forgot.Add(1)
-	delete(sh.known, string(key))
-	sh.size.Store(int32(len(sh.known)))
+	sh.forgets.Add(1)
+	delete(sh.denials, string(key))
+	sh.size.Store(int32(len(sh.denials)))
 }
 
 // keys returns how many keys a denial is kept of, whether it still holds or not.

@@ -172,10 +172,10 @@ func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 	d.init(0)
 	check := count("k", perMinute(t, 10), 1)
 	var known backend.Decision
-	p := d.lookUp(&check, time.Now(), &known)
+	place, _ := d.lookUp(&check, time.Now(), &known)
 	d.forget(check.Key)
-	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, &p, time.Now(), time.Now())
-	if d.lookUp(&check, time.Now(), &known).decided {
+	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, place, time.Now(), time.Now())
+	if _, denied := d.lookUp(&check, time.Now(), &known); denied {
 		t.Error("a denial that was asked for before the key was forgotten is believed after it")
 	}
 }
@@ -267,7 +267,7 @@ func TestDenialsAreBounded(t *testing.T) {
 		for i := range denialShards * minDenials * 5 / 4 {
 			backendtest.Ask(t, g, count(fmt.Sprint(i), blocked, 1))
 		}
-		if n := g.Stats().Keys; n > denialShards*minDenials || n < denialShards*minDenials/2 {
+		if n := g.Stats().DenyCacheKeys; n > denialShards*minDenials || n < denialShards*minDenials/2 {
 			t.Errorf("%d denials are kept, want about, and at most, %d: requests choose the keys", n, denialShards*minDenials)
 		}
 	})

@@ -4,6 +4,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,26 +62,40 @@ type Config struct {
 
 // New makes a guard before a store, which it closes in the end.
 func New(store Store, c Config) *Guard {
-	if c.Policy == descriptors.PolicyDefault {
-		c.Policy = descriptors.PolicyError
-	}
 	if c.Replicas == nil {
 		c.Replicas = func() int { return 1 }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	g := &Guard{store: store, policy: c.Policy, now: c.Now, local: c.Local, replicas: c.Replicas}
+	g := &Guard{store: store, policy: cmp.Or(c.Policy, descriptors.PolicyError), now: c.Now, local: c.Local, replicas: c.Replicas}
 	g.denied.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
 	return g
 }
 
+// maxKey is how many bytes a key may have of which a guard knows denials or leases.
+const maxKey = 1024
+
 // call is one call of Decide. It is pooled, so that it allocates nothing.
 type call struct {
-	plans []plan       // of each check
-	part  backend.Part // the checks that the store is asked, if these are not all as they came
+	checks []backend.Check
+	out    []backend.Decision
+	began  time.Time
+
+	plans   []plan       // of each check
+	decided int          // checks, without the store
+	refused bool         // a known denial refuses the whole request
+	asking  bool         // the store is asked about leases
+	part    backend.Part // the checks that the store is asked, if these are not all as they came
+}
+
+// plan is how a check is decided.
+type plan struct {
+	decided bool           // without the store
+	denial  denialPlace    // where its denial is kept
+	lease   *backend.Lease // what the store is asked about leases; nil: nothing
 }
 
 // Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
@@ -91,124 +106,105 @@ type call struct {
 // admitted by leases, as far as these go.
 func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if len(out) < len(checks) {
-		return backend.Valid(checks, out)
+		return backend.Validate(checks, out)
 	}
-	now := g.now()
 	c := g.calls.Get().(*call)
-	decided, refused := g.denyKnown(c, checks, out, now)
-	leased, asking := 0, false
-	if g.leases.on && decided < len(checks) {
-		leased, asking = g.lease(c, checks, out, refused, now)
+	c.checks, c.out, c.began = checks, out, g.now()
+	g.denyKnown(c)
+	if g.leases.enabled && c.decided < len(checks) {
+		g.lease(c)
 	}
 	var err error
-	switch decided += leased; {
-	case decided == 0 && !asking:
+	switch {
+	case c.decided == 0 && !c.asking:
 		err = g.store.Decide(ctx, checks, out)
-	case decided < len(checks):
-		err = g.askRest(ctx, c, checks, out, refused, now)
+	case c.decided < len(checks):
+		err = g.askRest(ctx, c)
 	}
-	if g.leases.on && decided < len(checks) {
-		g.learnLeases(c, checks, out, err, now)
-	}
-	if err == nil && g.learn(c, checks, out, now) {
-		g.degrade(ctx, c, checks, out)
+	if away := g.learn(c, err); away && err == nil {
+		g.degrade(ctx, c)
 	}
 	clear(c.plans)
-	c.plans = c.plans[:0]
+	*c = call{plans: c.plans[:0], part: c.part}
 	g.calls.Put(c)
 	return err
 }
 
-// denyKnown denies the checks of a call that are known to be denied, and reports how many, and whether one of them
-// refuses the whole request.
-func (g *Guard) denyKnown(c *call, checks []backend.Check, out []backend.Decision, now time.Time) (decided int, refused bool) {
+// denyKnown denies the checks of a call that are known to be denied.
+func (g *Guard) denyKnown(c *call) {
 	cacheable := 0
 	refunds := false // what they give back, a count of the same call may need
-	for i := range checks {
-		refunds = refunds || checks[i].Op == backend.Refund
+	for i := range c.checks {
+		refunds = refunds || c.checks[i].Op == backend.Refund
 	}
-	for i := range checks {
-		p := g.denied.lookUp(&checks[i], now, &out[i])
+	for i := range c.checks {
+		var p plan
+		p.denial, p.decided = g.denied.lookUp(&c.checks[i], c.began, &c.out[i])
 		if p.decided = p.decided && !refunds; p.decided {
-			decided++
-			refused = refused || checks[i].Enforced
+			c.decided++
+			c.refused = c.refused || c.checks[i].Enforced
 		}
-		if p.shard != nil {
+		if p.denial.shard != nil {
 			cacheable++
 		}
 		c.plans = append(c.plans, p)
 	}
-	g.hits.Add(uint64(decided))
+	g.hits.Add(uint64(c.decided))
 	g.lookups.Add(uint64(cacheable))
-	return decided, refused
 }
 
-// lease decides by leases what it can of the checks that are not denied yet, and reports how many these are, and
-// whether the store is to be asked about leases. A request that is refused anyway takes nothing.
-func (g *Guard) lease(c *call, checks []backend.Check, out []backend.Decision, refused bool, now time.Time) (leased int, asking bool) {
-	for i := range checks {
+// uncharged reports whether check i becomes a look, as its request is refused anyway.
+func (c *call) uncharged(i int) bool {
+	check := &c.checks[i]
+	return c.refused && !c.plans[i].decided && check.Op == backend.Count && !check.ChargesAlways()
+}
+
+// lease decides by leases what it can of the checks that are not denied yet. A request that is refused anyway takes none
+// of their hits.
+func (g *Guard) lease(c *call) {
+	for i := range c.checks {
 		p := &c.plans[i]
-		if p.decided || refused && checks[i].Op == backend.Count && !checks[i].ChargesAlways() {
+		if p.decided || c.uncharged(i) {
 			continue
 		}
-		if p.decided, p.lease = g.leases.ask(&checks[i], now, &out[i]); p.decided {
-			leased++
+		if p.decided, p.lease = g.leases.decide(&c.checks[i], c.began, &c.out[i]); p.decided {
+			c.decided++
 		}
-		asking = asking || p.lease != nil
-	}
-	return leased, asking
-}
-
-// learnLeases brings what the store has answered about leases to where they are kept; err is why it answered nothing.
-func (g *Guard) learnLeases(c *call, checks []backend.Check, out []backend.Decision, err error, sent time.Time) {
-	for i := range checks {
-		q, d := c.plans[i].lease, &out[i]
-		if err != nil {
-			d = &backend.Decision{Err: err}
-		}
-		if q != nil {
-			g.leases.answered(&checks[i], d, q, sent)
-		} else if checks[i].Op == backend.Look {
-			g.leases.beside(&checks[i], d, sent)
-		}
+		c.asking = c.asking || p.lease != nil
 	}
 }
 
-// askRest has the store decide the checks that are not decided yet. If the request is refused anyway, counts become
-// looks.
-func (g *Guard) askRest(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision, refused bool, now time.Time) error {
-	for i := range checks {
-		p := &c.plans[i]
-		if p.decided {
-			continue
+// askRest has the store decide the checks that are not decided yet as a part of the call.
+func (g *Guard) askRest(ctx context.Context, c *call) error {
+	for i := range c.checks {
+		if !c.plans[i].decided {
+			c.addTo(&c.part, i).Lease = c.plans[i].lease
 		}
-		p.look = refused && checks[i].Op == backend.Count && !checks[i].ChargesAlways()
-		c.add(&c.part, checks, i)
-		c.part.Checks[len(c.part.Checks)-1].Lease = p.lease
 	}
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
-	c.part.HandOver(out)
+	c.part.HandOver(c.out)
 	c.part.Reset()
-	for i := range checks {
-		if d := &out[i]; c.plans[i].look && err == nil && d.Err == nil {
-			g.leases.beside(&checks[i], d, now)
+	for i := range c.checks {
+		if d := &c.out[i]; err == nil && d.Err == nil && c.uncharged(i) {
+			g.leases.addUnused(&c.checks[i], d, c.began)
 			d.Source = backend.FromLook
-			asCount(d, &checks[i])
+			asCount(d, &c.checks[i])
 		}
 	}
 	return err
 }
 
-// add adds a check to a part, as a look if it is to be one.
-func (c *call) add(to *backend.Part, checks []backend.Check, i int) {
-	to.Add(checks, i)
-	if c.plans[i].look {
-		to.Checks[len(to.Checks)-1].Op = backend.Look
+// addTo adds check i to a part, as a look if it is not to be charged, and returns what it added.
+func (c *call) addTo(part *backend.Part, i int) *backend.Check {
+	check := part.Add(c.checks, i)
+	if c.uncharged(i) {
+		check.Op = backend.Look
 	}
+	return check
 }
 
-// asCount makes the answer to a look that of the count that it stands for. How long a count of several hits has to wait
-// the look does not tell: until the first hit leaves, at least.
+// asCount makes the answer to a look that of the count in whose place it was made. A look does not tell how long a count
+// of several hits has to wait: at least until the first hit leaves.
 func asCount(d *backend.Decision, check *backend.Check) {
 	if !d.Allowed || check.Hits <= d.Remaining {
 		return
@@ -219,17 +215,25 @@ func asCount(d *backend.Decision, check *backend.Check) {
 	}
 }
 
-// learn remembers the denials that the store gave when it was asked, and forgets what a refund may have changed. It
-// reports whether the store gave a check no answer.
-func (g *Guard) learn(c *call, checks []backend.Check, out []backend.Decision, asked time.Time) (away bool) {
-	for i := range checks {
-		check, d := &checks[i], &out[i]
+// learn remembers the denials that the store gave when it was asked, and the leases, and forgets what a refund may have
+// changed; err is why the store answered nothing. It reports whether the store gave a check no answer.
+func (g *Guard) learn(c *call, err error) (away bool) {
+	for i := range c.checks {
+		check, d, p := &c.checks[i], &c.out[i], &c.plans[i]
+		if err != nil {
+			d = &backend.Decision{Err: err}
+		}
 		away = away || d.Err != nil
+		if p.lease != nil {
+			g.leases.learn(check, d, p.lease, c.began)
+		}
 		switch {
 		case check.Op == backend.Refund:
 			g.denied.forget(check.Key)
-		case !c.plans[i].decided && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
-			g.denied.remember(check, d, &c.plans[i], asked, g.now())
+		case check.Op == backend.Look && g.leases.enabled:
+			g.leases.addUnused(check, d, c.began)
+		case !p.decided && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
+			g.denied.remember(check, d, p.denial, c.began, g.now())
 		}
 	}
 	return away
@@ -266,22 +270,22 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// Stats are totals since the start, but for Keys.
+// Stats are totals since the start, but for DenyCacheKeys, which is now's.
 type Stats struct {
 	DenyCacheHits    uint64 // checks that were denied without the store, as it had denied them just before
 	DenyCacheLookups uint64 // checks whose denial could have been known, the hits among them
-	Keys             int    // in the deny cache
+	DenyCacheKeys    int
 
 	Leases        uint64 // that the store granted
 	LeaseGranted  uint64 // their hits
 	LeaseUsed     uint64 // hits that were admitted by leases
 	LeaseReturned uint64 // unused hits that the store took out of the count
-	LeaseLeft     uint64 // unused hits that leave with their window
+	LeaseStranded uint64 // unused hits that leave with their window
 }
 
 // Stats returns what the guard has answered itself.
 func (g *Guard) Stats() Stats {
-	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), Keys: g.denied.keys(),
+	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), DenyCacheKeys: g.denied.keys(),
 		Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),
-		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseLeft: g.leases.left.Load()}
+		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseStranded: g.leases.stranded.Load()}
 }

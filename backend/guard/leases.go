@@ -19,56 +19,56 @@ const (
 	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
 	// half as much.
 	leaseDrift = 1000
-	// noneLasts is how long a key is not asked about again at most if the store has granted nothing.
-	noneLasts = time.Second
-	// maxLeases is how many keys a shard knows leases of at most, fewer for small leases, so that keys that are asked for
-	// once a minute leave room for busy ones; leaseShards is how many shards there are, a power of two.
-	maxLeases, maxSmallLeases, leaseShards = 512, 384, 64
-	// lastSettled is how many leases are settled at the end, in at most lastSettling.
-	lastSettled, lastSettling = 4096, time.Second
+	// grantPause is how long at most no lease of a key is asked for after the store has granted none.
+	grantPause = time.Second
+	// maxLeasedKeys is how many keys a shard holds, fewer for small leases, so that keys that are asked for once a minute
+	// leave room for busy ones; leaseShards is how many shards there are, a power of two.
+	maxLeasedKeys, maxKeysForSmall, leaseShards = 512, 384, 64
+	// maxLastSettled is how many leases are settled when the guard closes, within lastSettleTimeout.
+	maxLastSettled, lastSettleTimeout = 4096, time.Second
 )
 
 // leases are hits that the store has granted this process; see backend.Lease. All its methods may be called by any
 // number of goroutines.
 type leases struct {
-	on       bool
+	enabled  bool
 	replicas func() int
 	seed     maphash.Seed
 	shards   [leaseShards]leaseShard
 
-	granted, grants, used, returned, left atomic.Uint64
+	grants                            atomic.Uint64 // leases
+	granted, used, returned, stranded atomic.Uint64 // their hits
 }
 
 type leaseShard struct {
-	mu    sync.Mutex
-	known map[string]*lease
-	size  atomic.Int32 // of known
-	owed  owed         // by keys that gave their places to others
+	mu     sync.Mutex
+	keys   map[string]*leasedKey
+	size   atomic.Int32 // of keys
+	former formerKeys
 }
 
-// lease is what is known of a key's leases: the last one, until it is settled, and a question for the next one. Its
-// times are on the monotonic clock, but for at.
-type lease struct {
+// leasedKey is what is known of a key's leases: the last one, until it is settled, and a question for the next one. Its
+// times are on the monotonic clock, but for chargedAt.
+type leasedKey struct {
 	limits          []descriptors.Limit
-	granted, unused uint64    // its hits, and those not used; granted is 0 if there is none to settle
-	at              time.Time // by the store's clock
-	bucket          time.Time // when the bucket is over that it was charged in; zero: never was one
-	ends            time.Time
-	asking          *backend.Lease // nil: nobody asks for one
-	none            time.Time      // until when nobody asks again, as none was granted
-	strictest       int
-	before, remain  uint64    // of the strictest limit: what counts of which this process knows, and what remains
-	reset           time.Time // of the strictest limit
+	granted, unused uint64    // hits of the lease, and those not used; granted is 0 if there is none to settle
+	chargedAt       time.Time // by the store's clock
+	bucketEnds      time.Time // the bucket in which it was charged; zero: there was no lease yet
+	ends            time.Time // the lease
 
-	// Unused hits that were left behind, of the time from since on, and of as much time before, a window.
-	left, older uint64
-	since       time.Time
+	strictest         int
+	before, remaining uint64    // of the strictest limit: what counts as far as this process knows, and what remains
+	resetAt           time.Time // of the strictest limit
+
+	question *backend.Lease // for a lease, without an answer yet; nil: none
+	askAfter time.Time      // no lease is asked for until then, as none was granted
+	stranded stranded
 }
 
-func (l *leases) init(on bool, replicas func() int) {
-	l.on, l.replicas, l.seed = on, replicas, maphash.MakeSeed()
+func (l *leases) init(enabled bool, replicas func() int) {
+	l.enabled, l.replicas, l.seed = enabled, replicas, maphash.MakeSeed()
 	for i := range l.shards {
-		l.shards[i].known, l.shards[i].owed = make(map[string]*lease), make(owed)
+		l.shards[i].keys, l.shards[i].former = make(map[string]*leasedKey), make(formerKeys)
 	}
 }
 
@@ -76,258 +76,255 @@ func (l *leases) shard(key []byte) *leaseShard {
 	return &l.shards[maphash.Bytes(l.seed, key)&(leaseShards-1)]
 }
 
-// begin makes a place for a key, with what it owes.
-func (l *leases) begin(sh *leaseShard, c *backend.Check) *lease {
-	e := new(lease)
-	if d := sh.owed.take(maphash.Bytes(l.seed, c.Key)); d.hits > 0 {
-		e.limits, e.older, e.since = slices.Clone(c.Limits), d.hits, d.until.Add(-longest(c.Limits))
-	}
-	sh.known[string(c.Key)] = e
-	sh.size.Add(1)
-	return e
-}
-
-// ask decides a check by a lease of its key, and reports whether it could. Else it returns what the store is to be
-// asked about leases, together with the check; nil for nothing. The answer has to be brought to answered.
+// decide decides a check by a lease of its key, and reports whether it could. Else it returns what the store is to be
+// asked about leases, together with the check; nil for nothing. learn has to be told the answer.
 //
 // Refunds of a key that leases give their hits back to the lease: others may use them once it is settled. That of an
 // operator, which does not lease, is for all at once.
-func (l *leases) ask(c *backend.Check, now time.Time, out *backend.Decision) (decided bool, q *backend.Lease) {
-	want := c.Leases && len(c.Key) <= maxDeniedKey && c.MayLease()
+func (l *leases) decide(c *backend.Check, now time.Time, out *backend.Decision) (decided bool, q *backend.Lease) {
+	mayLease := c.Leases && len(c.Key) <= maxKey && c.MayLease()
 	sh := l.shard(c.Key)
-	if c.Op == backend.Look || !want && sh.size.Load() == 0 {
+	if c.Op == backend.Look || !mayLease && sh.size.Load() == 0 {
 		return false, nil
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.known[string(c.Key)]
-	if e != nil && c.Leases && e.decide(c, now, out) {
+	k := sh.keys[string(c.Key)]
+	if k != nil && c.Leases && k.decide(c, now, out) {
 		if c.Op == backend.Count {
 			l.used.Add(c.Hits)
 		}
 		return true, nil
 	}
-	if e != nil && e.granted > 0 {
-		if q = e.settle(c, now); q == nil {
-			l.leave(e, e.unused, now)
+	if k != nil && k.granted > 0 {
+		if q = k.settlement(c, now); q == nil {
+			l.strand(k, k.unused, now)
 		}
-		e.granted = 0
+		k.granted = 0
 	}
-	if !want {
-		return false, q
-	}
-	share := leaseShare * uint64(max(1, l.replicas()))
-	if n := e.need(c, share, now); n >= backend.Handful && (e != nil || l.room(sh, n, now)) {
-		if e == nil {
-			e = l.begin(sh, c)
-		}
-		if e.asking == nil && now.After(e.none) {
-			if q == nil {
-				q = new(backend.Lease)
-			}
-			q.Want, q.Share, q.Left = n, share, e.behind(c.Limits, now)
-			e.asking = q
-		}
+	if mayLease {
+		q = l.want(sh, k, c, q, now)
 	}
 	return false, q
 }
 
+// want adds to a question, nil if there is none yet, that a key wants a lease, if it needs one. k is nil for a key that
+// the shard does not hold.
+func (l *leases) want(sh *leaseShard, k *leasedKey, c *backend.Check, q *backend.Lease, now time.Time) *backend.Lease {
+	share := leaseShare * uint64(max(1, l.replicas()))
+	hits := k.need(c, share, now)
+	if hits < backend.MinLeaseHits || k == nil && !l.makeRoom(sh, hits, now) {
+		return q
+	}
+	if k == nil {
+		k = l.add(sh, c)
+	}
+	if k.question != nil || !now.After(k.askAfter) {
+		return q
+	}
+	if q == nil {
+		q = new(backend.Lease)
+	}
+	q.Want, q.Share, q.Stranded = hits, share, k.stranded.sum(longest(c.Limits), now)
+	k.question = q
+	return q
+}
+
+// add adds a key to its shard, with the hits that it stranded when it was there before.
+func (l *leases) add(sh *leaseShard, c *backend.Check) *leasedKey {
+	k := new(leasedKey)
+	if f := sh.former.take(maphash.Bytes(l.seed, c.Key)); f.stranded > 0 {
+		k.limits = slices.Clone(c.Limits)
+		k.stranded = stranded{older: f.stranded, since: f.until.Add(-longest(c.Limits))}
+	}
+	sh.keys[string(c.Key)] = k
+	sh.size.Add(1)
+	return k
+}
+
+// covers reports whether a check may use the lease's hits.
+func (k *leasedKey) covers(c *backend.Check, now time.Time) bool {
+	return k.granted > 0 && now.Before(k.ends) && slices.Equal(k.limits, c.Limits)
+}
+
 // decide answers a check by a lease's unused hits, or takes its hits back, if the lease can.
-func (e *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) bool {
-	if e.granted == 0 || !now.Before(e.ends) || !slices.Equal(e.limits, c.Limits) {
+func (k *leasedKey) decide(c *backend.Check, now time.Time, out *backend.Decision) bool {
+	if !k.covers(c, now) {
 		return false
 	}
-	d := backend.Decision{Allowed: true, Source: backend.FromLease, Strictest: e.strictest, Before: e.before,
-		ResetIn: max(0, e.reset.Sub(now))}
+	before := k.before
 	switch {
-	case c.Op == backend.Refund && c.Hits <= e.granted-e.unused:
-		e.unused, e.before, e.remain = e.unused+c.Hits, e.before-c.Hits, e.remain+c.Hits
-	case c.MayLease() && c.Hits <= e.unused:
-		e.unused, e.before, e.remain = e.unused-c.Hits, e.before+c.Hits, e.remain-c.Hits
+	case c.Op == backend.Refund && c.Hits <= k.granted-k.unused:
+		k.unused, k.before, k.remaining = k.unused+c.Hits, k.before-c.Hits, k.remaining+c.Hits
+	case c.MayLease() && c.Hits <= k.unused:
+		k.unused, k.before, k.remaining = k.unused-c.Hits, k.before+c.Hits, k.remaining-c.Hits
 	default:
 		return false
 	}
-	d.Remaining = e.remain
-	*out = d
+	*out = backend.Decision{Allowed: true, Source: backend.FromLease, Strictest: k.strictest, Before: before,
+		Remaining: k.remaining, ResetIn: max(0, k.resetAt.Sub(now))}
 	return true
 }
 
-// settle returns how the store is told of the lease's end, nil if it cannot be any more: it counts under other states,
-// or has begun other buckets since, among which one of the same number may be another, if its clock stepped back.
-func (e *lease) settle(c *backend.Check, now time.Time) *backend.Lease {
+// settlement returns the question that settles the lease, nil if it cannot be settled any more: the store counts under
+// other states, or has begun other buckets since, among which one of the same number may be another, if its clock
+// stepped back.
+func (k *leasedKey) settlement(c *backend.Check, now time.Time) *backend.Lease {
 	same := func(a, b descriptors.Limit) bool { return a.SameState(&b) }
-	if !slices.EqualFunc(e.limits, c.Limits, same) || now.After(e.bucket.Add(backend.LeaseSpan(e.limits))) {
+	if !slices.EqualFunc(k.limits, c.Limits, same) || k.settleTimeOver(now) {
 		return nil
 	}
-	return &backend.Lease{Granted: e.granted, Unused: e.unused, At: e.at}
+	return &backend.Lease{Granted: k.granted, Unused: k.unused, ChargedAt: k.chargedAt}
 }
 
-// need returns how many hits a key needs until its narrowest bucket is over, as far as it is known when that is: at most
-// what may be leased of an empty one.
-func (e *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
+// settleTimeOver reports whether the end of the lease's bucket is longer ago than the bucket lasted.
+func (k *leasedKey) settleTimeOver(now time.Time) bool {
+	return now.After(k.bucketEnds.Add(backend.LeaseSpan(k.limits)))
+}
+
+// need returns how many hits a key needs until its narrowest bucket ends, or within a whole one if that is not known: at
+// most what may be leased of an empty one. k may be nil.
+func (k *leasedKey) need(c *backend.Check, share uint64, now time.Time) uint64 {
 	if c.Rate <= 0 {
 		return 0
 	}
 	span := backend.LeaseSpan(c.Limits)
 	rest := span
-	if e != nil && !e.bucket.IsZero() {
-		if rest = e.bucket.Sub(now) % span; rest <= 0 {
+	if k != nil && !k.bucketEnds.IsZero() {
+		if rest = k.bucketEnds.Sub(now) % span; rest <= 0 {
 			rest += span
 		}
 	}
-	n := uint64(math.Ceil(float64(c.Rate) * min(rest, backend.LongestLease).Seconds()))
+	n := uint64(math.Ceil(float64(c.Rate) * min(rest, backend.MaxLeaseTime).Seconds()))
 	for i := range c.Limits {
 		n = min(n, c.Limits[i].Requests/share)
 	}
 	return n
 }
 
-// leave leaves unused hits of a lease behind: they count until their window ends. The key may be forgotten.
-func (l *leases) leave(e *lease, hits uint64, now time.Time) {
-	l.left.Add(hits)
-	if e != nil && hits > 0 {
-		e.lose(hits, now)
+// strand notes hits of a lease that nobody will use. k is nil if the shard no longer holds the key.
+func (l *leases) strand(k *leasedKey, hits uint64, now time.Time) {
+	l.stranded.Add(hits)
+	if k != nil && hits > 0 {
+		k.stranded.add(hits, longest(k.limits), now)
 	}
 }
 
-// lose notes hits that count, and that nobody will use.
-func (e *lease) lose(hits uint64, now time.Time) {
-	e.behind(e.limits, now)
-	e.left += hits
-}
-
-// behind returns at least as many hits as were left behind and still count.
-func (e *lease) behind(limits []descriptors.Limit, now time.Time) uint64 {
-	long := longest(limits)
-	switch passed := now.Sub(e.since); {
-	case passed >= 2*long:
-		e.left, e.older, e.since = 0, 0, now
-	case passed >= long:
-		e.left, e.older, e.since = 0, e.left, now
+// makeRoom reports whether a shard has room for one more key, which needs so many hits. It removes some keys whose leases
+// are over.
+func (l *leases) makeRoom(sh *leaseShard, need uint64, now time.Time) bool {
+	most := maxLeasedKeys
+	if need <= 2*backend.MinLeaseHits {
+		most = maxKeysForSmall
 	}
-	return e.left + e.older
-}
-
-// longest returns how long a hit counts under some limits at most.
-func longest(limits []descriptors.Limit) (long time.Duration) {
-	for i := range limits {
-		long = max(long, limits[i].Window+limits[i].Precision)
-	}
-	return long
-}
-
-// room reports whether a shard has room for one more key, which needs so many hits. It forgets some keys whose leases are
-// over; of what they owe it knows all, so that they do not lease as much again.
-func (l *leases) room(sh *leaseShard, need uint64, now time.Time) bool {
-	places, seen := maxLeases, 0
-	if need <= 2*backend.Handful {
-		places = maxSmallLeases
-	}
-	for key, e := range sh.known {
-		if len(sh.known) < places || seen == 16 {
-			break
+	whileFull(sh.keys, most, func(key string, k *leasedKey) {
+		if k.question == nil && now.After(k.ends) && l.makeFormer(sh, key, k, now) {
+			sh.remove(key)
 		}
-		if seen++; e.asking == nil && now.After(e.ends) && l.noteOwed(sh, key, e, now) {
-			l.forgetIn(sh, key)
-		}
-	}
-	return len(sh.known) < places
+	})
+	return len(sh.keys) < most
 }
 
-// noteOwed notes what a key owes, and reports whether its place may be taken: a lease may yet be settled until its end
-// is as long ago as it lasted, and there may be no room for the note.
-func (l *leases) noteOwed(sh *leaseShard, key string, e *lease, now time.Time) bool {
-	if e.granted > 0 && e.unused > 0 {
-		if !now.After(e.bucket.Add(backend.LeaseSpan(e.limits))) {
+// makeFormer notes the hits that a key has stranded, so that it does not lease as much again when it comes back, and
+// reports whether the key may go: not while its lease may be settled, nor without room for the note.
+func (l *leases) makeFormer(sh *leaseShard, key string, k *leasedKey, now time.Time) bool {
+	if k.granted > 0 && k.unused > 0 {
+		if !k.settleTimeOver(now) {
 			return false
 		}
-		l.leave(e, e.unused, now)
-		e.granted = 0
+		l.strand(k, k.unused, now)
+		k.granted = 0
 	}
-	d := debt{e.behind(e.limits, now), e.since.Add(2 * longest(e.limits))}
-	return sh.owed.note(maphash.String(l.seed, key), d, now)
+	span := longest(k.limits)
+	hits := k.stranded.sum(span, now)
+	return sh.former.add(maphash.String(l.seed, key), formerKey{hits, k.stranded.since.Add(2 * span)}, now)
 }
 
-// answered learns what the store has answered to a question about leases, which was sent at a moment.
-func (l *leases) answered(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
+// learn takes in what the store has answered to a question that was sent at a moment.
+func (l *leases) learn(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
 	sh := l.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.known[string(c.Key)]
-	mine := e != nil && e.asking == q
-	if mine {
-		e.asking = nil
+	k := sh.keys[string(c.Key)]
+	current := k != nil && k.question == q // else the key was removed since, or the question was for no lease
+	if current {
+		k.question = nil
 	}
-	why := backend.ReasonOf(d.Err)
-	unasked := d.Err != nil && (why == backend.Down || why == backend.Busy)
-	if unasked && e != nil && e.granted == 0 && q.Granted > 0 {
-		e.granted, e.unused = q.Granted, q.Unused
+	reason := backend.ReasonOf(d.Err)
+	unasked := reason == backend.Down || reason == backend.Busy
+	if unasked && k != nil && k.granted == 0 && q.Granted > 0 { // it may be settled yet
+		k.granted, k.unused = q.Granted, q.Unused
 		return
 	}
 	l.returned.Add(q.Returned)
-	l.leave(e, q.Unused-q.Returned, sent)
-	if q.Hits == 0 || d.Err != nil {
-		if mine && !unasked { // the limit is near, or the store is slow: a check with a question costs it twice as much
-			e.none = sent.Add(min(backend.LeaseSpan(c.Limits), noneLasts))
+	l.strand(k, q.Unused-q.Returned, sent)
+	switch {
+	case d.Err == nil && q.Hits > 0:
+		l.grants.Add(1)
+		l.granted.Add(q.Hits)
+		if !current {
+			l.stranded.Add(q.Hits)
+			return
 		}
-		if mine && d.Err != nil && !unasked { // the store may have granted what nobody will use
-			if e.granted == 0 {
-				e.limits = slices.Clone(c.Limits)
+		if k.granted > 0 {
+			l.strand(k, k.unused, sent)
+		}
+		k.begin(c, d, q, sent)
+	case current && !unasked: // the limit is near, or the store is slow: a check with a question costs it twice as much
+		k.askAfter = sent.Add(min(backend.LeaseSpan(c.Limits), grantPause))
+		if d.Err != nil { // the store may have granted what nobody will use
+			if k.granted == 0 {
+				k.limits = slices.Clone(c.Limits)
 			}
-			e.lose(q.Want, sent)
+			k.stranded.add(q.Want, longest(k.limits), sent)
 		}
-		return
-	}
-	l.grants.Add(1)
-	l.granted.Add(q.Hits)
-	if !mine { // somebody has reset the key
-		l.left.Add(q.Hits)
-		return
-	}
-	if e.granted > 0 {
-		l.leave(e, e.unused, sent)
-	}
-	lasts := q.Ends(c.Limits)
-	lasts -= lasts / leaseDrift
-	*e = lease{limits: e.limits, granted: q.Hits, unused: q.Hits, at: q.Now, bucket: sent.Add(lasts),
-		ends: sent.Add(min(lasts, backend.LongestLease)), strictest: d.Strictest, before: d.Before + c.Hits, remain: d.Remaining,
-		reset: sent.Add(d.ResetIn), left: e.left, older: e.older, since: e.since}
-	if !slices.Equal(e.limits, c.Limits) {
-		e.limits = slices.Clone(c.Limits) // those of an override are the request's
 	}
 }
 
-// beside adds to the answer to a look what this process may admit by a lease of the key.
-func (l *leases) beside(c *backend.Check, d *backend.Decision, now time.Time) {
+// begin begins the lease that the store has granted.
+func (k *leasedKey) begin(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
+	if !slices.Equal(k.limits, c.Limits) {
+		k.limits = slices.Clone(c.Limits) // those of an override are the request's
+	}
+	lasts := q.Lasts(c.Limits)
+	lasts -= lasts / leaseDrift
+	*k = leasedKey{limits: k.limits, granted: q.Hits, unused: q.Hits, chargedAt: q.Now, bucketEnds: sent.Add(lasts),
+		ends: sent.Add(min(lasts, backend.MaxLeaseTime)), strictest: d.Strictest, before: d.Before + c.Hits,
+		remaining: d.Remaining, resetAt: sent.Add(d.ResetIn), stranded: k.stranded}
+}
+
+// addUnused adds to the answer to a look what this process may admit by a lease of the key.
+func (l *leases) addUnused(c *backend.Check, d *backend.Decision, now time.Time) {
 	sh := l.shard(c.Key)
 	if sh.size.Load() == 0 || d.Err != nil {
 		return
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if e := sh.known[string(c.Key)]; e != nil && e.granted > 0 && e.unused > 0 && now.Before(e.ends) && slices.Equal(e.limits, c.Limits) {
-		d.Allowed, d.RetryIn, d.Remaining = true, 0, d.Remaining+e.unused
-		d.Before -= min(d.Before, e.unused)
+	if k := sh.keys[string(c.Key)]; k != nil && k.unused > 0 && k.covers(c, now) {
+		d.Allowed, d.RetryIn, d.Remaining = true, 0, d.Remaining+k.unused
+		d.Before -= min(d.Before, k.unused)
 	}
 }
 
-// forget ends a lease of a key, and voids one that is on its way.
+// forget ends a lease of a key, and voids one whose grant is still to come.
 func (l *leases) forget(key []byte) {
 	sh := l.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.owed.take(maphash.Bytes(l.seed, key))
-	l.forgetIn(sh, string(key))
+	sh.former.take(maphash.Bytes(l.seed, key))
+	if k := sh.keys[string(key)]; k != nil {
+		if k.granted > 0 {
+			l.stranded.Add(k.unused)
+		}
+		sh.remove(string(key))
+	}
 }
 
-func (l *leases) forgetIn(sh *leaseShard, key string) {
-	if e := sh.known[key]; e != nil {
-		if e.granted > 0 {
-			l.left.Add(e.unused)
-		}
-		delete(sh.known, key)
-		sh.size.Add(-1)
-	}
+// remove removes a key that the shard holds.
+func (sh *leaseShard) remove(key string) {
+	delete(sh.keys, key)
+	sh.size.Add(-1)
 }
 
 // close settles what can be settled at once. The rest leaves with its window.
@@ -336,12 +333,12 @@ func (l *leases) close(store backend.Counter, now time.Time) {
 	for i := range l.shards {
 		sh := &l.shards[i]
 		sh.mu.Lock()
-		for key, e := range sh.known {
-			c := backend.Check{Key: []byte(key), Limits: e.limits, Op: backend.Refund}
-			if e.granted > 0 && len(checks) < lastSettled {
-				if c.Lease = e.settle(&c, now); c.Lease != nil {
+		for key, k := range sh.keys {
+			c := backend.Check{Key: []byte(key), Limits: k.limits, Op: backend.Refund}
+			if k.granted > 0 && len(checks) < maxLastSettled {
+				if c.Lease = k.settlement(&c, now); c.Lease != nil {
 					checks = append(checks, c)
-					e.granted = 0
+					k.granted = 0
 				}
 			}
 		}
@@ -350,11 +347,11 @@ func (l *leases) close(store backend.Counter, now time.Time) {
 	if len(checks) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastSettling)
+	ctx, cancel := context.WithTimeout(context.Background(), lastSettleTimeout)
 	defer cancel()
 	out := make([]backend.Decision, len(checks))
 	_ = store.Decide(ctx, checks, out) // each answer has its error
 	for i := range checks {
-		l.answered(&checks[i], &out[i], checks[i].Lease, now)
+		l.learn(&checks[i], &out[i], checks[i].Lease, now)
 	}
 }

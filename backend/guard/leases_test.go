@@ -9,20 +9,20 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// A key that comes back takes what it owes along. It owes that still when the store was not asked, and it goes again.
-func TestAKeyOwesOnThoughItsQuestionIsRefused(t *testing.T) {
+// A key that comes back brings its stranded hits along, and keeps them when the store was not asked and it goes again.
+func TestAStrandedHitIsKnownThoughItsQuestionIsRefused(t *testing.T) {
 	var l leases
 	l.init(true, func() int { return 1 })
 	check, now := count("k", perMinute(t, 1000), 1), time.Now()
 	check.Leases, check.Rate = true, 200
 	sh, hash := l.shard(check.Key), maphash.Bytes(l.seed, check.Key)
-	sh.owed.note(hash, debt{hits: 100, until: now.Add(time.Minute)}, now)
-	_, q := l.ask(&check, now, new(backend.Decision))
-	if q == nil || q.Left != 100 {
-		t.Fatalf("the store is asked %+v; want it told of the 100 hits that the key has left behind", q)
+	sh.former.add(hash, formerKey{stranded: 100, until: now.Add(time.Minute)}, now)
+	_, q := l.decide(&check, now, new(backend.Decision))
+	if q == nil || q.Stranded != 100 {
+		t.Fatalf("the store is asked %+v; want it told of the 100 hits that the key has stranded", q)
 	}
-	l.answered(&check, &backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("gone")}}, q, now)
-	if l.noteOwed(sh, "k", sh.known["k"], now); sh.owed[hash].hits != 100 {
-		t.Errorf("%+v is owed after that; want the 100 hits, or they are leased once more", sh.owed[hash])
+	l.learn(&check, &backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("gone")}}, q, now)
+	if l.makeFormer(sh, "k", sh.keys["k"], now); sh.former[hash].stranded != 100 {
+		t.Errorf("%+v is known of the key after that; want the 100 hits, or they are leased once more", sh.former[hash])
 	}
 }

@@ -16,35 +16,36 @@ import (
 const retryAway = time.Second
 
 // degrade decides by its policy each check that the store gave no answer to.
-func (g *Guard) degrade(ctx context.Context, c *call, checks []backend.Check, out []backend.Decision) {
+func (g *Guard) degrade(ctx context.Context, c *call) {
 	var here *backend.Part // checks that are counted in this process
-	for i := range checks {
-		if out[i].Err == nil {
+	for i := range c.checks {
+		check, d := &c.checks[i], &c.out[i]
+		if d.Err == nil {
 			continue
 		}
-		reason, policy := backend.ReasonOf(out[i].Err), cmp.Or(checks[i].OnFailure, g.policy)
+		reason, policy := backend.ReasonOf(d.Err), cmp.Or(check.OnFailure, g.policy)
 		switch policy {
 		case descriptors.PolicyAllow:
-			out[i] = allow(&checks[i])
+			*d = allow(check)
 		case descriptors.PolicyDeny:
-			out[i] = deny(&checks[i])
+			*d = deny(check)
 		case descriptors.PolicyLocal:
 			if here == nil {
 				here = new(backend.Part)
 			}
-			c.add(here, checks, i)
+			c.addTo(here, i)
 		}
-		out[i].Reason, out[i].Policy = reason, policy
+		d.Reason, d.Policy = reason, policy
 	}
 	if here != nil {
-		g.countHere(ctx, c, here, checks, out)
+		g.countHere(ctx, c, here)
 	}
 }
 
 // countHere decides a part of the checks in this process, each limit divided by the replicas that do the same. What it
 // has counted stays through a short return of the store, for as long as it counts: a store that comes and goes buys
 // nobody a fresh count each time.
-func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part, checks []backend.Check, out []backend.Decision) {
+func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part) {
 	replicas := uint64(max(1, g.replicas()))
 	for i := range here.Checks {
 		here.Checks[i].Limits = shares(here.Checks[i].Limits, replicas)
@@ -54,12 +55,12 @@ func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part, chec
 		switch d.Source = backend.FromLocal; {
 		case err != nil:
 			*d = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
-		case c.plans[i].look:
-			asCount(d, &checks[i])
+		case c.uncharged(i):
+			asCount(d, &c.checks[i])
 		}
-		d.Reason, d.Policy = out[i].Reason, out[i].Policy
+		d.Reason, d.Policy = c.out[i].Reason, c.out[i].Policy
 	})
-	here.HandOver(out)
+	here.HandOver(c.out)
 }
 
 // shares returns limits of which each of some replicas may admit its share: rounded down, but at least one hit, where

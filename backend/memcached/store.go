@@ -134,7 +134,7 @@ func (s *Store) Stats() Stats {
 // Decide asks the servers that own the checks' keys. It returns 2 ms, or a tenth of its time, before ctx's deadline,
 // and at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	if err := cmp.Or(backend.Valid(checks, out), valid(checks)); err != nil {
+	if err := cmp.Or(backend.Validate(checks, out), valid(checks)); err != nil {
 		return err
 	}
 	if s.closed.Load() {

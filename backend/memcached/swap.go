@@ -58,7 +58,7 @@ func (q *queue) decide(g *group, found value) {
 	for _, r := range g.requests {
 		r.decision, _ = e.states.Decide(&r.check, now, room[:0])
 	}
-	kept, expires := e.states.Drop(now)
+	kept, expires := e.states.DropExpired(now)
 	e = entry{at: now, states: kept, before: e.before}
 	q.text = e.append(q.text[:0])
 	if bytes.Equal(q.text[headSize:], e.before) {

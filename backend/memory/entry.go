@@ -62,4 +62,4 @@ func (e *entry) rewind(now window.Instant) {
 }
 
 // dropExpired forgets the states that hold nothing.
-func (e *entry) dropExpired(now window.Instant) { e.states, e.expires = e.states.Drop(now) }
+func (e *entry) dropExpired(now window.Instant) { e.states, e.expires = e.states.DropExpired(now) }

@@ -62,6 +62,13 @@ type Store struct {
 	lock    *os.File // of the directory; nil if nothing is saved
 }
 
+// shard holds the keys of one lock. Whoever changes entries reads the clock under the lock, or a goroutine that had to
+// wait would seem to step back in time.
+type shard struct {
+	mu      sync.Mutex
+	entries map[string]*entry
+}
+
 var _ backend.Counter = (*Store)(nil)
 
 // Open makes a store and loads what was saved in its directory. A directory that cannot be used, or a torn file, is
@@ -88,13 +95,12 @@ func Open(c Config) *Store {
 
 // every calls f once an interval until ctx ends.
 func (s *Store) every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	tick := time.Tick(interval)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			f()
 		}
 	}
@@ -122,7 +128,7 @@ func (s *Store) now() window.Instant { return window.At(s.config.Now()) }
 
 // Decide answers at once; it never waits for anything but the lock of a key's shard.
 func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
-	if err := backend.Valid(checks, out); err != nil {
+	if err := backend.Validate(checks, out); err != nil {
 		return err
 	}
 	if s.closed.Load() {
@@ -171,4 +177,19 @@ func (s *Store) sweep() {
 	for range sweptAtOnce {
 		s.keys.Add(-s.shards[s.swept.Add(1)%shards].sweep(s.now))
 	}
+}
+
+// sweep forgets the keys in which nothing counts by the clock, and returns how many they were. In the others it moves what
+// lies after the clock's now into now: a key that nobody asks for would keep a moment of the future, and so stay.
+func (sh *shard) sweep(clock func() window.Instant) (forgotten int64) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := clock()
+	for key, e := range sh.entries {
+		if e.rewind(now); e.expires == 0 {
+			delete(sh.entries, key)
+			forgotten++
+		}
+	}
+	return forgotten
 }

@@ -79,7 +79,7 @@ func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backen
 	case secondCount == len(checks):
 		return s.startedSecond().Decide(ctx, checks, out)
 	case len(out) < len(checks):
-		return backend.Valid(checks, out)
+		return backend.Validate(checks, out)
 	}
 	var first, second backend.Part
 	for i := range checks {

@@ -20,7 +20,7 @@ func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 	for i := range c.Limits {
 		allowed = allowed && (c.Op == backend.Refund || Fits(states[i].Sum(now), size(c, i), c.Limits[i].Capacity()))
 	}
-	s := scale{Decision: backend.Decision{Allowed: allowed, Strictest: -1}, counts: c.Op == backend.Count}
+	r := ruling{Decision: backend.Decision{Allowed: allowed, Strictest: -1}, counts: c.Op == backend.Count}
 	for i := range c.Limits {
 		before, hits := states[i].Sum(now), int64(min(c.Hits, MaxCount))
 		switch {
@@ -29,9 +29,9 @@ func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 		case c.Op == backend.Count && (allowed || c.Charge.Always(&c.Limits[i])):
 			states[i].Add(now, hits)
 		}
-		s.weigh(i, states[i], &c.Limits[i], before, size(c, i), now)
+		r.add(i, states[i], &c.Limits[i], before, size(c, i), now)
 	}
-	return s.Decision
+	return r.Decision
 }
 
 // size returns how many hits must fit limit i. A look asks whether one more hit would be denied; of a fixed window, as
@@ -46,56 +46,56 @@ func size(c *backend.Check, i int) uint64 {
 	return 1
 }
 
-// scale weighs the limits of a check, one by one.
-type scale struct {
+// ruling is the decision on a check, as far as its limits have been added.
+type ruling struct {
 	backend.Decision
-	counts bool          // the check counts hits
-	denial time.Duration // the wait of the strictest limit alone, if it denies
+	counts        bool          // the check counts hits
+	strictestWait time.Duration // of the strictest limit alone, if it denies
 }
 
-// weigh takes limit i into the decision: whether it is the strictest so far, and how long it makes the caller wait.
-// before is its count when the check came, size the hits of the check, c the state that the check left behind.
-func (s *scale) weigh(i int, c State, l *descriptors.Limit, before, size uint64, now Instant) {
-	if !s.Allowed {
-		s.weighDenial(i, c, l, before, size, now)
+// add adds limit i: whether it is the strictest so far, and how long it makes the caller wait. before is its count when
+// the check came, size the hits that had to fit, state what the check has made of it.
+func (r *ruling) add(i int, state State, l *descriptors.Limit, before, size uint64, now Instant) {
+	if !r.Allowed {
+		r.addDenied(i, state, l, before, size, now)
 		return
 	}
-	after, capacity := c.Sum(now), l.Capacity()
-	if s.counts && !Fits(after, size, capacity) { // it fitted before
-		s.NextIn = max(s.NextIn, now.until(c.Until(now, capacity-size)))
+	after, capacity := state.Sum(now), l.Capacity()
+	if r.counts && !Fits(after, size, capacity) { // it fitted before
+		r.NextIn = max(r.NextIn, now.until(state.Until(now, capacity-size)))
 	}
-	if remaining := capacity - min(after, capacity); s.Strictest < 0 || remaining < s.Remaining {
-		s.Strictest, s.Before, s.Remaining = i, before, remaining
+	if remaining := capacity - min(after, capacity); r.Strictest < 0 || remaining < r.Remaining {
+		r.Strictest, r.Before, r.Remaining = i, before, remaining
 		switch {
 		case after > 0:
-			s.ResetIn = now.until(c.Until(now, after-1))
+			r.ResetIn = now.until(state.Until(now, after-1))
 		case l.Algorithm == descriptors.FixedWindow: // as envoyproxy/ratelimit has it
 			width := micros(l.Window)
-			s.ResetIn = now.until(Instant(now.index(width)+1) * width)
+			r.ResetIn = now.until(Instant(now.index(width)+1) * width)
 		default:
-			s.ResetIn = 0
+			r.ResetIn = 0
 		}
 	}
 }
 
-// weighDenial weighs a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
+// addDenied adds a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
 // check all the same and is full now.
-func (s *scale) weighDenial(i int, c State, l *descriptors.Limit, before, size uint64, now Instant) {
+func (r *ruling) addDenied(i int, state State, l *descriptors.Limit, before, size uint64, now Instant) {
 	retry, reset, capacity := backend.Never, time.Duration(0), l.Capacity()
 	if size <= capacity {
-		retry = now.until(c.Until(now, capacity-size))
+		retry = now.until(state.Until(now, capacity-size))
 		reset = retry
-	} else if reset = now.until(c.Until(now, 0)); reset == 0 {
+	} else if reset = now.until(state.Until(now, 0)); reset == 0 {
 		reset = l.Window
 	}
-	if !Fits(before, size, capacity) && (s.Strictest < 0 || retry > s.denial) {
-		s.Strictest, s.Before, s.denial = i, before, retry
+	if !Fits(before, size, capacity) && (r.Strictest < 0 || retry > r.strictestWait) {
+		r.Strictest, r.Before, r.strictestWait = i, before, retry
 	}
-	s.RetryIn, s.ResetIn = max(s.RetryIn, retry), max(s.ResetIn, reset)
+	r.RetryIn, r.ResetIn = max(r.RetryIn, retry), max(r.ResetIn, reset)
 }
 
-// Fits reports whether size more hits stay within n, without overflow.
-func Fits(before, size, n uint64) bool { return before <= n && size <= n-before }
+// Fits reports whether size more hits stay within a capacity, without overflow.
+func Fits(before, size, capacity uint64) bool { return before <= capacity && size <= capacity-before }
 
 // until returns the time from t to a later moment.
 func (t Instant) until(later Instant) time.Duration {

@@ -45,8 +45,8 @@ func NewState(l *descriptors.Limit) State {
 	return newCells(l.Algorithm, l.Window, l.Precision)
 }
 
-// sound reports whether an identity is one that a limit can have.
-func sound(a descriptors.Algorithm, window, precision time.Duration) bool {
+// valid reports whether an identity is one that a limit can have.
+func valid(a descriptors.Algorithm, window, precision time.Duration) bool {
 	switch a {
 	case descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket:
 		return window >= time.Second && precision == 0
@@ -62,9 +62,9 @@ type States []State
 
 // Of returns the state of limit l, nil if there is none yet.
 func (s States) Of(l *descriptors.Limit) State {
-	for _, one := range s {
-		if one.Matches(l) {
-			return one
+	for _, state := range s {
+		if state.Matches(l) {
+			return state
 		}
 	}
 	return nil
@@ -74,25 +74,25 @@ func (s States) Of(l *descriptors.Limit) State {
 // of the limits, in room where that suffices.
 func (s *States) Decide(c *backend.Check, now Instant, room []State) (backend.Decision, []State) {
 	for i := range c.Limits {
-		one := s.Of(&c.Limits[i])
-		if one == nil {
-			one = NewState(&c.Limits[i])
-			*s = append(*s, one)
+		state := s.Of(&c.Limits[i])
+		if state == nil {
+			state = NewState(&c.Limits[i])
+			*s = append(*s, state)
 		}
-		one.SetRate(&c.Limits[i], now)
-		room = append(room, one)
+		state.SetRate(&c.Limits[i], now)
+		room = append(room, state)
 	}
 	return Decide(room, c, now), room
 }
 
-// Drop forgets the states that hold nothing at now: those of a former configuration, and those that were emptied. It
-// returns the rest, and the first moment from which nothing in them counts, 0 if there are none.
-func (s States) Drop(now Instant) (kept States, expires Instant) {
+// DropExpired forgets the states that hold nothing at now: those of a former configuration, and those that were emptied.
+// It returns the rest, and the first moment from which nothing in them counts, 0 if there are none.
+func (s States) DropExpired(now Instant) (kept States, expires Instant) {
 	kept = s[:0]
-	for _, one := range s {
-		if gone := one.Expires(); gone > now {
+	for _, state := range s {
+		if gone := state.Expires(); gone > now {
 			expires = max(expires, gone)
-			kept = append(kept, one)
+			kept = append(kept, state)
 		}
 	}
 	clear(s[len(kept):])
@@ -114,7 +114,7 @@ func ReadState(src []byte) (State, []byte, error) {
 	r := reader{src: src[1:]}
 	algorithm := descriptors.Algorithm(src[0])
 	window, precision := time.Duration(r.uvarint()), time.Duration(r.uvarint())
-	if r.torn || !sound(algorithm, window, precision) {
+	if r.torn || !valid(algorithm, window, precision) {
 		return nil, nil, errTorn
 	}
 	var s State

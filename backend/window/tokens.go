@@ -36,20 +36,20 @@ func (t *Tokens) SetRate(l *descriptors.Limit, now Instant) {
 	if requests == t.requests {
 		return
 	}
-	level, leaking := t.Sum(now), Instant(0)
+	level, age := t.Sum(now), Instant(0)
 	if level > 0 {
-		leaking = t.leaking(now)
+		age = t.ageOfNext(now)
 	}
-	product := float64(float64(leaking) * float64(t.requests))
+	product := float64(float64(age) * float64(t.requests))
 	t.hits, t.requests, t.last = level, requests, now
-	t.age = min(Instant(math.Floor(product/float64(requests))), t.leaks(1)-1)
+	t.age = min(Instant(math.Floor(product/float64(requests))), t.timeToLeak(1)-1)
 }
 
-// leaking returns for how long the next hit has been leaking at now, by which something counts.
-func (t *Tokens) leaking(now Instant) Instant {
+// ageOfNext returns for how long the next hit to leak has been leaking at now, when something counts.
+func (t *Tokens) ageOfNext(now Instant) Instant {
 	age := (now - t.last + t.age) % t.window
 	if hits := t.leaked(age); hits > 0 {
-		age = max(0, age-t.leaks(hits))
+		age = max(0, age-t.timeToLeak(hits))
 	}
 	return age
 }
@@ -60,10 +60,10 @@ func (t *Tokens) Sum(now Instant) uint64 {
 		return 0
 	}
 	t.last = min(t.last, now)
-	e := now - t.last + t.age
-	whole := uint64(e / t.window)
+	age := now - t.last + t.age
+	whole := uint64(age / t.window)
 	if whole <= t.hits/t.requests {
-		if left, leaked := t.hits-whole*t.requests, t.leaked(e%t.window); left > leaked {
+		if left, leaked := t.hits-whole*t.requests, t.leaked(age%t.window); left > leaked {
 			return left - leaked
 		}
 	}
@@ -78,8 +78,8 @@ func (t *Tokens) leaked(age Instant) uint64 {
 	return min(t.requests, uint64(math.Floor(product/float64(t.window))))
 }
 
-// leaks returns the first age at which so many hits have leaked, at least one and at most those of a window.
-func (t *Tokens) leaks(hits uint64) Instant {
+// timeToLeak returns the first age at which so many hits have leaked, at least one and at most those of a window.
+func (t *Tokens) timeToLeak(hits uint64) Instant {
 	if hits >= t.requests {
 		return t.window
 	}
@@ -105,9 +105,9 @@ func (t *Tokens) Add(now Instant, delta int64) {
 	if level == 0 {
 		t.age = 0
 	} else {
-		e := now - t.last + t.age
-		t.hits -= uint64(e/t.window) * t.requests
-		t.age = e % t.window
+		age := now - t.last + t.age
+		t.hits -= uint64(age/t.window) * t.requests
+		t.age = age % t.window
 	}
 	t.last = now
 	t.hits += uint64(delta)
@@ -122,17 +122,17 @@ func (t *Tokens) Until(now Instant, keep uint64) Instant {
 	if t.Sum(now) <= keep {
 		return now
 	}
-	return t.moment(keep)
+	return t.untilLeaked(keep)
 }
 
-// moment returns when at most keep hits count, of which there are more now.
-func (t *Tokens) moment(keep uint64) Instant {
+// untilLeaked returns when at most keep hits count, of which there are more now.
+func (t *Tokens) untilLeaked(keep uint64) Instant {
 	leave := t.hits - keep
 	whole := (leave - 1) / t.requests
 	if whole > uint64(MaxCount/t.window) {
 		return MaxCount
 	}
-	return min(MaxCount, t.last-t.age+Instant(whole)*t.window+t.leaks(leave-whole*t.requests))
+	return min(MaxCount, t.last-t.age+Instant(whole)*t.window+t.timeToLeak(leave-whole*t.requests))
 }
 
 // Expires implements [State].
@@ -140,7 +140,7 @@ func (t *Tokens) Expires() Instant {
 	if t.hits == 0 {
 		return 0
 	}
-	return t.moment(0)
+	return t.untilLeaked(0)
 }
 
 // Count implements [State], with the time until the next hit leaks.

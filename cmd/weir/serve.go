@@ -151,7 +151,7 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 			cancel(terminal.No)
 			return
 		}
-		s.health.Answered()
+		s.health.StoreAnswered()
 	})
 	if s.store.servers != nil {
 		running.Go(func() {

@@ -105,7 +105,7 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached boo
 		return
 	}
 	const cache = "ratelimit.localcache."
-	c.Gauges[cache+"entryCount"] = func() uint64 { return uint64(g.Stats().Keys) }
+	c.Gauges[cache+"entryCount"] = func() uint64 { return uint64(g.Stats().DenyCacheKeys) }
 	c.Gauges[cache+"lookupCount"] = func() uint64 { return g.Stats().DenyCacheLookups }
 	c.Gauges[cache+"hitCount"] = func() uint64 { return g.Stats().DenyCacheHits }
 	c.Gauges[cache+"missCount"] = func() uint64 {

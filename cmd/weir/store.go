@@ -86,7 +86,7 @@ var leaseTotals = []total[guard.Stats]{
 	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
 		func(s guard.Stats) uint64 { return s.LeaseReturned }},
 	{"weir_lease_hits_left_total", "Unused hits of leases that were not given back: they count until their window ends.",
-		func(s guard.Stats) uint64 { return s.LeaseLeft }},
+		func(s guard.Stats) uint64 { return s.LeaseStranded }},
 }
 
 // total is a number of some statistics that only grows, under its name in /metrics.
@@ -135,6 +135,6 @@ func (c *counterStore) await(ctx context.Context) error {
 // watchServers keeps health negative while the servers do not answer, until ctx ends.
 func (c *counterStore) watchServers(ctx context.Context, h *server.Health) {
 	for alive := true; alive; alive = wait.For(ctx, 200*time.Millisecond) {
-		h.Counting(c.servers.Answers() == nil)
+		h.SetStoreAway(c.servers.Answers() != nil)
 	}
 }

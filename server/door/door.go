@@ -54,11 +54,11 @@ type closeCount struct {
 type Door struct {
 	net.Listener
 	Port   string // as metrics and the log name it
-	max    int    // connections; 0: no bound
+	limit  int    // of connections; 0: no bound
 	log    *slog.Logger
 	closed map[Reason]*closeCount
 
-	arrivals   atomic.Uint64 // twice the connections so far: connections idle by this clock
+	arrivals   atomic.Uint64 // twice the connections so far: the clock by which a connection is idle
 	held       atomic.Int64  // bytes that all connections hold
 	unreleased atomic.Int64  // bytes of those that were closed, until their server has let go of them
 
@@ -66,9 +66,9 @@ type Door struct {
 	conns []*conn
 }
 
-// New guards a listener. It has at most max connections at a time, 0 for any number.
-func New(lis net.Listener, port string, max int, log *slog.Logger) *Door {
-	return &Door{Listener: lis, Port: port, max: max, log: log, closed: map[Reason]*closeCount{
+// New guards a listener. It has at most limit connections at a time, 0 for any number.
+func New(lis net.Listener, port string, limit int, log *slog.Logger) *Door {
+	return &Door{Listener: lis, Port: port, limit: limit, log: log, closed: map[Reason]*closeCount{
 		Full:       {message: "the port has all the connections it may have: each new one closes the one not served for longest"},
 		Memory:     {message: "requests without an answer hold too much memory: connections that hold much are closed"},
 		Unfinished: {message: "a request did not come whole within ten seconds: its connection is closed"},
@@ -93,7 +93,7 @@ func (d *Door) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for d.max > 0 && d.Open() >= d.max { // nobody else adds any
+	for d.limit > 0 && d.Open() >= d.limit { // nobody else adds any
 		d.closeFirst(Full, 0, func(a, b *conn) int { return cmp.Compare(a.served.Load(), b.served.Load()) })
 	}
 	d.mu.Lock()
@@ -126,24 +126,24 @@ func (d *Door) closeFirst(reason Reason, least int64, order func(a, b *conn) int
 	removed := first != nil && d.removeLocked(first)
 	d.mu.Unlock()
 	if removed {
-		d.finish(first, reason)
+		d.closeRemoved(first, reason)
 	}
 }
 
 // close closes a connection, unless it is closed already.
 func (d *Door) close(c *conn, reason Reason) {
 	if d.remove(c) {
-		d.finish(c, reason)
+		d.closeRemoved(c, reason)
 	}
 }
 
-// finish closes a connection that was removed, counts it and logs it.
-func (d *Door) finish(c *conn, reason Reason) {
+// closeRemoved closes a connection that was removed, counts it and logs it.
+func (d *Door) closeRemoved(c *conn, reason Reason) {
 	_ = c.Conn.Close() // its server notices at its next read
 	closed := d.closed[reason]
 	closed.count.Add(1)
 	closed.logged.Log(d.log, slog.LevelWarn, closed.message, "port", d.Port, "client", c.RemoteAddr().String(),
-		"max_connections", d.max)
+		"max_connections", d.limit)
 }
 
 // remove removes a connection from the door's, and reports whether it was there.
@@ -170,13 +170,12 @@ func (d *Door) removeLocked(c *conn) bool {
 // Sweep closes connections whose requests are not whole in time, and halves all counts of answers, each second until
 // ctx ends.
 func (d *Door) Sweep(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	tick := time.Tick(time.Second)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			d.sweep()
 		}
 	}
@@ -199,8 +198,8 @@ func (d *Door) sweep() {
 }
 
 // State is an http.Server's ConnState: a connection that waits for its next request was served, and holds nothing.
-func (d *Door) State(nc net.Conn, s http.ConnState) {
-	if c, ours := nc.(*conn); ours && s == http.StateIdle {
+func (d *Door) State(raw net.Conn, s http.ConnState) {
+	if c, ours := raw.(*conn); ours && s == http.StateIdle {
 		c.hold(-max(0, c.held.Load()))
 		c.noteAnswer()
 	}
@@ -213,7 +212,7 @@ const removedMark = math.MinInt64 / 2
 type conn struct {
 	net.Conn
 	door    *Door
-	served  atomic.Uint64         // door.arrivals when it came, or one more than when a request of it was last answered
+	served  atomic.Uint64         // door.arrivals when it came, an even number; when it was last answered, one more than that was
 	answers atomic.Uint64         // of late: each sweep halves them
 	held    atomic.Int64          // bytes
 	watched atomic.Pointer[watch] // nil unless it speaks HTTP/2

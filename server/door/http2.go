@@ -14,24 +14,25 @@ const (
 	MaxHeaderList = 64 << 10
 )
 
-// What gRPC's server holds for a call until it is answered, in bytes, as measured, rounded up.
+// How many bytes gRPC's server holds for a call until it is answered: measured, and rounded up.
 const (
-	perStream  = 16 << 10 // while its request is not whole,
-	perWhole   = 4 << 10  // and then
+	perStream  = 16 << 10 // for a call whose request is not whole
+	perWhole   = 4 << 10  // for a call whose request is whole
 	perHeaders = 128      // for each byte of a header block beyond freeHeader: a field may be one byte
 	freeHeader = 256
-	maxHeaders = 256 << 10 // for the largest list
-	perFrame   = 128       // for each DATA frame,
-	perByte    = 4         // and each of its bytes: buffers have four sizes
+	maxHeaders = 256 << 10 // for the largest header block
+	perFrame   = 128       // for each DATA frame
+	perByte    = 4         // for each byte of a DATA frame: buffers have four sizes
 )
 
 const (
 	maxSweeps = 10  // sweeps until a request must be whole
 	maxSeen   = 512 // streams of a connection, above MaxStreams: the server refuses streams after they were seen
 
-	manyResets, resetSweeps = 100, 3 // resets of requests that are not whole, in sweeps running, that are hostile
+	// A client is hostile that resets manyResets requests before they are whole, in each of resetSweeps sweeps running.
+	manyResets, resetSweeps = 100, 3
 
-	maxPerRequest = 4 << 10 // bytes for each request that a read completed; after a read of more, smallRead are read
+	maxPerRequest = 4 << 10 // after a read of more bytes for each request that it completed, smallRead bytes are read
 )
 
 // Frame types and flags of HTTP/2, and the size of what comes before a client's frames.

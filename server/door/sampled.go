@@ -19,7 +19,7 @@ type Sampled struct {
 }
 
 // Log logs a line, with how many were left out since the last, or leaves it out.
-func (s *Sampled) Log(to *slog.Logger, level slog.Level, message string, about ...any) {
+func (s *Sampled) Log(to *slog.Logger, level slog.Level, message string, attrs ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -27,6 +27,6 @@ func (s *Sampled) Log(to *slog.Logger, level slog.Level, message string, about .
 		s.skipped++
 		return
 	}
-	to.Log(context.Background(), level, message, append(about, "others_since", s.skipped)...)
+	to.Log(context.Background(), level, message, append(attrs, "others_since", s.skipped)...)
 	s.last, s.skipped = now, 0
 }

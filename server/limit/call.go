@@ -17,17 +17,17 @@ type Call struct {
 	Request
 	Verdict
 
-	rules     *rules // that decide it; nil if none did
-	pending   []pending
+	rules     *rules    // that decide it; nil if none did
+	pending   []pending // of each check
 	checks    []backend.Check
 	decisions []backend.Decision
 	refunds   backend.Part // what a refused request gives back
 	keys      []byte
-	overrides []descriptors.Limit
-	replaced  []string // names of limits that others replace
+	ownLimits []descriptors.Limit // overrides, and what is left of limits that others replace in part
+	replaced  []string            // names of limits that others replace
 }
 
-// pending is what check i must know when its decision comes back.
+// pending is what is known of a check besides, until its decision is recorded.
 type pending struct {
 	descriptor int
 	shadow     bool          // the limit is that of a rule in shadow mode
@@ -131,7 +131,7 @@ func (c *Call) Reset() {
 		decisions: cleared(c.decisions),
 		refunds:   c.refunds,
 		keys:      c.keys[:0],
-		overrides: cleared(c.overrides),
+		ownLimits: cleared(c.ownLimits),
 		replaced:  cleared(c.replaced),
 	}
 }

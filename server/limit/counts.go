@@ -9,10 +9,10 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// counts are what the limiter counts of a rule, or of what none matches in a domain.
-type counts struct {
+// ruleCounts are what the limiter counts of a rule, or of what none matches in a domain.
+type ruleCounts struct {
 	requests [Results]atomic.Uint64 // of the domain; only of what no rule matches
-	returns  returns
+	reuse    reuse
 }
 
 // DomainRequests are the requests of one domain that were decided since the start, or since the domain was configured.

@@ -43,11 +43,11 @@ type Limiter struct {
 	options  Options
 	recorder *hits.Recorder
 	rates    *rates // nil without leases
-	applying sync.Mutex
+	applyMu  sync.Mutex
 	inForce  atomic.Pointer[rules]
-	counts   *byrule.Registry[counts]
+	counts   *byrule.Registry[ruleCounts]
 	degraded [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
-	named    atomic.Int64                                         // when an unknown domain was last named in the log, in Unix nanoseconds
+	unknown  atomic.Int64                                         // when an unknown domain was last logged, in Unix nanoseconds
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
@@ -78,13 +78,13 @@ type rules struct {
 	config    *descriptors.Config
 	hits      *hits.Table
 	denials   *denials.Table
-	counts    *byrule.Table[counts]
+	counts    *byrule.Table[ruleCounts]
 	replacing bool // some rule replaces others
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
-	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[counts](nil), Denials: denials.New()}
+	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[ruleCounts](nil), Denials: denials.New()}
 	if o.Leases {
 		l.rates = new(rates)
 	}
@@ -93,8 +93,8 @@ func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 
 // Apply puts a configuration in force for the requests that begin from now on.
 func (l *Limiter) Apply(c *descriptors.Config) {
-	l.applying.Lock()
-	defer l.applying.Unlock()
+	l.applyMu.Lock()
+	defer l.applyMu.Unlock()
 	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
 	l.inForce.Store(&rules{config: c, hits: l.recorder.Table(c), denials: l.Denials.Table(c), counts: l.counts.Table(c),
 		replacing: replacing})
@@ -121,15 +121,15 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	err := l.decide(ctx, r, c)
 	entry.Kept.requests[c.Result(err)].Add(1)
 	if c.UnknownDomain && l.options.Log != nil {
-		l.nameUnknown(c.Domain, r.config)
+		l.logUnknown(c.Domain, r.config)
 	}
 	return err
 }
 
-// nameUnknown logs a domain that no file configures: a misspelt one passes everything.
-func (l *Limiter) nameUnknown(domain string, config *descriptors.Config) {
-	now, last := time.Now().UnixNano(), l.named.Load()
-	if now >= last && now-last < int64(time.Minute) || !l.named.CompareAndSwap(last, now) {
+// logUnknown logs a domain that no file configures: a misspelt one passes everything.
+func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
+	now, last := time.Now().UnixNano(), l.unknown.Load()
+	if now >= last && now-last < int64(time.Minute) || !l.unknown.CompareAndSwap(last, now) {
 		return
 	}
 	l.options.Log.Warn("a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
@@ -220,21 +220,20 @@ func (l *Limiter) conclude(c *Call) {
 // refused reports whether the statuses refuse the request, before Options.Shadow, and whether all quotas are over. One
 // that is over refuses it, a quota only together with all others.
 func (l *Limiter) refused(statuses []Status) (refused, allQuotas bool) {
-	quotas, over := 0, 0
+	quotaOver, quotaPasses := false, false
 	for i := range statuses {
 		s := &statuses[i]
 		s.Quota = s.Quota || (l.options.Quota && !s.Unlimited)
 		switch {
-		case s.Quota && s.Over:
-			over++
-			fallthrough
-		case s.Quota:
-			quotas++
+		case !s.Quota:
+			refused = refused || s.Over
 		case s.Over:
-			refused = true
+			quotaOver = true
+		default:
+			quotaPasses = true
 		}
 	}
-	allQuotas = quotas > 0 && over == quotas
+	allQuotas = quotaOver && !quotaPasses
 	return refused || allQuotas, allQuotas
 }
 
@@ -252,18 +251,18 @@ func (l *Limiter) collectReplaced(r *rules, c *Call) {
 			}
 		}
 	}
-	c.overrides = c.overrides[:0] // match makes them
+	c.ownLimits = c.ownLimits[:0] // match makes them
 }
 
 // unreplaced returns those of some limits that no name replaces.
 func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
-	n := len(c.overrides)
+	n := len(c.ownLimits)
 	for i := range limits {
 		if !limits[i].ReplacedBy(c.replaced) {
-			c.overrides = append(c.overrides, limits[i])
+			c.ownLimits = append(c.ownLimits, limits[i])
 		}
 	}
-	return c.overrides[n:len(c.overrides):len(c.overrides)]
+	return c.ownLimits[n:len(c.ownLimits):len(c.ownLimits)]
 }
 
 // match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
@@ -288,10 +287,10 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if op == backend.Count || op == backend.Refund && r.hits.CountsRefunds() {
 		p.hits = r.hits.Counter(m.Rule, c.Domain)
 	}
-	charge, key := charge(m.Rule, d), m
+	charge, keyed := chargeOf(m.Rule, d), m
 	switch {
 	case s.Override:
-		key = m.ForOverride(&limits[0], charge)
+		keyed = m.ForOverride(&limits[0], charge)
 	case m.Rule == nil || m.Rule.Unlimited:
 		if s.Unlimited = m.Rule != nil; op == backend.Count {
 			p.hits.RecordUnlimited(m.Rule, d.Entries, n)
@@ -304,20 +303,21 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if replaced { // in part
 		limits = c.unreplaced(limits)
 	}
+	l.addCheck(r, c, keyed, p, backend.Check{Limits: limits, Op: op, Hits: n, Charge: charge, OnFailure: m.Rule.FailurePolicy(),
+		Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
+		Leases:   l.options.Leases && m.Rule.Leases()})
+}
+
+// addCheck adds a check of a descriptor, under the key of a match.
+func (l *Limiter) addCheck(r *rules, c *Call, keyed descriptors.Match, p pending, check backend.Check) {
 	begin := len(c.keys)
-	c.keys = key.AppendKey(c.keys, c.Domain, d.Entries)
-	p.key = l.recorder.Key(c.keys[begin:])
-	c.checks = append(c.checks, backend.Check{
-		Key: c.keys[begin:len(c.keys):len(c.keys)], Limits: limits, Op: op, Hits: n, Charge: charge,
-		OnFailure: m.Rule.FailurePolicy(), Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
-	})
-	if l.options.Leases && m.Rule.Leases() {
-		check := &c.checks[len(c.checks)-1]
-		if check.Leases = true; op == backend.Count {
-			check.Rate = l.rate(r, c, m.Rule, p.key, check)
-		}
+	c.keys = keyed.AppendKey(c.keys, c.Domain, c.Descriptors[p.descriptor].Entries)
+	check.Key = c.keys[begin:len(c.keys):len(c.keys)]
+	p.key = l.recorder.Key(check.Key)
+	if check.Leases && check.Op == backend.Count {
+		check.Rate = l.rate(r, c, c.Statuses[p.descriptor].Rule, p.key, &check)
 	}
-	c.pending = append(c.pending, p)
+	c.checks, c.pending = append(c.checks, check), append(c.pending, p)
 }
 
 // rate estimates at which rate a check's key is asked for here.
@@ -327,7 +327,7 @@ func (l *Limiter) rate(r *rules, c *Call, rule *descriptors.Rule, key hits.Key, 
 		return rate
 	}
 	of, _ := r.counts.Entry(rule, c.Domain)
-	return of.Kept.returns.rate(ago, min(backend.LeaseSpan(check.Limits), backend.LongestLease))
+	return of.Kept.reuse.rate(ago, min(backend.LeaseSpan(check.Limits), backend.MaxLeaseTime))
 }
 
 // find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.
@@ -353,14 +353,14 @@ func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
 	if err != nil {
 		return nil
 	}
-	n := len(c.overrides)
-	c.overrides = append(c.overrides, o)
-	return c.overrides[n : n+1 : n+1]
+	n := len(c.ownLimits)
+	c.ownLimits = append(c.ownLimits, o)
+	return c.ownLimits[n : n+1 : n+1]
 }
 
-// charge returns the rule's charge, if it has one. Hits that a descriptor brings of its own are charged whatever the
+// chargeOf returns the rule's charge, if it has one. Hits that a descriptor brings of its own are charged whatever the
 // verdict: nothing on the wire tells the cost of a request that is over from one that may still be refused.
-func charge(rule *descriptors.Rule, d *Descriptor) descriptors.Charge {
+func chargeOf(rule *descriptors.Rule, d *Descriptor) descriptors.Charge {
 	switch {
 	case rule != nil && rule.Charge != descriptors.ChargeByAlgorithm:
 		return rule.Charge

@@ -51,27 +51,27 @@ func (r *rates) add(key hits.Key, n uint64, at time.Time) (rate float32, ago tim
 	return had / float32(fading.Seconds()), ago
 }
 
-// returns estimates how many of a rule's requests for a key without a rate would be answered by a lease, if the one
-// before had brought one: a float32. Of requests that come at the same time some may be missed.
-type returns struct{ share atomic.Uint32 }
+// reuse estimates what share of a rule's requests for keys without a rate would be answered by a lease, if the request
+// before had brought one. Of requests that come at the same time some may be missed.
+type reuse struct{ share atomic.Uint32 } // a float32
 
 const (
-	returnsWeight = 1. / 256            // of the latest request
-	worthwhile    = 0.25                // a lease that spares less is hardly worth what it holds
-	expected      = 2 * backend.Handful // hits of a key that may come back, within the time of a lease
+	reuseWeight = 1. / 256                 // of the latest request
+	worthwhile  = 0.25                     // a lease that spares less is hardly worth what it holds
+	expected    = 2 * backend.MinLeaseHits // hits of a key that may come back, within the time of a lease
 )
 
-// rate takes a request for a key without a rate into account, which had the last one some time ago. It returns the rate
-// that the key is to have for a lease of some span: 0 if too few keys of the rule come back before theirs would end,
-// which, as it ends with a bucket, may be at any time within the span.
-func (r *returns) rate(ago, span time.Duration) float32 {
+// rate takes in a request for a key without a rate, which was last asked for some time ago. It returns the rate that the
+// key is to have for a lease of some span: 0 if too few keys of the rule come back before a lease of theirs would end. As
+// that ends with a bucket, it may end at any time within the span.
+func (r *reuse) rate(ago, span time.Duration) float32 {
 	was := r.share.Load()
 	share := math.Float32frombits(was)
 	came := float32(0)
 	if ago < rand.N(span) {
 		came = 1
 	}
-	r.share.CompareAndSwap(was, math.Float32bits(share+(came-share)*returnsWeight))
+	r.share.CompareAndSwap(was, math.Float32bits(share+(came-share)*reuseWeight))
 	if share < worthwhile {
 		return 0
 	}

@@ -49,7 +49,7 @@ func TestAKeyWithoutARateHasThatOfItsRule(t *testing.T) {
 		every int // so many keys one comes back
 		want  bool
 	}{{1, true}, {2, true}, {8, false}, {1000, false}} {
-		var of returns
+		var of reuse
 		if rate := of.rate(never, span); rate != 0 {
 			t.Errorf("the first key of a rule has a rate of %v; want 0, since nothing is known of the rule", rate)
 		}
@@ -61,7 +61,7 @@ func TestAKeyWithoutARateHasThatOfItsRule(t *testing.T) {
 			}
 			rate = of.rate(ago, span)
 		}
-		if hits := rate * float32(span.Seconds()); (hits >= backend.Handful) != tc.want {
+		if hits := rate * float32(span.Seconds()); (hits >= backend.MinLeaseHits) != tc.want {
 			t.Errorf("where every %d. key comes back, one is expected to have %v hits more; want a lease: %v", tc.every, hits, tc.want)
 		}
 	}

@@ -67,9 +67,8 @@ func (l *Limiter) refund(ctx context.Context, c *Call) {
 		check, d := &c.checks[i], &c.decisions[i]
 		charged := check.Op == backend.Count && d.Allowed && (d.Source == backend.FromStore || d.Source == backend.FromLease)
 		if charged && (l.options.SpareOthers || check.Charge != descriptors.ChargeAlways) {
-			c.refunds.Add(c.checks, i)
-			c.refunds.Checks[len(c.refunds.Checks)-1].Op = backend.Refund
-			c.refunds.Checks[len(c.refunds.Checks)-1].OnFailure = descriptors.PolicyError
+			refund := c.refunds.Add(c.checks, i)
+			refund.Op, refund.OnFailure = backend.Refund, descriptors.PolicyError
 		}
 	}
 	if len(c.refunds.Checks) == 0 {

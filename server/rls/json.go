@@ -42,11 +42,11 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out, err = s.answer(r.Context(), in)
 	}
 	if err != nil {
-		code := http.StatusBadRequest
+		httpStatus := http.StatusBadRequest
 		if status.Code(err) == codes.Unavailable || r.Context().Err() != nil { // nothing is wrong with what a client asked that left
-			code = http.StatusServiceUnavailable
+			httpStatus = http.StatusServiceUnavailable
 		}
-		http.Error(w, status.Convert(err).Message(), code)
+		http.Error(w, status.Convert(err).Message(), httpStatus)
 		return
 	}
 	writeJSON(w, out.encoded, in.Over)

@@ -78,19 +78,14 @@ func describeRequest(fields map[string]any, c *limit.Call) {
 // merge adds what is not there yet. Maps that both have are filled in turn; all else stays as the first one said it.
 func merge(into, from map[string]any) {
 	for name, v := range from {
-		old, taken := into[name]
 		inner, isMap := v.(map[string]any)
-		switch {
-		case isMap && !taken:
-			own := make(map[string]any, len(inner))
-			merge(own, inner)
-			into[name] = own
-		case isMap:
-			if old, both := old.(map[string]any); both {
-				merge(old, inner)
-			}
-		case !taken:
+		if _, taken := into[name]; !taken && isMap {
+			into[name] = make(map[string]any, len(inner)) // a copy to fill: v is its rule's
+		} else if !taken {
 			into[name] = v
+		}
+		if own, both := into[name].(map[string]any); both && isMap {
+			merge(own, inner)
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 // ServiceName is the gRPC service, as clients and health checks name it.
 const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
 
-const method = "/" + ServiceName + "/ShouldRateLimit"
+const fullMethod = "/" + ServiceName + "/ShouldRateLimit"
 
 // Service answers rate-limit requests.
 type Service struct {
@@ -65,7 +65,7 @@ type Options struct {
 func New(l *limit.Limiter, options Options, observe func(r limit.Result, took time.Duration)) *Service {
 	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers), deciding: make(chan struct{}, maxDeciding)}
-	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: method}
+	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: fullMethod}
 	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inbound)) }
 	return s
 }

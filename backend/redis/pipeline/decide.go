@@ -18,7 +18,7 @@ import (
 // run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
 // The Err of a check without an answer wraps ErrUnavailable.
 func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	if err := backend.Valid(checks, out); err != nil {
+	if err := backend.Validate(checks, out); err != nil {
 		return err
 	}
 	if p.closed.Load() {

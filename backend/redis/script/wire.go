@@ -46,7 +46,7 @@ func AppendArg(dst []byte, c *backend.Check) []byte {
 	}
 	dst = append56(append(dst, op), min(c.Hits, window.MaxCount+1))
 	if l := c.Lease; l != nil {
-		for _, v := range []uint64{l.Want, max(1, l.Share), l.Left, l.Granted, l.Unused, uint64(l.At.UnixMicro())} {
+		for _, v := range []uint64{l.Want, max(1, l.Share), l.Stranded, l.Granted, l.Unused, uint64(l.ChargedAt.UnixMicro())} {
 			dst = append56(dst, min(v, window.MaxCount))
 		}
 	}

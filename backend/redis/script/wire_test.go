@@ -41,7 +41,7 @@ type plain struct {
 }
 
 func (p *plain) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	if err := backend.Valid(checks, out); err != nil {
+	if err := backend.Validate(checks, out); err != nil {
 		return err
 	}
 	if p.closed.Load() {
