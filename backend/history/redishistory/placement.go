@@ -96,18 +96,18 @@ func (s *Store) placement(ctx context.Context, name string, content ...any) (str
 	return item[string](reply, 0), err
 }
 
-// check returns an error if what a node has stored is not the names of this ring. Weirs before stored the partitions of
-// each name, as its hash gives them.
+// check returns an error if what a node has stored is not the names of this ring. Earlier versions stored the partitions
+// of each name.
 func (r *ring) check(node, text string) error {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
-		var before struct {
+		var earlier struct {
 			Nodes map[string][]int `json:"nodes"`
 		}
-		if err := json.Unmarshal([]byte(text), &before); err != nil {
+		if err := json.Unmarshal([]byte(text), &earlier); err != nil {
 			return fmt.Errorf("%w: %s on %s: %w", ErrDamaged, placementKey, node, err)
 		}
-		names = slices.Sorted(maps.Keys(before.Nodes))
+		names = slices.Sorted(maps.Keys(earlier.Nodes))
 	}
 	if !slices.Equal(names, r.names) {
 		return fmt.Errorf("node %s holds history of a ring of %q, and the configuration names %q: name them again as they were "+
