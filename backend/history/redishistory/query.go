@@ -68,7 +68,7 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 			return err
 		}
 		for i := range records {
-			ledger, err := s.load(ctx, p, &records[i], q.Needs)
+			ledger, err := s.load(ctx, &records[i], q.Needs)
 			if err != nil {
 				return err
 			}

@@ -19,22 +19,28 @@ const (
 	maxReads, piecedReads = 50, 3
 )
 
+// series is what a series is called in Redis.
+type series struct {
+	id        history.ID
+	partition history.Partition
+	name      string // in the due set
+	key       string
+}
+
 // record is the content of a series' own hash.
 type record struct {
+	series
 	history.Totals
-	id      history.ID
-	name    string // in the due set
-	key     string
-	version string
-	gone    bool // a job has removed the series
-	chunks  []history.Chunk
-	damage  error                   // why some of it, or of the chunks that were loaded, cannot be read: the first reason
-	first   map[history.Chunk]int64 // where the first day of a chunk of days begins, of those that the job has looked at
+	version   string
+	chunks    []history.Chunk
+	gone      bool                    // a job has removed the series
+	damage    error                   // why some of it, or of the chunks that were loaded, cannot be read: the first reason
+	firstDays map[history.Chunk]int64 // when the first day in a chunk of days begins, of those that the job has looked at
 }
 
 // parse reads the hash of a series, as far as it can be read.
 func (r *record) parse(hash any) {
-	*r = record{id: r.id, name: r.name, key: r.key, first: r.first, damage: r.damage}
+	*r = record{series: r.series, damage: r.damage, firstDays: r.firstDays}
 	r.noteUnreadable(r.key, parseHash(hash, func(name, value string) (err error) {
 		switch name {
 		case "total":
@@ -116,7 +122,7 @@ func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []hist
 	list, keys := make([]record, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
 		name := seriesName(id)
-		list[i] = record{id: id, name: name, key: seriesKey(p, name)}
+		list[i].series = series{id, p, name, seriesKey(p, name)}
 		keys[i] = list[i].key
 	}
 	hashes, now, err := s.readHashes(ctx, p, keys)
@@ -134,34 +140,37 @@ func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []hist
 //
 // It reads each coarse chunk by itself, to hold up nobody else. They change only together with the version, so those of
 // one version belong together; minutes are read last and at once, with the totals.
-func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs func(history.Chunk) bool) (
-	*history.Ledger, error) {
+func (s *Store) load(ctx context.Context, r *record, needs func(history.Chunk) bool) (*history.Ledger, error) {
 	for try := range maxReads {
 		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
 		read := pieces(needed)
 		if try >= piecedReads {
 			read = [][]history.Chunk{needed}
 		}
-		if ledger, err := s.loadPieces(ctx, p, r, read); !errors.Is(err, errStale) {
+		if ledger, err := s.loadPieces(ctx, r, read); !errors.Is(err, errStale) {
 			return ledger, err
 		}
 	}
-	return nil, changedTooOften(p, r.id)
+	return nil, r.changedTooOften()
+}
+
+// changedTooOften returns the error of a series that was changed again and again while it was read or moved.
+func (r *record) changedTooOften() error {
+	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", r.partition, r.id)
 }
 
 // errStale means that a series' list of chunks has changed since it was read.
 var errStale = errors.New("the series has changed meanwhile")
 
 // loadPieces is one attempt of load. After errStale the record is fresh.
-func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, pieces [][]history.Chunk) (
-	*history.Ledger, error) {
+func (s *Store) loadPieces(ctx context.Context, r *record, pieces [][]history.Chunk) (*history.Ledger, error) {
 	ledger, version := &history.Ledger{}, r.version
 	for _, piece := range pieces {
 		keys := []string{r.key}
 		for _, c := range piece {
-			keys = append(keys, keysOf(r.key, c)...)
+			keys = append(keys, chunkKeys(r.key, c)...)
 		}
-		hashes, _, err := s.readHashes(ctx, p, keys)
+		hashes, _, err := s.readHashes(ctx, r.partition, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +179,7 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 		}
 		at := 1
 		for _, c := range piece {
-			end := at + len(keysOf(r.key, c))
+			end := at + len(chunkKeys(r.key, c))
 			_ = ledger.SetCells(c, r.cells(c, keys[at:end], hashes[at:end])) // of a ledger, it cannot fail
 			at = end
 		}

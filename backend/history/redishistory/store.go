@@ -122,8 +122,8 @@ func (s *Store) Ready() error {
 	return err
 }
 
-// prepare probes a partition, once.
-func (s *Store) prepare(ctx context.Context, p history.Partition) error {
+// probe finds out, once, whether a partition can be written: see probe.lua.
+func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	if s.probed[p].Load() {
 		return nil
 	}
