@@ -44,12 +44,14 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		}
 		return r, nil
 	}
-	return history.ApplyResult{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to hour: "+
-		"set it right", p)
+	return history.ApplyResult{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to "+
+		"hour: set it right", p)
 }
 
-// send sends a batch. Minutes go into the chunk of their hour, or of latestHour, the server's present one, if theirs is later.
-func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latestHour int64) (pipeline.Reply, error) {
+// send sends a batch. Minutes go into the chunk of their hour, those of hours after latestHour into that one's: it is the
+// server's present hour.
+func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latestHour int64) (
+	pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
 	keys = append(keys, writersKey(p), dueKey(p))
 	increments, names := make([]any, 0, 3*len(b.Increments)), make([]any, 0, len(b.Increments))

@@ -64,7 +64,7 @@ func (s *Store) reread(ctx context.Context, r *record) error {
 // errEarly means that a server's clock is behind the one that a move was planned by.
 var errEarly = errors.New("the server's clock went back")
 
-// change runs a script that changes a series, unless the series or the clock is not as it was when the change was planned.
+// change runs a script that changes a series, unless the series or the clock is another than the change was planned by.
 func (s *Store) change(ctx context.Context, r *record, script *pipeline.Script, keys []string, args ...any) error {
 	reply, err := s.run(ctx, r.partition, script, append([]string{dueKey(r.partition), r.key}, keys...), args...)
 	switch item[string](reply, 0) {
@@ -158,8 +158,8 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	if after.Expired != r.Expired {
 		expired = strconv.FormatUint(after.Expired, 10)
 	}
-	err := s.change(ctx, r, s.scripts.change, keys, now, r.version, r.name, score, int64(after.Points)-int64(r.Points), expired,
-		asJSON(chunks), asJSON(changes))
+	err := s.change(ctx, r, s.scripts.change, keys, now, r.version, r.name, score, int64(after.Points)-int64(r.Points),
+		expired, asJSON(chunks), asJSON(changes))
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (r *record) list(touched []history.Chunk, after *history.Ledger) listChange
 
 // hashChange is how a hash of a chunk changes, for change.lua. None of its lists is nil.
 type hashChange struct {
-	Fields        int      `json:"fields"`        // how many the hash must have; -1 if it changes only together with the version
+	Fields        int      `json:"fields"`        // how many the hash must have; -1 if the version says enough
 	Remove        []string `json:"remove"`        // fields
 	RemovedValues []string `json:"removedValues"` // what these must hold, if Fields is not -1
 	Set           []string `json:"set"`           // fields, each with its value

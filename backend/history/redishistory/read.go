@@ -34,8 +34,8 @@ type record struct {
 	version   string
 	chunks    []history.Chunk
 	gone      bool                    // a job has removed the series
-	damage    error                   // why some of it, or of the chunks that were loaded, cannot be read: the first reason
-	firstDays map[history.Chunk]int64 // when the first day in a chunk of days begins, of those that the job has looked at
+	damage    error                   // the first reason why some of it, or of its loaded chunks, cannot be read
+	firstDays map[history.Chunk]int64 // where the first day stored in a chunk of days begins, once a job has read it
 }
 
 // parse reads the hash of a series, as far as it can be read.
@@ -156,7 +156,8 @@ func (s *Store) load(ctx context.Context, r *record, needs func(history.Chunk) b
 
 // changedTooOften returns the error of a series that was changed again and again while it was read or moved.
 func (r *record) changedTooOften() error {
-	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", r.partition, r.id)
+	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again",
+		r.partition, r.id)
 }
 
 // errStale means that a series' list of chunks has changed since it was read.

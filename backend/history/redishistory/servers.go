@@ -52,11 +52,12 @@ func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 			return nil
 		}
 		if _, err := do("bgrewriteaof"); err != nil {
-			s.log.Warn("a Redis of the history was started within the last hour, and a crash may have cut off its append-only file: "+
-				"it would not write that anew; send it BGREWRITEAOF, so that its next start loses nothing", "server", name, "error", err)
+			s.log.Warn("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
+				"file: it would not write that anew; send it BGREWRITEAOF, so that its next start loses nothing",
+				"server", name, "error", err)
 		} else {
-			s.log.Info("a Redis of the history was started within the last hour, and a crash may have cut off its append-only file: "+
-				"asked it to write that anew, so that its next start loses nothing", "server", name)
+			s.log.Info("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
+				"file: asked it to write that anew, so that its next start loses nothing", "server", name)
 		}
 		return nil
 	})
@@ -65,8 +66,8 @@ func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 	}
 }
 
-// needsRewrite reports whether a server is to write its append-only file anew: it has started since it was last seen, or
-// within the hour before it was first seen, and has not written it anew since.
+// needsRewrite reports whether a server is to write its append-only file anew: it has started since it was last asked, or
+// within the hour before it was first asked, and has not written it anew since.
 //
 // A crash can tear the file inside a transaction. Redis before the fix of 2026 then cuts off the end and leaves the
 // beginning of the transaction open, and the restart after that treats what was written later as a part of it.
