@@ -31,8 +31,8 @@ type metricsWriter struct {
 	text    []byte
 }
 
-// Series writes what a series had counted at the borders of its buckets.
-func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
+// Write writes what a series had counted at the borders of its buckets.
+func (m *metricsWriter) Write(s *history.Series) (n int, err error) {
 	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
 	m.samples = s.AppendSamples(m.samples[:0], m.now)
 	for _, sample := range m.samples {
