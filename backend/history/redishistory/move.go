@@ -138,9 +138,8 @@ func (s *Store) rollChunks(ctx context.Context, r *record, chunks []history.Chun
 // save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
 func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
-	chunks := r.list(touched, after)
+	changes := []hashChange{r.list(touched, after)}
 	var keys []string
-	var changes []hashChange
 	changed := false
 	for _, c := range touched {
 		cells, has := after.Chunks[c]
@@ -151,15 +150,12 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	if !changed {
 		return nil
 	}
-	expired, score := "", r.score(&s.c.Keep)
+	score := r.score(&s.c.Keep)
 	if r.gone = len(r.chunks) == 0 && after.Gone(r.id); r.gone {
 		score = ""
 	}
-	if after.Expired != r.Expired {
-		expired = strconv.FormatUint(after.Expired, 10)
-	}
 	err := s.change(ctx, r, s.scripts.change, keys, now, r.version, r.name, score, int64(after.Points)-int64(r.Points),
-		expired, asJSON(chunks), asJSON(changes))
+		asJSON(changes))
 	if err != nil {
 		return err
 	}
@@ -168,36 +164,38 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	return nil
 }
 
-// listChange is how the list of chunks of a series changes, for change.lua.
-type listChange struct {
-	Remove []string `json:"remove"` // names of chunks; empty where there are none, as JSON's null is no list
-	Add    []string `json:"add"`
+// hashChange is how a hash of a series changes, for change.lua. None of its lists is nil, which JSON has no list for.
+type hashChange struct {
+	Fields        int      // how many the hash must have; -1 if the version says enough
+	Remove        []string // fields
+	RemovedValues []string // what these must hold, if Fields is not -1
+	Set           []string // fields, each with its value
 }
 
-// list takes those of touched chunks that a ledger does not hold off the record's list, and adds those that it holds.
-func (r *record) list(touched []history.Chunk, after *history.Ledger) listChange {
-	change := listChange{Remove: []string{}, Add: []string{}}
+func newHashChange(fields int) hashChange {
+	return hashChange{fields, []string{}, []string{}, []string{}}
+}
+
+// list brings the record's list of chunks to what a ledger holds of those touched, and returns how the series' own hash
+// changes.
+func (r *record) list(touched []history.Chunk, after *history.Ledger) hashChange {
+	h := newHashChange(-1)
 	for _, c := range touched {
 		cells, has := after.Chunks[c]
 		switch at := slices.Index(r.chunks, c); {
 		case at >= 0 && !has:
-			r.chunks, change.Remove = slices.Delete(r.chunks, at, at+1), append(change.Remove, chunkName(c))
+			r.chunks, h.Remove = slices.Delete(r.chunks, at, at+1), append(h.Remove, chunkName(c))
 		case at < 0 && has:
-			r.chunks, change.Add = append(r.chunks, c), append(change.Add, chunkName(c))
+			r.chunks, h.Set = append(r.chunks, c), append(h.Set, chunkName(c), "")
 		}
 		if c.Tier == history.Days && has {
 			r.firstDays[c] = c.At(cells[0].Place)
 		}
 	}
-	return change
-}
-
-// hashChange is how a hash of a chunk changes, for change.lua. None of its lists is nil.
-type hashChange struct {
-	Fields        int      `json:"fields"`        // how many the hash must have; -1 if the version says enough
-	Remove        []string `json:"remove"`        // fields
-	RemovedValues []string `json:"removedValues"` // what these must hold, if Fields is not -1
-	Set           []string `json:"set"`           // fields, each with its value
+	if after.Expired != r.Expired {
+		h.Set = append(h.Set, "expired", strconv.FormatUint(after.Expired, 10))
+	}
+	return h
 }
 
 // hashChanges returns how the hashes of a chunk change: its sums and, where it is coarser than a minute, its peaks.
@@ -208,7 +206,7 @@ func hashChanges(c history.Chunk, before, after history.Cells) (changes []hashCh
 		values, fields = append(values, func(cell history.Cell) uint64 { return cell.Peak }), -1
 	}
 	for _, value := range values {
-		h := hashChange{Fields: fields, Remove: []string{}, RemovedValues: []string{}, Set: []string{}}
+		h := newHashChange(fields)
 		for _, cell := range before {
 			if _, stays := after.Find(cell.Place); !stays {
 				h.Remove = append(h.Remove, strconv.Itoa(cell.Place))
