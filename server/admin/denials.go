@@ -112,7 +112,7 @@ func questionOf(values query.Parameters, now time.Time) (q denials.Filter, n int
 		}
 	}
 	if from := values.Get("from"); q.Descriptor != nil || from+values.Get("to") != "" {
-		asked, err := values.Between("from", "to", now, time.UTC)
+		asked, err := values.Range("from", "to", now, time.UTC)
 		if err != nil {
 			return q, 0, err
 		}

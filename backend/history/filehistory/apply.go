@@ -53,10 +53,8 @@ func (s *Store) applyWaiting() {
 	}
 	err := s.applyTogether(together)
 	for i, a := range together {
-		if err != nil && len(together) > 1 {
+		if a.err = err; err != nil && len(together) > 1 {
 			a.err = s.applyTogether(together[i : i+1])
-		} else {
-			a.err = err
 		}
 		if a.err != nil {
 			a.result = history.ApplyResult{}

@@ -85,11 +85,9 @@ func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult,
 	full := item[[]any](reply, 3)
 	for i := range full {
 		at := item[int64](full, i) - 1
-		if at < 0 || at >= int64(len(b.Increments)) { // the script says no such thing
-			continue
-		}
-		if id := b.Increments[at].ID; !slices.Contains(overfull, id) {
-			overfull = append(overfull, id)
+		known := at >= 0 && at < int64(len(b.Increments)) // else the reply is not the script's
+		if known && !slices.Contains(overfull, b.Increments[at].ID) {
+			overfull = append(overfull, b.Increments[at].ID)
 		}
 	}
 	return r, overfull

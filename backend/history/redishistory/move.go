@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 
@@ -42,11 +41,8 @@ func (r *record) score(k *history.Keep) string {
 	if len(r.chunks) == 0 {
 		return "+inf"
 	}
-	first := int64(math.MaxInt64)
-	for _, c := range r.chunks {
-		first = min(first, r.due(k, c))
-	}
-	return strconv.FormatInt(first, 10)
+	first := slices.MinFunc(r.chunks, func(a, b history.Chunk) int { return cmp.Compare(r.due(k, a), r.due(k, b)) })
+	return strconv.FormatInt(r.due(k, first), 10)
 }
 
 // reread reads a record again. Damage is an error.
@@ -140,14 +136,11 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
 	changes := []hashChange{r.list(touched, after)}
 	var keys []string
-	changed := false
 	for _, c := range touched {
-		cells, has := after.Chunks[c]
-		changed = changed || !has || !slices.Equal(before[c], cells)
 		keys = append(keys, chunkKeys(r.key, c)...)
-		changes = append(changes, hashChanges(c, before[c], cells)...)
+		changes = append(changes, hashChanges(c, before[c], after.Chunks[c])...)
 	}
-	if !changed {
+	if !slices.ContainsFunc(changes, func(h hashChange) bool { return len(h.Remove)+len(h.Set) > 0 }) {
 		return nil
 	}
 	score := r.score(&s.c.Keep)

@@ -19,18 +19,13 @@ const (
 	maxReads, piecedReads = 50, 3
 )
 
-// series is what a series is called in Redis.
-type series struct {
+// record is the content of a series' own hash.
+type record struct {
+	history.Totals
 	id        history.ID
 	partition history.Partition
 	name      string // in the due set
 	key       string
-}
-
-// record is the content of a series' own hash.
-type record struct {
-	series
-	history.Totals
 	version   string
 	chunks    []history.Chunk
 	gone      bool                    // a job has removed the series
@@ -40,7 +35,7 @@ type record struct {
 
 // parse reads the hash of a series, as far as it can be read.
 func (r *record) parse(hash any) {
-	*r = record{series: r.series, damage: r.damage, firstDays: r.firstDays}
+	r.Totals, r.version, r.chunks = history.Totals{}, "", nil
 	r.noteUnreadable(r.key, parseHash(hash, func(name, value string) (err error) {
 		switch name {
 		case "total":
@@ -122,7 +117,7 @@ func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []hist
 	list, keys := make([]record, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
 		name := seriesName(id)
-		list[i].series = series{id, p, name, seriesKey(p, name)}
+		list[i] = record{id: id, partition: p, name: name, key: seriesKey(p, name)}
 		keys[i] = list[i].key
 	}
 	hashes, now, err := s.readHashes(ctx, p, keys)

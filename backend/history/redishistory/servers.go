@@ -40,8 +40,7 @@ func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 		if err != nil {
 			return err
 		}
-		content, _ := answer.(string)
-		info := parseInfo(content)
+		info := parseInfo(answer)
 		before, known := runIDs[name]
 		runIDs[name] = info["run_id"]
 		if policy := info["maxmemory_policy"]; !known && policy != "noeviction" && policy != "" {
@@ -83,7 +82,8 @@ func needsRewrite(info map[string]string, before string, known bool) bool {
 }
 
 // parseInfo reads what INFO answers.
-func parseInfo(text string) map[string]string {
+func parseInfo(answer any) map[string]string {
+	text, _ := answer.(string)
 	info := make(map[string]string)
 	for line := range strings.Lines(text) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
@@ -108,8 +108,7 @@ func (s *Store) Settle(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			text, _ := answer.(string)
-			return checkReplicas(parseInfo(text), name, targets)
+			return checkReplicas(parseInfo(answer), name, targets)
 		})
 		if err == nil || topology.Forbidden(err) {
 			return err
