@@ -22,7 +22,7 @@ type History struct {
 
 // New answers from a store; now is the clock that relative times are read by.
 func New(store history.Store, now func() time.Time) *History {
-	return &History{store: history.Readable(store), now: now}
+	return &History{store: history.HidingStore(store), now: now}
 }
 
 // HiddenNotice tells who was shown hashes instead of values how to see them.
