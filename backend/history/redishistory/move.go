@@ -134,7 +134,7 @@ func (s *Store) rollChunks(ctx context.Context, r *record, chunks []history.Chun
 // save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
 func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
-	changes := []hashChange{r.list(touched, after)}
+	changes := []hashChange{r.updateChunks(touched, after)}
 	var keys []string
 	for _, c := range touched {
 		keys = append(keys, chunkKeys(r.key, c)...)
@@ -169,9 +169,9 @@ func newHashChange(fields int) hashChange {
 	return hashChange{fields, []string{}, []string{}, []string{}}
 }
 
-// list brings the record's list of chunks to what a ledger holds of those touched, and returns how the series' own hash
+// updateChunks brings the record's list of chunks to what a ledger holds of those touched, and returns how the series' own hash
 // changes.
-func (r *record) list(touched []history.Chunk, after *history.Ledger) hashChange {
+func (r *record) updateChunks(touched []history.Chunk, after *history.Ledger) hashChange {
 	h := newHashChange(-1)
 	for _, c := range touched {
 		cells, has := after.Chunks[c]

@@ -52,7 +52,7 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 	for _, name := range s.ring.names {
 		text, err := s.placement(ctx, name)
 		if err == nil && text != "" {
-			err = s.ring.check(name, text)
+			err = s.ring.checkNames(name, text)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 		if text, failed[name] = s.placement(ctx, name, content); failed[name] != nil {
 			continue
 		}
-		if err := s.ring.check(name, text); err != nil { // another process was quicker
+		if err := s.ring.checkNames(name, text); err != nil { // another process was quicker
 			return err
 		}
 		s.ring.confirmed.Store(name, true)
@@ -96,9 +96,9 @@ func (s *Store) placement(ctx context.Context, name string, content ...any) (str
 	return item[string](reply, 0), err
 }
 
-// check returns an error if what a node has stored is not the names of this ring. Earlier versions stored the partitions
+// checkNames returns an error if what a node has stored is not the names of this ring. Earlier versions stored the partitions
 // of each name.
-func (r *ring) check(node, text string) error {
+func (r *ring) checkNames(node, text string) error {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
 		var earlier struct {

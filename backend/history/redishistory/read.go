@@ -14,9 +14,9 @@ import (
 
 const (
 	pageSize = 50 // series are looked at with one script: it takes a server about a quarter of a millisecond
-	// maxReads is how often a series is read again whose list of chunks changes meanwhile; after the first piecedReads
-	// as one piece, however large.
-	maxReads, piecedReads = 50, 3
+	// maxReads is how often a series is read again whose list of chunks changes meanwhile. The first splitReads times it
+	// is read in pieces, then at once, however large it is.
+	maxReads, splitReads = 50, 3
 )
 
 // record is the content of a series' own hash.
@@ -139,7 +139,7 @@ func (s *Store) load(ctx context.Context, r *record, needs func(history.Chunk) b
 	for try := range maxReads {
 		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
 		read := pieces(needed)
-		if try >= piecedReads {
+		if try >= splitReads {
 			read = [][]history.Chunk{needed}
 		}
 		if ledger, err := s.loadPieces(ctx, r, read); !errors.Is(err, errStale) {

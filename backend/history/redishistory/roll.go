@@ -78,16 +78,16 @@ func (j *job) visitPartition(ctx context.Context, p history.Partition) error {
 		return err
 	}
 	now, notedAges, ages := item[int64](reply, 1), item[string](reply, 2), j.agesText()
-	series, due, writers := item[int64](reply, 3) > 0, item[int64](reply, 4) > 0, item[int64](reply, 5) > 0
-	if (series || writers) && !j.dry {
+	hasSeries, hasDue, hasWriters := item[int64](reply, 3) > 0, item[int64](reply, 4) > 0, item[int64](reply, 5) > 0
+	if (hasSeries || hasWriters) && !j.dry {
 		err = j.probe(ctx, p)
 	}
-	if err == nil && series && notedAges != ages {
+	if err == nil && hasSeries && notedAges != ages {
 		err = j.visitAll(ctx, p, now, ages)
-	} else if err == nil && due {
+	} else if err == nil && hasDue {
 		err = j.visitDue(ctx, p, now, float64(now))
 	}
-	if err != nil || !writers || j.dry {
+	if err != nil || !hasWriters || j.dry {
 		return err
 	}
 	return j.forget(ctx, p, now)
