@@ -96,8 +96,8 @@ func (s *Store) placement(ctx context.Context, name string, content ...any) (str
 	return item[string](reply, 0), err
 }
 
-// checkNames returns an error if what a node has stored is not the names of this ring. Earlier versions stored the partitions
-// of each name.
+// checkNames returns an error if what a node has stored is not the names of this ring. Earlier versions stored the
+// partitions of each name.
 func (r *ring) checkNames(node, text string) error {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
