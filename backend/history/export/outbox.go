@@ -29,10 +29,9 @@ type outbox struct {
 	sums      []sum     // of batches before these, oldest first; the first one is of many once there are more than maxSums
 	lastHeard time.Time // of the store, or when the first batch was made
 
-	due, busy      bool // there is something to send; a goroutine sends
-	probe          bool // the store is to be asked for its position
-	failures, gaps int  // in a row
-	retryAt        time.Time
+	due, busy, probe bool // there is something to send; a goroutine sends; the store is to be asked for its position
+	failures, gaps   int  // in a row
+	retryAt          time.Time
 }
 
 // cell names hits of a series that wait, by their minute or the first of their hour.
