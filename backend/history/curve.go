@@ -11,7 +11,7 @@ import (
 type Extent struct {
 	first, end int64 // of all buckets: where the first begins, and the last ends
 	coarsest   Tier
-	until      [Tiers]int64 // where the last bucket of each tier ends, 0 if there is none
+	tierEnds   [Tiers]int64 // where the last bucket of each tier ends, 0 if there is none
 }
 
 // Add adds the points of a series.
@@ -22,7 +22,7 @@ func (e *Extent) Add(points []Point) {
 		}
 		e.end = max(e.end, p.End())
 		e.coarsest = max(e.coarsest, p.Tier)
-		e.until[p.Tier] = max(e.until[p.Tier], p.End())
+		e.tierEnds[p.Tier] = max(e.tierEnds[p.Tier], p.End())
 	}
 }
 
@@ -129,7 +129,7 @@ func (e *Extent) days(r Range, zone *time.Location, length int64) Cut {
 // around them.
 func (e *Extent) snap(midnight int64) (int64, Tier) {
 	for t := Days; t > Minutes; t-- {
-		if midnight < e.until[t] {
+		if midnight < e.tierEnds[t] {
 			width := t.Width()
 			return floorDiv(midnight+width/2-1, width) * width, t
 		}

@@ -13,7 +13,7 @@ var errHidden = errors.New("what is stored of it is damaged; the reason is shown
 
 type hidingKey struct{}
 
-// HideValues returns a context in which a [Readable] store hides values: each is replaced by a hash under key, so that
+// HideValues returns a context in which a [HidingStore] hides values: each is replaced by a hash under key, so that
 // values stay apart and sums exact. The key must be secret, as values are easily guessed.
 func HideValues(ctx context.Context, key []byte) context.Context {
 	return context.WithValue(ctx, hidingKey{}, key)
@@ -22,25 +22,25 @@ func HideValues(ctx context.Context, key []byte) context.Context {
 // HidesValues reports whether [HideValues] has made a context.
 func HidesValues(ctx context.Context) bool { return ctx.Value(hidingKey{}) != nil }
 
-// Readable returns a store whose queries hide values where their context says so; see [HideValues].
-func Readable(s Store) Store { return readable{s} }
+// HidingStore returns a store whose queries hide values where their context says so; see [HideValues].
+func HidingStore(s Store) Store { return hidingStore{s} }
 
 // IsPersonal reports whether a series' value came with requests.
 func IsPersonal(value string) bool { return value != "" && value != OtherValue }
 
-type readable struct{ Store }
+type hidingStore struct{ Store }
 
 // Query is the store's. Where values are hidden, a query names one by its hash.
-func (r readable) Query(ctx context.Context, q Query, yield func(Series) error) error {
+func (h hidingStore) Query(ctx context.Context, q Query, yield func(Series) error) error {
 	key, hides := ctx.Value(hidingKey{}).([]byte)
 	if !hides {
-		return r.Store.Query(ctx, q, yield)
+		return h.Store.Query(ctx, q, yield)
 	}
 	wanted := q.Value
 	if wanted != nil && IsPersonal(*wanted) {
 		q.Value = nil
 	}
-	return r.Store.Query(ctx, q, func(s Series) error {
+	return h.Store.Query(ctx, q, func(s Series) error {
 		if s.Err != nil {
 			s.Err = errHidden
 		}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -28,13 +29,8 @@ func (l *Ledger) SetCells(c Chunk, cells Cells) error {
 }
 
 // Fine returns the chunks finer than a day, in any order.
-func (l *Ledger) Fine() (fine []Chunk, err error) {
-	for c := range l.Chunks {
-		if c.Tier < Days {
-			fine = append(fine, c)
-		}
-	}
-	return fine, nil
+func (l *Ledger) Fine() ([]Chunk, error) {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(l.Chunks)), func(c Chunk) bool { return c.Tier == Days }), nil
 }
 
 // Add adds what another part of the same run did.

@@ -51,7 +51,7 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 	if err := in.SetCells(c, cells); err != nil {
 		return err
 	}
-	return t.shrink(in, k, now)
+	return t.rollEarly(in, k, now)
 }
 
 // Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
@@ -79,8 +79,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	return in.SetCells(c, kept)
 }
 
-// shrink rolls a series early until it has no more fine points than it may have.
-func (t *Totals) shrink(in Chunks, k *Keep, now int64) error {
+// rollEarly rolls a series early until it has no more fine points than it may have.
+func (t *Totals) rollEarly(in Chunks, k *Keep, now int64) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
 	}

@@ -109,7 +109,7 @@ func filterOf(parameters query.Parameters, now time.Time) (f denials.Filter, n i
 		}
 	}
 	if from := parameters.Get("from"); f.Descriptor != nil || from+parameters.Get("to") != "" {
-		asked, err := parameters.Between("from", "to", now, time.UTC)
+		asked, err := parameters.Range("from", "to", now, time.UTC)
 		if err != nil {
 			return f, 0, err
 		}

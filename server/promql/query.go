@@ -75,7 +75,7 @@ func (h *Handler) evaluate(r *request, newQuery func(context.Context, string) (p
 		return a
 	}
 	if history.HidesValues(ctx) && strings.Contains(text, "value") {
-		infos = append(infos, query.Hidden)
+		infos = append(infos, query.HiddenNotice)
 	}
 	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
 		e.raw(`{"resultType":`)

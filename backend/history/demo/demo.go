@@ -48,7 +48,7 @@ func Buckets(since, until time.Time, keep history.Keep, yield func(history.ID, h
 		}
 		end := min(at+tier.Width(), now)
 		for i := range rules {
-			for outcome, bucket := range rules[i].bucket(i, at, end, now) {
+			for outcome, bucket := range bucketsIn(i, at, end, now) {
 				if bucket.Sum == 0 {
 					continue
 				}
@@ -74,71 +74,76 @@ func tierAt(at, now int64, keep *history.Keep) history.Tier {
 	return t
 }
 
-// rule is what a rule counts. Within and over are hits in a minute of the busiest hour; over what some of its values had.
+// rule is a rule of Config, or no rule, and what it counts. Hits are those of a minute.
 type rule struct {
 	domain, path, value string
-	asks                string // the descriptor; # is the caller's number
-	within, over        float64
-	each                uint64  // the limit of a caller in a minute, of a rule whose callers have one
-	near                uint64  // every near-th hit within is near; 0 for none
+	descriptor          string  // what is asked; # is the caller's number
+	within, over        float64 // in the busiest hour; over are those of callers that run over their limits
+	limit               uint64  // of a rule that has one count: what is asked beyond it is over
+	callerLimit         uint64  // of a rule whose callers have a count each
+	nearEvery           uint64  // so many hits within make one near; 0 for none
 	shadow              bool    // all that is over is let through
-	since               int64   // how long ago the rule was added; 0 for always
-	attack              float64 // hits in a minute of the attack
-	awayToo             bool    // counted degraded while the store was away
+	addedAgo            int64   // 0 for always
 	onTheHour           bool    // only in the first minutes of each hour
-	most                uint64  // what is asked for above it in a minute is over, of a rule that has one count
-	loop                float64 // hits in a minute of a client that tries again and again, whatever the hour
+	attack              float64 // in the attack
+	retries             float64 // of a client that tries again and again, whatever the hour
+	degrades            bool    // while the store is away
 }
 
 // rules are those of Config, and requests that none of them matches.
 var rules = [...]rule{
-	{domain: "shop", path: "user", asks: "user=u#", within: 42, over: .8, each: 10, near: 18, attack: 150, awayToo: true},
-	{domain: "shop", path: "user/path=%2Fpay", asks: "user=u#,path=/pay", within: 6, over: .15, each: 5, near: 6, attack: 380, awayToo: true},
-	{domain: "shop", path: "user/path=%2Fstatic%2F*", asks: "user=u#,path=/static/shop.css", within: 90},
-	{domain: "shop", path: "route=search", asks: "route=search", within: 15, most: 20, near: 3, since: 120 * day},
-	{domain: "shop", path: "route=report", asks: "route=report", within: 4, most: 4, onTheHour: true},
-	{domain: "shop", path: "remote_address", asks: "remote_address=203.0.113.#", within: 60, over: 1.5, each: 15, near: 18, shadow: true,
-		since: 45 * day}, // on trial
-	{domain: "shop", path: history.Unmatched, asks: "page=about", within: .4},
-	{domain: "mail", path: "tenant", value: "tenant=acme", asks: "tenant=acme", within: 5, near: 1, most: 10, loop: 24},
-	{domain: "mail", path: "tenant", value: "tenant=globex", asks: "tenant=globex", within: 5, most: 10},
-	{domain: "mail", path: "tenant", value: "tenant=initech", asks: "tenant=initech", within: 1.2},
-	{domain: "mail", path: "recipient", asks: "recipient=r#@example.org", within: 4, since: 200 * day},
+	{domain: "shop", path: "user", descriptor: "user=u#", within: 42, over: .8, callerLimit: 10, nearEvery: 18,
+		attack: 150, degrades: true},
+	{domain: "shop", path: "user/path=%2Fpay", descriptor: "user=u#,path=/pay", within: 6, over: .15, callerLimit: 5,
+		nearEvery: 6, attack: 380, degrades: true},
+	{domain: "shop", path: "user/path=%2Fstatic%2F*", descriptor: "user=u#,path=/static/shop.css", within: 90},
+	{domain: "shop", path: "route=search", descriptor: "route=search", within: 15, limit: 20, nearEvery: 3,
+		addedAgo: 120 * day},
+	{domain: "shop", path: "route=report", descriptor: "route=report", within: 4, limit: 4, onTheHour: true},
+	{domain: "shop", path: "remote_address", descriptor: "remote_address=203.0.113.#", within: 60, over: 1.5,
+		callerLimit: 15, nearEvery: 18, shadow: true, addedAgo: 45 * day}, // on trial
+	{domain: "shop", path: history.Unmatched, descriptor: "page=about", within: .4},
+	{domain: "mail", path: "tenant", value: "tenant=acme", descriptor: "tenant=acme", within: 5,
+		nearEvery: 1, limit: 10, retries: 24},
+	{domain: "mail", path: "tenant", value: "tenant=globex", descriptor: "tenant=globex", within: 5, limit: 10},
+	{domain: "mail", path: "tenant", value: "tenant=initech", descriptor: "tenant=initech", within: 1.2},
+	{domain: "mail", path: "recipient", descriptor: "recipient=r#@example.org", within: 4, addedAgo: 200 * day},
 }
 
-// The attack on paying, the quarter of an hour without a store and the beginning of the loop are counted back from the
-// last midnight, so that they are by day whenever the end is.
+// The attack on paying, the quarter of an hour without a store and the first of the retries are counted back from the last
+// midnight, so that they are by day whenever the end is.
 const (
-	loopAgo              = 6*day - 9*hour
+	retriesAgo           = 6*day - 9*hour
 	attackAgo, attackFor = 12*day - 10*hour, 2 * hour
 	awayAgo, awayFor     = 3*day - 14*hour, 15 * minute
 )
 
-// minute returns what a rule had in a minute, by outcome.
-func (r *rule) minute(number int, at, now int64) (n [history.Outcomes]uint64) {
+// hitsIn returns what a rule had in the minute that begins at a moment, by outcome.
+func hitsIn(number int, at, now int64) (n [history.Outcomes]uint64) {
+	r := &rules[number]
 	ago, sinceMidnight := now-at, at-now/day*day
-	if r.since > 0 && ago > r.since || r.onTheHour && at%hour >= 5*minute {
+	if r.addedAgo > 0 && ago > r.addedAgo || r.onTheHour && at%hour >= 5*minute {
 		return n
 	}
 	busy := busyAt(at, now)
 	asked := r.within * busy
-	if r.loop > 0 && sinceMidnight+loopAgo >= 0 {
-		asked = r.loop
+	if r.retries > 0 && sinceMidnight+retriesAgo >= 0 {
+		asked = r.retries
 	}
 	n[history.Within] = around(asked, at, 2*number)
 	n[history.Over] = around(r.over*busy*busy, at, 2*number+1)
-	if r.most > 0 && n[history.Within] > r.most {
-		n[history.Within], n[history.Over] = r.most, n[history.Within]-r.most
+	if r.limit > 0 && n[history.Within] > r.limit {
+		n[history.Within], n[history.Over] = r.limit, n[history.Within]-r.limit
 	}
 	if since := sinceMidnight + attackAgo; since >= 0 && since < attackFor {
 		n[history.Over] += around(r.attack, at, 2*number+1)
 	}
-	if since := sinceMidnight + awayAgo; r.awayToo && since >= 0 && since < awayFor {
+	if since := sinceMidnight + awayAgo; r.degrades && since >= 0 && since < awayFor {
 		n[history.Degraded] = n[history.Within] + n[history.Over]
 		n[history.Within], n[history.Over] = 0, 0
 	}
-	if r.near > 0 {
-		n[history.Near] = n[history.Within] / r.near
+	if r.nearEvery > 0 {
+		n[history.Near] = n[history.Within] / r.nearEvery
 	}
 	if r.shadow {
 		n[history.Shadow] = n[history.Over]
@@ -146,29 +151,10 @@ func (r *rule) minute(number int, at, now int64) (n [history.Outcomes]uint64) {
 	return n
 }
 
-// Requests calls yield with what Envoys ask for the shop and its mail in the second that begins at a time: in a minute, as
-// many requests as Buckets makes hits of it.
-func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor)) {
-	second, start := uint64(at.Unix()%minute), at.Unix()/minute*minute
-	for i := range rules {
-		r := &rules[i]
-		n := r.minute(i, start, start+minute)
-		all := n[history.Within] + n[history.Over]
-		for k := all * second / minute; k < all*(second+1)/minute; k++ {
-			caller := 10 + int(240*noise(start+int64(k)*minute, i))
-			if over := n[history.Over]; over > 0 && k < r.each+over {
-				caller = int(start / minute % 10) // one at a time runs over its limit
-			}
-			d, _ := descriptors.ParseDescriptor(strings.Replace(r.asks, "#", strconv.Itoa(caller), 1)) // they are right
-			yield(r.domain, d)
-		}
-	}
-}
-
-// bucket returns what a rule had in a range, by outcome: the sum, and the largest minute.
-func (r *rule) bucket(number int, from, to, now int64) (all [history.Outcomes]history.Point) {
+// bucketsIn returns what a rule had from one minute to another, by outcome: the sum, and the largest minute.
+func bucketsIn(number int, from, to, now int64) (all [history.Outcomes]history.Point) {
 	for at := from; at < to; at += minute {
-		for outcome, hits := range r.minute(number, at, now) {
+		for outcome, hits := range hitsIn(number, at, now) {
 			all[outcome].Sum += hits
 			all[outcome].Peak = max(all[outcome].Peak, hits)
 		}
@@ -176,19 +162,38 @@ func (r *rule) bucket(number int, from, to, now int64) (all [history.Outcomes]hi
 	return all
 }
 
+// Requests calls yield with what Envoys ask for the shop and its mail in the second that begins at a time: in a minute, as
+// many requests as Buckets makes hits of it.
+func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor)) {
+	second, start := uint64(at.Unix()%minute), at.Unix()/minute*minute
+	for i := range rules {
+		n := hitsIn(i, start, start+minute)
+		asked, over := n[history.Within]+n[history.Over], n[history.Over]
+		for k := asked * second / minute; k < asked*(second+1)/minute; k++ {
+			caller := 10 + int(240*noise(start+int64(k)*minute, i))
+			if over > 0 && k < rules[i].callerLimit+over {
+				caller = int(start / minute % 10) // one caller a minute has all that is over
+			}
+			text := strings.Replace(rules[i].descriptor, "#", strconv.Itoa(caller), 1)
+			d, _ := descriptors.ParseDescriptor(text) // those of rules are right
+			yield(rules[i].domain, d)
+		}
+	}
+}
+
 // noise returns a number from 0 to 1, always the same for a minute and a source of noise.
 func noise(at int64, source int) float64 {
 	return float64(rand.NewPCG(uint64(at/minute), uint64(source)).Uint64()>>11) / (1 << 53)
 }
 
-// daily is how busy the hours of a day are, of 1.
-var daily = [25]float64{.10, .06, .04, .03, .04, .08, .20, .45, .70, .85, .95, 1, 1, .95, .90, .95, 1, .95, .85, .75, .65, .50, .32, .18, .10}
+// busyByHour is how busy it is at the beginning of each hour, of 1.
+var busyByHour = [25]float64{.10, .06, .04, .03, .04, .08, .20, .45, .70, .85, .95, 1, 1, .95, .90, .95, 1, .95, .85, .75, .65, .50, .32, .18, .10}
 
 // busyAt returns how busy a minute is: by the hour, quieter on weekends, and more from month to month.
 func busyAt(at, now int64) float64 {
-	of := float64(at%day) / hour
-	h := int(of)
-	b := daily[h] + (daily[h+1]-daily[h])*(of-float64(h))
+	passed := float64(at%day) / hour
+	h := int(passed)
+	b := busyByHour[h] + (busyByHour[h+1]-busyByHour[h])*(passed-float64(h))
 	if weekday := time.Unix(at, 0).UTC().Weekday(); weekday == time.Saturday || weekday == time.Sunday {
 		b *= .55
 	}

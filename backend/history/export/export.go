@@ -164,7 +164,7 @@ func (e *Exporter) finish(ctx context.Context) {
 // has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
 // forgotten.
 func (e *Exporter) settle(ctx context.Context) error {
-	for e.c.Settle != nil && e.some(func(o *outbox) bool { return o.ahead > 0 }) {
+	for e.c.Settle != nil && e.some(func(o *outbox) bool { return o.acked > 0 }) {
 		if err := e.c.Settle(ctx); err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func (e *Exporter) makeDue(probe bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, o := range e.outboxes {
-		o.probe = probe && len(o.sent) > 0
+		o.probe = probe && len(o.batches) > 0
 		o.due = o.probe || o.waiting() > 0
 		if !probe {
 			o.retryAt = time.Time{}
@@ -256,22 +256,22 @@ func (e *Exporter) send(o *outbox) {
 // sendOne sends one batch, and reports whether to go on.
 func (e *Exporter) sendOne(o *outbox) bool {
 	e.mu.Lock()
-	b, any := o.next(time.Now(), &e.stats)
-	if o.due = any; !any {
-		e.recovered(o)
+	b, found := o.next(time.Now(), &e.stats)
+	if o.due = found; !found {
+		e.noteSuccess(o)
 	}
 	e.mu.Unlock()
-	if !any {
+	if !found {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(e.calls, e.c.Timeout)
 	result, err := e.c.Store.Apply(ctx, o.partition, b)
 	cancel()
-	return e.answered(o, b, result, err)
+	return e.noteAnswer(o, b, result, err)
 }
 
-// answered notes the store's answer to a batch, or its error, and reports whether to go on with the outbox.
-func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, err error) bool {
+// noteAnswer notes the store's answer to a batch, or its error, and reports whether to go on with the outbox.
+func (e *Exporter) noteAnswer(o *outbox, b history.Batch, r history.ApplyResult, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
@@ -279,13 +279,13 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 	case e.closed: // all that had no answer has been given up
 		return false
 	case err == nil:
-		err = o.answer(now, b, r, &e.stats)
+		err = o.noteAnswer(now, b, r, &e.stats)
 	}
 	if err != nil {
-		e.failed(o, now, err)
+		e.noteFailure(o, now, err)
 		return false
 	}
-	e.recovered(o)
+	e.noteSuccess(o)
 	if e.down && e.failing == 0 {
 		e.down = false
 		e.c.Log.Info("the history store accepts hits again")
@@ -293,8 +293,8 @@ func (e *Exporter) answered(o *outbox, b history.Batch, r history.ApplyResult, e
 	return true
 }
 
-// failed notes that a batch of an outbox was not accepted.
-func (e *Exporter) failed(o *outbox, now time.Time, err error) {
+// noteFailure notes that a batch of an outbox was not accepted.
+func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) {
 	o.failures++
 	backoff := min(firstBackoff<<min(o.failures-1, 10), maxBackoff)
 	o.retryAt = now.Add(backoff/2 + mathrand.N(backoff/2))
@@ -307,8 +307,8 @@ func (e *Exporter) failed(o *outbox, now time.Time, err error) {
 	}
 }
 
-// recovered notes that nothing fails any more in an outbox.
-func (e *Exporter) recovered(o *outbox) {
+// noteSuccess notes that nothing fails any more in an outbox.
+func (e *Exporter) noteSuccess(o *outbox) {
 	if o.failures > 1 {
 		e.failing--
 	}

@@ -20,17 +20,17 @@ const (
 type outbox struct {
 	partition history.Partition
 	writer    string
-	keep      time.Duration // that an acknowledged batch stays in sent
+	keep      time.Duration // that an acknowledged batch is kept
 	seq       uint64        // of the newest batch
 	position  uint64        // the last batch that the store is known to have
 	pending   map[cell]uint64
-	sent      []*sentBatch // oldest first: sent[:ahead] are acknowledged, the rest is to be sent
-	ahead     int
-	sums      []sum // of batches before sent, oldest first; the first one is of many once there are more than maxSums
-	heard     time.Time
+	batches   []*numberedBatch // oldest first: batches[:acked] are acknowledged, the rest is to be sent
+	acked     int
+	sums      []sum     // of batches before these, oldest first; the first one is of many once there are more than maxSums
+	lastHeard time.Time // of the store, or when the first batch was made
 
-	due, probe, busy bool
-	failures, gaps   int // in a row
+	due, busy, probe bool // there is something to send; a goroutine sends; the store is to be asked for its position
+	failures, gaps   int  // in a row
 	retryAt          time.Time
 }
 
@@ -40,13 +40,13 @@ type cell struct {
 	minute int64
 }
 
-// sentBatch is a batch that has been made, and what is known of it.
-type sentBatch struct {
+// numberedBatch is a batch that has been made, and what is known of it.
+type numberedBatch struct {
 	batch   history.Batch // but for After
 	hits    uint64
 	refused uint64
-	applied bool // the store has had it
-	at      time.Time
+	applied bool      // the store has had it
+	at      time.Time // when the store last acknowledged it
 }
 
 // sum is the hits that the store counted of the batches after the sum before it, up to seq.
@@ -55,23 +55,23 @@ type sum struct{ seq, hits uint64 }
 // waiting returns how many cells have not been acknowledged.
 func (o *outbox) waiting() int {
 	n := len(o.pending)
-	for _, s := range o.sent[o.ahead:] {
+	for _, s := range o.batches[o.acked:] {
 		n += len(s.batch.Increments)
 	}
 	return n
 }
 
 // next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
-func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, any bool) {
-	if o.seq > 0 && now.Sub(o.heard) > history.ForgetAfter/2 {
+func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, found bool) {
+	if o.seq > 0 && now.Sub(o.lastHeard) > history.ForgetAfter/2 {
 		o.renew(st)
 	}
-	if o.ahead == len(o.sent) && len(o.pending) > 0 {
-		o.cut(now)
+	if o.acked == len(o.batches) && len(o.pending) > 0 {
+		o.makeBatch(now)
 	}
 	switch {
-	case o.ahead < len(o.sent):
-		b = o.sent[o.ahead].batch
+	case o.acked < len(o.batches):
+		b = o.batches[o.acked].batch
 	case o.probe:
 		b.Writer = o.writer
 	default:
@@ -81,10 +81,10 @@ func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, any bool) {
 	return b, true
 }
 
-// cut makes a batch of what waits.
-func (o *outbox) cut(now time.Time) {
+// makeBatch makes a batch of what waits.
+func (o *outbox) makeBatch(now time.Time) {
 	o.seq++
-	s := &sentBatch{batch: history.Batch{Writer: o.writer, Seq: o.seq}}
+	s := &numberedBatch{batch: history.Batch{Writer: o.writer, Seq: o.seq}}
 	for c, hits := range o.pending {
 		if len(s.batch.Increments) == history.MaxBatch {
 			break
@@ -94,24 +94,24 @@ func (o *outbox) cut(now time.Time) {
 		delete(o.pending, c)
 	}
 	if o.seq == 1 {
-		o.heard = now
+		o.lastHeard = now
 	}
-	o.sent = append(o.sent, s)
+	o.batches = append(o.batches, s)
 }
 
 // renew begins to count batches from 1 again, under a new name: the store may have forgotten the position of a writer
 // that it has not heard of for so long, and it would look as if it had lost hits. What has no answer by then is given
 // up.
 func (o *outbox) renew(st *Stats) {
-	for _, s := range o.sent[o.ahead:] {
+	for _, s := range o.batches[o.acked:] {
 		st.Lost += s.hits - s.refused
 	}
-	o.writer, o.seq, o.position, o.sent, o.ahead, o.sums, o.probe = rand.Text(), 0, 0, nil, 0, nil, false
+	o.writer, o.seq, o.position, o.batches, o.acked, o.sums, o.probe = rand.Text(), 0, 0, nil, 0, nil, false
 }
 
-// answer notes the store's answer to a batch. Its error means that the store does not keep what it says.
-func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, st *Stats) error {
-	o.heard = now
+// noteAnswer notes the store's answer to a batch. Its error means that the store does not keep what it says.
+func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResult, st *Stats) error {
+	o.lastHeard = now
 	o.probe = o.probe && b.Seq > 0
 	if r.Last < max(b.Seq, o.position) {
 		return o.rewind(r.Last, st)
@@ -121,7 +121,7 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, s
 		return nil
 	}
 	o.gaps = 0
-	s := o.sent[o.ahead]
+	s := o.batches[o.acked]
 	s.at = now
 	if r.Last == b.Seq {
 		st.Refused += r.Refused - s.refused // it may have been applied before, in a server that is gone
@@ -132,19 +132,19 @@ func (o *outbox) answer(now time.Time, b history.Batch, r history.ApplyResult, s
 		st.Applied += s.hits - s.refused
 	}
 	o.position = b.Seq
-	o.ahead++
+	o.acked++
 	o.forget(now)
 	return nil
 }
 
 // rewind goes back to the last batch that the store has. Those after it are sent again if they are kept, or lost.
 func (o *outbox) rewind(last uint64, st *Stats) error {
-	o.ahead = slices.IndexFunc(o.sent, func(s *sentBatch) bool { return s.batch.Seq > last })
-	if o.ahead < 0 {
-		o.ahead = len(o.sent)
+	o.acked = slices.IndexFunc(o.batches, func(s *numberedBatch) bool { return s.batch.Seq > last })
+	if o.acked < 0 {
+		o.acked = len(o.batches)
 	}
 	st.Lost += o.lose(last)
-	for _, s := range o.sent[o.ahead:] {
+	for _, s := range o.batches[o.acked:] {
 		if s.applied {
 			st.Resent++
 		}
@@ -160,11 +160,11 @@ func (o *outbox) rewind(last uint64, st *Stats) error {
 // forget lets go of batches that the store still has so long after it acknowledged them.
 func (o *outbox) forget(now time.Time) {
 	n := 0
-	for n < o.ahead && now.Sub(o.sent[n].at) >= o.keep {
-		o.sums = append(o.sums, sum{o.sent[n].batch.Seq, o.sent[n].hits - o.sent[n].refused})
+	for n < o.acked && now.Sub(o.batches[n].at) >= o.keep {
+		o.sums = append(o.sums, sum{o.batches[n].batch.Seq, o.batches[n].hits - o.batches[n].refused})
 		n++
 	}
-	o.sent, o.ahead = slices.Delete(o.sent, 0, n), o.ahead-n
+	o.batches, o.acked = slices.Delete(o.batches, 0, n), o.acked-n
 	for len(o.sums) > maxSums {
 		o.sums[1].hits += o.sums[0].hits
 		o.sums = o.sums[1:]
@@ -205,12 +205,12 @@ func (o *outbox) giveUp() (dropped, lost, kept uint64) {
 	for _, hits := range o.pending {
 		dropped += hits
 	}
-	for _, s := range o.sent[o.ahead:] {
+	for _, s := range o.batches[o.acked:] {
 		lost += s.hits - s.refused
 	}
-	for _, s := range o.sent[:o.ahead] {
+	for _, s := range o.batches[:o.acked] {
 		kept += s.hits - s.refused
 	}
-	o.pending, o.sent, o.ahead = nil, nil, 0
+	o.pending, o.batches, o.acked = nil, nil, 0
 	return dropped, lost, kept
 }

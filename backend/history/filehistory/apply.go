@@ -45,18 +45,16 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 // or, if that fails, each in its own, so that a damaged partition keeps no other out.
 func (s *Store) applyWaiting() {
 	s.mu.Lock()
-	together := s.waiting
+	batches := s.waiting
 	s.waiting = nil
 	s.mu.Unlock()
-	if len(together) == 0 {
+	if len(batches) == 0 {
 		return
 	}
-	err := s.applyTogether(together)
-	for i, a := range together {
-		if err != nil && len(together) > 1 {
-			a.err = s.applyTogether(together[i : i+1])
-		} else {
-			a.err = err
+	err := s.applyTogether(batches)
+	for i, a := range batches {
+		if a.err = err; err != nil && len(batches) > 1 {
+			a.err = s.applyTogether(batches[i : i+1])
 		}
 		if a.err != nil {
 			a.result = history.ApplyResult{}
@@ -64,10 +62,10 @@ func (s *Store) applyWaiting() {
 	}
 }
 
-func (s *Store) applyTogether(together []*pendingBatch) error {
+func (s *Store) applyTogether(batches []*pendingBatch) error {
 	err := s.update(func(tx *bolt.Tx) error {
 		changed := false
-		for _, a := range together {
+		for _, a := range batches {
 			t, err := s.table(tx, a.p)
 			if err == nil {
 				a.result, err = s.count(t, &a.batch)
@@ -109,8 +107,8 @@ func (s *Store) count(t *table, b *history.Batch) (history.ApplyResult, error) {
 
 // add counts one increment.
 func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *history.ApplyResult) error {
-	in.name = nameOf(i.ID)
-	key := seriesKey(in.p, in.name)
+	in.hash = hashOf(i.ID)
+	key := seriesKey(in.p, in.hash)
 	row, found, err := get(in.table, key, decodeSeries)
 	if err != nil {
 		return err

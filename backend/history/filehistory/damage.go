@@ -48,10 +48,10 @@ func (s *Store) view(read func(*bolt.Tx) error) error {
 	return s.guard(func() error { return s.wrap(s.db.View(read)) })
 }
 
-// isFarAway reports whether a page was written where no file can have one: its number came from a damaged list of free
-// pages. Linux answers EFBIG or EINVAL to such an offset, and Go refuses one below zero itself. (A file that has become
-// too large for its file system fails before, when it is to grow.)
-func isFarAway(err error) bool {
+// isImpossibleOffset reports whether a page was to be written where no file can have one: its number came from a damaged
+// list of free pages. Linux answers EFBIG or EINVAL to such an offset, and Go refuses one below zero itself. (A file that
+// has become too large for its file system fails before, when it is to grow.)
+func isImpossibleOffset(err error) bool {
 	var write *fs.PathError
 	return errors.As(err, &write) && (write.Op == "writeat" ||
 		write.Op == "write" && (errors.Is(err, syscall.EFBIG) || errors.Is(err, syscall.EINVAL)))

@@ -225,7 +225,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	ids := seriesOf(300)
 	bad := ids[0]
 	err := s.update(func(tx *bolt.Tx) error {
-		return tx.Bucket(rowsBucket).Put(seriesKey(bad.Partition(), nameOf(bad)), []byte{0x80})
+		return tx.Bucket(rowsBucket).Put(seriesKey(bad.Partition(), hashOf(bad)), []byte{0x80})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	}
 	series := func(row []byte) func(*testing.T, history.Store, history.ID) string {
 		return func(t *testing.T, store history.Store, id history.ID) string {
-			return put(t, store, seriesKey(id.Partition(), nameOf(id)), row)
+			return put(t, store, seriesKey(id.Partition(), hashOf(id)), row)
 		}
 	}
 	damages := []historytest.Damage{
@@ -279,7 +279,7 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 		damages = append(damages, historytest.Damage{Kind: "a chunk of " + history.Tier(tier).String(),
 			Do: func(t *testing.T, store history.Store, id history.ID) string {
 				chunk := historytest.DamagedChunk(history.Tier(tier))
-				return put(t, store, chunkKey(id.Partition(), chunk, nameOf(id)), []byte{0xff})
+				return put(t, store, chunkKey(id.Partition(), chunk, hashOf(id)), []byte{0xff})
 			}})
 	}
 	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {

@@ -31,8 +31,8 @@ const (
 	chunkRow    = 't'
 )
 
-// begin makes the buckets of a new file, once it is known that all of the file is there, and this version's.
-func (s *Store) begin(tx *bolt.Tx, file *os.File) error {
+// initialize makes the buckets of a new file, once it is known that all of the file is there, and this version's.
+func (s *Store) initialize(tx *bolt.Tx, file *os.File) error {
 	info, err := file.Stat()
 	if err == nil && info.Size() < tx.Size() {
 		err = fmt.Errorf("%s %w (it has %d bytes and should have %d or more)", s.name, ErrDamaged, info.Size(), tx.Size())
@@ -69,12 +69,12 @@ func (s *Store) checkFormat(tx *bolt.Tx) error {
 	return nil
 }
 
-// name stands for a series in keys: the beginning of a SHA-256 over its ID. Nobody can find two series of one name.
-type name [16]byte
+// seriesHash stands for a series in keys: the beginning of a SHA-256 over its ID. Nobody can find two series of one hash.
+type seriesHash [16]byte
 
-func nameOf(id history.ID) name {
+func hashOf(id history.ID) seriesHash {
 	sum := sha256.Sum256(appendID(nil, id))
-	return name(sum[:])
+	return seriesHash(sum[:])
 }
 
 // appendID writes an ID so that no two look alike.
@@ -90,8 +90,8 @@ func positionKey(p history.Partition, writer string) []byte {
 	return append([]byte{byte(p), positionRow}, writer...)
 }
 
-func seriesKey(p history.Partition, n name) []byte {
-	return append([]byte{byte(p), seriesRow}, n[:]...)
+func seriesKey(p history.Partition, h seriesHash) []byte {
+	return append([]byte{byte(p), seriesRow}, h[:]...)
 }
 
 // chunksKey returns where the rows of a chunk begin: one for each series that has it. A number may be negative; its top
@@ -100,17 +100,17 @@ func chunksKey(p history.Partition, c history.Chunk) []byte {
 	return binary.BigEndian.AppendUint32([]byte{byte(p), chunkRow, byte(c.Tier)}, uint32(c.Number)^1<<31)
 }
 
-func chunkKey(p history.Partition, c history.Chunk, n name) []byte {
-	return append(chunksKey(p, c), n[:]...)
+func chunkKey(p history.Partition, c history.Chunk, h seriesHash) []byte {
+	return append(chunksKey(p, c), h[:]...)
 }
 
 // readChunkKey reads the key of a chunk's row.
-func readChunkKey(key []byte) (history.Chunk, name, error) {
-	if len(key) != 7+len(name{}) || int(key[2]) >= history.Tiers {
-		return history.Chunk{}, name{}, errRow
+func readChunkKey(key []byte) (history.Chunk, seriesHash, error) {
+	if len(key) != 7+len(seriesHash{}) || int(key[2]) >= history.Tiers {
+		return history.Chunk{}, seriesHash{}, errRow
 	}
 	number := int32(binary.BigEndian.Uint32(key[3:]) ^ 1<<31)
-	return history.Chunk{Tier: history.Tier(key[2]), Number: int64(number)}, name(key[7:]), nil
+	return history.Chunk{Tier: history.Tier(key[2]), Number: int64(number)}, seriesHash(key[7:]), nil
 }
 
 // series is the row of a series.
@@ -226,8 +226,8 @@ func get[T any](t *table, key []byte, decode func(row []byte) (T, error)) (value
 	return value, true, nil
 }
 
-// under returns the rows whose keys begin with a prefix, in order. Nothing may be written meanwhile.
-func (t *table) under(prefix []byte) iter.Seq2[[]byte, []byte] {
+// withPrefix returns the rows whose keys begin with a prefix, in order. Nothing may be written meanwhile.
+func (t *table) withPrefix(prefix []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, row []byte) bool) {
 		cursor := t.rows.Cursor()
 		key, row := cursor.Seek(prefix)
@@ -240,11 +240,11 @@ func (t *table) under(prefix []byte) iter.Seq2[[]byte, []byte] {
 // seriesChunks implements [history.Chunks] with the rows of a series.
 type seriesChunks struct {
 	*table
-	name name
+	hash seriesHash
 }
 
 func (s *seriesChunks) Cells(c history.Chunk) (history.Cells, error) {
-	key := chunkKey(s.p, c, s.name)
+	key := chunkKey(s.p, c, s.hash)
 	cells, err := unpack(c, s.rows.Get(key))
 	if err != nil {
 		return nil, s.damaged(key, err)
@@ -253,7 +253,7 @@ func (s *seriesChunks) Cells(c history.Chunk) (history.Cells, error) {
 }
 
 func (s *seriesChunks) SetCells(c history.Chunk, cells history.Cells) error {
-	key := chunkKey(s.p, c, s.name)
+	key := chunkKey(s.p, c, s.hash)
 	if len(cells) == 0 {
 		return s.rows.Delete(key)
 	}
@@ -262,7 +262,7 @@ func (s *seriesChunks) SetCells(c history.Chunk, cells history.Cells) error {
 
 func (s *seriesChunks) Fine() (found []history.Chunk, err error) {
 	found, err = s.chunks(history.Minutes, history.Hours)
-	return slices.DeleteFunc(found, func(c history.Chunk) bool { return s.rows.Get(chunkKey(s.p, c, s.name)) == nil }), err
+	return slices.DeleteFunc(found, func(c history.Chunk) bool { return s.rows.Get(chunkKey(s.p, c, s.hash)) == nil }), err
 }
 
 // chunks returns the chunks of some tiers that the partition holds, of any series, the finest and oldest first.

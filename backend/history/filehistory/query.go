@@ -15,7 +15,7 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 		if err := ctx.Err(); err != nil {
 			return s.wrap(err)
 		}
-		var matches map[name]*match
+		var matches map[seriesHash]*match
 		err := s.view(func(tx *bolt.Tx) error {
 			t, err := s.table(tx, p)
 			if err != nil {
@@ -58,18 +58,18 @@ func (m *match) noteDamage(t *table, key []byte, err error) {
 
 // find returns all series of the partition that a query asks for, without their chunks. The key of one whose row cannot
 // be read tells whether the query names it; where the query names none, it may be any.
-func (t *table) find(q *history.Query) (map[name]*match, error) {
-	named := make(map[name]history.ID)
+func (t *table) find(q *history.Query) (map[seriesHash]*match, error) {
+	named := make(map[seriesHash]history.ID)
 	for _, id := range q.IDs() {
-		named[nameOf(id)] = id
+		named[hashOf(id)] = id
 	}
-	matches := make(map[name]*match)
+	matches := make(map[seriesHash]*match)
 	prefix := []byte{byte(t.p), seriesRow}
-	for key, row := range t.under(prefix) {
-		if len(key) != len(prefix)+len(name{}) {
+	for key, row := range t.withPrefix(prefix) {
+		if len(key) != len(prefix)+len(seriesHash{}) {
 			return nil, t.damaged(key, errRow)
 		}
-		n := name(key[len(prefix):])
+		hash := seriesHash(key[len(prefix):])
 		r, err := decodeSeries(row)
 		m := match{Ledger: history.Ledger{Totals: r.Totals}}
 		if err == nil {
@@ -77,19 +77,19 @@ func (t *table) find(q *history.Query) (map[name]*match, error) {
 		}
 		if err != nil {
 			m.noteDamage(t, key, err)
-			id, known := named[n]
+			id, known := named[hash]
 			m.id, m.unnamed = id, !known
 		}
 		if m.unnamed && len(named) == 0 || !m.unnamed && q.Matches(m.id) {
 			kept := m // so that only what is kept is allocated
-			matches[n] = &kept
+			matches[hash] = &kept
 		}
 	}
 	return matches, nil
 }
 
 // fill reads the chunks that a query needs, as far as they can be read.
-func (t *table) fill(matches map[name]*match, q *history.Query) error {
+func (t *table) fill(matches map[seriesHash]*match, q *history.Query) error {
 	chunks, err := t.chunks(history.Minutes, history.Days)
 	if err != nil {
 		return err
@@ -98,12 +98,12 @@ func (t *table) fill(matches map[name]*match, q *history.Query) error {
 		if !q.Needs(c) {
 			continue
 		}
-		for key, packed := range t.under(chunksKey(t.p, c)) {
-			_, n, err := readChunkKey(key)
+		for key, packed := range t.withPrefix(chunksKey(t.p, c)) {
+			_, hash, err := readChunkKey(key)
 			if err != nil {
 				return t.damaged(key, err)
 			}
-			if m := matches[n]; m != nil {
+			if m := matches[hash]; m != nil {
 				cells, err := unpack(c, packed)
 				if err != nil {
 					m.noteDamage(t, key, err)

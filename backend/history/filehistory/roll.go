@@ -22,7 +22,7 @@ func (s *Store) Roll(ctx context.Context, at time.Time) (history.RollResult, err
 	var did history.RollResult
 	var damage error
 	for p := range history.Partitions {
-		r := roller{Store: s, p: history.Partition(p), now: now, seen: make(map[name]bool)}
+		r := roller{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
 		for more := true; more; {
 			some, err := r.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
@@ -41,26 +41,26 @@ type roller struct {
 	*Store
 	p    history.Partition
 	now  int64
-	tier history.Tier  // the next whose chunks are looked through
-	due  []dueChunk    // of the tiers before, and not moved yet
-	seen map[name]bool // series that were moved or dropped
+	tier history.Tier        // the next whose chunks are looked through
+	due  []dueChunk          // of the tiers before, and not moved yet
+	seen map[seriesHash]bool // series that were moved or dropped
 
 	// Of the transaction that is under way.
-	table *table
-	left  int // chunks that may still be moved
-	did   history.RollResult
+	table  *table
+	budget int // chunks that may still be moved
+	did    history.RollResult
 }
 
 // dueChunk is a chunk of a series that is to be moved, or that may have days to be dropped.
 type dueChunk struct {
-	name  name
+	hash  seriesHash
 	chunk history.Chunk
 }
 
 // transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
 // when nothing is left.
 func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
-	r.left, r.did = maxMoves, history.RollResult{}
+	r.budget, r.did = maxMoves, history.RollResult{}
 	err := r.inTurn(ctx, func() error { return r.update(r.rollSome) })
 	switch {
 	case err == nil:
@@ -68,7 +68,7 @@ func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
 	case !errors.Is(err, errNothing):
 		return history.RollResult{}, err
 	}
-	if r.left > 0 {
+	if r.budget > 0 {
 		r.did.Partitions = 1
 	}
 	return r.did, nil
@@ -84,7 +84,7 @@ func (r *roller) rollSome(tx *bolt.Tx) (err error) {
 	if err != nil {
 		return err
 	}
-	for r.left > 0 && (len(r.due) > 0 || int(r.tier) < history.Tiers) {
+	for r.budget > 0 && (len(r.due) > 0 || int(r.tier) < history.Tiers) {
 		if len(r.due) == 0 {
 			r.due, err = r.findDue()
 			r.tier++
@@ -106,7 +106,7 @@ func (r *roller) rollSome(tx *bolt.Tx) (err error) {
 func (r *roller) forget() (bool, error) {
 	before := r.now - int64(history.ForgetAfter/time.Second)
 	var gone [][]byte
-	for key, row := range r.table.under([]byte{byte(r.p), positionRow}) {
+	for key, row := range r.table.withPrefix([]byte{byte(r.p), positionRow}) {
 		was, err := decodePosition(row)
 		if err != nil {
 			return false, r.table.damaged(key, err)
@@ -130,12 +130,12 @@ func (r *roller) findDue() (found []dueChunk, err error) {
 		if r.c.Keep.Due(c, c.Start()) > r.now {
 			break
 		}
-		for key := range r.table.under(chunksKey(r.p, c)) {
-			_, n, err := readChunkKey(key)
+		for key := range r.table.withPrefix(chunksKey(r.p, c)) {
+			_, hash, err := readChunkKey(key)
 			if err != nil {
 				return nil, r.table.damaged(key, err)
 			}
-			found = append(found, dueChunk{n, c})
+			found = append(found, dueChunk{hash, c})
 		}
 	}
 	return found, err
@@ -143,9 +143,9 @@ func (r *roller) findDue() (found []dueChunk, err error) {
 
 // move moves a chunk, or drops days of it. It does nothing if it has gone, or if none of its days is too old.
 func (r *roller) move(d dueChunk) error {
-	key := seriesKey(r.p, d.name)
+	key := seriesKey(r.p, d.hash)
 	row, found, err := get(r.table, key, decodeSeries)
-	if err == nil && !found && r.table.rows.Get(chunkKey(r.p, d.chunk, d.name)) == nil {
+	if err == nil && !found && r.table.rows.Get(chunkKey(r.p, d.chunk, d.hash)) == nil {
 		return nil // another job removed the series
 	}
 	if err == nil && !found {
@@ -155,13 +155,13 @@ func (r *roller) move(d dueChunk) error {
 		return err
 	}
 	before := r.did
-	err = row.Roll(&seriesChunks{r.table, d.name}, d.chunk, &r.c.Keep, r.now, &r.did)
+	err = row.Roll(&seriesChunks{r.table, d.hash}, d.chunk, &r.c.Keep, r.now, &r.did)
 	if err != nil || r.did == before {
 		return err
 	}
-	r.left--
-	if !r.seen[d.name] {
-		r.seen[d.name] = true
+	r.budget--
+	if !r.seen[d.hash] {
+		r.seen[d.hash] = true
 		r.did.Series++
 	}
 	if id, err := readID(row.id); err == nil && row.Gone(id) {

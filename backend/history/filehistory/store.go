@@ -107,7 +107,7 @@ func (s *Store) open(path string, o bolt.Options) error {
 		s.db, err = bolt.Open(path, 0o600, &o)
 		switch {
 		case err == nil:
-			return s.db.Update(func(tx *bolt.Tx) error { return s.begin(tx, opened) })
+			return s.db.Update(func(tx *bolt.Tx) error { return s.initialize(tx, opened) })
 		case errors.Is(err, bolterrors.ErrTimeout), errors.As(err, &system):
 			return err
 		}
@@ -139,7 +139,7 @@ func (s *Store) wrap(err error) error {
 		return err
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%s %w", s.name, ErrInUse)
-	case errors.Is(err, bolterrors.ErrIncompatibleValue), isFarAway(err):
+	case errors.Is(err, bolterrors.ErrIncompatibleValue), isImpossibleOffset(err):
 		return fmt.Errorf("%s %w (%w)", s.name, ErrDamaged, err)
 	}
 	return fmt.Errorf("%s: %w", s.name, err)

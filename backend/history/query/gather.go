@@ -19,8 +19,8 @@ type shape struct {
 	step int64 // in force, in seconds, if one was asked for
 }
 
-// shape returns how the question is answered if the stored buckets have this extent.
-func (q *Question) shape(stored *history.Extent) shape {
+// shapeFor returns how the question is answered if the stored buckets have this extent.
+func (q *Question) shapeFor(stored *history.Extent) shape {
 	switch {
 	case q.step > 0:
 		step := stored.StepWidth(q.step)
@@ -47,7 +47,7 @@ type result struct {
 func (h *History) gather(ctx context.Context, q *Question, begin func(shape), visit func(history.Series) error) (result, error) {
 	var r result
 	for range maxRounds {
-		r.shape, r.unreadable = q.shape(&r.stored), Unreadable{}
+		r.shape, r.unreadable = q.shapeFor(&r.stored), Unreadable{}
 		begin(r.shape)
 		var err error
 		r.found, err = h.Each(ctx, q, r.Range, func(s history.Series) error {
@@ -61,7 +61,7 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape), vi
 		if err != nil {
 			return result{}, err
 		}
-		if next := q.shape(&r.stored); next.Range == r.Range && next.cut.Equal(&r.cut) {
+		if next := q.shapeFor(&r.stored); next.Range == r.Range && next.cut.Equal(&r.cut) {
 			return r, nil
 		}
 	}
@@ -82,7 +82,7 @@ func (h *History) Each(ctx context.Context, q *Question, in history.Range, visit
 				return nil
 			case s.Unnamed:
 				unnamed[s.Err.Error()] = true
-			case !isNamed(s.ID.Path, q.Path) || !isNamed(s.ID.Value, q.Value):
+			case !isWanted(s.ID.Path, q.Path) || !isWanted(s.ID.Value, q.Value):
 				return nil
 			default:
 				found = true
@@ -96,8 +96,8 @@ func (h *History) Each(ctx context.Context, q *Question, in history.Range, visit
 	}
 }
 
-// isNamed reports whether a path or a value is wanted, as it is stored or as people are shown it; nil wants any.
-func isNamed(stored string, wanted *string) bool {
+// isWanted reports whether a path or a value is wanted, as it is stored or as people are shown it; nil wants any.
+func isWanted(stored string, wanted *string) bool {
 	return wanted == nil || descriptors.SamePath(stored, *wanted)
 }
 
@@ -122,7 +122,7 @@ func (h *History) metadata(ctx context.Context, q *Question, r *result, personal
 	a := Metadata{From: r.From, To: r.To, Step: r.step, Unreadable: r.unreadable.Count}
 	a.Warnings = append(append([]string{}, warnings...), r.unreadable.Warnings()...)
 	if (personal || q.Value != nil && !r.found) && history.HidesValues(ctx) {
-		a.Warnings = append(a.Warnings, Hidden)
+		a.Warnings = append(a.Warnings, HiddenNotice)
 	}
 	stored, err := h.storedRange(ctx, q, r)
 	a.Since, a.Until = stored.From, stored.To
@@ -132,7 +132,7 @@ func (h *History) metadata(ctx context.Context, q *Question, r *result, personal
 // storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
 // of all time. It is empty if nothing is stored, or too many series are.
 func (h *History) storedRange(ctx context.Context, q *Question, r *result) (history.Range, error) {
-	if stored, any := r.stored.Range(); any {
+	if stored, some := r.stored.Range(); some {
 		return stored, nil
 	}
 	var all history.Extent

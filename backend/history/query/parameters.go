@@ -30,7 +30,7 @@ func (p Parameters) Check(known ...string) error {
 
 // Bool reads true or false.
 func (p Parameters) Bool(name string, byDefault bool) (bool, error) {
-	value, err := parsed(p, name, byDefault, strconv.ParseBool)
+	value, err := parse(p, name, byDefault, strconv.ParseBool)
 	if err != nil {
 		return false, refuse("%s must be true or false, not %q.", name, p.Get(name))
 	}
@@ -39,7 +39,7 @@ func (p Parameters) Bool(name string, byDefault bool) (bool, error) {
 
 // Number reads a whole number from 1 to a maximum.
 func (p Parameters) Number(name string, byDefault, maximum int) (int, error) {
-	n, err := parsed(p, name, byDefault, strconv.Atoi)
+	n, err := parse(p, name, byDefault, strconv.Atoi)
 	if text := p.Get(name); err != nil || text != "" && (n < 1 || n > maximum) {
 		return 0, refuse("%s must be a whole number from 1 to %d, not %q.", name, maximum, text)
 	}
@@ -55,14 +55,14 @@ func (p Parameters) By() (string, error) {
 	return by, nil
 }
 
-// Between reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
+// Range reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
 // before the end.
-func (p Parameters) Between(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
+func (p Parameters) Range(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
 	moment := func(text string) (int64, error) { return history.ParseMoment(text, now, zone) }
-	if r.To, err = parsed(p, to, now.Unix()+1, moment); err != nil {
+	if r.To, err = parse(p, to, now.Unix()+1, moment); err != nil {
 		return r, err
 	}
-	if r.From, err = parsed(p, from, max(r.To-hour, 0), moment); err != nil {
+	if r.From, err = parse(p, from, max(r.To-hour, 0), moment); err != nil {
 		return r, err
 	}
 	if r.Length() <= 0 {
@@ -80,13 +80,13 @@ func (p Parameters) optional(name string) *string {
 	return nil
 }
 
-// parsed parses a parameter; without one it returns the default.
-func parsed[T any](p Parameters, name string, byDefault T, parse func(string) (T, error)) (T, error) {
+// parse parses a parameter; without one it returns the default.
+func parse[T any](p Parameters, name string, byDefault T, read func(string) (T, error)) (T, error) {
 	text := p.Get(name)
 	if text == "" {
 		return byDefault, nil
 	}
-	value, err := parse(text)
+	value, err := read(text)
 	if err != nil {
 		return byDefault, refuse("%s: %v.", name, err)
 	}

@@ -22,11 +22,11 @@ type History struct {
 
 // New answers from a store; now is the clock that relative times are read by.
 func New(store history.Store, now func() time.Time) *History {
-	return &History{store: history.Readable(store), now: now}
+	return &History{store: history.HidingStore(store), now: now}
 }
 
-// Hidden tells who was shown hashes instead of values how to see them.
-const Hidden = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
+// HiddenNotice tells who was shown hashes instead of values how to see them.
+const HiddenNotice = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
 	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."
 
 // WriteJSON writes a value as a line of JSON, with <, > and & as they are.
@@ -65,25 +65,24 @@ func (h *History) Parse(p Parameters, names ...string) (*Question, error) {
 	rules, badRules := p.Bool("rules", true)
 	points, badPoints := p.Number("points", 0, maxPoints)
 	rows, badRows := p.Number("n", DefaultRows, MaxRows)
-	outcomes, badOutcome := parsed(p, "outcome", nil, parseOutcomes)
-	step, badStep := parsed(p, "step", 0, history.ParseStep)
-	zone, badZone := parsed(p, "tz", time.UTC, parseZone)
-	wanted, badRange := p.Between("from", "to", now, zone)
+	outcomes, badOutcome := parse(p, "outcome", nil, parseOutcomes)
+	step, badStep := parse(p, "step", 0, history.ParseStep)
+	zone, badZone := parse(p, "tz", time.UTC, parseZone)
+	inRange, badRange := p.Range("from", "to", now, zone)
 	by, badBy := p.By()
 	if err := cmp.Or(badValues, badRules, badPoints, badRows, badOutcome, badStep, badZone, badRange, badBy); err != nil {
 		return nil, err
 	}
-	if points > 0 && step > 0 {
+	switch {
+	case points > 0 && step > 0:
 		return nil, refuse("points says how many buckets there are, step how wide they are: give one of them.")
-	}
-	if step > 0 {
-		if err := checkStep(wanted, step); err != nil {
-			return nil, err
-		}
+	case step > 0 && steps(inRange, step) > maxPoints:
+		return nil, refuse("step: this range has %d steps of %s, more than %d: use wider ones.", steps(inRange, step),
+			stepName(step), maxPoints)
 	}
 	return &Question{
 		Query: history.Query{Domain: p.optional("domain"), Path: p.optional("path"), Value: p.optional("value"), Outcomes: outcomes},
-		Range: wanted, points: points, step: step, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows,
+		Range: inRange, points: points, step: step, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows,
 		zone: zone, Now: now.Unix(),
 	}, nil
 }

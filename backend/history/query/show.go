@@ -81,7 +81,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
 	a.Metadata, err = h.metadata(ctx, q, &r, personal, append(q.stepWarning(&r), midnightWarnings(&r.cut, q.zone)...)...)
-	if _, any := r.stored.Range(); any {
+	if _, some := r.stored.Range(); some {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err
@@ -145,14 +145,8 @@ func (s *shape) buckets(series *history.Series) []history.Bucket {
 	return buckets
 }
 
-// checkStep refuses a step that cuts a range into too many buckets.
-func checkStep(r history.Range, step int64) error {
-	steps := (r.To+step-1)/step - r.From/step
-	if steps <= maxPoints {
-		return nil
-	}
-	return refuse("step: this range has %d steps of %s, more than %d: use wider ones.", steps, stepName(step), maxPoints)
-}
+// steps returns how many multiples of a step begin buckets that a range meets.
+func steps(r history.Range, step int64) int64 { return (r.To+step-1)/step - r.From/step }
 
 // Seconds.
 const (
@@ -183,17 +177,14 @@ func (q *Question) stepWarning(r *result) []string {
 
 // midnightWarnings returns a sentence for each stretch of buckets that could not begin at local midnight.
 func midnightWarnings(cut *history.Cut, zone *time.Location) (warnings []string) {
-	for _, t := range []struct {
-		tier history.Tier
-		text string
-	}{
-		{history.Days, "Until %s only whole UTC days are stored, so each local day there is shown as the UTC day nearest " +
-			"to it."},
-		{history.Hours, "Until %s only whole hours are stored, so local days there begin at the full hour of UTC nearest " +
-			"to midnight."},
-	} {
-		if at := cut.Moved[t.tier]; at > 0 {
-			warnings = append(warnings, fmt.Sprintf(t.text, time.Unix(at, 0).In(zone).Format(time.RFC3339)))
+	texts := map[history.Tier]string{
+		history.Days: "Until %s only whole UTC days are stored, so each local day there is shown as the UTC day nearest to it.",
+		history.Hours: "Until %s only whole hours are stored, so local days there begin at the full hour of UTC nearest to " +
+			"midnight.",
+	}
+	for _, tier := range [...]history.Tier{history.Days, history.Hours} {
+		if at := cut.Moved[tier]; at > 0 {
+			warnings = append(warnings, fmt.Sprintf(texts[tier], time.Unix(at, 0).In(zone).Format(time.RFC3339)))
 		}
 	}
 	return warnings

@@ -21,47 +21,51 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	if s.c.ReadOnly {
 		return history.ApplyResult{}, errReadOnly
 	}
-	if err := s.prepare(ctx, p); err != nil {
+	if err := s.probe(ctx, p); err != nil {
 		return history.ApplyResult{}, err
 	}
-	latest := int64(math.MaxInt64)
+	latestHour := int64(math.MaxInt64)
 	for range maxSends {
 		s.c.Step("apply")
-		reply, err := s.send(ctx, p, &b, latest)
+		reply, err := s.send(ctx, p, &b, latestHour)
 		if err != nil {
 			return history.ApplyResult{}, err
 		}
 		s.c.Step("applied")
 		if item[string](reply, 0) == "hour" {
-			latest = item[int64](reply, 1)
+			latestHour = item[int64](reply, 1)
 			continue
 		}
 		r, overfull := parseResult(reply, &b)
 		for _, id := range overfull {
-			if err := s.shrink(ctx, p, id); err != nil { // the batch is counted whatever becomes of this
+			if err := s.rollEarly(ctx, p, id); err != nil { // the batch is counted whatever becomes of this
 				s.log.Warn("a series with too many points could not be rolled early", "series", id, "error", err)
 			}
 		}
 		return r, nil
 	}
-	return history.ApplyResult{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to hour: set it right", p)
+	return history.ApplyResult{}, fmt.Errorf("partition %d of the history: the clock of its server jumps from hour to "+
+		"hour: set it right", p)
 }
 
-// send sends a batch. Minutes go into the chunk of their hour, but none later than latest: the server's present hour.
-func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latest int64) (pipeline.Reply, error) {
+// send sends a batch. Minutes go into the chunk of their hour, those of hours after latestHour into that one's: it is the
+// server's present hour.
+func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latestHour int64) (
+	pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
 	keys = append(keys, writersKey(p), dueKey(p))
-	points, names := make([]any, 0, 3*len(b.Increments)), make([]any, 0, len(b.Increments))
+	increments, names := make([]any, 0, 3*len(b.Increments)), make([]any, 0, len(b.Increments))
 	for _, i := range b.Increments {
 		name := seriesName(i.ID)
 		series := seriesKey(p, name)
 		c := history.ChunkOf(history.Minutes, i.Minute*60)
-		c.Number = min(c.Number, latest)
+		c.Number = min(c.Number, latestHour)
 		keys = append(keys, series, chunkKey(series, c))
-		points = append(points, c.Number, i.Minute-c.Number*60, strconv.FormatUint(i.Hits, 10))
+		increments = append(increments, c.Number, i.Minute-c.Number*60, strconv.FormatUint(i.Hits, 10))
 		names = append(names, name)
 	}
-	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Keep.Ages[history.Minutes] / time.Second), s.c.Keep.MaxPoints, packed(points)}
+	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Keep.Ages[history.Minutes] / time.Second), s.c.Keep.MaxPoints,
+		asJSON(increments)}
 	return s.run(ctx, p, s.scripts.apply, keys, append(args, names...)...) // names may be no UTF-8, which JSON cannot hold
 }
 
@@ -81,11 +85,9 @@ func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult,
 	full := item[[]any](reply, 3)
 	for i := range full {
 		at := item[int64](full, i) - 1
-		if at < 0 || at >= int64(len(b.Increments)) { // the script says no such thing
-			continue
-		}
-		if id := b.Increments[at].ID; !slices.Contains(overfull, id) {
-			overfull = append(overfull, id)
+		known := at >= 0 && at < int64(len(b.Increments)) // else the reply is not the script's
+		if known && !slices.Contains(overfull, b.Increments[at].ID) {
+			overfull = append(overfull, b.Increments[at].ID)
 		}
 	}
 	return r, overfull

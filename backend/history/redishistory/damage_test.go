@@ -132,7 +132,7 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 		{"a place that is no number", from, []any{"hset", "x", "7"}},
 		{"a target of another type", target, []any{"set", "x"}},
 		{"a target that is no number", target, []any{"hset", to.Place(start.Unix()), "x"}},
-		{"peaks of another type", func(series string) string { return keysOf(series, to)[1] }, []any{"set", "x"}},
+		{"peaks of another type", func(series string) string { return chunkKeys(series, to)[1] }, []any{"set", "x"}},
 		{"a due set of other type", func(string) string { return dueKey(p) }, []any{"set", "x"}},
 	} {
 		t.Run(damage.promise, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 		}}
 	}
 	chunk := func(tier history.Tier, part int) func(series string) string {
-		return func(series string) string { return keysOf(series, historytest.DamagedChunk(tier))[part] }
+		return func(series string) string { return chunkKeys(series, historytest.DamagedChunk(tier))[part] }
 	}
 	damages := []historytest.Damage{
 		damage("a series of another type", own, "set", "x"),

@@ -47,7 +47,7 @@ func (w *writer) count(t *testing.T, before int64) {
 func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
 
 // TestWhatEndangersAServerIsFoundOut: one that may evict is told of, and one that was restarted is asked to write its
-// append-only file anew, see restarted.
+// append-only file anew, see needsRewrite.
 func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
 	t.Parallel()
 	var l process.Output

@@ -59,12 +59,12 @@ func parseName(p history.Partition, name string) (id history.ID, err error) {
 	return id, nil
 }
 
-// letters are what the names of chunks begin with, by tier.
-const letters = "mfhd"
+// tierLetters begin the names of chunks, one for each tier.
+const tierLetters = "mfhd"
 
 // chunkName returns a chunk's name in its series: m489234 is the minutes of the hour 489234 since 1970.
 func chunkName(c history.Chunk) string {
-	return letters[c.Tier:c.Tier+1] + strconv.FormatInt(c.Number, 10)
+	return tierLetters[c.Tier:c.Tier+1] + strconv.FormatInt(c.Number, 10)
 }
 
 // parseChunk reads what chunkName writes.
@@ -72,15 +72,15 @@ func parseChunk(name string) (c history.Chunk, ok bool) {
 	if len(name) < 2 {
 		return c, false
 	}
-	t := strings.IndexByte(letters, name[0])
+	t := strings.IndexByte(tierLetters, name[0])
 	n, err := strconv.ParseInt(name[1:], 10, 64)
 	return history.Chunk{Tier: history.Tier(max(t, 0)), Number: n}, t >= 0 && err == nil
 }
 
 func chunkKey(series string, c history.Chunk) string { return series + ":" + chunkName(c) }
 
-// keysOf returns the keys of a chunk: its sums, and where it is coarser than a minute its peaks.
-func keysOf(series string, c history.Chunk) []string {
+// chunkKeys returns the keys of a chunk: its sums, and where it is coarser than a minute its peaks.
+func chunkKeys(series string, c history.Chunk) []string {
 	keys := []string{chunkKey(series, c)}
 	if c.Tier > history.Minutes {
 		keys = append(keys, series+":p"+chunkName(c))

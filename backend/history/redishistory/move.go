@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -20,8 +17,8 @@ const maxTogether = 8
 // due returns when a chunk is due, or an earlier time: for days whose first is not known, that of the first of the
 // year.
 func (r *record) due(k *history.Keep, c history.Chunk) int64 {
-	if first, known := r.first[c]; known {
-		return k.Due(c, first)
+	if firstDay, known := r.firstDays[c]; known {
+		return k.Due(c, firstDay)
 	}
 	return k.Due(c, c.Start())
 }
@@ -44,31 +41,28 @@ func (r *record) score(k *history.Keep) string {
 	if len(r.chunks) == 0 {
 		return "+inf"
 	}
-	first := int64(math.MaxInt64)
-	for _, c := range r.chunks {
-		first = min(first, r.due(k, c))
-	}
-	return strconv.FormatInt(first, 10)
+	first := slices.MinFunc(r.chunks, func(a, b history.Chunk) int { return cmp.Compare(r.due(k, a), r.due(k, b)) })
+	return strconv.FormatInt(r.due(k, first), 10)
 }
 
 // reread reads a record again. Damage is an error.
-func (s *Store) reread(ctx context.Context, p history.Partition, r *record) error {
-	found, _, err := s.readRecords(ctx, p, []history.ID{r.id})
+func (s *Store) reread(ctx context.Context, r *record) error {
+	found, _, err := s.readRecords(ctx, r.partition, []history.ID{r.id})
 	if err != nil || len(found) == 0 {
 		r.gone = err == nil
 		return err
 	}
 	*r = found[0]
-	r.first = make(map[history.Chunk]int64)
+	r.firstDays = make(map[history.Chunk]int64)
 	return r.damage
 }
 
 // errEarly means that a server's clock is behind the one that a move was planned by.
 var errEarly = errors.New("the server's clock went back")
 
-// change has a script change a series as it was planned.
-func (s *Store) change(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) error {
-	reply, err := s.run(ctx, p, script, keys, args...)
+// change runs a script that changes a series, unless the series or the clock is another than the change was planned by.
+func (s *Store) change(ctx context.Context, r *record, script *pipeline.Script, keys []string, args ...any) error {
+	reply, err := s.run(ctx, r.partition, script, append([]string{dueKey(r.partition), r.key}, keys...), args...)
 	switch item[string](reply, 0) {
 	case "stale":
 		return errStale
@@ -80,31 +74,31 @@ func (s *Store) change(ctx context.Context, p history.Partition, script *pipelin
 
 // rollSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
 // again. It reads the series again whenever that has changed meanwhile.
-func (s *Store) rollSeries(ctx context.Context, p history.Partition, r *record, now int64, did *history.RollResult,
+func (s *Store) rollSeries(ctx context.Context, r *record, now int64, did *history.RollResult,
 	next func() []history.Chunk) error {
-	r.first = make(map[history.Chunk]int64)
+	r.firstDays = make(map[history.Chunk]int64)
 	for stale := 0; stale < maxReads; {
 		var err error
 		chunks := next()
 		if len(chunks) > 0 {
-			err = s.rollChunks(ctx, p, r, chunks, now, did)
-		} else if err = s.reschedule(ctx, p, r); err == nil {
+			err = s.rollChunks(ctx, r, chunks, now, did)
+		} else if err = s.reschedule(ctx, r); err == nil {
 			return nil
 		}
 		if errors.Is(err, errStale) {
 			stale++
-			err = s.reread(ctx, p, r)
+			err = s.reread(ctx, r)
 		}
 		if err != nil || r.gone {
 			return err
 		}
 	}
-	return changedTooOften(p, r.id)
+	return r.changedTooOften()
 }
 
 // rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
 // server's clock has come to now.
-func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, chunks []history.Chunk, now int64,
+func (s *Store) rollChunks(ctx context.Context, r *record, chunks []history.Chunk, now int64,
 	did *history.RollResult) error {
 	touched := slices.Clone(chunks)
 	for _, c := range chunks {
@@ -114,7 +108,7 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 			}
 		}
 	}
-	ledger, err := s.loadPieces(ctx, p, r, [][]history.Chunk{touched})
+	ledger, err := s.loadPieces(ctx, r, [][]history.Chunk{touched})
 	if err = cmp.Or(err, r.damage); err != nil {
 		return err
 	}
@@ -129,7 +123,7 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 		}
 	}
 	s.c.Step("roll " + chunks[0].Tier.String())
-	if err := s.save(ctx, p, r, touched, before, ledger, now); err != nil {
+	if err := s.save(ctx, r, touched, before, ledger, now); err != nil {
 		return err
 	}
 	s.c.Step("rolled " + chunks[0].Tier.String())
@@ -138,39 +132,23 @@ func (s *Store) rollChunks(ctx context.Context, p history.Partition, r *record, 
 }
 
 // save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
-func (s *Store) save(ctx context.Context, p history.Partition, r *record, touched []history.Chunk,
+func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
-	keys, removed, added := []string{}, []string{}, []string{}
-	var changes []any
-	changed := false
+	changes := []hashChange{r.updateChunks(touched, after)}
+	var keys []string
 	for _, c := range touched {
-		cells, has := after.Chunks[c]
-		switch at := slices.Index(r.chunks, c); {
-		case at >= 0 && !has:
-			r.chunks, removed = slices.Delete(r.chunks, at, at+1), append(removed, chunkName(c))
-		case at < 0 && has:
-			r.chunks, added = append(r.chunks, c), append(added, chunkName(c))
-		}
-		if c.Tier == history.Days && has {
-			r.first[c] = c.At(cells[0].Place)
-		}
-		changed = changed || !has || !slices.Equal(before[c], cells)
-		keys = append(keys, keysOf(r.key, c)...)
-		changes = append(changes, changesOf(c, before[c], cells)...)
+		keys = append(keys, chunkKeys(r.key, c)...)
+		changes = append(changes, hashChanges(c, before[c], after.Chunks[c])...)
 	}
-	if !changed {
+	if !slices.ContainsFunc(changes, func(h hashChange) bool { return len(h.Remove)+len(h.Set) > 0 }) {
 		return nil
 	}
-	expired, score := "", r.score(&s.c.Keep)
+	score := r.score(&s.c.Keep)
 	if r.gone = len(r.chunks) == 0 && after.Gone(r.id); r.gone {
 		score = ""
 	}
-	if after.Expired != r.Expired {
-		expired = strconv.FormatUint(after.Expired, 10)
-	}
-	err := s.change(ctx, p, s.scripts.change, append([]string{dueKey(p), r.key}, keys...), now, r.version, r.name,
-		score, int64(after.Points)-int64(r.Points), expired,
-		packed([2][]string{removed, added}), packed(changes))
+	err := s.change(ctx, r, s.scripts.change, keys, now, r.version, r.name, score, int64(after.Points)-int64(r.Points),
+		asJSON(changes))
 	if err != nil {
 		return err
 	}
@@ -179,38 +157,72 @@ func (s *Store) save(ctx context.Context, p history.Partition, r *record, touche
 	return nil
 }
 
-// changesOf returns what becomes of the hashes of a chunk, for the script: of its sums and, where it is coarser than a
-// minute, of its peaks.
-func changesOf(c history.Chunk, before, after history.Cells) (all []any) {
+// hashChange is how a hash of a series changes, for change.lua. None of its lists is nil, which JSON has no list for.
+type hashChange struct {
+	Fields        int      // how many the hash must have; -1 if the version says enough
+	Remove        []string // fields
+	RemovedValues []string // what these must hold, if Fields is not -1
+	Set           []string // fields, each with its value
+}
+
+func newHashChange(fields int) hashChange {
+	return hashChange{fields, []string{}, []string{}, []string{}}
+}
+
+// updateChunks brings the record's list of chunks to what a ledger holds of those touched, and returns how the series' own hash
+// changes.
+func (r *record) updateChunks(touched []history.Chunk, after *history.Ledger) hashChange {
+	h := newHashChange(-1)
+	for _, c := range touched {
+		cells, has := after.Chunks[c]
+		switch at := slices.Index(r.chunks, c); {
+		case at >= 0 && !has:
+			r.chunks, h.Remove = slices.Delete(r.chunks, at, at+1), append(h.Remove, chunkName(c))
+		case at < 0 && has:
+			r.chunks, h.Set = append(r.chunks, c), append(h.Set, chunkName(c), "")
+		}
+		if c.Tier == history.Days && has {
+			r.firstDays[c] = c.At(cells[0].Place)
+		}
+	}
+	if after.Expired != r.Expired {
+		h.Set = append(h.Set, "expired", strconv.FormatUint(after.Expired, 10))
+	}
+	return h
+}
+
+// hashChanges returns how the hashes of a chunk change: its sums and, where it is coarser than a minute, its peaks.
+func hashChanges(c history.Chunk, before, after history.Cells) (changes []hashChange) {
 	values := []func(history.Cell) uint64{func(cell history.Cell) uint64 { return cell.Sum }}
-	holds := int64(len(before))
+	fields := len(before)
 	if c.Tier > history.Minutes {
-		values, holds = append(values, func(cell history.Cell) uint64 { return cell.Peak }), -1
+		values, fields = append(values, func(cell history.Cell) uint64 { return cell.Peak }), -1
 	}
 	for _, value := range values {
-		removed, held, set := []string{}, []string{}, []string{} // an empty list is one too
+		h := newHashChange(fields)
 		for _, cell := range before {
 			if _, stays := after.Find(cell.Place); !stays {
-				removed, held = append(removed, strconv.Itoa(cell.Place)), append(held, strconv.FormatUint(value(cell), 10))
+				h.Remove = append(h.Remove, strconv.Itoa(cell.Place))
+				h.RemovedValues = append(h.RemovedValues, strconv.FormatUint(value(cell), 10))
 			}
 		}
 		for _, cell := range after {
 			if i, was := before.Find(cell.Place); !was || value(before[i]) != value(cell) {
-				set = append(set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
+				h.Set = append(h.Set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
 			}
 		}
-		all = append(all, []any{holds, removed, held, set})
+		changes = append(changes, h)
 	}
-	return all
+	return changes
 }
 
 // reschedule stores when a series is due next that needs nothing now.
-func (s *Store) reschedule(ctx context.Context, p history.Partition, r *record) error {
-	return s.change(ctx, p, s.scripts.due, []string{dueKey(p), r.key}, r.version, r.name, r.score(&s.c.Keep))
+func (s *Store) reschedule(ctx context.Context, r *record) error {
+	return s.change(ctx, r, s.scripts.due, nil, r.version, r.name, r.score(&s.c.Keep))
 }
 
-// shrink rolls a series early until it holds no more points finer than a day than it may.
-func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) error {
+// rollEarly rolls a series early until it holds no more points finer than a day than it may.
+func (s *Store) rollEarly(ctx context.Context, p history.Partition, id history.ID) error {
 	found, now, err := s.readRecords(ctx, p, []history.ID{id})
 	if err != nil || len(found) == 0 {
 		return err
@@ -219,40 +231,10 @@ func (s *Store) shrink(ctx context.Context, p history.Partition, id history.ID) 
 	if r.damage != nil {
 		return r.damage
 	}
-	return s.rollSeries(ctx, p, r, now, new(history.RollResult), func() []history.Chunk {
-		if c, any := s.c.Keep.Early(r.chunks, now); any && r.Points > uint64(s.c.Keep.MaxPoints) {
+	return s.rollSeries(ctx, r, now, new(history.RollResult), func() []history.Chunk {
+		if c, found := s.c.Keep.Early(r.chunks, now); found && r.Points > uint64(s.c.Keep.MaxPoints) {
 			return []history.Chunk{c}
 		}
 		return nil
 	})
-}
-
-// forget removes the positions of writers that have not written for history.ForgetAfter.
-func (r *roller) forget(ctx context.Context, p history.Partition, now int64) error {
-	const forgetAfter = int64(history.ForgetAfter / time.Second)
-	var old []any
-	err := r.scan(ctx, p, func(writer, position string) {
-		if at, known := lastHeard(position); known && now-at >= forgetAfter {
-			old = append(old, writer)
-		}
-	}, "hscan", writersKey(p))
-	if err != nil {
-		return err
-	}
-	for writers := range slices.Chunk(old, scanCount) {
-		r.c.Step("forget")
-		_, err := r.run(ctx, p, r.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
-		if err != nil {
-			return err
-		}
-		r.c.Step("forgot")
-	}
-	return nil
-}
-
-// lastHeard is when a writer was heard of last, by its position: its last number.
-func lastHeard(position string) (at int64, ok bool) {
-	space := strings.LastIndexByte(position, ' ')
-	at, err := strconv.ParseInt(position[space+1:], 10, 64)
-	return at, space >= 0 && err == nil
 }

@@ -52,7 +52,7 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 	for _, name := range s.ring.names {
 		text, err := s.placement(ctx, name)
 		if err == nil && text != "" {
-			err = s.ring.check(name, text)
+			err = s.ring.checkNames(name, text)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 		if text, failed[name] = s.placement(ctx, name, content); failed[name] != nil {
 			continue
 		}
-		if err := s.ring.check(name, text); err != nil { // another process was quicker
+		if err := s.ring.checkNames(name, text); err != nil { // another process was quicker
 			return err
 		}
 		s.ring.confirmed.Store(name, true)
@@ -96,18 +96,18 @@ func (s *Store) placement(ctx context.Context, name string, content ...any) (str
 	return item[string](reply, 0), err
 }
 
-// check returns an error if what a node has stored is not the names of this ring. Weirs before stored the partitions of
-// each name, as its hash gives them.
-func (r *ring) check(node, text string) error {
+// checkNames returns an error if what a node has stored is not the names of this ring. Earlier versions stored the
+// partitions of each name.
+func (r *ring) checkNames(node, text string) error {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
-		var before struct {
+		var earlier struct {
 			Nodes map[string][]int `json:"nodes"`
 		}
-		if err := json.Unmarshal([]byte(text), &before); err != nil {
+		if err := json.Unmarshal([]byte(text), &earlier); err != nil {
 			return fmt.Errorf("%w: %s on %s: %w", ErrDamaged, placementKey, node, err)
 		}
-		names = slices.Sorted(maps.Keys(before.Nodes))
+		names = slices.Sorted(maps.Keys(earlier.Nodes))
 	}
 	if !slices.Equal(names, r.names) {
 		return fmt.Errorf("node %s holds history of a ring of %q, and the configuration names %q: name them again as they were "+

@@ -21,8 +21,8 @@ const (
 	scanCount  = 500
 )
 
-// Query implements [history.Store]. It holds no more than a few series at a time, but the names of those of some
-// partitions.
+// Query implements [history.Store]. It holds a few series at a time, and the names of all that it will read of up to
+// maxReaders partitions.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.SetLimit(maxReaders)
@@ -68,7 +68,7 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 			return err
 		}
 		for i := range records {
-			ledger, err := s.load(ctx, p, &records[i], q.Needs)
+			ledger, err := s.load(ctx, &records[i], q.Needs)
 			if err != nil {
 				return err
 			}

@@ -14,27 +14,28 @@ import (
 
 const (
 	pageSize = 50 // series are looked at with one script: it takes a server about a quarter of a millisecond
-	// maxReads is how often a series is read again whose list of chunks changes meanwhile; after the first piecedReads
-	// as one piece, however large.
-	maxReads, piecedReads = 50, 3
+	// maxReads is how often a series is read again whose list of chunks changes meanwhile. The first splitReads times it
+	// is read in pieces, then at once, however large it is.
+	maxReads, splitReads = 50, 3
 )
 
 // record is the content of a series' own hash.
 type record struct {
 	history.Totals
-	id      history.ID
-	name    string // in the due set
-	key     string
-	version string
-	gone    bool // a job has removed the series
-	chunks  []history.Chunk
-	damage  error                   // why some of it, or of the chunks that were loaded, cannot be read: the first reason
-	first   map[history.Chunk]int64 // where the first day of a chunk of days begins, of those that the job has looked at
+	id        history.ID
+	partition history.Partition
+	name      string // in the due set
+	key       string
+	version   string
+	chunks    []history.Chunk
+	gone      bool                    // a job has removed the series
+	damage    error                   // the first reason why some of it, or of its loaded chunks, cannot be read
+	firstDays map[history.Chunk]int64 // where the first day stored in a chunk of days begins, once a job has read it
 }
 
 // parse reads the hash of a series, as far as it can be read.
 func (r *record) parse(hash any) {
-	*r = record{id: r.id, name: r.name, key: r.key, first: r.first, damage: r.damage}
+	r.Totals, r.version, r.chunks = history.Totals{}, "", nil
 	r.noteUnreadable(r.key, parseHash(hash, func(name, value string) (err error) {
 		switch name {
 		case "total":
@@ -116,7 +117,7 @@ func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []hist
 	list, keys := make([]record, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
 		name := seriesName(id)
-		list[i] = record{id: id, name: name, key: seriesKey(p, name)}
+		list[i] = record{id: id, partition: p, name: name, key: seriesKey(p, name)}
 		keys[i] = list[i].key
 	}
 	hashes, now, err := s.readHashes(ctx, p, keys)
@@ -134,34 +135,38 @@ func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []hist
 //
 // It reads each coarse chunk by itself, to hold up nobody else. They change only together with the version, so those of
 // one version belong together; minutes are read last and at once, with the totals.
-func (s *Store) load(ctx context.Context, p history.Partition, r *record, needs func(history.Chunk) bool) (
-	*history.Ledger, error) {
+func (s *Store) load(ctx context.Context, r *record, needs func(history.Chunk) bool) (*history.Ledger, error) {
 	for try := range maxReads {
 		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
 		read := pieces(needed)
-		if try >= piecedReads {
+		if try >= splitReads {
 			read = [][]history.Chunk{needed}
 		}
-		if ledger, err := s.loadPieces(ctx, p, r, read); !errors.Is(err, errStale) {
+		if ledger, err := s.loadPieces(ctx, r, read); !errors.Is(err, errStale) {
 			return ledger, err
 		}
 	}
-	return nil, changedTooOften(p, r.id)
+	return nil, r.changedTooOften()
+}
+
+// changedTooOften returns the error of a series that was changed again and again while it was read or moved.
+func (r *record) changedTooOften() error {
+	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again",
+		r.partition, r.id)
 }
 
 // errStale means that a series' list of chunks has changed since it was read.
 var errStale = errors.New("the series has changed meanwhile")
 
 // loadPieces is one attempt of load. After errStale the record is fresh.
-func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, pieces [][]history.Chunk) (
-	*history.Ledger, error) {
+func (s *Store) loadPieces(ctx context.Context, r *record, pieces [][]history.Chunk) (*history.Ledger, error) {
 	ledger, version := &history.Ledger{}, r.version
 	for _, piece := range pieces {
 		keys := []string{r.key}
 		for _, c := range piece {
-			keys = append(keys, keysOf(r.key, c)...)
+			keys = append(keys, chunkKeys(r.key, c)...)
 		}
-		hashes, _, err := s.readHashes(ctx, p, keys)
+		hashes, _, err := s.readHashes(ctx, r.partition, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +175,7 @@ func (s *Store) loadPieces(ctx context.Context, p history.Partition, r *record, 
 		}
 		at := 1
 		for _, c := range piece {
-			end := at + len(keysOf(r.key, c))
+			end := at + len(chunkKeys(r.key, c))
 			_ = ledger.SetCells(c, r.cells(c, keys[at:end], hashes[at:end])) // of a ledger, it cannot fail
 			at = end
 		}

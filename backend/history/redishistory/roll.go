@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -24,84 +23,84 @@ func (s *Store) Roll(ctx context.Context, now time.Time) (history.RollResult, er
 	if s.c.ReadOnly {
 		return history.RollResult{}, errReadOnly
 	}
-	return s.work(ctx, now, false)
+	return s.runJob(ctx, now, false)
 }
 
 // Due counts the partitions that a job at a moment would look at, and the series that are due there. It changes nothing.
 func (s *Store) Due(ctx context.Context, now time.Time) (history.RollResult, error) {
-	return s.work(ctx, now, true)
+	return s.runJob(ctx, now, true)
 }
 
-// work does what is due in all partitions, or with dry only counts it.
-func (s *Store) work(ctx context.Context, now time.Time, dry bool) (history.RollResult, error) {
-	r := &roller{Store: s, now: now, dry: dry, since: time.Now()}
+// runJob visits all partitions; with dry it only counts what is due.
+func (s *Store) runJob(ctx context.Context, now time.Time, dry bool) (history.RollResult, error) {
+	j := &job{Store: s, now: now, dry: dry, lastPause: time.Now()}
 	failedInARow := 0
 	first := rand.IntN(history.Partitions)
 	for i := 0; i < history.Partitions && failedInARow < maxFailedInARow && ctx.Err() == nil; i++ {
-		before := r.failures
-		if err := r.partition(ctx, history.Partition(first+i)); err != nil {
-			r.noteError(err)
+		before := j.failures
+		if err := j.visitPartition(ctx, history.Partition(first+i)); err != nil {
+			j.noteError(err)
 			failedInARow++
 			continue
 		}
-		if failedInARow = 0; r.failures == before {
-			r.did.Partitions++
+		if failedInARow = 0; j.failures == before {
+			j.did.Partitions++
 		}
 	}
 	if ctx.Err() != nil {
-		r.noteError(ctx.Err())
+		j.noteError(ctx.Err())
 	}
-	return r.did, r.failed
+	return j.did, j.firstError
 }
 
-// roller is one run of the job.
-type roller struct {
+// job is one run of the downsampling job.
+type job struct {
 	*Store
-	now   time.Time
-	dry   bool // only counts the series that are due
-	did   history.RollResult
-	since time.Time // the last pause
+	now       time.Time
+	dry       bool // only counts the series that are due
+	did       history.RollResult
+	lastPause time.Time
 
-	failed   error // the first; others would say the same
-	failures int
+	firstError error // others would say the same
+	failures   int
 }
 
 // noteError notes an error, and the job goes on.
-func (r *roller) noteError(err error) {
-	r.failures++
-	r.failed = cmp.Or(r.failed, err)
+func (j *job) noteError(err error) {
+	j.failures++
+	j.firstError = cmp.Or(j.firstError, err)
 }
 
-// partition does all that is due in a partition. If nothing is, it sends one command.
-func (r *roller) partition(ctx context.Context, p history.Partition) error {
-	reply, err := r.run(ctx, p, r.scripts.peek, []string{agesKey(p), dueKey(p), writersKey(p)}, r.now.Unix())
+// visitPartition does all that is due in a partition. If nothing is, it sends one command.
+func (j *job) visitPartition(ctx context.Context, p history.Partition) error {
+	reply, err := j.run(ctx, p, j.scripts.peek, []string{agesKey(p), dueKey(p), writersKey(p)}, j.now.Unix())
 	if err != nil {
 		return err
 	}
-	now, before, ages := item[int64](reply, 1), item[string](reply, 2), r.agesText()
-	series, due, writers := item[int64](reply, 3) > 0, item[int64](reply, 4) > 0, item[int64](reply, 5) > 0
-	if (series || writers) && !r.dry {
-		err = r.prepare(ctx, p)
+	now, notedAges, ages := item[int64](reply, 1), item[string](reply, 2), j.agesText()
+	hasSeries, hasDue, hasWriters := item[int64](reply, 3) > 0, item[int64](reply, 4) > 0, item[int64](reply, 5) > 0
+	if (hasSeries || hasWriters) && !j.dry {
+		err = j.probe(ctx, p)
 	}
-	if err == nil && series && before != ages {
-		err = r.rollAll(ctx, p, now, ages)
-	} else if err == nil && due {
-		err = r.rollUntil(ctx, p, now, float64(now))
+	if err == nil && hasSeries && notedAges != ages {
+		err = j.visitAll(ctx, p, now, ages)
+	} else if err == nil && hasDue {
+		err = j.visitDue(ctx, p, now, float64(now))
 	}
-	if err != nil || !writers || r.dry {
+	if err != nil || !hasWriters || j.dry {
 		return err
 	}
-	return r.forget(ctx, p, now)
+	return j.forget(ctx, p, now)
 }
 
-// rollAll looks at all series of a partition, as other ages have other dates, and notes the ages.
-func (r *roller) rollAll(ctx context.Context, p history.Partition, now int64, ages string) error {
-	failures := r.failures
-	if err := r.rollUntil(ctx, p, now, math.Inf(1)); err != nil || r.dry || failures != r.failures {
+// visitAll looks at all series of a partition, as other ages have other dates, and notes the ages.
+func (j *job) visitAll(ctx context.Context, p history.Partition, now int64, ages string) error {
+	failures := j.failures
+	if err := j.visitDue(ctx, p, now, math.Inf(1)); err != nil || j.dry || failures != j.failures {
 		return err
 	}
-	if _, err := r.command(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
-		r.log.Debug("the ages of the tiers were not noted", "error", err)
+	if _, err := j.command(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
+		j.log.Debug("the ages of the tiers were not noted", "error", err)
 	}
 	return nil
 }
@@ -115,67 +114,62 @@ func (s *Store) agesText() string {
 	return strings.Join(all, " ")
 }
 
-// rollUntil does what is due of the series of a partition that are scheduled until a moment. One that is damaged, or a
-// name that is none, does not stop it.
-func (r *roller) rollUntil(ctx context.Context, p history.Partition, now int64, until float64) error {
-	ids, damage, err := r.scanNames(ctx, p, &history.Query{}, until)
+// visitDue visits the series of a partition that are scheduled until a moment. One that is damaged, or a name that is
+// none, does not stop it.
+func (j *job) visitDue(ctx context.Context, p history.Partition, now int64, until float64) error {
+	ids, damage, err := j.scanNames(ctx, p, &history.Query{}, until)
 	for _, d := range damage {
-		r.noteError(d)
+		j.noteError(d)
 	}
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
 		if err == nil {
-			r.pause(ctx)
-			records, _, err = r.readRecords(ctx, p, page)
+			j.pause(ctx)
+			records, _, err = j.readRecords(ctx, p, page)
 		}
 		for i := 0; i < len(records) && err == nil; i++ {
-			err = r.noteDamage(r.roll(ctx, p, &records[i], now))
+			err = j.noteDamage(j.visit(ctx, &records[i], now))
 		}
-		err = r.noteDamage(err)
+		err = j.noteDamage(err)
 	}
 	return err
 }
 
 // noteDamage notes an error about damage. Any other error stays one.
-func (r *roller) noteDamage(err error) error {
+func (j *job) noteDamage(err error) error {
 	if errors.Is(err, ErrDamaged) {
-		r.noteError(err)
+		j.noteError(err)
 		return nil
 	}
 	return err
 }
 
-// roll moves all chunks of a series that are due, as far as they go, and drops the days that are too old; or it counts
+// visit moves all chunks of a series that are due, as far as they go, and drops the days that are too old; or it counts
 // the series.
-func (r *roller) roll(ctx context.Context, p history.Partition, series *record, now int64) error {
-	if series.damage != nil {
-		return series.damage
+func (j *job) visit(ctx context.Context, r *record, now int64) error {
+	if r.damage != nil {
+		return r.damage
 	}
-	if r.dry {
-		if series.next(&r.c.Keep, now) != nil {
-			r.did.Series++
+	if j.dry {
+		if r.next(&j.c.Keep, now) != nil {
+			j.did.Series++
 		}
 		return nil
 	}
-	before := r.did
-	err := r.rollSeries(ctx, p, series, now, &r.did, func() []history.Chunk {
-		r.pause(ctx)
-		return series.next(&r.c.Keep, now)
+	before := j.did
+	err := j.rollSeries(ctx, r, now, &j.did, func() []history.Chunk {
+		j.pause(ctx)
+		return r.next(&j.c.Keep, now)
 	})
-	if r.did != before {
-		r.did.Series++
+	if j.did != before {
+		j.did.Series++
 	}
 	return err
 }
 
-// changedTooOften returns the error of a series that was changed again and again while it was read or moved.
-func changedTooOften(p history.Partition, id history.ID) error {
-	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again", p, id)
-}
-
 // pause waits so that the job, and the servers with it, work no more than Config.Pace of the time.
-func (r *roller) pause(ctx context.Context) {
-	owed := time.Duration(float64(time.Since(r.since)) * (1/r.c.Pace - 1))
+func (j *job) pause(ctx context.Context) {
+	owed := time.Duration(float64(time.Since(j.lastPause)) * (1/j.c.Pace - 1))
 	if owed < time.Millisecond {
 		return
 	}
@@ -183,5 +177,35 @@ func (r *roller) pause(ctx context.Context) {
 	case <-time.After(owed):
 	case <-ctx.Done():
 	}
-	r.since = time.Now()
+	j.lastPause = time.Now()
+}
+
+// forget removes the positions of writers that have not written for history.ForgetAfter.
+func (j *job) forget(ctx context.Context, p history.Partition, now int64) error {
+	const forgetAfter = int64(history.ForgetAfter / time.Second)
+	var old []any
+	err := j.scan(ctx, p, func(writer, position string) {
+		if at, known := lastHeard(position); known && now-at >= forgetAfter {
+			old = append(old, writer)
+		}
+	}, "hscan", writersKey(p))
+	if err != nil {
+		return err
+	}
+	for writers := range slices.Chunk(old, scanCount) {
+		j.c.Step("forget")
+		_, err := j.run(ctx, p, j.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
+		if err != nil {
+			return err
+		}
+		j.c.Step("forgot")
+	}
+	return nil
+}
+
+// lastHeard is when a writer was heard of last, by its position: its last number.
+func lastHeard(position string) (at int64, ok bool) {
+	space := strings.LastIndexByte(position, ' ')
+	at, err := strconv.ParseInt(position[space+1:], 10, 64)
+	return at, space >= 0 && err == nil
 }

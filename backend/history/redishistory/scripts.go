@@ -38,8 +38,8 @@ func newScripts() scripts {
 	}
 }
 
-// packed is a list in JSON, for a script. Of texts and numbers, it always can be written.
-func packed(list any) []byte {
-	text, _ := json.Marshal(list)
+// asJSON returns a value of texts and numbers as JSON, for a script.
+func asJSON(value any) []byte {
+	text, _ := json.Marshal(value) // of texts and numbers, it cannot fail
 	return text
 }

@@ -20,9 +20,9 @@ const (
 
 // watchServers finds out what endangers the history in the servers, until ctx ends.
 func (s *Store) watchServers(ctx context.Context) {
-	seen := make(map[string]string) // run ids, by server
+	runIDs := make(map[string]string) // by server
 	for pause := firstPause; ; pause = min(2*pause, watchInterval) {
-		s.checkServers(ctx, seen)
+		s.checkServers(ctx, runIDs)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -32,9 +32,7 @@ func (s *Store) watchServers(ctx context.Context) {
 }
 
 // checkServers asks all servers about themselves. One that does not answer or must not be asked is left out.
-func (s *Store) checkServers(ctx context.Context, seen map[string]string) {
-	const began, why = "a Redis of the history was started within the last hour, and a crash may have cut off its " +
-		"append-only file: ", ", so that its next start loses nothing"
+func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
@@ -42,21 +40,23 @@ func (s *Store) checkServers(ctx context.Context, seen map[string]string) {
 		if err != nil {
 			return err
 		}
-		content, _ := answer.(string)
-		info := parseInfo(content)
-		before, known := seen[name]
-		seen[name] = info["run_id"]
+		info := parseInfo(answer)
+		before, known := runIDs[name]
+		runIDs[name] = info["run_id"]
 		if policy := info["maxmemory_policy"]; !known && policy != "noeviction" && policy != "" {
 			s.log.Warn("a server of the history may remove keys when its memory is full, and hits with them: "+
 				"set maxmemory-policy to noeviction", "server", name, "maxmemory_policy", policy)
 		}
-		if !restarted(info, before, known) {
+		if !needsRewrite(info, before, known) {
 			return nil
 		}
 		if _, err := do("bgrewriteaof"); err != nil {
-			s.log.Warn(began+"it would not write that anew; send it BGREWRITEAOF"+why, "server", name, "error", err)
+			s.log.Warn("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
+				"file: it would not write that anew; send it BGREWRITEAOF, so that its next start loses nothing",
+				"server", name, "error", err)
 		} else {
-			s.log.Info(began+"asked it to write that anew"+why, "server", name)
+			s.log.Info("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
+				"file: asked it to write that anew, so that its next start loses nothing", "server", name)
 		}
 		return nil
 	})
@@ -65,12 +65,12 @@ func (s *Store) checkServers(ctx context.Context, seen map[string]string) {
 	}
 }
 
-// restarted reports whether a server is to write its append-only file again: it has begun since it was last seen, or
-// within the hour before it was first seen, and has not done it since.
+// needsRewrite reports whether a server is to write its append-only file anew: it has started since it was last asked, or
+// within the hour before it was first asked, and has not written it anew since.
 //
 // A crash can tear the file inside a transaction. Redis before the fix of 2026 then cuts off the end and leaves the
 // beginning of the transaction open, and the restart after that treats what was written later as a part of it.
-func restarted(info map[string]string, before string, known bool) bool {
+func needsRewrite(info map[string]string, before string, known bool) bool {
 	if info["aof_enabled"] != "1" || info["aof_last_rewrite_time_sec"] != "-1" || info["aof_rewrite_in_progress"] == "1" {
 		return false
 	}
@@ -82,7 +82,8 @@ func restarted(info map[string]string, before string, known bool) bool {
 }
 
 // parseInfo reads what INFO answers.
-func parseInfo(text string) map[string]string {
+func parseInfo(answer any) map[string]string {
+	text, _ := answer.(string)
 	info := make(map[string]string)
 	for line := range strings.Lines(text) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
@@ -99,16 +100,15 @@ const settlePause = 50 * time.Millisecond
 // a failover forgets nothing of it. A server that has never had a replica has nobody to fail over to. The error names
 // the servers whose replicas were not seen to have it before ctx ended.
 func (s *Store) Settle(ctx context.Context) error {
-	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its history of replication
-	var last error                     // why it was not so in the round before
+	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its replication id
+	var last error                     // of the round before
 	for {
 		err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
 			answer, err := do("info", "replication")
 			if err != nil {
 				return err
 			}
-			text, _ := answer.(string)
-			return checkReplicas(parseInfo(text), name, targets)
+			return checkReplicas(parseInfo(answer), name, targets)
 		})
 		if err == nil || topology.Forbidden(err) {
 			return err

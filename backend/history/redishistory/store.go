@@ -91,10 +91,9 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{c: c, servers: servers, scripts: newScripts(), log: c.Redis.Log}
-	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil of none
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s := &Store{c: c, servers: servers, scripts: newScripts(), log: c.Redis.Log, stop: stop}
+	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil of none
 	if !s.c.ReadOnly {
 		s.watch.Go(func() { s.watchServers(ctx) })
 	}
@@ -108,7 +107,7 @@ func (s *Store) Close() error {
 	return s.servers.Close()
 }
 
-// errReadOnly is that of changes.
+// errReadOnly is the error of Apply and Roll in a store that only reads.
 var errReadOnly = errors.New("this history is open for reading only")
 
 // readyTimeout is how long the server may take to answer that it does.
@@ -122,8 +121,8 @@ func (s *Store) Ready() error {
 	return err
 }
 
-// prepare probes a partition, once.
-func (s *Store) prepare(ctx context.Context, p history.Partition) error {
+// probe finds out, once, whether a partition can be written: see probe.lua.
+func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	if s.probed[p].Load() {
 		return nil
 	}

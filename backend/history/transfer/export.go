@@ -17,8 +17,8 @@ const openMetricsEnd = "-3h"
 
 // Why a series is left out.
 var (
-	errHidden = errors.New("its value is shown to whoever brings the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE (--token-file)")
-	errReturn = errors.New("its name holds a carriage return, which CSV cannot tell from the end of a line")
+	errHidden         = errors.New("its value is shown to whoever brings the token of ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE (--token-file)")
+	errCarriageReturn = errors.New("its name holds a carriage return, which CSV cannot tell from the end of a line")
 )
 
 // Exported is what an export has written.
@@ -54,13 +54,13 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		case history.HidesValues(ctx) && history.IsPersonal(s.ID.Value): // hashes of one run of weir are no history
 			s.Err = errHidden
 		case format == CSV && strings.Contains(s.ID.Domain+s.ID.Path+s.ID.Value, "\r"):
-			s.Err = errReturn
+			s.Err = errCarriageReturn
 		}
 		if s.Err != nil {
 			leftOut.Add(&s)
 			return nil
 		}
-		n, err := out.Series(&s)
+		n, err := out.Write(&s)
 		if n > 0 {
 			written.Series++
 			written.Rows += n

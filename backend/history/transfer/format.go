@@ -58,8 +58,8 @@ var columns = []string{"domain", "path", "outcome", "value", "start", "width", "
 // writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
 // that touch has no bucket twice; of OpenMetrics, the samples in it.
 type writer interface {
-	// Series writes a series, and returns how many rows or samples that are. Series of a pass must come together.
-	Series(s *history.Series) (int, error)
+	// Write writes a series, and returns how many rows or samples that are. Series of a pass must come together.
+	Write(s *history.Series) (int, error)
 	// Close writes the end. It is only for what is whole.
 	Close() error
 }
@@ -80,7 +80,7 @@ type csvWriter struct {
 	written history.Range
 }
 
-func (w *csvWriter) Series(s *history.Series) (n int, err error) {
+func (w *csvWriter) Write(s *history.Series) (n int, err error) {
 	for _, p := range s.Points {
 		if !w.written.Has(p.Start) {
 			continue

@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// layout is the version of how rows become batches. A file whose rows would become other batches must be another writer.
-const layout = "weir import 2\n"
+// batching is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
+// file must be another writer's.
+const batching = "weir import 2\n"
 
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
 // first is counted.
 func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) {
 	now, rows := to.Now(), 0
-	if err := checkEnd(file); err != nil {
+	if err := checkLastLine(file); err != nil {
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
 	hash, err := readFile(file, &to, now, func(Row) error {
@@ -42,8 +43,8 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 	return l.Close()
 }
 
-// checkEnd returns an error for a file whose last line has no end.
-func checkEnd(file io.ReadSeeker) error {
+// checkLastLine returns an error for a file whose last line has no end.
+func checkLastLine(file io.ReadSeeker) error {
 	var last [1]byte
 	_, err := file.Seek(-1, io.SeekEnd)
 	if err != nil {
@@ -61,7 +62,7 @@ func readFile(file io.ReadSeeker, to *Target, now time.Time, visit func(Row) err
 		return hash, fmt.Errorf("reading it again: %w", err)
 	}
 	hasher := sha256.New()
-	hasher.Write([]byte(layout))
+	hasher.Write([]byte(batching))
 	err = readRows(io.TeeReader(file, hasher), now, to.Retention, visit)
 	return [sha256.Size]byte(hasher.Sum(nil)), err
 }

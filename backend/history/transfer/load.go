@@ -51,17 +51,17 @@ type Loader struct {
 	ctx       context.Context
 	to        Target
 	writer    string
-	pending   [history.Partitions]pending
+	queues    [history.Partitions]queue
 	begun     int // batches begun since batches were last sent
 	untilRoll int // minutes
 	loaded    Loaded
 }
 
-// pending is what waits of a partition.
-type pending struct {
-	seq     uint64                     // of the last batch
-	batches []history.Batch            // the last one is not full
-	minutes map[history.Increment]bool // which that one has, without their hits
+// queue is the batches that wait for a partition. Increments are added to the last one.
+type queue struct {
+	seq     uint64 // of the last batch
+	batches []history.Batch
+	minutes map[history.Increment]bool // of the last batch, without their hits
 }
 
 // NewLoader returns a loader for a writer, named for the rows. It ends with ctx.
@@ -72,10 +72,10 @@ func NewLoader(ctx context.Context, to Target, writer string) *Loader {
 // Add counts a row, which must be sound. After an error nothing more is to be added.
 func (l *Loader) Add(r Row) error {
 	l.loaded.Rows++
-	l.loaded.Hits += wholeHits(r.ID, r.Sum)
+	l.loaded.Hits += distinctHits(r.ID, r.Sum)
 	for minute, hits := range r.Minutes() {
 		l.untilRoll--
-		l.add(&l.pending[r.ID.Partition()], history.Increment{ID: r.ID, Minute: minute, Hits: hits})
+		l.add(&l.queues[r.ID.Partition()], history.Increment{ID: r.ID, Minute: minute, Hits: hits})
 	}
 	if l.begun >= maxWaiting {
 		if err := l.send(false); err != nil {
@@ -91,8 +91,8 @@ func (l *Loader) Add(r Row) error {
 	return context.Cause(l.ctx)
 }
 
-// wholeHits returns hits of a series, 0 if they are a part of another's.
-func wholeHits(id history.ID, hits uint64) uint64 {
+// distinctHits returns hits of a series, 0 if another series has them too.
+func distinctHits(id history.ID, hits uint64) uint64 {
 	if id.Outcome.IsPart() {
 		return 0
 	}
@@ -100,7 +100,7 @@ func wholeHits(id history.ID, hits uint64) uint64 {
 }
 
 // add adds an increment to its partition's last batch, or begins another where that is full or has its minute.
-func (l *Loader) add(to *pending, i history.Increment) {
+func (l *Loader) add(to *queue, i history.Increment) {
 	minute := history.Increment{ID: i.ID, Minute: i.Minute}
 	if len(to.batches) == 0 || to.minutes[minute] || len(to.minutes) == history.MaxBatch {
 		to.seq++
@@ -118,14 +118,14 @@ func (l *Loader) send(all bool) error {
 	var mu sync.Mutex
 	sending, ctx := errgroup.WithContext(l.ctx)
 	sending.SetLimit(max(1, l.to.Concurrency))
-	for p := range l.pending {
-		waiting := &l.pending[p]
-		count := len(waiting.batches)
+	for p := range l.queues {
+		q := &l.queues[p]
+		count := len(q.batches)
 		if !all {
 			count = max(count-1, 0)
 		}
-		batches := waiting.batches[:count]
-		waiting.batches = slices.Clone(waiting.batches[count:])
+		batches := q.batches[:count]
+		q.batches = slices.Clone(q.batches[count:])
 		if count == 0 {
 			continue
 		}
@@ -139,7 +139,7 @@ func (l *Loader) send(all bool) error {
 					return err
 				}
 				mu.Lock()
-				l.loaded.count(&batches[i], r)
+				l.loaded.add(&batches[i], r)
 				mu.Unlock()
 			}
 			return nil
@@ -149,14 +149,14 @@ func (l *Loader) send(all bool) error {
 	return sending.Wait()
 }
 
-// count adds what the store answered to a batch.
-func (l *Loaded) count(b *history.Batch, r history.ApplyResult) {
+// add adds what the store answered to a batch.
+func (l *Loaded) add(b *history.Batch, r history.ApplyResult) {
 	if r.Last == b.Seq {
 		l.Refused += r.Refused // an earlier batch's are no longer known
 	}
 	for _, i := range b.Increments {
 		if r.Status == history.Duplicate {
-			l.Known += wholeHits(i.ID, i.Hits)
+			l.Known += distinctHits(i.ID, i.Hits)
 		}
 	}
 }

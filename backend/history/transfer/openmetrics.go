@@ -1,9 +1,9 @@
 package transfer
 
 import (
+	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -31,8 +31,8 @@ type metricsWriter struct {
 	text    []byte
 }
 
-// Series writes what a series had counted at the borders of its buckets.
-func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
+// Write writes what a series had counted at the borders of its buckets.
+func (m *metricsWriter) Write(s *history.Series) (n int, err error) {
 	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
 	m.samples = s.AppendSamples(m.samples[:0], m.now)
 	for _, sample := range m.samples {
@@ -42,12 +42,10 @@ func (m *metricsWriter) Series(s *history.Series) (n int, err error) {
 		m.text = m.text[:0]
 		if m.family != f.name {
 			m.family = f.name
-			m.text = append(m.text, "# HELP "+f.name+" "+f.help+"\n# TYPE "+f.name+" counter\n"...)
+			m.text = fmt.Appendf(m.text, "# HELP %s %s\n# TYPE %[1]s counter\n", f.name, f.help)
 		}
-		m.text = append(m.text, f.name+"_total{"...)
-		m.text = appendLabels(m.text, s.ID)
-		m.text = append(strconv.AppendUint(append(m.text, "} "...), sample.Total, 10), ' ')
-		m.text = append(strconv.AppendInt(m.text, sample.At, 10), '\n')
+		m.text = appendLabels(append(m.text, f.name+"_total{"...), s.ID)
+		m.text = fmt.Appendf(m.text, "} %d %d\n", sample.Total, sample.At)
 		if _, err := m.w.Write(m.text); err != nil {
 			return n, err
 		}

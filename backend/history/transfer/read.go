@@ -18,8 +18,8 @@ import (
 // visit, or name the line at fault and, if it is one, the column.
 func readRows(r io.Reader, now time.Time, retention time.Duration, visit func(Row) error) error {
 	start := bufio.NewReaderSize(r, 64<<10)
-	if mark, _ := start.Peek(3); string(mark) == "\uFEFF" {
-		_, _ = start.Discard(3) // Excel begins so
+	if first, _ := start.Peek(3); string(first) == "\uFEFF" {
+		_, _ = start.Discard(3) // the byte order mark of Excel
 	}
 	records := csv.NewReader(start)
 	records.ReuseRecord = true
@@ -41,7 +41,7 @@ func readRows(r io.Reader, now time.Time, retention time.Duration, visit func(Ro
 		if err != nil {
 			return err // which names the line, where one is wrong
 		}
-		row, err := parse(record)
+		row, err := parseRow(record)
 		if err == nil {
 			err = row.check(now, retention)
 		}
@@ -55,12 +55,12 @@ func readRows(r io.Reader, now time.Time, retention time.Duration, visit func(Ro
 	}
 }
 
-// parse reads the columns of a row. Its error is about the first that cannot be read.
-func parse(record []string) (row Row, err error) {
+// parseRow reads the columns of a row. Its error is about the first that cannot be read.
+func parseRow(record []string) (row Row, err error) {
+	row.ID = history.ID{Domain: record[0], Path: record[1], Value: record[3]}
 	if row.ID.Outcome, err = history.ParseOutcome(record[2]); err != nil {
 		return row, fmt.Errorf("column outcome: %w", err)
 	}
-	row.ID.Domain, row.ID.Path, row.ID.Value = record[0], record[1], record[3]
 	var numbers [4]uint64
 	for i, text := range record[4:] {
 		if text == "" && columns[4+i] == "peak" {

@@ -71,20 +71,20 @@ func (r *Row) check(now time.Time, retention time.Duration) error {
 // makes the same batches.
 func (r *Row) Minutes() iter.Seq2[int64, uint64] {
 	return func(yield func(minute int64, hits uint64) bool) {
-		places := uint64(r.Width / minute)
-		used := min(places, r.Sum)
+		span := uint64(r.Width / minute) // minutes that those filled lie in
+		filled := min(span, r.Sum)
 		if r.Peak > 0 {
-			used = (r.Sum + r.Peak - 1) / r.Peak
-			places = min(places, (used+59)/60*60)
+			filled = (r.Sum + r.Peak - 1) / r.Peak
+			span = min(span, (filled+59)/60*60)
 		}
 		remaining := r.Sum
-		for i := range used {
+		for i := range filled {
 			hits := min(r.Peak, remaining)
 			if r.Peak == 0 {
-				hits = (remaining + used - i - 1) / (used - i)
+				hits = (remaining + filled - i - 1) / (filled - i)
 			}
 			remaining -= hits
-			if !yield(r.Start/minute+int64(i*places/used), hits) {
+			if !yield(r.Start/minute+int64(i*span/filled), hits) {
 				return
 			}
 		}

@@ -41,7 +41,7 @@ const subqueryStep = 60_000
 
 // New returns an engine.
 func New(c Config) *Engine {
-	c.Store = history.Readable(c.Store)
+	c.Store = history.HidingStore(c.Store)
 	return &Engine{config: c, engine: promql.NewEngine(promql.EngineOpts{
 		Logger: c.Log, MaxSamples: c.MaxSamples, Timeout: c.Timeout,
 		EnableAtModifier: true, EnableNegativeOffset: true,

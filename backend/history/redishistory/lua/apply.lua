@@ -1,13 +1,13 @@
 -- Counts a batch: all of it or nothing. Adding is optimistic, as looking first would double its cost: what goes wrong on
 -- the way is taken back, to the last hit.
 --
--- KEYS: format, writers, due, and for each point its series and its chunk.
+-- KEYS: format, writers, due, and for each increment its series and its chunk.
 -- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
--- series may hold; in JSON for each point its chunk's hour, its minute counted from there, and its hits; for each point
--- its series' name.
+-- series may hold; in JSON for each increment its chunk's hour, its minute counted from there, and its hits; for each
+-- increment its series' name.
 -- Reply: what became of it, the last number that is held, and how many hits of that batch were refused. If it was counted
--- now, also which points show that their series holds too many. Or hour and the server's present one, if points were
--- clamped into it whose chunk is not among the keys.
+-- now, also which increments show that their series holds too many points. Or hour and the server's present one, if
+-- increments were clamped into it whose chunk is not among the keys.
 
 local now = seconds(ARGV[2])
 local writer, seq, after = ARGV[3], ARGV[4], ARGV[5]
@@ -22,26 +22,26 @@ elseif less(last, after) then
 end
 call('ZCARD', KEYS[3]) -- fails before anything is written, if it is no such set
 
-local points = cjson.decode(ARGV[8])
-local count, present = #points / 3, floor(now / 60)
+local increments = cjson.decode(ARGV[8])
+local count, present = #increments / 3, floor(now / 60)
 local minutes = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11', '12', '13', '14', '15', '16', '17',
 	'18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36',
 	'37', '38', '39', '40', '41', '42', '43', '44', '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55',
 	'56', '57', '58', '59'}
 local refused, overfull = {}, {}
-local beyond = '0' -- hits
-local fresh, begun = {}, {} -- points whose minute is new, and which of them have begun a chunk
+local refusedHits = '0'
+local newMinute, newChunk = {}, {} -- increments that made a point, and which of these made a chunk
 
 for i = 1, 3 * count, 3 do
-	local early = 60 * points[i] + points[i + 1] - present
-	if early > 0 then
-		points[i + 1] = points[i + 1] - early
+	local ahead = 60 * increments[i] + increments[i + 1] - present
+	if ahead > 0 then
+		increments[i + 1] = increments[i + 1] - ahead
 	end
-	local minute = minutes[points[i + 1]]
+	local minute = minutes[increments[i + 1]]
 	if not minute then
 		return {'hour', floor(present / 60)}
 	end
-	points[i + 1] = minute
+	increments[i + 1] = minute
 end
 
 -- subtract takes a count off a field, and the field away if nothing is left.
@@ -51,7 +51,7 @@ local function subtract(key, field, hits)
 	end
 end
 
--- undo takes back the points up to the n-th, but for those refused.
+-- undo takes back the increments up to the n-th, but for those refused.
 local function undo(n)
 	local skip = {}
 	for _, k in ipairs(refused) do
@@ -59,8 +59,8 @@ local function undo(n)
 	end
 	for k = 1, n do
 		if not skip[k] then
-			subtract(KEYS[2 * k + 2], 'total', points[3 * k])
-			subtract(KEYS[2 * k + 3], points[3 * k - 1], points[3 * k])
+			subtract(KEYS[2 * k + 2], 'total', increments[3 * k])
+			subtract(KEYS[2 * k + 3], increments[3 * k - 1], increments[3 * k])
 		end
 	end
 end
@@ -75,7 +75,7 @@ local function broken(key, failed)
 end
 
 for n = 1, count do
-	local series, chunk, minute, hits = KEYS[2 * n + 2], KEYS[2 * n + 3], points[3 * n - 1], points[3 * n]
+	local series, chunk, minute, hits = KEYS[2 * n + 2], KEYS[2 * n + 3], increments[3 * n - 1], increments[3 * n]
 	local total = pcall('HINCRBY', series, 'total', hits)
 	if type(total) == 'table' then
 		undo(n - 1)
@@ -84,7 +84,7 @@ for n = 1, count do
 	if total > 9e17 and #call('HGET', series, 'total') > 18 then
 		call('HINCRBY', series, 'total', '-' .. hits)
 		refused[#refused + 1] = n
-		beyond = add(beyond, hits)
+		refusedHits = add(refusedHits, hits)
 	else
 		local sum = pcall('HINCRBY', chunk, minute, hits)
 		if type(sum) == 'table' then
@@ -93,8 +93,8 @@ for n = 1, count do
 			return broken(chunk, sum)
 		end
 		if sum < 9e15 and sum == hits + 0 or sum >= 9e15 and call('HGET', chunk, minute) == hits then
-			fresh[#fresh + 1] = n
-			begun[n] = call('HLEN', chunk) == 1
+			newMinute[#newMinute + 1] = n
+			newChunk[n] = call('HLEN', chunk) == 1
 		end
 	end
 end
@@ -111,14 +111,14 @@ local function bump(key, field)
 	return value
 end
 
-local most = tonumber(ARGV[7])
-for _, n in ipairs(fresh) do
+local maxPoints = tonumber(ARGV[7])
+for _, n in ipairs(newMinute) do
 	local series = KEYS[2 * n + 2]
-	if bump(series, 'points') > most then
+	if bump(series, 'points') > maxPoints then
 		overfull[#overfull + 1] = n
 	end
-	if begun[n] then
-		local hour = points[3 * n - 2]
+	if newChunk[n] then
+		local hour = increments[3 * n - 2]
 		call('HSET', series, 'm' .. hour, '')
 		if bump(series, 'version') == 1 then -- a series that went and comes again has no version of its former life
 			call('HSET', series, 'version', format('%.0f', now))
@@ -126,12 +126,12 @@ for _, n in ipairs(fresh) do
 		call('ZADD', KEYS[3], 'LT', 3600 * (hour + 1) + ARGV[6], ARGV[8 + n])
 	end
 end
-if not held then
+if not heldFormat then
 	call('SET', KEYS[1], ARGV[1])
 end
 local entry = seq
 if #refused > 0 then -- a replay is told of it too
-	entry = seq .. ' ' .. beyond
+	entry = seq .. ' ' .. refusedHits
 end
 call('HSET', KEYS[2], writer, entry .. ' ' .. format('%.0f', now))
-return {'applied', seq, beyond, overfull}
+return {'applied', seq, refusedHits, overfull}

@@ -20,7 +20,7 @@ local function seconds(given)
 end
 
 -- The first key is the format of what the partition holds. Another one is left alone.
-local held = call('GET', KEYS[1])
-if held and held ~= ARGV[1] then
-	return {'format', held}
+local heldFormat = call('GET', KEYS[1])
+if heldFormat and heldFormat ~= ARGV[1] then
+	return {'format', heldFormat}
 end
