@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/cmd/weir/certs"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
 // Who asks clients for certificates has to hear of those that have none, and not be flooded by them.

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/certs"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
 // mount replaces all of a mounted Secret in one step: a certificate, its key, and the authority to trust.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/cmd/weir/certs"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
 // gateway returns the TLS of a server as Envoy Gateway has it: version 1.3, and a certificate of the client's.

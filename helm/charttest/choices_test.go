@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 

@@ -14,8 +14,8 @@ import (
 	health "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 

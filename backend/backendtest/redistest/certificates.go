@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 )
 
 // Certificates are PEM files made for the servers of a test, valid for a day.

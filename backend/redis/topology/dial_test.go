@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 )
 
 // dialTLS reports whether there is a TLS connection to an address in time.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/cmd/weir/certs"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
 // The service asks clients for certificates, by the same authority.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/cmd/weir/certs"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
 // quiet is a log that a test does not read.

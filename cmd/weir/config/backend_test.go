@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/backend/redis/topology"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 )
 
 func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {

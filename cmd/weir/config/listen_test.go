@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 )
 
 func TestTheGRPCPortsTLSIsReadFromTheEnvironment(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 
 	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/cmd/weir/certs/certstest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
