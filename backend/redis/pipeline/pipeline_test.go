@@ -46,5 +46,10 @@ func testPipeline(t *testing.T, addr string, timeout time.Duration) *Pipeline {
 func decide(p *Pipeline, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	return decideUntil(ctx, p, keys...)
+}
+
+// decideUntil is decide for a caller who leaves when ctx ends.
+func decideUntil(ctx context.Context, p *Pipeline, keys ...string) error {
 	return backend.DecideAll(ctx, p, redistest.Hits(keys...), make([]backend.Decision, len(keys)))
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -129,14 +130,17 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 	server := hold(t)
 	p := server.pipeline
 	server.fill(t)
+	ctx, leave := context.WithCancel(t.Context())
 	for range 5 {
 		server.calls.Go(func() {
-			err := decide(p, 40*time.Millisecond, "late", "late")
+			err := decideUntil(ctx, p, "late", "late")
 			if !errors.Is(err, ErrUnavailable) {
 				t.Errorf("%v; want ErrUnavailable, as no batch could leave", err)
 			}
 		})
 	}
+	redistest.Until(t, "all wait for a batch to come back", func() bool { return waiting(p) == 10 })
+	leave()
 	redistest.Until(t, "callers leave", func() bool { return p.Stats().Unavailable == 10 })
 	server.finish()
 	if err := decide(p, ample, "last"); err != nil {
@@ -156,20 +160,21 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 // their answers, and they would count.
 func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	const hasty = 100 * time.Millisecond
 	for name, reply := range map[string]string{
 		"after the script was loaded": "-NOSCRIPT No matching script.\r\n",
-		"after pauses":                "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+		"after a pause":               "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first := sync.OnceValue(time.Now) // when a batch comes after the queue is free again
+			ctx, leave := context.WithCancel(t.Context())
+			left := make(chan struct{})
 			server := holdAndThen(t, func(n int, command []string) string {
 				switch {
 				case command[0] != "evalsha":
-					time.Sleep(2 * hasty)
 					return "+OK\r\n"
-				case n > maxOut && time.Since(first()) < 2*hasty:
+				case n == maxOut+1: // both are in this batch
+					leave()
+					<-left
 					return reply
 				}
 				return redistest.Ones(command)
@@ -178,11 +183,12 @@ func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
 			server.fill(t) // so that all who come after are in one batch
 			server.ask(t, "patient")
 			server.calls.Go(func() {
-				if err := decide(p, hasty, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
+				defer close(left)
+				if err := decideUntil(ctx, p, "hasty"); !errors.Is(err, ErrUnavailable) || backend.ReasonOf(err) != backend.Late {
 					t.Errorf("%v, for the reason %v; want to be late", err, backend.ReasonOf(err))
 				}
 			})
-			redistest.Until(t, "both wait", func() bool { return waiting(p) == 2 || p.Stats().Unavailable > 0 })
+			redistest.Until(t, "both wait", func() bool { return waiting(p) == 2 })
 			server.finish()
 			sent := server.got()
 			if last := sent[len(sent)-1]; !slices.Equal(last, []string{redistest.SumKey("patient")}) {
