@@ -24,7 +24,9 @@ type exportCommand struct {
 }
 
 func (*exportCommand) Help() string {
-	return `    weir history export > history.csv                       weir history import reads it back
+	return `weir history import reads back the CSV, promtool the OpenMetrics:
+
+    weir history export > history.csv
     weir history export --format openmetrics > history.om
     promtool tsdb create-blocks-from openmetrics history.om prometheus-data
 
