@@ -286,10 +286,13 @@ func (s *reopeningStore) Query(ctx context.Context, q history.Query, yield func(
 // settle waits until no failover of a history in Redis can forget what it has acknowledged.
 func (s *reopeningStore) settle(ctx context.Context) error {
 	store := s.opened.Load()
+	if store.err != nil {
+		return store.err
+	}
 	if servers, are := store.historyStore.(*redishistory.Store); are {
 		return servers.Settle(ctx)
 	}
-	return store.err
+	return nil
 }
 
 func (s *reopeningStore) close() error {
