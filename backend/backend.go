@@ -25,6 +25,9 @@ const (
 	Refund
 )
 
+// MaxChecks is how many checks a call of [Counter.Decide] may have: as many as go to a server at once.
+const MaxChecks = 64
+
 // Never is the RetryIn of a check that asks for more hits than its limit ever allows.
 const Never time.Duration = math.MaxInt64
 
@@ -116,7 +119,7 @@ type Decision struct {
 
 // Counter is a store of counts. All its methods may be called by any number of goroutines.
 type Counter interface {
-	// Decide fills out[i] for checks[i]; the same key twice is charged twice, in order. Each shard is asked at most
+	// Decide fills out[i] for up to MaxChecks checks[i]; the same key twice is charged twice, in order. Each shard is asked at most
 	// once, all at the same time. It returns before ctx's deadline, and counts a check at most once even when a reply
 	// is lost. After it has returned it neither reads checks nor writes out. Its error means misuse or a closed
 	// counter, never a store that is away.
@@ -145,6 +148,9 @@ func DecideAll(ctx context.Context, c Counter, checks []Check, out []Decision) e
 func Validate(checks []Check, out []Decision) error {
 	if len(out) < len(checks) {
 		return errors.New("backend: fewer decisions than checks")
+	}
+	if len(checks) > MaxChecks {
+		return fmt.Errorf("backend: a call of %d checks, and %d are the most", len(checks), MaxChecks)
 	}
 	for i := range checks {
 		if len(checks[i].Key) == 0 {

@@ -95,6 +95,12 @@ func (c *Config) RefundsOnDeny(domain string) bool {
 	return d != nil && d.Refunds
 }
 
+// Enforces reports whether a domain has a rule that refuses requests: a limit that is not in shadow mode.
+func (c *Config) Enforces(domain string) bool {
+	d := c.domains[domain]
+	return d != nil && d.enforces
+}
+
 // Broken reports whether a domain's files have errors and never were good. It has no rules, nor a place in DomainNames.
 func (c *Config) Broken(domain string) bool {
 	_, broken := slices.BinarySearch(c.broken, domain)

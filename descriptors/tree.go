@@ -12,6 +12,7 @@ type Domain struct {
 	Name, Where string // Where is file:line
 	Root        Node   // the first entries of descriptors stand below it
 	Refunds     bool   // what a refused request has charged to its other descriptors is given back
+	enforces    bool   // some rule refuses requests
 	rules       []*Rule
 	passes      []Pass
 
@@ -23,6 +24,7 @@ type Domain struct {
 func (d *Domain) SetRule(n *Node, r *Rule) {
 	r.Domain, r.Number = d.Name, len(d.rules)
 	n.Rule = r
+	d.enforces = d.enforces || !r.Shadow && !r.Unlimited
 	d.rules = append(d.rules, r)
 }
 

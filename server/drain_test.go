@@ -81,8 +81,8 @@ func await[T any](t *testing.T, promise string, from <-chan T) (got T) {
 	return got
 }
 
-// awaitClosedDoor returns when new connections are refused: the drain's delay is over.
-func awaitClosedDoor(t *testing.T, lis net.Listener) {
+// awaitClosed returns when new connections are refused: the drain's delay is over.
+func awaitClosed(t *testing.T, lis net.Listener) {
 	t.Helper()
 	process.Eventually(t, "the listener is closed", func() error {
 		if conn, err := net.Dial("tcp", lis.Addr().String()); err == nil {
@@ -110,8 +110,8 @@ func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
 	r.watchHealth(t)
 	calls := r.callInBackground(t, store)
 	r.stop()
-	awaitClosedDoor(t, r.door)
-	awaitClosedDoor(t, r.http.door)
+	awaitClosed(t, r.listener)
+	awaitClosed(t, r.http.listener)
 	select {
 	case err := <-r.ended:
 		t.Fatalf("the server has ended (%v) while two calls were under way", err)
@@ -141,7 +141,7 @@ func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
 		r, store := startHeld(t, cut.config)
 		calls := r.callInBackground(t, store)
 		r.stop()
-		awaitClosedDoor(t, r.door)
+		awaitClosed(t, r.listener)
 		if cut.kill {
 			r.kill()
 		}

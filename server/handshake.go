@@ -8,25 +8,22 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// watchedHandshake has the door watch each connection after its handshake, and logs the clients that TLS refuses: TLS tells
-// these little, and an operator must see which lack a certificate.
-type watchedHandshake struct {
+// loggedHandshake logs the clients that TLS refuses: TLS tells these little, and an operator must see which lack a
+// certificate.
+type loggedHandshake struct {
 	credentials.TransportCredentials
 	log    *slog.Logger
-	logged door.Sampled
+	logged connlimit.Sampled
 }
 
-func (h *watchedHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h *loggedHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := h.TransportCredentials.ServerHandshake(conn)
-	if err == nil {
-		return door.Watch(conn, secure), info, nil
-	}
-	if !errors.Is(err, io.EOF) { // a probe of the port says nothing
+	if err != nil && !errors.Is(err, io.EOF) { // a probe of the port says nothing
 		h.logged.Log(h.log, slog.LevelWarn, "a client of the gRPC port is refused by TLS",
 			"client", conn.RemoteAddr().String(), "error", err)
 	}
-	return nil, nil, err
+	return secure, info, err
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
 func TestJSONIsForToolsThatSayWhatTheySend(t *testing.T) {
@@ -37,7 +37,7 @@ func TestJSONIsForToolsThatSayWhatTheySend(t *testing.T) {
 		r.Header = c.header
 		w := httptest.NewRecorder()
 		asked := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("asked")) })
-		newPort(new(door.Door), slog.New(slog.DiscardHandler), guardJSON(c.config, asked)).http.Handler.ServeHTTP(w, r)
+		newPort(new(connlimit.Listener), slog.New(slog.DiscardHandler), guardJSON(c.config, asked)).http.Handler.ServeHTTP(w, r)
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) || w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: got %d %s %v, want %d with %q, and nosniff", c.promise, w.Code, w.Body, w.Header(), c.code, c.says)
 		}

@@ -84,7 +84,7 @@ func TestWhatOthersHaveIsNotRemoved(t *testing.T) {
 func TestProcessesShareTheirPorts(t *testing.T) {
 	first := start(t, setup{Config: Config{ReusePort: true, DrainTimeout: time.Hour}})
 	first.configure(t)
-	second := start(t, setup{Config: Config{ReusePort: true, GRPCAddress: first.door.Addr().String()}})
+	second := start(t, setup{Config: Config{ReusePort: true, GRPCAddress: first.listener.Addr().String()}})
 	second.configure(t)
 	ask := func(r *running) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestProcessesShareTheirPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(second)
-	if lis, err := listen(second.door.Addr().String(), false); err == nil {
+	if lis, err := listen(second.listener.Addr().String(), false); err == nil {
 		lis.Close()
 		t.Error("a process that does not share got a port that others have: a forgotten one would take half the calls unseen")
 	}

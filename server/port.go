@@ -7,16 +7,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// httpConnections is how many connections each HTTP port may have: for probes, scrapers, people and clients of /json.
-const httpConnections = 512
+// httpConnections are those that each HTTP port may have: for probes, scrapers, people and clients of /json.
+var httpConnections = connlimit.Limits{Total: 512, PerClient: 128}
 
 // Port is an HTTP port: one of a [Server], or an operator's without a server that limits beside it.
 type Port struct {
-	door *door.Door
-	http *http.Server
+	listener *connlimit.Listener
+	http     *http.Server
 }
 
 // OpenPort opens host:port for a handler. Errors and the log call it by its name.
@@ -25,17 +25,17 @@ func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, er
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s port: %w", name, err)
 	}
-	return newPort(door.New(listener, name, httpConnections, log), log, h), nil
+	return newPort(connlimit.New(listener, name, httpConnections, log), log, h), nil
 }
 
-func newPort(d *door.Door, log *slog.Logger, h http.Handler) *Port {
-	return &Port{d, &http.Server{Handler: nosniff(h), ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 10 * time.Second,
+func newPort(l *connlimit.Listener, log *slog.Logger, h http.Handler) *Port {
+	return &Port{l, &http.Server{Handler: nosniff(h), ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ConnState: d.State, ErrorLog: slog.NewLogLogger(log.With("port", d.Port).Handler(), slog.LevelError)}}
+		ErrorLog: slog.NewLogLogger(log.With("port", l.Port).Handler(), slog.LevelError)}}
 }
 
 // Address returns where it listens.
-func (p *Port) Address() string { return p.door.Addr().String() }
+func (p *Port) Address() string { return p.listener.Addr().String() }
 
 // Run serves until ctx ends, and then lets what is being answered finish for so long.
 func (p *Port) Run(ctx context.Context, drain time.Duration) error {
@@ -43,7 +43,7 @@ func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 	go func() { failed <- p.serve() }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("the %s port failed: %w", p.door.Port, err)
+		return fmt.Errorf("the %s port failed: %w", p.listener.Port, err)
 	case <-ctx.Done():
 	}
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
@@ -51,7 +51,7 @@ func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 	return p.shutDown(bound)
 }
 
-func (p *Port) serve() error { return p.http.Serve(p.door) }
+func (p *Port) serve() error { return p.http.Serve(p.listener) }
 
 // shutDown lets what is being answered finish until ctx ends, and cuts off what is open then.
 func (p *Port) shutDown(ctx context.Context) error {

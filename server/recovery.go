@@ -7,11 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/weirproxy/weir/server/door"
 )
 
 // recovery turns a panic in a handler into an error of that one call. No handler is known to panic.
@@ -49,7 +45,7 @@ func endStreamsWith(ctx context.Context) grpc.StreamServerInterceptor {
 	}
 }
 
-// boundStream is a stream with a context of its own. Answers that its client has not read count for its connection.
+// boundStream is a stream with a context of its own.
 type boundStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -57,19 +53,3 @@ type boundStream struct {
 
 // Context returns the stream's context, which ends with the server as well.
 func (s boundStream) Context() context.Context { return s.ctx }
-
-func (s boundStream) SendMsg(m any) error {
-	if p, ok := peer.FromContext(s.ctx); ok && !door.HoldAnswer(p.Addr, bufferBytes(m)) {
-		return status.Error(codes.ResourceExhausted, "the connection holds too many answers that were not read")
-	}
-	return s.ServerStream.SendMsg(m)
-}
-
-// bufferBytes returns the size of gRPC's buffer for a message: up to 32 KiB about the message's, beyond it at least 1 MiB.
-func bufferBytes(m any) int {
-	n := proto.Size(m.(proto.Message))
-	if n > 32<<10 {
-		n = max(n, 1<<20)
-	}
-	return n
-}

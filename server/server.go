@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/weirproxy/weir/server/admin"
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -30,16 +30,28 @@ const streamWorkers = 64
 // Envoy beside weir takes milliseconds; one that stalls holds a socket and the buffers of a connection.
 const handshakeTimeout = 5 * time.Second
 
+// What a connection of the gRPC port may hold: so many calls in flight, each with so many bytes of headers (as HTTP/2
+// counts them) and of its message before weir reads it. A window that grew with the load would be 16 MB.
+const (
+	maxStreams    = 100 // what RFC 9113 (6.5.2) recommends at the least
+	maxHeaderList = 64 << 10
+	streamWindow  = 64 << 10
+	connWindow    = 1 << 20
+)
+
 // bufferSize is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
 const bufferSize = 8 << 10
+
+// keepalivePause is how long an idle client may say nothing before it is asked whether it is there.
+const keepalivePause = 2 * time.Minute
 
 // Config says where to listen and how to end.
 type Config struct {
 	GRPCAddress, HTTPAddress, AdminAddress string // host:port, or unix:/path of a socket
 
-	TLS         *tls.Config // of the gRPC port; nil serves plaintext
-	Connections int         // of the gRPC port, GRPC_MAX_CONNECTIONS; 0 for no bound
-	ReusePort   bool        // let other processes of the same user open the same TCP ports, where the system can
+	TLS         *tls.Config      // of the gRPC port; nil serves plaintext
+	Connections connlimit.Limits // of the gRPC port
+	ReusePort   bool             // let other processes of the same user open the same TCP ports, where the system can
 
 	// DrainDelay is how long the server goes on as before after it has said that it wants no more traffic: the time
 	// that clients and load balancers need to hear of it.
@@ -72,7 +84,7 @@ type Parts struct {
 type Server struct {
 	config      Config
 	parts       Parts
-	door        *door.Door // of the gRPC port
+	listener    *connlimit.Listener // of the gRPC port
 	grpc        *grpc.Server
 	http, admin *Port
 	endStreams  context.CancelFunc
@@ -81,10 +93,10 @@ type Server struct {
 // Listen opens all ports, so that a wrong address is known before anything runs.
 func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
-	var doors []*door.Door
+	var listeners []*connlimit.Listener
 	for _, port := range []struct {
 		name, address string
-		connections   int
+		connections   connlimit.Limits
 	}{
 		{"gRPC", c.GRPCAddress, c.Connections},
 		{"HTTP", c.HTTPAddress, httpConnections},
@@ -92,19 +104,19 @@ func Listen(c Config, p Parts) (*Server, error) {
 	} {
 		lis, err := listen(port.address, c.ReusePort)
 		if err != nil {
-			for _, opened := range doors {
+			for _, opened := range listeners {
 				_ = opened.Close() // the error that matters is the one that led here
 			}
 			return nil, fmt.Errorf("opening the %s port: %w", port.name, err)
 		}
-		doors = append(doors, door.New(lis, strings.ToLower(port.name), port.connections, p.Log))
+		listeners = append(listeners, connlimit.New(lis, strings.ToLower(port.name), port.connections, p.Log))
 	}
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.Background())
-	s.door, s.grpc = doors[0], newGRPC(c, p, streams)
-	s.http = newPort(doors[1], p.Log, httpHandler(c, p))
+	s.listener, s.grpc = listeners[0], newGRPC(c, p, streams)
+	s.http = newPort(listeners[1], p.Log, httpHandler(c, p))
 	p.Admin.Ready, p.Admin.LikeRatelimit, p.Admin.Profiles = p.Health.Ready, c.AdminLikeRatelimit, c.Profiles
-	s.admin = newPort(doors[2], p.Log, admin.Handler(p.Admin))
+	s.admin = newPort(listeners[2], p.Log, admin.Handler(p.Admin))
 	return s, nil
 }
 
@@ -115,16 +127,19 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	g := grpc.NewServer(
-		grpc.Creds(&watchedHandshake{TransportCredentials: transport, log: p.Log}),
+		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.MaxRecvMsgSize(rls.MaxRequest),
-		grpc.MaxConcurrentStreams(door.MaxStreams),
-		grpc.MaxHeaderListSize(door.MaxHeaderList),
+		grpc.MaxRecvMsgSize(rls.MaxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.ReadBufferSize(bufferSize),
 		grpc.WriteBufferSize(bufferSize),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepalivePause, MaxConnectionAge: c.MaxConnectionAge,
+			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
 		grpc.ChainStreamInterceptor(r.stream, endStreamsWith(streams)),
@@ -135,20 +150,19 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	return g
 }
 
-// Doors returns what guards the ports: gRPC, HTTP and the operator's.
-func (s *Server) Doors() []*door.Door { return []*door.Door{s.door, s.http.door, s.admin.door} }
+// Listeners returns those of the ports: gRPC, HTTP and the operator's.
+func (s *Server) Listeners() []*connlimit.Listener {
+	return []*connlimit.Listener{s.listener, s.http.listener, s.admin.listener}
+}
 
 // Run serves until ctx ends, then drains; the end of kill cuts the drain short. If a listener fails it ends at once.
 func (s *Server) Run(ctx, kill context.Context) error {
-	sweeping, stop := context.WithCancel(context.Background())
-	defer stop()
-	go s.door.Sweep(sweeping)
 	failed := make(chan error, 3)
-	go func() { failed <- s.grpc.Serve(s.door) }()
+	go func() { failed <- s.grpc.Serve(s.listener) }()
 	go func() { failed <- s.http.serve() }()
 	go func() { failed <- s.admin.serve() }()
 	s.parts.Log.Log(ctx, s.config.StartLevel, "listening",
-		"grpc", s.door.Addr().String(), "http", s.http.Address(), "admin", s.admin.Address())
+		"grpc", s.listener.Addr().String(), "http", s.http.Address(), "admin", s.admin.Address())
 	select {
 	case err := <-failed:
 		s.grpc.Stop()

@@ -80,11 +80,11 @@ func start(t testing.TB, s setup) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := r.door.Addr().String()
+	target := r.listener.Addr().String()
 	if s.grpc != nil {
 		for i, line := range []net.Listener{s.grpc, newLine(), newLine()} {
-			r.Doors()[i].Listener.Close()
-			r.Doors()[i].Listener = line
+			r.Listeners()[i].Listener.Close()
+			r.Listeners()[i].Listener = line
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -125,12 +125,14 @@ func (r *running) client() ratelimit.RateLimitServiceClient {
 func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
-	_, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user="+strings.Repeat("x", rls.MaxRequest)))
-	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a request of over 1 MiB: %v; want RESOURCE_EXHAUSTED", err)
+	for _, bytes := range []int{rls.MaxRequest, 4 << 20, rls.MaxMessage - 100} {
+		got, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user="+strings.Repeat("x", bytes)))
+		if err != nil || got.OverallCode != ratelimit.RateLimitResponse_OVER_LIMIT {
+			t.Errorf("a request with a value of %d bytes: %v, %v; want OVER_LIMIT: Envoy lets an error pass", bytes, got.GetOverallCode(), err)
+		}
 	}
 	malformed := &common.RateLimitDescriptor_Entry{Key: "shop", Value: "\a"} // its fields are a domain and a descriptor
-	err = r.conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", malformed, new(ratelimit.RateLimitResponse))
+	err := r.conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", malformed, new(ratelimit.RateLimitResponse))
 	if status.Code(err) != codes.Internal || r.panics.Load() > 0 {
 		t.Errorf("bytes that are no message: %v, %d panics; want INTERNAL, as from any gRPC server", err, r.panics.Load())
 	}

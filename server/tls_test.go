@@ -63,7 +63,7 @@ func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
 	r.configure(t)
 	client := mustTLS(t, certs.Client, ofEnvoy)
 	call := func() (string, error) {
-		conn, err := grpc.NewClient(r.door.Addr().String(), grpc.WithDisableRetry(),
+		conn, err := grpc.NewClient(r.listener.Addr().String(), grpc.WithDisableRetry(),
 			grpc.WithTransportCredentials(credentials.NewTLS(client)))
 		if err != nil {
 			return "", err

@@ -15,7 +15,7 @@ import (
 
 const (
 	// maxBatch is how many checks an exchange holds at most.
-	maxBatch = 64
+	maxBatch = backend.MaxChecks
 	// maxQueue is how many checks wait at most.
 	maxQueue = 64 * maxBatch
 	// maxYields is how often a queue yields at most before it takes what waits.

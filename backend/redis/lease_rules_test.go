@@ -93,7 +93,7 @@ func TestAKeyIsKnownWhileItsUnusedHitsCount(t *testing.T) {
 	l, here, there := still(t)
 	here.does(backend.Count, 1)
 	l.passes(3 * time.Second) // too late to settle it
-	checks := make([]backend.Check, 500)
+	checks := make([]backend.Check, backend.MaxChecks)
 	for i := range 44_000 / len(checks) { // more than have room
 		for j := range checks {
 			key := fmt.Appendf(nil, "%s/%d/%d", l.key, i, j)

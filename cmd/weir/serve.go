@@ -117,7 +117,7 @@ func (s *service) open(flag string) (err error) {
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
 		return err
 	}
-	s.metrics.Doors(s.server.Doors())
+	s.metrics.Connections(s.server.Listeners())
 	return nil
 }
 

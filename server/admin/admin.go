@@ -15,7 +15,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 	"github.com/weirproxy/weir/server/page"
 )
 
@@ -45,9 +45,9 @@ const maxRuleAnswers, maxProfiles = 4, 4
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	registerHealth(mux, p.Ready)
-	mux.Handle("GET /metrics", make(door.Turns, door.Scrapes).Bound(p.Metrics, door.ScrapeTime))
-	turns := make(door.Turns, maxRuleAnswers)
-	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, door.ReadTime)) }
+	mux.Handle("GET /metrics", make(connlimit.Semaphore, connlimit.Scrapes).Bound(p.Metrics, connlimit.ScrapeTime))
+	turns := make(connlimit.Semaphore, maxRuleAnswers)
+	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, connlimit.ReadTime)) }
 	if p.Stats != nil {
 		inTurn("GET /stats", p.Stats)
 	}
@@ -136,7 +136,7 @@ func registerPage(mux *http.ServeMux, likeRatelimit bool) {
 }
 
 func registerProfiles(mux *http.ServeMux) {
-	mux.Handle("/debug/pprof/", make(door.Turns, maxProfiles).Bound(http.HandlerFunc(pprof.Index), door.ProfileTime))
+	mux.Handle("/debug/pprof/", make(connlimit.Semaphore, maxProfiles).Bound(http.HandlerFunc(pprof.Index), connlimit.ProfileTime))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
 // maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
@@ -23,17 +23,17 @@ const ExportTrailer = "Weir-Exported"
 
 // exportHandler writes exports of a history.
 func exportHandler(h *query.History) http.HandlerFunc {
-	turns := make(door.Turns, maxExports)
+	turns := make(connlimit.Semaphore, maxExports)
 	return func(w http.ResponseWriter, r *http.Request) {
 		parameters, err := parametersOf(r)
 		switch {
 		case err != nil:
 		case h == nil:
 			err = errNoHistory
-		case !turns.Take(r.Context(), maxWaitingTime):
+		case !turns.Acquire(r.Context(), maxWaitingTime):
 			err = refuse(http.StatusServiceUnavailable, "Another export of the history is being read.")
 		default:
-			defer turns.GiveBack()
+			defer turns.Release()
 			err = export(w, r, h, parameters)
 		}
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
 // Why requests are refused, for clients.
@@ -50,7 +50,7 @@ type Guard struct {
 	Log   *slog.Logger // hears of refused tokens, in a sample; nil for nobody
 
 	refused atomic.Uint64
-	logged  door.Sampled
+	logged  connlimit.Sampled
 }
 
 // Refused returns how many requests have brought a wrong token.

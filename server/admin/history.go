@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
 const (
@@ -26,7 +26,7 @@ var errNoHistory = refuse(http.StatusNotFound,
 
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *query.History) {
-	turns := make(door.Turns, maxHistoryAnswers)
+	turns := make(connlimit.Semaphore, maxHistoryAnswers)
 	inTurn := func(pattern string, ask http.Handler) {
 		mux.Handle(pattern, turns.Bound(ask, maxQuestionTime+maxReadingTime))
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
 // TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
@@ -43,7 +43,7 @@ type TopRow struct {
 
 // topHandler answers who takes the most. The history is asked one question at a time.
 func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
-	turns := make(door.Turns, 1)
+	turns := make(connlimit.Semaphore, 1)
 	return serveJSON(historyError, func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if err := g.mayRead(r); err != nil {
 			return nil, err
@@ -72,10 +72,10 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 		switch {
 		case h == nil:
 			return nil, errNoHistory
-		case !turns.Take(r.Context(), maxWaitingTime):
+		case !turns.Acquire(r.Context(), maxWaitingTime):
 			return nil, refuse(http.StatusServiceUnavailable, "Another question about the history is being answered.")
 		}
-		defer turns.GiveBack()
+		defer turns.Release()
 		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
 		defer cancel()
 		return topOfHistory(ctx, h, parameters, n)

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirproxy/weir/server/connlimit"
 	"github.com/weirproxy/weir/server/denials"
-	"github.com/weirproxy/weir/server/door"
 )
 
 // reader reads an answer only when it is let go.
@@ -41,12 +41,12 @@ func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
 		within              time.Duration
 		busy                string
 	}{
-		{"/metrics", "/metrics", "/stats", door.Scrapes, door.ScrapeTime, "2 other answers are being made"},
-		{"/stats", "/stats", "/livez", maxRuleAnswers, door.ReadTime, "4 other answers"},
-		{"/rlconfig", "/api/v1/rules", "/metrics", maxRuleAnswers, door.ReadTime, "4 other answers"},
-		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxRuleAnswers, door.ReadTime, "4 other answers"},
-		{"/api/v1/denials", "/rlconfig", "/", maxRuleAnswers, door.ReadTime, "4 other answers"},
-		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxProfiles, door.ProfileTime, "4 other answers"},
+		{"/metrics", "/metrics", "/stats", connlimit.Scrapes, connlimit.ScrapeTime, "2 other answers are being made"},
+		{"/stats", "/stats", "/livez", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
+		{"/rlconfig", "/api/v1/rules", "/metrics", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
+		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
+		{"/api/v1/denials", "/rlconfig", "/", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
+		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxProfiles, connlimit.ProfileTime, "4 other answers"},
 		{history, history, export, maxHistoryAnswers, maxReadingTime, "2 other answers"},
 		{export, export, history, maxExports, maxReadingTime, "Another export of the history is being read"},
 	} {

@@ -40,6 +40,7 @@ type Request struct {
 	Domain      string
 	Hits        uint32 // of descriptors that carry none of their own; 0 means 1
 	Descriptors []Descriptor
+	Cut         bool      // the message was too long, and only its beginning was read
 	At          time.Time // when it came, for the denials that are kept
 }
 
@@ -72,6 +73,9 @@ type Verdict struct {
 	ShadowOver bool
 	// UnknownDomain is that no file configures the domain.
 	UnknownDomain bool
+	// TooLarge is that the request has more than weir takes. Nothing of it is counted, and it has no Statuses. It is over
+	// if some rule of its domain refuses requests: an error would pass wherever Envoy's failure_mode_deny is off.
+	TooLarge bool
 }
 
 // Status is the answer for one descriptor: what was decided about it, and by what rule.
@@ -105,15 +109,11 @@ func (r *Request) AddDescriptor() *Descriptor {
 	return d
 }
 
-// maxKept bounds the descriptors, and the entries of each, that Reset keeps memory for; maxKeptKeys the bytes of keys.
-const maxKept, maxKeptKeys = 64, 16 << 10
+// maxKept bounds the entries of a descriptor that Reset keeps memory for.
+const maxKept = 16
 
 // Reset empties the call. It keeps no reference to what the request and the rules held.
 func (c *Call) Reset() {
-	if cap(c.Descriptors) > maxKept || cap(c.keys) > maxKeptKeys {
-		*c = Call{}
-		return
-	}
 	for i := range c.Descriptors {
 		entries := c.Descriptors[i].Entries
 		clear(entries)
@@ -153,19 +153,22 @@ const (
 	Unavailable  // no verdict could be given
 	Shadowed     // over a limit, and let through as everything is
 	Unconfigured // no verdict could be given, for want of a configuration
-	Results      = int(Unconfigured) + 1
+	TooLarge     // the request has more than weir takes, whatever its verdict
+	Results      = int(TooLarge) + 1
 )
 
 // Result returns how the call ended, given what Decide returned for it.
 func (c *Call) Result(err error) Result {
 	switch {
+	case err == nil && c.Verdict.TooLarge:
+		return TooLarge
 	case err == nil && c.Over:
 		return OverLimit
 	case err == nil && c.Shadowed:
 		return Shadowed
 	case err == nil:
 		return OK
-	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors), errors.Is(err, ErrTooMany):
+	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors):
 		return Invalid
 	case errors.Is(err, ErrNoConfig), errors.Is(err, ErrBrokenDomain):
 		return Unconfigured
@@ -175,5 +178,5 @@ func (c *Call) Result(err error) Result {
 
 // String returns the result's name in metrics, where it is the outcome. Unconfigured is a kind of Unavailable there.
 func (r Result) String() string {
-	return [Results]string{"ok", "over_limit", "invalid", "unavailable", "shadowed", "unavailable"}[r]
+	return [Results]string{"ok", "over_limit", "invalid", "unavailable", "shadowed", "unavailable", "too_large"}[r]
 }

@@ -20,34 +20,34 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// Why there is no verdict. The first three are wrong with the request; two have the words of envoyproxy/ratelimit.
+// Why there is no verdict. The first two are wrong with the request, and have the words of envoyproxy/ratelimit.
 var (
 	ErrNoDomain      = errors.New("rate limit domain must not be empty")
 	ErrNoDescriptors = errors.New("rate limit descriptor list must not be empty")
-	ErrTooMany       = errors.New("rate limit descriptor list is too long")
 	ErrNoConfig      = errors.New("no rate limit configuration loaded")
 	// ErrBrokenDomain means that the files of a domain have errors and never were good.
 	ErrBrokenDomain = errors.New("the rate limit configuration of the domain has errors and never was good")
 )
 
-// MaxDescriptors is how many descriptors a request may have, so that all are asked of their servers at once, and
-// answered before Envoy's usual 20 ms are over. Nothing of a request that has more is counted.
-const MaxDescriptors = 500
+// MaxDescriptors is how many descriptors a request may have: a store is asked about all of them at once. A request that
+// has more is too large, see [Verdict].
+const MaxDescriptors = backend.MaxChecks
 
 // MaxEntries is how many entries a descriptor may have: rules are no deeper.
 const MaxEntries = 100
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {
-	counter  backend.Counter
-	options  Options
-	recorder *hits.Recorder
-	rates    *rates // nil without leases
-	applyMu  sync.Mutex
-	inForce  atomic.Pointer[rules]
-	counts   *byrule.Registry[ruleCounts]
-	degraded [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
-	unknown  atomic.Int64                                         // when an unknown domain was last logged, in Unix nanoseconds
+	counter     backend.Counter
+	options     Options
+	recorder    *hits.Recorder
+	rates       *rates // nil without leases
+	applyMu     sync.Mutex
+	inForce     atomic.Pointer[rules]
+	counts      *byrule.Registry[ruleCounts]
+	degraded    [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
+	unknownLog  everyMinute                                          // logs unknown domains
+	tooLargeLog everyMinute                                          // logs requests that are too large
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
@@ -69,7 +69,8 @@ type Options struct {
 	NearRatio float32
 	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
 	Leases bool
-	// Log is told, once a minute at most, of a domain that is asked for and not configured; nil tells nobody.
+	// Log is told, once a minute at most, of a domain that is asked for and not configured, and of a request that is too
+	// large; nil tells nobody.
 	Log *slog.Logger
 }
 
@@ -128,30 +129,18 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 
 // logUnknown logs a domain that no file configures: a misspelt one passes everything.
 func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
-	now, last := time.Now().UnixNano(), l.unknown.Load()
-	if now >= last && now-last < int64(time.Minute) || !l.unknown.CompareAndSwap(last, now) {
-		return
-	}
-	l.options.Log.Warn("a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
+	l.unknownLog.Warn(l.options.Log, "a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
 		"Envoy's filter, or write a file for it", "domain", descriptors.Shown(domain), "reason", config.Explain(domain, nil).Reason,
 		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 
 // reject returns why there is no verdict on a call, nil if there will be one. r is nil before the first configuration.
 func reject(r *rules, c *Call) error {
-	for i := range c.Descriptors {
-		if len(c.Descriptors[i].Entries) > MaxEntries {
-			return fmt.Errorf("%w: one of it has more than %d entries, and no rule is deeper", ErrTooMany, MaxEntries)
-		}
-	}
 	switch {
 	case c.Domain == "":
 		return ErrNoDomain
-	case len(c.Descriptors) == 0:
+	case len(c.Descriptors) == 0 && !c.Cut:
 		return ErrNoDescriptors
-	case len(c.Descriptors) > MaxDescriptors:
-		return fmt.Errorf("%w: it has more than %d descriptors, which are the most that can be answered in time: send several "+
-			"requests", ErrTooMany, MaxDescriptors)
 	case r == nil:
 		return ErrNoConfig
 	case r.config.Broken(c.Domain):
@@ -163,6 +152,10 @@ func reject(r *rules, c *Call) error {
 func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	if err := reject(r, c); err != nil {
 		return err
+	}
+	if tooLarge := c.tooLarge(); tooLarge != "" {
+		l.refuseTooLarge(r, c, tooLarge)
+		return nil
 	}
 	c.rules = r
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]

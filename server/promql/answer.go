@@ -101,11 +101,11 @@ func (h *Handler) inTurn(serve func(*request) *answer) http.HandlerFunc {
 		return serve(r)
 	})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !h.turns.Take(r.Context(), maxWaitingTime) {
+		if !h.turns.Acquire(r.Context(), maxWaitingTime) {
 			h.write(w, fail(cmp.Or(r.Context().Err(), errBusy)))
 			return
 		}
-		defer h.turns.GiveBack()
+		defer h.turns.Release()
 		handle(w, r)
 	}
 }

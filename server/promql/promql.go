@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
@@ -28,14 +28,14 @@ type Handler struct {
 	engine *engine.Engine
 	parser parser.Parser
 	mux    *http.ServeMux
-	turns  door.Turns // of requests that read the history or parse a query
+	turns  connlimit.Semaphore // of requests that read the history or parse a query
 }
 
 // NewHandler returns a handler.
 func NewHandler(c Config) *Handler {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: engine.NewParser(), mux: http.NewServeMux(),
-		turns: make(door.Turns, c.Concurrency)}
+		turns: make(connlimit.Semaphore, c.Concurrency)}
 	const api = "/prometheus/api/v1/"
 	for path, serve := range map[string]func(*request) *answer{
 		"query": h.query, "query_range": h.queryRange, "series": h.series, "labels": h.labels,

@@ -11,31 +11,24 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-var (
-	errMalformed       = errors.New("malformed protobuf message")
-	errManyDescriptors = errors.New("the request has many descriptors")
-)
+var errMalformed = errors.New("malformed protobuf message")
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: unknown
 // fields and known ones of another wire type are passed over, the last of several scalars wins, several messages merge.
-// Descriptors beyond maxDescriptors are passed over, as are entries beyond their bound; beyond fewDescriptors the error
-// is errManyDescriptors. All strings share one allocation.
+// More descriptors and entries than one beyond their bounds are passed over. All strings share one allocation.
 //
 // Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
 // them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its
 // others.
-func decode(data []byte, c *limit.Call, maxDescriptors int) error {
+func decode(data []byte, c *limit.Call) error {
 	f := fields{rest: wire{data, string(data)}}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
 			c.Domain = f.body.utf8()
 		case f.is(2, protowire.BytesType):
-			switch {
-			case len(c.Descriptors) < maxDescriptors:
+			if len(c.Descriptors) <= limit.MaxDescriptors {
 				f.err = decodeDescriptor(f.body, c.AddDescriptor())
-			case maxDescriptors == fewDescriptors:
-				f.err = errManyDescriptors
 			}
 		case f.is(3, protowire.VarintType):
 			c.Hits = uint32(f.value)

@@ -3,7 +3,6 @@ package rls
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -30,14 +29,13 @@ const fullMethod = "/" + ServiceName + "/ShouldRateLimit"
 
 // Service answers rate-limit requests.
 type Service struct {
-	limiter  *limit.Limiter
-	options  Options
-	observe  func(limit.Result, time.Duration)
-	info     *grpc.UnaryServerInfo // of the method
-	handler  grpc.UnaryHandler     // answer
-	calls    sync.Pool             // of *inbound
-	reading  chan struct{}         // has one for each reader of JSON
-	deciding chan struct{}         // has one for each request of many descriptors that is decided
+	limiter *limit.Limiter
+	options Options
+	observe func(limit.Result, time.Duration)
+	info    *grpc.UnaryServerInfo // of the method
+	handler grpc.UnaryHandler     // answer
+	calls   sync.Pool             // of *inbound
+	reading chan struct{}         // has one for each reader of JSON
 }
 
 // inbound is a request that was received: its message, and what is decoded of it.
@@ -46,12 +44,8 @@ type inbound struct {
 	limit.Call
 }
 
-// maxKept bounds the bytes of a message whose memory is used again.
-const maxKept = 16 << 10
-
-// A request of more than fewDescriptors takes up to a hundred times the memory of its message while it is decided, so
-// at most maxDeciding of them are decided at a time. Others do not wait.
-const fewDescriptors, maxDeciding = 16, 32
+// maxKept bounds the bytes of a message whose memory is used again: Envoy takes 60 KiB of headers, unless told otherwise.
+const maxKept = 128 << 10
 
 // Options are what answers hold beside the verdict. The zero value adds nothing.
 type Options struct {
@@ -64,7 +58,7 @@ type Options struct {
 // New makes the service. observe is told of every request that was answered: on the request path, by many goroutines.
 func New(l *limit.Limiter, options Options, observe func(r limit.Result, took time.Duration)) *Service {
 	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
-		reading: make(chan struct{}, readers), deciding: make(chan struct{}, maxDeciding)}
+		reading: make(chan struct{}, readers)}
 	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: fullMethod}
 	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inbound)) }
 	return s
@@ -100,26 +94,14 @@ func (s *Service) release(in *inbound) {
 	s.calls.Put(in)
 }
 
-// answer decodes and answers a request. It decodes as well, so that interceptors see a panic there. One of many
-// descriptors waits for its turn, any other does not.
+// answer decodes and answers a request. It decodes as well, so that interceptors see a panic there.
 func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
-	err := decode(in.message, &in.Call, fewDescriptors)
 	begin := time.Now()
-	if errors.Is(err, errManyDescriptors) {
-		select {
-		case s.deciding <- struct{}{}:
-			defer func() { <-s.deciding }()
-		case <-ctx.Done():
-			s.observe(limit.Unavailable, time.Since(begin))
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
-		in.Reset()
-		err = decode(in.message, &in.Call, limit.MaxDescriptors+1) // one more is refused
-	}
+	err := decode(in.message, &in.Call)
 	if cap(in.message) > maxKept { // its strings were copied
 		in.message = nil
 	}
-	if err != nil {
+	if err != nil && !in.Cut {
 		return nil, status.Error(codes.Internal, "grpc: error unmarshalling request: RateLimitRequest: "+err.Error())
 	}
 	return s.decide(ctx, &in.Call, begin)
@@ -180,13 +162,19 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes a message into v. Of a request it keeps a copy for the method's handler to decode.
+// Unmarshal decodes a message into v. Of a request it keeps a copy for the method's handler to decode; of one that is
+// longer than MaxRequest only the beginning, which has the domain.
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*inbound)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	in.message = slices.Grow(in.message[:0], data.Len())[:data.Len()]
+	in.Cut = data.Len() > MaxRequest
+	n := data.Len()
+	if in.Cut {
+		n = cutTo
+	}
+	in.message = slices.Grow(in.message[:0], n)[:n]
 	data.CopyTo(in.message)
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -130,14 +130,14 @@ func (p Process) RefusedTokens(total func() uint64) {
 		func() float64 { return float64(total()) })
 }
 
-// Doors shows how many connections each port has, and how many it closed.
-func (p Process) Doors(all []*door.Door) {
-	for _, d := range all {
-		p.Gauge("weir_connections", "Connections of each port.", map[string]string{"port": d.Port},
-			func() float64 { return float64(d.Open()) })
-		for _, r := range []door.Reason{door.Full, door.Memory, door.Unfinished, door.Reset} {
-			p.Counter("weir_connections_closed_total", "Connections that weir closed for what they did, by port and reason.",
-				map[string]string{"port": d.Port, "reason": string(r)}, func() float64 { return float64(d.Closed(r)) })
+// Connections shows how many connections each port has, and how many it refused.
+func (p Process) Connections(all []*connlimit.Listener) {
+	for _, l := range all {
+		p.Gauge("weir_connections", "Connections of each port.", map[string]string{"port": l.Port},
+			func() float64 { return float64(l.Open()) })
+		for _, r := range []connlimit.Reason{connlimit.Total, connlimit.Client} {
+			p.Counter("weir_connections_refused_total", "Connections that weir refused, by port and the limit that they were beyond.",
+				map[string]string{"port": l.Port, "reason": string(r)}, func() float64 { return float64(l.Refused(r)) })
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -25,10 +24,7 @@ func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []bac
 		return backend.ErrClosed
 	}
 	deadline := backend.Deadline(ctx, time.Now(), p.servers.Config.Timeout)
-	if len(checks) <= maxBatch {
-		return p.finish(ctx, p.begin(ctx, checks, deadline), checks, out)
-	}
-	return p.decideLarge(ctx, checks, out, deadline)
+	return p.finish(ctx, p.begin(ctx, checks, deadline), checks, out)
 }
 
 // begin lets checks join the queues of their keys' servers. It returns nil if the caller has left.
@@ -85,31 +81,6 @@ func (p *Pipeline) finish(ctx context.Context, c *call, checks []backend.Check, 
 	}
 	c.abandoned.Store(true) // to the queues that still work on it
 	return p.decode(c, checks, out, cause)
-}
-
-// decideLarge is Decide for more than a batch: several calls, one after the other if a key repeats, to charge it in order.
-func (p *Pipeline) decideLarge(ctx context.Context, checks []backend.Check, out []backend.Decision, deadline time.Time) error {
-	keys := make(map[string]bool, len(checks))
-	for i := range checks {
-		keys[string(checks[i].Key)] = true
-	}
-	atOnce := maxBatch
-	if len(keys) == len(checks) {
-		atOnce = len(checks)
-	}
-	var failed error
-	for from := 0; from < len(checks); from += atOnce {
-		end := min(from+atOnce, len(checks))
-		var calls []*call
-		for part := range slices.Chunk(checks[from:end], maxBatch) {
-			calls = append(calls, p.begin(ctx, part, deadline))
-		}
-		for i, c := range calls {
-			at, to := from+i*maxBatch, min(from+(i+1)*maxBatch, end)
-			failed = cmp.Or(failed, p.finish(ctx, c, checks[at:to], out[at:to]))
-		}
-	}
-	return failed
 }
 
 // decode reads the answers of a call; cause is why the others are not there. Its error is ErrClosed or nil.

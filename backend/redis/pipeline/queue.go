@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
@@ -18,7 +19,7 @@ const (
 	// maxOut is how many batches are out at most.
 	maxOut = 16
 	// maxBatch is how many checks a batch holds at most: a script call of them blocks the server.
-	maxBatch = 64
+	maxBatch = backend.MaxChecks
 	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
 	maxQueue = 64 * maxBatch
 	// maxYields is how often a worker yields at most before it looks at the queue.

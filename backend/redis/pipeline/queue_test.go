@@ -242,12 +242,11 @@ func TestTheQueueIsBounded(t *testing.T) {
 	server.finish()
 }
 
-// More checks than fit in one batch, every other one of one key: each must see those before it, whatever keys of their
-// own are between them.
+// Every other check is of one key: each must see those before it, whatever keys of their own are between them.
 func TestChecksOfOneCallStayInOrder(t *testing.T) {
 	t.Parallel()
 	p := testPipeline(t, redistest.Single(t).Addr, ample)
-	keys := numbered(5*maxBatch + 1)
+	keys := numbered(maxBatch)
 	for i := 1; i < len(keys); i += 2 {
 		keys[i] = "again"
 	}
@@ -264,16 +263,6 @@ func TestChecksOfOneCallStayInOrder(t *testing.T) {
 			t.Errorf("check %d, of key %s, met %d hits, want %d: a key is charged in order", i, keys[i], out[i].Before, want)
 		}
 	}
-}
-
-// While the first batch of a large call is out, so are the others.
-func TestALargeCallGoesAllAtOnce(t *testing.T) {
-	t.Parallel()
-	server := hold(t)
-	server.ask(t, numbered(5*maxBatch+1)...)
-	redistest.Until(t, "all batches are there before one is answered", func() bool { return len(server.got()) == 6 })
-	server.finish()
-	wantBatches(t, server.got(), 5*maxBatch+1)
 }
 
 func TestQueuesOfServersThatAreGoneAreForgotten(t *testing.T) {

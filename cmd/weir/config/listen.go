@@ -14,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/connlimit"
 )
 
 // Server returns where weir listens, and how it drains.
@@ -25,7 +26,8 @@ func (s *Settings) Server() server.Config {
 	c := s.Ports
 	c.StartLevel = s.StartLevel
 	c.GRPCAddress, c.HTTPAddress, c.AdminAddress = grpc, address(s.Host, s.Port), address(s.DebugHost, s.DebugPort)
-	c.DrainDelay, c.DrainTimeout, c.Connections = s.DrainDelay, s.DrainTimeout, s.MaxConnections
+	c.DrainDelay, c.DrainTimeout = s.DrainDelay, s.DrainTimeout
+	c.Connections = connlimit.Limits{Total: s.MaxConnections, PerClient: s.MaxConnectionsPerClient}
 	c.MaxConnectionAge, c.MaxConnectionAgeGrace, c.Profiles = s.MaxConnectionAge, s.MaxConnectionAgeGrace, s.Profiles
 	switch {
 	case s.ServerTLS && s.ClientCA != "":

@@ -73,6 +73,8 @@ func (s *Settings) check() error {
 		notNegative("LOCAL_CACHE_SIZE_IN_BYTES", s.LocalCacheSize),
 		require(s.Replicas >= 1, "REPLICAS", s.Replicas, "at least 1 is needed, this process"),
 		require(s.MaxConnections >= 0, "GRPC_MAX_CONNECTIONS", s.MaxConnections, "use 0 for no bound, or a number of connections"),
+		require(s.MaxConnectionsPerClient >= 0, "GRPC_MAX_CONNECTIONS_PER_CLIENT", s.MaxConnectionsPerClient,
+			"use 0 for no bound, or a number of connections"),
 		require(s.LogsJSON() || strings.EqualFold(s.LogFormat, "text"), "LOG_FORMAT", s.LogFormat, "use text or json"),
 		checkAge("GRPC_MAX_CONNECTION_AGE", s.MaxConnectionAge),
 		checkAge("GRPC_MAX_CONNECTION_AGE_GRACE", s.MaxConnectionAgeGrace),

@@ -23,9 +23,10 @@ type Variables struct {
 	ReadTokenFile string   `env:"ADMIN_READ_TOKEN_FILE"`
 	AdminHosts    []string `env:"ADMIN_HOSTS"` // separated by commas
 
-	MaxConnections        int           `env:"GRPC_MAX_CONNECTIONS,default=4096"`
-	MaxConnectionAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE,default=24h"`
-	MaxConnectionAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE,default=1h"`
+	MaxConnections          int           `env:"GRPC_MAX_CONNECTIONS,default=4096"`
+	MaxConnectionsPerClient int           `env:"GRPC_MAX_CONNECTIONS_PER_CLIENT,default=512"`
+	MaxConnectionAge        time.Duration `env:"GRPC_MAX_CONNECTION_AGE,default=24h"`
+	MaxConnectionAgeGrace   time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE,default=1h"`
 
 	ServerTLS  bool   `env:"GRPC_SERVER_USE_TLS,default=false"`
 	ServerCert string `env:"GRPC_SERVER_TLS_CERT"`

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/statsd_exporter/pkg/mapper"
 	"github.com/prometheus/statsd_exporter/pkg/registry"
 
-	"github.com/weirproxy/weir/server/door"
+	"github.com/weirproxy/weir/server/connlimit"
 	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
 
@@ -152,10 +152,10 @@ func (m *Metrics) Handler() http.Handler {
 		ErrorHandling: promhttp.ContinueOnError, // one bad series does not take the others away
 		ErrorLog:      slog.NewLogLogger(m.config.Log.Handler(), slog.LevelWarn),
 	})
-	return make(door.Turns, door.Scrapes).Bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return make(connlimit.Semaphore, connlimit.Scrapes).Bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.update()
 		text.ServeHTTP(w, r)
-	}), door.ScrapeTime)
+	}), connlimit.ScrapeTime)
 }
 
 // mappedSeries returns what shows values of a statistic: nothing where the mapping drops it, or its metric's name is taken

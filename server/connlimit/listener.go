@@ -1,0 +1,130 @@
+// Package connlimit bounds what the clients of a port can take: connections, answers that are made at a time, and lines
+// in the log.
+package connlimit
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// Reason is why a connection was refused, as metrics have it.
+type Reason string
+
+// The reasons.
+const (
+	Total  Reason = "max_connections"
+	Client Reason = "max_connections_per_client"
+)
+
+// Limits are how many connections a port may have at a time, in all and from one client; 0 is no bound. A client is an
+// IPv4 address or the first 64 bits of an IPv6 address. Connections to a Unix socket have no client.
+type Limits struct{ Total, PerClient int }
+
+// Listener closes new connections beyond its limits, so that those that are open are served on. Any number of
+// goroutines may use it.
+type Listener struct {
+	net.Listener
+	Port    string // as metrics and the log name it
+	limits  Limits
+	log     *slog.Logger
+	refused map[Reason]*refusal
+
+	mu      sync.Mutex // protects what follows
+	open    int
+	clients map[netip.Prefix]int // open connections
+}
+
+// refusal counts and logs the connections that were refused for a reason.
+type refusal struct {
+	count  atomic.Uint64
+	logged Sampled
+}
+
+// New makes a listener of another one.
+func New(lis net.Listener, port string, limits Limits, log *slog.Logger) *Listener {
+	return &Listener{Listener: lis, Port: port, limits: limits, log: log, clients: make(map[netip.Prefix]int),
+		refused: map[Reason]*refusal{Total: new(refusal), Client: new(refusal)}}
+}
+
+// Open returns how many connections there are.
+func (l *Listener) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
+}
+
+// Refused returns how many connections were refused for a reason.
+func (l *Listener) Refused(r Reason) uint64 { return l.refused[r].count.Load() }
+
+// Accept returns the next connection within the limits.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		client := clientOf(raw.RemoteAddr())
+		reason := l.admit(client)
+		if reason == "" {
+			return &conn{Conn: raw, release: sync.OnceFunc(func() { l.release(client) })}, nil
+		}
+		_ = raw.Close() // nothing was written
+		refusal := l.refused[reason]
+		refusal.count.Add(1)
+		refusal.logged.Log(l.log, slog.LevelWarn, "connection refused", "port", l.Port, "client", raw.RemoteAddr().String(),
+			"reason", string(reason), "max_connections", l.limits.Total, "max_connections_per_client", l.limits.PerClient)
+	}
+}
+
+// admit counts a connection of a client, or returns why it may not be opened.
+func (l *Listener) admit(client netip.Prefix) Reason {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.limits.PerClient > 0 && client.IsValid() && l.clients[client] >= l.limits.PerClient:
+		return Client
+	case l.limits.Total > 0 && l.open >= l.limits.Total:
+		return Total
+	}
+	l.open++
+	l.clients[client]++
+	return ""
+}
+
+func (l *Listener) release(client netip.Prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	if l.clients[client]--; l.clients[client] == 0 {
+		delete(l.clients, client)
+	}
+}
+
+// clientOf returns the client that has an address, the zero value for none.
+func clientOf(a net.Addr) netip.Prefix {
+	tcp, isTCP := a.(*net.TCPAddr)
+	if !isTCP {
+		return netip.Prefix{}
+	}
+	ip, bits := tcp.AddrPort().Addr().Unmap(), 64
+	if ip.Is4() {
+		bits = 32
+	}
+	client, _ := ip.WithZone("").Prefix(bits) // bits fit the address
+	return client
+}
+
+// conn is a connection that is counted until it is closed.
+type conn struct {
+	net.Conn
+	release func()
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.release()
+	return c.Conn.Close()
+}

@@ -1,0 +1,51 @@
+package limit
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// tooLargeMessage is the body of the answer to who sends a request that is too large.
+const tooLargeMessage = "The request is too large to be rate limited: its headers are too long.\n"
+
+// tooLarge returns what of the request is more than weir takes, "" for nothing.
+func (c *Call) tooLarge() string {
+	switch {
+	case c.Cut:
+		return "message"
+	case len(c.Descriptors) > MaxDescriptors:
+		return fmt.Sprintf("more than %d descriptors", MaxDescriptors)
+	}
+	for i := range c.Descriptors {
+		if len(c.Descriptors[i].Entries) > MaxEntries {
+			return fmt.Sprintf("more than %d entries of a descriptor", MaxEntries)
+		}
+	}
+	return ""
+}
+
+// refuseTooLarge makes the verdict on a request that is too large.
+func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
+	c.TooLarge = true
+	if refused := r.config.Enforces(c.Domain); refused {
+		c.Over, c.Shadowed, c.Message = !l.options.Shadow, l.options.Shadow, tooLargeMessage
+	}
+	l.tooLargeLog.Warn(l.options.Log, "request too large", "domain", descriptors.Shown(c.Domain), "has", what, "refused", c.Over,
+		"remedy", "bound the headers that Envoy makes descriptors of", "counted_in", `weir_requests_total{outcome="too_large"}`)
+}
+
+// everyMinute lets one line through in a minute, as clients may cause any number. Any number of goroutines may use it.
+type everyMinute struct{ last atomic.Int64 } // Unix nanoseconds
+
+// Warn logs a line, unless one was logged in the last minute.
+func (e *everyMinute) Warn(log *slog.Logger, message string, attrs ...any) {
+	now, last := time.Now().UnixNano(), e.last.Load()
+	if log == nil || now >= last && now-last < int64(time.Minute) || !e.last.CompareAndSwap(last, now) {
+		return
+	}
+	log.Warn(message, attrs...)
+}
