@@ -31,7 +31,7 @@ func (c *Call) tooLarge() string {
 // refuseTooLarge makes the verdict on a request that is too large.
 func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 	c.TooLarge = true
-	if refused := r.config.Enforces(c.Domain); refused {
+	if r.config.Enforces(c.Domain) {
 		c.Over, c.Shadowed, c.Message = !l.options.Shadow, l.options.Shadow, tooLargeMessage
 	}
 	l.tooLargeLog.Warn(l.options.Log, "request too large", "domain", descriptors.Shown(c.Domain), "has", what, "refused", c.Over,

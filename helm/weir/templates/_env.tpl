@@ -60,6 +60,7 @@
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE" .Values.grpc.maxConnectionAge) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE_GRACE" .Values.grpc.maxConnectionAgeGrace) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTIONS" .Values.grpc.maxConnections) }}
+{{- include "weir.variable" (list "GRPC_MAX_CONNECTIONS_PER_CLIENT" .Values.grpc.maxConnectionsPerClient) }}
 {{- include "weir.grpcTLSEnv" .Values.grpc.tls }}
 {{- include "weir.sourceEnv" . }}
 {{- with .Values.answer }}
