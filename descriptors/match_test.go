@@ -30,6 +30,13 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestAKeyIsMadeWithoutAllocations(t *testing.T) {
+	d, dst := descriptors.Descriptor{{"user", "ann"}, {"path", strings.Repeat("v", 60_000)}}, make([]byte, 0, 200)
+	if n := testing.AllocsPerRun(100, func() { descriptors.Match{}.AppendKey(dst, "shop", d) }); n != 0 {
+		t.Errorf("%v allocations, want 0: a long value is hashed where it is", n)
+	}
+}
+
 // An operator who has replaced envoyproxy/ratelimit goes on counting in its keys, collisions included. The names are
 // those of its own tests, without the window's beginning that the store appends.
 func TestPlainKeysAreThoseOfRatelimit(t *testing.T) {
