@@ -40,6 +40,7 @@ type Node struct {
 	Where    string          // file:line
 	children map[Entry]*Node // by configured key and value, which is "" if there is none; patterns under their own text
 	patterns patterns        // those among the children that hold a '*'
+	longest  int             // the length of the longest configured value
 }
 
 // Add hangs a child for a configured key and value below n; a value of "" is none. Of patterns the one added first goes
@@ -54,6 +55,7 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 		n.children = make(map[Entry]*Node)
 	}
 	n.children[id] = child
+	n.longest = max(n.longest, len(value))
 	if id.isPattern() {
 		n.patterns.add(pattern{id, child})
 	}
@@ -62,8 +64,10 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 
 // step returns the child that an entry leads to, nil if there is none.
 func (n *Node) step(e *Entry) *Node {
-	if next := n.children[*e]; next != nil && (e.Value != "" || e.isPattern()) { // else it is a key alone, which comes last
-		return next
+	if len(e.Value) <= n.longest { // a map would read all of a long value
+		if next := n.children[*e]; next != nil && (e.Value != "" || e.isPattern()) { // else a key alone, which comes last
+			return next
+		}
 	}
 	if next := n.patterns.first(e); next != nil {
 		return next
