@@ -15,8 +15,9 @@ type Domain struct {
 	rules       []*Rule
 	passes      []Pass
 
-	sumOnce sync.Once
-	sum     [sha256.Size]byte // of its content, once it is part of a configuration
+	indexOnce sync.Once
+	sumOnce   sync.Once
+	sum       [sha256.Size]byte // of its content, once it is part of a configuration
 }
 
 // SetRule makes r the rule of a node of the domain. Rules are numbered, and listed, in the order of these calls.
@@ -60,6 +61,14 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 		n.patterns.add(pattern{id, child})
 	}
 	return child, true
+}
+
+// index prepares n and all below it for step. Nothing is added after it.
+func (n *Node) index() {
+	n.patterns.index()
+	for _, child := range n.children {
+		child.index()
+	}
 }
 
 // step returns the child that an entry leads to, nil if there is none.
