@@ -167,3 +167,19 @@ func TestHostileValuesAreReadOnce(t *testing.T) {
 		})
 	}
 }
+
+func TestPatternsThatShareABeginningAreCounted(t *testing.T) {
+	var root Node
+	for _, value := range slices.Concat(numbered("/x%d*", 50), numbered("/y*z%d", 9), []string{"/y", "/z*a"}) {
+		root.Add("path", value, "")
+	}
+	if got := root.PatternsTried(); got != 9 {
+		t.Errorf("an entry may be compared with %d patterns, want the 9 that begin with /y: text tells the others apart", got)
+	}
+	for _, key := range numbered("*k%d", 12) {
+		root.Add(key, "", "")
+	}
+	if got := root.PatternsTried(); got != 12 {
+		t.Errorf("an entry may be compared with %d patterns, want the 12 that have a * in the key", got)
+	}
+}
