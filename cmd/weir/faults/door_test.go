@@ -1,13 +1,14 @@
 package faults_test
 
 import (
-	"encoding/binary"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,106 +16,67 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// attackedCap bounds what a weir may ever hold of memory, in MB, whatever its clients send.
-const attackedCap = 400
-
-// frame is one of HTTP/2, of any stream.
-type frame struct {
-	kind, flags byte
-	payload     string
-}
-
 const (
-	data, headers, reset, settings, continuation = 0, 1, 3, 4, 9
+	hostileClients = 200 // each on a connection of its own
+	attackedCap    = 512 // what a weir may ever hold of memory, in MB, whatever they send
 
-	endStream, endHeaders = 1, 4
+	// A hostile client of which weir reads nothing for so long has sent what it can; one that was closed comes back later.
+	unread, comeBack = 10 * time.Second, time.Second
 )
 
-// headerBlock is a header block of a call in HPACK: POST, http, :path, :authority, content-type.
-func headerBlock(path string) string {
-	return "\x83\x86\x04" + string(rune(len(path))) + path + "\x01\x01x\x0f\x10\x10application/grpc"
-}
-
-// message is the only message of a call.
-func message(body string) frame {
-	return frame{data, endStream, "\x00" + string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body}
-}
-
-// askHeaders begins the call that Envoys make.
-var askHeaders = headerBlock("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
-
-// attacks are what hostile clients send on each connection: so many streams, each of these frames.
-var attacks = []struct {
-	number, what        string
-	quick, readsNothing bool
-	first               frame // of the connection
-	streams             int
-	frames              []frame
-}{
-	{"29a", "HEADERS without a message", true, false, frame{kind: settings}, 1000, []frame{{headers, endHeaders, askHeaders}}},
-	{"29b", "messages announced and never whole", false, false, frame{kind: settings}, 200,
-		[]frame{{headers, endHeaders, askHeaders}, {data, 0, "\x00\x00\x10\x00\x00" + strings.Repeat("x", 16<<10-5)}}},
-	{"29c", "header lists of 16 MB in CONTINUATION", false, false, frame{kind: settings}, 1,
-		append([]frame{{headers, 0, askHeaders}}, slices.Repeat([]frame{{continuation, 0, strings.Repeat("\x00\x01a\x64"+strings.Repeat("v", 100), 157)}}, 1000)...)},
-	{"29d", "header lists of a byte for each field", false, false, frame{kind: settings}, 256,
-		[]frame{{headers, endHeaders, askHeaders + "\x40\x01a\x00" + strings.Repeat("\xbe", 1800)}}},
-	{"29e", "messages of a byte for each frame", false, false, frame{kind: settings}, 100,
-		append([]frame{{headers, endHeaders, askHeaders}, {data, 0, "\x00\x00\x10\x00\x00"}}, slices.Repeat([]frame{{data, 0, "x"}}, 1000)...)},
-	{"29f", "whole requests whose answers nobody takes", false, false, noWindow, 256, []frame{{headers, endHeaders, askHeaders}, message("")}},
-	{"29g", "health watches", false, false, frame{kind: settings}, 256,
-		[]frame{{headers, endHeaders, headerBlock("/grpc.health.v1.Health/Watch")}, message("")}},
-	{"29h", "requests that are reset at once", true, false, frame{kind: settings}, 2000,
-		[]frame{{headers, endHeaders, askHeaders}, message(""), {reset, 0, "\x00\x00\x00\x08"}}},
-	{"29i", "reflection whose answers nobody takes", true, false, noWindow, 256,
-		[]frame{{headers, endHeaders, headerBlock("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")},
-			message("\x22\x2benvoy.service.ratelimit.v3.RateLimitService")}}, // file_containing_symbol
-	{"29j", "requests of 500 descriptors whose answers nobody reads", true, true, frame{kind: settings}, 256,
-		[]frame{{headers, endHeaders, askHeaders}, message("\x0a\x01d" + strings.Repeat("\x12\x08\x0a\x06\x0a\x01k\x12\x01v", 500))}},
-}
-
-// noWindow says that no answer may be sent.
-var noWindow = frame{settings, 0, "\x00\x04\x00\x00\x00\x00"}
-
-// encode returns the bytes of an attack on one connection.
-func encode(first frame, streams int, frames []frame) []byte {
-	b := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	write := func(p frame, stream uint32) {
-		b = append(b, byte(len(p.payload)>>16), byte(len(p.payload)>>8), byte(len(p.payload)), p.kind, p.flags)
-		b = append(binary.BigEndian.AppendUint32(b, stream), p.payload...)
-	}
-	write(first, 0)
-	for i := range uint32(streams) {
-		for _, p := range frames {
-			write(p, 2*i+1)
+// besiege plays the attack by all hostile clients until ctx ends. It returns once each has sent what it could.
+func (a *attack) besiege(ctx context.Context, t *testing.T, addr string) {
+	var sending sync.WaitGroup
+	says := a.encode()
+	for range hostileClients {
+		first, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatalf("a hostile client cannot connect: %v; the row says nothing", err)
 		}
+		sending.Add(1)
+		sent := sync.OnceFunc(sending.Done)
+		go func() {
+			for conn := first; err == nil; conn, err = net.Dial("tcp", addr) {
+				a.play(ctx, conn, says, sent)
+				sent()
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(comeBack):
+				}
+			}
+		}()
 	}
-	return b
+	sending.Wait()
 }
 
-// attack sends on so many connections, each of which is left open until leave is closed. It returns once all have sent
-// what they could.
-func attack(t *testing.T, addr string, connections int, says []byte, readsNothing bool, leave <-chan struct{}) {
-	var sent sync.WaitGroup
-	for range connections {
-		sent.Go(func() {
-			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Errorf("a hostile client cannot connect: %v; the row says nothing", err)
-				return
-			}
-			go func() {
-				<-leave
-				conn.Close()
-			}()
-			if readsNothing {
-				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-			} else {
-				go func() { _, _ = io.Copy(io.Discard, conn) }()
-			}
-			_, _ = conn.Write(says) // until weir closes it
-		})
+// play attacks on a connection until weir closes it, or ctx ends, or the client leaves to come back. It calls sent once it
+// has sent what it could.
+func (a *attack) play(ctx context.Context, conn net.Conn, says []byte, sent func()) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if a.frames == nil {
+		fillWindows(conn, a.streams)
+		sent()
+		_, _ = io.Copy(io.Discard, conn)
+		return
 	}
-	sent.Wait()
+	closed := make(chan struct{})
+	if a.does&readsNothing > 0 {
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		context.AfterFunc(ctx, func() { close(closed) })
+	} else {
+		go func() {
+			_, _ = io.Copy(io.Discard, conn)
+			close(closed)
+		}()
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(unread))
+	_, err := conn.Write(says)
+	sent()
+	if err == nil && a.does&floods == 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		<-closed
+	}
 }
 
 // raced tells a build with the race detector, which needs several times the memory.
@@ -123,36 +85,71 @@ func raced() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
+// honest is a client that asks every two milliseconds, and what became of its calls.
+type honest struct {
+	*weirtest.Load
+	began  time.Time
+	took   []time.Duration // of the calls that were answered
+	failed []error
+}
+
+// startHonest begins to ask a replica on a connection of its own.
+func startHonest(t *testing.T, r *replica) *honest {
+	h, client := &honest{began: time.Now()}, r.Client(t)
+	h.Load = weirtest.StartLoad(t, 1, func(int) error {
+		time.Sleep(2 * time.Millisecond)
+		asked := time.Now()
+		status, err := client.Hit(countPlan("allow"), "0")
+		if err == nil && status.GetCurrentLimit().GetRequestsPerUnit() != countLimit {
+			err = fmt.Errorf("it is answered %v", status)
+		}
+		if err != nil {
+			h.failed = append(h.failed, err)
+		} else {
+			h.took = append(h.took, time.Since(asked))
+		}
+		return nil
+	})
+	return h
+}
+
+// row returns the cells of a row: how many were answered and failed, and in what time, which nothing is to hang on.
+func (h *honest) row() string {
+	slices.Sort(h.took)
+	at := func(share float64) float64 { return h.took[int(share*float64(len(h.took)-1))].Seconds() * 1e3 }
+	return fmt.Sprintf("%d | %.0f | %d | %.1f | %.1f | %.1f", len(h.took), float64(len(h.took))/time.Since(h.began).Seconds(), len(h.failed),
+		at(0.5), at(0.99), at(1))
+}
+
 func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
-	for _, s := range attacks {
-		if testing.Short() && !s.quick {
+	lasts := 10 * time.Second
+	if testing.Short() {
+		lasts = 0
+	}
+	t.Logf("| attack by %d connections | RSS, at most MB | honest answers | a second | failed | p50 ms | p99 | max |", hostileClients)
+	for _, a := range attacks {
+		if testing.Short() && a.does&quick == 0 {
 			continue
 		}
-		t.Run(s.number+" "+s.what, func(t *testing.T) {
+		t.Run(a.number+" "+a.what, func(t *testing.T) {
 			r := startReplica(t, rules(time.Minute))
-			client := r.Client(t)
-			good := weirtest.StartLoad(t, 1, func(int) error {
-				time.Sleep(2 * time.Millisecond)
-				status, err := client.Hit(countPlan("allow"), "0")
-				if err == nil && status.GetCurrentLimit().GetRequestsPerUnit() != countLimit {
-					err = fmt.Errorf("it is answered %v", status)
-				}
-				return err
-			})
-			connections := 2000
-			if testing.Short() {
-				connections = 200
-			}
-			leave := make(chan struct{})
-			attack(t, r.GRPC, connections, encode(s.first, s.streams, s.frames), s.readsNothing, leave)
+			good := startHonest(t, r)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			a.besiege(ctx, t, r.GRPC)
+			time.Sleep(lasts)
 			good.Reach(t, 100) // what weir has not closed stays
-			close(leave)
-			good.WantNoFailures(t, "a good client is served beside whatever others do")
+			leave()
+			good.WantNoFailures(t, "the honest client asks on")
 			held := r.PeakMemory(t) / 1e6
 			if held > attackedCap && !raced() {
-				t.Errorf("weir held %d MB beside %d connections with %s; want at most %d", held, connections, s.what, attackedCap)
+				t.Errorf("weir held %d MB; want at most %d", held, attackedCap)
 			}
-			t.Logf("%s %s: %d connections, RSS %d of %d MB", s.number, s.what, connections, held, attackedCap)
+			if len(good.failed) > 0 {
+				t.Errorf("an honest client is served beside whatever others do; of its calls %d failed, the first with: %v", len(good.failed),
+					good.failed[0])
+			}
+			t.Logf("| %s | %d | %s |", a.what, held, good.row())
 		})
 	}
 }
