@@ -52,6 +52,7 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 	c.Connections = new(topology.Connections)
 	config := redis.Config{
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
+		ScriptsOnly: !set.BothRedis.Functions,
 	}
 	if set.Keys().Format == descriptors.KeysOfRatelimit {
 		store, err = redis.OpenRatelimit(config, set.RatelimitKeys())

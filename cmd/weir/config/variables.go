@@ -149,6 +149,7 @@ type Redis struct {
 // BothRedis are the variables that begin with REDIS_ and exist once: they hold for both Redis.
 type BothRedis struct {
 	UsePerSecond bool `env:"PERSECOND,default=false"`
+	Functions    bool `env:"FUNCTIONS,default=true"`
 
 	TLSFiles ClientTLS `env:",prefix=TLS_"`
 
