@@ -31,10 +31,11 @@ const streamWorkers = 64
 const handshakeTimeout = 5 * time.Second
 
 // What a connection of the gRPC port may hold: so many calls in flight, each with so many bytes of headers (as HTTP/2
-// counts them) and of its message before weir reads it. A window that grew with the load would be 16 MB.
+// counts them) and of its message before weir reads it. They were chosen by the attacks of cmd/weir/faults; an Envoy with
+// more calls in flight opens another connection. A window that grew with the load would be 16 MB.
 const (
-	maxStreams    = 100 // what RFC 9113 (6.5.2) recommends at the least
-	maxHeaderList = 64 << 10
+	maxStreams    = 32
+	maxHeaderList = 8 << 10
 	streamWindow  = 64 << 10
 	connWindow    = 1 << 20
 )
@@ -127,7 +128,6 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.MaxRecvMsgSize(rls.MaxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.StaticStreamWindowSize(streamWindow),
@@ -138,7 +138,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
-		grpc.ChainStreamInterceptor(r.stream, endStreamsWith(streams)),
+		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
 	)
 	p.Service.Register(g)
 	healthpb.RegisterHealthServer(g, p.Health.grpc)

@@ -26,8 +26,8 @@ const (
 	heartbeatTimeout = time.Second
 )
 
-// heartbeat tells Redis that this process lives, and counts the others. Heartbeats are fields of one hash: a random
-// name, and the server's time of the last one, in Unix milliseconds. Before begin none is known.
+// heartbeat tells Redis that this process lives, counts the others, and compares the library. Heartbeats are fields of
+// one hash: a random name, and the server's time of the last one, in Unix milliseconds. Before begin none is known.
 type heartbeat struct {
 	store  *Store
 	name   string
@@ -63,6 +63,7 @@ func (h *heartbeat) begin() {
 				h.since = time.Time{}
 				wait += mathrand.N(time.Second)
 			}
+			h.done.Go(func() { h.store.CompareLibraries(ctx, h.store.logCallMode) })
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():

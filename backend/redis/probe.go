@@ -48,17 +48,22 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	); err != nil {
 		return err
 	}
-	s.logCallMode(server, mode)
+	s.logCallMode(server.Name, mode)
 	return nil
 }
 
 // logCallMode logs a server's call mode if it changed, but not while it takes no writes: the probe's error says so.
-func (s *Store) logCallMode(server topology.Server, mode pipeline.CallMode) {
-	if mode.Full() || !s.changed(server.Name, mode.Command) {
+func (s *Store) logCallMode(server string, mode pipeline.CallMode) {
+	if mode.Full() || !s.changed(server, mode.Command+mode.Foreign) {
 		return
 	}
-	s.servers.Config.Log.Info("how a redis server is asked to count: functions cost it less than a script",
-		"server", server.Name, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)
+	log := s.servers.Config.Log.With("server", server, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)
+	if mode.Foreign != "" {
+		log.Warn("foreign redis library", "library", mode.Foreign,
+			"remedy", "ACL SETUSER OTHER -function, for all others; FUNCTION DELETE "+mode.Foreign)
+		return
+	}
+	log.Info("how a redis server is asked to count: functions cost it less than a script")
 }
 
 // rights are what counting needs of any server, and looking at counters and resetting them.

@@ -25,13 +25,19 @@ const secret = "hunter2"
 
 // countingRules are the rights that counting takes where functions are allowed, scriptRules where they are not, or not
 // known.
-func countingRules() []string { return append(keyRules(), "+fcall", "+function|load") }
+func countingRules() []string {
+	return append(keyRules(), "+fcall", "+function|load", "+function|list")
+}
 
 func scriptRules() []string { return append(keyRules(), "+evalsha", "+script|load") }
 
 func keyRules() []string {
 	rules, _, _ := strings.Cut(rights, " +@scripting")
 	return strings.Fields(rules)
+}
+
+func without(rules []string, missing string) []string {
+	return slices.DeleteFunc(rules, func(rule string) bool { return rule == missing })
 }
 
 func TestTheRightsCoverEveryCommandOfTheScript(t *testing.T) {
@@ -67,13 +73,14 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 		options []redistest.Option
 		told    string
 	}{
-		"all":                    {strings.Fields(rights), nil, "command=fcall name=weir_"},
-		"all, without functions": {strings.Fields(rights), old, "command=evalsha"},
-		"functions":              {countingRules(), nil, "command=fcall name=weir_"},
-		preloaded: {slices.DeleteFunc(countingRules(), func(rule string) bool { return strings.HasPrefix(rule, "+function|") }),
-			nil, "command=fcall name=weir_"},
+		"all":                          {strings.Fields(rights), nil, "command=fcall name=weir_"},
+		"all, without functions":       {strings.Fields(rights), old, "command=evalsha"},
+		"functions":                    {countingRules(), nil, "command=fcall name=weir_"},
+		preloaded:                      {without(countingRules(), "+function|load"), nil, "command=fcall name=weir_"},
 		"functions that are forbidden": {scriptRules(), nil, "refused=\"NOPERM "},
-		"no functions":                 {scriptRules(), old, "command=evalsha"},
+		"functions that may not be listed": {without(append(countingRules(), scriptRules()...), "+function|list"), nil,
+			"refused=\"NOPERM "},
+		"no functions": {scriptRules(), old, "command=evalsha"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +144,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	}
 	line := "ACL SETUSER ann " + rights
 	for _, missing := range countingRules() {
-		grant(slices.DeleteFunc(countingRules(), func(rule string) bool { return rule == missing })...)
+		grant(without(countingRules(), missing)...)
 		err := probed(t, on)
 		if err == nil || !strings.Contains(err.Error(), line) || strings.Contains(err.Error(), secret) {
 			t.Errorf("without %s a probe gives %v, want an error with %q", missing, err, line)

@@ -17,7 +17,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
-	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -89,8 +88,10 @@ func (f fleet) open(t *testing.T, c topology.Config, now *atomic.Int64) *Store {
 	return s
 }
 
+func newScript() *pipeline.Script { return new(Config).newScript() }
+
 // scriptOnly is the script without its library.
-func scriptOnly() *pipeline.Script { return pipeline.NewScript(script.Source()) }
+func scriptOnly() *pipeline.Script { return (&Config{ScriptsOnly: true}).newScript() }
 
 // start starts servers of a type for a test, and returns how they are reached.
 func start(t *testing.T, kind topology.Type, options ...redistest.Option) topology.Config {

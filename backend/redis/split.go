@@ -45,7 +45,7 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	log := servers.Config.Log.With(slog.String("keys", descriptors.KeysOfWeir.String()))
 	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
 	beside := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
-	first, second := newPlain(servers, c, keys), newScripted(beside, c, newScript())
+	first, second := newPlain(servers, c, keys), newScripted(beside, c, c.newScript())
 	isSecond := func(key []byte, _ []descriptors.Limit) bool {
 		_, plain := descriptors.PlainStem(key)
 		return !plain

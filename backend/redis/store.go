@@ -54,10 +54,12 @@ type Config struct {
 	Now func() time.Time
 	// Meter, if not nil, returns the meter of a server, once for each.
 	Meter func(server string) pipeline.Meter
+	// ScriptsOnly never uses functions.
+	ScriptsOnly bool
 }
 
 // Open makes a store that counts by the script. It waits for no server: they are probed later, see [backend.Health].
-func Open(c Config) (*Store, error) { return open(c, newScript()) }
+func Open(c Config) (*Store, error) { return open(c, c.newScript()) }
 
 // open is Open for a version of the script.
 func open(c Config, code *pipeline.Script) (*Store, error) {
@@ -78,7 +80,10 @@ func (s *Store) begin() {
 	})
 }
 
-func newScript() *pipeline.Script {
+func (c *Config) newScript() *pipeline.Script {
+	if c.ScriptsOnly {
+		return pipeline.NewScript(script.Source())
+	}
 	return pipeline.NewScript(script.Source()).WithLibrary(script.Library(), script.Function())
 }
 

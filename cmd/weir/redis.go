@@ -21,16 +21,25 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
 	}
 	pools := map[string]*topology.Connections{"redis_pool": mainPool}
-	if !set.BothRedis.UsePerSecond {
-		return guarded(main, "Redis", pools, set, metrics, log), nil
+	store := main
+	if set.BothRedis.UsePerSecond {
+		log = log.With("redis", "REDIS_PERSECOND")
+		perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("opening the second counters (REDIS_PERSECOND_URL): %w", err), main.Close())
+		}
+		pools["redis_per_second_pool"], store = pool, redis.PerSecond(main, perSecond)
 	}
-	log = log.With("redis", "REDIS_PERSECOND")
-	perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the second counters (REDIS_PERSECOND_URL): %w", err), main.Close())
+	counters := guarded(store, "Redis", pools, set, metrics, log)
+	counters.warning = func() (lines string) {
+		for _, s := range store.Stats().Servers {
+			if s.Foreign != "" {
+				lines += fmt.Sprintf("foreign library %s in redis %s: see WeirRedisForeignLibrary in RUNBOOK.md\n", s.Foreign, s.Name)
+			}
+		}
+		return lines
 	}
-	pools["redis_per_second_pool"] = pool
-	return guarded(redis.PerSecond(main, perSecond), "Redis", pools, set, metrics, log), nil
+	return counters, nil
 }
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
@@ -43,6 +52,7 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 	c.Connections = new(topology.Connections)
 	config := redis.Config{
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
+		ScriptsOnly: !set.BothRedis.Functions,
 	}
 	if set.Keys().Format == descriptors.KeysOfRatelimit {
 		store, err = redis.OpenRatelimit(config, set.RatelimitKeys())
@@ -52,9 +62,9 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 	if err != nil {
 		return nil, nil, err
 	}
-	servers.Watch(name, func(yield func(server string, away bool)) {
+	servers.Watch(name, func(yield func(server string, away, foreign bool)) {
 		for _, s := range store.Stats().Servers {
-			yield(s.Name, s.Away)
+			yield(s.Name, s.Away, s.Foreign != "")
 		}
 	})
 	showTotals(metrics, map[string]string{"redis": name}, store.Stats, pipelineTotals)

@@ -135,6 +135,7 @@ func (s *service) parts() server.Parts {
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
 			History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
+			Warning: s.store.warning,
 		},
 	}
 }

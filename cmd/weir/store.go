@@ -23,6 +23,7 @@ type counterStore struct {
 	servers backend.Health                   // that hold the counts; nil in memory
 	kind    string                           // of the servers: Redis or memcached
 	pools   map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
+	warning func() string                    // of /readyz; nil for none
 }
 
 // openStore opens the store that BACKEND_TYPE names.

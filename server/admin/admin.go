@@ -21,7 +21,8 @@ import (
 
 // Parts are what the port serves.
 type Parts struct {
-	Ready   func() error // why the process should get no traffic, nil if it should
+	Ready   func() error  // why the process should get no traffic, nil if it should
+	Warning func() string // lines about what is wrong though it should; nil for none
 	Metrics http.Handler
 	Stats   http.Handler // the same for people; nil serves none
 	Rules   Rules        // nil has none to show
@@ -44,7 +45,7 @@ const maxRuleAnswers, maxProfiles = 4, 4
 // Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
-	registerHealth(mux, p.Ready)
+	registerHealth(mux, &p)
 	mux.Handle("GET /metrics", make(connlimit.Semaphore, connlimit.Scrapes).Bound(p.Metrics, connlimit.ScrapeTime))
 	turns := make(connlimit.Semaphore, maxRuleAnswers)
 	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, connlimit.ReadTime)) }
@@ -104,16 +105,19 @@ func hideValues(g *Guard, h http.Handler) http.Handler {
 	})
 }
 
-func registerHealth(mux *http.ServeMux, ready func() error) {
+func registerHealth(mux *http.ServeMux, p *Parts) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "OK")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
+		if err := p.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "OK")
+		if p.Warning != nil {
+			fmt.Fprint(w, p.Warning())
+		}
 	})
 }
 

@@ -25,6 +25,9 @@ var redisLabels = []string{"redis", "server"}
 var breakerOpen = prometheus.NewDesc("weir_redis_breaker_open",
 	"1 while the server is known not to answer, or too late for its callers, and is not asked; else 0.", redisLabels, nil)
 
+var foreignLibrary = prometheus.NewDesc("weir_redis_foreign_library",
+	"1 while the server's functions are not called, as somebody else has replaced weir's library; else 0.", redisLabels, nil)
+
 // Redis adds the metrics of Redis servers. It is called once.
 func (m *Metrics) Redis() *Redis {
 	seconds := func(name, help string) *prometheus.HistogramVec {
@@ -41,18 +44,23 @@ func (m *Metrics) Redis() *Redis {
 	return r
 }
 
-// Watch shows which servers of a Redis are away; each is asked for at each scrape. Servers of one name are one.
-func (r *Redis) Watch(redis string, servers func(yield func(server string, away bool))) {
+// Watch shows which servers of a Redis are away, and which have a foreign library; each is asked for at each scrape.
+// Servers of one name are one.
+func (r *Redis) Watch(redis string, servers func(yield func(server string, away, foreign bool))) {
 	r.process.collect(func(to chan<- prometheus.Metric) {
-		open := make(map[string]float64)
-		servers(func(server string, away bool) {
+		open, foreign := make(map[string]float64), make(map[string]float64)
+		servers(func(server string, isAway, isForeign bool) {
 			open[server] += 0
-			if away {
+			if isAway {
 				open[server] = 1
+			}
+			if isForeign {
+				foreign[server] = 1
 			}
 		})
 		for server, value := range open {
 			send(to, breakerOpen, prometheus.GaugeValue, value, redis, server)
+			send(to, foreignLibrary, prometheus.GaugeValue, foreign[server], redis, server)
 		}
 	})
 }

@@ -10,9 +10,9 @@ func TestEachServerOfARedisIsMeasuredAndForgottenOnceItIsGone(t *testing.T) {
 	m := New("test")
 	r := m.Redis()
 	away := map[string]bool{"a:1": false, "b:2": true}
-	r.Watch("main", func(yield func(string, bool)) {
+	r.Watch("main", func(yield func(string, bool, bool)) {
 		for server, is := range away {
-			yield(server, is)
+			yield(server, is, !is)
 		}
 	})
 	a, b := r.Server("main", "a:1"), r.Server("main", "b:2")
@@ -24,6 +24,8 @@ func TestEachServerOfARedisIsMeasuredAndForgottenOnceItIsGone(t *testing.T) {
 	for _, line := range []string{
 		`weir_redis_breaker_open{redis="main",server="a:1"} 0`,
 		`weir_redis_breaker_open{redis="main",server="b:2"} 1`,
+		`weir_redis_foreign_library{redis="main",server="a:1"} 1`,
+		`weir_redis_foreign_library{redis="main",server="b:2"} 0`,
 		`weir_redis_answer_seconds_bucket{redis="main",server="a:1",le="0.0025"} 0`,
 		`weir_redis_answer_seconds_bucket{redis="main",server="a:1",le="0.005"} 1`,
 		`weir_redis_wait_seconds_count{redis="main",server="a:1"} 1`,

@@ -181,6 +181,7 @@ type ServerStats struct {
 	Out     int    // batches that are out now
 	Waiting int    // checks that wait for the next one
 	Away    bool   // it is known not to answer, and has not answered a batch since
+	Foreign string // the foreign library for which its functions are not used; "": none
 }
 
 // Stats returns what was sent, and what waits.

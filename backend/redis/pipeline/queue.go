@@ -298,5 +298,6 @@ func (q *queue) retire(now time.Time) bool {
 func (q *queue) stats() ServerStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ServerStats{Name: q.name, Out: len(q.out), Waiting: q.checks, Away: q.breaker.state == stateOpen}
+	return ServerStats{Name: q.name, Out: len(q.out), Waiting: q.checks, Away: q.breaker.state == stateOpen,
+		Foreign: q.pipeline.script.lastMode(q.client).Foreign}
 }

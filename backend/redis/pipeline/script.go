@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,16 +20,18 @@ import (
 type Script struct {
 	source, sha       string
 	library, function string   // "" for none
-	modes             sync.Map // of addresses of servers: *CallMode
+	modes             sync.Map // of addresses of servers: CallMode
 }
 
 // CallMode is how a script is called on a server.
 type CallMode struct {
 	Command string // fcall or evalsha
 	Name    string // that of the function, or the hash of the script
-	// Refused is why the library is not used: the server has no functions, as before Redis 7.0, its user may not use
-	// them, or it takes no writes. It is nil if the library is used, or the script has none.
+	// Refused is why the library is not used: the server has no functions, as before Redis 7.0, its user may not use or
+	// list them, it takes no writes, or they are foreign. It is nil if the library is used, or the script has none.
 	Refused error
+	// Foreign is the name of the library of others that has the name or the function of the script's, "" for none.
+	Foreign string
 }
 
 // uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call
@@ -65,40 +68,103 @@ func (s *Script) Mode(ctx context.Context, client *goredis.Client) (CallMode, er
 	if s.library == "" {
 		return CallMode{Command: "evalsha", Name: s.sha}, nil
 	}
-	if mode, known := s.modes.Load(client.Options().Addr); known {
-		return *mode.(*CallMode), nil
+	if mode := s.lastMode(client); mode.Command != "" {
+		return mode, nil
 	}
 	return s.Load(ctx, client)
+}
+
+// lastMode returns the mode that Load found last, the zero value for none. A nil script has none.
+func (s *Script) lastMode(client *goredis.Client) (mode CallMode) {
+	if s != nil {
+		last, _ := s.modes.Load(client.Options().Addr)
+		mode, _ = last.(CallMode)
+	}
+	return mode
 }
 
 // Load gives a server the script, and returns how it is called there. Its error is the server's.
 func (s *Script) Load(ctx context.Context, client *goredis.Client) (mode CallMode, err error) {
 	if s.library != "" {
 		mode = CallMode{Command: "fcall", Name: s.function}
-		err = s.loadLibrary(ctx, client)
+		mode.Foreign, err = s.loadLibrary(ctx, client)
 	}
-	if s.library == "" || noFunctions(err) {
-		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err}
+	if s.library == "" || mode.Foreign != "" || noFunctions(err) {
+		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err, Foreign: mode.Foreign}
 		err = client.ScriptLoad(ctx, s.source).Err()
 	}
-	if err == nil {
-		s.modes.Store(client.Options().Addr, &mode)
+	if err == nil || mode.Refused != nil { // a refused function is not called, even if the script cannot be loaded
+		s.modes.Store(client.Options().Addr, mode)
 	}
 	return mode, err
 }
 
-// loadLibrary gives a server the library, and calls its function without keys, which changes nothing.
-func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) error {
+// loadLibrary gives a server the library, compares it, and calls its function without keys, which changes nothing.
+func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) (foreign string, err error) {
 	// A server closes the connection of a user without a login that sends much; to PING it answers why.
 	if err := client.Ping(ctx).Err(); goredis.IsAuthError(err) {
-		return err
+		return "", err
 	}
-	err := client.FunctionLoad(ctx, s.library).Err()
-	called := client.FCall(ctx, s.function, nil, 0, "").Err()
-	if err != nil && !strings.Contains(err.Error(), "already exists") && (called != nil || !topology.Forbidden(err)) {
-		return err // unless somebody who may has loaded it
+	err = client.FunctionLoad(ctx, s.library).Err()
+	exists := err == nil || strings.Contains(err.Error(), "already exists")
+	if exists || topology.Forbidden(err) { // then somebody else may have loaded it
+		if foreign, differs := s.compareLibrary(ctx, client); differs != nil {
+			return foreign, differs
+		}
+		if called := client.FCall(ctx, s.function, nil, 0, "").Err(); called == nil || exists {
+			return "", called
+		}
 	}
-	return called
+	return "", err
+}
+
+var errForeign = errors.New("the library is not weir's")
+
+// compareLibrary returns an error if a server's function is not the script's: every user who may load functions may
+// replace those of others. It names the foreign library. A server without the function is right.
+func (s *Script) compareLibrary(ctx context.Context, client *goredis.Client) (foreign string, err error) {
+	isFunction := func(f goredis.Function) bool { return strings.EqualFold(f.Name, s.function) } // as Redis compares them
+	for _, query := range []goredis.FunctionListQuery{{LibraryNamePattern: s.function, WithCode: true}, {WithCode: true}} {
+		libraries, err := client.FunctionList(ctx, query).Result()
+		if err != nil && (ctx.Err() != nil || topology.Forbidden(err)) {
+			return "", err
+		} else if err != nil { // a foreign library may be too large to be read
+			return s.function, fmt.Errorf("comparing the library: %w", err)
+		}
+		for _, l := range libraries {
+			if l.Name == s.function && l.Code == s.library {
+				return "", nil
+			} else if l.Name == s.function || slices.ContainsFunc(l.Functions, isFunction) {
+				return l.Name, errForeign
+			}
+		}
+	}
+	return "", nil
+}
+
+// CompareLibraries compares the script's library on each server that is asked, for five seconds at most, and tells how
+// the script is called where it was replaced.
+func (p *Pipeline) CompareLibraries(ctx context.Context, tell func(server string, mode CallMode)) {
+	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
+	defer cancel()
+	var running sync.WaitGroup
+	for _, q := range p.queues.Range {
+		running.Go(func() { q.(*queue).compareLibrary(ctx, tell) })
+	}
+	running.Wait()
+}
+
+func (q *queue) compareLibrary(ctx context.Context, tell func(server string, mode CallMode)) {
+	s, replaced := q.pipeline.script, error(nil)
+	mode := s.lastMode(q.client)
+	if mode.Command == "fcall" && q.awayError() == nil {
+		_, replaced = s.compareLibrary(ctx, q.client)
+	}
+	if replaced != nil || mode.Foreign != "" {
+		if mode, err := s.Load(ctx, q.client); err == nil || mode.Foreign != "" {
+			tell(q.name, mode)
+		}
+	}
 }
 
 // unknownCommand matches the errors of a server that has no functions.

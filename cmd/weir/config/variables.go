@@ -24,7 +24,7 @@ type Variables struct {
 	AdminHosts    []string `env:"ADMIN_HOSTS"` // separated by commas
 
 	MaxConnections          int           `env:"GRPC_MAX_CONNECTIONS,default=4096"`
-	MaxConnectionsPerClient int           `env:"GRPC_MAX_CONNECTIONS_PER_CLIENT,default=512"`
+	MaxConnectionsPerClient int           `env:"GRPC_MAX_CONNECTIONS_PER_CLIENT,default=256"`
 	MaxConnectionAge        time.Duration `env:"GRPC_MAX_CONNECTION_AGE,default=24h"`
 	MaxConnectionAgeGrace   time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE,default=1h"`
 
@@ -150,6 +150,7 @@ type Redis struct {
 // BothRedis are the variables that begin with REDIS_ and exist once: they hold for both Redis.
 type BothRedis struct {
 	UsePerSecond bool `env:"PERSECOND,default=false"`
+	Functions    bool `env:"FUNCTIONS,default=true"`
 
 	TLSFiles ClientTLS `env:",prefix=TLS_"`
 

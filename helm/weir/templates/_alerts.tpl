@@ -51,6 +51,15 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
       Checks that are not answered before Envoy's timeout are decided by the failure policy. Look at the server's CPU, its slow log,
       its forks, and at the network between.
   {{- include "weir.alertEnd" (list $rules "warning" "WeirRedisSlow") | nindent 2 }}
+- alert: WeirRedisForeignLibrary
+  expr: count by (redis, server) (weir_redis_foreign_library{ {{- $scraped -}} } == 1)
+  for: 1m
+  annotations:
+    summary: {{ "In Redis {{ $labels.server }} ({{ $labels.redis }}) somebody else has replaced weir's library of functions." | quote }}
+    description: >-
+      Limits hold: weir counts by scripts, which cost Redis more. Before it noticed, the other library could read and change all that
+      weir's user may. weir's log names the library.
+  {{- include "weir.alertEnd" (list $rules "warning" "WeirRedisForeignLibrary") | nindent 2 }}
 {{- /* One loss is over within the hour. Above 0 for two hours, there is one after the other. */}}
 - alert: WeirOverAdmission
   expr: max by (redis) (increase(weir_redis_counts_lost_total{ {{- $scraped -}} }[1h])) > 0

@@ -45,6 +45,10 @@ A ring's list is a file, which weir follows; so is whatever is secret, which may
 - name: RING_ON_NODE_LOSS
   value: {{ .onNodeLoss }}
 {{- end }}
+{{- if not (kindIs "invalid" .functions) }}
+- name: REDIS_FUNCTIONS
+  value: {{ .functions | quote }}
+{{- end }}
 {{- if .unreadyWhileAway }}
 - name: REDIS_HEALTH_CHECK_ACTIVE_CONNECTION
   value: "true"
