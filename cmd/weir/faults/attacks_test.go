@@ -50,6 +50,7 @@ type deed uint8
 const (
 	quick        deed = 1 << iota // in the short form, too
 	readsNothing                  // the clients read nothing
+	dribbles                      // a byte for each frame: it takes 125 of memory
 	floods                        // clients leave when they have sent all, and come back; others stay
 )
 
@@ -61,7 +62,7 @@ var attacks = []attack{
 		slices.Repeat([]frame{{continuation, 0, strings.Repeat("\x00\x01a\x64"+strings.Repeat("v", 100), 157)}}, 1000)...)},
 	{"29d", "header lists of a byte for each field", 0, plainSettings, 256,
 		[]frame{{headers, endHeaders, ask + "\x40\x01a\x00" + strings.Repeat("\xbe", 1800)}}},
-	{"29e", "messages of a byte for each frame", 0, plainSettings, 100,
+	{"29e", "messages of a byte for each frame", dribbles, plainSettings, 100,
 		append([]frame{askHeaders, {data, 0, "\x00\x00\x10\x00\x00"}}, slices.Repeat([]frame{{data, 0, "x"}}, 1000)...)},
 	{"29f", "whole requests whose answers nobody takes", 0, noWindow, 256, []frame{askHeaders, message("")}},
 	{"29g", "health watches", 0, plainSettings, 256,
