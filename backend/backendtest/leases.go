@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -44,6 +45,7 @@ func leasable(r *rand.Rand) rule {
 type held struct {
 	granted, left uint64
 	at, ends      window.Instant
+	state         uint64
 }
 
 type leaseWalk struct {
@@ -64,8 +66,10 @@ func (w *leaseWalk) step(t *testing.T, patience time.Duration) {
 	}
 	w.now = max(0, w.now+move)
 	w.store.SetTime(w.now)
-	if move < 0 { // whoever sees that ends its leases: their buckets are others now
-		w.leases = nil
+	for i := range w.leases {
+		if move < 0 { // whoever sees that uses its leases no more: their buckets are others now
+			w.leases[i].ends = 0
+		}
 	}
 	for _, log := range w.m.logs {
 		log.tick(w.now)
@@ -93,30 +97,37 @@ func (w *leaseWalk) alive() *held {
 	return nil
 }
 
-// ask asks a random check, which mostly wishes for a lease, and settles one.
+// ask asks a random check, which may wish for a lease, or settles one, which now and then is of another state.
 func (w *leaseWalk) ask(t *testing.T) {
-	c := backend.Check{Key: w.key, Limits: w.m.rule.limits, Charge: w.m.rule.charge, Lease: new(backend.Lease)}
+	c := backend.Check{Key: w.key, Limits: w.m.rule.limits, Charge: w.m.rule.charge}
 	c.Op, c.Hits = randomOp(w.r, w.m.rule.limits[0].Requests)
-	if w.r.IntN(3) > 0 {
-		c.Lease.Want, c.Lease.Share = w.r.Uint64N(1+w.m.rule.limits[0].Requests), 1+w.r.Uint64N(10)
-		c.Lease.Stranded = w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20)
-	}
-	if n := len(w.leases); n > 0 && w.r.IntN(2) > 0 {
+	switch n := len(w.leases); {
+	case n > 0 && w.r.IntN(2) > 0:
 		i := w.r.IntN(n)
 		l := w.leases[i]
 		w.leases[i] = w.leases[n-1]
 		w.leases = w.leases[:n-1]
-		c.Lease.Granted, c.Lease.Unused, c.Lease.ChargedAt = l.granted, l.left, time.UnixMicro(int64(l.at))
+		c.Op, c.Hits = backend.Refund, 0
+		c.Lease = &backend.Lease{Granted: l.granted, Unused: l.left, ChargedAt: time.UnixMicro(int64(l.at)), State: l.state}
+		if w.r.IntN(10) == 0 {
+			c.Lease.State++
+		}
+	case c.Op == backend.Count && w.r.IntN(3) > 0:
+		c.Lease = &backend.Lease{Want: w.r.Uint64N(1 + w.m.rule.limits[0].Requests), Share: 1 + w.r.Uint64N(10),
+			Abandoned: w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20), State: 1 + w.r.Uint64N(1<<52)}
 	}
-	asked := *c.Lease
+	var asked backend.Lease
+	if c.Lease != nil {
+		asked = *c.Lease
+	}
 	got := Ask(t, w.store.Counter, c)
 	want, answer := w.m.decideLease(&c, asked, w.now)
-	if got != want || *c.Lease != answer {
+	if got != want || c.Lease != nil && *c.Lease != answer {
 		t.Fatalf("%d: operation %d, %d hits under %v, lease %+v: the store decides\n%+v %+v; its model says\n%+v %+v", w.now, c.Op,
-			c.Hits, c.Limits, asked, got, *c.Lease, want, answer)
+			c.Hits, c.Limits, asked, got, c.Lease, want, answer)
 	}
-	if c.Lease.Hits > 0 {
-		w.leases = append(w.leases, held{c.Lease.Hits, c.Lease.Hits, w.now, w.now.Plus(c.Lease.Lasts(c.Limits))})
+	if l := c.Lease; l != nil && l.Hits > 0 {
+		w.leases = append(w.leases, held{l.Hits, l.Hits, w.now, w.now.Plus(l.Lasts(c.Limits)), l.State})
 	}
 }
 
@@ -139,36 +150,70 @@ func (w *leaseWalk) check(t *testing.T) {
 	}
 }
 
-// decideLease is decide for a check that asks about leases.
-func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.Instant) (backend.Decision, backend.Lease) {
-	answer := asked
-	answer.Now = time.UnixMicro(int64(now))
-	if asked.Granted > 0 {
+// decideLease is decide for a check that may ask about leases. The answer is what the store should make of asked.
+func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.Instant) (d backend.Decision, answer backend.Lease) {
+	for i := range m.counts {
+		if m.counts[i].(*Buckets).stepsBack(now) {
+			m.state = 0
+		}
+	}
+	if c.Lease != nil {
+		answer = asked
+		answer.Now = time.UnixMicro(int64(now))
+	}
+	if asked.Granted > 0 && asked.State == m.state {
 		answer.Returned = asked.Unused
 		for i := range m.counts {
 			back := m.counts[i].(*Buckets).Settle(now, window.At(asked.ChargedAt), asked.Granted, asked.Unused)
 			answer.Returned = min(answer.Returned, back)
 		}
 	}
-	d := m.decide(c.Op, c.Hits, now)
-	if !d.Allowed || c.Op != backend.Count {
+	if d = m.decide(c.Op, c.Hits, now); !d.Allowed {
+		m.awaitSettlement(c, &d)
+	}
+	if c.Lease == nil || c.Op != backend.Count {
 		return d, answer
 	}
-	answer.Hits = asked.Want
+	answer.Hits, answer.State = asked.Want, 0
 	for i := range m.counts {
-		room := m.rule.limits[i].Requests - m.counts[i].Sum(now)
+		room := m.rule.limits[i].Requests - min(m.rule.limits[i].Requests, m.counts[i].Sum(now))
 		share := room / max(1, asked.Share)
-		answer.Hits = min(answer.Hits, share-min(share, asked.Stranded))
+		answer.Hits = min(answer.Hits, share-min(share, asked.Abandoned))
 	}
-	if answer.Hits < backend.MinLeaseHits {
+	if !d.Allowed || answer.Hits < backend.MinLeaseHits || answer.Hits < (asked.Want+3)/4 {
 		answer.Hits = 0
+		return d, answer
 	}
+	m.state = cmp.Or(m.state, asked.State)
+	answer.State = m.state
 	for i := range m.counts {
-		if answer.Hits > 0 {
-			m.counts[i].(*Buckets).Grant(now, answer.Hits)
-		}
+		m.counts[i].(*Buckets).Grant(now, answer.Hits)
 	}
 	return d, answer
+}
+
+// awaitSettlement lets a check that was denied wait no longer than until leases are settled, if it would fit then.
+func (m *model) awaitSettlement(c *backend.Check, d *backend.Decision) {
+	var wait time.Duration
+	for i := range m.counts {
+		l, size, leased, sum := &m.rule.limits[i], uint64(1), uint64(0), uint64(0)
+		if c.Op == backend.Count {
+			size = c.Hits
+		} else if l.Algorithm == descriptors.FixedWindow {
+			size = 0
+		}
+		b := m.counts[i].(*Buckets)
+		for k, n := range b.hits {
+			leased, sum = leased+b.leased[k], sum+n
+		}
+		if size > l.Requests || sum-leased > l.Requests-size {
+			return
+		}
+		if leased > 0 {
+			wait = max(wait, min(backend.LeaseSpan(m.rule.limits[i:i+1]), backend.MaxLeaseTime)+backend.SettleTime)
+		}
+	}
+	d.RetryIn, d.ResetIn = min(d.RetryIn, wait), min(d.ResetIn, wait)
 }
 
 // Sixteen a minute, of which 8 are used. Another process is granted the other 8 at 59 s. Somebody gives back 8. Were these
