@@ -86,7 +86,7 @@ var leaseTotals = []total[guard.Stats]{
 	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
 		func(s guard.Stats) uint64 { return s.LeaseReturned }},
 	{"weir_lease_hits_left_total", "Unused hits of leases that were not given back: they count until their window ends.",
-		func(s guard.Stats) uint64 { return s.LeaseStranded }},
+		func(s guard.Stats) uint64 { return s.LeaseLapsed }},
 }
 
 // total is a number of some statistics that only grows, under its name in /metrics.
