@@ -3,6 +3,7 @@ package backendtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,19 +16,25 @@ import (
 // bucket is over, settle it now or later, or never. After each step the store must answer as its model, and what it
 // counts must hold all that was used in the last window and all that may still be used: so no window holds more than N.
 func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
-	t.Run("NeverOverWithLeases", func(t *testing.T) {
-		r := rand.New(rand.NewPCG(o.Seed, 27))
-		store := open(t)
-		for round := 0; o.Steps > 0; round++ {
-			w := &leaseWalk{store: store, r: r, m: newModel(leasable(r)), key: fmt.Appendf(nil, "leases/%d", round),
-				now: start + window.Instant(r.Int64N(1e12))}
-			for range min(o.Steps, 200) {
-				o.Steps--
-				w.step(t, o.Patience)
-			}
-		}
-	})
+	t.Run("NeverOverWithLeases", func(t *testing.T) { walkLeases(t, open(t), false, o) })
+	t.Run("ALostStatesLeaseTakesNothing", func(t *testing.T) { walkLeases(t, open(t), true, o) })
 	t.Run("ARefundLeavesWhatOthersMayUse", func(t *testing.T) { testRefundBesideLease(t, open(t)) })
+}
+
+// walkLeases walks. With losses, the key now and then loses its state, and leases of lost states are settled in later
+// ones. A fresh key stands for a state that begins.
+func walkLeases(t *testing.T, store Store, losses bool, o Options) {
+	r := rand.New(rand.NewPCG(o.Seed, 27))
+	for round := 0; o.Steps > 0; round++ {
+		w := &leaseWalk{store: store, r: r, m: newModel(leasable(r)), key: fmt.Appendf(nil, "leases/%v/%d", losses, round),
+			now: start + window.Instant(r.Int64N(1e12))}
+		for range min(o.Steps, 200) {
+			if o.Steps--; losses && r.IntN(30) == 0 {
+				w.lose()
+			}
+			w.step(t, o.Patience)
+		}
+	}
 }
 
 // leasable draws a rule that may lease, of limits from too small to large.
@@ -53,6 +60,13 @@ type leaseWalk struct {
 	key    []byte
 	now    window.Instant
 	leases []held // that are not settled
+	lost   []held // of states that were lost
+}
+
+// lose begins another state.
+func (w *leaseWalk) lose() {
+	w.key, w.m, w.now = append(w.key, '+'), newModel(w.m.rule), w.now+1
+	w.lost, w.leases = append(w.lost, w.leases...), nil
 }
 
 // step moves the clock, and uses a lease or asks the store.
@@ -101,16 +115,19 @@ func (w *leaseWalk) ask(t *testing.T) {
 		c.Lease.Want, c.Lease.Share = w.r.Uint64N(1+w.m.rule.limits[0].Requests), 1+w.r.Uint64N(10)
 		c.Lease.Stranded = w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20)
 	}
-	if n := len(w.leases); n > 0 && w.r.IntN(2) > 0 {
+	from := &w.leases
+	if len(w.lost) > 0 && w.r.IntN(2) > 0 {
+		from = &w.lost
+	}
+	if n := len(*from); n > 0 && w.r.IntN(2) > 0 {
 		i := w.r.IntN(n)
-		l := w.leases[i]
-		w.leases[i] = w.leases[n-1]
-		w.leases = w.leases[:n-1]
+		l := (*from)[i]
+		*from = slices.Delete(*from, i, i+1)
 		c.Lease.Granted, c.Lease.Unused, c.Lease.ChargedAt = l.granted, l.left, time.UnixMicro(int64(l.at))
 	}
-	asked := *c.Lease
+	asked, ofThis := *c.Lease, from == &w.leases
 	got := Ask(t, w.store.Counter, c)
-	want, answer := w.m.decideLease(&c, asked, w.now)
+	want, answer := w.m.decideLease(&c, asked, ofThis, w.now)
 	if got != want || *c.Lease != answer {
 		t.Fatalf("%d: operation %d, %d hits under %v, lease %+v: the store decides\n%+v %+v; its model says\n%+v %+v", w.now, c.Op,
 			c.Hits, c.Limits, asked, got, *c.Lease, want, answer)
@@ -139,11 +156,11 @@ func (w *leaseWalk) check(t *testing.T) {
 	}
 }
 
-// decideLease is decide for a check that asks about leases.
-func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.Instant) (backend.Decision, backend.Lease) {
+// decideLease is decide for a check that asks about leases, and settles one of this state, or of one that was lost.
+func (m *model) decideLease(c *backend.Check, asked backend.Lease, ofThis bool, now window.Instant) (backend.Decision, backend.Lease) {
 	answer := asked
 	answer.Now = time.UnixMicro(int64(now))
-	if asked.Granted > 0 {
+	if asked.Granted > 0 && ofThis {
 		answer.Returned = asked.Unused
 		for i := range m.counts {
 			back := m.counts[i].(*Buckets).Settle(now, window.At(asked.ChargedAt), asked.Granted, asked.Unused)
