@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,19 +17,25 @@ import (
 // bucket is over, settle it now or later, or never. After each step the store must answer as its model, and what it
 // counts must hold all that was used in the last window and all that may still be used: so no window holds more than N.
 func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
-	t.Run("NeverOverWithLeases", func(t *testing.T) {
-		r := rand.New(rand.NewPCG(o.Seed, 27))
-		store := open(t)
-		for round := 0; o.Steps > 0; round++ {
-			w := &leaseWalk{store: store, r: r, m: newModel(leasable(r)), key: fmt.Appendf(nil, "leases/%d", round),
-				now: start + window.Instant(r.Int64N(1e12))}
-			for range min(o.Steps, 200) {
-				o.Steps--
-				w.step(t, o.Patience)
-			}
-		}
-	})
+	t.Run("NeverOverWithLeases", func(t *testing.T) { walkLeases(t, open(t), false, o) })
+	t.Run("ALostStatesLeaseTakesNothing", func(t *testing.T) { walkLeases(t, open(t), true, o) })
 	t.Run("ARefundLeavesWhatOthersMayUse", func(t *testing.T) { testRefundBesideLease(t, open(t)) })
+}
+
+// walkLeases walks. With losses, the key now and then loses its state, and leases of lost states are settled in later
+// ones. A fresh key stands for a state that begins.
+func walkLeases(t *testing.T, store Store, losses bool, o Options) {
+	r := rand.New(rand.NewPCG(o.Seed, 27))
+	for round := 0; o.Steps > 0; round++ {
+		w := &leaseWalk{store: store, r: r, m: newModel(leasable(r)), key: fmt.Appendf(nil, "leases/%v/%d", losses, round),
+			now: start + window.Instant(r.Int64N(1e12))}
+		for range min(o.Steps, 200) {
+			if o.Steps--; losses && r.IntN(30) == 0 {
+				w.lose()
+			}
+			w.step(t, o.Patience)
+		}
+	}
 }
 
 // leasable draws a rule that may lease, of limits from too small to large.
@@ -55,6 +62,13 @@ type leaseWalk struct {
 	key    []byte
 	now    window.Instant
 	leases []held // that are not settled
+	lost   []held // of states that were lost
+}
+
+// lose begins another state.
+func (w *leaseWalk) lose() {
+	w.key, w.m, w.now = append(w.key, '+'), newModel(w.m.rule), w.now+1
+	w.lost, w.leases = append(w.lost, w.leases...), nil
 }
 
 // step moves the clock, and uses a lease or asks the store.
@@ -97,21 +111,21 @@ func (w *leaseWalk) alive() *held {
 	return nil
 }
 
-// ask asks a random check, which may wish for a lease, or settles one, which now and then is of another state.
+// ask asks a random check, which may wish for a lease, or settles one, also of a state that was lost.
 func (w *leaseWalk) ask(t *testing.T) {
 	c := backend.Check{Key: w.key, Limits: w.m.rule.limits, Charge: w.m.rule.charge}
 	c.Op, c.Hits = randomOp(w.r, w.m.rule.limits[0].Requests)
-	switch n := len(w.leases); {
+	from := &w.leases
+	if len(w.lost) > 0 && w.r.IntN(2) > 0 {
+		from = &w.lost
+	}
+	switch n := len(*from); {
 	case n > 0 && w.r.IntN(2) > 0:
 		i := w.r.IntN(n)
-		l := w.leases[i]
-		w.leases[i] = w.leases[n-1]
-		w.leases = w.leases[:n-1]
+		l := (*from)[i]
+		*from = slices.Delete(*from, i, i+1)
 		c.Op, c.Hits = backend.Refund, 0
 		c.Lease = &backend.Lease{Granted: l.granted, Unused: l.left, ChargedAt: time.UnixMicro(int64(l.at)), State: l.state}
-		if w.r.IntN(10) == 0 {
-			c.Lease.State++
-		}
 	case c.Op == backend.Count && w.r.IntN(3) > 0:
 		c.Lease = &backend.Lease{Want: w.r.Uint64N(1 + w.m.rule.limits[0].Requests), Share: 1 + w.r.Uint64N(10),
 			Abandoned: w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20), State: 1 + w.r.Uint64N(1<<52)}

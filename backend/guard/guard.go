@@ -58,7 +58,7 @@ type Config struct {
 	Local backend.Counter
 	// Leases has the store grant hits of busy keys, which are then admitted here.
 	Leases bool
-	// Now, if not nil, replaces the monotonic clock, in tests.
+	// Now, if not nil, replaces the monotonic clock, in tests, which call Settle.
 	Now func() time.Time
 }
 
@@ -75,13 +75,13 @@ func New(store Store, c Config) *Guard {
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
 	ctx, stop := context.WithCancel(context.Background())
-	if g.stop = stop; c.Leases {
+	if g.stop = stop; c.Leases && c.Now == nil {
 		g.running.Go(func() { g.settleLeases(ctx) })
 	}
 	return g
 }
 
-// settleLeases settles leases that have ended until ctx ends.
+// settleLeases settles leases that have ended until ctx ends, or the store is closed.
 func (g *Guard) settleLeases(ctx context.Context) {
 	tick := time.NewTicker(settlePause)
 	defer tick.Stop()
@@ -90,9 +90,16 @@ func (g *Guard) settleLeases(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			g.leases.settleEnded(ctx, g.store, g.now(), false)
+			if errors.Is(g.Settle(ctx), backend.ErrClosed) {
+				return
+			}
 		}
 	}
+}
+
+// Settle settles the leases that have ended, which a guard by the monotonic clock does twice in backend.SettleTime.
+func (g *Guard) Settle(ctx context.Context) error {
+	return g.leases.settleEnded(ctx, g.store, g.now(), false)
 }
 
 // maxKey is how many bytes a key may have of which a guard knows denials or leases.
@@ -308,7 +315,7 @@ func (g *Guard) Reset(ctx context.Context, key []byte) error {
 func (g *Guard) Close() error {
 	g.stop()
 	g.running.Wait()
-	g.leases.settleEnded(context.Background(), g.store, g.now(), true)
+	_ = g.leases.settleEnded(context.Background(), g.store, g.now(), true) // what is not settled leaves with its window
 	err := g.store.Close()
 	if g.local != nil {
 		err = errors.Join(err, g.local.Close())

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -17,8 +18,9 @@ func (k *lease) settlement(key []byte) backend.Check {
 		Lease: &backend.Lease{Granted: k.granted, Unused: k.unused, ChargedAt: k.chargedAt, State: k.state}}
 }
 
-// settleEnded settles the leases that have ended, or all, and forgets those of which nothing has to be known.
-func (l *leases) settleEnded(ctx context.Context, store backend.Counter, now time.Time, all bool) {
+// settleEnded settles the leases that have ended, or all, and removes those of which nothing has to be known. Its error is
+// the store's.
+func (l *leases) settleEnded(ctx context.Context, store backend.Counter, now time.Time, all bool) (err error) {
 	var checks []backend.Check
 	for i := range l.shards {
 		if sh := &l.shards[i]; sh.size.Load() > 0 {
@@ -30,12 +32,13 @@ func (l *leases) settleEnded(ctx context.Context, store backend.Counter, now tim
 	for len(checks) > 0 {
 		n := min(len(checks), backend.MaxChecks)
 		out := make([]backend.Decision, n)
-		_ = store.Decide(ctx, checks[:n], out) // each answer has its error
+		failed := store.Decide(ctx, checks[:n], out)
 		for i := range out {
-			l.settled(&checks[i], out[i].Err, now)
+			l.settled(&checks[i], cmp.Or(failed, out[i].Err), now)
 		}
-		checks = checks[n:]
+		checks, err = checks[n:], cmp.Or(err, failed)
 	}
+	return err
 }
 
 // takeEnded appends the checks that settle leases which have ended, or all, and removes those that hold nothing.

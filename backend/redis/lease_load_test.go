@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,69 +132,4 @@ func (b *busy) check(t *testing.T) {
 			t.Fatalf("%s: %d were admitted within %v, of %d", b.key, n, window, b.most)
 		}
 	}
-}
-
-// How many checks are denied too early, as others hold hits that they do not use: by limit and replicas, of checks for a
-// fifth more hits than the limit has. They come to each replica for a second in turn, so that it goes on holding what it
-// was granted last. That is less than the share of a limit that leases hold, and none of a limit too small for a lease.
-func TestLeasesDenyFewChecksTooEarly(t *testing.T) {
-	t.Parallel()
-	shard := new(atomic.Int64)
-	store := opened(t, on(t, topology.Single), shard)
-	var table strings.Builder
-	sizes := []uint64{20, 49, 100, 1000, 10_000}
-	if *leaseRounds > 1000 { // which takes minutes
-		sizes = append(sizes, 100_000)
-	}
-	for _, n := range sizes {
-		for _, replicas := range []int{1, 3, 10} {
-			l := &leasing{t: t, r: rand.New(rand.NewPCG(n, uint64(replicas))), store: store, shard: shard, depth: 2,
-				key: fmt.Appendf(nil, "%s/%d/%d", t.Name(), n, replicas), now: time.Unix(1_796_000_000, 0),
-				limits: []descriptors.Limit{backendtest.NewLimit(t, n, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}}
-			asked, denied, early, unused := l.overload(replicas)
-			fmt.Fprintf(&table, "\n%6d a minute, %2d replicas: %6d checks, %5d denied, %4d of them too early (%.2f %%); at most %d unused",
-				n, replicas, asked, denied, early, 100*float64(early)/float64(asked), unused)
-			if n < 50 && early > 0 || unused > n/leaseTenth {
-				t.Errorf("%d of %d checks are denied too early by %d a minute, with at most %d hits unused; want none below 50, and a "+
-					"tenth to be unused at most", early, asked, n, unused)
-			}
-		}
-	}
-	t.Log("denied too early:", table.String())
-}
-
-const leaseTenth = 10
-
-// overload asks for a fifth more than fits, for three windows. A denial is too early if the buckets of the last window
-// hold fewer used hits than the limit: so many are unused.
-func (l *leasing) overload(replicas int) (asked, denied, early int, unused uint64) {
-	for range replicas {
-		w := &leasingWeir{Store: l.store, of: l}
-		w.guard = guard.New(w, guard.Config{Leases: true, Now: func() time.Time { return l.now }, Replicas: func() int { return replicas }})
-		l.weirs = append(l.weirs, w)
-	}
-	n := l.limits[0].Requests
-	rate := 1.2 * float64(n) / l.limits[0].Window.Seconds()
-	used := make(map[int64]uint64) // by second
-	for l.passed < 3*l.limits[0].Window {
-		l.passes(time.Duration(l.r.ExpFloat64() / rate * float64(time.Second)))
-		second := l.now.Unix()
-		w := l.weirs[second%int64(replicas)]
-		d := backendtest.Ask(l.t, w.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 2 * float32(rate)})
-		asked++
-		if d.Allowed {
-			used[second]++
-			continue
-		}
-		denied++
-		var held uint64
-		for s := second - 60; s <= second; s++ {
-			held += used[s]
-		}
-		if held < n && d.Source == backend.FromStore {
-			early++
-			unused = max(unused, n-held)
-		}
-	}
-	return asked, denied, early, unused
 }

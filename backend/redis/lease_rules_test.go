@@ -153,6 +153,7 @@ func TestAWeirThatEndsLeavesNothingLeased(t *testing.T) {
 func TestTheLeaseOfAKilledWeirIsBackWithItsWindow(t *testing.T) {
 	l, here, there := still(t)
 	here.does(backend.Count, 1) // and 99 more are leased, and never used
+	l.weirs = l.weirs[1:]       // so that nobody settles it
 	l.passes(61*time.Second - time.Microsecond)
 	there.gets(backend.Look, 0, backend.FromStore, 900, "they count as long as their bucket")
 	l.passes(time.Microsecond)
