@@ -183,7 +183,7 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 		}
 	}
 	if d = m.decide(c.Op, c.Hits, now); !d.Allowed {
-		m.awaitSettlement(c, &d)
+		m.awaitSettlement(c, &d, now)
 	}
 	if c.Lease == nil || c.Op != backend.Count {
 		return d, answer
@@ -198,7 +198,7 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 		answer.Hits = 0
 		return d, answer
 	}
-	m.state = cmp.Or(m.state, asked.State)
+	m.state, m.leased = cmp.Or(m.state, asked.State), now
 	answer.State = m.state
 	for i := range m.counts {
 		m.counts[i].(*Buckets).Grant(now, answer.Hits)
@@ -206,8 +206,8 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 	return d, answer
 }
 
-// awaitSettlement lets a check that was denied wait no longer than until leases are settled, if it would fit then.
-func (m *model) awaitSettlement(c *backend.Check, d *backend.Decision) {
+// awaitSettlement lets a check that was denied wait no longer than until the last lease is settled, if it would fit then.
+func (m *model) awaitSettlement(c *backend.Check, d *backend.Decision, now window.Instant) {
 	var wait time.Duration
 	for i := range m.counts {
 		l, size, leased, sum := &m.rule.limits[i], uint64(1), uint64(0), uint64(0)
@@ -227,7 +227,9 @@ func (m *model) awaitSettlement(c *backend.Check, d *backend.Decision) {
 			wait = max(wait, min(backend.LeaseSpan(m.rule.limits[i:i+1]), backend.MaxLeaseTime)+backend.SettleTime)
 		}
 	}
-	d.RetryIn, d.ResetIn = min(d.RetryIn, wait), min(d.ResetIn, wait)
+	if wait -= time.Duration(now-m.leased) * time.Microsecond; wait > 0 && m.state > 0 {
+		d.RetryIn, d.ResetIn = min(d.RetryIn, wait), min(d.ResetIn, wait)
+	}
 }
 
 // Sixteen a minute, of which 8 are used. Another process is granted the other 8 at 59 s. Somebody gives back 8. Were these

@@ -26,6 +26,9 @@ const (
 	grantPause = time.Second
 	// maxLeases is how many leases a shard holds; leaseShards is how many shards there are, a power of two.
 	maxLeases, leaseShards = 128, 64
+	// bucketDoubt is how long after the end of a bucket no lease is asked for: it was told too early by the way of the
+	// answer, and a lease that is granted before the end would be over at once.
+	bucketDoubt = 5 * time.Millisecond
 	// keepTime is how long a lease is kept after its end, so that the next one is as long as what is left of its bucket.
 	keepTime = 2 * time.Second
 )
@@ -155,6 +158,9 @@ func (k *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
 		if rest = k.bucketEnds.Sub(now) % span; rest <= 0 {
 			rest += span
 		}
+		if rest > span-min(span/20, bucketDoubt) {
+			return 0
+		}
 	}
 	n := uint64(math.Ceil(float64(c.Rate) * min(rest, backend.MaxLeaseTime).Seconds()))
 	for i := range c.Limits {
@@ -218,9 +224,8 @@ func unasked(err error) bool {
 // begin begins the lease that the store has granted.
 func (k *lease) begin(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
 	lasts := q.Lasts(c.Limits)
-	lasts -= lasts / leaseDrift
 	k.granted, k.unused, k.state, k.chargedAt = q.Hits, q.Hits, q.State, q.Now
-	k.bucketEnds, k.ends = sent.Add(lasts), sent.Add(min(lasts, backend.MaxLeaseTime))
+	k.bucketEnds, k.ends = sent.Add(lasts), sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
 	k.strictest, k.before, k.remaining, k.resetAt = d.Strictest, d.Before+c.Hits, d.Remaining, sent.Add(d.ResetIn)
 }
 

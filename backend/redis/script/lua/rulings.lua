@@ -43,7 +43,7 @@ end
 
 -- deny answers by the limit that denies for the longest. One that admitted the check makes the caller wait, too, if it
 -- charged the check all the same and is full now. Where the check would fit beside what is not leased, it waits no longer
--- than until leases are settled. size is the hits of the check, nil for a look.
+-- than until the last lease is settled. size is the hits of the check, nil for a look.
 local function deny(limits, size, now)
 	local strictest, denial, longest, reset = nil, 0, 0, 0
 	local fits, settled = true, 0
@@ -68,7 +68,9 @@ local function deny(limits, size, now)
 		end
 		reset = max(reset, leaves)
 	end
-	if fits then
+	local identity = fits and call('HGET', key, IDENTITY)
+	settled = identity and from_bytes('<I7', identity, 8) + settled - now or 0
+	if settled > 0 then
 		longest, reset = min(longest, settled), min(reset, settled)
 	end
 	return to_bytes('<Bddd', strictest - 1, limits[strictest].before, reset, longest)
@@ -93,7 +95,8 @@ end
 -- settle ends a lease under limits that are loaded, and returns how many hits that took out of each count at least. It
 -- takes none if the lease is of another state than the key's, or if the clock has stepped back: its bucket is another.
 local function settle(limits, lease)
-	if stepped or call('HGET', key, IDENTITY) ~= lease.state then
+	local identity = not stepped and call('HGET', key, IDENTITY)
+	if not identity or sub(identity, 1, 7) ~= lease.state then
 		return 0
 	end
 	local returned = lease.unused
@@ -104,15 +107,12 @@ local function settle(limits, lease)
 	return returned
 end
 
--- identify returns the identity of the key's state, and makes it if there is none: that which the lease brings.
-local function identify(lease)
+-- identify returns the identity of the key's state, which leases now. If it has none it gets that which the lease brings.
+local function identify(lease, now)
 	local identity = not stepped and call('HGET', key, IDENTITY)
-	if identity then
-		return identity
-	end
-	stepped = false
-	write(IDENTITY, lease.state)
-	return lease.state
+	identity, stepped = identity and sub(identity, 1, 7) or lease.state, false
+	write(IDENTITY, identity .. to_bytes('<I7', now))
+	return identity
 end
 
 -- decide decides a check of a key.
@@ -144,7 +144,7 @@ local function decide(name, asked, now)
 		granted = 0
 	end
 	if granted > 0 then
-		identity = identify(lease)
+		identity = identify(lease, now)
 	elseif stepped then
 		erase(IDENTITY)
 	end
