@@ -1,6 +1,8 @@
 package charttest
 
 import (
+	"bytes"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,9 +61,11 @@ func wantEnvoyTakes(t *testing.T, o Object) {
 	}
 	if o.Kind() == "EnvoyPatchPolicy" {
 		for _, patch := range o.At("spec", "jsonPatches").([]any) {
-			kind := map[string]string{"Listener": "HTTP_FILTER", "RouteConfiguration": "RATE_LIMITS", "Cluster": "CLUSTER"}
-			name := text(reach(patch, "type"))
-			wantPatch(t, o.String(), kind[name[strings.LastIndex(name, ".")+1:]], reach(patch, "operation", "value"))
+			kind := map[string]string{"Listener": "HTTP_FILTER", "RouteConfiguration /rate_limits": "RATE_LIMITS",
+				"RouteConfiguration /routes/0": "HTTP_ROUTE", "Listener /max_request_headers_kb": "HEADERS_KB", "Cluster": "CLUSTER"}
+			name, path := text(reach(patch, "type")), text(reach(patch, "operation", "path"))
+			place := strings.TrimSpace(name[strings.LastIndex(name, ".")+1:] + " " + path)
+			wantPatch(t, o.String(), kind[place], reach(patch, "operation", "value"))
 		}
 	}
 }
@@ -76,12 +80,29 @@ func wantPatch(t *testing.T, where, kind string, value any) {
 	case "VIRTUAL_HOST":
 		wantRateLimits(t, where, reach(value, "rate_limits"))
 	case "HTTP_ROUTE":
+		if reach(value, "direct_response") != nil {
+			read(t, where, value, &route.Route{})
+			return
+		}
 		wantRateLimits(t, where, reach(value, "route", "rate_limits"))
+	case "NETWORK_FILTER":
+		wantManager(t, where, reach(value, "typed_config").(map[string]any))
+	case "HEADERS_KB":
+		wantManager(t, where, map[string]any{"max_request_headers_kb": value})
 	case "RATE_LIMITS":
 		wantRateLimits(t, where, value)
 	default:
 		t.Errorf("%s patches %q, which this test does not know", where, kind)
 	}
+}
+
+// wantManager wants some fields of a connection manager to be right, beside those that it must have.
+func wantManager(t *testing.T, where string, fields map[string]any) {
+	t.Helper()
+	whole := map[string]any{"stat_prefix": "any", "route_config": map[string]any{}}
+	maps.Copy(whole, fields)
+	delete(whole, "@type")
+	read(t, where, whole, &hcm.HttpConnectionManager{})
 }
 
 func wantRateLimits(t *testing.T, where string, value any) {
@@ -107,10 +128,14 @@ envoyGateway: {patchPolicy: {enabled: true, namespace: default}}`)).Objects
 	}
 	wantSame(t, samples, ofKind(made, "EnvoyFilter", "EnvoyPatchPolicy"))
 
-	const at = "static_resources listeners ingress filter_chains 0 filters 0 typed_config route_config virtual_hosts all rate_limits"
-	asks := readFile(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))[0].At(strings.Fields(at)...)
-	if want := (Object{Tree: defaults(t)}).At("mesh", "rateLimits"); !cmp.Equal(asks, want) {
+	const at = "static_resources listeners ingress filter_chains 0 filters 0 typed_config route_config virtual_hosts all"
+	host := readFile(t, filepath.Join(k8sDir, "envoy", "envoy.yaml"))[0].At(strings.Fields(at)...)
+	mesh := (Object{Tree: defaults(t)}).At("mesh")
+	if asks, want := reach(host, "rate_limits"), reach(mesh, "rateLimits"); !cmp.Equal(asks, want) {
 		t.Errorf("k8s/envoy/envoy.yaml asks weir for %v, and the chart makes Envoys ask for %v", asks, want)
+	}
+	if first, want := toJSON(t, reach(host, "routes", "0")), toJSON(t, reach(mesh, "bounds", "0")); !bytes.Equal(first, want) {
+		t.Errorf("k8s/envoy/envoy.yaml begins with the route %s, and the chart bounds headers by %s", first, want)
 	}
 }
 

@@ -161,6 +161,31 @@ func TestThePatchPolicyReachesEveryVirtualHost(t *testing.T) {
 		if got := len(host.RateLimits); got != 2 {
 			t.Errorf("virtual host %s has %d rate_limits, want the 2 of mesh.rateLimits", host.Name, got)
 		}
+		if first := host.Routes[0].GetDirectResponse().GetStatus(); first != 431 || len(host.Routes) < 2 {
+			t.Errorf("virtual host %s has %d routes, of which the first answers %d; want that of mesh.bounds before the others",
+				host.Name, len(host.Routes), first)
+		}
+	}
+}
+
+func TestTheHeaderPolicyReachesEveryManager(t *testing.T) {
+	t.Parallel()
+	policy := readFile(t, filepath.Join(k8sDir, "envoy-gateway", "headers.yaml"))[0]
+	name := text(policy.At("spec", "jsonPatches", "0", "name"))
+	before := translated(t, "listener-overlapping-tls-config.listeners.yaml", "envoy-gateway/gateway-1/https-1", &listener.Listener{})
+	managers := 0
+	for _, chain := range patched(t, policy, name, before, &listener.Listener{}).GetFilterChains() {
+		manager := new(hcm.HttpConnectionManager)
+		if err := chain.GetFilters()[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
+			t.Fatal(err)
+		}
+		if got := manager.GetMaxRequestHeadersKb().GetValue(); got != 16 {
+			t.Errorf("chain %s takes %d KB of headers, want the 16 of headers.yaml", chain.GetName(), got)
+		}
+		managers++
+	}
+	if managers != 2 {
+		t.Errorf("%d filter chains, want the 2 of the listener", managers)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cookbook_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -58,6 +59,29 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 				t.Errorf("Envoy asked %d times more than the transcript shows", left)
 			}
 		})
+	}
+}
+
+// TestRecipesBoundTheHeadersTheyKeyOn wants each recipe that is keyed on a header to link to the one that bounds it: callers
+// choose how long a header is, and all of it goes to weir.
+func TestRecipesBoundTheHeadersTheyKeyOn(t *testing.T) {
+	const bounds = "bound-what-you-key-on"
+	keyed := 0
+	for _, r := range readRecipes(t) {
+		envoy, err := json.Marshal(r.envoy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.name == bounds || !strings.Contains(string(envoy), `"request_headers":`) {
+			continue
+		}
+		keyed++
+		if !strings.Contains(r.prose, "](#"+bounds+")") {
+			t.Errorf("%s:%d: the recipe is keyed on a header, and has no link to #%s", document, r.line, bounds)
+		}
+	}
+	if keyed < 7 {
+		t.Errorf("found only %d recipes that are keyed on a header: this test looks for the wrong thing", keyed)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 var document = filepath.Join(root, "k8s", "cookbook", "README.md")
 
 // places are where in Envoy's configuration a block belongs, as the comment on its first line says.
-var places = []string{"connection manager", "rate limit filter", "virtual host", "route"}
+var places = []string{"bootstrap", "connection manager", "rate limit filter", "virtual host", "route"}
 
 // recipe is a section of the document that has blocks.
 type recipe struct {
@@ -25,6 +25,7 @@ type recipe struct {
 	file       string                    // what weir reads, with the head that the document leaves out
 	transcript []string                  // blocks of requests and what becomes of them
 	log        string                    // Envoy's access log of all of them
+	prose      string                    // its text beside the blocks
 }
 
 // readRecipes takes the recipes out of the document. A block that no test could run is an error.
@@ -43,6 +44,9 @@ func readRecipes(t *testing.T) (all []*recipe) {
 		}
 		kind, fence := strings.CutPrefix(lines[i], "```")
 		if !fence {
+			if current != nil {
+				current.prose += lines[i] + "\n"
+			}
 			continue
 		}
 		begin := i + 1

@@ -25,13 +25,17 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 	for _, r := range recipes {
 		listeners = append(listeners, r.listener())
 	}
-	bootstrap, err := json.Marshal(tree{
+	whole := tree{
 		"admin": tree{"address": address(0)},
 		"static_resources": tree{
 			"listeners": listeners,
 			"clusters":  []any{cluster("weir", recorderPort, true), cluster("upstream", upstreamPort, false)},
 		},
-	})
+	}
+	for _, r := range recipes {
+		maps.Copy(whole, r.envoy["bootstrap"])
+	}
+	bootstrap, err := json.Marshal(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +46,7 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 }
 
 // listener is the listener of a recipe: what every Envoy that asks weir has, with the recipe's blocks in their places.
-// What the recipe gives as http_filters stands before the rate limit filter.
+// What the recipe gives as http_filters stands before the rate limit filter, and its routes before the one to the upstream.
 func (r *recipe) listener() any {
 	limits := tree{
 		"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
@@ -56,8 +60,10 @@ func (r *recipe) listener() any {
 	maps.Copy(limits, r.envoy["rate limit filter"])
 	route := tree{"match": tree{"prefix": "/"}, "route": tree{"cluster": "upstream"}}
 	maps.Copy(route, r.envoy["route"])
-	host := tree{"name": "all", "domains": []any{"*"}, "routes": []any{route}}
+	host := tree{"name": "all", "domains": []any{"*"}}
 	maps.Copy(host, r.envoy["virtual host"])
+	first, _ := host["routes"].([]any)
+	host["routes"] = slices.Concat(first, []any{route})
 	manager := tree{
 		"@type":        "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
 		"stat_prefix":  r.name,

@@ -73,7 +73,7 @@ func show(descriptors []*descriptorpb.RateLimitDescriptor) string {
 	for _, d := range descriptors {
 		var entries []string
 		for _, e := range d.GetEntries() {
-			entries = append(entries, e.GetKey()+"="+e.GetValue())
+			entries = append(entries, e.GetKey()+"="+shorten(e.GetValue()))
 		}
 		text := strings.Join(entries, ",")
 		if hits := d.GetHitsAddend(); hits != nil {

@@ -21,8 +21,10 @@ func TestTheShippedBootstrapAndLimitsHoldPayingBack(t *testing.T) {
 		"port_value: 8081", fmt.Sprint("port_value: ", port), "timeout: 0.1s", "timeout: 60s", "failure_mode_deny: false", "failure_mode_deny: true",
 		"port_value: 8000", fmt.Sprint("port_value: ", startUpstream(t)))
 	e := weirtest.StartEnvoy(t, []byte(bootstrap), 1)
-	if got := recorder.play(t, domain, e.Addrs["ingress"], shipped); got != shipped {
-		t.Errorf("what is shipped should do\n%s\nbut does\n%s", shipped, got)
+	for _, want := range []string{shipped, tooLong} {
+		if got := recorder.play(t, domain, e.Addrs["ingress"], want); got != want {
+			t.Errorf("what is shipped should do\n%s\nbut does\n%s", want, got)
+		}
 	}
 }
 
@@ -42,6 +44,15 @@ GET /  x-user: bob             → user=bob + user=bob,path=/            → 429
 GET /static/y?v=2  x-user: bob → user=bob + user=bob,path=/static/y    → 200
 9× GET /pay  x-user: monitor   → user=monitor + user=monitor,path=/pay → 200
 GET /                          → (nothing)                             → 200
+`
+
+// tooLong are requests that Envoy refuses without asking weir, which counts nothing.
+const tooLong = `GET /pay  x-user: 257×a              → (nothing)                     → 431
+GET /pay  x-user: 55000×a            → (nothing)                     → 431  "Request Header Fields Too Large"
+GET /pay  x-user: cat  x-user: 257×a → (nothing)                     → 431
+GET /pay?55000×a  x-user: cat        → (nothing)                     → 431  "Request Header Fields Too Large"
+GET /pay  cookie: 20000×a            → (nothing)                     → 431  "Request Header Fields Too Large"
+GET /pay  x-user: cat                → user=cat + user=cat,path=/pay → 200  4 of 5 left
 `
 
 // replaced reads a file with each of the texts in pairs replaced by the one after it. All must be there.

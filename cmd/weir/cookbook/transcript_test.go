@@ -2,6 +2,7 @@ package cookbook_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -46,6 +47,7 @@ type question struct {
 }
 
 // readQuestion reads "[N× ]METHOD PATH[  HEADER: VALUE]...[  {JSON}][  from ADDRESS]", with two spaces between the parts.
+// In a header or a body 257×a stands for 257 letters.
 func readQuestion(line string) (*question, error) {
 	text, after, _ := strings.Cut(line, "→")
 	q := &question{text: strings.TrimSpace(text), times: 1, from: "127.0.0.1", later: strings.Contains(after, " then")}
@@ -59,7 +61,7 @@ func readQuestion(line string) (*question, error) {
 	}
 	parts := regexp.MustCompile(` {2,}`).Split(rest, -1)
 	var ok bool
-	if q.method, q.path, ok = strings.Cut(parts[0], " "); !ok {
+	if q.method, q.path, ok = strings.Cut(expand(parts[0]), " "); !ok {
 		return nil, fmt.Errorf("%q is not METHOD PATH", parts[0])
 	}
 	for _, part := range parts[1:] {
@@ -67,7 +69,7 @@ func readQuestion(line string) (*question, error) {
 		from, isFrom := strings.CutPrefix(part, "from ")
 		switch {
 		case strings.HasPrefix(part, "{"):
-			q.body = part
+			q.body = expand(part)
 		case isFrom:
 			q.from = from
 		case !isHeader:
@@ -75,10 +77,27 @@ func readQuestion(line string) (*question, error) {
 		case name == "jwt":
 			q.header = append(q.header, [2]string{"authorization", "Bearer " + token(value)})
 		default:
-			q.header = append(q.header, [2]string{name, value})
+			q.header = append(q.header, [2]string{name, expand(value)})
 		}
 	}
 	return q, nil
+}
+
+// expand repeats each letter that has a number before it, as in 257×a.
+func expand(text string) string {
+	return regexp.MustCompile(`[0-9]+×[a-z]`).ReplaceAllStringFunc(text, func(found string) string {
+		number, letter, _ := strings.Cut(found, "×")
+		n, _ := strconv.Atoi(number)
+		return strings.Repeat(letter, n)
+	})
+}
+
+// shorten is the inverse of expand, for a value that is too long to show.
+func shorten(value string) string {
+	if n := len(value); n > 100 && strings.Count(value, value[:1]) == n {
+		return fmt.Sprintf("%d×%s", n, value[:1])
+	}
+	return value
 }
 
 // send writes the request as it stands, so that no client makes another path of it, and reads the answer.
@@ -100,12 +119,10 @@ func (q *question) send(addr string) (*http.Response, string, error) {
 	for _, h := range q.header {
 		fmt.Fprintf(&request, "%s: %s\r\n", h[0], h[1])
 	}
-	if _, err := io.WriteString(conn, request.String()+"\r\n"+q.body); err != nil {
-		return nil, "", err
-	}
+	_, unsent := io.WriteString(conn, request.String()+"\r\n"+q.body) // Envoy may refuse before it has read all
 	answer, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: q.method})
 	if err != nil {
-		return nil, "", err
+		return nil, "", errors.Join(unsent, err)
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)

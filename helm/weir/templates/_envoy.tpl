@@ -23,6 +23,19 @@ rate_limits:
   {{- toYaml .Values.mesh.rateLimits | nindent 2 }}
 {{- end -}}
 
+{{/* The patches of an EnvoyFilter that put mesh.bounds before the other routes: dict "root" . "match" where these are. */}}
+{{- define "weir.istioBounds" -}}
+{{- range .root.Values.mesh.bounds }}
+- applyTo: HTTP_ROUTE
+  match:
+    {{- $.match | nindent 4 }}
+  patch:
+    operation: INSERT_FIRST
+    value:
+      {{- toYaml . | nindent 6 }}
+{{- end }}
+{{- end -}}
+
 {{/* 100ms as protobuf's JSON has it, 0.1s. */}}
 {{- define "weir.seconds" -}}
 {{- if hasSuffix "ms" . -}}
@@ -111,6 +124,7 @@ spec:
         operation: MERGE
         value:
           {{- include "weir.rateLimits" . | nindent 10 }}
+    {{- include "weir.istioBounds" (dict "root" . "match" "context: GATEWAY") | nindent 4 }}
 {{- end -}}
 
 {{/* Where a cluster of Envoy's own finds weir: all pods, by the headless Service, or else the Service. */}}
