@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -86,28 +85,6 @@ func TestLateAnswersDrainNoLimit(t *testing.T) {
 	here.does(backend.Count, 1)
 	if d := there.does(backend.Look, 0); d.Remaining < 1000-21-100 {
 		t.Errorf("%d of 1,000 are left; want 21 hits counted, and at most a tenth of the limit to be leased besides", d.Remaining)
-	}
-}
-
-// A key that gave its place to others would lease as if it had left nothing behind.
-func TestAKeyIsKnownWhileItsUnusedHitsCount(t *testing.T) {
-	l, here, there := still(t)
-	here.does(backend.Count, 1)
-	l.passes(3 * time.Second) // too late to settle it
-	checks := make([]backend.Check, backend.MaxChecks)
-	for i := range 44_000 / len(checks) { // more than have room
-		for j := range checks {
-			key := fmt.Appendf(nil, "%s/%d/%d", l.key, i, j)
-			checks[j] = backend.Check{Key: key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200}
-		}
-		if err := here.guard.Decide(t.Context(), checks, make([]backend.Decision, len(checks))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l.passes(3 * time.Second)
-	here.does(backend.Count, 1)
-	if d := there.does(backend.Look, 0); d.Remaining < 1000-2-100 {
-		t.Errorf("%d of 1,000 are left after 2 hits; want at most a tenth of the limit to be leased besides", d.Remaining)
 	}
 }
 
