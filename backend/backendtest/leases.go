@@ -20,6 +20,7 @@ func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
 	t.Run("NeverOverWithLeases", func(t *testing.T) { walkLeases(t, open(t), false, o) })
 	t.Run("ALostStatesLeaseTakesNothing", func(t *testing.T) { walkLeases(t, open(t), true, o) })
 	t.Run("ARefundLeavesWhatOthersMayUse", func(t *testing.T) { testRefundBesideLease(t, open(t)) })
+	t.Run("AClockThatStepsBackVoidsLeases", func(t *testing.T) { testStepBackBesideLease(t, open(t)) })
 }
 
 // walkLeases walks. With losses, the key now and then loses its state, and leases of lost states are settled in later
@@ -252,5 +253,32 @@ func testRefundBesideLease(t *testing.T, s Store) {
 	check.Op, check.Hits = backend.Count, 9
 	if d := Ask(t, s.Counter, check); d.Allowed {
 		t.Errorf("9 hits pass beside the 8 that were used 1.5 s before: 17 of 16 in two seconds")
+	}
+}
+
+// A process is granted 100 hits at 60.5 s. The clock steps back to 59.5 s, and at 60.2 s another is granted 100. Were the
+// first to give back its hits now, they would be those of the other, as their buckets have the same number.
+func testStepBackBesideLease(t *testing.T, s Store) {
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow} {
+		limits := []descriptors.Limit{NewLimit(t, 1000, descriptors.Minute, 1, a, 0)}
+		check := backend.Check{Key: []byte("stepped " + a.String()), Limits: limits, Hits: 1, Charge: descriptors.ChargeAdmitted}
+		var leases [2]backend.Lease
+		for i, at := range []window.Instant{60_500_000, 59_500_000, 60_200_000} {
+			s.SetTime(at)
+			if check.Lease = nil; at > 60_000_000 {
+				check.Lease = &backend.Lease{Want: 100, Share: 1, State: uint64(7 + i)}
+			}
+			Ask(t, s.Counter, check)
+			if check.Lease != nil {
+				leases[i/2] = *check.Lease
+			}
+		}
+		first := leases[0]
+		check.Op, check.Hits = backend.Refund, 0
+		check.Lease = &backend.Lease{Granted: first.Hits, Unused: first.Hits, ChargedAt: first.Now, State: first.State}
+		if Ask(t, s.Counter, check); first.Hits != 100 || leases[1].Hits != 100 || check.Lease.Returned != 0 {
+			t.Errorf("%v: leases %+v; the settlement of the first takes back %d hits, want none: they may be the second's", a, leases,
+				check.Lease.Returned)
+		}
 	}
 }
