@@ -71,7 +71,7 @@ const (
 // its end.
 func appendPart(dst []byte, part string) []byte {
 	if len(part) > maxLiteral {
-		sum := sha256.Sum256([]byte(part))
+		sum := sumOf(part)
 		return base64.RawURLEncoding.AppendEncode(append(dst, '#'), sum[:])
 	}
 	dst = strconv.AppendUint(dst, uint64(len(part)), 10)
@@ -79,10 +79,21 @@ func appendPart(dst []byte, part string) []byte {
 	return append(dst, part...)
 }
 
+// sumOf returns the SHA-256 of a text, piece by piece: a conversion would copy all of it to the heap.
+func sumOf(text string) (sum [sha256.Size]byte) {
+	hash, piece := sha256.New(), [1024]byte{}
+	for n := 0; text != ""; text = text[n:] {
+		n = copy(piece[:], text)
+		hash.Write(piece[:n])
+	}
+	hash.Sum(sum[:0])
+	return sum
+}
+
 // AppendKey appends the key under which a descriptor's hits are counted: the configuration's prefix if it has one, the
 // domain, then each entry's key and value, or the pattern that the value shares a count with. user=ann in domain shop
 // gives 4:shop4:user3:ann. Different parts never make the same key, whatever bytes they hold (where parts of over 128
-// bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst and to hash.
+// bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst.
 //
 // Where the key is to be envoyproxy/ratelimit's, it is as [PlainStem] describes it: shop_user_ann_ after a zero byte.
 // One of over 1 KiB, which that program would write as it is, is hashed: it is weir's alone.

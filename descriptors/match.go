@@ -51,6 +51,7 @@ func NewConfig(keys Keys, domains []*Domain, broken []string) *Config {
 	c := &Config{domains: make(map[string]*Domain), keys: keys, broken: slices.Sorted(slices.Values(broken))}
 	for _, d := range domains {
 		c.domains[d.Name] = d
+		d.indexOnce.Do(d.Root.index)
 		c.rules, c.passes = append(c.rules, d.rules...), append(c.passes, d.passes...)
 	}
 	c.hash = hashOf(c.domains, c.broken)

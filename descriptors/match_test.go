@@ -22,11 +22,25 @@ func many(n int) *descriptors.Config {
 }
 
 func TestMatchAllocatesNothing(t *testing.T) {
-	c := many(100)
-	for _, d := range []descriptors.Descriptor{{{"user", "u7"}}, {{"user", "nobody"}}, {{"user", "u7"}, {"path", "/"}}, nil} {
-		if n := testing.AllocsPerRun(1000, func() { c.Match("shop", d) }); n != 0 {
-			t.Errorf("%v: %v allocations, want 0: every request is matched", d, n)
+	users, bots, long := many(100), patterned("path", "*bot%d*", 100), strings.Repeat("bot/", 500)
+	for _, test := range []struct {
+		c *descriptors.Config
+		d descriptors.Descriptor
+	}{
+		{users, descriptors.Descriptor{{"user", "u7"}}}, {users, descriptors.Descriptor{{"user", "nobody"}}},
+		{users, descriptors.Descriptor{{"user", "u7"}, {"path", "/"}}}, {users, nil},
+		{bots, descriptors.Descriptor{{"path", "/bot7"}}}, {bots, descriptors.Descriptor{{"path", long}}},
+	} {
+		if n := testing.AllocsPerRun(1000, func() { test.c.Match("shop", test.d) }); n != 0 {
+			t.Errorf("%.40v: %v allocations, want 0: every request is matched", test.d, n)
 		}
+	}
+}
+
+func TestAKeyIsMadeWithoutAllocations(t *testing.T) {
+	d, dst := descriptors.Descriptor{{"user", "ann"}, {"path", strings.Repeat("v", 60_000)}}, make([]byte, 0, 200)
+	if n := testing.AllocsPerRun(100, func() { descriptors.Match{}.AppendKey(dst, "shop", d) }); n != 0 {
+		t.Errorf("%v allocations, want 0: a long value is hashed where it is", n)
 	}
 }
 

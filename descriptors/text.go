@@ -104,8 +104,9 @@ func cut(dst []byte, begin, maxLength int) []byte {
 // appendEscaped appends a key or a value with a backslash before each comma and backslash. It stops once dst is longer
 // than maxLength.
 func appendEscaped(dst []byte, s string, maxLength int) []byte {
+	s = s[:min(len(s), max(0, maxLength+1-len(dst)))]
 	if strings.IndexByte(s, ',') < 0 && strings.IndexByte(s, '\\') < 0 {
-		return append(dst, s[:min(len(s), max(0, maxLength+1-len(dst)))]...)
+		return append(dst, s...)
 	}
 	for i := 0; i < len(s) && len(dst) <= maxLength; i++ {
 		if s[i] == ',' || s[i] == '\\' {

@@ -16,8 +16,9 @@ type Domain struct {
 	rules       []*Rule
 	passes      []Pass
 
-	sumOnce sync.Once
-	sum     [sha256.Size]byte // of its content, once it is part of a configuration
+	indexOnce sync.Once
+	sumOnce   sync.Once
+	sum       [sha256.Size]byte // of its content, once it is part of a configuration
 }
 
 // SetRule makes r the rule of a node of the domain. Rules are numbered, and listed, in the order of these calls.
@@ -42,6 +43,7 @@ type Node struct {
 	Where    string          // file:line
 	children map[Entry]*Node // by configured key and value, which is "" if there is none; patterns under their own text
 	patterns patterns        // those among the children that hold a '*'
+	longest  int             // the length of the longest configured value
 }
 
 // Add hangs a child for a configured key and value below n; a value of "" is none. Of patterns the one added first goes
@@ -56,16 +58,31 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 		n.children = make(map[Entry]*Node)
 	}
 	n.children[id] = child
+	n.longest = max(n.longest, len(value))
 	if id.isPattern() {
 		n.patterns.add(pattern{id, child})
 	}
 	return child, true
 }
 
+// PatternsTried returns the most of n's patterns that one entry is compared with: all of one key whose values begin alike
+// up to the first '*', or one of each key with a '*'.
+func (n *Node) PatternsTried() int { return n.patterns.tried }
+
+// index prepares n and all below it for step. Nothing is added after it.
+func (n *Node) index() {
+	n.patterns.index()
+	for _, child := range n.children {
+		child.index()
+	}
+}
+
 // step returns the child that an entry leads to, nil if there is none.
 func (n *Node) step(e *Entry) *Node {
-	if next := n.children[*e]; next != nil && (e.Value != "" || e.isPattern()) { // else it is a key alone, which comes last
-		return next
+	if len(e.Value) <= n.longest { // a map would read all of a long value
+		if next := n.children[*e]; next != nil && (e.Value != "" || e.isPattern()) { // else a key alone, which comes last
+			return next
+		}
 	}
 	if next := n.patterns.first(e); next != nil {
 		return next

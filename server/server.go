@@ -39,9 +39,6 @@ const (
 	connWindow    = 1 << 20
 )
 
-// bufferSize is how many bytes gRPC reads or writes at once; a connection holds them to read even while it is idle.
-const bufferSize = 8 << 10
-
 // keepalivePause is how long an idle client may say nothing before it is asked whether it is there.
 const keepalivePause = 2 * time.Minute
 
@@ -135,8 +132,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
-		grpc.ReadBufferSize(bufferSize),
-		grpc.WriteBufferSize(bufferSize),
+		grpc.SharedWriteBuffer(true), // an idle connection holds 32 KiB to read, and nothing to write
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepalivePause, MaxConnectionAge: c.MaxConnectionAge,
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),

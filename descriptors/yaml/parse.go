@@ -51,6 +51,8 @@ const (
 	maxProblems = 1000
 	// maxLimits is how many limits one rule may have: each is checked on every request.
 	maxLimits = 16
+	// maxTried is how many patterns of a level one value may be compared with, without a warning.
+	maxTried = 300
 )
 
 // parsedFile is a file that was read, and what became of it.
@@ -156,9 +158,14 @@ func (p *parser) descriptors(m mapping, in level) int {
 		p.errorf(m.at("descriptors"), "descriptors nest deeper than %d levels", maxDepth)
 		return 0
 	}
-	items := p.list(list, "descriptors")
+	items, before := p.list(list, "descriptors"), in.node.PatternsTried()
 	for _, item := range items {
 		p.descriptor(item, in)
+	}
+	if n := in.node.PatternsTried(); n > max(before, maxTried) {
+		p.path = in.path
+		p.warnf(m.at("descriptors"), "a value is compared with %d patterns here, because they begin alike up to their first * or "+
+			"have one in the key: begin their values differently, or write them without *", n)
 	}
 	return len(items)
 }

@@ -76,3 +76,35 @@ func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 		t.Errorf("the last problem must say how many are not told; got %v", last)
 	}
 }
+
+func TestManyPatternsThatBeginAlikeAreAWarning(t *testing.T) {
+	list := func(format string, from, to int) string {
+		text := ""
+		for i := from; i < to; i++ {
+			text += "  - {key: path, value: " + strings.ReplaceAll(format, "N", fmt.Sprint(i)) + "}\n"
+		}
+		return text
+	}
+	const head, below = "domain: d\ndescriptors:\n- key: user\n  descriptors:\n", " patterns here, because they begin alike"
+	for _, test := range []struct{ name, text, want string }{
+		{"300", head + list(`"*botN*"`, 0, 300), ""},
+		{"301", head + list(`"*botN*"`, 0, 301), "f:4: domain d, user: a value is compared with 301" + below},
+		{"with text before the *", head + list(`"/xN*"`, 0, 900), ""},
+		{"below the same text", head + list(`"/x*N"`, 0, 302), "f:4: domain d, user: a value is compared with 302" + below},
+		{"on several levels", head + list(`"*xN*"`, 0, 290) + "- key: user\n  value: ann\n  descriptors:\n" + list(`"*xN*"`, 0, 290), ""},
+	} {
+		_, problems := judge([]File{file("f", test.text)}, Options{})
+		if test.want == "" && len(problems) == 0 {
+			continue
+		}
+		if len(problems) != 1 || !problems[0].Warning || test.want == "" || !strings.HasPrefix(problems[0].Error(), test.want) {
+			t.Errorf("%s: got %v, want the warning %q, and none for \"\"", test.name, problems, test.want)
+		}
+	}
+	files := []File{file("f", "domain: d\ndescriptors:\n"+list(`"*xN*"`, 0, 200)), file("g", "domain: d\ndescriptors:\n"+list(`"*xN*"`, 200, 400)),
+		file("h", "domain: d\ndescriptors: [{key: k}]")}
+	_, problems := judge(files, Options{Merge: true})
+	if len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), "g:2: domain d: a value is compared with 400 ") {
+		t.Errorf("got %v, want one warning, in the file that makes them too many", problems)
+	}
+}

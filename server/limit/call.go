@@ -152,9 +152,9 @@ const (
 	Invalid      // the request itself is wrong
 	Unavailable  // no verdict could be given
 	Shadowed     // over a limit, and let through as everything is
-	Unconfigured // no verdict could be given, for want of a configuration
 	TooLarge     // the request has more than weir takes, whatever its verdict
-	Results      = int(TooLarge) + 1
+	Unconfigured // no verdict could be given, for want of a configuration
+	Results      = int(Unconfigured) + 1
 )
 
 // Result returns how the call ended, given what Decide returned for it.
@@ -178,5 +178,5 @@ func (c *Call) Result(err error) Result {
 
 // String returns the result's name in metrics, where it is the outcome. Unconfigured is a kind of Unavailable there.
 func (r Result) String() string {
-	return [Results]string{"ok", "over_limit", "invalid", "unavailable", "shadowed", "unavailable", "too_large"}[r]
+	return [Results]string{"ok", "over_limit", "invalid", "unavailable", "shadowed", "too_large", "unavailable"}[r]
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // tooLargeMessage is the body of the answer to who sends a request that is too large.
-const tooLargeMessage = "The request is too large to be rate limited: its headers are too long.\n"
+const tooLargeMessage = "The request is too large to be rate limited.\n"
 
 // tooLarge returns what of the request is more than weir takes, "" for nothing.
 func (c *Call) tooLarge() string {
@@ -35,7 +35,7 @@ func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 		c.Over, c.Shadowed, c.Message = !l.options.Shadow, l.options.Shadow, tooLargeMessage
 	}
 	l.tooLargeLog.Warn(l.options.Log, "request too large", "domain", descriptors.Shown(c.Domain), "has", what, "refused", c.Over,
-		"remedy", "bound the headers that Envoy makes descriptors of", "counted_in", `weir_requests_total{outcome="too_large"}`)
+		"remedy", "bound the headers that descriptors are made of, or make fewer descriptors", "counted_in", `weir_requests_total{outcome="too_large"}`)
 }
 
 // everyMinute lets one line through in a minute, as clients may cause any number. Any number of goroutines may use it.

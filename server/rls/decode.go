@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -15,13 +16,14 @@ var errMalformed = errors.New("malformed protobuf message")
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: unknown
 // fields and known ones of another wire type are passed over, the last of several scalars wins, several messages merge.
-// More descriptors and entries than one beyond their bounds are passed over. All strings share one allocation.
+// More descriptors and entries than one beyond their bounds are passed over. All strings are parts of data.
 //
 // Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
 // them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its
 // others.
-func decode(data []byte, c *limit.Call) error {
-	f := fields{rest: wire{data, string(data)}}
+func decode(data string, c *limit.Call) error {
+	bytes := unsafe.Slice(unsafe.StringData(data), len(data)) // nobody writes to it
+	f := fields{rest: wire{bytes, data}}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):

@@ -68,8 +68,8 @@ func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
 	if err := protojson.Unmarshal(body, &request); err != nil {
 		return fmt.Errorf("the body is not a RateLimitRequest in JSON: %w", err)
 	}
-	var err error
-	in.message, err = proto.MarshalOptions{}.MarshalAppend(in.message[:0], &request)
+	message, err := proto.Marshal(&request)
+	in.message = string(message)
 	return err
 }
 

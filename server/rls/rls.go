@@ -4,7 +4,7 @@ package rls
 import (
 	"context"
 	"log/slog"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,12 +40,9 @@ type Service struct {
 
 // inbound is a request that was received: its message, and what is decoded of it.
 type inbound struct {
-	message []byte
+	message string
 	limit.Call
 }
-
-// maxKept bounds the bytes of a message whose memory is used again: Envoy takes 60 KiB of headers, unless told otherwise.
-const maxKept = 128 << 10
 
 // Options are what answers hold beside the verdict. The zero value adds nothing.
 type Options struct {
@@ -90,7 +87,7 @@ func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, inter
 
 func (s *Service) release(in *inbound) {
 	in.Reset()
-	in.message = in.message[:0]
+	in.message = ""
 	s.calls.Put(in)
 }
 
@@ -98,9 +95,6 @@ func (s *Service) release(in *inbound) {
 func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 	begin := time.Now()
 	err := decode(in.message, &in.Call)
-	if cap(in.message) > maxKept { // its strings were copied
-		in.message = nil
-	}
 	if err != nil && !in.Cut {
 		return nil, status.Error(codes.Internal, "grpc: error unmarshalling request: RateLimitRequest: "+err.Error())
 	}
@@ -174,7 +168,11 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if in.Cut {
 		n = cutTo
 	}
-	in.message = slices.Grow(in.message[:0], n)[:n]
-	data.CopyTo(in.message)
+	var message strings.Builder // which clears no memory, and a long message is copied once
+	message.Grow(n)
+	for _, part := range data {
+		message.Write(part.ReadOnlyData()[:min(part.Len(), n-message.Len())])
+	}
+	in.message = message.String()
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // answerTimeout is how long to wait for answers that do not come: to a probe, or to the last requests of a phase.
@@ -27,6 +29,7 @@ type load struct {
 	inFlight int // on each connection
 	requests [][]byte
 	want     ratelimit.RateLimitResponse_Code
+	deadline time.Duration // of each request, from when it is sent; 0: none
 }
 
 // run sends requests for one phase, which lasts for longer where the machine stood still through all of it. A failed
@@ -75,6 +78,7 @@ type reading struct {
 	cpu      time.Duration
 	store    time.Duration // CPU of the store behind the server; 0 without one
 	answered uint64
+	timedOut uint64
 }
 
 // read waits until the given moment, then reads the CPU clocks of the server and its store and the count of answers,
@@ -91,7 +95,7 @@ func (l *load) read(ctx context.Context, at time.Time, s *schedule) (reading, er
 	if l.server.store != nil {
 		store, storeErr = l.server.store.cpu()
 	}
-	r := reading{at: time.Now(), cpu: cpu, store: store, answered: s.answered.Load()}
+	r := reading{at: time.Now(), cpu: cpu, store: store, answered: s.answered.Load(), timedOut: s.timedOut.Load()}
 	return r, errors.Join(err, storeErr)
 }
 
@@ -106,8 +110,23 @@ type worker struct {
 	wrongVerdict    ratelimit.RateLimitResponse_Code
 }
 
+// ask sends a request, and reports whether it was answered before its deadline.
+func (w *worker) ask(ctx context.Context, request []byte, reply *[]byte) (answered bool, err error) {
+	asking := ctx
+	if w.load.deadline > 0 {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, w.load.deadline)
+		defer cancel()
+	}
+	err = w.conn.Invoke(asking, ratelimit.RateLimitService_ShouldRateLimit_FullMethodName, request, reply,
+		grpc.ForceCodecV2(rawCodec{}))
+	if w.load.deadline > 0 && ctx.Err() == nil && status.Code(err) == codes.DeadlineExceeded {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (w *worker) run(ctx context.Context, s *schedule) error {
-	raw := grpc.ForceCodecV2(rawCodec{})
 	var reply []byte
 	for i := w.first; ; i++ {
 		due := s.next(time.Now())
@@ -116,10 +135,13 @@ func (w *worker) run(ctx context.Context, s *schedule) error {
 			return nil
 		}
 		sent := time.Now()
-		request := w.load.requests[i%len(w.load.requests)]
-		err := w.conn.Invoke(ctx, ratelimit.RateLimitService_ShouldRateLimit_FullMethodName, request, &reply, raw)
+		answered, err := w.ask(ctx, w.load.requests[i%len(w.load.requests)], &reply)
 		if err != nil {
 			return err
+		}
+		if !answered {
+			s.timedOut.Add(1)
+			continue
 		}
 		done := time.Now()
 		s.answered.Add(1)
@@ -144,7 +166,8 @@ type schedule struct {
 	rate        float64
 	tickets     atomic.Int64
 
-	answered, measured atomic.Uint64 // measured: of those that were due after the warm-up
+	answered, timedOut atomic.Uint64
+	measured           atomic.Uint64 // of those that were due after the warm-up
 	over               atomic.Bool   // nothing is sent any more
 }
 

@@ -15,6 +15,10 @@
 // request costs that redis-server is given in INCRBYs: its CPU time in the same phase, over what one of 32 pipelined
 // INCRBYs cost it right before.
 //
+// Requests with long values have a deadline and more of them are in flight. They are compared with a floor of their own,
+// which reads the same requests, and by the answers a second that came in time: what matters is whether Envoy still gets
+// its answer.
+//
 // Client and servers share the machine. On two noisy cores microseconds, rates and latencies move by tens of per cent
 // from one run to the next; only ratios within one run mean anything, and those still move by a tenth or two. That is
 // why the report gives medians of interleaved rounds with their spread, and why a missed budget is told but never

@@ -25,6 +25,7 @@ type round struct {
 	Unpaced   sample
 	HalfLoad  sample  // at half of its rate; empty if the options leave it out
 	Floors    float64 // CPU of a request at full load, over the floor's
+	Answers   float64 // a second at full load, over the floor's
 	Commands  float64 // the store's CPU of a request at full load, over that of one INCRBY or incr right before
 	LostRaces float64 // in memcached, of Exchanges, warm-up included
 	Exchanges float64
@@ -42,18 +43,23 @@ func (m *measurement) rounds(ctx context.Context) ([]outcome, error) {
 		}
 		outcomes[i].scenario = s
 		loads[i] = &load{server: m.servers.at[s.Place], inFlight: m.options.InFlight, requests: requests, want: s.Want}
+		if s.Long {
+			loads[i].inFlight, loads[i].deadline = longInFlight, longDeadline
+		}
 	}
 	for n := range m.options.Rounds {
-		var floorCPU float64
+		floors := make(map[string]sample)
 		for i, s := range m.scenarios {
 			r, err := m.round(ctx, s, loads[i])
 			if err != nil {
 				return nil, fmt.Errorf("scenario %s, round %d: %w", s.Name, n+1, err)
 			}
-			if s.Name == floorName {
-				floorCPU = r.Unpaced.CPUMicros
+			if s.Place == onFloor {
+				floors[s.Name] = r.Unpaced
 			}
-			r.Floors = r.Unpaced.CPUMicros / floorCPU
+			floor := floors[s.floor()]
+			r.Floors = r.Unpaced.CPUMicros / floor.CPUMicros
+			r.Answers = r.Unpaced.RequestsPerSecond / floor.RequestsPerSecond
 			outcomes[i].rounds = append(outcomes[i].rounds, r)
 			_, _ = fmt.Fprintf(m.progress, "round %d of %d  %-36s %7.0f requests/s  %5.1f µs  %.2f floors%s\n",
 				n+1, m.options.Rounds, s.Title, r.Unpaced.RequestsPerSecond, r.Unpaced.CPUMicros, r.Floors, r.storeCost())

@@ -39,6 +39,21 @@ func budgetVerdict(budget, cost float64) string {
 	}
 }
 
+// answersVerdict says in words how many of its floor's answers a scenario gave in time, and whether that keeps its aim.
+func (o outcome) answersVerdict() string {
+	answers := o.over(func(r round) float64 { return r.Answers })
+	var timedOut, ended float64
+	for _, r := range o.rounds {
+		timedOut, ended = timedOut+r.Unpaced.TimedOut, ended+r.Unpaced.Ended
+	}
+	verdict := "met"
+	if answers.Median < o.AnswersAim {
+		verdict = "missed"
+	}
+	return fmt.Sprintf("answers/s: %.2f of the floor's (%.2f..%.2f), at least %.2f: %s; %.0f of %.0f late; mean %.1f ms", answers.Median,
+		answers.Min, answers.Max, o.AnswersAim, verdict, timedOut, ended, o.over(func(r round) float64 { return r.Unpaced.MeanMillis }).Median)
+}
+
 // report prints what a run measured, for a person.
 func report(out io.Writer, o options, outcomes []outcome) error {
 	var lateP50, lateP99 float64
@@ -102,6 +117,9 @@ func (o outcome) row() (cells []string, budget string) {
 	budget = budgetVerdict(o.Budget, floors.Median)
 	if o.StoreBudget > 0 {
 		budget += "; store " + budgetVerdict(o.StoreBudget, incrBys.Median)
+	}
+	if o.AnswersAim > 0 {
+		budget += o.answersVerdict()
 	}
 	if o.Place == onHotKey {
 		last := o.rounds[len(o.rounds)-1]

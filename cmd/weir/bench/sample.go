@@ -17,6 +17,8 @@ type sample struct {
 	CPUMicros                    float64 // of a request, of the server
 	StoreMicros                  float64 // and of its store
 	P50Millis, P99Millis         float64
+	MeanMillis                   float64
+	Ended, TimedOut              float64 // requests; TimedOut: without an answer before their deadline
 	LateP50Millis, LateP99Millis float64 // how long after they were due requests were sent; 0 if unpaced
 }
 
@@ -34,6 +36,7 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 		}
 	}
 	answered := after.answered - before.answered
+	timedOut := after.timedOut - before.timedOut
 	if answered == 0 || len(latencies) == 0 {
 		return sample{}, errors.New("no request was answered")
 	}
@@ -50,9 +53,21 @@ func newSample(before, after reading, workers []*worker) (sample, error) {
 		StoreMicros:       micros(after.store - before.store),
 		P50Millis:         percentile(latencies, 0.5),
 		P99Millis:         percentile(latencies, 0.99),
+		MeanMillis:        mean(latencies),
+		Ended:             float64(answered + timedOut),
+		TimedOut:          float64(timedOut),
 		LateP50Millis:     percentile(late, 0.5),
 		LateP99Millis:     percentile(late, 0.99),
 	}, nil
+}
+
+// mean returns the mean of durations in milliseconds. There is at least one.
+func mean(durations []time.Duration) float64 {
+	var sum float64
+	for _, d := range durations {
+		sum += float64(d.Nanoseconds()) / 1e6
+	}
+	return sum / float64(len(durations))
 }
 
 // percentile returns, in milliseconds, the smallest of the sorted durations that at least the share q (0 to 1) of them do

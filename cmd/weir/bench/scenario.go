@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -26,6 +27,10 @@ const keys = 10_000
 
 // Keys of the loads with leases, the requests that are drawn for one, and the limit that a single key does not reach.
 const manyKeys, drawnRequests, limitFarOut = 100_000, 1 << 18, 4_000_000_000
+
+// The load of long values: their bytes, how many there are, the requests in flight on each connection, and the time that
+// Envoy gives an answer in k8s/envoy.
+const longValueBytes, longValues, longInFlight, longDeadline = 60_000, 1_000, 25, 100 * time.Millisecond
 
 // place is the server that a scenario runs against.
 type place string
@@ -55,10 +60,21 @@ type scenario struct {
 	Want        ratelimit.RateLimitResponse_Code // the verdict of every measured request
 	Budget      float64                          // what a request may cost, in floors,
 	StoreBudget float64                          // and the store, in its INCRBYs or incrs; 0: nothing is said
+
+	Long       bool    // its requests have long values and a deadline, and are compared with those of longFloorName
+	AnswersAim float64 // least answers a second, in those of its floor; 0: nothing is said
 }
 
-// floorName is the scenario that all others are compared with.
-const floorName = "floor"
+// floorName is the scenario that others are compared with, longFloorName that for those with long values.
+const floorName, longFloorName = "floor", "long-floor"
+
+// floor names the scenario that s is compared with.
+func (s scenario) floor() string {
+	if s.Long {
+		return longFloorName
+	}
+	return floorName
+}
 
 // memoryBudget is what one descriptor with one limit on the memory backend may cost, in floors.
 const memoryBudget = 0.65
@@ -102,8 +118,13 @@ func scenarios() []scenario {
 		Want: over, Budget: memoryBudget}
 	hot := denied
 	hot.Name, hot.Title, hot.Place, hot.Budget, hot.StoreBudget = "redis-denied", "Redis, "+hot.Title, onRedis, 0.75, 0.1
+	floor := scenario{Name: floorName, Place: onFloor, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok}
+	long := memory("long-value", "60,000-byte values, 50 in flight, 100 ms", 0)
+	long.Long, long.AnswersAim = true, 0.8
+	longFloor := long
+	longFloor.Name, longFloor.Place, longFloor.Title = longFloorName, onFloor, "floor: "+long.Title
 	return []scenario{
-		{Name: floorName, Place: onFloor, Title: "floor: grpc-go, constant answer", Limit: limitOutOfReach, Want: ok},
+		floor,
 		memory("fixed-minute", "fixed window, minute", memoryBudget),
 		memory("sliding-minute", "sliding window, minute by 1 s", memoryBudget),
 		memory("sliding-hour", "sliding window, hour by 1 min", memoryBudget),
@@ -111,6 +132,8 @@ func scenarios() []scenario {
 		memory("two-limits", "two sliding limits, minute and hour", 0),
 		three(memory("three-descriptors", "three descriptors, sliding hour: all three", 0)),
 		denied,
+		longFloor,
+		long,
 		measured("history-off", historyOff, "no history, sliding hour"),
 		measured("history-on", historyOn, "history in Redis, 100 values, flushed every second"),
 		redis("fixed-minute", "fixed window, minute", 0.95, 5),
@@ -134,18 +157,24 @@ func scenarios() []scenario {
 	}
 }
 
-// chosen returns what the options ask for, the floor always.
+// chosen returns what the options ask for, with the floors that it is compared with.
 func (o options) chosen() ([]scenario, error) {
 	var chosen []scenario
 	unknown := slices.Clone(o.Only)
+	only := append([]string{floorName}, o.Only...)
 	for _, s := range scenarios() {
 		unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == s.Name })
-		if len(o.Only) == 0 || s.Name == floorName || slices.Contains(o.Only, s.Name) {
-			chosen = append(chosen, s)
+		if slices.Contains(o.Only, s.Name) {
+			only = append(only, s.floor())
 		}
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("--only %s: there is no such scenario; use some of %s", unknown[0], scenarioNames())
+	}
+	for _, s := range scenarios() {
+		if len(o.Only) == 0 || slices.Contains(only, s.Name) {
+			chosen = append(chosen, s)
+		}
 	}
 	return chosen, nil
 }
@@ -168,10 +197,19 @@ func (s scenario) request(key int) *ratelimit.RateLimitRequest {
 			rule = fmt.Sprintf("%s-%d", s.Rule, n+1)
 		}
 		r.Descriptors = append(r.Descriptors, &ratelimitcommon.RateLimitDescriptor{
-			Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: rule, Value: fmt.Sprintf("user-%05d", key)}},
+			Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: rule, Value: s.value(key)}},
 		})
 	}
 	return r
+}
+
+// value returns the value of a key in the scenario's descriptors.
+func (s scenario) value(key int) string {
+	value := fmt.Sprintf("user-%05d", key)
+	if s.Long {
+		value = strings.Repeat(value, longValueBytes/len(value))
+	}
+	return value
 }
 
 // requests encodes one request for each key, shuffled: a server must not profit from keys that come in the order in
@@ -183,6 +221,8 @@ func (s scenario) requests() ([][]byte, error) {
 		n = 1
 	case s.Place == onLeases:
 		n = manyKeys
+	case s.Long:
+		n = longValues
 	}
 	encoded := make([][]byte, n)
 	for i := range encoded {
