@@ -8,21 +8,27 @@ import (
 )
 
 // Lease is what a check asks about leases, and what a store answers. A lease is hits that a store has charged to the
-// finest bucket of now, under all limits of the check, for a process to admit by itself until the first of these
-// buckets is over by the store's clock. All of a bucket counts until its end has left the window, so hits that are used
-// anywhere in it count as long as they must.
+// finest bucket of now, under all limits of the check, for a process to admit by itself: for MaxLeaseTime, but no longer
+// than until the first of these buckets is over by the store's clock. All of a bucket counts until its end has left the
+// window, so hits that are used anywhere in it count as long as they must.
+//
+// A Count may ask for a lease. A Refund of no hits settles one.
 type Lease struct {
-	// Want is how many hits are wanted besides those of the check, a Count. If the check is admitted, the store grants as
-	// many, but of each limit at most what remains after the check divided by Share, which is at least 1, less Stranded:
-	// hits of earlier leases of this process that nobody will use and that still count. It grants none if these are less
-	// than MinLeaseHits.
-	Want, Share, Stranded uint64
-	// Granted is the hits of an earlier lease of the key that is over, under limits of the same states; 0 if there is none
-	// to settle. Nobody will use Unused of them: they are to be taken out of the buckets that were live at ChargedAt, by
-	// the store's clock. The store does so before it decides, if these are now's buckets, or nothing was counted between
-	// them and now's. Else they leave with their window.
+	// Want is how many hits a Count wants besides its own. If it is admitted, the store grants as many, but of each limit
+	// at most what remains after the check divided by Share, which is at least 1, less Abandoned: hits of earlier leases of
+	// this process that nobody will use and that may still count. It grants none if these are less than MinLeaseHits, or
+	// than a quarter of Want: then the limit may be full before the lease ends.
+	Want, Share, Abandoned uint64
+
+	// Granted is the hits of the lease that a Refund settles, of which nobody will use Unused. The store takes these out of
+	// the buckets that were live at ChargedAt, by its clock, if these are now's, or nothing was counted between them and
+	// now's. Else, and if the key's state is another, it takes nothing, and they leave with their window.
 	Granted, Unused uint64
 	ChargedAt       time.Time
+
+	// State is the identity of a key's state, which ends with it. A Count gives a random one, which the state takes if it
+	// has none; the answer to it is the state's. A settlement names that of the lease.
+	State uint64
 
 	// The store's answer; zero where the check has none.
 
@@ -31,13 +37,16 @@ type Lease struct {
 	Now      time.Time // the store's, when it decided
 }
 
-// MinLeaseHits is how many hits a lease has at least.
-const MinLeaseHits = 8
+const (
+	// MinLeaseHits is how many hits a lease has at least.
+	MinLeaseHits = 8
+	// MaxLeaseTime is how long a lease lasts at most, so that no answer out of one is older.
+	MaxLeaseTime = time.Second
+	// SettleTime is how long after its end a lease is settled at the latest, if its store answers.
+	SettleTime = 100 * time.Millisecond
+)
 
-// MaxLeaseTime is how long a lease lasts at most: longer ones would hold more for hardly fewer questions.
-const MaxLeaseTime = time.Minute
-
-// Lasts returns for how long a lease of some limits that is granted at Now lasts.
+// Lasts returns for how long the buckets last in which a lease of some limits is charged that is granted at Now.
 func (l *Lease) Lasts(limits []descriptors.Limit) time.Duration {
 	rest := LeaseSpan(limits)
 	for i := range limits {
@@ -47,7 +56,7 @@ func (l *Lease) Lasts(limits []descriptors.Limit) time.Duration {
 	return rest
 }
 
-// LeaseSpan returns how long a lease of some limits lasts at most: the width of their narrowest bucket.
+// LeaseSpan returns the width of the narrowest bucket of some limits.
 func LeaseSpan(limits []descriptors.Limit) time.Duration {
 	span := limits[0].Window
 	for i := range limits {

@@ -74,6 +74,16 @@ func (b *Buckets) advance(now window.Instant) {
 	}
 }
 
+// stepsBack reports whether hits lie after now's bucket, and some are leased: then nobody can tell the leases of a bucket
+// from those of the one that it becomes. It is to be asked before anything else at now.
+func (b *Buckets) stepsBack(now window.Instant) bool {
+	later, leased := false, uint64(0)
+	for k, n := range b.hits {
+		later, leased = later || k > b.index(now) && n > 0, leased+b.leased[k]
+	}
+	return later && leased > 0
+}
+
 // leaves returns the first moment at which a bucket no longer counts.
 func (b *Buckets) leaves(k int64) window.Instant { return window.Instant(k+1)*b.width + b.after }
 

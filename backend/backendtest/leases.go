@@ -1,8 +1,10 @@
 package backendtest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,19 +17,26 @@ import (
 // bucket is over, settle it now or later, or never. After each step the store must answer as its model, and what it
 // counts must hold all that was used in the last window and all that may still be used: so no window holds more than N.
 func RunLeases(t *testing.T, open func(t *testing.T) Store, o Options) {
-	t.Run("NeverOverWithLeases", func(t *testing.T) {
-		r := rand.New(rand.NewPCG(o.Seed, 27))
-		store := open(t)
-		for round := 0; o.Steps > 0; round++ {
-			w := &leaseWalk{store: store, r: r, m: newModel(leasable(r)), key: fmt.Appendf(nil, "leases/%d", round),
-				now: start + window.Instant(r.Int64N(1e12))}
-			for range min(o.Steps, 200) {
-				o.Steps--
-				w.step(t, o.Patience)
-			}
-		}
-	})
+	t.Run("NeverOverWithLeases", func(t *testing.T) { walkLeases(t, open(t), false, o) })
+	t.Run("ALostStatesLeaseTakesNothing", func(t *testing.T) { walkLeases(t, open(t), true, o) })
 	t.Run("ARefundLeavesWhatOthersMayUse", func(t *testing.T) { testRefundBesideLease(t, open(t)) })
+	t.Run("AClockThatStepsBackVoidsLeases", func(t *testing.T) { testStepBackBesideLease(t, open(t)) })
+}
+
+// walkLeases walks. With losses, the key now and then loses its state, and leases of lost states are settled in later
+// ones. A fresh key stands for a state that begins.
+func walkLeases(t *testing.T, store Store, losses bool, o Options) {
+	r := rand.New(rand.NewPCG(o.Seed, 27))
+	for round := 0; o.Steps > 0; round++ {
+		w := &leaseWalk{store: store, r: r, m: newModel(leasable(r)), key: fmt.Appendf(nil, "leases/%v/%d", losses, round),
+			now: start + window.Instant(r.Int64N(1e12))}
+		for range min(o.Steps, 200) {
+			if o.Steps--; losses && r.IntN(30) == 0 {
+				w.lose()
+			}
+			w.step(t, o.Patience)
+		}
+	}
 }
 
 // leasable draws a rule that may lease, of limits from too small to large.
@@ -44,6 +53,7 @@ func leasable(r *rand.Rand) rule {
 type held struct {
 	granted, left uint64
 	at, ends      window.Instant
+	state         uint64
 }
 
 type leaseWalk struct {
@@ -53,6 +63,13 @@ type leaseWalk struct {
 	key    []byte
 	now    window.Instant
 	leases []held // that are not settled
+	lost   []held // of states that were lost
+}
+
+// lose begins another state.
+func (w *leaseWalk) lose() {
+	w.key, w.m, w.now = append(w.key, '+'), newModel(w.m.rule), w.now+1
+	w.lost, w.leases = append(w.lost, w.leases...), nil
 }
 
 // step moves the clock, and uses a lease or asks the store.
@@ -64,8 +81,10 @@ func (w *leaseWalk) step(t *testing.T, patience time.Duration) {
 	}
 	w.now = max(0, w.now+move)
 	w.store.SetTime(w.now)
-	if move < 0 { // whoever sees that ends its leases: their buckets are others now
-		w.leases = nil
+	for i := range w.leases {
+		if move < 0 { // whoever sees that uses its leases no more: their buckets are others now
+			w.leases[i].ends = 0
+		}
 	}
 	for _, log := range w.m.logs {
 		log.tick(w.now)
@@ -93,30 +112,37 @@ func (w *leaseWalk) alive() *held {
 	return nil
 }
 
-// ask asks a random check, which mostly wishes for a lease, and settles one.
+// ask asks a random check, which may wish for a lease, or settles one, also of a state that was lost.
 func (w *leaseWalk) ask(t *testing.T) {
-	c := backend.Check{Key: w.key, Limits: w.m.rule.limits, Charge: w.m.rule.charge, Lease: new(backend.Lease)}
+	c := backend.Check{Key: w.key, Limits: w.m.rule.limits, Charge: w.m.rule.charge}
 	c.Op, c.Hits = randomOp(w.r, w.m.rule.limits[0].Requests)
-	if w.r.IntN(3) > 0 {
-		c.Lease.Want, c.Lease.Share = w.r.Uint64N(1+w.m.rule.limits[0].Requests), 1+w.r.Uint64N(10)
-		c.Lease.Stranded = w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20)
+	from := &w.leases
+	if len(w.lost) > 0 && w.r.IntN(2) > 0 {
+		from = &w.lost
 	}
-	if n := len(w.leases); n > 0 && w.r.IntN(2) > 0 {
+	switch n := len(*from); {
+	case n > 0 && w.r.IntN(2) > 0:
 		i := w.r.IntN(n)
-		l := w.leases[i]
-		w.leases[i] = w.leases[n-1]
-		w.leases = w.leases[:n-1]
-		c.Lease.Granted, c.Lease.Unused, c.Lease.ChargedAt = l.granted, l.left, time.UnixMicro(int64(l.at))
+		l := (*from)[i]
+		*from = slices.Delete(*from, i, i+1)
+		c.Op, c.Hits = backend.Refund, 0
+		c.Lease = &backend.Lease{Granted: l.granted, Unused: l.left, ChargedAt: time.UnixMicro(int64(l.at)), State: l.state}
+	case c.Op == backend.Count && w.r.IntN(3) > 0:
+		c.Lease = &backend.Lease{Want: w.r.Uint64N(1 + w.m.rule.limits[0].Requests), Share: 1 + w.r.Uint64N(10),
+			Abandoned: w.r.Uint64N(1 + w.m.rule.limits[0].Requests/20), State: 1 + w.r.Uint64N(1<<52)}
 	}
-	asked := *c.Lease
+	var asked backend.Lease
+	if c.Lease != nil {
+		asked = *c.Lease
+	}
 	got := Ask(t, w.store.Counter, c)
 	want, answer := w.m.decideLease(&c, asked, w.now)
-	if got != want || *c.Lease != answer {
+	if got != want || c.Lease != nil && *c.Lease != answer {
 		t.Fatalf("%d: operation %d, %d hits under %v, lease %+v: the store decides\n%+v %+v; its model says\n%+v %+v", w.now, c.Op,
-			c.Hits, c.Limits, asked, got, *c.Lease, want, answer)
+			c.Hits, c.Limits, asked, got, c.Lease, want, answer)
 	}
-	if c.Lease.Hits > 0 {
-		w.leases = append(w.leases, held{c.Lease.Hits, c.Lease.Hits, w.now, w.now.Plus(c.Lease.Lasts(c.Limits))})
+	if l := c.Lease; l != nil && l.Hits > 0 {
+		w.leases = append(w.leases, held{l.Hits, l.Hits, w.now, w.now.Plus(l.Lasts(c.Limits)), l.State})
 	}
 }
 
@@ -139,36 +165,72 @@ func (w *leaseWalk) check(t *testing.T) {
 	}
 }
 
-// decideLease is decide for a check that asks about leases.
-func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.Instant) (backend.Decision, backend.Lease) {
-	answer := asked
-	answer.Now = time.UnixMicro(int64(now))
-	if asked.Granted > 0 {
+// decideLease is decide for a check that may ask about leases. The answer is what the store should make of asked.
+func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.Instant) (d backend.Decision, answer backend.Lease) {
+	for i := range m.counts {
+		if m.counts[i].(*Buckets).stepsBack(now) {
+			m.state = 0
+		}
+	}
+	if c.Lease != nil {
+		answer = asked
+		answer.Now = time.UnixMicro(int64(now))
+	}
+	if asked.Granted > 0 && asked.State == m.state {
 		answer.Returned = asked.Unused
 		for i := range m.counts {
 			back := m.counts[i].(*Buckets).Settle(now, window.At(asked.ChargedAt), asked.Granted, asked.Unused)
 			answer.Returned = min(answer.Returned, back)
 		}
 	}
-	d := m.decide(c.Op, c.Hits, now)
-	if !d.Allowed || c.Op != backend.Count {
+	if d = m.decide(c.Op, c.Hits, now); !d.Allowed {
+		m.awaitSettlement(c, &d, now)
+	}
+	if c.Lease == nil || c.Op != backend.Count {
 		return d, answer
 	}
-	answer.Hits = asked.Want
+	answer.Hits, answer.State = asked.Want, 0
 	for i := range m.counts {
-		room := m.rule.limits[i].Requests - m.counts[i].Sum(now)
+		room := m.rule.limits[i].Requests - min(m.rule.limits[i].Requests, m.counts[i].Sum(now))
 		share := room / max(1, asked.Share)
-		answer.Hits = min(answer.Hits, share-min(share, asked.Stranded))
+		answer.Hits = min(answer.Hits, share-min(share, asked.Abandoned))
 	}
-	if answer.Hits < backend.MinLeaseHits {
+	if !d.Allowed || answer.Hits < backend.MinLeaseHits || answer.Hits < (asked.Want+3)/4 {
 		answer.Hits = 0
+		return d, answer
 	}
+	m.state, m.leased = cmp.Or(m.state, asked.State), now
+	answer.State = m.state
 	for i := range m.counts {
-		if answer.Hits > 0 {
-			m.counts[i].(*Buckets).Grant(now, answer.Hits)
-		}
+		m.counts[i].(*Buckets).Grant(now, answer.Hits)
 	}
 	return d, answer
+}
+
+// awaitSettlement lets a check that was denied wait no longer than until the last lease is settled, if it would fit then.
+func (m *model) awaitSettlement(c *backend.Check, d *backend.Decision, now window.Instant) {
+	var wait time.Duration
+	for i := range m.counts {
+		l, size, leased, sum := &m.rule.limits[i], uint64(1), uint64(0), uint64(0)
+		if c.Op == backend.Count {
+			size = c.Hits
+		} else if l.Algorithm == descriptors.FixedWindow {
+			size = 0
+		}
+		b := m.counts[i].(*Buckets)
+		for k, n := range b.hits {
+			leased, sum = leased+b.leased[k], sum+n
+		}
+		if size > l.Requests || sum-leased > l.Requests-size {
+			return
+		}
+		if leased > 0 {
+			wait = max(wait, min(backend.LeaseSpan(m.rule.limits[i:i+1]), backend.MaxLeaseTime)+backend.SettleTime)
+		}
+	}
+	if wait -= time.Duration(now-m.leased) * time.Microsecond; wait > 0 && m.state > 0 {
+		d.RetryIn, d.ResetIn = min(d.RetryIn, wait), min(d.ResetIn, wait)
+	}
 }
 
 // Sixteen a minute, of which 8 are used. Another process is granted the other 8 at 59 s. Somebody gives back 8. Were these
@@ -191,5 +253,32 @@ func testRefundBesideLease(t *testing.T, s Store) {
 	check.Op, check.Hits = backend.Count, 9
 	if d := Ask(t, s.Counter, check); d.Allowed {
 		t.Errorf("9 hits pass beside the 8 that were used 1.5 s before: 17 of 16 in two seconds")
+	}
+}
+
+// A process is granted 100 hits at 60.5 s. The clock steps back to 59.5 s, and at 60.2 s another is granted 100. Were the
+// first to give back its hits now, they would be those of the other, as their buckets have the same number.
+func testStepBackBesideLease(t *testing.T, s Store) {
+	for _, a := range []descriptors.Algorithm{descriptors.SlidingWindow, descriptors.FixedWindow} {
+		limits := []descriptors.Limit{NewLimit(t, 1000, descriptors.Minute, 1, a, 0)}
+		check := backend.Check{Key: []byte("stepped " + a.String()), Limits: limits, Hits: 1, Charge: descriptors.ChargeAdmitted}
+		var leases [2]backend.Lease
+		for i, at := range []window.Instant{60_500_000, 59_500_000, 60_200_000} {
+			s.SetTime(at)
+			if check.Lease = nil; at > 60_000_000 {
+				check.Lease = &backend.Lease{Want: 100, Share: 1, State: uint64(7 + i)}
+			}
+			Ask(t, s.Counter, check)
+			if check.Lease != nil {
+				leases[i/2] = *check.Lease
+			}
+		}
+		first := leases[0]
+		check.Op, check.Hits = backend.Refund, 0
+		check.Lease = &backend.Lease{Granted: first.Hits, Unused: first.Hits, ChargedAt: first.Now, State: first.State}
+		if Ask(t, s.Counter, check); first.Hits != 100 || leases[1].Hits != 100 || check.Lease.Returned != 0 {
+			t.Errorf("%v: leases %+v; the settlement of the first takes back %d hits, want none: they may be the second's", a, leases,
+				check.Lease.Returned)
+		}
 	}
 }

@@ -19,6 +19,8 @@ type model struct {
 	rule   rule
 	counts []count
 	logs   []*exactLog
+	state  uint64         // its identity, 0 for none
+	leased window.Instant // when it last leased
 }
 
 // count is the count of one limit. Its methods are those of a window.State.

@@ -33,6 +33,8 @@ type Guard struct {
 	replicas func() int
 	now      func() time.Time
 	calls    sync.Pool // of *call
+	stop     context.CancelFunc
+	running  sync.WaitGroup
 
 	lookups, hits atomic.Uint64 // of the deny cache
 }
@@ -56,7 +58,7 @@ type Config struct {
 	Local backend.Counter
 	// Leases has the store grant hits of busy keys, which are then admitted here.
 	Leases bool
-	// Now, if not nil, replaces the monotonic clock, in tests.
+	// Now, if not nil, replaces the monotonic clock, in tests, which call Settle.
 	Now func() time.Time
 }
 
@@ -72,7 +74,32 @@ func New(store Store, c Config) *Guard {
 	g.denied.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
+	ctx, stop := context.WithCancel(context.Background())
+	if g.stop = stop; c.Leases && c.Now == nil {
+		g.running.Go(func() { g.settleLeases(ctx) })
+	}
 	return g
+}
+
+// settleLeases settles leases that have ended until ctx ends, or the store is closed.
+func (g *Guard) settleLeases(ctx context.Context) {
+	tick := time.NewTicker(settlePause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if errors.Is(g.Settle(ctx), backend.ErrClosed) {
+				return
+			}
+		}
+	}
+}
+
+// Settle settles the leases that have ended, which a guard by the monotonic clock does twice in backend.SettleTime.
+func (g *Guard) Settle(ctx context.Context) error {
+	return g.leases.settleEnded(ctx, g.store, g.now(), false)
 }
 
 // maxKey is how many bytes a key may have of which a guard knows denials or leases.
@@ -89,6 +116,14 @@ type call struct {
 	refused bool         // a known denial refuses the whole request
 	asking  bool         // the store is asked about leases
 	part    backend.Part // the checks that the store is asked, if these are not all as they came
+
+	settlements []settlement
+}
+
+// settlement is a check that settles a lease before another check of the call.
+type settlement struct {
+	before int
+	check  backend.Check
 }
 
 // plan is how a check is decided.
@@ -125,7 +160,8 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 		g.degrade(ctx, c)
 	}
 	clear(c.plans)
-	*c = call{plans: c.plans[:0], part: c.part}
+	clear(c.settlements)
+	*c = call{plans: c.plans[:0], part: c.part, settlements: c.settlements[:0]}
 	g.calls.Put(c)
 	return err
 }
@@ -167,21 +203,39 @@ func (g *Guard) lease(c *call) {
 		if p.decided || c.uncharged(i) {
 			continue
 		}
-		if p.decided, p.lease = g.leases.decide(&c.checks[i], c.began, &c.out[i]); p.decided {
+		if p.decided, p.lease = g.leases.decide(c, i); p.decided {
 			c.decided++
 		}
 		c.asking = c.asking || p.lease != nil
 	}
 }
 
-// askRest has the store decide the checks that are not decided yet as a part of the call.
+// settle has a lease settled before check i, and reports whether the call has room for that.
+func (c *call) settle(i int, check backend.Check) bool {
+	if len(c.checks)+len(c.settlements) >= backend.MaxChecks {
+		return false
+	}
+	c.settlements, c.asking = append(c.settlements, settlement{i, check}), true
+	return true
+}
+
+// askRest has the store decide the checks that are not decided yet as a part of the call, settlements before them.
 func (g *Guard) askRest(ctx context.Context, c *call) error {
+	settlements := c.settlements
 	for i := range c.checks {
+		for ; len(settlements) > 0 && settlements[0].before == i; settlements = settlements[1:] {
+			*c.part.Add(c.checks, i) = settlements[0].check
+		}
 		if !c.plans[i].decided {
 			c.addTo(&c.part, i).Lease = c.plans[i].lease
 		}
 	}
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
+	for i := range c.part.Checks {
+		if check := &c.part.Checks[i]; check.Op == backend.Refund && check.Lease != nil {
+			g.leases.settled(check, cmp.Or(err, c.part.Out[i].Err), c.began)
+		}
+	}
 	c.part.HandOver(c.out)
 	c.part.Reset()
 	for i := range c.checks {
@@ -253,13 +307,15 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
 	g.denied.forget(key)
-	g.leases.forget(key)
+	g.leases.reset(key)
 	return err
 }
 
 // Close settles the leases, and closes the store, and what was counted in this process.
 func (g *Guard) Close() error {
-	g.leases.close(g.store, g.now())
+	g.stop()
+	g.running.Wait()
+	_ = g.leases.settleEnded(context.Background(), g.store, g.now(), true) // what is not settled leaves with its window
 	err := g.store.Close()
 	if g.local != nil {
 		err = errors.Join(err, g.local.Close())
@@ -276,16 +332,18 @@ type Stats struct {
 	DenyCacheLookups uint64 // checks whose denial could have been known, the hits among them
 	DenyCacheKeys    int
 
-	Leases        uint64 // that the store granted
-	LeaseGranted  uint64 // their hits
+	Leases       uint64 // that the store granted
+	LeaseGranted uint64 // their hits
+	// Of LeaseGranted, once their leases are settled, the three add up to it:
+
 	LeaseUsed     uint64 // hits that were admitted by leases
 	LeaseReturned uint64 // unused hits that the store took out of the count
-	LeaseStranded uint64 // unused hits that leave with their window
+	LeaseLapsed   uint64 // unused hits that leave with their window
 }
 
 // Stats returns what the guard has answered itself.
 func (g *Guard) Stats() Stats {
 	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), DenyCacheKeys: g.denied.keys(),
 		Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),
-		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseStranded: g.leases.stranded.Load()}
+		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseLapsed: g.leases.lapsed.Load()}
 }

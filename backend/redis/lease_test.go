@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -89,6 +90,7 @@ type leasing struct {
 	key    []byte
 	limits []descriptors.Limit
 	states []time.Duration // when the key was reset
+	loses  bool            // other replicas reset the key, and each of its states is held to N by itself
 	log    []admission
 	load   uint64 // N is more than so many times a check
 	depth  int
@@ -103,6 +105,7 @@ type leasingWeir struct {
 	cut   bool // the server cannot be reached
 	late  bool // its answers come too late
 	wants int  // checks that wanted a lease
+	state int  // number of the key's state that granted the last lease
 }
 
 // admission is hits that were admitted, or what is left of them after refunds.
@@ -111,6 +114,7 @@ type admission struct {
 	at     int64 // on the server's clock
 	hits   uint64
 	limits []descriptors.Limit
+	state  int // number of the key's state that the hits were charged in
 }
 
 // Decide asks the store. While the question and the answer are under way time passes, and others ask.
@@ -141,7 +145,16 @@ func (w *leasingWeir) Decide(ctx context.Context, checks []backend.Check, out []
 		}
 		return nil
 	}
-	w.of.admit(&checks[0], &out[0])
+	for i := range checks {
+		q := checks[i].Lease
+		if q != nil && checks[i].Op == backend.Refund {
+			continue // a settlement
+		}
+		w.of.admit(&checks[i], &out[i], len(w.of.states))
+		if q != nil && q.Hits > 0 {
+			w.state = len(w.of.states)
+		}
+	}
 	w.of.linger()
 	w.stale = w.stale || moves != w.of.moves
 	return nil
@@ -160,9 +173,36 @@ func (l *leasing) linger() {
 	}
 }
 
+// passes moves the clocks, in steps between which each replica may settle the leases that have ended.
 func (l *leasing) passes(d time.Duration) {
-	l.now, l.passed = l.now.Add(d), l.passed+d
-	l.shard.Store(l.now.Add(l.shift).UnixMicro())
+	for step := range steps(d) {
+		l.now, l.passed = l.now.Add(step), l.passed+step
+		l.shard.Store(l.now.Add(l.shift).UnixMicro())
+		for _, w := range l.weirs {
+			settleEnded(l.t, w.guard)
+		}
+	}
+}
+
+// steps divides a duration into steps of 50 ms. What exceeds two seconds is one last step: no lease is out any more.
+func steps(d time.Duration) iter.Seq[time.Duration] {
+	const width = 50 * time.Millisecond
+	return func(yield func(time.Duration) bool) {
+		for n := 0; d > width && n < 40; n++ {
+			if d -= width; !yield(width) {
+				return
+			}
+		}
+		yield(d)
+	}
+}
+
+// settleEnded calls what a timer of the guard calls, which returns the unused hits of leases that have ended.
+func settleEnded(t *testing.T, g *guard.Guard) {
+	t.Helper()
+	if err := g.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // move moves the clocks: mostly within a bucket, now and then a part of a window or past it.
@@ -206,6 +246,11 @@ func (l *leasing) step() {
 			l.t.Fatal(err)
 		}
 		l.states = append(l.states, l.passed)
+	case l.loses && e >= 490: // another replica resets it
+		if err := l.store.Reset(l.t.Context(), l.key); err != nil {
+			l.t.Fatal(err)
+		}
+		l.states = append(l.states, l.passed)
 	case e == 3: // another configuration
 		l.limits = slices.Clone(l.limits)
 		l.limits[0].Requests = min(100_000, max(10, n/2+l.r.Uint64N(n)))
@@ -234,24 +279,27 @@ func (l *leasing) ask(w *leasingWeir, op backend.Op, hits uint64) {
 		l.t.Fatal(err)
 	}
 	if out[0].Source == backend.FromLease && !(stale && op == backend.Count) {
-		l.admit(&check, &out[0])
+		l.admit(&check, &out[0], w.state)
 	}
 }
 
-// admit logs what was admitted or given back now, and looks back from it.
-func (l *leasing) admit(c *backend.Check, d *backend.Decision) {
+// admit logs what was admitted or given back now, in a state of the key, and looks back from it.
+func (l *leasing) admit(c *backend.Check, d *backend.Decision, state int) {
 	switch {
 	case d.Err != nil || !d.Allowed || c.Op == backend.Look:
 		return
 	case c.Op == backend.Refund:
 		for i, n := len(l.log)-1, c.Hits; i >= 0 && n > 0; i-- {
+			if l.loses && l.log[i].state != state {
+				continue
+			}
 			part := min(n, l.log[i].hits)
 			l.log[i].hits, n = l.log[i].hits-part, n-part
 		}
 		return
 	}
 	now := l.shard.Load()
-	l.log = append(l.log, admission{l.passed, now, c.Hits, c.Limits})
+	l.log = append(l.log, admission{l.passed, now, c.Hits, c.Limits, state})
 	for i := range c.Limits {
 		limit := &c.Limits[i]
 		width := limit.Window.Microseconds()
@@ -262,11 +310,14 @@ func (l *leasing) admit(c *backend.Check, d *backend.Decision) {
 				limit.Algorithm == descriptors.SlidingWindow && l.passed-one.passed >= limit.Window {
 				break
 			}
+			if l.loses && one.state != state {
+				continue
+			}
 			held, most = held+one.hits, max(most, one.limits[i].Requests)
 		}
 		states := uint64(1)
 		for _, reset := range l.states {
-			if l.passed-reset < limit.Window+backend.LeaseSpan(c.Limits) { // leases of a state may outlive it for so long
+			if !l.loses && l.passed-reset < limit.Window+backend.LeaseSpan(c.Limits) { // leases of a state may outlive it for so long
 				states++
 			}
 		}

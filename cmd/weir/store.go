@@ -82,12 +82,12 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 var leaseTotals = []total[guard.Stats]{
 	{"weir_leases_total", "Leases: blocks of hits of a busy key that Redis has granted.", func(s guard.Stats) uint64 { return s.Leases }},
 	{"weir_lease_hits_granted_total", "Hits in them.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
-	{"weir_lease_hits_used_total", "Hits that were admitted by leases, without asking Redis.",
+	{"weir_lease_hits_used_total", "Hits of leases that were admitted without asking Redis.",
 		func(s guard.Stats) uint64 { return s.LeaseUsed }},
 	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
 		func(s guard.Stats) uint64 { return s.LeaseReturned }},
-	{"weir_lease_hits_left_total", "Unused hits of leases that were not given back: they count until their window ends.",
-		func(s guard.Stats) uint64 { return s.LeaseStranded }},
+	{"weir_lease_hits_lapsed_total", "Unused hits of leases that were not given back: they count until their window ends.",
+		func(s guard.Stats) uint64 { return s.LeaseLapsed }},
 }
 
 // total is a number of some statistics that only grows, under its name in /metrics.

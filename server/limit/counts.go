@@ -9,10 +9,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ruleCounts are what the limiter counts of a rule, or of what none matches in a domain.
+// ruleCounts are the requests of a domain by their results: those of the entry of what no rule matches.
 type ruleCounts struct {
-	requests [Results]atomic.Uint64 // of the domain; only of what no rule matches
-	reuse    reuse
+	requests [Results]atomic.Uint64
 }
 
 // DomainRequests are the requests of one domain that were decided since the start, or since the domain was configured.

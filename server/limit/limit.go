@@ -296,31 +296,23 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if replaced { // in part
 		limits = c.unreplaced(limits)
 	}
-	l.addCheck(r, c, keyed, p, backend.Check{Limits: limits, Op: op, Hits: n, Charge: charge, OnFailure: m.Rule.FailurePolicy(),
+	l.addCheck(c, keyed, p, backend.Check{Limits: limits, Op: op, Hits: n, Charge: charge, OnFailure: m.Rule.FailurePolicy(),
 		Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
 		Leases:   l.options.Leases && m.Rule.Leases()})
 }
 
 // addCheck adds a check of a descriptor, under the key of a match.
-func (l *Limiter) addCheck(r *rules, c *Call, keyed descriptors.Match, p pending, check backend.Check) {
+func (l *Limiter) addCheck(c *Call, keyed descriptors.Match, p pending, check backend.Check) {
 	begin := len(c.keys)
 	c.keys = keyed.AppendKey(c.keys, c.Domain, c.Descriptors[p.descriptor].Entries)
 	check.Key = c.keys[begin:len(c.keys):len(c.keys)]
 	p.key = l.recorder.Key(check.Key)
 	if check.Leases && check.Op == backend.Count {
-		check.Rate = l.rate(r, c, c.Statuses[p.descriptor].Rule, p.key, &check)
+		first := &check.Limits[0] // one key may be asked for under several limits
+		key := (p.key^hits.Key(first.Requests))*0x9e3779b97f4a7c15 ^ hits.Key(first.Window)
+		check.Rate = l.rates.add(key, min(check.Hits, first.Capacity()), c.At) // more is denied
 	}
 	c.checks, c.pending = append(c.checks, check), append(c.pending, p)
-}
-
-// rate estimates at which rate a check's key is asked for here.
-func (l *Limiter) rate(r *rules, c *Call, rule *descriptors.Rule, key hits.Key, check *backend.Check) float32 {
-	rate, ago := l.rates.add(key, min(check.Hits, check.Limits[0].Capacity()), c.At) // more is denied
-	if rate > 0 {
-		return rate
-	}
-	of, _ := r.counts.Entry(rule, c.Domain)
-	return of.Kept.reuse.rate(ago, min(backend.LeaseSpan(check.Limits), backend.MaxLeaseTime))
 }
 
 // find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.

@@ -323,7 +323,7 @@ descriptors:
 	for range 3 {
 		ask(t, l, "shop", 1, one("busy", "x"), one("asked", "x"))
 	}
-	if want := []float32{0, -1, 0, -1, 2. / 3, -1}; !slices.Equal(counter.rates, want) {
+	if want := []float32{0, -1, 1. / 3, -1, 2. / 3, -1}; !slices.Equal(counter.rates, want) {
 		t.Errorf("the store is asked at %v hits a second; want %v: by those of before, for which it may grant some beforehand, and none (-1) "+
 			"with lease: false", counter.rates, want)
 	}

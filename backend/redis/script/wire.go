@@ -46,7 +46,11 @@ func AppendArg(dst []byte, c *backend.Check) []byte {
 	}
 	dst = append56(append(dst, op), min(c.Hits, window.MaxCount+1))
 	if l := c.Lease; l != nil {
-		for _, v := range []uint64{l.Want, max(1, l.Share), l.Stranded, l.Granted, l.Unused, uint64(l.ChargedAt.UnixMicro())} {
+		numbers := [...]uint64{l.Want, max(1, l.Share), l.Abandoned, l.State}
+		if c.Op == backend.Refund {
+			numbers = [...]uint64{l.Granted, l.Unused, uint64(l.ChargedAt.UnixMicro()), l.State}
+		}
+		for _, v := range numbers {
 			dst = append56(dst, min(v, window.MaxCount))
 		}
 	}
@@ -105,7 +109,7 @@ func append56(dst []byte, v uint64) []byte {
 // The lengths of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count
 // before, ResetIn, and RetryIn if the check is denied. Where an allowed one has filled a limit there is NextIn, and
 // where leases kept a refund from hits what still counts; and a byte more to tell it from a denial. What is answered
-// about leases stands behind it: the hits granted, those returned, and the moment.
+// about leases stands behind it: the hits granted or returned, the identity of the key's state, and the moment.
 const (
 	allowedSize = 1 + 2*8
 	deniedSize  = 1 + 3*8
@@ -127,7 +131,12 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 		return backend.Decision{}, fmt.Errorf("the script answered %q, which is not a decision", reply)
 	}
 	if l := c.Lease; l != nil {
-		l.Hits, l.Returned = uint64(double(reply[end:])), uint64(double(reply[end+8:]))
+		hits := uint64(double(reply[end:]))
+		if c.Op == backend.Refund {
+			l.Returned = hits
+		} else {
+			l.Hits, l.State = hits, uint64(double(reply[end+8:]))
+		}
 		l.Now = time.UnixMicro(int64(double(reply[end+16:])))
 	}
 	number := func(i int) float64 { return double(reply[1+8*i:]) }

@@ -6,6 +6,8 @@ local byte, find, sub = string.byte, string.find, string.sub
 
 local COUNT, LOOK, REFUND, LEASE = 0, 1, 2, 4 -- LEASE is added to one of the others
 local NEVER = -1
-local HANDFUL = 8 -- hits of the smallest lease
+local MIN_LEASE_HITS = 8
+local LEASE_TIME, SETTLE_TIME = 1000000, 100000 -- of a lease at most, and after its end
+local IDENTITY = 'i' -- the field with the identity of a key's state, made for its first lease, and when it last leased
 local MAX_COUNT = 9007199254740991
 local MAX_BURST = 4503599627370496

@@ -15,6 +15,7 @@ algorithms[2] = function(limit) -- descriptors.FixedWindow
 			changed = bucket ~= live and hits > 0
 			if bucket >= live and #value > 14 then
 				leased = from_bytes('<I7', value, 15)
+				stepped = stepped or bucket > live and leased > 0
 			end
 		end
 		return held
@@ -31,6 +32,10 @@ algorithms[2] = function(limit) -- descriptors.FixedWindow
 			held, leased, changed = held - back, max(0, leased - lease.granted), true
 		end
 		return back
+	end
+
+	function limit.leased()
+		return leased
 	end
 
 	function limit.hold()

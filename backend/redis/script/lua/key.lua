@@ -7,6 +7,7 @@ local chunks                    -- what is known of chunks: false if there is no
 local touched, touches = {}, 0  -- names of chunks that were changed
 local written, writes = {}, 0   -- names of fields and their values, one after the other
 local erased, erasures = {}, 0  -- names of fields
+local stepped                   -- the clock has stepped back over buckets with leases
 
 -- forget forgets what is known of the last key, and what an error has left unwritten.
 local function forget()
@@ -24,6 +25,17 @@ local function get(name)
 	return chunk
 end
 
+-- write sets a field at the end of the check.
+local function write(name, value)
+	written[writes + 1], written[writes + 2], writes = name, value, writes + 2
+end
+
+-- erase removes a field at the end of the check.
+local function erase(name)
+	erasures = erasures + 1
+	erased[erasures] = name
+end
+
 -- put changes a chunk, or removes it if it is false.
 local function put(name, chunk)
 	chunks = chunks or {}
@@ -39,10 +51,9 @@ local function save()
 	for i = 1, touches do
 		local name = touched[i]
 		if chunks[name] then
-			written[writes + 1], written[writes + 2], writes = name, chunks[name], writes + 2
+			write(name, chunks[name])
 		else
-			erasures = erasures + 1
-			erased[erasures] = name
+			erase(name)
 		end
 	end
 	if writes > 0 then

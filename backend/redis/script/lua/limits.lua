@@ -1,6 +1,7 @@
 -- What a check asks, as AppendArg packs it: its operation, its hits, what it asks about leases, if anything, and its
--- limits. Of a lease: the hits wanted, the share of what remains that it may be, less the hits left behind, and of the
--- last one, which is over, its hits, those unused, and the moment of its grant. Of each limit: the algorithm,
+-- limits. A count asks for a lease: the hits wanted, the share of what remains that it may be, less the hits abandoned,
+-- and the identity that the state is to have if it has none. A refund settles one: its hits, those unused, the moment of
+-- its grant, and the identity of its state. Of each limit: the algorithm,
 -- whether it charges though denied, the requests that fit at once, window, the width of its finest buckets, its name
 -- among the key's fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels,
 -- and in place of the width the requests that leak in a window.
@@ -10,8 +11,9 @@
 --
 --   load(now)             reads what counts now, and returns it
 --   take_back(hits)       takes away the newest hits, of which there are so many
---   settle(lease)         ends the last lease, if it is known: takes what is unused out of the bucket in which it was
---                         charged. It returns how many hits that were. Only windows lease
+--   settle(lease)         ends a lease: takes what is unused out of the bucket in which it was charged. It returns how
+--                         many hits that were. Only windows lease
+--   leased()              returns how many of the hits are leased and not settled
 --   count(now, hits, granted)
 --                         counts as many of the hits as there is room for. The last ones are granted by a lease: no
 --                         refund takes them before their bucket is over. It returns what then counts; its field, if
@@ -65,9 +67,12 @@ local function question(packed)
 		rest = sub(packed, 9)
 	else
 		lease = {}
-		lease.want, lease.share, lease.left, lease.granted, lease.unused, lease.moment =
-			from_bytes('<I7I7I7I7I7I7', packed, 9)
-		op, rest = op - LEASE, sub(packed, 51)
+		op, rest, lease.state = op - LEASE, sub(packed, 37), sub(packed, 30, 36)
+		if op == COUNT then
+			lease.want, lease.share, lease.abandoned = from_bytes('<I7I7I7', packed, 9)
+		else
+			lease.granted, lease.unused, lease.moment = from_bytes('<I7I7I7', packed, 9)
+		end
 	end
 	local limits = remembered[rest]
 	if not limits then

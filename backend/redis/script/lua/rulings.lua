@@ -42,11 +42,18 @@ local function allow(limits, count, asked, granted, now)
 end
 
 -- deny answers by the limit that denies for the longest. One that admitted the check makes the caller wait, too, if it
--- charged the check all the same and is full now. size is the hits of the check, nil for a look.
+-- charged the check all the same and is full now. Where the check would fit beside what is not leased, it waits no longer
+-- than until the last lease is settled. size is the hits of the check, nil for a look.
 local function deny(limits, size, now)
 	local strictest, denial, longest, reset = nil, 0, 0, 0
+	local fits, settled = true, 0
 	for i, l in ipairs(limits) do
 		local keep, retry = l.requests - (size or l.look), NEVER
+		local leased = l.leased and l.leased() or 0
+		fits = fits and keep >= 0 and l.held - leased <= keep
+		if leased > 0 then
+			settled = max(settled, min(l.width, LEASE_TIME) + SETTLE_TIME)
+		end
 		local leaves = l.held > max(0, keep) and l.hold(max(0, keep)) - now or 0
 		if keep >= 0 then
 			retry = leaves
@@ -60,6 +67,11 @@ local function deny(limits, size, now)
 			longest = retry
 		end
 		reset = max(reset, leaves)
+	end
+	local identity = fits and call('HGET', key, IDENTITY)
+	settled = identity and from_bytes('<I7', identity, 8) + settled - now or 0
+	if settled > 0 then
+		longest, reset = min(longest, settled), min(reset, settled)
 	end
 	return to_bytes('<Bddd', strictest - 1, limits[strictest].before, reset, longest)
 end
@@ -80,32 +92,61 @@ local function prolong(limits, now)
 	end
 end
 
+-- settle ends a lease under limits that are loaded, and returns how many hits that took out of each count at least. It
+-- takes none if the lease is of another state than the key's, or if the clock has stepped back: its bucket is another.
+local function settle(limits, lease)
+	local identity = not stepped and call('HGET', key, IDENTITY)
+	if not identity or sub(identity, 1, 7) ~= lease.state then
+		return 0
+	end
+	local returned = lease.unused
+	for _, l in ipairs(limits) do
+		local back = l.settle(lease)
+		l.before, l.held, returned = l.before - back, l.held - back, min(returned, back)
+	end
+	return returned
+end
+
+-- identify returns the identity of the key's state, which leases now. If it has none it gets that which the lease brings.
+local function identify(lease, now)
+	local identity = not stepped and call('HGET', key, IDENTITY)
+	identity, stepped = identity and sub(identity, 1, 7) or lease.state, false
+	write(IDENTITY, identity .. to_bytes('<I7', now))
+	return identity
+end
+
 -- decide decides a check of a key.
 local function decide(name, asked, now)
 	if chunks then
 		forget()
 	end
-	key = name
+	key, stepped = name, false
 	local limits, size, less, admitted = asked.limits, asked.size, asked.less, true
-	local last, lease, granted, returned = #limits, asked.lease, 0, MAX_COUNT
-	if lease and asked.op == COUNT then
+	local last, lease, granted, returned, identity = #limits, asked.lease, 0, 0, nil
+	if lease and lease.want then
 		granted = lease.want
 	end
 	for i = 1, last do
 		local l = limits[i]
 		local held = l.load(now)
-		if lease then
-			local back = lease.granted > 0 and l.settle(lease) or 0
-			held, returned = held - back, min(returned, back)
-			granted = min(granted, floor((l.requests - held - asked.more) / lease.share) - lease.left)
+		if granted > 0 then
+			granted = min(granted, floor((l.requests - held - asked.more) / lease.share) - lease.abandoned)
 		end
 		l.before, l.held = held, held
 		if (size or l.look) > l.requests - held then
 			admitted = asked.op == REFUND
 		end
 	end
-	if not admitted or granted < HANDFUL then
+	if lease and lease.granted then
+		returned = settle(limits, lease)
+	end
+	if not admitted or granted < MIN_LEASE_HITS or granted < lease.want / 4 then
 		granted = 0
+	end
+	if granted > 0 then
+		identity = identify(lease, now)
+	elseif stepped then
+		erase(IDENTITY)
 	end
 	local grown = false
 	for i = 1, last do
@@ -119,10 +160,9 @@ local function decide(name, asked, now)
 			grown = true
 		end
 		if field == ERASED then
-			erasures = erasures + 1
-			erased[erasures] = l.name
+			erase(l.name)
 		elseif field then
-			written[writes + 1], written[writes + 2], writes = l.name, field, writes + 2
+			write(l.name, field)
 		end
 	end
 	if writes == 2 and erasures == 0 and not chunks then -- nearly always
@@ -136,7 +176,7 @@ local function decide(name, asked, now)
 	end
 	local answer = admitted and allow(limits, last, asked, granted, now) or deny(limits, size, now)
 	if lease then
-		return answer .. to_bytes('<ddd', granted, returned, now)
+		return answer .. to_bytes('<ddd', lease.want and granted or returned, identity and from_bytes('<I7', identity) or 0, now)
 	end
 	return answer
 end

@@ -27,7 +27,7 @@ local function sliding_window(limit)
 	local finest = wide.levels[1]
 	local fan = finest.fan
 	local held, total, oldest, newest, swept, at, live
-	local leased, lent -- of the live bucket, and of the newest
+	local leased, newest_leased -- of the live bucket, and of the newest
 	local now_at, changed
 
 	-- rarely does what is in wide_window.
@@ -60,17 +60,18 @@ local function sliding_window(limit)
 	-- move drops what has left the window, and moves what is later than now into now's bucket.
 	local function move(from)
 		changed = true
+		stepped = stepped or leased + newest_leased > 0 and (live > 0 and at > now_at or total > 0 and newest > now_at)
 		if live > 0 and at < from then
-			total, live, leased, lent = 0, 0, 0, 0
+			total, live, leased, newest_leased = 0, 0, 0, 0
 		elseif live > 0 and at > now_at then
 			at = now_at
 		end
 		if total > 0 and newest >= now_at then
 			rarely('fold', now_at)
-			leased, lent = leased + lent, 0
+			leased, newest_leased = leased + newest_leased, 0
 		end
 		if total > 0 and newest < from then
-			total, lent = 0, 0
+			total, newest_leased = 0, 0
 		elseif total > 0 and oldest < from then
 			drop(from)
 		end
@@ -78,11 +79,11 @@ local function sliding_window(limit)
 
 	function limit.load(now)
 		local header = call('HGET', key, name)
-		total, oldest, newest, swept, at, live, leased, lent = 0, 0, 0, 0, 0, 0, 0, 0
+		total, oldest, newest, swept, at, live, leased, newest_leased = 0, 0, 0, 0, 0, 0, 0, 0
 		if header then
 			total, oldest, newest, swept, at, live = from_bytes('<I7I7I7I7I7I7', header)
 			if #header > 42 then
-				leased, lent = from_bytes('<I7I7', header, 43)
+				leased, newest_leased = from_bytes('<I7I7', header, 43)
 			end
 		end
 		local begun = now - window
@@ -115,7 +116,7 @@ local function sliding_window(limit)
 		end
 		put(chunk_name, with(chunk, fan, at - begin, hits))
 		total, newest, live = total + live, at, 0
-		lent, leased = leased, 0
+		newest_leased, leased = leased, 0
 	end
 
 	function limit.take_back(hits)
@@ -124,9 +125,13 @@ local function sliding_window(limit)
 		live, held, changed = live - recent, held - recent - older, true
 		leased = min(leased, live)
 		if older > 0 then
-			lent = 0
+			newest_leased = 0
 			rarely('take_chunks', older)
 		end
+	end
+
+	function limit.leased()
+		return leased + newest_leased
 	end
 
 	function limit.settle(lease)
@@ -135,8 +140,8 @@ local function sliding_window(limit)
 			back = min(lease.unused, leased)
 			live, leased, changed = live - back, max(0, leased - lease.granted), true
 		elseif bucket == newest and total > 0 and (live == 0 or at == now_at) then
-			back = min(lease.unused, lent)
-			lent, changed = max(0, lent - lease.granted), true
+			back = min(lease.unused, newest_leased)
+			newest_leased, changed = max(0, newest_leased - lease.granted), true
 			if back > 0 then
 				rarely('take_chunks', back)
 			end
@@ -175,8 +180,8 @@ local function sliding_window(limit)
 		if total > 0 and swept + fan <= oldest then
 			rarely('sweep')
 		end
-		if leased + lent > 0 then
-			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, lent), lasted
+		if leased + newest_leased > 0 then
+			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, newest_leased), lasted
 		end
 		return held, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, at, live), lasted
 	end

@@ -118,7 +118,7 @@ local function trimming()
 	end
 
 	return function(limits, ended, needed, now)
-		local own, longest = {}, 0
+		local own, longest = {[IDENTITY] = true}, 0
 		for _, l in ipairs(limits) do
 			own[l.name], longest = true, max(longest, l.window)
 		end
