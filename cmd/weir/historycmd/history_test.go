@@ -240,6 +240,22 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 	}
 }
 
+func TestAValueWithoutItsKeyLeadsToIt(t *testing.T) {
+	store := openHistory(t, t.TempDir())
+	acme := history.ID{Domain: "shop", Path: "tenant", Value: "tenant=acme,user=ann", Outcome: history.Within}
+	countHits(t, store, acme, 0, time.Minute, func(time.Duration) int { return 3 })
+	port := historyPort(t, store)
+	for value, want := range map[string]string{"acme": "There is no value \"acme\", but \"tenant=acme,user=ann\"", "acm": "no history of that"} {
+		got, err := runHistory(t, "show", "--value", value, "--admin", port)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("--value %s prints %q, want %q", value, got, want)
+		}
+	}
+}
+
 func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	dir := t.TempDir()
 	store := openHistory(t, dir)
