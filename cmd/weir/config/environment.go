@@ -75,6 +75,13 @@ func (l *lookups) Lookup(name string) (value string, set bool) {
 	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
 }
 
+// Names returns the variables that weir reads; those that USE_DOG_STATSD_MOGRIFIERS names are beside them.
+func Names() []string {
+	asked := lookups{Environment: Environment{}}
+	_ = asked.process(new(Variables)) // the defaults are right
+	return asked.names
+}
+
 // require returns nil if a variable's value is right, or else an error with what to use.
 func require(right bool, variable string, value any, use string) error {
 	if right {
