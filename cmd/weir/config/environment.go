@@ -122,9 +122,13 @@ var ineffective = []struct{ names, why string }{
 	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
 	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",
 		"checks are batched without waiting, and all servers asked at the same time"},
+	{"REDIS_POOL_ON_EMPTY_ REDIS_PERSECOND_POOL_ON_EMPTY_ REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR RUNTIME_IGNOREDOTFILES " +
+		"FORCE_START_WITHOUT_INITIAL_CONFIG", "weir does so anyway"},
+	{"REDIS_HOST", "REDIS_URL says where it is"},
+	{"REDIS_USERNAME REDIS_PASSWORD", "REDIS_AUTH holds password or user:password"},
 }
 
-// WarnOfIneffective logs which of them are set, and why weir does not read them. It shows no value: some are secrets.
+// WarnOfIneffective logs which of them are set, and why weir does not read them, and which it does not know. It shows no value: some are secrets.
 func (e Environment) WarnOfIneffective(log *slog.Logger) {
 	var all []string
 	for _, group := range ineffective {
@@ -138,6 +142,9 @@ func (e Environment) WarnOfIneffective(log *slog.Logger) {
 		if len(names) > 0 {
 			all = append(all, strings.Join(names, ", ")+" ("+group.why+")")
 		}
+	}
+	for _, name := range e.unread() {
+		all = append(all, fmt.Sprintf("%s (weir has no such variable; the nearest is %s)", name, nearest(name, Names())))
 	}
 	if len(all) > 0 {
 		log.Warn("environment variables have no effect", "variables", strings.Join(all, "; "))
