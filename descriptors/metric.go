@@ -10,8 +10,9 @@ import (
 // Metric returns the name by which envoyproxy/ratelimit's statistics call the rule, with its domain: entries are
 // separated by dots, and each is its key, as configured, with the configured value or pattern if it has one, as in
 // shop.user_ann.path. Entries whose values are told apart have the key and the value of d, which must match the rule.
-// If d is nil, other stands for these values; if that is "" too, all is as configured.
-func (r *Rule) Metric(d Descriptor, other string) string {
+// If d is nil, other stands for these values; if that is "" too, all is as configured. With noDots each dot of a key or a
+// value is a _, so that dots separate entries alone.
+func (r *Rule) Metric(d Descriptor, other string, noDots bool) string {
 	var name strings.Builder
 	name.WriteString(r.Domain)
 	for i, segment := range strings.Split(r.Path, "/") {
@@ -24,12 +25,14 @@ func (r *Rule) Metric(d Descriptor, other string) string {
 		case other != "" && (value == "" || strings.Contains(value, "*")):
 			value = other
 		}
+		if value != "" {
+			key += "_" + value
+		}
+		if noDots {
+			key = strings.ReplaceAll(key, ".", "_")
+		}
 		name.WriteByte('.')
 		name.WriteString(key)
-		if value != "" {
-			name.WriteByte('_')
-			name.WriteString(value)
-		}
 	}
 	return MetricName(name.String())
 }

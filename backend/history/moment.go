@@ -7,15 +7,19 @@ import (
 	"time"
 )
 
-// ParseMoment reads a moment, in Unix seconds: a time before now, such as -90m, -12h, -30d, -2w or -1y; RFC 3339; a time
-// of the zone, as [ParseLocal] reads it; or Unix seconds. Fractions of a second are dropped. A moment before 1970 or after
-// the year 9999 is an error.
+// minUnix is the first second, 0 apart, that may be written as a number: 12 is meant as an hour, and 2026 as a year.
+const minUnix = 100_000_000
+
+// ParseMoment reads a moment, in Unix seconds: a time before now, such as -90m, -12h, -30d, -2w or -1y; RFC 3339, of which
+// seconds may be left out; a time of the zone, as [ParseLocal] reads it; or Unix seconds: 0, or from minUnix on. Fractions
+// of a second are dropped. A moment before 1970 or after the year 9999 is an error.
 func ParseMoment(text string, now time.Time, zone *time.Location) (int64, error) {
 	at, ok := parseMoment(text, now, zone)
 	switch {
 	case !ok:
 		return 0, fmt.Errorf("%q is not a time: use how long ago, such as -90m, -12h, -30d, -2w or -1y, a day such as "+
-			"2026-11-21, 2026-11-21T12:00 with or without a zone (Z, +01:00), a time of today such as 14:03, or Unix seconds", text)
+			"2026-11-21, a minute such as 2026-11-21T12:00, also with its zone as in 2026-11-21T12:00Z or 2026-11-21T12:00+01:00, "+
+			"a time of the day such as 14:03, or Unix seconds such as 1795262400", text)
 	case at < Always().From:
 		return 0, fmt.Errorf("%q is before 1970", text)
 	case at > Always().To:
@@ -26,10 +30,12 @@ func ParseMoment(text string, now time.Time, zone *time.Location) (int64, error)
 
 func parseMoment(text string, now time.Time, zone *time.Location) (int64, bool) {
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds >= 0 && text[0] != '+' {
-		return seconds, true
+		return seconds, seconds == 0 || seconds >= minUnix
 	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at.Unix(), true
+	for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.Unix(), true
+		}
 	}
 	if ago, before := strings.CutPrefix(text, "-"); before {
 		seconds, ok := parseSpan(ago)
@@ -51,15 +57,32 @@ func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 			return onClock(at.Unix(), zone), true
 		}
 	}
-	clock, err := time.Parse("15:04", text)
-	if err != nil {
-		return 0, false
-	}
-	for today := dayOf(now.Unix(), zone) * day; ; today -= day {
-		if at := onClock(today+hour*int64(clock.Hour())+minute*int64(clock.Minute()), zone); at <= now.Unix() {
+	clock, ok := parseClock(text)
+	for today := dayOf(now.Unix(), zone) * day; ok; today -= day {
+		if at := onClock(today+clock, zone); at <= now.Unix() {
 			return at, true
 		}
 	}
+	return 0, false
+}
+
+// ClockAfter reads a time of the day such as 14:03 as the first moment after another, a text for [ParseMoment], at which
+// the clock of a zone shows it: the end of a range is meant so. It reports whether the texts are such.
+func ClockAfter(text, moment string, now time.Time, zone *time.Location) (int64, bool) {
+	clock, ok := parseClock(text)
+	begin, err := ParseMoment(moment, now, zone)
+	for today := dayOf(begin, zone) * day; ok && err == nil; today += day {
+		if at := onClock(today+clock, zone); at > begin {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// parseClock reads a time of the day such as 14:03, in seconds.
+func parseClock(text string) (int64, bool) {
+	clock, err := time.Parse("15:04", text)
+	return hour*int64(clock.Hour()) + minute*int64(clock.Minute()), err == nil
 }
 
 // onClock returns when the clock of a zone shows what a clock of UTC shows at a moment.

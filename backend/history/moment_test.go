@@ -2,6 +2,7 @@ package history
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,8 @@ func TestMomentsAreReadAsPeopleWriteThem(t *testing.T) {
 		{"2026-11-21T12:00:05", 1795262405}, {"2026-11-21 12:00:05", 1795262405},
 		{"2026-02-29", -1}, {"2026-11", -1}, {"2026-11-21 ", -1}, {"2026-11-21T12", -1}, {"2026-11-21T24:00", -1}, {"21.11.2026", -1},
 		{"-90m", now.Unix() - 5400}, {"-12h", now.Unix() - 43200}, {"-30d", now.Unix() - 2592000}, {"-2w", now.Unix() - 1209600},
-		{"-1y", now.Unix() - 365*86400}, {"00:00", 1795219200}, {"24:00", -1}, {"7", 7},
+		{"-1y", now.Unix() - 365*86400}, {"00:00", 1795219200}, {"24:00", -1}, {"7", -1}, {"12", -1}, {"2026", -1}, {"20261121", -1},
+		{"2026-11-21T12:00Z", 1795262400}, {"2026-11-21T13:00+01:00", 1795262400},
 		{"-0m", now.Unix()}, {"12h", -1}, {"-h", -1}, {"-", -1}, {"--1h", -1}, {"-1.5h", -1}, {"-3000w", -1}, {"-9999999999w", -1},
 		{"", -1}, {"yesterday", -1},
 	} {
@@ -31,6 +33,48 @@ func TestMomentsAreReadAsPeopleWriteThem(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("ParseMoment(%q) = %d (%v), want %d", c.text, got, err, c.want)
+		}
+	}
+}
+
+// An error that offers a form that is refused leads nowhere.
+func TestTheErrorOffersOnlyFormsItTakes(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	_, err := ParseMoment("yesterday", now, time.UTC)
+	if err == nil {
+		t.Fatal("yesterday is taken as a time, want an error")
+	}
+	_, offers, _ := strings.Cut(err.Error(), ": ")
+	forms := regexp.MustCompile(`-?\d[^ ,]*`).FindAllString(offers, -1)
+	for _, form := range forms {
+		if _, err := ParseMoment(form, now, time.UTC); err != nil {
+			t.Errorf("it offers %s, and then says %v", form, err)
+		}
+	}
+	if len(forms) < 10 {
+		t.Errorf("it offers %q, want a form of each kind", forms)
+	}
+}
+
+func TestAClockTimeEndsARangeAfterItsBeginning(t *testing.T) {
+	now := time.Date(2026, 11, 21, 20, 50, 0, 0, time.UTC)
+	for _, c := range []struct{ zone, from, to, want string }{
+		{"UTC", "20:30", "20:59", "2026-11-21T20:59:00Z"},
+		{"UTC", "21:00", "20:59", "2026-11-21T20:59:00Z"},
+		{"UTC", "20:30", "20:30", "2026-11-22T20:30:00Z"},
+		{"UTC", "2026-11-15", "14:00", "2026-11-15T14:00:00Z"},
+		{"UTC", "2026-11-15T15:00", "14:00", "2026-11-16T14:00:00Z"},
+		{"UTC", "-1d", "20:00", "2026-11-21T20:00:00Z"},
+		{"Europe/Berlin", "2026-10-24 12:00", "11:00", "2026-10-25T11:00:00+01:00"},
+		{"Europe/Berlin", "2026-10-25 02:30", "02:15", "2026-10-26T02:15:00+01:00"},
+		{"UTC", "", "20:59", ""}, {"UTC", "20:30", "-1h", ""}, {"UTC", "then", "20:59", ""},
+	} {
+		zone, got := zoneOf(t, c.zone), ""
+		if at, ok := ClockAfter(c.to, c.from, now, zone); ok {
+			got = time.Unix(at, 0).In(zone).Format(time.RFC3339)
+		}
+		if got != c.want {
+			t.Errorf("from %s to %s in %s ends at %q, want %q", c.from, c.to, c.zone, got, c.want)
 		}
 	}
 }

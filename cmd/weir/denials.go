@@ -49,7 +49,7 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	now := time.Now()
 	query := url.Values{"n": {strconv.Itoa(c.N)}, "domain": {c.Domain}, "path": {c.Path},
-		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
+		"from": {c.From.In(out.Zone, now)}, "to": {c.To.After(c.From, out.Zone, now)}}
 	if c.Descriptor != nil { // an empty one, as of a variable that is not set, does not mean all
 		if err := checkDescriptor(*c.Descriptor); err != nil {
 			return err
@@ -77,7 +77,8 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 	}
 	if len(rows) == 0 {
 		return c.describeNothing(a, show) + " Each replica keeps its own denials: ask the others, too.\n" +
-			"weir history top --by over has what was denied before, and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
+			"weir history top --by over has what was denied before (as ratelimit the history is off by default: set REDIS_HISTORY_URL),\n" +
+			"and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
 	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

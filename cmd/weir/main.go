@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	completion "github.com/jotaen/kong-completion"
 	_ "golang.org/x/crypto/x509roots/fallback" // images without certificate authorities can verify a public one too
 
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
@@ -40,6 +41,8 @@ type commands struct {
 
 	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
+	Explain    helpCommand           `cmd:"" name:"help" help:"Tell more about a command."`
+	Completion completion.Completion `cmd:"" help:"Print what makes a shell complete commands and flags: weir completion bash."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
@@ -84,7 +87,8 @@ func runCommand(args []string, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 { // a container without a command must not look as if it had done its work
+	completion.Register(parser) // answers a shell that asks, and ends the process
+	if len(args) == 0 {         // a container without a command must not look as if it had done its work
 		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.Failed)) }
 	}
 	k, err := parser.Parse(args)

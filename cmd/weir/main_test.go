@@ -3,9 +3,12 @@ package main
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
+	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -36,13 +39,21 @@ func TestTheCommandLineTellsWhatItHas(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		"":                {2, "", "To begin: weir serve --config DIR answers Envoy"},
-		"--version":       {0, "weir v1.2.3\n", ""},
-		"version":         {0, "weir v1.2.3\n", ""},
-		"-h":              {0, "Limits requests for Envoy, and measures them.", ""},
-		"check --help":    {0, "Validate descriptor files", ""},
-		"counters get -h": {0, "Usage: weir counters get ", ""},
-		"chekc":           {2, "", "weir --help lists the commands"},
+		"":                   {2, "", "To begin: weir serve --config DIR answers Envoy"},
+		"--version":          {0, "weir v1.2.3\n", ""},
+		"version":            {0, "weir v1.2.3\n", ""},
+		"-h":                 {0, "Limits requests for Envoy, and measures them.", ""},
+		"check --help":       {0, "Validate descriptor files", ""},
+		"counters get -h":    {0, "Usage: weir counters get ", ""},
+		"help":               {0, "Limits requests for Envoy, and measures them.", ""},
+		"help check":         {0, "Usage: weir check ", ""},
+		"help counters get":  {0, "Usage: weir counters get ", ""},
+		"help chekc":         {2, "", "unexpected argument chekc"},
+		"completion -c bash": {0, "complete -o default -o bashdefault -C ", ""},
+		"completion -c zsh":  {0, "bashcompinit", ""},
+		"completion -c fish": {0, "complete -f -c weir", ""},
+		"check":              {2, "", "weir: name a directory of descriptor files"},
+		"chekc":              {2, "", "weir --help lists the commands"},
 		"counters reset --domain a --descriptor b": {2, "", "weir: --descriptor: "},
 		"denials --admin a":                        {2, "", "weir: --admin \"a\" is not HOST:PORT"},
 		"history top --admin a":                    {2, "", "weir: --admin \"a\" is not HOST:PORT"},
@@ -70,5 +81,48 @@ func TestTheCommandLineTellsWhatItHas(t *testing.T) {
 					want.stdout, &stderr, want.stderr)
 			}
 		})
+	}
+}
+
+// An image has no documents.
+func TestServeHelpNamesEveryVariable(t *testing.T) {
+	t.Parallel()
+	help, err := weirCommand("serve", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.FieldsFunc(string(help), func(r rune) bool { return r != '_' && !unicode.IsUpper(r) && !unicode.IsDigit(r) })
+	for _, name := range config.Names() {
+		if !slices.Contains(words, name) {
+			t.Errorf("weir serve --help does not name %s", name)
+		}
+	}
+	for _, group := range []string{"Ports", "Redis", "History", "Drain and logs"} {
+		if !strings.Contains(string(help), "\n"+group+"\n") {
+			t.Errorf("weir serve --help has no group %q", group)
+		}
+	}
+	for line := range strings.Lines(string(help)) {
+		if len([]rune(line)) > 100 || strings.ContainsAny(line, "`") || strings.Contains(line, "](") {
+			t.Errorf("weir serve --help has a line that no terminal shows well: %s", line)
+		}
+	}
+}
+
+// A shell asks by the environment, and takes each line as a word.
+func TestAShellIsToldWhatCanFollow(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"weir ": {"serve", "help", "history"}, "weir coun": {"counters"}, "weir counters ": {"top", "get"},
+		"weir call --dom": {"--domain"},
+	} {
+		command := weirCommand()
+		command.Env = append(command.Env, "COMP_LINE="+line)
+		got, err := command.Output()
+		for _, word := range want {
+			if err != nil || !slices.Contains(strings.Fields(string(got)), word) {
+				t.Errorf("behind %q a shell is told %q (%v), want %s among them", line, got, err, word)
+			}
+		}
 	}
 }

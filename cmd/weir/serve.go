@@ -23,9 +23,10 @@ type serveCommand struct {
 }
 
 func (*serveCommand) Help() string {
-	return `Everything else is set by environment variables: GRPC_PORT (8081), PORT (8080), DEBUG_PORT (6070), MEMORY_MAX_KEYS,
-DATA_DIR, DRAIN_DELAY and more; cmd/weir/ENVIRONMENT.md lists them. SIGTERM drains and exits 0; a second one ends at
-once. SIGHUP has the configuration read again at once.`
+	return `Everything else is set by the environment variables below; started as ratelimit, weir has other defaults
+(cmd/weir/ENVIRONMENT.md). SIGTERM drains and exits 0; a second one ends at once. SIGHUP has the configuration read again
+at once.
+` + environmentHelp()
 }
 
 // Run serves until a signal comes, then drains.

@@ -40,7 +40,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
 		values: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
 	if s.counted {
-		recorder.CountAsRatelimit()
+		recorder.CountAsRatelimit(set.MetricsWithoutDots)
 	}
 	addStoreStatistics(s.values, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {

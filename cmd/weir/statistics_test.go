@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/stats"
@@ -69,6 +71,24 @@ func TestWithoutPrometheusOnlyRatelimitStarts(t *testing.T) {
 			s.run()
 			s.close()
 		})
+	}
+}
+
+func TestDotsOfValuesGoIfTheVariableSaysSo(t *testing.T) {
+	for value, want := range map[string]string{"": "a.tenant_b.c.total_hits: 1", "true": "a.tenant_b_c.total_hits: 1"} {
+		s, _, err := openForTest(t, "weir", map[string]string{"USE_STATSD": "true", "SANITIZE_DESCRIPTOR_METRIC_DOTS": value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := limit.New(fixture.Memory(t, nil), limit.Options{}, s.values.Recorder)
+		l.Apply(fixture.Config(t, "domain: a\ndescriptors: [{key: tenant, value: b.c, rate_limit: {requests_per_unit: 9, unit: hour}}]"))
+		c := &limit.Call{Request: limit.Request{Domain: "a"}}
+		d := c.AddDescriptor()
+		d.Entries = append(d.Entries, descriptors.Entry{Key: "tenant", Value: "b.c"})
+		var text strings.Builder
+		if err := errors.Join(l.Decide(t.Context(), c), s.values.WriteText(&text)); err != nil || !strings.Contains(text.String(), want) {
+			t.Errorf("with %q the statistics are\n%s(%v), want %s", value, &text, err, want)
+		}
 	}
 }
 

@@ -22,6 +22,11 @@ func findFault(data []byte, libraryLine int, err error) (line int, text string) 
 			"keep all others elsewhere"
 	}
 	lines := strings.SplitAfter(string(data), "\n")
+	if flowError.MatchString(err.Error()) {
+		if line, text := unbalanced(lines); line > 0 {
+			return line, text
+		}
+	}
 	first := faultyLine(lines, min(libraryLine, len(lines))) // the library also counts a \r alone as the end of a line
 	for _, h := range hints {
 		for _, at := range []int{first, contentBefore(lines, first)} {
@@ -115,6 +120,9 @@ const (
 	nesting  = `did not find expected key|mapping values|'-' indicator|expected ':'`
 )
 
+// flowError matches errors of the library for brackets that do not balance.
+var flowError = regexp.MustCompile("expected ','|expected node|end of stream|expected key|cannot start any token")
+
 // hints are tried in this order.
 var hints = []hint{
 	{"unknown anchor", starts + `\*(` + bareText + `)`,
@@ -130,6 +138,7 @@ var hints = []hint{
 	{"", `^[ -]*-KEY:`, "a dash needs a space behind it: write - $1:"},
 	{"", `^[ -]*KEY:([^\s].*)$`, "a colon needs a space behind it: write $1: $2"},
 	{"", `^[ -]*KEY( +[^:\s].*)?$`, "a colon is missing behind $1: write $1:$2"},
+	{"mapping values", `^[ -]*(\w+): +(\w+: [^{]*\})`, "a { is missing: write $1: {$2"},
 	{"mapping values", `^[ -]*(\w+): +([^"'\[{|>&*].*: .*?)(?: +#.*)?$`,
 		`$1 holds a colon and a space: put the text into quotes, $1: "$2"`},
 	{"expected|cannot start", `^[^{}\[\]]*(?:\{[^{}]*\}|\[[^\[\]]*\])*\s*([}\]])`, "a $1 closes what nothing opens: leave it out"},

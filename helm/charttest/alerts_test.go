@@ -131,6 +131,8 @@ func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
 			{"weir_config_current", "0+0x30", "WeirConfigRejected", 10},
 			{`weir_config_info{namespace="limits",pod="weir-7d9f8b6c5-z9wvq",hash="of-other-rules"}`, "1+0x30", "WeirConfigDiffers", 15},
 			{`weir_domain_requests_total{.*domain="__unknown__",outcome="ok"`, "0+1x30", "WeirUnknownDomain", 15},
+			{`weir_requests_total{.*outcome="invalid"`, "0+1x30", "WeirInvalidRequests", 15},
+			{`weir_requests_total{.*outcome="too_large"`, "0+1x30", "WeirInvalidRequests", 15},
 			{"weir_panics_total", "0+1x30", "WeirPanic", 10},
 			{"weir_redis_foreign_library", "1+0x30", "WeirRedisForeignLibrary", 5},
 			{`result="failed"`, "0+1x30", "WeirRefundsFail", 30},

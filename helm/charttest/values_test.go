@@ -110,9 +110,10 @@ var leftOut = map[string]string{
 	"REDIS_AUTH": password, "REDIS_PERSECOND_AUTH": password,
 	"REDIS_HISTORY_URL": "history.redis.urlSecret is a file",
 	"REDIS_SOCKET_TYPE": byAddress, "REDIS_PERSECOND_SOCKET_TYPE": byAddress,
-	"RUNTIME_SUBDIRECTORY":      "the chart says all of the path in RUNTIME_ROOT, or --config",
-	"DISABLE_STATS":             "each sink has a value that turns it on",
-	"USE_DOG_STATSD_MOGRIFIERS": "what it names are more variables, which extraEnv must set anyway",
+	"RUNTIME_SUBDIRECTORY":            "the chart says all of the path in RUNTIME_ROOT, or --config",
+	"SANITIZE_DESCRIPTOR_METRIC_DOTS": "it is for a mapping that comes from envoyproxy/ratelimit; extraEnv sets it",
+	"DISABLE_STATS":                   "each sink has a value that turns it on",
+	"USE_DOG_STATSD_MOGRIFIERS":       "what it names are more variables, which extraEnv must set anyway",
 }
 
 const (

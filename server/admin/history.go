@@ -22,7 +22,8 @@ const historyError = "The history cannot be read: "
 
 // errNoHistory is the answer where there is no history.
 var errNoHistory = refuse(http.StatusNotFound,
-	"This weir keeps no history: HISTORY=false is set, or its store did not open, which is logged.")
+	"This weir keeps no history. As ratelimit it is off by default: set REDIS_HISTORY_URL. Else HISTORY=false is set, or its "+
+		"store did not open, which is logged.")
 
 // registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
 func registerHistory(mux *http.ServeMux, h *query.History) {

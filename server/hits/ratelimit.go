@@ -85,7 +85,7 @@ func (v *ratelimitValues) of(all *ratelimitNames, rule *descriptors.Rule, d desc
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.byValue == nil {
-		v.byValue = map[string]*ratelimitCounters{"": all.of(rule.Metric(nil, history.OtherValue))}
+		v.byValue = map[string]*ratelimitCounters{"": all.of(rule.Metric(nil, history.OtherValue, all.noDots))}
 	}
 	c := v.byValue[string(text)]
 	switch {
@@ -94,7 +94,7 @@ func (v *ratelimitValues) of(all *ratelimitNames, rule *descriptors.Rule, d desc
 	case len(v.byValue) > MaxRatelimitValues:
 		return v.byValue[""]
 	}
-	c = all.of(rule.Metric(d, ""))
+	c = all.of(rule.Metric(d, "", all.noDots))
 	v.byValue[string(text)] = c
 	return c
 }
@@ -107,6 +107,7 @@ const maxNames = 1 << 18
 type ratelimitNames struct {
 	mu     sync.Mutex
 	byName map[string]*ratelimitCounters // nil if nothing is counted so
+	noDots bool
 }
 
 // of returns the counters under a name, made if there are none, nil if nothing is counted so. Once there are too many

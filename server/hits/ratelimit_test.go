@@ -55,7 +55,7 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 // Names are kept under a cap, and a rule that goes takes nothing with it: a sum that went down would look like a restart.
 func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	r := New(0)
-	r.CountAsRatelimit()
+	r.CountAsRatelimit(false)
 	rules := fixture.Config(t, "domain: shop\ndescriptors:\n"+
 		"- {key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
 		"- {key: path, rate_limit: {unit: day, requests_per_unit: 1}}\n")

@@ -44,7 +44,7 @@ func New(maxValues int) *Recorder {
 		case rule == nil:
 			c.ratelimit = r.ratelimit.of(descriptors.MetricName(e.Domain + "." + history.Unmatched))
 		default:
-			c.ratelimit = r.ratelimit.of(rule.Metric(nil, ""))
+			c.ratelimit = r.ratelimit.of(rule.Metric(nil, "", r.ratelimit.noDots))
 		}
 		if c.ratelimit != nil && rule != nil {
 			c.ratelimitValues = new(ratelimitValues)
@@ -53,8 +53,11 @@ func New(maxValues int) *Recorder {
 	return r
 }
 
-// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too. It comes before the first table.
-func (r *Recorder) CountAsRatelimit() { r.ratelimit.byName = make(map[string]*ratelimitCounters) }
+// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too, under names of rules as
+// [descriptors.Rule.Metric] makes them. It comes before the first table.
+func (r *Recorder) CountAsRatelimit(noDots bool) {
+	r.ratelimit.byName, r.ratelimit.noDots = make(map[string]*ratelimitCounters), noDots
+}
 
 // Learn tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
 // places that New allows. A value whose series is no longer fine, and that had no hit since the last call, has none.

@@ -48,6 +48,7 @@ type Limiter struct {
 	degraded    [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
 	unknownLog  everyMinute                                          // logs unknown domains
 	tooLargeLog everyMinute                                          // logs requests that are too large
+	invalidLog  everyMinute                                          // logs requests without a domain or a descriptor
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
@@ -69,8 +70,8 @@ type Options struct {
 	NearRatio float32
 	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
 	Leases bool
-	// Log is told, once a minute at most, of a domain that is asked for and not configured, and of a request that is too
-	// large; nil tells nobody.
+	// Log is told, once a minute at most, of a domain that is asked for and not configured, of a request that is too large,
+	// and of an invalid one; nil tells nobody.
 	Log *slog.Logger
 }
 
@@ -115,12 +116,15 @@ func (l *Limiter) Config() *descriptors.Config {
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
 	if c.Domain == "" || r == nil {
-		return reject(r, c)
+		err := reject(r, c)
+		l.logInvalid(c, err)
+		return err
 	}
 	entry, known := r.counts.Entry(nil, c.Domain)
 	c.UnknownDomain = !known
 	err := l.decide(ctx, r, c)
 	entry.Kept.requests[c.Result(err)].Add(1)
+	l.logInvalid(c, err)
 	if c.UnknownDomain && l.options.Log != nil {
 		l.logUnknown(c.Domain, r.config)
 	}

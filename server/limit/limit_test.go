@@ -65,7 +65,7 @@ func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file str
 	t.Helper()
 	o.Algorithm, o.NearRatio = descriptors.SlidingWindow, 0.8
 	recorder := hits.New(100)
-	recorder.CountAsRatelimit()
+	recorder.CountAsRatelimit(false)
 	l := limit.New(store, o, recorder)
 	l.Apply(fixture.Config(t, file))
 	return l, recorder

@@ -65,3 +65,25 @@ func TestTooLargeRequestsAreLoggedEachMinute(t *testing.T) {
 		}
 	})
 }
+
+// The error of such a request passes wherever a gateway fails open, and nobody is limited.
+func TestInvalidRequestsAreLoggedEachMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l, _, _ := newLimiterWith(t, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, shop)
+		for _, domain := range []string{"shop", "", ""} {
+			c := &limit.Call{Request: limit.Request{Domain: domain}}
+			if err := l.Decide(t.Context(), c); c.Result(err) != limit.Invalid {
+				t.Fatalf("a request for %q without descriptors ends with %v, want it invalid", domain, err)
+			}
+			time.Sleep(40 * time.Second)
+		}
+		got := log.String()
+		for _, want := range []string{`domain=shop reason="rate limit descriptor list must not be empty" remedy=`,
+			`domain="" reason="rate limit domain must not be empty" remedy=`} {
+			if strings.Count(got, "\n") != 2 || !strings.Contains(got, want) {
+				t.Errorf("three requests in 80 s are logged as\n%s\nwant the first and the third, with %s", got, want)
+			}
+		}
+	})
+}

@@ -93,7 +93,9 @@ func sendDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
 // sendOutcomes sends requests by outcome. [limit.Unconfigured] has no name of its own: it is a kind of Unavailable.
 func sendOutcomes(to chan<- prometheus.Metric, d *prometheus.Desc, n [limit.Results]uint64, labels ...string) {
 	n[limit.Unavailable] += n[limit.Unconfigured]
-	for o := limit.OK; o < limit.Unconfigured; o++ {
-		send(to, d, prometheus.CounterValue, float64(n[o]), append(labels, o.String())...)
+	for o := range limit.Result(limit.Results) {
+		if o != limit.Unconfigured {
+			send(to, d, prometheus.CounterValue, float64(n[o]), append(labels, o.String())...)
+		}
 	}
 }

@@ -56,10 +56,12 @@ func (p Parameters) By() (string, error) {
 }
 
 // Range reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
-// before the end.
+// before the end. A time of the day ends it after its beginning, and begins it before now.
 func (p Parameters) Range(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
 	moment := func(text string) (int64, error) { return history.ParseMoment(text, now, zone) }
-	if r.To, err = parse(p, to, now.Unix()+1, moment); err != nil {
+	if at, ok := history.ClockAfter(p.Get(to), p.Get(from), now, zone); ok {
+		r.To = at
+	} else if r.To, err = parse(p, to, now.Unix()+1, moment); err != nil {
 		return r, err
 	}
 	if r.From, err = parse(p, from, max(r.To-hour, 0), moment); err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
+	"syscall"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -23,6 +25,9 @@ func Forbidden(err error) bool {
 	return goredis.IsPermissionError(err) || forbidden.MatchString(err.Error())
 }
 
+// lockedSentinels matches what go-redis says of sentinels that refuse credentials.
+var lockedSentinels = regexp.MustCompile("all sentinels .*(NOAUTH|WRONGPASS)")
+
 // Diagnose adds to a server's error its name, the command, and the remedy if there is one. nil stays nil.
 func (s *Servers) Diagnose(from Server, command string, err error) error {
 	var hint string
@@ -36,8 +41,12 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 		hint = "; grant all that weir needs: " + s.aclLine(from)
 	case TakesNoWrites(err):
 		hint = "; it takes no writes: make room in it, or mend what its own log names"
+	case lockedSentinels.MatchString(err.Error()):
+		hint = "; the sentinels want credentials of their own: set REDIS_SENTINEL_AUTH"
 	case goredis.IsAuthError(err):
 		hint = "; the credentials are missing or wrong"
+	case strings.EqualFold(command, "ping") && isClosed(err):
+		hint = "; if it takes TLS, write rediss://"
 	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
 		hint = "; it is part of a cluster: " + setCluster
 	case goredis.IsReadOnlyError(err):
@@ -45,6 +54,9 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	}
 	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
 }
+
+// isClosed reports whether the server ended the connection, as one that takes TLS ends a plaintext one.
+func isClosed(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
 // DiagnoseOf is Diagnose for the server behind a client.
 func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) error {

@@ -2,7 +2,11 @@ package topology
 
 import (
 	"errors"
+	"io"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -33,5 +37,21 @@ func TestANodeOfARingIsNamedAsItIsWritten(t *testing.T) {
 	err := s.Diagnose(s.describe(client), "get", errors.New("NOPERM this user can't run this command"))
 	if !strings.Contains(err.Error(), "ACL SETUSER ann +get") {
 		t.Errorf("a node that refuses: %v; want the line that grants its own user what is needed", err)
+	}
+}
+
+func TestAnErrorOfAConnectionNamesItsRemedy(t *testing.T) {
+	s, _ := openServers(t, Config{URL: "127.0.0.1:1"})
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("redis: all sentinels specified in configuration are unreachable: NOAUTH Authentication required."), "set REDIS_SENTINEL_AUTH"},
+		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, "if it takes TLS, write rediss://"},
+		{io.EOF, "if it takes TLS, write rediss://"},
+	} {
+		if err := s.Diagnose(Server{Name: "a:1"}, "ping", c.err); !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("PING answers %v, which is told as %q, want it to end with %q", c.err, err, c.want)
+		}
 	}
 }

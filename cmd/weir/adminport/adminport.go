@@ -117,12 +117,19 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 	response, err := client.Do(request)
 	if err != nil {
 		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the URL, which is long
+		if strings.Contains(err.Error(), "malformed HTTP response") {
+			err = errors.New("no HTTP is spoken there, as at weir's GRPC_PORT (8081): name its DEBUG_PORT (6070)")
+		}
 		return nil, fmt.Errorf("asking weir's admin port at %s: %w", p.Address, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, strings.TrimSpace(string(body)))
+		text := strings.TrimSpace(string(body))
+		if text == "404 page not found" { // not weir's words
+			text += ": an admin port is at DEBUG_PORT (6070), not at PORT (8080)"
+		}
+		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, text)
 	}
 	return response, nil
 }

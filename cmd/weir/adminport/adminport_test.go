@@ -2,6 +2,7 @@ package adminport
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -45,5 +46,31 @@ func TestAStreamThatStopsIsAnError(t *testing.T) {
 	_, err := Port{Address: port, Timeout: 50 * time.Millisecond}.Stream(t.Context(), "/", nil, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "nothing came for 50ms") {
 		t.Errorf("a stream that stops gives %v; want an error that says for how long nothing came", err)
+	}
+}
+
+func TestAnotherPortIsToldFromTheAdminPort(t *testing.T) {
+	grpc, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer grpc.Close()
+	go func() {
+		c, err := grpc.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = c.Read(make([]byte, 1024))
+		_, _ = io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // the settings that begin HTTP/2
+	}()
+	for address, want := range map[string]string{
+		grpc.Addr().String():    "no HTTP is spoken there, as at weir's GRPC_PORT (8081): name its DEBUG_PORT (6070)",
+		serve(t, http.NotFound): "answers 404: 404 page not found: an admin port is at DEBUG_PORT (6070), not at PORT (8080)",
+	} {
+		_, err := Port{Address: address, Timeout: time.Hour}.Ask(t.Context(), http.MethodGet, "/api/v1/denials", nil)
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("asking another port gives %v, want it to end with %q", err, want)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package callcmd
 
 import (
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +171,9 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		<-ended
 		return answered(), nil
 	})
+	_, plain := serveFake(t, always(answered()))
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
 	ask := func(addr string, more ...string) []string {
 		return append([]string{"--addr", addr, "--domain", "shop", "--descriptor", "user=ann"}, more...)
 	}
@@ -178,6 +183,8 @@ func TestCallTellsAnErrorInOneSentence(t *testing.T) {
 		want    string
 	}{
 		{"nobody listens", ask(nobody), "cannot reach " + nobody + ": is weir serving there? connection error: "},
+		{"an HTTP port", ask(web.Listener.Addr().String()), "name its GRPC_PORT (8081); connection error: "},
+		{"no TLS there", ask(plain, "--tls"), "no TLS is spoken there: leave out --tls; connection error: "},
 		{"the service is not ready", ask(unready), unready + " answered Unavailable: no configuration yet"},
 		{"no answer in time", ask(slow, "--timeout", "50ms"), slow + " did not answer within 50ms"},
 		{"a wrong descriptor", ask(nobody, "--descriptor", "user=ann,path"),

@@ -149,11 +149,24 @@ func (c *client) callOnce(ctx context.Context) outcome {
 	return c.call(ctx)
 }
 
+// suspect returns what is probably wrong where a connection failed with this message.
+func (c *Command) suspect(message string) string {
+	switch {
+	case strings.Contains(message, "HTTP/1.1"):
+		return "HTTP is spoken there, as at weir's PORT (8080) and DEBUG_PORT (6070): name its GRPC_PORT (8081);"
+	case strings.Contains(message, "does not look like a TLS handshake"):
+		return "no TLS is spoken there: leave out --tls;"
+	case !c.TLS && strings.Contains(message, "error reading server preface"):
+		return "a plaintext connection was closed: if TLS is spoken there, add --tls;"
+	}
+	return "is weir serving there?"
+}
+
 // describeError returns the error of a failed call in a sentence that names the address.
 func (c *client) describeError(err error) error {
 	switch s := status.Convert(err); {
 	case s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error"):
-		return fmt.Errorf("cannot reach %s: is weir serving there? %s", c.Addr, s.Message())
+		return fmt.Errorf("cannot reach %s: %s %s", c.Addr, c.suspect(s.Message()), s.Message())
 	case s.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("%s did not answer within %v", c.Addr, c.Timeout)
 	case s.Code() == codes.Canceled:

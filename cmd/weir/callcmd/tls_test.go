@@ -35,7 +35,7 @@ func TestItAsksByTLS(t *testing.T) {
 		{"so it is by the server's other name", []string{"--tls", "--ca", ca, "--cert", cert, "--key", key, "--server-name", "weir.test"}, 0, ""},
 		{"another name is refused", []string{"--tls", "--ca", ca, "--cert", cert, "--key", key, "--server-name", "other.test"}, 2, "other.test"},
 		{"an unknown authority is refused", []string{"--tls", "--cert", cert, "--key", key}, 2, "unknown authority"},
-		{"plaintext is not understood", nil, 2, "cannot reach"},
+		{"plaintext is not understood", nil, 2, "if TLS is spoken there, add --tls"},
 		{"flags without --tls are a mistake", []string{"--ca", ca}, 2, "add --tls"},
 		{"a file that is missing is named", []string{"--tls", "--ca", filepath.Join(dir, "other.crt")}, 2, "other.crt"},
 		{"a certificate needs its key", []string{"--tls", "--cert", cert}, 2, "go together"},

@@ -45,7 +45,7 @@ far as they are right.
 // Run judges the files. Its error is a terminal.Exit: No if they are wrong, Failed if the question is.
 func (c *Command) Run(out terminal.Output) error {
 	if c.Path == "" {
-		return errors.New("check: name a directory of descriptor files, a file, or - for standard input")
+		return errors.New("name a directory of descriptor files, a file, or - for standard input: weir check DIR")
 	}
 	f, err := c.read(out.In)
 	if err != nil {

@@ -75,6 +75,13 @@ func (l *lookups) Lookup(name string) (value string, set bool) {
 	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
 }
 
+// Names returns the variables that weir reads; those that USE_DOG_STATSD_MOGRIFIERS names are beside them.
+func Names() []string {
+	asked := lookups{Environment: Environment{}}
+	_ = asked.process(new(Variables)) // the defaults are right
+	return asked.names
+}
+
 // require returns nil if a variable's value is right, or else an error with what to use.
 func require(right bool, variable string, value any, use string) error {
 	if right {
@@ -115,9 +122,13 @@ var ineffective = []struct{ names, why string }{
 	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
 	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",
 		"checks are batched without waiting, and all servers asked at the same time"},
+	{"REDIS_POOL_ON_EMPTY_ REDIS_PERSECOND_POOL_ON_EMPTY_ REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR RUNTIME_IGNOREDOTFILES " +
+		"FORCE_START_WITHOUT_INITIAL_CONFIG", "weir does so anyway"},
+	{"REDIS_HOST", "REDIS_URL says where it is"},
+	{"REDIS_USERNAME REDIS_PASSWORD", "REDIS_AUTH holds password or user:password"},
 }
 
-// WarnOfIneffective logs which of them are set, and why weir does not read them. It shows no value: some are secrets.
+// WarnOfIneffective logs which of them are set, and why weir does not read them, and which it does not know. It shows no value: some are secrets.
 func (e Environment) WarnOfIneffective(log *slog.Logger) {
 	var all []string
 	for _, group := range ineffective {
@@ -131,6 +142,9 @@ func (e Environment) WarnOfIneffective(log *slog.Logger) {
 		if len(names) > 0 {
 			all = append(all, strings.Join(names, ", ")+" ("+group.why+")")
 		}
+	}
+	for _, name := range e.unread() {
+		all = append(all, fmt.Sprintf("%s (weir has no such variable; the nearest is %s)", name, nearest(name, Names())))
 	}
 	if len(all) > 0 {
 		log.Warn("environment variables have no effect", "variables", strings.Join(all, "; "))

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// ratelimitVariables are those that envoyproxy/ratelimit reads, at f2fb1577.
+// ratelimitVariables are those that envoyproxy/ratelimit reads, at f2fb1577, with SANITIZE_DESCRIPTOR_METRIC_DOTS, which came then.
 func ratelimitVariables(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "ratelimit-variables.txt"))
@@ -18,8 +18,8 @@ func ratelimitVariables(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	names := strings.Fields(string(text))
-	if len(names) != 114 {
-		t.Fatalf("there are %d of them, and should be 114", len(names))
+	if len(names) != 115 {
+		t.Fatalf("there are %d of them, and should be 115", len(names))
 	}
 	return names
 }
@@ -128,12 +128,38 @@ func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
-	told := func(e Environment) string {
-		var log strings.Builder
-		e.WarnOfIneffective(slog.New(slog.NewTextHandler(&log, nil)))
-		return log.String()
+// told is what the log says of variables that have no effect.
+func told(e Environment) string {
+	var log strings.Builder
+	e.WarnOfIneffective(slog.New(slog.NewTextHandler(&log, nil)))
+	return log.String()
+}
+
+func TestUnreadVariablesAreToldWithTheNearest(t *testing.T) {
+	for variable, near := range map[string]string{"REDIS_URLL=r:1": "REDIS_URL", "HISTORY_KEEP_MINUTE=0": "HISTORY_KEEP_MINUTES",
+		"GRPC_PROT=1": "GRPC_PORT", "RUNTIME_WATCHROOT=false": "RUNTIME_WATCH_ROOT", "CONFIG_TYPES=FILE": "CONFIG_TYPE",
+		"MEMCACHE_HOSTPORT=m:1": "MEMCACHE_HOST_PORT", "STATSD_PROTO=udp": "STATSD_PROTOCOL", "ADMIN_TOKEN=hunter2": "ADMIN_TOKEN_FILE",
+		"ALGORITM=fixed_window": "ALGORITHM", "SHADOW_MOD=true": "SHADOW_MODE", "REPLICA=3": "REPLICAS"} {
+		name, _, _ := strings.Cut(variable, "=")
+		want := name + " (weir has no such variable; the nearest is " + near + ")"
+		if got := told(Of(variable)); !strings.Contains(got, want) || strings.Contains(got, "hunter2") {
+			t.Errorf("of %s weir tells %q, want %q", variable, got, want)
+		}
 	}
+	for _, name := range Names() {
+		if got := told(Environment{name: "x"}); got != "" {
+			t.Errorf("of %s, which it reads, weir tells %q; want nothing", name, got)
+		}
+	}
+	others := Of("REDIS_SERVICE_HOST=10.0.0.1", "REDIS_SERVICE_PORT=6379", "REDIS_SERVICE_PORT_TCP=6379", "REDIS_PORT=tcp://10.0.0.1:6379",
+		"REDIS_PORT_6379_TCP=tcp://10.0.0.1:6379", "REDIS_PORT_6379_TCP_ADDR=10.0.0.1", "GRPC_GO_LOG_SEVERITY_LEVEL=info", "GRPC_TRACE=all", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=/ca",
+		"DOG_STATSD_MOGRIFIER_A_PATTERN=a", "HOSTNAME=weir-0", "PATH=/bin", "DD_AGENT_HOST=a", "LOG_COLOR=always", "DATA_HOME=/d", "REDIS_EMPTY=")
+	if got := told(others); got != "" {
+		t.Errorf("of variables that are not meant for it weir tells %q; want nothing", got)
+	}
+}
+
+func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
 	for name, verdict := range differences(t) {
 		got := told(Environment{name: "hunter2"})
 		if verdict == "not carried" && !strings.Contains(got, name+" (") || strings.Contains(got, "hunter2") {

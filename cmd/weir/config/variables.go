@@ -221,4 +221,6 @@ type Statistics struct {
 	ExtraTags     map[string]string `env:"EXTRA_TAGS"` // key:value, separated by commas
 	FlushInterval time.Duration     `env:"STATS_FLUSH_INTERVAL,default=10s"`
 	DisableStats  bool              `env:"DISABLE_STATS,default=false"`
+
+	MetricsWithoutDots bool `env:"SANITIZE_DESCRIPTOR_METRIC_DOTS,default=false"` // see descriptors.Rule.Metric
 }

@@ -45,8 +45,9 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
     weir history show --path user/path=/pay --from 2025-11-15 --to 2025-11-16       a day, a year ago
     weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
-Times are -90m, -12h, -30d, -2w or -1y before now, 14:03, 2026-11-15, '2026-11-15 12:00', RFC 3339 or Unix seconds. Exit
-code: 0, 2 for an error, and 1 if a series that was asked for cannot be read or, for verify, is not exact.`
+Times are -90m, -12h, -30d, -2w or -1y before now, 14:03 (the last; for --to the first after --from), 2026-11-15,
+'2026-11-15 12:00', RFC 3339 or Unix seconds. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be
+read or, for verify, is not exact.`
 }
 
 // readFlags are those of the commands that read a history: whose it is, and which rules are meant.
@@ -84,7 +85,7 @@ func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	}
 	now := time.Now()
 	q.Set("from", r.From.In(out.Zone, now))
-	q.Set("to", r.To.In(out.Zone, now))
+	q.Set("to", r.To.After(r.From, out.Zone, now))
 	q.Set("tz", r.TZ)
 	return nil
 }
@@ -98,6 +99,14 @@ func (m Moment) In(zone *time.Location, now time.Time) string {
 		return strconv.FormatInt(at, 10)
 	}
 	return string(m)
+}
+
+// After is In for the end of a range that begins with another moment, as [history.ClockAfter] reads it.
+func (m Moment) After(from Moment, zone *time.Location, now time.Time) string {
+	if at, ok := history.ClockAfter(string(m), string(from), now, zone); ok {
+		return strconv.FormatInt(at, 10)
+	}
+	return m.In(zone, now)
 }
 
 // Decode reads the next argument, which unlike the values of other flags may begin with a hyphen: -30d.

@@ -240,6 +240,22 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 	}
 }
 
+func TestAValueWithoutItsKeyLeadsToIt(t *testing.T) {
+	store := openHistory(t, t.TempDir())
+	acme := history.ID{Domain: "shop", Path: "tenant", Value: "tenant=acme,user=ann", Outcome: history.Within}
+	countHits(t, store, acme, 0, time.Minute, func(time.Duration) int { return 3 })
+	port := historyPort(t, store)
+	for value, want := range map[string]string{"acme": "There is no value \"acme\", but \"tenant=acme,user=ann\"", "acm": "no history of that"} {
+		got, err := runHistory(t, "show", "--value", value, "--admin", port)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("--value %s prints %q, want %q", value, got, want)
+		}
+	}
+}
+
 func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	dir := t.TempDir()
 	store := openHistory(t, dir)
@@ -344,6 +360,9 @@ func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
 	}
 	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.
 	noon := time.Unix(1795262400, 0)
+	if got := Moment("07:30").After("06:30", out.Zone, noon); got != "1795264200" {
+		t.Errorf("from 06:30 to 07:30 at 07:00 in New York ends at %s, want 1795264200, half an hour from now", got)
+	}
 	for clock, want := range map[Moment]string{"06:30": "1795260600", "07:30": "1795177800"} {
 		if got := clock.In(out.Zone, noon); got != want {
 			t.Errorf("at 07:00 in New York, %s is asked for as %s, want %s: the last time that the clock there showed it", clock, got, want)

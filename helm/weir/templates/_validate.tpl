@@ -1,6 +1,7 @@
 {{/* What no schema can say, as a sentence that says what to do. */}}
 {{- define "weir.validate" -}}
 {{- $backend := include "weir.backend" . -}}
+{{- include "weir.validateNames" . -}}
 {{- if and (eq .Values.mode "service") (not (regexMatch "^[a-z]" (include "weir.fullname" .))) -}}
 {{- fail (printf "The name %q begins with a digit, which a Service may not: set fullnameOverride." (include "weir.fullname" .)) -}}
 {{- end -}}
@@ -67,6 +68,21 @@
 {{- include "weir.validateEnv" . -}}
 {{- include "weir.validateDescriptors" . -}}
 {{- include "weir.validateHistory" . -}}
+{{- end -}}
+
+{{/* Values as other charts name them, which the schema lets through for the sake of these sentences. */}}
+{{- define "weir.validateNames" -}}
+{{- $names := dict "replicaCount" "replicas" "onFailure" "redis.onFailure or memcached.onFailure" "env" "extraEnv" "extraEnvVars" "extraEnv"
+  "config" "descriptors" "serviceMonitor" "monitoring.serviceMonitor" -}}
+{{- range $wrong, $right := $names -}}
+{{- if hasKey $.Values $wrong -}}
+{{- fail (printf "This chart has no value %s: use %s." $wrong $right) -}}
+{{- end -}}
+{{- end -}}
+{{- $registry := (.Values.global | default dict).imageRegistry -}}
+{{- if and $registry (not (hasPrefix (printf "%s/" $registry) .Values.image.repository)) -}}
+{{- fail (printf "global.imageRegistry is not read: set image.repository, as in %s/%s." $registry .Values.image.repository) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* What would read a history that is not there, or that it cannot reach. */}}

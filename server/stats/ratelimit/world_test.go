@@ -44,7 +44,7 @@ func newWorld(t testing.TB, countAsRatelimit bool) *world {
 	t.Helper()
 	w := &world{recorder: hits.New(0), metrics: stats.New("test")}
 	if countAsRatelimit {
-		w.recorder.CountAsRatelimit()
+		w.recorder.CountAsRatelimit(false)
 	}
 	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
 		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
