@@ -22,7 +22,7 @@ type Inspector interface {
 type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now
-	ResetIn time.Duration // until the oldest hit no longer counts; in Redis of a full log or bucket until one more fits; 0: none
+	ResetIn time.Duration // until the oldest hit no longer counts; 0: none does
 	Levels  [][]Bucket    // one for each of Limit.Levels, finest first, oldest bucket first; none of a log or token bucket
 	Leased  uint64        // of Hits, those that processes may admit by leases or have admitted since; see Lease
 }

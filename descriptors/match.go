@@ -38,7 +38,6 @@ func (m Match) ForOverride(l *Limit, c Charge) Match {
 type Config struct {
 	domains map[string]*Domain
 	rules   []*Rule
-	passes  []Pass
 	keys    Keys
 	broken  []string // sorted
 	hash    string
@@ -52,7 +51,7 @@ func NewConfig(keys Keys, domains []*Domain, broken []string) *Config {
 	for _, d := range domains {
 		c.domains[d.Name] = d
 		d.indexOnce.Do(d.Root.index)
-		c.rules, c.passes = append(c.rules, d.rules...), append(c.passes, d.passes...)
+		c.rules = append(c.rules, d.rules...)
 	}
 	c.hash = hashOf(c.domains, c.broken)
 	return c
@@ -111,10 +110,13 @@ func (c *Config) Broken(domain string) bool {
 // BrokenNames lists the domains that are broken, sorted. The result is shared: do not change it.
 func (c *Config) BrokenNames() []string { return c.broken }
 
-// Passes lists what passes without a rule, by domain and in the order of files. The result is shared: do not change it.
-func (c *Config) Passes() []Pass { return c.passes }
+// DomainContent lists the rules of a domain that DomainNames has, and what passes there without one, in the order of
+// files. The results are shared: do not change them.
+func (c *Config) DomainContent(domain string) ([]*Rule, []Pass) {
+	return c.domains[domain].rules, c.domains[domain].passes
+}
 
-// Rules lists all rules, in the same order as Passes; none of nil. The result is shared: do not change it.
+// Rules lists all rules, by domain and in the order of files; none of nil. The result is shared: do not change it.
 func (c *Config) Rules() []*Rule {
 	if c == nil {
 		return nil

@@ -42,6 +42,9 @@ func Inspection(t *testing.T, s Inspected, setTime func(window.Instant)) {
 			t.Run("a reset forgets all", func(t *testing.T) { i.forgets(t) })
 		})
 	}
+	for _, a := range descriptors.Algorithms() {
+		t.Run("a changed "+a.String(), func(t *testing.T) { i.changed(t, a) })
+	}
 	t.Run("a reset forgets logs and counts", func(t *testing.T) {
 		logs := []descriptors.Limit{limit(10, descriptors.Minute, descriptors.SlidingLog)}
 		counts := []descriptors.Limit{limit(10, descriptors.Minute, descriptors.TokenBucket)}
@@ -203,6 +206,40 @@ func (i *inspection) walk(t *testing.T) {
 		}
 		if t.Failed() {
 			return
+		}
+	}
+}
+
+// changed counts under a limit, and looks under others that differ in their requests: what is counted stays, and what is
+// shown of it is what the model says, also where no more fits.
+func (i *inspection) changed(t *testing.T, a descriptors.Algorithm) {
+	i.forgets(t)
+	since := 24 * time.Hour
+	i.limits = []descriptors.Limit{NewLimit(t, 1000, descriptors.Hour, 1, a, 0)}
+	m := newModel(rule{limits: i.limits})
+	for range 3 {
+		since += 5 * time.Second
+		i.at(since)
+		i.do(t, backend.Count, 37)
+		m.decide(backend.Count, 37, window.At(i.now))
+	}
+	for _, n := range []uint64{5, 2000, 0, 111, 60} {
+		since += 13 * time.Second
+		i.at(since)
+		i.limits = []descriptors.Limit{NewLimit(t, n, descriptors.Hour, 1, a, 0)}
+		shown := i.inspect(t)[0]
+		m.follow(i.limits)
+		look, now := m.decide(backend.Look, 0, window.At(i.now)), window.At(i.now)
+		want := backend.LimitCount{Limit: i.limits[0], Hits: m.counts[0].Sum(now)}
+		if want.Hits > 0 {
+			want.ResetIn = span(now, m.counts[0].Until(now, want.Hits-1))
+		}
+		if shown.Hits != want.Hits || shown.Remaining() != want.Remaining() || shown.ResetIn != want.ResetIn {
+			t.Errorf("changed to %v: %d hits, %d remaining, reset in %v are shown; want %d, %d and %v, when the oldest hit leaves", want.Limit,
+				shown.Hits, shown.Remaining(), shown.ResetIn, want.Hits, want.Remaining(), want.ResetIn)
+		}
+		if got := Ask(t, i, backend.Check{Key: i.key, Limits: i.limits, Op: backend.Look}); got != look {
+			t.Errorf("changed to %v: a look says\n%+v, want\n%+v", want.Limit, got, look)
 		}
 	}
 }

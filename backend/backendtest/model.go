@@ -126,7 +126,8 @@ func (m *model) size(i int, op backend.Op, hits uint64) uint64 {
 	return 1
 }
 
-// admission speaks for the limit with the least left, and tells when as many hits fit all limits again.
+// admission speaks for the limit with the least left, of those with nothing left for the one whose reset is last, and
+// tells when as many hits fit all limits again.
 func (m *model) admission(before []uint64, op backend.Op, hits uint64, now window.Instant) backend.Decision {
 	all, next := make([]backend.Decision, len(m.counts)), time.Duration(0)
 	for i, b := range m.counts {
@@ -146,7 +147,12 @@ func (m *model) admission(before []uint64, op backend.Op, hits uint64, now windo
 		}
 		all[i] = d
 	}
-	out := slices.MinFunc(all, func(a, b backend.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	out := slices.MinFunc(all, func(a, b backend.Decision) int {
+		if a.Remaining+b.Remaining == 0 {
+			return cmp.Compare(b.ResetIn, a.ResetIn)
+		}
+		return cmp.Compare(a.Remaining, b.Remaining)
+	})
 	out.NextIn = next
 	return out
 }

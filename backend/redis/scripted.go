@@ -22,8 +22,13 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 	for i := range limits {
 		l := &limits[i]
 		if l.Algorithm != descriptors.SlidingWindow && l.Algorithm != descriptors.FixedWindow {
-			var out [1]backend.Decision
-			look := backend.Check{Key: key, Limits: limits[i : i+1], Op: backend.Look}
+			roomy, out := *l, [1]backend.Decision{}
+			if l.Algorithm == descriptors.TokenBucket { // where no more fits, a look tells when one does
+				roomy.Requests, roomy.Burst = max(1, l.Requests), descriptors.MaxBurst
+			} else {
+				roomy.Requests = descriptors.MaxBurst
+			}
+			look := backend.Check{Key: key, Limits: []descriptors.Limit{roomy}, Op: backend.Look}
 			if err := backend.DecideAll(ctx, s, []backend.Check{look}, out[:]); err != nil {
 				return nil, err
 			}

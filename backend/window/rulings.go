@@ -64,17 +64,19 @@ func (r *ruling) add(i int, state State, l *descriptors.Limit, before, size uint
 	if r.counts && !Fits(after, size, capacity) { // it fitted before
 		r.NextIn = max(r.NextIn, now.until(state.Until(now, capacity-size)))
 	}
-	if remaining := capacity - min(after, capacity); r.Strictest < 0 || remaining < r.Remaining {
-		r.Strictest, r.Before, r.Remaining = i, before, remaining
-		switch {
-		case after > 0:
-			r.ResetIn = now.until(state.Until(now, after-1))
-		case l.Algorithm == descriptors.FixedWindow: // as envoyproxy/ratelimit has it
-			width := micros(l.Window)
-			r.ResetIn = now.until(Instant(now.index(width)+1) * width)
-		default:
-			r.ResetIn = 0
-		}
+	remaining, reset := capacity-min(after, capacity), time.Duration(0)
+	if r.Strictest >= 0 && (remaining > r.Remaining || remaining == r.Remaining && remaining > 0) {
+		return
+	}
+	switch {
+	case after > 0:
+		reset = now.until(state.Until(now, after-1))
+	case l.Algorithm == descriptors.FixedWindow: // as envoyproxy/ratelimit has it
+		width := micros(l.Window)
+		reset = now.until(Instant(now.index(width)+1) * width)
+	}
+	if r.Strictest < 0 || remaining < r.Remaining || reset > r.ResetIn { // nothing fits before the last of the full ones resets
+		r.Strictest, r.Before, r.Remaining, r.ResetIn = i, before, remaining, reset
 	}
 }
 

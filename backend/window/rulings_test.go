@@ -84,6 +84,22 @@ func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
 	}
 }
 
+// Of limits with nothing left the last to have room tells when the next request fits.
+func TestAmongFullLimitsTheLongestResetIsShown(t *testing.T) {
+	for _, a := range descriptors.Algorithms() {
+		limits := []descriptors.Limit{backendtest.NewLimit(t, 5, descriptors.Minute, 1, a, 0),
+			backendtest.NewLimit(t, 5, descriptors.Hour, 1, a, 0), backendtest.NewLimit(t, 9, descriptors.Day, 1, a, 0)}
+		counts, wait := states(limits), limits[1].Window+limits[1].Precision
+		if a == descriptors.TokenBucket {
+			wait /= 5
+		}
+		v := window.Decide(counts, &backend.Check{Limits: limits, Hits: 5}, noon)
+		if !v.Allowed || v.Strictest != 1 || v.Remaining != 0 || v.ResetIn != wait {
+			t.Errorf("five hits of 5/minute, 5/hour and 9/day by %v: %+v; want the hour's reset, %v", a, v, wait)
+		}
+	}
+}
+
 // The wait is exact, after a denial and after what filled a limit: a check of the same size fits after it, and not a
 // microsecond before.
 func TestRetryInAndNextInAreExact(t *testing.T) {

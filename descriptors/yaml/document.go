@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -108,6 +110,9 @@ func (p *parser) uncheckedMapping(n *yaml.Node, in *keySet) (mapping, bool) {
 	}
 	m := mapping{node: n, in: in, fields: make(map[string]field)}
 	p.collect(&m, n, 0)
+	maps.DeleteFunc(m.fields, func(name string, f field) bool { // generators write null for what is not set
+		return name != "value" && isNull(f.value) && f.value.Value != ""
+	})
 	return m, p.expanded <= maxExpanded
 }
 
@@ -189,6 +194,21 @@ func (p *parser) text(m mapping, name string) string {
 		return n.Value
 	}
 	return ""
+}
+
+// checkCharacters complains of characters in a text that requests hardly have, or that nobody sees in a file.
+func (p *parser) checkCharacters(m mapping, name string) {
+	n := m.get(name)
+	if n == nil {
+		return
+	}
+	odd := func(r rune) bool { return !unicode.IsPrint(r) || '\u2018' <= r && r <= '\u201F' }
+	text := []rune(n.Value)
+	if i := slices.IndexFunc(text, unicode.IsControl); i >= 0 {
+		p.lostLimitf(n, "%s holds the control character %U: leave it out", name, text[i])
+	} else if i := slices.IndexFunc(text, odd); i >= 0 {
+		p.warnf(n, "%s holds %U, which is a curly quote or cannot be seen: only requests with the same character match", name, text[i])
+	}
 }
 
 // plainText reports whether envoyproxy/ratelimit takes a scalar as text: no fraction, no number beyond 64 bits.

@@ -121,6 +121,7 @@ func (p *parser) parseData(data []byte) {
 	}
 	name := p.required(m, "domain", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
+	p.checkCharacters(m, "domain")
 	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as those of /etc/shadow
 		p.checkKeys(&m)
 	}
@@ -194,12 +195,17 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	if !p.spend(n, len(path)) {
 		return
 	}
+	p.checkCharacters(m, "key")
+	p.checkCharacters(m, "value")
 	p.warnOfValue(m)
 	where := p.where(n)
 	node, fresh := in.node.Add(key, value, where)
 	if !fresh {
-		p.errorf(n, "the same key and value are already configured at %s: keep one, and write rate_limits: for both",
-			descriptors.Printable(node.Where))
+		remedy := "write rate_limits: for both"
+		if node.Rule == nil || m.get("rate_limit") == nil && m.get("rate_limits") == nil {
+			remedy = "put the descriptors of both below it"
+		}
+		p.errorf(n, "the same key and value are already configured at %s: keep one, and %s", descriptors.Printable(node.Where), remedy)
 		node = &descriptors.Node{}
 	}
 	below := level{domain: in.domain, node: node, path: path, depth: in.depth + 1, values: p.values(m, in),

@@ -122,7 +122,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 		t.Error("a configuration with errors must not be put in force")
 	}
 	want := []string{
-		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3: keep one, and write rate_limits: for both`,
+		`a.yaml:4: domain shop, user: the same key and value are already configured at a.yaml:3: keep one, and put the descriptors of both below it`,
 		`b.yaml:1: domain shop: this domain is already configured at a.yaml:1: keep a domain in one file, or set ` +
 			`MERGE_DOMAIN_CONFIG=true`,
 		`b.yaml:5: domain shop, user: unknown key "unti" in rate_limit: use one of requests_per_unit, unit, ` +
@@ -167,6 +167,40 @@ descriptors:
 	}
 	if got := c.Rules()[1].Metadata; got != nil {
 		t.Errorf("an empty metadata gives %v; want none", got)
+	}
+}
+
+// Envoy Gateway writes every field of every level.
+func TestFilesOfEnvoyGatewayLoad(t *testing.T) {
+	const unset = "shadow_mode: false, quota_mode: false, detailed_metric: false, value_to_metric: false, share_threshold: false}"
+	c, problems := judge([]File{file("eg", `name: ns/policy
+domain: ns/policy
+descriptors:
+- {key: rule, value: rule, rate_limit: null, descriptors: [{key: user, value: "", rate_limit: {requests_per_unit: 5,
+    unit: SECOND, unlimited: false, name: "", replaces: []}, descriptors: [], `+unset+"], "+unset)}, Options{})
+	if c == nil || len(c.Rules()) != 1 || c.Rules()[0].Limits[0].Requests != 5 {
+		t.Errorf("got %v; want its one rule, of 5/second, at most beside warnings", problems)
+	}
+}
+
+func TestASurrogatePairIsOneCharacter(t *testing.T) {
+	for text, want := range map[string]string{
+		`"\ud83d\uDE00"`:                             "😀",
+		`"\\\ud83d\ude00\ud83d\ude01\u00e9"`:         `\😀😁é`,
+		`"\\ud83d\\ude00"`:                           `\ud83d\ude00`,
+		`'\ud83d\ude00'`:                             `\ud83d\ude00`,
+		`"v", "metadata": {"smile": "\ud83d\ude00"}`: "v",
+	} {
+		c := parse(t, `{"domain": "d", "descriptors": [{"key": "k", "rate_limit": {"unit": "day", "requests_per_unit": 5}, "value": `+text+"}]}")
+		if m := c.Match("d", descriptors.Descriptor{{Key: "k", Value: want}}); m.Found != descriptors.RuleFound {
+			t.Errorf("%s is not read as %q", text, want)
+		}
+	}
+	for _, text := range []string{`"\ud83d"`, `"\ude00\ud83d"`, `"\ud83d\\ude00"`} {
+		c, problems := judge([]File{file("f", "domain: d\ndescriptors:\n- {key: k, value: "+text+"}")}, Options{})
+		if c != nil || len(problems) != 1 || problems[0].Line != 3 {
+			t.Errorf("%s gives %v, want one error in line 3: half a pair is no character", text, problems)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 			r.Values[i] = i
 		}
 	}
-	single, list := m.get("rate_limit"), m.get("rate_limits")
+	single, list := p.limitField(m, "rate_limit"), p.limitField(m, "rate_limits")
 	if single != nil && list != nil {
 		p.errorf(m.at("rate_limits"), "rate_limit and rate_limits on one descriptor: write rate_limits: for both")
 	}
@@ -57,6 +57,16 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		p.warnOfLimits(m, r)
 	}
 	return r
+}
+
+// limitField returns a field that holds limits, nil if it is missing or, with a warning, an empty mapping or list.
+func (p *parser) limitField(m mapping, name string) *yaml.Node {
+	n := m.get(name)
+	if n == nil || n.Kind == yaml.ScalarNode || len(n.Content) > 0 {
+		return n
+	}
+	p.warnf(m.at(name), "%s is empty, so that what matches passes uncounted: leave it out", name)
+	return nil
 }
 
 // warnOfLimits warns of limits that cannot have envoyproxy/ratelimit's keys where others do, and of logs without a bound.
@@ -151,12 +161,8 @@ func isUnit(n *yaml.Node) bool {
 }
 
 func (p *parser) limits(n *yaml.Node, r *descriptors.Rule) {
-	before := p.errors
 	items := p.list(n, "rate_limits")
-	switch {
-	case len(items) == 0 && p.errors == before:
-		p.errorf(n, "rate_limits is empty: list at least one limit, or leave it out")
-	case len(items) > maxLimits:
+	if len(items) > maxLimits {
 		p.errorf(n, "rate_limits lists %d limits: at most %d are allowed", len(items), maxLimits)
 		return
 	}

@@ -47,6 +47,8 @@ var onlyTheParser = map[string]string{
 	"beside 0 requests":        "the requests may be left out",
 	"first YAML document":      "an editor judges each document by itself",
 	"is given twice":           "it takes the text: << and what it gives are one mapping to an editor",
+	"rate_limit is empty":      "an editor takes an empty text for a written null",
+	"control character":        "control characters in a pattern are ill to read",
 }
 
 const takenThere = "the parser only warns of what envoyproxy/ratelimit takes; an editor has no better mark"

@@ -2,9 +2,11 @@ package yaml
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -19,6 +21,29 @@ func Documents(data []byte) (roots []*yaml.Node, line int, err error) {
 	if countNodes(data) > maxNodes {
 		return nil, 0, errTooManyNodes
 	}
+	if roots, line, err = documents(data); err != nil {
+		if joined := joinSurrogates(data); !bytes.Equal(joined, data) {
+			return documents(joined)
+		}
+	}
+	return roots, line, err
+}
+
+// surrogates matches the escape of a surrogate pair in JSON, which YAML lacks, and any other escape.
+var surrogates = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|.)`)
+
+// joinSurrogates replaces the surrogate pairs of JSON by their characters.
+func joinSurrogates(data []byte) []byte {
+	return surrogates.ReplaceAllFunc(data, func(escape []byte) []byte {
+		var text string
+		if len(escape) == len(`\ud83d\ude00`) && json.Unmarshal(fmt.Appendf(nil, `"%s"`, escape), &text) == nil {
+			return []byte(text)
+		}
+		return escape
+	})
+}
+
+func documents(data []byte) (roots []*yaml.Node, line int, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var document yaml.Node

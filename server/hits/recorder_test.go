@@ -26,6 +26,9 @@ descriptors:
 // manyValues is how many values of a rule and outcome get series.
 const manyValues = 100
 
+// withReserved is manyValues and the places for heavy ones that come later.
+const withReserved = manyValues + manyValues/4
+
 // spot is where hits of a descriptor are counted.
 type spot struct {
 	*Counter

@@ -113,17 +113,14 @@ func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint
 	rest.handOut(id, emit)
 }
 
-// reservedShare is which part of a drain's hits, a fiftieth, a value needs for the last quarter of its rule's places:
-// whoever sends many values takes no more than the others.
-const reservedShare = 50
-
-// lastPlaceHits is about how many hits between two drains a value needs for the last free place of its rule.
-const lastPlaceHits = 10
+// reservedShare and reservedHits are which part of a drain's hits, a fiftieth, and how many of them a value must exceed for
+// a reserved place: whoever sends many values gets no more than the others.
+const reservedShare, reservedHits = 50, 10
 
 // places has the values that have a place, and so a series: those that the history tells of, and those handed out since,
 // of which it may not know yet. A part has the place of its whole. Recorder.draining protects it.
 type places struct {
-	most  int                 // of a rule and whole outcome
+	most  int                 // of a rule and whole outcome, without the reserved ones
 	known map[history.ID]bool // whether it was handed out since the last learn
 	count map[history.ID]int  // of all values of a rule and outcome
 }
@@ -158,17 +155,15 @@ func (p *places) give(id history.ID, handedOut bool) {
 	}
 }
 
-// claim reports whether a value of so many hits has a place. It gets one if there is room, and it surely is one of the
-// heavy ones: it has more than a quarter of what a sketch may miss, and the fewer places are left, the more hits, so
-// that values that come once do not take them.
+// claim reports whether a value of so many hits has a place. Any value gets one that is free. A quarter as many are
+// reserved for the heavy values that come once the others are taken.
 func (p *places) claim(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
 	used := p.count[of]
 	_, known := p.known[id]
-	enough := hits > all/uint64(4*(p.most+1)) && hits > uint64(lastPlaceHits*used/p.most) &&
-		(used < p.most*3/4 || hits > all/reservedShare)
-	if !known && (used >= p.most || !enough) {
+	reserved := used < p.most+p.most/4 && hits > max(all/reservedShare, reservedHits)
+	if !known && used >= p.most && !reserved {
 		return false
 	}
 	p.give(id, true)

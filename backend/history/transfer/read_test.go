@@ -60,8 +60,11 @@ func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
 		header + "shop,us\xffer,over,,1795219200,3600,7,3\n":                    "column path: \"us\\xffer\" is empty, not UTF-8",
 		header + "shop,\"user,over\n\n,,1795219200,3600,7,3\n":                  "record on line 3; parse error on line 5",
 		header + "shop," + strings.Repeat("x", maxName+1) + ",over,,0,60,1,1\n": "has more than 16384 bytes",
-		"": "it is empty: it must name the columns, domain,path,outcome,value,start,width,sum,peak",
-		header + "d,\"p\n\",over,,0,60,1,\n\nd,p,over,,0,60,-1,\n": "line 6: column sum",
+		"":                                      "it is empty: it must name the columns, domain,path,outcome,value,start,width,sum,peak",
+		header + "d,\"p\n\",over,,0,60,1,\n":    `line 3: column path: "p\n" holds a control character`,
+		header + "d\x00,p,over,,0,60,1,\n":      `line 3: column domain: "d\x00" holds a control character`,
+		header + "d,p,over,user=\x7f,0,60,1,\n": `line 3: column value: "user=\x7f" holds a control character`,
+		header + "d,p,over,,0,60,1,\n\nd,p,over,,0,60,-1,\n": "line 5: column sum",
 		"domain,path\n": `line 1 is "domain,path": it must name the columns, domain,path,outcome,value`,
 	} {
 		if _, err := readAll(text); err == nil || !strings.Contains(err.Error(), want) {

@@ -34,11 +34,17 @@ const maxName = 16 << 10
 var storedPath = regexp.MustCompile(strings.ReplaceAll(strings.ReplaceAll(`^LEVEL(?:/LEVEL)*$`,
 	"LEVEL", "TEXT+(?:=TEXT+)?"), "TEXT", "(?:[^/=%]|%25|%2F|%3D)"))
 
+// isControl reports whether exports escape a character of values.
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
 // check returns an error that names the column at fault and what would be right, nil if the row can be counted at a
 // moment, in a store that drops days after a retention; 0 does not ask. Nothing may begin after that moment.
 func (r *Row) check(now time.Time, retention time.Duration) error {
 	for i, name := range [...]string{r.ID.Domain, r.ID.Path, r.ID.Value} {
 		column := [...]string{"domain", "path", "value"}[i]
+		if strings.ContainsFunc(name, isControl) {
+			return fmt.Errorf("column %s: %.40q holds a control character: leave it out", column, name)
+		}
 		if !utf8.ValidString(name) || len(name) > maxName || name == "" && column == "domain" {
 			return fmt.Errorf("column %s: %.40q is empty, not UTF-8, or has more than %d bytes", column, name, maxName)
 		}

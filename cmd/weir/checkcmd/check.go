@@ -128,15 +128,12 @@ func List(out io.Writer, config *descriptors.Config) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, domain := range config.DomainNames() {
 		fmt.Fprintln(w, terminal.Printable(domain))
-		for _, r := range config.Rules() {
-			if r.Domain == domain {
-				fmt.Fprintf(w, "  %s\t%s\n", printablePath(r.Path), r.Describe())
-			}
+		rules, passes := config.DomainContent(domain)
+		for _, r := range rules {
+			fmt.Fprintf(w, "  %s\t%s\n", printablePath(r.Path), r.Describe())
 		}
-		for _, p := range config.Passes() {
-			if p.Domain == domain {
-				fmt.Fprintf(w, "  %s\tpasses, uncounted\n", printablePath(p.Path))
-			}
+		for _, p := range passes {
+			fmt.Fprintf(w, "  %s\tpasses, uncounted\n", printablePath(p.Path))
 		}
 	}
 	if err := w.Flush(); err != nil {

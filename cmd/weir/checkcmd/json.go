@@ -133,15 +133,12 @@ func (f *findings) explanation(e *descriptors.Explanation) *explanationDocument 
 
 func (f *findings) domain(name string) domainDocument {
 	d := domainDocument{Domain: name, Rules: []ruleDocument{}, Passes: []placedPath{}}
-	for _, r := range f.config.Rules() {
-		if r.Domain == name {
-			d.Rules = append(d.Rules, f.rule(r))
-		}
+	rules, passes := f.config.DomainContent(name)
+	for _, r := range rules {
+		d.Rules = append(d.Rules, f.rule(r))
 	}
-	for _, p := range f.config.Passes() {
-		if p.Domain == name {
-			d.Passes = append(d.Passes, f.placed(p.Path, p.Where))
-		}
+	for _, p := range passes {
+		d.Passes = append(d.Passes, f.placed(p.Path, p.Where))
 	}
 	return d
 }

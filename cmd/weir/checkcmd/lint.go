@@ -8,9 +8,17 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
+// replacingRules are the rules that replace a limit, by its domain and name: a file may have 100,000.
+type replacingRules map[[2]string][]*descriptors.Rule
+
 // ineffective warns of each limit that denies nothing, as another of its rule covers it wherever it holds.
 func ineffective(config *descriptors.Config) (all yaml.Problems) {
-	replacing := slices.DeleteFunc(slices.Clone(config.Rules()), func(r *descriptors.Rule) bool { return len(r.Replaces) == 0 })
+	replacing := make(replacingRules)
+	for _, r := range config.Rules() {
+		for _, name := range r.Replaces {
+			replacing[[2]string{r.Domain, name}] = append(replacing[[2]string{r.Domain, name}], r)
+		}
+	}
 	for _, r := range config.Rules() {
 		for i := range r.Limits {
 			by := coverOf(r, i, replacing)
@@ -28,15 +36,15 @@ func ineffective(config *descriptors.Config) (all yaml.Problems) {
 
 // coverOf returns a limit that covers the i-th of its rule, nil for none. Of two that are alike the earlier one covers
 // the later. None covers a limit that holds without it in requests which match one of the replacing rules.
-func coverOf(r *descriptors.Rule, i int, replacing []*descriptors.Rule) *descriptors.Limit {
+func coverOf(r *descriptors.Rule, i int, replacing replacingRules) *descriptors.Limit {
 	l := &r.Limits[i]
 	for j := range r.Limits {
 		by := &r.Limits[j]
 		if j == i || !by.Covers(l) || j > i && l.Covers(by) {
 			continue
 		}
-		holdsAlone := slices.ContainsFunc(replacing, func(o *descriptors.Rule) bool {
-			return o.Domain == r.Domain && by.ReplacedBy(o.Replaces) && !l.ReplacedBy(o.Replaces)
+		holdsAlone := slices.ContainsFunc(replacing[[2]string{r.Domain, by.Name}], func(o *descriptors.Rule) bool {
+			return !l.ReplacedBy(o.Replaces)
 		})
 		if !holdsAlone {
 			return by

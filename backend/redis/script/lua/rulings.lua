@@ -4,9 +4,18 @@ local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
--- allow answers by the limit with the least left. A check that counts so many more hits may have filled limits: then it
--- also answers when all of them have room for as many again, in a longer reply. There a refund answers with what still
--- counts, if leases kept it from all of its hits. Hits granted besides do not count here: they are the caller's.
+-- resets returns how long an allowed check waits until a limit has more left.
+local function resets(l, granted, now)
+	if l.held > 0 then
+		return l.hold(l.held + granted - 1) - now
+	end
+	return l.turns and l.hold() - now or 0
+end
+
+-- allow answers by the limit with the least left, of those with nothing left by the one whose reset is last. A check
+-- that counts so many more hits may have filled limits: then it also answers when all of them have room for as many
+-- again, in a longer reply. There a refund answers with what still counts, if leases kept it from all of its hits. Hits
+-- granted besides do not count here: they are the caller's.
 local function allow(limits, count, asked, granted, now)
 	local more = asked.more
 	local strictest = 1
@@ -19,12 +28,15 @@ local function allow(limits, count, asked, granted, now)
 			strictest, l, remaining = i, other, left
 		end
 	end
-	local held, reset = l.held, 0
-	if held > 0 then
-		reset = l.hold(held + granted - 1) - now
-	elseif l.turns then
-		reset = l.hold() - now
+	local reset = resets(l, granted, now)
+	for i = strictest + 1, remaining > 0 and 0 or count do
+		local other = limits[i]
+		local later = other.requests <= other.held and resets(other, granted, now) or 0
+		if later > reset then
+			strictest, l, reset = i, other, later
+		end
 	end
+	local held = l.held
 	local full = 0
 	for i = 1, more > 0 and remaining < more and count or 0 do
 		local other = limits[i]
