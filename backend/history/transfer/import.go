@@ -12,7 +12,7 @@ import (
 
 // batching is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
 // file must be another writer's.
-const batching = "weir import 2\n"
+const batching = "weir import 3\n"
 
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
 // first is counted.
