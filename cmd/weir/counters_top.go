@@ -24,6 +24,7 @@ type countersTop struct {
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
 	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
+	terminal.ProgressFlag
 	portFlags
 }
 
@@ -47,6 +48,10 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	now := time.Now()
 	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
+	if c.From != "" {
+		progress := c.Start(out.Err, "")
+		defer progress.Stop()
+	}
 	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *admin.TopAnswer) string {
 		return (&topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})

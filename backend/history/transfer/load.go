@@ -21,6 +21,11 @@ type Target struct {
 	Concurrency int
 	Now         func() time.Time // whose clock says what is old
 	Retention   time.Duration    // after which the store drops days, so that an import refuses older rows; 0 does not ask
+
+	// Of an import.
+	DryRun   bool                  // count nothing
+	Add      bool                  // count rows that look counted, too
+	Progress func(rows, of uint64) // called before each row is counted, with how many were; may be nil
 }
 
 const (
@@ -39,6 +44,8 @@ type Loaded struct {
 	Hits    uint64 // in these rows, but for near and shadow hits, which are parts of others
 	Known   uint64 // of Hits, those that an earlier run had counted
 	Refused uint64 // hits that were not counted, as their series is full
+	Begun   bool   // an earlier run has counted some of the file
+	Alike   uint64 // rows, of a file that none has begun, that look counted, as the store holds as many hits there
 }
 
 // Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches,

@@ -2,6 +2,7 @@ package historycmd
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ type exportCommand struct {
 	readFlags
 	rangeFlags
 	seriesFlags
+	terminal.ProgressFlag
 	Format transfer.Format `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
@@ -40,7 +42,9 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	buffer := bufio.NewWriterSize(out.Out, 64<<10)
+	progress := c.Start(out.Err, "lines")
+	defer progress.Stop()
+	buffer := bufio.NewWriterSize(&lineCounter{out.Out, progress}, 64<<10)
 	written, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return fmt.Errorf("the export is not whole: %w", err)
@@ -56,6 +60,17 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 			time.Unix(written.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
 	}
 	return exitFor(written.LeftOut)
+}
+
+// lineCounter writes to another writer, and counts the lines.
+type lineCounter struct {
+	io.Writer
+	progress *terminal.Progress
+}
+
+func (c *lineCounter) Write(p []byte) (int, error) {
+	c.progress.Done.Add(int64(bytes.Count(p, []byte{'\n'})))
+	return c.Writer.Write(p)
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.

@@ -14,7 +14,10 @@ import (
 )
 
 type importCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"What to read: CSV."`
+	File   string `arg:"" placeholder:"FILE" help:"What to read: CSV."`
+	DryRun bool   `help:"Only check the rows, and say what would be counted."`
+	Add    bool   `help:"Count rows where the history holds as many hits already, too: those of another weir."`
+	terminal.ProgressFlag
 }
 
 func (*importCommand) Help() string {
@@ -24,7 +27,8 @@ file in DATA_DIR, while no weir serve has it. cmd/weir/OPERATION.md has the colu
     weir history import history.csv
 
 All rows are checked before the first is counted. A file counts once: after an interruption, run the same command again
-within 7 days. Exit code: 0, 1 if hits were refused as their series is full, 2 for an error.`
+within 7 days. A part of it, or a later export, is refused where the history holds as many hits already, unless you --add.
+Exit code: 0, 1 if hits were refused as their series is full or look counted to --dry-run, 2 for an error.`
 }
 
 func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -38,9 +42,16 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	defer file.Close()
+	progress := c.Start(out.Err, "rows")
 	loaded, err := load(&set, func(to transfer.Target) (transfer.Loaded, error) {
+		to.DryRun, to.Add = c.DryRun, c.Add
+		to.Progress = func(rows, of uint64) {
+			progress.Done.Store(int64(rows) + 1)
+			progress.Total.Store(int64(of))
+		}
 		return transfer.Import(ctx, file, to)
 	})
+	progress.Stop()
 	if err != nil {
 		if loaded.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
@@ -48,13 +59,31 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		}
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	if _, err = io.WriteString(out.Out, describeLoaded(loaded, time.Since(begin), storeName(&set))); err != nil {
+	text := describeLoaded(loaded, time.Since(begin), storeName(&set))
+	if c.DryRun {
+		text = describeDryRun(loaded, storeName(&set))
+	}
+	if _, err = io.WriteString(out.Out, text); err != nil {
 		return err
 	}
-	if loaded.Refused > 0 {
+	if loaded.Refused > 0 || c.DryRun && loaded.Alike > 0 {
 		return terminal.No
 	}
 	return nil
+}
+
+// describeDryRun returns what an import would do.
+func describeDryRun(loaded transfer.Loaded, where string) string {
+	text := fmt.Sprintf("%s rows with %s hits would be counted in %s; nothing was counted.\n", terminal.Thousands(loaded.Rows),
+		terminal.Thousands(loaded.Hits), terminal.Printable(where))
+	if loaded.Begun {
+		text += "An earlier run has counted some or all of this file: that counts once.\n"
+	}
+	if loaded.Alike > 0 {
+		text += fmt.Sprintf("%s rows look counted: the history holds as many hits there. An import would need --add.\n",
+			terminal.Thousands(loaded.Alike))
+	}
+	return text
 }
 
 // describeLoaded returns what an import loaded, over several lines.
