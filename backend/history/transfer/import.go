@@ -21,23 +21,24 @@ const batching = "weir import 3\n"
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
 // first is counted. A file that no run has begun must have no row that looks counted, unless to says otherwise.
 func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) {
-	now, all := to.Now(), content{ids: make(map[history.ID]bool), from: math.MaxInt64}
-	if err := checkLastLine(file); err != nil {
-		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
+	now, all := to.Now(), Loaded{}
+	from, until := int64(math.MaxInt64), int64(0)
+	err := checkLastLine(file)
+	var hash [sha256.Size]byte
+	if err == nil {
+		hash, err = readFile(file, &to, now, func(r Row) error {
+			all.Rows++
+			all.Hits += distinctHits(r.ID, r.Sum)
+			from, until = min(from, r.Start), max(until, r.Start+r.Width)
+			return context.Cause(ctx)
+		})
 	}
-	hash, err := readFile(file, &to, now, func(r Row) error {
-		all.add(&r)
-		return context.Cause(ctx)
-	})
 	if err == nil && all.Rows == 0 {
 		err = errors.New("it has no rows")
 	}
 	writer := "import-" + hex.EncodeToString(hash[:16])
 	if err == nil {
-		all.Begun, err = begun(ctx, to.Store, writer, all.ids)
-	}
-	if err == nil && !all.Begun {
-		err = all.compare(ctx, file, &to, now)
+		all.Alike, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
 	}
 	if err == nil && all.Alike > 0 && !to.Add && !to.DryRun {
 		err = fmt.Errorf("%d of its %d rows %w", all.Alike, all.Rows, errAlike)
@@ -46,16 +47,14 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
 	if to.DryRun {
-		return all.Loaded, nil
+		return all, nil
+	}
+	if to.Done != nil {
+		to.All.Store(int64(all.Rows))
 	}
 	l := NewLoader(ctx, to, writer)
-	l.loaded.Begun, l.loaded.Alike = all.Begun, all.Alike
-	rehash, err := readFile(file, &to, now, func(r Row) error {
-		if to.Progress != nil {
-			to.Progress(l.loaded.Rows, all.Rows)
-		}
-		return l.Add(r)
-	})
+	l.loaded.Alike = all.Alike
+	rehash, err := readFile(file, &to, now, l.Add)
 	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
 			"give it what it held before, and run this again")
@@ -70,61 +69,34 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 var errAlike = errors.New("look counted, as the history holds as many hits there; take --add if these are other hits, such as " +
 	"those of another weir")
 
-// content is what a file holds.
-type content struct {
-	Loaded
-	ids      map[history.ID]bool
-	from, to int64 // Unix seconds
-}
-
-func (c *content) add(r *Row) {
-	c.Rows++
-	c.Hits += distinctHits(r.ID, r.Sum)
-	c.ids[r.ID] = true
-	c.from, c.to = min(c.from, r.Start), max(c.to, r.Start+r.Width)
-}
-
-// begun reports whether a writer has written any of some series.
-func begun(ctx context.Context, store history.Store, writer string, ids map[history.ID]bool) (bool, error) {
-	var asked [history.Partitions]bool
-	for id := range ids {
-		if p := id.Partition(); !asked[p] {
-			asked[p] = true
-			if r, err := store.Apply(ctx, p, history.Batch{Writer: writer}); err != nil || r.Last > 0 {
-				return err == nil, err
-			}
+// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer.
+func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, err error) {
+	for p := range history.Partitions {
+		r, err := to.Store.Apply(ctx, history.Partition(p), history.Batch{Writer: writer})
+		if err != nil || r.Last > 0 {
+			return 0, err
 		}
 	}
-	return false, nil
-}
-
-// compare counts the rows in whose time the store holds as many hits of their series, or more.
-func (c *content) compare(ctx context.Context, file io.ReadSeeker, to *Target, now time.Time) error {
 	held := make(map[history.ID][]history.Point)
-	err := to.Store.Query(ctx, history.Query{From: c.from, To: c.to}, func(s history.Series) error {
-		if c.ids[s.ID] {
-			held[s.ID] = s.Points
-		}
+	err = to.Store.Query(ctx, all, func(s history.Series) error {
+		held[s.ID] = s.Points
 		return nil
 	})
 	if err != nil || len(held) == 0 {
-		return err
+		return 0, err
 	}
-	_, err = readFile(file, to, now, func(r Row) error {
+	_, err = readFile(file, to, to.Now(), func(r Row) error {
 		points, hits := held[r.ID], uint64(0)
-		first := sort.Search(len(points), func(i int) bool { return points[i].End() > r.Start })
-		for _, p := range points[first:] {
-			if p.Start >= r.Start+r.Width {
-				break
-			}
-			hits += p.Sum
+		next := sort.Search(len(points), func(i int) bool { return points[i].End() > r.Start })
+		for ; next < len(points) && points[next].Start < r.Start+r.Width; next++ {
+			hits += points[next].Sum
 		}
 		if hits >= r.Sum {
-			c.Alike++
+			alike++
 		}
 		return context.Cause(ctx)
 	})
-	return err
+	return alike, err
 }
 
 // checkLastLine returns an error for a file whose last line has no end.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,9 +24,9 @@ type Target struct {
 	Retention   time.Duration    // after which the store drops days, so that an import refuses older rows; 0 does not ask
 
 	// Of an import.
-	DryRun   bool                  // count nothing
-	Add      bool                  // count rows that look counted, too
-	Progress func(rows, of uint64) // called before each row is counted, with how many were; may be nil
+	DryRun    bool          // count nothing
+	Add       bool          // count rows that look counted, too
+	Done, All *atomic.Int64 // rows that are counted, of how many; nil for nobody
 }
 
 const (
@@ -44,7 +45,6 @@ type Loaded struct {
 	Hits    uint64 // in these rows, but for near and shadow hits, which are parts of others
 	Known   uint64 // of Hits, those that an earlier run had counted
 	Refused uint64 // hits that were not counted, as their series is full
-	Begun   bool   // an earlier run has counted some of the file
 	Alike   uint64 // rows, of a file that none has begun, that look counted, as the store holds as many hits there
 }
 
@@ -80,6 +80,9 @@ func NewLoader(ctx context.Context, to Target, writer string) *Loader {
 func (l *Loader) Add(r Row) error {
 	l.loaded.Rows++
 	l.loaded.Hits += distinctHits(r.ID, r.Sum)
+	if l.to.Done != nil {
+		l.to.Done.Add(1)
+	}
 	for i := range r.Increments() {
 		l.untilRoll--
 		l.add(&l.queues[r.ID.Partition()], i)

@@ -83,8 +83,8 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	}
 	_, missing := os.Stat(configDir(set))
 	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
-	progress := c.Start(out.Err, "days")
-	defer progress.Stop()
+	progress, stop := c.Start(out.Err, "days")
+	defer stop()
 	loaded, err := load(set, func(to transfer.Target) (loaded transfer.Loaded, err error) {
 		if first, err = resume(ctx, to.Store, first, until, again); err != nil {
 			return loaded, err

@@ -43,11 +43,11 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	progress := c.Start(out.Err, "partitions")
+	progress, stop := c.Start(out.Err, "partitions")
 	progress.Total.Store(history.Partitions)
 	store.Visited = func() { progress.Done.Add(1) }
 	err = c.roll(ctx, store, out.Out)
-	progress.Stop()
+	stop()
 	return errors.Join(err, store.Close())
 }
 

@@ -2,7 +2,6 @@ package historycmd
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,9 +41,9 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	progress := c.Start(out.Err, "lines")
-	defer progress.Stop()
-	buffer := bufio.NewWriterSize(&lineCounter{out.Out, progress}, 64<<10)
+	progress, stop := c.Start(out.Err, "lines")
+	defer stop()
+	buffer := bufio.NewWriterSize(io.MultiWriter(out.Out, progress), 64<<10)
 	written, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return fmt.Errorf("the export is not whole: %w", err)
@@ -60,17 +59,6 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 			time.Unix(written.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
 	}
 	return exitFor(written.LeftOut)
-}
-
-// lineCounter writes to another writer, and counts the lines.
-type lineCounter struct {
-	io.Writer
-	progress *terminal.Progress
-}
-
-func (c *lineCounter) Write(p []byte) (int, error) {
-	c.progress.Done.Add(int64(bytes.Count(p, []byte{'\n'})))
-	return c.Writer.Write(p)
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.

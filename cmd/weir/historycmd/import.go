@@ -42,16 +42,13 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	defer file.Close()
-	progress := c.Start(out.Err, "rows")
+	progress, stop := c.Start(out.Err, "rows")
 	loaded, err := load(&set, func(to transfer.Target) (transfer.Loaded, error) {
 		to.DryRun, to.Add = c.DryRun, c.Add
-		to.Progress = func(rows, of uint64) {
-			progress.Done.Store(int64(rows) + 1)
-			progress.Total.Store(int64(of))
-		}
+		to.Done, to.All = &progress.Done, &progress.Total
 		return transfer.Import(ctx, file, to)
 	})
-	progress.Stop()
+	stop()
 	if err != nil {
 		if loaded.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
@@ -61,7 +58,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	text := describeLoaded(loaded, time.Since(begin), storeName(&set))
 	if c.DryRun {
-		text = describeDryRun(loaded, storeName(&set))
+		text += "That was a dry run: nothing was counted.\n"
 	}
 	if _, err = io.WriteString(out.Out, text); err != nil {
 		return err
@@ -72,24 +69,13 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	return nil
 }
 
-// describeDryRun returns what an import would do.
-func describeDryRun(loaded transfer.Loaded, where string) string {
-	text := fmt.Sprintf("%s rows with %s hits would be counted in %s; nothing was counted.\n", terminal.Thousands(loaded.Rows),
-		terminal.Thousands(loaded.Hits), terminal.Printable(where))
-	if loaded.Begun {
-		text += "An earlier run has counted some or all of this file: that counts once.\n"
-	}
-	if loaded.Alike > 0 {
-		text += fmt.Sprintf("%s rows look counted: the history holds as many hits there. An import would need --add.\n",
-			terminal.Thousands(loaded.Alike))
-	}
-	return text
-}
-
 // describeLoaded returns what an import loaded, over several lines.
 func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		terminal.Printable(where), took.Round(100*time.Millisecond))
+	if loaded.Alike > 0 {
+		text += fmt.Sprintf("%s rows looked counted: the history held as many hits there.\n", terminal.Thousands(loaded.Alike))
+	}
 	if loaded.Known > 0 {
 		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Known))
 	}

@@ -57,7 +57,7 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 		t.Errorf("a second import prints %q, %v", got, err)
 	}
 	head := strings.Join(strings.SplitAfterN(written, "\n", 4)[:3], "")
-	if got, err = runHistory(t, "import", "--dry-run", csvFile(t, head)); codeOf(err) != 1 || !strings.Contains(got, "2 rows look counted") {
+	if got, err = runHistory(t, "import", "--dry-run", csvFile(t, head)); codeOf(err) != 1 || !strings.Contains(got, "2 rows looked counted: the history held as many hits there.\nThat was a dry run: nothing was counted.") {
 		t.Errorf("a dry run with the head of a file that was imported prints %q, %v", got, err)
 	}
 	if got, err = runHistory(t, "import", csvFile(t, head)); codeOf(err) != 2 || got != "" || !strings.Contains(err.Error(), "take --add") {

@@ -1,9 +1,9 @@
 package terminal
 
 import (
+	"bytes"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,55 +17,52 @@ type ProgressFlag struct {
 type Progress struct {
 	Done, Total atomic.Int64
 	unit        string
-	out         io.Writer
-	begin       time.Time
-	printed     bool // a line, or the last one is to be
-	end         chan struct{}
-	ticking     sync.WaitGroup
 }
 
-// Start begins to print a line a second, if that is asked for. Unit is what is counted, "" if nothing can be.
-func (f *ProgressFlag) Start(out io.Writer, unit string) *Progress {
-	p := &Progress{unit: unit, out: out, begin: time.Now(), printed: f.Progress, end: make(chan struct{})}
+// Write counts lines as done.
+func (p *Progress) Write(lines []byte) (int, error) {
+	p.Done.Add(int64(bytes.Count(lines, []byte{'\n'})))
+	return len(lines), nil
+}
+
+// Start begins to print a line a second, if that is asked for, until stop is called, which prints the last. Unit is what
+// is counted, "" if nothing can be.
+func (f *ProgressFlag) Start(out io.Writer, unit string) (p *Progress, stop func()) {
+	p = &Progress{unit: unit}
 	if !f.Progress && !Is(out) {
-		return p
+		return p, func() {}
 	}
-	p.ticking.Go(func() {
+	begin, end, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
 		seconds := time.NewTicker(time.Second)
 		defer seconds.Stop()
-		for {
+		for printed := f.Progress; ; printed = true {
 			select {
-			case <-p.end:
-				return
 			case <-seconds.C:
-				p.printed = true
-				fmt.Fprintln(out, p.line(time.Since(p.begin)))
+			case <-end:
+				if printed {
+					fmt.Fprintln(out, p.line(time.Since(begin)))
+				}
+				return
 			}
+			fmt.Fprintln(out, p.line(time.Since(begin)))
 		}
-	})
-	return p
-}
-
-// Stop prints the last line. It must be called once.
-func (p *Progress) Stop() {
-	close(p.end)
-	p.ticking.Wait()
-	if p.printed {
-		fmt.Fprintln(p.out, p.line(time.Since(p.begin)))
-	}
+	}()
+	return p, func() { close(end); <-ended }
 }
 
 // line returns how far it is after some time: 12,345 of 65,205 rows, 20,575/s, 2s left.
 func (p *Progress) line(took time.Duration) string {
-	if p.unit == "" {
-		return "waiting for " + Span(int64(took/time.Second))
-	}
 	done, total := p.Done.Load(), p.Total.Load()
-	text, rate := Thousands(uint64(done)), float64(done)/max(took.Seconds(), 0.001)
-	if total > 0 {
-		text += " of " + Thousands(uint64(total))
+	rate := float64(done) / max(took.Seconds(), 0.001)
+	switch {
+	case p.unit == "":
+		return "waiting for " + Span(int64(took.Seconds()))
+	case total == 0:
+		return fmt.Sprintf("%s %s, %s/s", Thousands(uint64(done)), p.unit, Thousands(uint64(rate)))
 	}
-	text += fmt.Sprintf(" %s, %s/s", p.unit, Thousands(uint64(rate)))
+	text := fmt.Sprintf("%s of %s %s, %s/s", Thousands(uint64(done)), Thousands(uint64(total)), p.unit, Thousands(uint64(rate)))
 	if total > done && rate > 0 {
 		text += ", " + Span(int64(float64(total-done)/rate)+1) + " left"
 	}

@@ -32,8 +32,8 @@ func TestProgressTellsRateAndTimeLeft(t *testing.T) {
 func TestProgressIsSilentWhereNobodyLooks(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		var out bytes.Buffer
-		p := (&ProgressFlag{Progress: asked}).Start(&out, "rows")
-		p.Stop()
+		_, stop := (&ProgressFlag{Progress: asked}).Start(&out, "rows")
+		stop()
 		if told := out.Len() > 0; told != asked {
 			t.Errorf("with --progress=%v, what is no terminal is told %q", asked, &out)
 		}
