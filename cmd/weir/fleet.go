@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -56,103 +56,72 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 	return errors.Join(append(errs, err)...)
 }
 
-// printApart prints each answer below the address it came from, those that are alike once.
-func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buffer, asJSON bool) error {
-	var from [][]string
-	var all []string
+// printApart prints each answer below the addresses that it came from; as JSON, one in a line.
+func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buffer, asJSON bool) (err error) {
+	from := make(map[string][]string)
 	for i := range ports {
 		text := answers[i].String()
-		at := slices.Index(all, text)
-		if at < 0 {
-			all, from, at = append(all, text), append(from, nil), len(all)
-		}
-		from[at] = append(from[at], ports[i].Address)
+		from[text] = append(from[text], ports[i].Address)
 	}
-	for i, text := range all {
-		var err error
-		if text != "" && asJSON {
-			err = terminal.WriteJSON(out.Out, map[string]any{"weirs": from[i], "answer": json.RawMessage(text)})
-		} else if text != "" {
-			_, err = fmt.Fprintf(out.Out, "%s:\n%s", strings.Join(from[i], ", "), text)
+	for i := range ports {
+		text := answers[i].String()
+		if text == "" || from[text][0] != ports[i].Address {
+			continue
 		}
-		if err != nil {
-			return err
+		if !asJSON {
+			text = strings.Join(from[text], ", ") + ":\n" + text
 		}
+		_, failed := io.WriteString(out.Out, text)
+		err = cmp.Or(err, failed)
 	}
-	return nil
+	return err
 }
 
-// mergeDenials returns the denials of several weirs, up to n: those of a rule as one, and the recent ones side by side.
+// mergeDenials returns the denials of several weirs, up to n, a row of each weir.
 func mergeDenials(answers []*admin.DenialsAnswer, n int) *admin.DenialsAnswer {
-	type rule struct {
-		domain, path string
-		shadow       bool
-	}
-	all, rules := *answers[0], make(map[rule]admin.DenialAnswer)
-	var recent []admin.DenialAnswer
-	all.More = 0
-	for _, a := range answers {
-		all.Since, all.Now, all.More = max(all.Since, a.Since), max(all.Now, a.Now), all.More+a.More
-		for _, d := range a.Denials {
-			key := rule{d.Domain, d.Path, d.Shadow}
-			if other, found := rules[key]; found {
-				requests, hits := d.DeniedRequests+other.DeniedRequests, d.DeniedHits+other.DeniedHits
-				if other.At > d.At {
-					d = other
-				}
-				d.DeniedRequests, d.DeniedHits = requests, hits
-			}
-			rules[key] = d
-		}
-		if a.RecentAnswer != nil && all.RecentAnswer != nil {
-			recent = append(recent, a.Recent...)
-			all.KeptSince = max(all.KeptSince, a.KeptSince)
-		}
-	}
-	newest := func(a, b admin.DenialAnswer) int {
-		return cmp.Or(cmp.Compare(b.First, a.First), cmp.Compare(b.At, a.At))
-	}
-	cut := func(rows []admin.DenialAnswer) []admin.DenialAnswer {
-		all.More += max(0, len(rows)-n)
-		return rows[:min(n, len(rows))]
-	}
-	all.Denials = cut(append([]admin.DenialAnswer{}, slices.SortedFunc(maps.Values(rules), newest)...))
+	all := answers[0]
+	rows := &all.Denials
 	if all.RecentAnswer != nil {
-		slices.SortFunc(recent, newest)
-		all.Recent = cut(append([]admin.DenialAnswer{}, recent...))
+		rows = &all.Recent
 	}
-	return &all
+	for _, a := range answers[1:] {
+		all.Since, all.Now, all.More = max(all.Since, a.Since), max(all.Now, a.Now), all.More+a.More
+		if all.RecentAnswer == nil || a.RecentAnswer == nil {
+			*rows = append(*rows, a.Denials...)
+		} else {
+			*rows, all.KeptSince = append(*rows, a.Recent...), max(all.KeptSince, a.KeptSince)
+		}
+	}
+	slices.SortFunc(*rows, func(a, b admin.DenialAnswer) int {
+		return cmp.Or(cmp.Compare(b.First, a.First), cmp.Compare(b.At, a.At))
+	})
+	all.More += max(0, len(*rows)-n)
+	*rows = (*rows)[:min(n, len(*rows))]
+	return all
 }
 
 // mergeTop returns who took the most of several weirs, up to n. What they answer of the history is the same.
 func mergeTop(answers []*admin.TopAnswer, n int) *admin.TopAnswer {
-	all, missing := *answers[0], uint64(0)
-	if all.Missing == nil {
-		return &all
-	}
-	rows := make(map[[2]string]admin.TopRow)
+	all, missing, rows := answers[0], uint64(0), make(map[[2]string]admin.TopRow)
 	for _, a := range answers {
-		all.From, all.To = min(all.From, a.From), max(all.To, a.To)
-		if a.Missing != nil {
-			missing += *a.Missing
+		if a.Missing == nil {
+			return a
 		}
-		if len(a.Top) > 0 && a.Found > len(a.Top) {
-			missing += *a.Top[len(a.Top)-1].By(all.By) // of a key that is not listed
+		all.From, all.To = min(all.From, a.From), max(all.To, a.To)
+		if missing += *a.Missing; a.Found > len(a.Top) && len(a.Top) > 0 { // a key that is not listed
+			missing += *a.Top[len(a.Top)-1].By(all.By)
 		}
 		for _, r := range a.Top {
-			key := [2]string{r.Path, r.Descriptor}
-			if other, found := rows[key]; found {
-				for _, of := range []string{"hits", "within", "over", "degraded", "near", "shadow"} {
-					*r.By(of) += *other.By(of)
-				}
+			sum, other := &r, rows[[2]string{r.Path, r.Descriptor}]
+			for _, of := range []string{"hits", "within", "over", "degraded", "near", "shadow"} {
+				*sum.By(of) += *other.By(of)
 			}
-			rows[key] = r
+			rows[[2]string{r.Path, r.Descriptor}] = r
 		}
 	}
-	top := slices.SortedFunc(maps.Values(rows), func(x, y admin.TopRow) int {
+	all.Top = append(all.Top[:0], slices.SortedFunc(maps.Values(rows), func(x, y admin.TopRow) int {
 		return cmp.Or(cmp.Compare(*y.By(all.By), *x.By(all.By)), cmp.Compare(y.Hits, x.Hits), cmp.Compare(x.Descriptor, y.Descriptor))
-	})
-	all.Found, all.Missing = len(top), &missing
-	all.Top = append([]admin.TopRow{}, top[:min(n, len(top))]...)
-	return &all
+	})...)
+	all.Found, all.Missing, all.Top = len(all.Top), &missing, all.Top[:min(n, len(all.Top))]
+	return all
 }

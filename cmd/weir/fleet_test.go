@@ -41,14 +41,15 @@ func TestDenialsOfAllWeirsAreListed(t *testing.T) {
 		command denialsCommand
 		want    string
 	}{
-		{"a rule's are one row, the newest first", denialsCommand{N: 20}, `when     domain  rule            limit            denied           still
-10s ago  shop    user/path=/pay  5/minute         3 in 2 requests  10s
-9m ago   shop    user            1000/hour users  1                -
-Denied since 2026-11-22 11:13:00, when the last of 2 weirs began.
+		{"the newest come first", denialsCommand{N: 20}, `when     domain  rule            limit            denied          still
+10s ago  shop    user/path=/pay  5/minute         2 in 1 request  10s
+30s ago  shop    user/path=/pay  5/minute         1               10s
+9m ago   shop    user            1000/hour users  1               -
+Denied since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each weir.
 `},
-		{"no more than asked for", denialsCommand{N: 1}, "… and 1 rule more (-n lists them)"},
+		{"no more than asked for", denialsCommand{N: 1}, "… and 2 rules more (-n lists them)"},
 		{"the recent ones stand side by side", denialsCommand{N: 20, From: "-1h"}, "2026-11-22 11:59:30"},
-		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"denied_requests":2,"denied_hits":3}`},
+		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"denied_requests":1,"denied_hits":2},`},
 		{"nothing", denialsCommand{N: 20, Path: "bytes"}, "That is of 2 weirs"},
 	} {
 		var out bytes.Buffer
@@ -75,7 +76,7 @@ func TestCountersOfAllWeirsAreShown(t *testing.T) {
 	for asJSON, want := range map[bool][]string{
 		false: {one.Listener.Addr().String() + ", " + other.Listener.Addr().String() + ":\nshop user=ann   rule user\n\n10/minute   9 of 10",
 			empty.Listener.Addr().String() + ":\nshop user=ann   rule user\n\n10/minute   0 of 10"},
-		true: {`{"answer":{"domain":"shop"`, `"weirs":["` + one.Listener.Addr().String() + `","` + other.Listener.Addr().String() + `"]}`},
+		true: {`{"domain":"shop","descriptor":"user=ann","path":"user"`, `"remaining":1,`, `"remaining":10,`},
 	} {
 		var out bytes.Buffer
 		get := countersGet{countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: flags}}
