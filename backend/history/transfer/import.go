@@ -69,11 +69,11 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 var errAlike = errors.New("look counted, as the history holds as many hits there; take --add if these are other hits, such as " +
 	"those of another weir")
 
-// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer.
+// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer, unless the run is dry.
 func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, err error) {
 	for p := range history.Partitions {
 		r, err := to.Store.Apply(ctx, history.Partition(p), history.Batch{Writer: writer})
-		if err != nil || r.Last > 0 {
+		if err != nil || r.Last > 0 && !to.DryRun {
 			return 0, err
 		}
 	}
