@@ -89,11 +89,13 @@ func (id ID) Partition() Partition {
 // MaxTotal is how many hits a series can hold in its life. Stores refuse what goes beyond, and report how much.
 const MaxTotal = 1_000_000_000_000_000_000 - 1
 
-// Increment is hits of one series in one minute.
+// Increment is hits of one series in one bucket: a minute, or a coarser one of hits that another store has kept before.
 type Increment struct {
 	ID     ID
-	Minute int64  // since 1970
+	Minute int64  // since 1970; the bucket is the one that holds it
 	Hits   uint64 // 1 to MaxTotal
+	Tier   Tier   // of the bucket
+	Peak   uint64 // the largest minute of Hits; it is not read where Tier is Minutes
 }
 
 // MaxBatch is how many increments a batch may hold: about a quarter of a millisecond of a Redis server.
@@ -105,7 +107,7 @@ type Batch struct {
 	Writer string // random for each start of a process; not empty
 	Seq    uint64 // 1 for the writer's first batch in this partition; 0 only asks for the position
 	After  uint64 // the batch that this one follows: Seq-1, or less once batches between have been given up as lost
-	// Increments are of series of this partition, at most MaxBatch, no series and minute twice.
+	// Increments are of series of this partition, at most MaxBatch, no bucket of a series twice.
 	Increments []Increment
 }
 

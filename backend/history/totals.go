@@ -37,7 +37,7 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 		return nil
 	}
 	at := min(i.Minute, now/minute) * minute
-	c := ChunkOf(Minutes, at)
+	c := ChunkOf(i.Tier, at)
 	cells, err := in.Cells(c)
 	if err != nil {
 		return err
@@ -45,9 +45,14 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 	before := len(cells)
 	cells, cell := cells.at(c.Place(at))
 	cell.Sum += i.Hits
-	cell.Peak = cell.Sum
+	cell.Peak = max(cell.Peak, i.Peak)
+	if i.Tier == Minutes {
+		cell.Peak = cell.Sum
+	}
 	t.Lifetime += i.Hits
-	t.Points += uint64(len(cells) - before)
+	if i.Tier < Days {
+		t.Points += uint64(len(cells) - before)
+	}
 	if err := in.SetCells(c, cells); err != nil {
 		return err
 	}

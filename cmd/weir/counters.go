@@ -24,7 +24,8 @@ type countersCommand struct {
 
 func (*countersCommand) Help() string {
 	return `Asks the admin port of a running weir; those that share a Redis share their counters. Changes need the token of its
-ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. Exit code: 0; 1 if nothing was
+ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. get and top
+ask all weirs that --admin resolves to or lists, and name those that do not answer. Exit code: 0; 1 if nothing was
 counted that could be given back or forgotten; 2 for an error.
 
     weir counters get   --domain shop --descriptor user=ann
@@ -46,7 +47,13 @@ type countersTarget struct {
 type countersGet struct{ countersTarget }
 
 func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
-	return c.run(ctx, out, http.MethodGet, "", url.Values{})
+	if err := checkDescriptor(c.Descriptor); err != nil {
+		return err
+	}
+	query := url.Values{"domain": {c.Domain}, "descriptor": {c.Descriptor}}
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters", query, nil, func(a *admin.CountersAnswer, _ int) string {
+		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
+	})
 }
 
 type countersReset struct{ countersTarget }

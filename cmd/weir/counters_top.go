@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -24,12 +23,13 @@ type countersTop struct {
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
 	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
+	terminal.ProgressFlag
 	portFlags
 }
 
 func (*countersTop) Help() string {
-	return `Without --from it lists the keys that this one process was asked about most in the last half to whole minute: at once,
-whatever counts them. limit is the strictest of their rule, or the one that denied last; a
+	return `Without --from it lists the keys that the weirs of --admin were asked about most in the last half to whole minute: at
+once, whatever counts them. limit is the strictest of their rule, or the one that denied last; a
 sentence below says how exact that is. With --from it lists the values that rules with detailed_metric or
 value_to_metric have in the history, of all weirs that share it. Exit code: 0, or 2 for an error.
 
@@ -47,10 +47,14 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	now := time.Now()
 	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
-	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/counters/top", query, func(a *admin.TopAnswer) string {
-		return (&topView{answer: a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
+	if c.From != "" {
+		_, stop := c.Start(out.Err, "")
+		defer stop()
+	}
+	merge := func(all []*admin.TopAnswer) *admin.TopAnswer { return mergeTop(all, c.N) }
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, weirs int) string {
+		return (&topView{answer: a, weirs: weirs, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
-	return err
 }
 
 // topView shows who took the most to people:
@@ -64,6 +68,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 //	Counts of hits may be up to 7 too low, and a key that is not listed had 7 at most.
 type topView struct {
 	answer *admin.TopAnswer
+	weirs  int // that answered
 	zone   *time.Location
 	paint  terminal.Paint
 }
@@ -78,7 +83,11 @@ func (v *topView) String() string {
 	from := time.Unix(a.From, 0).In(v.zone)
 	where := "all weirs, from " + from.Format("2006-01-02 15:04") + " to " + time.Unix(a.To, 0).In(v.zone).Format("2006-01-02 15:04")
 	if a.Missing != nil {
-		where = fmt.Sprintf("this weir alone, the %s since %s", terminal.Span(a.To-a.From), from.Format(time.TimeOnly))
+		whose := "this weir alone"
+		if v.weirs > 1 {
+			whose = fmt.Sprintf("%d weirs", v.weirs)
+		}
+		where = fmt.Sprintf("%s, the %s since %s", whose, terminal.Span(a.To-a.From), from.Format(time.TimeOnly))
 	}
 	fmt.Fprintf(&b, "%s   %s, most %s first\n\n", title, where, a.By)
 	for _, warning := range a.Warnings {

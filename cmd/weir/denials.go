@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -30,15 +29,15 @@ type denialsCommand struct {
 }
 
 func (*denialsCommand) Help() string {
-	return `Asks the admin port of a running weir, which keeps the last denial of each rule since its start; ask each replica, as
-each keeps its own. "still" is how long a request like the last would still be denied: "-" if it would pass by now unless
+	return `Asks the admin port of a running weir, which keeps the last denial of each rule since its start. Each
+replica keeps its own: --admin may be a name that resolves to all of them, or a list. "still" is how long a request like the last would still be denied: "-" if it would pass by now unless
 others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
 and descriptor, who decided, and since when all denials are kept. Exit code: 0, or 2 for an error.
 
     weir denials
     weir denials --domain shop --path user/path=/pay --values
     weir denials --descriptor user=ann --from 02:30 --to 02:50 --tz Europe/Berlin
-    weir denials --admin 10.0.0.7:6070 --json
+    weir denials --admin weir-admin-pods:6070          of all pods, by the chart's headless Service
 
 --json prints what the port answers (server/admin/API.md).`
 }
@@ -59,24 +58,28 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	if c.Values {
 		query.Set("values", "true")
 	}
-	_, err := ask(ctx, out, &c.portFlags, http.MethodGet, "/api/v1/denials", query, func(a *admin.DenialsAnswer) string {
-		return c.describe(a, out.Zone)
+	merge := func(all []*admin.DenialsAnswer) *admin.DenialsAnswer { return mergeDenials(all, c.N) }
+	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, weirs int) string {
+		return c.describe(a, out.Zone, weirs)
 	})
-	return err
 }
 
 // describe returns a table for people:
 //
 //	when     domain  rule            limit     denied  still
 //	12s ago  shop    user/path=/pay  5/minute  134     56s
-func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) string {
+func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, weirs int) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
 	rows, title, what, since := a.Denials, "still", "rule", "Denied since "+show(a.Since)
 	if a.RecentAnswer != nil {
 		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
 	}
 	if len(rows) == 0 {
-		return c.describeNothing(a, show) + " Each replica keeps its own denials: ask the others, too.\n" +
+		others := fmt.Sprintf(" That is of %d weirs, and of the last that began.\n", weirs)
+		if weirs == 1 {
+			others = " Each replica keeps its own denials: ask the others, too.\n"
+		}
+		return c.describeNothing(a, show) + others +
 			"weir history top --by over has what was denied before (as ratelimit the history is off by default: set REDIS_HISTORY_URL),\n" +
 			"and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
 	}
@@ -107,7 +110,11 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location) s
 	if a.More > 0 {
 		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
-	return text.String() + since + "; each replica keeps its own.\n"
+	whose := "; each replica keeps its own.\n"
+	if weirs > 1 {
+		whose = fmt.Sprintf(", when the last of %d weirs began: a row for each weir.\n", weirs)
+	}
+	return text.String() + since + whose
 }
 
 // describeNothing names the time in which nothing was denied, as far as denials are kept.

@@ -43,8 +43,12 @@ func (n *naive) apply(increments []history.Increment, now time.Time) {
 		}
 		minute := min(i.Minute, now.Unix()/60)
 		s.lifetime += i.Hits
-		sum := s.minutes[history.Minutes][minute].sum + i.Hits
-		s.minutes[history.Minutes][minute] = tally{sum, sum}
+		there := s.minutes[i.Tier][minute]
+		sum, peak := there.sum+i.Hits, max(there.peak, i.Peak)
+		if i.Tier == history.Minutes {
+			peak = sum
+		}
+		s.minutes[i.Tier][minute] = tally{sum, peak}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 var tierCases = []promiseCase{
 	{"AChunkMovesWhenAllOfItIsOldEnough", testDue},
+	{"BucketsOfAnotherStoreMoveOn", testCoarse},
 	{"WeeksFallIntoTwoYears", testWeeks},
 	{"DaysAreDroppedOneByOneAndCounted", testRetention},
 	{"AValuesSeriesGoesWithItsLastDay", testValueGoes},
@@ -44,6 +45,31 @@ func testDue(t *testing.T, open Open) {
 			}
 		}
 		b.agree()
+	}
+}
+
+// testCoarse counts in buckets of each tier, in a series of its own each, the newest first, and waits until all have expired.
+func testCoarse(t *testing.T, open Open) {
+	keep := history.DefaultKeep()
+	keep.Ages[history.Days] = 100 * day
+	b := newBench(t, open, keep)
+	for tier := range history.Tier(history.Tiers) {
+		id := history.ID{Domain: "shop", Path: "of" + tier.String()}
+		for n := range int64(3) {
+			for _, peak := range []uint64{9, 10, 7} { // the second and third into a bucket that is there
+				b.count(history.Increment{ID: id, Minute: floor(tier, b.minute()-n*1440) / 60, Hits: 20, Tier: tier, Peak: peak})
+			}
+		}
+	}
+	for range 160 {
+		b.roll()
+		b.agree()
+		b.wait(day)
+	}
+	for id, s := range b.query(Everything()) {
+		if s.Lifetime != 180 || s.Expired != 180 {
+			t.Errorf("of %s %d hits have expired of %d, want all 180", id.Path, s.Expired, s.Lifetime)
+		}
 	}
 }
 

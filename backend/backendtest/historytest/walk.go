@@ -115,6 +115,9 @@ func (w *walker) randomIncrements(series []history.ID) []history.Increment {
 			at.Minute -= w.r.Int64N(1000 * 1440)
 		case 3:
 			at.Minute += w.r.Int64N(100)
+		case 4: // of another store
+			at.Tier = history.Tier(w.r.IntN(history.Tiers))
+			at.Minute = floor(at.Tier, at.Minute-w.r.Int64N(100*1440)) / 60
 		}
 		if used[at] {
 			continue
@@ -122,6 +125,9 @@ func (w *walker) randomIncrements(series []history.ID) []history.Increment {
 		used[at] = true
 		if at.Hits = 1 + w.r.Uint64N(20); w.r.IntN(50) == 0 {
 			at.Hits = 1 << w.r.IntN(40)
+		}
+		if at.Tier > history.Minutes {
+			at.Peak = 1 + w.r.Uint64N(at.Hits)
 		}
 		out = append(out, at)
 	}

@@ -49,24 +49,32 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 }
 
 // send sends a batch. Minutes go into the chunk of their hour, those of hours after latestHour into that one's: it is the
-// server's present hour.
+// server's present hour. Each coarser bucket has a key more, of its chunk's peaks.
 func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latestHour int64) (
 	pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
 	keys = append(keys, writersKey(p), dueKey(p))
 	increments, names := make([]any, 0, 3*len(b.Increments)), make([]any, 0, len(b.Increments))
-	for _, i := range b.Increments {
+	coarse, peaks := []any{}, []string{}
+	for n, i := range b.Increments {
 		name := seriesName(i.ID)
 		series := seriesKey(p, name)
-		c := history.ChunkOf(history.Minutes, i.Minute*60)
-		c.Number = min(c.Number, latestHour)
+		c, place := history.ChunkOf(i.Tier, i.Minute*60), int64(0)
+		if i.Tier == history.Minutes {
+			c.Number = min(c.Number, latestHour)
+			place = i.Minute - c.Number*60
+		} else {
+			place = int64(c.Place(i.Minute * 60))
+			coarse = append(coarse, n+1, chunkName(c), s.c.Keep.Due(c, c.At(int(place))), strconv.FormatUint(i.Peak, 10))
+			peaks = append(peaks, chunkKeys(series, c)[1])
+		}
 		keys = append(keys, series, chunkKey(series, c))
-		increments = append(increments, c.Number, i.Minute-c.Number*60, strconv.FormatUint(i.Hits, 10))
+		increments = append(increments, c.Number, place, strconv.FormatUint(i.Hits, 10))
 		names = append(names, name)
 	}
 	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Keep.Ages[history.Minutes] / time.Second), s.c.Keep.MaxPoints,
-		asJSON(increments)}
-	return s.run(ctx, p, s.scripts.apply, keys, append(args, names...)...) // names may be no UTF-8, which JSON cannot hold
+		asJSON(increments), asJSON(coarse)}
+	return s.run(ctx, p, s.scripts.apply, append(keys, peaks...), append(args, names...)...) // names may be no UTF-8, which JSON cannot hold
 }
 
 // parseResult reads what the script answered. Overfull are the series that now hold too many points.

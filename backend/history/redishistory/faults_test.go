@@ -195,3 +195,31 @@ func TestWhatIsMissingAtAReplicaIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A move writes coarse buckets that it read before: what an import adds to them meanwhile must make it read again.
+func TestHitsImportedDuringAMoveAreKept(t *testing.T) {
+	f := shared(t, topology.Single)
+	p, ids := historytest.Partners(1)
+	minute := start.Unix()/300*5 - 2*1440 // which is due
+	bucket := func(writer string) history.Batch {
+		return history.Batch{Writer: writer, Seq: 1, Increments: []history.Increment{{ID: ids[0], Minute: minute, Hits: 5, Tier: history.FiveMinutes, Peak: 5}}}
+	}
+	var s *Store
+	meanwhile := 0
+	s = opened(t, f, fixed(start), func(c *Config) {
+		c.Step = func(name string) {
+			if meanwhile == 0 && name == "roll 1m" {
+				meanwhile++
+				apply(t, s, p, bucket("import"))
+			}
+		}
+	})
+	apply(t, s, p, bucket("another import"))
+	apply(t, s, p, history.Batch{Writer: "serve", Seq: 1, Increments: []history.Increment{{ID: ids[0], Minute: minute + 1, Hits: 3}}})
+	if _, err := s.Roll(t.Context(), start); err != nil || meanwhile != 1 {
+		t.Fatalf("the job ends with %v, and %d imports came during a move, want 1", err, meanwhile)
+	}
+	if one := historytest.All(t, s)[ids[0]]; !one.Exact() || one.Lifetime != 13 || len(one.Points) != 1 || one.Points[0].Sum != 13 {
+		t.Errorf("after a move and two imports the series is %+v, want its 13 hits in one bucket", one)
+	}
+}

@@ -38,7 +38,11 @@ func (s *Store) runJob(ctx context.Context, now time.Time, dry bool) (history.Ro
 	first := rand.IntN(history.Partitions)
 	for i := 0; i < history.Partitions && failedInARow < maxFailedInARow && ctx.Err() == nil; i++ {
 		before := j.failures
-		if err := j.visitPartition(ctx, history.Partition(first+i)); err != nil {
+		err := j.visitPartition(ctx, history.Partition(first+i))
+		if s.Visited != nil {
+			s.Visited()
+		}
+		if err != nil {
 			j.noteError(err)
 			failedInARow++
 			continue

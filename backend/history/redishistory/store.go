@@ -54,6 +54,8 @@ type Config struct {
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
+	Visited func() // called after each partition that a job has looked at, unless nil; to be set before the first
+
 	c       Config // with its defaults
 	servers *topology.Servers
 	scripts scripts

@@ -7,31 +7,53 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"sort"
 	"time"
+
+	"github.com/weirproxy/weir/backend/history"
 )
 
 // batching is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
 // file must be another writer's.
-const batching = "weir import 2\n"
+const batching = "weir import 3\n"
 
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
-// first is counted.
+// first is counted. A file that no run has begun must have no row that looks counted, unless to says otherwise.
 func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) {
-	now, rows := to.Now(), 0
-	if err := checkLastLine(file); err != nil {
-		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
+	now, all := to.Now(), Loaded{}
+	from, until := int64(math.MaxInt64), int64(0)
+	err := checkLastLine(file)
+	var hash [sha256.Size]byte
+	if err == nil {
+		hash, err = readFile(file, &to, now, func(r Row) error {
+			all.Rows++
+			all.Hits += distinctHits(r.ID, r.Sum)
+			from, until = min(from, r.Start), max(until, r.Start+r.Width)
+			return context.Cause(ctx)
+		})
 	}
-	hash, err := readFile(file, &to, now, func(Row) error {
-		rows++
-		return context.Cause(ctx)
-	})
-	if err == nil && rows == 0 {
+	if err == nil && all.Rows == 0 {
 		err = errors.New("it has no rows")
+	}
+	writer := "import-" + hex.EncodeToString(hash[:16])
+	if err == nil {
+		all.Alike, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
+	}
+	if err == nil && all.Alike > 0 && !to.Add && !to.DryRun {
+		err = fmt.Errorf("%d of its %d rows %w", all.Alike, all.Rows, errAlike)
 	}
 	if err != nil {
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
 	}
-	l := NewLoader(ctx, to, "import-"+hex.EncodeToString(hash[:16]))
+	if to.DryRun {
+		return all, nil
+	}
+	if to.Done != nil {
+		to.All.Store(int64(all.Rows))
+	}
+	l := NewLoader(ctx, to, writer)
+	l.loaded.Alike = all.Alike
 	rehash, err := readFile(file, &to, now, l.Add)
 	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
@@ -41,6 +63,40 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 		return l.loaded, err
 	}
 	return l.Close()
+}
+
+// errAlike is the error of a file that may have been counted by another name, as part of another file or a week ago.
+var errAlike = errors.New("look counted, as the history holds as many hits there; take --add if these are other hits, such as " +
+	"those of another weir")
+
+// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer, unless the run is dry.
+func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, err error) {
+	for p := range history.Partitions {
+		r, err := to.Store.Apply(ctx, history.Partition(p), history.Batch{Writer: writer})
+		if err != nil || r.Last > 0 && !to.DryRun {
+			return 0, err
+		}
+	}
+	held := make(map[history.ID][]history.Point)
+	err = to.Store.Query(ctx, all, func(s history.Series) error {
+		held[s.ID] = s.Points
+		return nil
+	})
+	if err != nil || len(held) == 0 {
+		return 0, err
+	}
+	_, err = readFile(file, to, to.Now(), func(r Row) error {
+		points, hits := held[r.ID], uint64(0)
+		next := sort.Search(len(points), func(i int) bool { return points[i].End() > r.Start })
+		for ; next < len(points) && points[next].Start < r.Start+r.Width; next++ {
+			hits += points[next].Sum
+		}
+		if hits >= r.Sum {
+			alike++
+		}
+		return context.Cause(ctx)
+	})
+	return alike, err
 }
 
 // checkLastLine returns an error for a file whose last line has no end.

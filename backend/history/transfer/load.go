@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,10 +22,15 @@ type Target struct {
 	Concurrency int
 	Now         func() time.Time // whose clock says what is old
 	Retention   time.Duration    // after which the store drops days, so that an import refuses older rows; 0 does not ask
+
+	// Of an import.
+	DryRun    bool          // count nothing
+	Add       bool          // count rows that look counted, too
+	Done, All *atomic.Int64 // rows that are counted, of how many; nil for nobody
 }
 
 const (
-	rollEvery  = 500_000 // minutes are counted before what is old is moved to coarser buckets: some 10 MB of Redis
+	rollEvery  = 500_000 // buckets are counted before what is old is moved to coarser buckets: some 10 MB of Redis
 	maxWaiting = 256     // batches begin before those that are full are sent
 )
 
@@ -39,6 +45,7 @@ type Loaded struct {
 	Hits    uint64 // in these rows, but for near and shadow hits, which are parts of others
 	Known   uint64 // of Hits, those that an earlier run had counted
 	Refused uint64 // hits that were not counted, as their series is full
+	Alike   uint64 // rows, of a file that none has begun, that look counted, as the store holds as many hits there
 }
 
 // Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches,
@@ -53,7 +60,7 @@ type Loader struct {
 	writer    string
 	queues    [history.Partitions]queue
 	begun     int // batches begun since batches were last sent
-	untilRoll int // minutes
+	untilRoll int // buckets
 	loaded    Loaded
 }
 
@@ -61,7 +68,7 @@ type Loader struct {
 type queue struct {
 	seq     uint64 // of the last batch
 	batches []history.Batch
-	minutes map[history.Increment]bool // of the last batch, without their hits
+	buckets map[history.Increment]bool // of the last batch, without their hits
 }
 
 // NewLoader returns a loader for a writer, named for the rows. It ends with ctx.
@@ -73,9 +80,12 @@ func NewLoader(ctx context.Context, to Target, writer string) *Loader {
 func (l *Loader) Add(r Row) error {
 	l.loaded.Rows++
 	l.loaded.Hits += distinctHits(r.ID, r.Sum)
-	for minute, hits := range r.Minutes() {
+	if l.to.Done != nil {
+		l.to.Done.Add(1)
+	}
+	for i := range r.Increments() {
 		l.untilRoll--
-		l.add(&l.queues[r.ID.Partition()], history.Increment{ID: r.ID, Minute: minute, Hits: hits})
+		l.add(&l.queues[r.ID.Partition()], i)
 	}
 	if l.begun >= maxWaiting {
 		if err := l.send(false); err != nil {
@@ -99,16 +109,16 @@ func distinctHits(id history.ID, hits uint64) uint64 {
 	return hits
 }
 
-// add adds an increment to its partition's last batch, or begins another where that is full or has its minute.
+// add adds an increment to its partition's last batch, or begins another where that is full or has its bucket.
 func (l *Loader) add(to *queue, i history.Increment) {
-	minute := history.Increment{ID: i.ID, Minute: i.Minute}
-	if len(to.batches) == 0 || to.minutes[minute] || len(to.minutes) == history.MaxBatch {
+	bucket := history.Increment{ID: i.ID, Minute: i.Minute, Tier: i.Tier}
+	if len(to.batches) == 0 || to.buckets[bucket] || len(to.buckets) == history.MaxBatch {
 		to.seq++
 		l.begun++
 		to.batches = append(to.batches, history.Batch{Writer: l.writer, Seq: to.seq, After: to.seq - 1})
-		to.minutes = make(map[history.Increment]bool, history.MaxBatch)
+		to.buckets = make(map[history.Increment]bool, history.MaxBatch)
 	}
-	to.minutes[minute] = true
+	to.buckets[bucket] = true
 	last := &to.batches[len(to.batches)-1]
 	last.Increments = append(last.Increments, i)
 }

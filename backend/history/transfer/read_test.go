@@ -102,6 +102,33 @@ func TestARowIsCountedWithItsSumAndPeak(t *testing.T) {
 	}
 }
 
+// As many minutes as a row has would take a Redis 1,440 times as long, and a job that moves them.
+func TestRowsOfBucketsAreOneIncrementEach(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		row        Row
+		increments int
+		tier       history.Tier
+		peak       uint64
+	}{
+		{Row{Start: 60, Width: 60, Sum: 7, Peak: 7}, 1, history.Minutes, 7},
+		{Row{Start: 300, Width: 300, Sum: 7}, 1, history.FiveMinutes, 2},
+		{Row{Start: 3600, Width: 3600, Sum: 100, Peak: 9}, 1, history.Hours, 9},
+		{Row{Start: 86400, Width: 86400, Sum: 100_000, Peak: 70}, 1, history.Days, 70},
+		{Row{Start: 86400, Width: 86400, Sum: 1441}, 1, history.Days, 2},
+		{Row{Start: 360, Width: 300, Sum: 5}, 5, history.Minutes, 1}, // no bucket begins there
+		{Row{Start: 0, Width: 900, Sum: 30}, 15, history.Minutes, 2},
+	} {
+		var all []history.Increment
+		for i := range c.row.Increments() {
+			all = append(all, i)
+		}
+		if len(all) != c.increments || all[0].Tier != c.tier || max(all[0].Peak, all[0].Hits*uint64(min(len(all)-1, 1))) != c.peak {
+			t.Errorf("%+v is counted as %+v, want %d of %v with the peak %d", c.row, all, c.increments, c.tier, c.peak)
+		}
+	}
+}
+
 // Whatever is read is sound, or refused with its line.
 func FuzzReadRows(f *testing.F) {
 	f.Add("domain,path,outcome,value,start,width,sum,peak\nshop,\"us\"\"er\",over,,1795219200,3600,7,3\n")

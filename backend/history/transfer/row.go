@@ -3,6 +3,7 @@
 package transfer
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"regexp"
@@ -65,6 +66,26 @@ func (r *Row) check(now time.Time, retention time.Duration) error {
 			minutes, uint64(history.MaxTotal))
 	}
 	return nil
+}
+
+// Increments yields what the row is counted as, always the same: itself, where it is a bucket of a tier, or else its minutes.
+// Where its peak is not known, its minutes are taken to have the same.
+func (r *Row) Increments() iter.Seq[history.Increment] {
+	return func(yield func(history.Increment) bool) {
+		for t := range history.Tier(history.Tiers) {
+			if t.Width() == r.Width && r.Start%r.Width == 0 {
+				minutes := uint64(r.Width / minute)
+				yield(history.Increment{ID: r.ID, Minute: r.Start / minute, Hits: r.Sum, Tier: t,
+					Peak: cmp.Or(r.Peak, (r.Sum+minutes-1)/minutes)})
+				return
+			}
+		}
+		for at, hits := range r.Minutes() {
+			if !yield(history.Increment{ID: r.ID, Minute: at, Hits: hits}) {
+				return
+			}
+		}
+	}
 }
 
 // Minutes yields the minutes, since 1970, that the row is counted in, in their order, with their hits. The row must be

@@ -214,6 +214,10 @@ func (u *unmovable) Apply(_ context.Context, _ history.Partition, b history.Batc
 	return history.ApplyResult{Status: history.Applied, Last: b.Seq}, nil
 }
 
+func (u *unmovable) Query(context.Context, history.Query, func(history.Series) error) error {
+	return nil // it is empty
+}
+
 func (u *unmovable) Roll(context.Context, time.Time) (history.RollResult, error) {
 	u.jobs++
 	return history.RollResult{}, errUnsteady
@@ -221,11 +225,11 @@ func (u *unmovable) Roll(context.Context, time.Time) (history.RollResult, error)
 
 func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {
 	t.Parallel()
-	const rows = 360 // days of 1,440 minutes: enough for a job before the end
+	const rows = 720 // of 720 minutes, as no bucket has half a day: enough for a job before the end
 	var text strings.Builder
 	text.WriteString(header)
 	for day := range int64(rows) {
-		fmt.Fprintf(&text, "shop,user,within,,%d,86400,1440,\n", (now.Unix()/86400-10-day)*86400)
+		fmt.Fprintf(&text, "shop,user,within,,%d,43200,720,\n", (now.Unix()/86400-10-day)*86400)
 	}
 	store := &unmovable{}
 	did, err := transfer.Import(t.Context(), strings.NewReader(text.String()), transfer.Target{Store: store, Concurrency: 8, Now: clock})
@@ -235,8 +239,57 @@ func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {
 	if !errors.Is(err, errUnsteady) || !strings.Contains(err.Error(), "everything is counted") {
 		t.Errorf("the reading ends with %v, want that of the last job, and that all is counted", err)
 	}
-	if did.Rows != rows || store.hits.Load() != rows*1440 {
-		t.Errorf("%d rows with %d hits were counted, want %d with 1440 each", did.Rows, store.hits.Load(), rows)
+	if did.Rows != rows || store.hits.Load() != rows*720 {
+		t.Errorf("%d rows with %d hits were counted, want %d with 720 each", did.Rows, store.hits.Load(), rows)
+	}
+}
+
+func TestPartsOfAnImportAreRecognised(t *testing.T) {
+	t.Parallel()
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := open(t)
+			today := now.Unix() / 86400 * 86400
+			row := func(start, width, sum int64) string {
+				return fmt.Sprintf("shop,user,within,,%d,%d,%d,%d\n", start, width, sum, sum)
+			}
+			day, hour, minute := row(today-40*86400, 86400, 500), row(today-10*86400, 3600, 60), row(today, 60, 7)
+			counted := uint64(0)
+			for _, step := range []struct {
+				file, text string
+				add        bool // or the file is known
+				alike      uint64
+				hits       uint64 // that are counted
+			}{
+				{"the first", day + hour + minute, false, 0, 567},
+				{"the same again", day + hour + minute, true, 3, 0},
+				{"its head", day + hour, false, 2, 0},
+				{"its last row", minute, false, 1, 0},
+				{"another order", minute + day + hour, false, 3, 0},
+				{"a later export", day + hour + minute + row(today+60, 60, 3), false, 3, 0},
+				{"what it is part of, by the minute", row(today-10*86400, 60, 50), false, 1, 0},
+				{"more hits than there are", row(today, 60, 8), false, 0, 8},
+				{"other times", row(today+120, 60, 1), false, 0, 1},
+				{"its head, of another weir", day + hour, true, 2, 560},
+				{"that again", day + hour, true, 2, 0},
+			} {
+				target := transfer.Target{Store: store, Concurrency: 2, Now: clock, Add: step.add && step.hits > 0, DryRun: true}
+				dry, err := transfer.Import(t.Context(), strings.NewReader(header+step.text), target)
+				if err != nil || dry.Alike != step.alike {
+					t.Errorf("%s: a dry run finds %d rows alike (%v), want %d", step.file, dry.Alike, err, step.alike)
+				}
+				target.DryRun = false
+				_, err = transfer.Import(t.Context(), strings.NewReader(header+step.text), target)
+				if refused := step.alike > 0 && !step.add; refused != (err != nil) || refused && !strings.Contains(err.Error(), "look counted") {
+					t.Errorf("%s: the import ends with %v, refused: %v is right, as hits must not count twice", step.file, err, refused)
+				}
+				counted += step.hits
+				if held := all(t, store)[0].Lifetime; held != counted {
+					t.Errorf("%s: %d hits are held, want %d", step.file, held, counted)
+				}
+			}
+		})
 	}
 }
 

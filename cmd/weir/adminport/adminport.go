@@ -10,8 +10,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,6 +39,31 @@ func (t *Token) UnmarshalText(file []byte) error {
 	content, err := os.ReadFile(string(file))
 	*t = Token(strings.TrimSpace(string(content)))
 	return err
+}
+
+// Each returns the ports of a fleet: all addresses that the names in --admin, which may be a list, resolve to, as that of
+// a headless Service does, but of one family, as a pod may have one of each. Resolve is that of [net.Resolver].
+func (p Port) Each(ctx context.Context, resolve func(_ context.Context, network, host string) ([]netip.Addr, error)) (ports []Port) {
+	ctx, cancel := context.WithTimeout(ctx, max(p.Timeout, 0))
+	defer cancel()
+	for address := range strings.SplitSeq(p.Address, ",") {
+		p.Address = strings.TrimSpace(address)
+		host, port, _ := net.SplitHostPort(p.Address)
+		found, _ := resolve(ctx, "ip4", host)
+		if len(found) == 0 {
+			found, _ = resolve(ctx, "ip6", host)
+		}
+		if len(found) < 2 || found[0].IsLoopback() { // one that is not found stays, so that asking it tells
+			ports = append(ports, p)
+			continue
+		}
+		slices.SortFunc(found, netip.Addr.Compare)
+		for _, ip := range found {
+			p.Address = net.JoinHostPort(ip.Unmap().String(), port)
+			ports = append(ports, p)
+		}
+	}
+	return ports
 }
 
 // Ask returns the body of a good answer. Its errors name --admin, --timeout or the address, and quote weir's reason.

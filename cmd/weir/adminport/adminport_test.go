@@ -1,10 +1,13 @@
 package adminport
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -71,6 +74,36 @@ func TestAnotherPortIsToldFromTheAdminPort(t *testing.T) {
 		_, err := Port{Address: address, Timeout: time.Hour}.Ask(t.Context(), http.MethodGet, "/api/v1/denials", nil)
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("asking another port gives %v, want it to end with %q", err, want)
+		}
+	}
+}
+
+func TestEachAddressOfANameIsAsked(t *testing.T) {
+	resolve := func(_ context.Context, network, host string) (all []netip.Addr, err error) {
+		known := map[string]string{"ip4 pods": "10.0.0.9 10.0.0.7", "ip6 pods": "fd00::7", "ip6 six": "fd00::8 fd00::7", "ip4 one": "10.0.0.1",
+			"ip4 localhost": "127.0.0.1", "ip6 localhost": "::1", "ip4 loops": "127.0.0.1 127.0.1.1", "ip4 10.1.1.1": "10.1.1.1"}
+		for address := range strings.FieldsSeq(known[network+" "+host]) {
+			all = append(all, netip.MustParseAddr(address))
+		}
+		if all == nil {
+			err = errors.New("no such host")
+		}
+		return all, err
+	}
+	for address, want := range map[string]string{
+		"pods:6070": "10.0.0.7:6070 10.0.0.9:6070", "six:6070": "[fd00::7]:6070 [fd00::8]:6070", "one:6070": "one:6070",
+		"localhost:6070": "localhost:6070", "loops:6070": "loops:6070", "gone:6070": "gone:6070", "10.1.1.1:1, one:2": "10.1.1.1:1 one:2",
+		"nonsense": "nonsense", "": "",
+	} {
+		var got []string
+		for _, p := range (Port{Address: address, Token: "secret", Timeout: time.Hour}).Each(t.Context(), resolve) {
+			got = append(got, p.Address)
+			if p.Token != "secret" {
+				t.Errorf("--admin %s: %s is asked without the token", address, p.Address)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("--admin %s asks %q, want %q", address, got, want)
 		}
 	}
 }

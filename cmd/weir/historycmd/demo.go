@@ -23,7 +23,8 @@ import (
 type demoCommand struct {
 	Days  int    `default:"400" placeholder:"N" help:"How many days to make up, 1 to 3650."`
 	Until Moment `placeholder:"T" help:"Where to end, as --to of weir history show; now unless given."`
-	Serve bool   `help:"Make up what is missing until now, then serve it as weir serve does, and send it the requests of the shop's Envoys."`
+	terminal.ProgressFlag
+	Serve bool `help:"Make up what is missing until now, then serve it as weir serve does, and send it the requests of the shop's Envoys."`
 }
 
 // ServeFunc serves by the descriptor files in a directory, as weir serve does, until ctx ends.
@@ -82,13 +83,17 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	}
 	_, missing := os.Stat(configDir(set))
 	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
+	progress, stop := c.Start(out.Err, "days")
+	defer stop()
 	loaded, err := load(set, func(to transfer.Target) (loaded transfer.Loaded, err error) {
 		if first, err = resume(ctx, to.Store, first, until, again); err != nil {
 			return loaded, err
 		}
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		for since := first; until.Sub(since) >= time.Minute; {
+			progress.Total.Store(int64(until.Sub(first).Hours() / 24))
 			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, b history.Point) error {
+				progress.Done.Store((b.Start - first.Unix()) / (24 * 60 * 60))
 				return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
 			})
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 type Downsample struct {
 	Once   bool `help:"Run once and end, which it does in any case."`
 	DryRun bool `help:"Only count the series that are due."`
+	terminal.ProgressFlag
 }
 
 // Help returns what weir downsample --help shows below the first sentence.
@@ -42,7 +43,12 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.roll(ctx, store, out.Out), store.Close())
+	progress, stop := c.Start(out.Err, "partitions")
+	progress.Total.Store(history.Partitions)
+	store.Visited = func() { progress.Done.Add(1) }
+	err = c.roll(ctx, store, out.Out)
+	stop()
+	return errors.Join(err, store.Close())
 }
 
 // roll runs the job and reports to out, also of a job that ended early.

@@ -20,6 +20,7 @@ type exportCommand struct {
 	readFlags
 	rangeFlags
 	seriesFlags
+	terminal.ProgressFlag
 	Format transfer.Format `default:"csv" enum:"csv,openmetrics" help:"csv or openmetrics."`
 }
 
@@ -40,7 +41,9 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	buffer := bufio.NewWriterSize(out.Out, 64<<10)
+	progress, stop := c.Start(out.Err, "lines")
+	defer stop()
+	buffer := bufio.NewWriterSize(io.MultiWriter(out.Out, progress), 64<<10)
 	written, err := c.export(ctx, q, buffer)
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return fmt.Errorf("the export is not whole: %w", err)

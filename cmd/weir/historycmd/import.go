@@ -14,7 +14,10 @@ import (
 )
 
 type importCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"What to read: CSV."`
+	File   string `arg:"" placeholder:"FILE" help:"What to read: CSV."`
+	DryRun bool   `help:"Only check the rows, and say what would be counted."`
+	Add    bool   `help:"Count rows where the history holds as many hits already, too: those of another weir."`
+	terminal.ProgressFlag
 }
 
 func (*importCommand) Help() string {
@@ -24,7 +27,8 @@ file in DATA_DIR, while no weir serve has it. cmd/weir/OPERATION.md has the colu
     weir history import history.csv
 
 All rows are checked before the first is counted. A file counts once: after an interruption, run the same command again
-within 7 days. Exit code: 0, 1 if hits were refused as their series is full, 2 for an error.`
+within 7 days. A part of it, or a later export, is refused where the history holds as many hits already, unless you --add.
+Exit code: 0, 1 if hits were refused as their series is full or look counted to --dry-run, 2 for an error.`
 }
 
 func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -38,9 +42,13 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	defer file.Close()
+	progress, stop := c.Start(out.Err, "rows")
 	loaded, err := load(&set, func(to transfer.Target) (transfer.Loaded, error) {
+		to.DryRun, to.Add = c.DryRun, c.Add
+		to.Done, to.All = &progress.Done, &progress.Total
 		return transfer.Import(ctx, file, to)
 	})
+	stop()
 	if err != nil {
 		if loaded.Rows > 0 {
 			err = fmt.Errorf("%w (of the file, %s rows were on their way; run the same command again within 7 days, and "+
@@ -48,10 +56,14 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		}
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	if _, err = io.WriteString(out.Out, describeLoaded(loaded, time.Since(begin), storeName(&set))); err != nil {
+	text := describeLoaded(loaded, time.Since(begin), storeName(&set))
+	if c.DryRun {
+		text += "That was a dry run: nothing was counted.\n"
+	}
+	if _, err = io.WriteString(out.Out, text); err != nil {
 		return err
 	}
-	if loaded.Refused > 0 {
+	if loaded.Refused > 0 || c.DryRun && loaded.Alike > 0 {
 		return terminal.No
 	}
 	return nil
@@ -61,6 +73,9 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		terminal.Printable(where), took.Round(100*time.Millisecond))
+	if loaded.Alike > 0 {
+		text += fmt.Sprintf("%s rows looked counted: the history held as many hits there.\n", terminal.Thousands(loaded.Alike))
+	}
 	if loaded.Known > 0 {
 		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Known))
 	}

@@ -56,6 +56,13 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 	if got, err = runHistory(t, "import", file); err != nil || !strings.Contains(got, "hits had been counted by an earlier run") {
 		t.Errorf("a second import prints %q, %v", got, err)
 	}
+	head := strings.Join(strings.SplitAfterN(written, "\n", 4)[:3], "")
+	if got, err = runHistory(t, "import", "--dry-run", csvFile(t, head)); codeOf(err) != 1 || !strings.Contains(got, "2 rows looked counted: the history held as many hits there.\nThat was a dry run: nothing was counted.") {
+		t.Errorf("a dry run with the head of a file that was imported prints %q, %v", got, err)
+	}
+	if got, err = runHistory(t, "import", csvFile(t, head)); codeOf(err) != 2 || got != "" || !strings.Contains(err.Error(), "take --add") {
+		t.Errorf("the head of a file that was imported is imported with %q, %v: it would count twice", got, err)
+	}
 	lines, err := runHistory(t, "export", "--domain", "mail")
 	if err != nil || !strings.Contains(lines, "\nmail,from,within,bob,") || strings.Contains(lines, "shop") {
 		t.Errorf("the export of mail from Redis is %.300q, %v", lines, err)

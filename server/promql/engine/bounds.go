@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -83,6 +85,42 @@ func checkSteps(s *parser.EvalStmt, maximum int) error {
 		return promql.ErrTooManySamples(phase)
 	}
 	return nil
+}
+
+// growth is how much longer label_replace and label_join may make names.
+type growth struct {
+	all, longest float64 // times: of all labels that are made of a series together, and of one
+	text         int     // bytes of the query, parts of which stand in each
+}
+
+// cost returns how many samples a name takes that takes so many as it is stored.
+func (g growth) cost(name int) int {
+	return int(min(float64(name)+g.all*float64(name+g.text/sampleSize), math.MaxInt32))
+}
+
+// growthOf returns that of an expression.
+func growthOf(n parser.Node) (g growth) {
+	g.longest = 1
+	for child := range parser.ChildrenIter(n) {
+		of := growthOf(child)
+		g.all, g.longest = max(g.all, of.all), max(g.longest, of.longest)
+	}
+	call, _ := n.(*parser.Call)
+	if call == nil || call.Func == nil {
+		return g
+	}
+	parts := 0 // that may each be as long as the longest label
+	switch call.Func.Name {
+	case "label_replace":
+		parts = max(strings.Count(call.Args[2].String(), "$"), 1)
+	case "label_join":
+		parts = max(len(call.Args)-3, 1)
+	}
+	if parts > 0 {
+		g.longest *= float64(parts)
+		g.all += g.longest
+	}
+	return g
 }
 
 // stepOf returns the step of a subquery in nanoseconds.

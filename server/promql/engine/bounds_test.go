@@ -117,13 +117,34 @@ func TestNamesAreBoundedAsSamplesAre(t *testing.T) {
 }
 
 // Forty of these around each other would make names of terabytes, of one series.
-func TestWhatMakesNamesWithoutABoundIsRefused(t *testing.T) {
+func TestNamesThatGrowAreBoundedAsSamples(t *testing.T) {
+	p, e := few(t)
+	nest := func(inner, before, after string) string {
+		return strings.Repeat(before, 40) + inner + strings.Repeat(after, 40)
+	}
+	for _, text := range []string{
+		nest("weir_hits_peak", "label_join(", `, "path", "", "path", "path")`),
+		nest("weir_hits_peak", "(label_replace(", `, "path", "$0$0", "path", ".*") or weir_hits_peak)`),
+		nest("vector(1)", "label_replace(", `, "path", ("x$0$0"), "path", ".*")`),
+		"last_over_time(" + nest("weir_hits_peak", "label_join(", `, "path", "", "path", "path")`) + "[1h:1m])",
+	} {
+		if r := instant(t, e, text, p.clock.Load()); r.Err != nil && strings.Contains(r.Err.Error(), "parse") {
+			t.Errorf("%.80s… cannot be read: %v", text, r.Err)
+		} else if want := promql.ErrTooManySamples(phase); !errors.Is(r.Err, want) {
+			t.Errorf("%.80s… ends with %v, want %v: a process that limits must not run out of memory", text, r.Err, want)
+		}
+	}
+	flat := nest("weir_hits_peak", "label_replace(", `, "path", "$1", "path", "(.*)")`)
+	if r := instant(t, e, flat, p.clock.Load()); r.Err != nil {
+		t.Errorf("labels that do not grow end with %v, want an answer", r.Err)
+	}
+}
+
+func TestQueriesWithoutABoundAreRefused(t *testing.T) {
 	e := newPast(t, history.DefaultKeep()).engine()
 	for what, text := range map[string]string{
-		"label_join":    `sum(label_join(weir_hits_peak, "path", "", "path", "path"))`,
-		"label_replace": `label_replace(vector(1), "path", "$0$0", "path", ".*") or vector(1)`,
-		"smoothed":      `sum(weir_hits_total smoothed)`,
-		"count_values":  `sum(count_values("v", weir_hits_peak))`,
+		"smoothed":     `sum(weir_hits_total smoothed)`,
+		"count_values": `sum(count_values("v", weir_hits_peak))`,
 	} {
 		if _, err := e.Instant(t.Context(), text, someday); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s is answered with %v, want an error that names %s: a process that limits must not run out of memory", text, err, what)

@@ -37,18 +37,3 @@ func TestADamagedSeriesIsAWarningAndTheOthersAreAnswered(t *testing.T) {
 		}
 	}
 }
-
-// Commands and the page show user/path=/pay; labels have user/path=%2Fpay. Who takes one for the other is told.
-func TestAPathSpeltAsPeopleAreShownItIsToldOf(t *testing.T) {
-	p := newPast(t, history.DefaultKeep())
-	now := p.clock.Load()
-	p.count(history.Increment{ID: busy, Minute: now/minute - 5, Hits: 6})
-	e := p.engine()
-	for text, want := range map[string]string{`weir_hits_total{path="user/path=/pay"}`: `it is spelt "user/path=%2Fpay"`,
-		`weir_hits_total{path="user/path=%2Fpay"}`: "", `weir_hits_total{path="user/path=/buy"}`: ""} {
-		_, infos := instant(t, e, text, now).Warnings.AsStrings("", 0, 0)
-		if said := strings.Join(infos, "; "); !strings.Contains(said, want) || (want == "") != (said == "") {
-			t.Errorf("%s says %q, want %q", text, said, want)
-		}
-	}
-}

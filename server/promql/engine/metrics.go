@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -38,13 +40,28 @@ func counterLabels(id history.ID) labels.Labels {
 		outcome = id.Outcome.String()
 	}
 	return labels.FromStrings(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path,
-		valueLabel, id.Value).WithoutEmpty()
+		valueLabel, valueOf(id)).WithoutEmpty()
+}
+
+// valueOf returns the value of a series as the label has it: without its key, where the path says which that is.
+func valueOf(id history.ID) string {
+	levels := strings.Split(id.Path, "/")
+	open := slices.DeleteFunc(slices.Clone(levels), func(level string) bool { return strings.Contains(level, "=") })
+	if len(open) == 0 {
+		open = levels
+	}
+	key, value, found := strings.Cut(id.Value, "=")
+	named, _, _ := strings.Cut(open[0], "=")
+	if found && len(open) == 1 && named == key && !strings.Contains(value, ",") {
+		return value
+	}
+	return id.Value
 }
 
 // peakLabels returns the labels of the gauge of a series' largest minutes.
 func peakLabels(id history.ID) labels.Labels {
 	return labels.FromStrings(nameLabel, HitsPeak, domainLabel, id.Domain, outcomeLabel, id.Outcome.String(), pathLabel, id.Path,
-		valueLabel, id.Value).WithoutEmpty()
+		valueLabel, valueOf(id)).WithoutEmpty()
 }
 
 // sampleSize is the memory of a sample in bytes.

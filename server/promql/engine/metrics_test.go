@@ -34,6 +34,49 @@ func few(t testing.TB) (*past, *Engine) {
 	return p, p.engine(func(c *Config) { c.Rules = rules })
 }
 
+func TestPathsAndValuesTakeBothSpellings(t *testing.T) {
+	p := newPast(t, history.DefaultKeep())
+	m := p.clock.Load()/minute - 10
+	for _, id := range []history.ID{{Domain: "shop", Path: "user/path=%2Fpay", Value: "user=ann"}, {Domain: "shop", Path: "user/path=%2Fpay"},
+		{Domain: "shop", Path: "tenant", Value: "tenant=a%2Fb"}, {Domain: "shop", Path: "path=%2F*", Value: "path=%2Fx"},
+		{Domain: "mail", Path: "from/to", Value: "to=bob"}, {Domain: "mail", Path: "from", Value: "from=a,to=b"},
+		{Domain: "mail", Path: "from", Value: history.OtherValue}} {
+		p.count(history.Increment{ID: id, Minute: m, Hits: 1})
+	}
+	e := p.engine(func(c *Config) {
+		c.Rules = func() []*descriptors.Rule {
+			return []*descriptors.Rule{{Domain: "shop", Path: "user/path=%2Fpay", Limits: []descriptors.Limit{{Requests: 10, Window: time.Minute}}}}
+		}
+	})
+	for matchers, want := range map[string]string{
+		`path="user/path=/pay"`:                "user/path=%2Fpay|, user/path=%2Fpay|ann",
+		`path="user/path=%2Fpay"`:              "user/path=%2Fpay|, user/path=%2Fpay|ann",
+		`path="user/path=/pay",value=""`:       "user/path=%2Fpay|",
+		`path="user/path=/pay",value="ann"`:    "user/path=%2Fpay|ann",
+		`path=~"user/path=/p.y|x"`:             "user/path=%2Fpay|, user/path=%2Fpay|ann",
+		`path!="user/path=/pay",domain="shop"`: "path=%2F*|%2Fx, tenant|a%2Fb",
+		`path!~".*path=/.*",domain="shop"`:     "tenant|a%2Fb",
+		`value="a/b"`:                          "tenant|a%2Fb",
+		`value="/x"`:                           "path=%2F*|%2Fx",
+		`domain="mail"`:                        "from/to|to=bob, from|__other__, from|from=a,to=b",
+		`path="/pay"`:                          "",
+	} {
+		v, err := instant(t, e, "weir_hits_total{"+matchers+"}", p.clock.Load()).Vector()
+		var got []string
+		for _, s := range v {
+			got = append(got, s.Metric.Get("path")+"|"+s.Metric.Get("value"))
+		}
+		slices.Sort(got)
+		if err != nil || strings.Join(got, ", ") != want {
+			t.Errorf("{%s} finds %s (%v), want %s", matchers, strings.Join(got, ", "), err, want)
+		}
+	}
+	v, err := instant(t, e, `label_replace(weir_limit_requests{path="user/path=/pay"}, "route", "$1", "path", ".*=(.*)")`, p.clock.Load()).Vector()
+	if err != nil || len(v) != 1 || v[0].Metric.Get("route") != "%2Fpay" {
+		t.Errorf("the limit of a path as people read it, with a label made of it, is %v (%v), want a route of %%2Fpay", v, err)
+	}
+}
+
 func TestSelectorsFindWhatTheyName(t *testing.T) {
 	p, e := few(t)
 	for text, want := range map[string][]string{

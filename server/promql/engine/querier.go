@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // querier reads for one query, and knows what it has read. It implements [storage.Queryable] and [storage.Querier]. One
@@ -22,9 +23,10 @@ type querier struct {
 	now      int64         // Unix seconds
 	lookback time.Duration // of the query
 
-	samples  int          // that were selected, and what their labels take, in samples
-	coarsest history.Tier // of the buckets that were read
-	notes    notes
+	samples  int              // that were selected, and what their labels take, in samples
+	coarsest history.Tier     // of the buckets that were read
+	damaged  query.Unreadable // the series that are left out
+	growth   growth           // of what names take
 }
 
 func (q *querier) Querier(_, _ int64) (storage.Querier, error) { return q, nil }
@@ -33,14 +35,14 @@ func (q *querier) Querier(_, _ int64) (storage.Querier, error) { return q, nil }
 // function "series" they have no samples, and need not have any in the time that is asked for.
 func (q *querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	if q.lookbackTooShort() {
-		return newSet(nil, &q.notes, errShortLookback)
+		return newSet(nil, &q.damaged, errShortLookback)
 	}
 	s := q.newSelection(hints, matchers)
 	err := s.addLimits()
 	if err == nil {
 		err = s.readHits(ctx)
 	}
-	return newSet(s.found, &q.notes, err)
+	return newSet(s.found, &q.damaged, err)
 }
 
 // lookbackTooShort reports whether the query met a bucket whose ends its lookback may not see.

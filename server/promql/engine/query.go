@@ -46,6 +46,8 @@ func (q *execution) prepare(lookback time.Duration) error {
 		q.Query.Close()
 	}
 	q.Query, q.querier = next, source
+	source.growth = growthOf(next.Statement().(*parser.EvalStmt).Expr)
+	source.growth.text = len(next.String())
 	return nil
 }
 
@@ -54,6 +56,9 @@ func (q *execution) Exec(ctx context.Context) *promql.Result {
 	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
 	defer cancel()
 	err := checkSteps(q.Statement().(*parser.EvalStmt), q.engine.config.MaxSamples)
+	if err == nil {
+		err = q.querier.spend(q.querier.growth.cost(0)) // for vector(1), which reads no name
+	}
 	for err == nil {
 		result := q.Query.Exec(ctx)
 		if !q.querier.lookbackTooShort() {

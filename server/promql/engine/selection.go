@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -60,38 +59,57 @@ func (s *selection) readHits(ctx context.Context) error {
 	if s.namesOnly {
 		query.To = query.From // nothing but names is read
 	}
-	if err := s.readStore(ctx, query, s.add); err != nil || len(s.found) > 0 {
+	if err := s.readStore(ctx, query, s.add); err != nil || len(s.found) > 0 || query.Path == nil && query.Value == nil {
 		return err
 	}
-	return s.noteSpelling(ctx, query)
+	return s.readSpelled(ctx, query)
 }
 
-// noteSpelling notes how a path or value is stored, if a query that found nothing spells it as people are shown it.
-func (s *selection) noteSpelling(ctx context.Context, query history.Query) error {
-	path, value := query.Path, query.Value
-	query.Path, query.Value, query.To = nil, nil, query.From // nothing but names is read
-	compare := func(stored string, wanted *string) {
-		if wanted != nil && *wanted != stored && descriptors.SamePath(stored, *wanted) {
-			s.notes.wanted, s.notes.stored = *wanted, stored
+// readSpelled reads what a query means that spells paths and values otherwise than they are stored: it looks for their names
+// first.
+func (s *selection) readSpelled(ctx context.Context, query history.Query) error {
+	names := query
+	names.Path, names.Value, names.To = nil, nil, names.From // nothing but names is read
+	stored := make(map[[2]string]bool)
+	err := s.readStore(ctx, names, func(one history.Series) error {
+		if s.matches(counterLabels(one.ID)) || s.matches(peakLabels(one.ID)) {
+			stored[[2]string{one.ID.Path, one.ID.Value}] = true
 		}
-	}
-	if !hasTwoSpellings(path) && !hasTwoSpellings(value) {
-		return nil
-	}
-	return s.readStore(ctx, query, func(one history.Series) error {
-		compare(one.ID.Value, value)
-		compare(one.ID.Path, path)
 		return nil
 	})
+	for name := range stored {
+		if err == nil {
+			query.Path, query.Value = &name[0], &name[1]
+			err = s.readStore(ctx, query, s.add)
+		}
+	}
+	return err
 }
 
-// hasTwoSpellings reports whether people may be shown a path or value in another spelling than it is stored in.
-func hasTwoSpellings(name *string) bool { return name != nil && strings.ContainsAny(*name, "/=,%") }
+// matches reports whether labels fit all matchers. A path or a value is taken as it is stored, and as people are shown it.
+func (s *selection) matches(l labels.Labels) bool {
+	for _, m := range s.matchers {
+		text := l.Get(m.Name)
+		fits := m.Matches(text)
+		if m.Name == pathLabel || m.Name == valueLabel {
+			switch shown := m.Matches(descriptors.ReadablePath(text)); m.Type {
+			case labels.MatchEqual, labels.MatchRegexp:
+				fits = fits || shown
+			default:
+				fits = fits && shown
+			}
+		}
+		if !fits {
+			return false
+		}
+	}
+	return true
+}
 
 // add adds what is asked for of a stored series.
 func (s *selection) add(one history.Series) error {
 	counter, peak := counterLabels(one.ID), peakLabels(one.ID)
-	wantsCounter, wantsPeak := s.matchers.Matches(counter), s.matchers.Matches(peak)
+	wantsCounter, wantsPeak := s.matches(counter), s.matches(peak)
 	if !one.Unnamed && !wantsCounter && !wantsPeak {
 		return nil
 	}
@@ -99,7 +117,7 @@ func (s *selection) add(one history.Series) error {
 		one.Err = errors.New("more is stored of it than it ever counted")
 	}
 	if one.Err != nil {
-		s.notes.damaged.Add(&one)
+		s.damaged.Add(&one)
 		return nil
 	}
 	for _, p := range one.Points {
@@ -188,7 +206,7 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, repeat int64) e
 	} else if len(samples) == 0 || samples[0].At > s.to {
 		return nil
 	}
-	if err := s.spend(len(samples) + nameCost(name)); err != nil {
+	if err := s.spend(len(samples) + s.growth.cost(nameCost(name))); err != nil {
 		return err
 	}
 	s.found = append(s.found, &series{labels: name, samples: slices.Clone(samples), stepwise: stepwise, repeat: repeat,
@@ -205,7 +223,7 @@ func (s *selection) addLimits() error {
 			text := l.String()
 			name := labels.FromStrings(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text,
 				pathLabel, rule.Path).WithoutEmpty()
-			if seen[text] || !s.matchers.Matches(name) {
+			if seen[text] || !s.matches(name) {
 				continue
 			}
 			seen[text] = true

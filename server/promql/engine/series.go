@@ -109,16 +109,16 @@ func (i *iterator) AtT() int64 { return i.at }
 
 // set is series that were selected. It implements [storage.SeriesSet].
 type set struct {
-	series []*series
-	next   int
-	notes  *notes // of the whole query
-	err    error
+	series  []*series
+	next    int
+	damaged *query.Unreadable // the series that are left out of the whole query
+	err     error
 }
 
 // newSet returns series in the order of their labels, or an error.
-func newSet(all []*series, notes *notes, err error) *set {
+func newSet(all []*series, damaged *query.Unreadable, err error) *set {
 	slices.SortFunc(all, func(a, b *series) int { return labels.Compare(a.labels, b.labels) })
-	return &set{series: all, notes: notes, err: err}
+	return &set{series: all, damaged: damaged, err: err}
 }
 
 func (s *set) Next() bool {
@@ -132,18 +132,8 @@ func (s *set) Err() error { return s.err }
 
 func (s *set) Warnings() annotations.Annotations {
 	var all annotations.Annotations
-	if n := s.notes; n.stored != "" {
-		all.Add(fmt.Errorf("%w: nothing is called %q: in labels it is spelt %q", annotations.PromQLInfo, n.wanted, n.stored))
-	}
-	for _, warning := range s.notes.damaged.Warnings() {
+	for _, warning := range s.damaged.Warnings() {
 		all.Add(fmt.Errorf("%w: %s", annotations.PromQLWarning, warning))
 	}
 	return all
-}
-
-// notes are what the annotations of an answer are made of.
-type notes struct {
-	damaged query.Unreadable // the series that are left out
-	wanted  string           // a path or value by which nothing is found, as people are shown it,
-	stored  string           // and how it is stored; "" if there is none
 }

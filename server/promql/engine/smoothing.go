@@ -2,20 +2,13 @@ package engine
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// NewParser returns a parser of all that Prometheus's does, without label_join and label_replace: each can double a label, and
-// thirty of them around each other would fill any memory with one series, which Prometheus's engine does not count.
-func NewParser() parser.Parser {
-	functions := maps.Clone(parser.Functions)
-	delete(functions, "label_join")
-	delete(functions, "label_replace")
-	return parser.NewParser(parser.Options{Functions: functions})
-}
+// NewParser returns a parser of all that Prometheus's does.
+func NewParser() parser.Parser { return parser.NewParser(parser.Options{}) }
 
 // Neither has a bound: Prometheus's engine does not count what it makes of a smoothed selector without a window.
 var (

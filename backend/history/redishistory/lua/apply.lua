@@ -1,10 +1,11 @@
 -- Counts a batch: all of it or nothing. Adding is optimistic, as looking first would double its cost: what goes wrong on
 -- the way is taken back, to the last hit.
 --
--- KEYS: format, writers, due, and for each increment its series and its chunk.
+-- KEYS: format, writers, due, for each increment its series and its chunk, and for each coarse one its chunk's peaks.
 -- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
--- series may hold; in JSON for each increment its chunk's hour, its minute counted from there, and its hits; for each
--- increment its series' name.
+-- series may hold; in JSON for each increment its chunk's number, its place counted from there, and its hits; in JSON for
+-- each coarse increment which it is, the name of its chunk, when it is due, and its largest minute; for each increment its
+-- series' name.
 -- Reply: what became of it, the last number that is held, and how many hits of that batch were refused. If it was counted
 -- now, also which increments show that their series holds too many points. Or hour and the server's present one, if
 -- increments were clamped into it whose chunk is not among the keys.
@@ -32,16 +33,25 @@ local refused, overfull = {}, {}
 local refusedHits = '0'
 local newMinute, newChunk = {}, {} -- increments that made a point, and which of these made a chunk
 
+local coarse = {} -- by increment: those of buckets wider than a minute
+local parts = cjson.decode(ARGV[9])
+for i = 1, #parts, 4 do
+	local n = parts[i]
+	coarse[n] = {name = parts[i + 1], due = parts[i + 2], peak = parts[i + 3], peaks = KEYS[3 + 2 * count + (i + 3) / 4]}
+	increments[3 * n - 1] = format('%.0f', increments[3 * n - 1])
+end
 for i = 1, 3 * count, 3 do
-	local ahead = 60 * increments[i] + increments[i + 1] - present
-	if ahead > 0 then
-		increments[i + 1] = increments[i + 1] - ahead
+	if not coarse[(i + 2) / 3] then
+		local ahead = 60 * increments[i] + increments[i + 1] - present
+		if ahead > 0 then
+			increments[i + 1] = increments[i + 1] - ahead
+		end
+		local minute = minutes[increments[i + 1]]
+		if not minute then
+			return {'hour', floor(present / 60)}
+		end
+		increments[i + 1] = minute
 	end
-	local minute = minutes[increments[i + 1]]
-	if not minute then
-		return {'hour', floor(present / 60)}
-	end
-	increments[i + 1] = minute
 end
 
 -- subtract takes a count off a field, and the field away if nothing is left.
@@ -84,6 +94,7 @@ for n = 1, count do
 	if total > 9e17 and #call('HGET', series, 'total') > 18 then
 		call('HINCRBY', series, 'total', '-' .. hits)
 		refused[#refused + 1] = n
+		coarse[n] = nil
 		refusedHits = add(refusedHits, hits)
 	else
 		local sum = pcall('HINCRBY', chunk, minute, hits)
@@ -111,19 +122,38 @@ local function bump(key, field)
 	return value
 end
 
+-- changed says that a series has other chunks than before, or coarse ones that hold something else.
+local function changed(series)
+	if bump(series, 'version') == 1 then -- a series that went and comes again has no version of its former life
+		call('HSET', series, 'version', format('%.0f', now))
+	end
+end
+
 local maxPoints = tonumber(ARGV[7])
 for _, n in ipairs(newMinute) do
-	local series = KEYS[2 * n + 2]
-	if bump(series, 'points') > maxPoints then
+	local series, wide = KEYS[2 * n + 2], coarse[n]
+	if not (wide and find(wide.name, '^d')) and bump(series, 'points') > maxPoints then
 		overfull[#overfull + 1] = n
 	end
 	if newChunk[n] then
 		local hour = increments[3 * n - 2]
-		call('HSET', series, 'm' .. hour, '')
-		if bump(series, 'version') == 1 then -- a series that went and comes again has no version of its former life
-			call('HSET', series, 'version', format('%.0f', now))
+		call('HSET', series, wide and wide.name or 'm' .. hour, '')
+		if not wide then
+			changed(series)
+			call('ZADD', KEYS[3], 'LT', 3600 * (hour + 1) + ARGV[6], ARGV[9 + n])
 		end
-		call('ZADD', KEYS[3], 'LT', 3600 * (hour + 1) + ARGV[6], ARGV[8 + n])
+	end
+end
+for i = 1, #parts, 4 do
+	local n = parts[i]
+	local wide, place = coarse[n], increments[3 * n - 1]
+	if wide then
+		local peak = pcall('HGET', wide.peaks, place) -- of another type, readers tell of it
+		if not peak or type(peak) == 'string' and less(peak, wide.peak) then
+			call('HSET', wide.peaks, place, wide.peak)
+		end
+		changed(KEYS[2 * n + 2])
+		call('ZADD', KEYS[3], 'LT', format('%.0f', wide.due), ARGV[9 + n])
 	end
 end
 if not heldFormat then

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weirproxy/weir/cmd/weir/adminport"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/server/admin"
+)
+
+// askEach asks all weirs that --admin names, at the same time, and prints what merge makes of the answers of several: for
+// people, view of it. Its error names those that do not answer, after the answers of the others.
+func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,
+	merge func([]*A) *A, view func(a *A, weirs int) string) error {
+	f.Address = cmp.Or(f.Address, config.AdminAddress())
+	ports := f.Each(ctx, net.DefaultResolver.LookupNetIP)
+	if len(ports) > 1 && merge != nil {
+		query.Set("n", "1000") // the most: what is first of all may be late in each list
+	}
+	answers, errs := make([]*A, len(ports)), make([]error, len(ports))
+	bodies := make([]bytes.Buffer, len(ports)) // as each would be printed alone
+	var asking sync.WaitGroup
+	for i := range ports {
+		asking.Go(func() {
+			one := portFlags{Port: ports[i], JSON: f.JSON}
+			answers[i], errs[i] = ask(ctx, terminal.Output{Out: &bodies[i]}, &one, http.MethodGet, path, maps.Clone(query),
+				func(a *A) string { return view(a, 1) })
+		})
+	}
+	asking.Wait()
+	var err error
+	answered := slices.DeleteFunc(slices.Clone(answers), func(a *A) bool { return a == nil })
+	switch {
+	case len(ports) == 1:
+		_, err = out.Out.Write(bodies[0].Bytes())
+	case merge == nil:
+		err = printApart(out, ports, bodies, f.JSON)
+	case len(answered) > 0 && f.JSON:
+		err = terminal.WriteJSON(out.Out, merge(answered))
+	case len(answered) > 0:
+		_, err = fmt.Fprint(out.Out, view(merge(answered), len(answered)))
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// printApart prints each answer below the addresses that it came from; as JSON, one in a line.
+func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buffer, asJSON bool) (err error) {
+	from := make(map[string][]string)
+	for i := range ports {
+		text := answers[i].String()
+		from[text] = append(from[text], ports[i].Address)
+	}
+	for i := range ports {
+		text := answers[i].String()
+		if text == "" || from[text][0] != ports[i].Address {
+			continue
+		}
+		if !asJSON {
+			text = strings.Join(from[text], ", ") + ":\n" + text
+		}
+		_, failed := io.WriteString(out.Out, text)
+		err = cmp.Or(err, failed)
+	}
+	return err
+}
+
+// mergeDenials returns the denials of several weirs, up to n, a row of each weir.
+func mergeDenials(answers []*admin.DenialsAnswer, n int) *admin.DenialsAnswer {
+	all := answers[0]
+	rows := &all.Denials
+	if all.RecentAnswer != nil {
+		rows = &all.Recent
+	}
+	for _, a := range answers[1:] {
+		all.Since, all.Now, all.More = max(all.Since, a.Since), max(all.Now, a.Now), all.More+a.More
+		if all.RecentAnswer == nil || a.RecentAnswer == nil {
+			*rows = append(*rows, a.Denials...)
+		} else {
+			*rows, all.KeptSince = append(*rows, a.Recent...), max(all.KeptSince, a.KeptSince)
+		}
+	}
+	slices.SortFunc(*rows, func(a, b admin.DenialAnswer) int {
+		return cmp.Or(cmp.Compare(b.First, a.First), cmp.Compare(b.At, a.At))
+	})
+	all.More += max(0, len(*rows)-n)
+	*rows = (*rows)[:min(n, len(*rows))]
+	return all
+}
+
+// mergeTop returns who took the most of several weirs, up to n. What they answer of the history is the same.
+func mergeTop(answers []*admin.TopAnswer, n int) *admin.TopAnswer {
+	all, missing, rows := answers[0], uint64(0), make(map[[2]string]admin.TopRow)
+	for _, a := range answers {
+		if a.Missing == nil {
+			return a
+		}
+		all.From, all.To = min(all.From, a.From), max(all.To, a.To)
+		if missing += *a.Missing; a.Found > len(a.Top) && len(a.Top) > 0 { // a key that is not listed
+			missing += *a.Top[len(a.Top)-1].By(all.By)
+		}
+		for _, r := range a.Top {
+			sum, other := &r, rows[[2]string{r.Path, r.Descriptor}]
+			for _, of := range []string{"hits", "within", "over", "degraded", "near", "shadow"} {
+				*sum.By(of) += *other.By(of)
+			}
+			rows[[2]string{r.Path, r.Descriptor}] = r
+		}
+	}
+	all.Top = append(all.Top[:0], slices.SortedFunc(maps.Values(rows), func(x, y admin.TopRow) int {
+		return cmp.Or(cmp.Compare(*y.By(all.By), *x.By(all.By)), cmp.Compare(y.Hits, x.Hits), cmp.Compare(x.Descriptor, y.Descriptor))
+	})...)
+	all.Found, all.Missing, all.Top = len(all.Top), &missing, all.Top[:min(n, len(all.Top))]
+	return all
+}

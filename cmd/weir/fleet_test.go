@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/cmd/weir/adminport"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/admin"
+)
+
+// fleetOf are the flags that name ports, and one that does not answer, whose address is returned.
+func fleetOf(t *testing.T, ports ...*httptest.Server) (f portFlags, gone string) {
+	t.Helper()
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	gone = dead.Listener.Addr().String()
+	all := []string{gone}
+	for _, p := range ports {
+		all = append(all, p.Listener.Addr().String())
+	}
+	return portFlags{Port: adminport.Port{Address: strings.Join(all, ","), Timeout: time.Minute}}, gone
+}
+
+func TestDenialsOfAllWeirsAreListed(t *testing.T) {
+	a, b := newDeniedWorld(t), newDeniedWorld(t)
+	ann, pay := descriptors.Entry{Key: "user", Value: "ann"}, descriptors.Entry{Key: "path", Value: "/pay"}
+	a.deny(30*time.Second, 40*time.Second, 1, false, backend.FromStore, ann, pay)
+	a.deny(9*time.Minute, time.Second, 1, false, backend.FromStore, ann)
+	b.deny(10*time.Second, 20*time.Second, 2, false, backend.FromStore, ann, pay)
+	flags, gone := fleetOf(t, a.port, b.port)
+	for _, c := range []struct {
+		promise string
+		command denialsCommand
+		want    string
+	}{
+		{"the newest come first", denialsCommand{N: 20}, `when     domain  rule            limit            denied          still
+10s ago  shop    user/path=/pay  5/minute         2 in 1 request  10s
+30s ago  shop    user/path=/pay  5/minute         1               10s
+9m ago   shop    user            1000/hour users  1               -
+Denied since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each weir.
+`},
+		{"no more than asked for", denialsCommand{N: 1}, "… and 2 rules more (-n lists them)"},
+		{"the recent ones stand side by side", denialsCommand{N: 20, From: "-1h"}, "2026-11-22 11:59:30"},
+		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"denied_requests":1,"denied_hits":2},`},
+		{"nothing", denialsCommand{N: 20, Path: "bytes"}, "That is of 2 weirs"},
+	} {
+		var out bytes.Buffer
+		flags.JSON = c.command.JSON
+		c.command.portFlags = flags
+		err := c.command.Run(t.Context(), utc(&out))
+		if got := out.String(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: it prints\n%s\nwant\n%s", c.promise, got, c.want)
+		}
+		if err == nil || !strings.Contains(err.Error(), gone) {
+			t.Errorf("%s: it ends with %v, want %s named, as it does not answer", c.promise, err, gone)
+		}
+	}
+}
+
+func TestCountersOfAllWeirsAreShown(t *testing.T) {
+	one, other, empty := countersPort(t, &admin.Guard{Host: "127.0.0.1"}), countersPort(t, &admin.Guard{Host: "127.0.0.1"}), httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(admin.CountersAnswer{Domain: "shop", Descriptor: "user=ann", Path: "user",
+				Limits: []admin.LimitAnswer{{Limit: "10/minute", Remaining: 10}}})
+		}))
+	defer empty.Close()
+	flags, gone := fleetOf(t, one, other, empty)
+	for asJSON, want := range map[bool][]string{
+		false: {one.Listener.Addr().String() + ", " + other.Listener.Addr().String() + ":\nshop user=ann   rule user\n\n10/minute   9 of 10",
+			empty.Listener.Addr().String() + ":\nshop user=ann   rule user\n\n10/minute   0 of 10"},
+		true: {`{"domain":"shop","descriptor":"user=ann","path":"user"`, `"remaining":1,`, `"remaining":10,`},
+	} {
+		var out bytes.Buffer
+		get := countersGet{countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: flags}}
+		get.JSON = asJSON
+		err := get.Run(t.Context(), utc(&out))
+		for _, part := range want {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("counters get of three weirs prints\n%s\nwant %s in it: answers that are alike once, each with its weirs", &out, part)
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), gone) {
+			t.Errorf("counters get ends with %v, want %s named, as it does not answer", err, gone)
+		}
+	}
+}
+
+func TestTopOfAllWeirsIsTheirSum(t *testing.T) {
+	port := func(missing *uint64, found int, rows ...admin.TopRow) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(admin.TopAnswer{Domain: "shop", Source: "process", By: "over", From: 1795262400, To: 1795262442,
+				Found: found, Missing: missing, Top: rows})
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	row := func(who string, over uint64) admin.TopRow {
+		return admin.TopRow{Descriptor: "user=" + who, Path: "user", Limit: "10/minute", RankedHits: query.RankedHits{Hits: over + 10, Within: 10, Over: over}}
+	}
+	two, none := uint64(2), uint64(0)
+	flags, gone := fleetOf(t, port(&two, 2, row("bob", 6), row("ann", 5)), port(&none, 9, row("ann", 7), row("eve", 3)))
+	const want = `shop   2 weirs, the 42s since 12:00:00, most over first
+
+  hits  over  near      limit  rule  key
+    32    12     0  10/minute  user  user=ann
+    16     6     0  10/minute  user  user=bob
+
+1 more have no more than the last: -n lists them. Counts of over may be up to 5 too low, and a key that is not listed had 5 at most.
+`
+	var out bytes.Buffer
+	err := (&countersTop{Domain: "shop", By: "over", N: 2, portFlags: flags}).Run(t.Context(), utc(&out))
+	if out.String() != want || err == nil || !strings.Contains(err.Error(), gone) {
+		t.Errorf("counters top of two weirs prints\n%s\nand %v, want\n%s\nand %s named", &out, err, want, gone)
+	}
+	flags, _ = fleetOf(t, port(nil, 1, row("ann", 7)), port(nil, 1, row("ann", 7)))
+	out.Reset()
+	_ = (&countersTop{Domain: "shop", By: "over", N: 2, From: "-1h", portFlags: flags}).Run(t.Context(), utc(&out))
+	if !strings.Contains(out.String(), "17     7") {
+		t.Errorf("of the history two weirs answer\n%s\nwant the 7 hits that both know of, not their sum", &out)
+	}
+}
