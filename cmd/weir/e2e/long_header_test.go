@@ -121,11 +121,11 @@ func flood(t *testing.T, addr, user string, connections int) (passed int) {
 }
 
 // Where no verdict comes in time, Envoy lets a request pass (failure_mode_deny is false), and a client must not be able to
-// make weir late by long headers alone. How many verdicts are late hangs on Envoy and the machine as well: a plain grpc-go
-// server, which decides nothing, tells how many behind the same Envoy, in turns with weir. weir does somewhat more than
-// that one, so what passes weir may be what passes that one under a quarter more connections, and a quarter of all. A weir that
-// reads slowly takes several times as long, and is far beyond. Where half passes the plain server, too, the machine is too
-// slow to tell; and the machine may stand still while weir has its turn, so only the fourth such finding is weir's.
+// make weir late by long headers alone. How many verdicts are late depends on Envoy and the machine as well: a plain
+// grpc-go server, which decides nothing, tells how many behind the same Envoy, in turns with weir. weir does somewhat more
+// than that one, so what passes weir may be what passes that one under a quarter more connections, and a quarter of all. A
+// weir that reads slowly takes several times as long, and is far beyond. Where a quarter passes the plain server, too, the
+// machine is too slow to tell; and it may stand still while weir has its turn, so only the fourth such finding is weir's.
 func TestLongHeadersPassNoLimit(t *testing.T) {
 	w := weirtest.Serve(t, fmt.Sprintf("- key: user\n  rate_limit: { unit: day, requests_per_unit: %d }\n", longHeaderLimit))
 	_, weirPort, _ := net.SplitHostPort(w.GRPC)
@@ -140,7 +140,7 @@ func TestLongHeadersPassNoLimit(t *testing.T) {
 		"Services": map[string]any{"weir": weirPort, "plain": startPlain(t)}}, len(listeners))
 	t.Log("| connections | timeout | requests | past weir's limit | past the plain server | the same with a quarter more connections |")
 	for _, timeout := range timeouts {
-		for _, connections := range []int{50, 160, 200} {
+		for _, connections := range []int{20, 50, 160, 200} {
 			if testing.Short() && (connections != 160 || timeout != timeouts[0]) {
 				continue
 			}
@@ -170,7 +170,7 @@ func wantNoMoreThanPlain(t *testing.T, e *weirtest.Envoy, timeout string, connec
 			handicapped += flood(t, plain, user, connections*5/4) * 4 / 5
 		}
 		t.Logf("| %d | %s | %d | %d | %d | %d |", connections, timeout, all, max(0, beyond), free, handicapped)
-		if handicapped > all/2 || beyond <= handicapped+all/4 {
+		if handicapped > all/4 || beyond <= handicapped+all/4 {
 			return
 		}
 	}
