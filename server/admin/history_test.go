@@ -203,6 +203,40 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 	}
 }
 
+// One hit an hour, and hours are all that is stored: each way of asking gives the hits of as many hours as the days have.
+func TestDaysOfHalfHourZonesAreTheirHours(t *testing.T) {
+	k := newKept(t, noon)
+	for at := noon.Unix() - 30*86400; at < noon.Unix()-10*86400; at += 3600 {
+		k.add(t, hit{annWithin, at, 1})
+	}
+	historytest.Roll(t, k.store, k.now)
+	for _, c := range []struct {
+		zone, from, to string
+		days, hits     int
+	}{
+		{"Asia/Kolkata", "2026-10-31", "2026-11-01", 1, 24}, {"Asia/Kolkata", "2026-10-31", "2026-11-03", 3, 72},
+		{"Asia/Kathmandu", "2026-10-31", "2026-11-01", 1, 24}, {"Australia/Adelaide", "2026-10-31", "2026-11-01", 1, 24},
+		{"America/St_Johns", "2026-10-31", "2026-11-01", 1, 24}, {"America/St_Johns", "2026-11-01", "2026-11-02", 1, 25}, // clocks go back
+	} {
+		of := "from=" + c.from + "&to=" + c.to + "&tz=" + c.zone
+		for how, buckets := range map[string]int{"step=1d": c.days, "step=6h": 4 * c.days, "step=1h": c.hits, "step=15m": c.hits, "": c.hits,
+			fmt.Sprintf("points=%d", c.days): c.days} {
+			if c.hits == 25 && how == "step=6h" {
+				buckets++ // of the hour that comes twice
+			}
+			a := query.HistoryAnswer{}
+			k.ask(t, "?"+of+"&"+how, &a)
+			if s := a.Series[0]; s.Total != uint64(c.hits) || len(s.Points) != buckets {
+				t.Errorf("%s with %q: %d hits in %d buckets, want %d in %d", of, how, s.Total, len(s.Points), c.hits, buckets)
+			}
+		}
+		var top query.TopAnswer
+		if k.ask(t, "/top?"+of, &top); top.Total != uint64(c.hits) || top.Since < top.From || top.Until > top.To {
+			t.Errorf("top of %s: %d hits from %d to %d in %d to %d, want %d, in the range", of, top.Total, top.Since, top.Until, top.From, top.To, c.hits)
+		}
+	}
+}
+
 func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
 	k := threeMonths(t)
 	for query, want := range map[string]int64{

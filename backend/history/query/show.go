@@ -81,7 +81,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
 	a.Metadata, err = h.metadata(ctx, q, &r, personal, append(q.stepWarning(&r), midnightWarnings(&r.cut, q.zone)...)...)
-	if _, some := r.stored.Range(); some {
+	if _, some := r.met.Range(); some {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err
