@@ -18,7 +18,7 @@ type showCommand struct {
 	printFlags
 	rangeFlags
 	seriesFlags
-	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
+	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz), 1w; unless given, as many are drawn as fit."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
