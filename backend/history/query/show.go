@@ -17,6 +17,7 @@ const maxAnswered = 250_000
 // HistoryAnswer is what GET /api/v1/history answers.
 type HistoryAnswer struct {
 	Metadata
+	Now    int64          `json:"now"`    // Unix seconds: how far what is partial has come
 	Series []SeriesAnswer `json:"series"` // by domain, path, value and outcome
 }
 
@@ -75,7 +76,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 		return HistoryAnswer{}, refuse("The answer would have more than %d points: ask for a domain, a path or an outcome, for a "+
 			"shorter time, or for fewer points.", maxAnswered)
 	}
-	a := HistoryAnswer{Series: []SeriesAnswer{}}
+	a := HistoryAnswer{Now: q.Now, Series: []SeriesAnswer{}}
 	for _, id := range slices.SortedFunc(maps.Keys(all.answers), history.ID.Compare) {
 		a.Series = append(a.Series, *all.answers[id])
 	}

@@ -288,7 +288,7 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 		{"show gives the others", []string{"show"}, 1, []string{warning, other + "  within", "total 12"}, "No such"},
 		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo such hits in this range.\n"}, other},
 		{"a program is told too", append([]string{"show", "--json"}, victim...), 1,
-			[]string{`"warnings":["` + warning, `"unreadable":1,"series":[]`}, other},
+			[]string{`"warnings":["` + warning, `"unreadable":1,"now":1795262400,"series":[]`}, other},
 		{"who asks for another", []string{"show", "--domain", "mail"}, 0, []string{other}, "read"},
 		{"verify lists it", []string{"verify"}, 1, []string{"NOT EXACT  shop user/path=/pay over cannot be read: history file", key,
 			"\nLooked at 2 series with 2 points: 1 of them not exact.\n"}, other},
