@@ -90,13 +90,15 @@ func (e *Extent) StepWidth(step int64) int64 {
 	return ceilDiv(step, coarsest) * coarsest
 }
 
-// Step cuts a range, widened, into buckets of a width that StepWidth returned, all that the range meets. Those that
-// divide a day begin at midnight in the zone, and so do those of whole days, of whole weeks on Monday; others at multiples
-// of the width since 1970. The last of a day may be shorter: where clocks change, and where midnights inside stored
-// buckets, which move to the nearest end of theirs, begin or cease to. So a range of less than a day may meet three.
+// Step cuts a range, widened, into buckets of a width that StepWidth returned, all that the range meets. They begin at
+// multiples of it since 1970; those of whole days at midnight in the zone, of whole weeks on Monday; and where that is no
+// full hour of UTC, those that divide a day from midnight on. The last of a day may be shorter: where clocks change, and
+// where midnights inside stored buckets, which move to the nearest end of theirs, begin or cease to. So a range of less
+// than a day may meet three.
 func (e *Extent) Step(r Range, width int64, zone *time.Location) Cut {
 	r = e.snapEnds(r, zone)
-	if width%day == 0 || day%width == 0 {
+	uneven := midnight(dayOf(r.From, zone), zone)%hour > 0 || midnight(dayOf(r.To, zone), zone)%hour > 0
+	if width%day == 0 || day%width == 0 && uneven {
 		return e.days(r.widen(minute), zone, max(width/day, 1), width)
 	}
 	r = r.widen(width)
