@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -33,26 +32,6 @@ func (r recovery) toError(method string, err *error) {
 		r.panicked()
 		r.log.Error("panic while answering a call; please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, "internal error")
-	}
-}
-
-// maxReflections is how many reflection streams are answered at a time: an answer may take 100 KB until it is read.
-const maxReflections = 16
-
-// boundReflection refuses reflection streams beyond maxReflections.
-func boundReflection() grpc.StreamServerInterceptor {
-	open := make(chan struct{}, maxReflections)
-	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-		if !strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
-			return handle(srv, s)
-		}
-		select {
-		case open <- struct{}{}:
-			defer func() { <-open }()
-			return handle(srv, s)
-		default:
-			return status.Errorf(codes.ResourceExhausted, "%d other reflection streams are open, which are the most", maxReflections)
-		}
 	}
 }
 

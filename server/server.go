@@ -34,7 +34,7 @@ const handshakeTimeout = 5 * time.Second
 // counts them) and of its message before weir reads it. They were chosen by the attacks of cmd/weir/faults; an Envoy with
 // more calls in flight opens another connection. A window that grew with the load would be 16 MB.
 const (
-	maxStreams    = 32
+	maxStreams    = 24
 	maxHeaderList = 8 << 10
 	streamWindow  = 64 << 10
 	connWindow    = 1 << 20
@@ -132,13 +132,12 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
-		grpc.SharedWriteBuffer(true), // an idle connection holds 32 KiB to read, and nothing to write
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepalivePause, MaxConnectionAge: c.MaxConnectionAge,
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
-		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
+		grpc.ChainStreamInterceptor(r.stream, endStreamsWith(streams)),
 	)
 	p.Service.Register(g)
 	healthpb.RegisterHealthServer(g, p.Health.grpc)

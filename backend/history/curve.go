@@ -32,12 +32,18 @@ func (e *Extent) Coarsest() Tier { return e.coarsest }
 // Range returns the range from the first bucket to the last, and reports whether there is any.
 func (e *Extent) Range() (Range, bool) { return Range{e.first, e.end}, e.end > 0 }
 
-// Widen moves a range's ends outwards to whole minutes, and to the ends of all buckets.
-func (e *Extent) Widen(r Range) Range {
-	if r = r.widen(minute); e.end > 0 {
-		r = Range{min(r.From, e.first), max(r.To, e.end)}
+// Widen moves a range's ends outwards to whole minutes, and to the ends of all buckets. A local midnight inside a bucket
+// moves to where Step has it.
+func (e *Extent) Widen(r Range, zone *time.Location) Range {
+	snapped := e.snapEnds(r, zone)
+	wide := snapped.widen(minute)
+	if e.end > 0 && snapped.From == r.From {
+		wide.From = min(wide.From, e.first)
 	}
-	return r
+	if e.end > 0 && snapped.To == r.To {
+		wide.To = max(wide.To, e.end)
+	}
+	return wide
 }
 
 // Cut is a range cut into buckets of one width.
@@ -73,7 +79,7 @@ func (e *Extent) Cut(r Range, n int, zone *time.Location) Cut {
 			return cut
 		}
 	}
-	r = r.widen(coarsest)
+	r = e.snapEnds(r, zone).widen(coarsest)
 	return Cut{Borders: []int64{r.From, r.To}}
 }
 
@@ -85,12 +91,15 @@ func (e *Extent) StepWidth(step int64) int64 {
 }
 
 // Step cuts a range, widened, into buckets of a width that StepWidth returned, all that the range meets. They begin at
-// multiples of it since 1970; those of whole days at midnight in the zone, and of whole weeks on Monday. Days may be
-// shorter than a day: in spring, and by half a day where those that are stored by UTC end and those of the zone begin.
-// So a range of less than a day may meet three.
+// multiples of it since 1970; those of whole days at midnight in the zone, of whole weeks on Monday; and where that is no
+// full hour of UTC, those that divide a day from midnight on. The last of a day may be shorter: where clocks change, and
+// where midnights inside stored buckets, which move to the nearest end of theirs, begin or cease to. So a range of less
+// than a day may meet three.
 func (e *Extent) Step(r Range, width int64, zone *time.Location) Cut {
-	if width%day == 0 {
-		return e.days(r.widen(minute), zone, width/day)
+	r = e.snapEnds(r, zone)
+	uneven := midnight(dayOf(r.From, zone), zone)%hour > 0 || midnight(dayOf(r.To, zone), zone)%hour > 0
+	if width%day == 0 || day%width == 0 && uneven {
+		return e.days(r.widen(minute), zone, max(width/day, 1), width)
 	}
 	r = r.widen(width)
 	borders := make([]int64, 0, r.Length()/width+1)
@@ -100,28 +109,51 @@ func (e *Extent) Step(r Range, width int64, zone *time.Location) Cut {
 	return Cut{Borders: append(borders, r.To)}
 }
 
-// days cuts a range into buckets of a number of days; those of whole weeks begin on Monday.
-func (e *Extent) days(r Range, zone *time.Location, length int64) Cut {
-	var c Cut
-	// A border moves by half a day at most, so the bucket before that of the range's first day begins before the range.
+// days cuts a range into stretches of a number of days, those of whole weeks from Monday, and these into buckets of a
+// width from their beginning.
+func (e *Extent) days(r Range, zone *time.Location, length, width int64) (c Cut) {
+	last := int64(0)
+	add := func(border int64) {
+		if border <= r.From {
+			c.Borders = c.Borders[:0]
+		}
+		if len(c.Borders) == 0 || border > last { // a date that the zone left out, or two midnights in one stored day, are one border
+			c.Borders, last = append(c.Borders, border), border
+		}
+	}
+	// A border moves by half a day at most, so the stretch before that of the range's first day begins before the range.
 	for i := floorDiv(dayOf(r.From, zone)-monday/day, length) - 1; ; i++ {
 		at := midnight(monday/day+i*length, zone)
 		border, tier := e.snap(at)
-		switch last := len(c.Borders) - 1; {
-		case border <= r.From:
-			c = Cut{Borders: []int64{border}}
-		case border == c.Borders[last]: // a date that the zone left out, or two midnights in one stored day
-			continue
-		default:
-			c.Borders = append(c.Borders, border)
+		for width < day && len(c.Borders) > 0 && last < r.To && last+width < border {
+			add(last + width)
 		}
+		if len(c.Borders) > 0 && last >= r.To {
+			return c
+		}
+		if border <= r.From {
+			c.Moved = [Tiers]int64{}
+		}
+		add(border)
 		if border != at {
 			c.Moved[tier] = at
 		}
-		if border >= r.To {
-			return c
+	}
+}
+
+// snapEnds moves the ends of a range that are local midnights to where the borders of days are, unless nothing were left,
+// so that a day that is asked for is one bucket.
+func (e *Extent) snapEnds(r Range, zone *time.Location) Range {
+	snapped := r
+	for _, end := range [...]*int64{&snapped.From, &snapped.To} {
+		if *end == midnight(dayOf(*end, zone), zone) {
+			*end, _ = e.snap(*end)
 		}
 	}
+	if snapped.Length() <= 0 {
+		return r
+	}
+	return snapped
 }
 
 // snap moves a midnight to the nearest border that splits no stored bucket, and returns the tier of the one that it lay

@@ -130,7 +130,8 @@ func checkShape(a query.HistoryAnswer, most int, step, now int64) error {
 			return fmt.Errorf("a series has %d points, the first has %d", len(s.Points), len(a.Series[0].Points))
 		}
 		for _, p := range s.Points {
-			whole := step == 0 || a.Step >= 86400 || p.Width == a.Step && p.Start%a.Step == 0
+			whole := step == 0 || a.Step >= 86400 || p.Width == a.Step && p.Start%a.Step == 0 ||
+				86400%a.Step == 0 && p.Width <= a.Step // from a local midnight
 			if !whole || p.Partial != (p.Start+p.Width > now) {
 				return fmt.Errorf("point %+v is not a whole step of %d, or is not over before %d", p, a.Step, now)
 			}

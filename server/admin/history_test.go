@@ -106,30 +106,30 @@ func threeMonths(t *testing.T) *kept {
 func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct{ promise, query, want string }{
-		{"the last hour, every series of its own", "?", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"series":[` +
+		{"the last hour, every series of its own", "?", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"mail","path":"from","outcome":"over","value":"","total":6,"lifetime":15,"points":[{"start":1795262280,"width":60,"sum":6,"peak":6,"tier":"1m"}]},` +
 			`{"domain":"shop","path":"user","outcome":"within","value":"user=%2Fbob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]},` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"","total":15,"lifetime":58,"points":[` +
 			`{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m","partial":true}]},` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
 		{"one domain and outcome, all tiers, in a range widened to whole buckets", "?domain=shop&outcome=within&path=user/path%3D%252Fpay&from=-80d",
-			`{"from":1788307200,"to":1795262460,"warnings":[],"unreadable":0,"series":[` +
+			`{"from":1788307200,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 				`{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"","total":58,"lifetime":58,"points":[` +
 				`{"start":1788307200,"width":86400,"sum":17,"peak":17,"tier":"1d"},{"start":1793534400,"width":3600,"sum":13,"peak":13,"tier":"1h"},` +
 				`{"start":1795089600,"width":300,"sum":13,"peak":11,"tier":"5m"},{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},` +
 				`{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m","partial":true}]}]}`},
-		{"a path as people are shown it", "?path=user/path%3D/pay&outcome=over&value=", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"series":[` +
+		{"a path as people are shown it", "?path=user/path%3D/pay&outcome=over&value=", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
-		{"a value as people are shown it", "?value=user%3D/bob&to=2026-11-21T11:58:00Z&from=2026-11-21T11:57:59Z", `{"from":1795262220,"to":1795262280,"warnings":[],"unreadable":0,"series":[` +
+		{"a value as people are shown it", "?value=user%3D/bob&to=2026-11-21T11:58:00Z&from=2026-11-21T11:57:59Z", `{"from":1795262220,"to":1795262280,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user","outcome":"within","value":"user=%2Fbob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]}]}`},
-		{"a series without hits in the range still has a lifetime", "?domain=mail&from=-1m&to=1795262400", `{"from":1795262340,"to":1795262400,"since":1791763200,"until":1795262340,"warnings":[],"unreadable":0,"series":[` +
+		{"a series without hits in the range still has a lifetime", "?domain=mail&from=-1m&to=1795262400", `{"from":1795262340,"to":1795262400,"since":1791763200,"until":1795262340,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"mail","path":"from","outcome":"over","value":"","total":0,"lifetime":15,"points":[]}]}`},
-		{"nothing", "?domain=nobody", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"series":[]}`},
-		{"cut into buckets, the empty ones too", "?outcome=over&domain=shop&from=-3m&points=10", `{"from":1795262220,"to":1795262460,"warnings":[],"unreadable":0,"series":[` +
+		{"nothing", "?domain=nobody", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[]}`},
+		{"cut into buckets, the empty ones too", "?outcome=over&domain=shop&from=-3m&points=10", `{"from":1795262220,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[` +
 			`{"start":1795262220,"width":60,"sum":0,"peak":0},{"start":1795262280,"width":60,"sum":0,"peak":0},` +
 			`{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"},{"start":1795262400,"width":60,"sum":0,"peak":0,"partial":true}]}]}`},
-		{"steps say how wide they are", "?outcome=over&domain=shop&from=-3m&step=2m", `{"from":1795262160,"to":1795262520,"step":120,"warnings":[],"unreadable":0,"series":[` +
+		{"steps say how wide they are", "?outcome=over&domain=shop&from=-3m&step=2m", `{"from":1795262160,"to":1795262520,"step":120,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[` +
 			`{"start":1795262160,"width":120,"sum":0,"peak":0},{"start":1795262280,"width":120,"sum":4,"peak":4,"tier":"1m"},` +
 			`{"start":1795262400,"width":120,"sum":0,"peak":0,"partial":true}]}]}`},
@@ -200,6 +200,40 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 	code, body := k.get("/api/v1/history?from=-8d&step=1m")
 	if want := "step: this range has 11521 steps of 1m, more than 10000: use wider ones."; code != 400 || body != want {
 		t.Errorf("8 days by the minute gave %d %.200s, want 400 %s", code, body, want)
+	}
+}
+
+// One hit an hour, and hours are all that is stored: each way of asking gives the hits of as many hours as the days have.
+func TestDaysOfHalfHourZonesAreTheirHours(t *testing.T) {
+	k := newKept(t, noon)
+	for at := noon.Unix() - 30*86400; at < noon.Unix()-10*86400; at += 3600 {
+		k.add(t, hit{annWithin, at, 1})
+	}
+	historytest.Roll(t, k.store, k.now)
+	for _, c := range []struct {
+		zone, from, to string
+		days, hits     int
+	}{
+		{"Asia/Kolkata", "2026-10-31", "2026-11-01", 1, 24}, {"Asia/Kolkata", "2026-10-31", "2026-11-03", 3, 72},
+		{"Asia/Kathmandu", "2026-10-31", "2026-11-01", 1, 24}, {"Australia/Adelaide", "2026-10-31", "2026-11-01", 1, 24},
+		{"America/St_Johns", "2026-10-31", "2026-11-01", 1, 24}, {"America/St_Johns", "2026-11-01", "2026-11-02", 1, 25}, // clocks go back
+	} {
+		of := "from=" + c.from + "&to=" + c.to + "&tz=" + c.zone
+		for how, buckets := range map[string]int{"step=1d": c.days, "step=6h": 4 * c.days, "step=1h": c.hits, "step=15m": c.hits, "": c.hits,
+			fmt.Sprintf("points=%d", c.days): c.days} {
+			if c.hits == 25 && how == "step=6h" {
+				buckets++ // of the hour that comes twice
+			}
+			a := query.HistoryAnswer{}
+			k.ask(t, "?"+of+"&"+how, &a)
+			if s := a.Series[0]; s.Total != uint64(c.hits) || len(s.Points) != buckets {
+				t.Errorf("%s with %q: %d hits in %d buckets, want %d in %d", of, how, s.Total, len(s.Points), c.hits, buckets)
+			}
+		}
+		var top query.TopAnswer
+		if k.ask(t, "/top?"+of, &top); top.Total != uint64(c.hits) || top.Since < top.From || top.Until > top.To {
+			t.Errorf("top of %s: %d hits from %d to %d in %d to %d, want %d, in the range", of, top.Total, top.Since, top.Until, top.From, top.To, c.hits)
+		}
 	}
 }
 

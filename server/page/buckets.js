@@ -25,7 +25,8 @@ export function joined(answer, several) {
   }
   for (const sums of [totals, lifetime, ...buckets]) sumUp(sums);
   for (const b of buckets) b.peak = peakOf(b, several);
-  return { from: answer.from, to: answer.to, step: answer.step ?? 0, buckets, totals, lifetime };
+  const highest = buckets.reduce((a, b) => Number(b.peak.hits) > Number(a.peak.hits) ? b : a, buckets[0]);
+  return { from: answer.from, to: answer.to, step: answer.step ?? 0, buckets, totals, lifetime, highest };
 }
 
 function nothing() {

@@ -83,26 +83,26 @@ export function showLegend(view, curve, at, choose) {
 }
 
 /** showTotals writes the sums of the range, of the time it is compared with, and for ever. */
-export function showTotals({ totals, lifetime, before }) {
-  const rows = [];
+export function showTotals(curve) {
+  const rows = [], { before } = curve;
   say(byId('before'), before?.name ?? '');
   byId('before').title = before ? span(before.from, before.to) : '';
   for (const [outcome, name] of outcomeNames) {
-    rows.push(totalRow(outcome, [swatch(outcome), name], totals, lifetime, before?.totals, ''));
-    if (outcome === 'within' && Number(lifetime.near) > 0) {
-      rows.push(totalRow('near', [swatch('near'), 'near a limit'], totals, lifetime, before?.totals, 'part'));
+    rows.push(totalRow(curve, outcome, [swatch(outcome), name], ''));
+    if (outcome === 'within' && Number(curve.lifetime.near) > 0) {
+      rows.push(totalRow(curve, 'near', [swatch('near'), 'near a limit'], 'part'));
     }
   }
-  rows.push(totalRow('hits', ['all hits'], totals, lifetime, before?.totals, 'all'));
+  rows.push(totalRow(curve, 'hits', ['all hits'], 'all'));
   byId('totals').tBodies[0].replaceChildren(...rows);
 }
 
-function totalRow(outcome, name, totals, lifetime, before, kind) {
+function totalRow({ totals, lifetime, before }, outcome, name, kind) {
   return make('tr', { class: kind },
     make('td', {}, make('span', { class: 'name', title: meanings[outcome] }, ...name)),
     make('td', { 'data-total': outcome, 'data-hits': totals[outcome] }, exact(totals[outcome])),
     make('td', {}, outcome === 'hits' ? '' : share(totals[outcome], totals.hits)),
-    make('td', { 'data-earlier': outcome }, before ? exact(before[outcome]) : ''),
+    make('td', { 'data-earlier': outcome }, before ? exact(before.totals[outcome]) : ''),
     make('td', { 'data-lifetime': outcome, 'data-hits': lifetime[outcome] }, exact(lifetime[outcome])));
 }
 

@@ -224,13 +224,14 @@ function ruleInView() {
 /** loadCurve asks for the curve of the view, and what is written around it, and shows them. */
 async function loadCurve(signal, quiet) {
   const asked = view, by = asked.by || (asked.path ? 'hits' : 'over');
-  let answer = null, values = null, denials = null, past = null, recent = null;
+  let answer = null, fine = null, values = null, denials = null, past = null, recent = null;
   flag(byId('plot'), 'data-stale', !quiet);
-  if (serves('history')) ({ answer, values, past, recent } = await askHistory(asked, by, signal));
+  if (serves('history')) ({ answer, fine, values, past, recent } = await askHistory(asked, by, signal));
   if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', { domain: asked.domain, path: asked.path }, signal);
   if (signal.aborted) return;
   curveOf = curveKey(asked);
-  curve = answer ? joined(answer, !asked.path || by === 'over' || values?.found !== 1) : null;
+  [curve, fine] = [answer, fine].map(a => a && joined(a, !asked.path || by === 'over' || values?.found !== 1));
+  if (fine) curve.highest = fine.highest;
   if (past) curve.before = comparable(past, answer, weeksBefore(seconds(asked)));
   drawCurve(answer);
   if (recent) showSums(view, recent, curve);
@@ -238,10 +239,13 @@ async function loadCurve(signal, quiet) {
   showDenial(denials);
 }
 
-/** askHistory asks for a curve, its values, the same some weeks before, and for an overview the last minutes. */
+/**
+ * askHistory asks for a curve, its values, the same some weeks before, and for an overview the last minutes; in a narrow
+ * window for the curve of a wide one, too, so that both tell the same largest minute.
+ */
 async function askHistory(asked, by, signal) {
   const of = { domain: asked.domain, path: asked.path }, { shift, whole } = weeksBefore(seconds(asked));
-  const step = stepFor(seconds(asked), columnsFor(byId('plot').clientWidth));
+  const [step, finest] = [columnsFor(byId('plot').clientWidth), columnsFor(Infinity)].map(columns => stepFor(seconds(asked), columns));
   const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
   const answer = await askCurve({ ...how, ...times(asked) }, signal);
   const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60);
@@ -251,15 +255,16 @@ async function askHistory(asked, by, signal) {
     answer.warnings.push(error.message);
     return null;
   });
-  const [values, past, recent] = await Promise.all([
+  const [fine, values, past, recent] = await Promise.all([
+    finest < step ? askCurve({ ...how, step: finest, from, to: answer.to }, signal) : null,
     unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
     from < shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: end - rounded(to - from), to: end }, signal),
     asked.path ? null : recently(asked.domain, signal)]);
   answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
-  return { answer, values, past, recent };
+  return { answer, fine, values, past, recent };
 }
 
-/** comparable is the curve some weeks before: null without hits, or of another length. It warns of what lacks. */
+/** comparable is the curve some weeks before: null without hits, or of another length. It says what lacks. */
 function comparable(past, answer, weeks) {
   const before = joined(past, true);
   if (!(before.totals.hits > 0)) return null;
@@ -268,7 +273,8 @@ function comparable(past, answer, weeks) {
     return null;
   }
   const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
-  if (first > before.buckets.length / 10) answer.warnings.push(`Of ${weeks.name} there are hits since ${day(buckets[0].start)} only.`);
+  const quiet = past.step < 86400 ? before.buckets.length / 10 : 0; // such as at night
+  if (first > quiet) weeks.name += `, since ${day(buckets[0].start)}`;
   return { ...before, buckets, ...weeks };
 }
 
@@ -301,7 +307,7 @@ function drawCurve(answer) {
     drawNothing();
     return;
   }
-  const at = drawChart(limitsInView());
+  const at = drawChart();
   showTotals(curve);
   showLegend(view, curve, at, go);
   const nothing = configured.rules.length === 0 && Number(curve.lifetime.hits) === 0;
@@ -309,17 +315,13 @@ function drawCurve(answer) {
   link();
 }
 
-function limitsInView() {
-  return limitLines(ruleInView(), view.value);
-}
-
-function drawChart(limits) {
+function drawChart() {
   const svg = byId('chart'), width = byId('plot').clientWidth, height = svg.clientHeight || 320;
   const looked = view.outcome ? [view.outcome] : outcomes;
   const name = view.domain ? `${shown(view.domain)} ${shownPath(view.path)}` : 'All rules';
   const title = `${name}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} refused`;
   drawnWidth = width;
-  const drawing = draw(svg, curve, { title, outcomes: looked, limits, now: now(), width, height, cut: view.cut });
+  const drawing = draw(svg, curve, { title, outcomes: looked, limits: limitLines(ruleInView(), view.value), now: now(), width, height, cut: view.cut });
   reader.show(curve, drawing, now());
   return drawing.at;
 }
@@ -434,7 +436,7 @@ function drawCurveAgain() {
   const width = byId('plot').clientWidth;
   if (width === drawnWidth || width === 0 || matchMedia('print').matches) return;
   if (columnsFor(drawnWidth) !== columnsFor(width)) refresh(true);
-  drawChart(limitsInView());
+  drawChart();
 }
 
 listen();

@@ -2,7 +2,7 @@
 // that is drawn with the mouse becomes the range.
 import { make, swatch } from './elements.js';
 import { outcomeNames } from './detail.js';
-import { brief, day, exact, span, timeOfDay, width } from './text.js';
+import { brief, exact, span, width } from './text.js';
 import { minutes, tierNames } from './buckets.js';
 
 const least = 6; // pixels that a stretch is long; less is a click
@@ -122,17 +122,16 @@ function tell(element, parts) {
   element.replaceChildren(...parts.flatMap(part => [part, ' ']));
 }
 
-/** summaryOf says which range a curve is of, its largest minute, and since when it refuses, if it has refused to the end. */
-function summaryOf({ from, to, buckets }) {
+/** summaryOf says which range a curve is of, its largest minute, and since when each bucket has refusals, if the last has. */
+function summaryOf({ from, to, step, buckets, highest }) {
   if (buckets.length === 0) return [];
-  const highest = buckets.reduce((a, b) => Number(b.peak.hits) > Number(a.peak.hits) ? b : a);
   const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(from, to))),
     make('span', { 'data-part': 'step' }, `by ${width(buckets[Math.floor(buckets.length / 2)].width)}`)];
   if (Number(highest.peak.hits) > 0) parts.push(largest(highest, ` in ${span(highest.start, highest.end)}`));
   const done = buckets.filter(b => !b.partial), quiet = done.findLastIndex(b => !(b.over > 0));
   if (quiet < done.length - 2) {
-    const since = quiet < 0 ? 'before this range' : `${day(done[quiet].end)} ${timeOfDay(done[quiet].end)}–${timeOfDay(done[quiet + 1].end)}`;
-    parts.push(make('span', { 'data-part': 'since' }, 'refuses without a break since ', make('b', {}, since)));
+    const since = quiet < 0 ? 'this range began' : span(done[quiet].end, done[quiet + 1].end);
+    parts.push(make('span', { 'data-part': 'since' }, `refused at least once every ${width(step).replace(/^1 /, '')} since `, make('b', {}, since)));
   }
   return parts;
 }

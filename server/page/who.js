@@ -12,31 +12,31 @@ export function hideWho() {
   key = '';
 }
 
-/** loadWho lists the keys of a rule, or of a domain if path is '', that were refused of late, and then the busiest. */
+/** loadWho lists the keys of a rule, or of a domain if path is '', that were refused of late, or if none was the busiest. */
 export async function loadWho(domain, path, signal) {
   const asked = JSON.stringify([domain, path]);
   if (asked === key && now() - at < fresh) return;
-  let refused, busiest;
+  let answer;
+  const top = by => ask('api/v1/counters/top', { domain, path, n: most, by }, signal);
   try {
-    [refused, busiest] = await Promise.all(['over', 'hits'].map(by => ask('api/v1/counters/top', { domain, path, n: most, by }, signal)));
+    answer = await top('over');
+    if (answer.found === 0) answer = await top('hits');
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     key = '';
-    show(domain, path, [], error.message); // such as who may read values
+    show(domain, path, 'was refused', [], error.message); // such as who may read values
     return;
   }
   [key, at] = [asked, now()];
-  const listed = new Set(refused.top.map(nameOf));
-  const rows = [...refused.top, ...busiest.top.filter(row => !listed.has(nameOf(row)))].slice(0, most);
-  show(domain, path, rows, refused.found > 0 ? `${exact(refused.found)} ${refused.found === 1 ? 'key was' : 'keys were'} over a limit, as this weir saw.`
-    : rows.length > 0 ? 'No key was over a limit. These asked this weir most.' : 'Nobody asked this weir.', refused.to - refused.from);
+  const { by, found, top: rows } = answer, [did, text] = by === 'over'
+    ? ['was refused', `${exact(found)} ${found === 1 ? 'key was' : 'keys were'} over a limit, as this weir saw.`]
+    : ['asked most', rows.length > 0 ? 'No key was over a limit.' : 'Nobody asked this weir.'];
+  show(domain, path, did, rows, text, answer.to - answer.from);
 }
 
-const nameOf = row => JSON.stringify([row.path, row.descriptor]);
-
-function show(domain, path, rows, text, seconds) {
+function show(domain, path, did, rows, text, seconds) {
   byId('who-part').hidden = false;
-  say(byId('who-name'), `Who was refused in the last ${seconds} s${path ? '' : `, of ${shown(domain, 60)}`}`);
+  say(byId('who-name'), `Who ${did}${seconds ? ` in the last ${seconds} s` : ''}${path ? '' : `, of ${shown(domain, 60)}`}`);
   say(byId('at-limit'), text);
   byId('who').hidden = rows.length === 0;
   byId('who').tBodies[0].replaceChildren(...rows.map(row => make('tr', { 'data-some': row.over > 0 },

@@ -30,13 +30,14 @@ func (q *Question) shapeFor(stored *history.Extent) shape {
 		cut := stored.Cut(q.Range, q.points, q.zone)
 		return shape{cut.Range(), cut, 0}
 	}
-	return shape{Range: stored.Widen(q.Range)}
+	return shape{Range: stored.Widen(q.Range, q.zone)}
 }
 
 // result is what was read to answer a question.
 type result struct {
 	shape
-	stored     history.Extent // of the series that can be read
+	stored     history.Extent // of the series that can be read, of all shapes that were tried
+	met        history.Extent // of the same, in this shape
 	found      bool           // a series that was asked for, with hits in the range or not
 	unreadable Unreadable     // those left out
 }
@@ -47,7 +48,7 @@ type result struct {
 func (h *History) gather(ctx context.Context, q *Question, begin func(shape), visit func(history.Series) error) (result, error) {
 	var r result
 	for range maxRounds {
-		r.shape, r.unreadable = q.shapeFor(&r.stored), Unreadable{}
+		r.shape, r.unreadable, r.met = q.shapeFor(&r.stored), Unreadable{}, history.Extent{}
 		begin(r.shape)
 		var err error
 		r.found, err = h.Each(ctx, q, r.Range, func(s history.Series) error {
@@ -56,6 +57,7 @@ func (h *History) gather(ctx context.Context, q *Question, begin func(shape), vi
 				return nil
 			}
 			r.stored.Add(s.Points)
+			r.met.Add(s.Points)
 			return visit(s)
 		})
 		if err != nil {
@@ -132,8 +134,8 @@ func (h *History) metadata(ctx context.Context, q *Question, r *result, personal
 // storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
 // of all time. It is empty if nothing is stored, or too many series are.
 func (h *History) storedRange(ctx context.Context, q *Question, r *result) (history.Range, error) {
-	if stored, some := r.stored.Range(); some {
-		return stored, nil
+	if met, some := r.met.Range(); some {
+		return met, nil
 	}
 	var all history.Extent
 	series := 0

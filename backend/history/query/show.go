@@ -18,6 +18,7 @@ const maxAnswered = 250_000
 // HistoryAnswer is what GET /api/v1/history answers.
 type HistoryAnswer struct {
 	Metadata
+	Now    int64          `json:"now"`    // Unix seconds: how far what is partial has come
 	Series []SeriesAnswer `json:"series"` // by domain, path, value and outcome
 }
 
@@ -76,7 +77,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 		return HistoryAnswer{}, refuse("The answer would have more than %d points: ask for a domain, a path or an outcome, for a "+
 			"shorter time, or for fewer points.", maxAnswered)
 	}
-	a := HistoryAnswer{Series: []SeriesAnswer{}}
+	a := HistoryAnswer{Now: q.Now, Series: []SeriesAnswer{}}
 	for _, id := range slices.SortedFunc(maps.Keys(all.answers), history.ID.Compare) {
 		a.Series = append(a.Series, *all.answers[id])
 	}
@@ -88,7 +89,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
 	a.Metadata, err = h.metadata(ctx, q, &r, personal, slices.Concat(similar, q.stepWarning(&r), midnightWarnings(&r.cut, q.zone))...)
-	if _, some := r.stored.Range(); some {
+	if _, some := r.met.Range(); some {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err

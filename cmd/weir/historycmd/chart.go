@@ -46,15 +46,15 @@ func merge(points []query.PointAnswer, limit int) (merged []query.PointAnswer) {
 	for group := range slices.Chunk(points, (len(points)+limit-1)/limit) {
 		sum := group[0]
 		for _, p := range group[1:] {
-			sum.Width, sum.Sum, sum.Peak = sum.Width+p.Width, sum.Sum+p.Sum, max(sum.Peak, p.Peak)
+			sum.Width, sum.Sum, sum.Peak, sum.Partial = sum.Width+p.Width, sum.Sum+p.Sum, max(sum.Peak, p.Peak), p.Partial
 		}
 		merged = append(merged, sum)
 	}
 	return merged
 }
 
-// draw appends the curve with its axes. The uppermost row ends at the highest mean.
-func (c *chart) draw(b *strings.Builder, colour func(string) string) {
+// draw appends the curve with its axes. The uppermost row ends at the highest mean. Bars that are partial are pale.
+func (c *chart) draw(b *strings.Builder, colour, pale func(string) string) {
 	mean := func(p query.PointAnswer) float64 { return float64(p.Sum) / float64(p.Width) } // hits a second
 	top := 0.
 	for _, p := range c.points {
@@ -62,13 +62,21 @@ func (c *chart) draw(b *strings.Builder, colour func(string) string) {
 	}
 	label := describeRate(top)
 	for row := c.rows - 1; row >= 0; row-- {
-		line := ""
+		over, partial := "", ""
 		for _, p := range c.points {
 			level := int(math.Round(mean(p) / max(top, 1e-9) * float64(8*c.rows))) // in eighths of a row
 			level = max(level, int(min(p.Sum, 1)))                                 // only 0 is nothing
-			line += strings.Repeat(string(eighths[min(max(level-8*row, 0), 8)]), c.barWidth)
+			bar := strings.Repeat(string(eighths[min(max(level-8*row, 0), 8)]), c.barWidth)
+			if p.Partial {
+				partial += bar
+			} else {
+				over += bar
+			}
 		}
-		fmt.Fprintf(b, "%*s ┤%s\n", chartMargin-2, label, colour(strings.TrimRight(line, " ")))
+		if partial = strings.TrimRight(partial, " "); partial == "" {
+			over = strings.TrimRight(over, " ")
+		}
+		fmt.Fprintf(b, "%*s ┤%s%s\n", chartMargin-2, label, colour(over), pale(partial))
 		label = ""
 	}
 	axis, labels := c.axis()
@@ -105,6 +113,9 @@ func (c *chart) axisOf(step int64) (axis, labels string) {
 		return at + int64(offset) - monday
 	}
 	for i, p := range c.points {
+		if p.Partial {
+			copy(line[i*c.barWidth:], []rune(strings.Repeat("┄", c.barWidth)))
+		}
 		column, round := i*c.barWidth, clock(p.Start+p.Width-1)/step*step
 		label := axisLabel(round+monday, step, years)
 		skipped := round%day > 0 && round < clock(p.Start)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
 func zoneOf(t *testing.T, name string) *time.Location {
@@ -25,6 +26,8 @@ func hourly(means ...uint64) (points []query.PointAnswer) {
 	return points
 }
 
+func plain(s string) string { return s }
+
 func TestABarIsAsHighAsItsMean(t *testing.T) {
 	const want = `
     40/min ┤         ███
@@ -35,9 +38,30 @@ func TestABarIsAsHighAsItsMean(t *testing.T) {
             Thu 01 Jan
 `
 	var b strings.Builder
-	newChart(hourly(1, 20, 0, 40, 25, 0), 36, 4, time.UTC).draw(&b, func(s string) string { return s })
+	newChart(hourly(1, 20, 0, 40, 25, 0), 36, 4, time.UTC).draw(&b, plain, plain)
 	if got := "\n" + b.String(); got != want {
 		t.Errorf("got%swant%s", got, want)
+	}
+}
+
+// A new history has hits only today. The rate is that of the ten hours that have passed.
+func TestTheUnfinishedBucketIsDrawnPale(t *testing.T) {
+	const today = 20000 * day
+	points := []query.PointAnswer{{Start: today - day, Width: day}, {Start: today, Width: day, Sum: 3000, Peak: 9, Tier: "1m", Partial: true},
+		{Start: today + day, Width: day, Partial: true}}
+	a := query.HistoryAnswer{Metadata: query.Metadata{From: today - day, To: today + 2*day}, Now: today + 10*hour,
+		Series: []query.SeriesAnswer{{SeriesName: query.SeriesName{Domain: "shop", Path: "user", Outcome: "within"}, Total: 3000, Points: points}}}
+	for _, c := range []struct {
+		paint terminal.Paint
+		bar   string
+	}{{terminal.Paint{}, "     5/min ┤                      ██████████████████████\n"},
+		{terminal.Paint{On: true}, "\x1b[2m\x1b[32m██████████████████████\x1b[0m\x1b[0m\n"}} {
+		got := (&showView{answer: &a, zone: time.UTC, width: 80, paint: c.paint}).String()
+		for _, want := range []string{", ┄ still counting\n", c.bar, " 0 └┬─────────────────────┬┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┬┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("a day of which ten hours have passed, with 3,000 hits, is shown as\n%s\nwant %q in it", got, want)
+			}
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -74,20 +75,36 @@ type seriesFlags struct {
 type rangeFlags struct {
 	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
 	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
-	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone: Europe/Berlin."`
+	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone, such as Europe/Berlin; unless given, that of this process."`
 }
 
-// addTo adds the range to a question. Times without a zone are of --tz, or of the zone that times are shown in, which may
-// not be that of the weir that answers.
+// addTo adds the range to a question. Times without a zone, and days, are of --tz, or of the zone that times are shown in,
+// which may not be that of the weir that answers.
 func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
 		return err
 	}
+	out.Zone = named(out.Zone)
 	now := time.Now()
 	q.Set("from", r.From.In(out.Zone, now))
 	q.Set("to", r.To.After(r.From, out.Zone, now))
-	q.Set("tz", r.TZ)
+	q.Set("tz", out.Zone.String())
 	return nil
+}
+
+// named returns a zone by the name that other weirs know it by: UTC if it has none, as where /etc/localtime is a copy.
+func named(zone *time.Location) *time.Location {
+	name := zone.String()
+	if name == "Local" {
+		name, _ = os.Readlink("/etc/localtime")
+	}
+	if _, below, isFile := strings.Cut(name, "zoneinfo/"); isFile {
+		name = below
+	}
+	if known, err := time.LoadLocation(name); err == nil {
+		return known
+	}
+	return time.UTC
 }
 
 // Moment is a time as weir history reads it, of a flag.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -305,7 +304,7 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 		{"show gives the others", []string{"show"}, 1, []string{warning, other + "  within", "total 12"}, "No such"},
 		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo such hits in this range.\n"}, other},
 		{"a program is told too", append([]string{"show", "--json"}, victim...), 1,
-			[]string{`"warnings":["` + warning, `"unreadable":1,"series":[]`}, other},
+			[]string{`"warnings":["` + warning, `"unreadable":1,"now":1795262400,"series":[]`}, other},
 		{"who asks for another", []string{"show", "--domain", "mail"}, 0, []string{other}, "read"},
 		{"verify lists it", []string{"verify"}, 1, []string{"NOT EXACT  shop user/path=/pay over cannot be read: history file", key,
 			"\nLooked at 2 series with 2 points: 1 of them not exact.\n"}, other},
@@ -337,36 +336,6 @@ func TestManySeriesDoNotFloodATerminal(t *testing.T) {
 	}
 	if want := "\n4 more series: --path, --outcome and --value choose"; !strings.Contains(got, want) {
 		t.Errorf("%q is missing from\n%s", want, got)
-	}
-}
-
-func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
-	port := someHistory(t)
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"show", "--domain", "shop", "--from", "2026-11-20", "--to", "2026-11-21", "--tz", "Europe/Berlin"}, "2026-11-20 00:00 to 2026-11-21 00:00 CET (1d)\n"},
-		{[]string{"top", "--from", "2026-11-21 12:30", "--to", "2026-11-21T12:45", "--tz", "Europe/Berlin"}, "2026-11-21 12:30 to 12:45 CET (15m), by hits\n"},
-		{[]string{"show", "--domain", "shop", "--from", "2026-11-20", "--step", "1d", "--tz", "Asia/Kolkata"}, "2026-11-20 00:00 to 2026-11-22 00:00 IST (2d)\n"},
-	} {
-		if got, err := runHistory(t, append(c.args, "--admin", port)...); err != nil || !strings.HasPrefix(got, c.want) {
-			t.Errorf("weir history %s prints\n%s(%v), want it to begin with %s", strings.Join(c.args, " "), got, err, c.want)
-		}
-	}
-	q, out := url.Values{}, terminal.Output{Zone: zoneOf(t, "America/New_York")}
-	if err := (&rangeFlags{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q.Encode() != "from=1795150800&to=-1h&tz=" {
-		t.Errorf("without --tz, a day in New York is asked for as %v (%v), want Unix seconds: whoever answers may be elsewhere", q, err)
-	}
-	// 1795262400 is noon of UTC, 07:00 in New York: 06:30 was half an hour ago, and 07:30 yesterday.
-	noon := time.Unix(1795262400, 0)
-	if got := Moment("07:30").After("06:30", out.Zone, noon); got != "1795264200" {
-		t.Errorf("from 06:30 to 07:30 at 07:00 in New York ends at %s, want 1795264200, half an hour from now", got)
-	}
-	for clock, want := range map[Moment]string{"06:30": "1795260600", "07:30": "1795177800"} {
-		if got := clock.In(out.Zone, noon); got != want {
-			t.Errorf("at 07:00 in New York, %s is asked for as %s, want %s: the last time that the clock there showed it", clock, got, want)
-		}
 	}
 }
 

@@ -18,7 +18,7 @@ type showCommand struct {
 	printFlags
 	rangeFlags
 	seriesFlags
-	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz, or of UTC), 1w; unless given, as many are drawn as fit."`
+	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz), 1w; unless given, as many are drawn as fit."`
 }
 
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -63,7 +63,11 @@ const maxCurves = 10
 func (v *showView) String() string {
 	a := v.answer
 	var b strings.Builder
-	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone))
+	counting := ""
+	if slices.ContainsFunc(a.Series, func(s query.SeriesAnswer) bool { return len(s.Points) > 0 && s.Points[len(s.Points)-1].Partial }) {
+		counting = ", ┄ still counting"
+	}
+	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone)+counting)
 	writeWarnings(&b, a.Warnings, v.paint)
 	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
 	drawn = drawn[:min(len(drawn), maxCurves)]
@@ -89,11 +93,13 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 		colour = v.paint.Yellow
 	}
 	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
-	drawn := s.Points
-	if first := slices.IndexFunc(drawn, func(p query.PointAnswer) bool { return p.Partial }); first > 0 { // it would look like a drop
-		drawn = drawn[:first]
+	drawn := slices.Clone(s.Points)
+	for i := range drawn {
+		if p := &drawn[i]; p.Partial { // as wide as what has passed of it: else it would look like a drop
+			p.Width = min(max(v.answer.Now-p.Start, 60), p.Width)
+		}
 	}
-	newChart(drawn, v.width, rows, v.zone).draw(b, colour)
+	newChart(drawn, v.width, rows, v.zone).draw(b, colour, func(s string) string { return v.paint.Dim(colour(s)) })
 	peak := slices.MaxFunc(s.Points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
 	fmt.Fprintf(b, "  total %s   lifetime %s   peak %s/min at %s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime),
 		terminal.Thousands(peak.Peak), v.stamp(peak.Start))
