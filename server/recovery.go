@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -32,6 +34,27 @@ func (r recovery) toError(method string, err *error) {
 		r.panicked()
 		r.log.Error("panic while answering a call; please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, "internal error")
+	}
+}
+
+// maxReflections is how many reflection streams may begin in a second: what they answer is 100 KB until it is read, which
+// nobody tells.
+const maxReflections = 16
+
+// boundReflection refuses reflection streams beyond maxReflections.
+func boundReflection() grpc.StreamServerInterceptor {
+	recent := make(chan struct{}, maxReflections)
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		if !strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
+			return handle(srv, s)
+		}
+		select {
+		case recent <- struct{}{}:
+			time.AfterFunc(time.Second, func() { <-recent })
+			return handle(srv, s)
+		default:
+			return status.Errorf(codes.ResourceExhausted, "%d others have begun to reflect in the last second: try again", maxReflections)
+		}
 	}
 }
 

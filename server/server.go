@@ -38,6 +38,9 @@ const (
 	maxHeaderList = 8 << 10
 	streamWindow  = 64 << 10
 	connWindow    = 1 << 20
+
+	// readSize is how many bytes of a connection are read before it is another's turn.
+	readSize = 16 << 10
 )
 
 // keepalivePause is how long an idle client may say nothing before it is asked whether it is there.
@@ -130,6 +133,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.ReadBufferSize(readSize),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -137,7 +141,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
-		grpc.ChainStreamInterceptor(r.stream, endStreamsWith(streams)),
+		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
 	)
 	p.Service.Register(g)
 	healthpb.RegisterHealthServer(g, p.Health.grpc)
