@@ -21,7 +21,8 @@ type patterns struct {
 	byHead   map[Entry][]int      // indexes, by key and the text before the first '*' of the value
 	lengths  []int                // of those texts, ascending
 	automata map[Entry]*automaton // by the same, in place of indexes that are many
-	tried    int                  // the most patterns that one entry is compared with
+	inner    int                  // patterns with text between stars
+	tried    int                  // the most patterns that one entry is compared with: at most, all of inner
 }
 
 func (ps *patterns) add(p pattern) {
@@ -39,7 +40,10 @@ func (ps *patterns) add(p pattern) {
 	}
 	id := Entry{p.Key, head}
 	ps.byHead[id] = append(ps.byHead[id], index)
-	ps.tried = max(ps.tried, len(ps.byHead[id]), len(ps.starred))
+	if len(innerWords(p.Value)) > 0 {
+		ps.inner++
+	}
+	ps.tried = max(ps.tried, len(ps.byHead[id]), len(ps.starred), ps.inner)
 }
 
 // index makes the automata. No pattern is added after it.

@@ -65,8 +65,8 @@ func (n *Node) Add(key, value, where string) (child *Node, added bool) {
 	return child, true
 }
 
-// PatternsTried returns the most of n's patterns that one entry is compared with: all of one key whose values begin alike
-// up to the first '*', or one of each key with a '*'.
+// PatternsTried returns the most of n's patterns that one entry may be compared with: all with text between stars, those of
+// one key whose values begin alike up to the first '*', or one of each key with a '*'.
 func (n *Node) PatternsTried() int { return n.patterns.tried }
 
 // index prepares n and all below it for step. Nothing is added after it.

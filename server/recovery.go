@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // recovery turns a panic in a handler into an error of that one call. No handler is known to panic.
@@ -35,6 +36,19 @@ func (r recovery) toError(method string, err *error) {
 		r.log.Error("panic while answering a call; please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, "internal error")
 	}
+}
+
+// boundHeaders refuses calls with more than maxHeaders headers, before they hold anything: each takes 250 bytes, and one
+// byte of a client's.
+func boundHeaders(ctx context.Context, call *tap.Info) (context.Context, error) {
+	n := 0
+	for _, values := range call.Header {
+		n += len(values)
+	}
+	if n > maxHeaders {
+		return nil, status.Errorf(codes.ResourceExhausted, "the call has %d headers, and %d are the most", n, maxHeaders)
+	}
+	return ctx, nil
 }
 
 // maxReflections is how many reflection streams may begin in a second: what they answer is 100 KB until it is read, which

@@ -32,12 +32,14 @@ const handshakeTimeout = 5 * time.Second
 
 // What a connection of the gRPC port may hold: so many calls in flight, each with so many bytes of headers (as HTTP/2
 // counts them) and of its message before weir reads it. They were chosen by the attacks of cmd/weir/faults; an Envoy with
-// more calls in flight opens another connection. A window that grew with the load would be 16 MB.
+// more calls in flight opens another connection. Envoy's tracers and its initial_metadata hand on what callers send, 60 KiB
+// of headers, but no great number of them. A window that grew with the load would be 16 MB.
 const (
 	maxStreams    = 24
-	maxHeaderList = 8 << 10
+	maxHeaderList = 96 << 10
 	streamWindow  = 64 << 10
 	connWindow    = 1 << 20
+	maxHeaders    = 128
 
 	// readSize is how many bytes of a connection are read before it is another's turn.
 	readSize = 16 << 10
@@ -133,6 +135,8 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.InTapHandle(boundHeaders),
+		grpc.MaxRecvMsgSize(rls.MaxMessage),
 		grpc.ReadBufferSize(readSize),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),

@@ -125,7 +125,7 @@ func (r *running) client() ratelimit.RateLimitServiceClient {
 func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
-	for _, bytes := range []int{rls.MaxRequest, 4<<20 - 100} {
+	for _, bytes := range []int{rls.MaxRequest, 4 << 20, rls.MaxMessage - 100} {
 		got, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user="+strings.Repeat("x", bytes)))
 		if err != nil || got.OverallCode != ratelimit.RateLimitResponse_OVER_LIMIT {
 			t.Errorf("a request with a value of %d bytes: %v, %v; want OVER_LIMIT: Envoy lets an error pass", bytes, got.GetOverallCode(), err)

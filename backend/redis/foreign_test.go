@@ -14,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
@@ -110,14 +111,14 @@ func (h *hitKeys) hit(t *testing.T, times int) {
 	}
 }
 
-// foreign compares the libraries, and returns the names of those that are foreign, one for each server.
-func (h *hitKeys) foreign(t *testing.T) (libraries []string) {
+// foreign compares the libraries at a time, and returns the names of those that are foreign, one for each server.
+func (h *hitKeys) foreign(t *testing.T, now time.Time) (libraries []string) {
 	looks := slices.Clone(h.checks)
 	for i := range looks {
 		looks[i].Op = backend.Look
 	}
 	_ = h.Decide(t.Context(), looks, make([]backend.Decision, len(looks))) // only servers that are asked are compared
-	h.CompareLibraries(t.Context(), h.logCallMode)
+	h.CompareLibraries(t.Context(), now, h.logCallMode)
 	for _, server := range h.Stats().Servers {
 		if server.Foreign != "" {
 			libraries = append(libraries, server.Foreign)
@@ -141,7 +142,7 @@ func testForeignLibrary(t *testing.T, c topology.Config, servers []*redistest.Se
 		want = append(want, take(t, tenantOf(t, server)))
 		asked := callsOf(t, "calls", server)["function|list"]
 		redistest.Until(t, "a comparison finds the foreign library", func() bool {
-			found := h.foreign(t)
+			found := h.foreign(t, time.Now())
 			if n := callsOf(t, "calls", server)["function|list"] - asked; n > 20 && !slices.Equal(found, want) {
 				t.Fatalf("%d comparisons found the foreign libraries %v, want %v", n, found, want)
 			}
@@ -169,7 +170,11 @@ func testForeignLibrary(t *testing.T, c topology.Config, servers []*redistest.Se
 			t.Fatal(err)
 		}
 	}
-	redistest.Until(t, "the libraries are weir's again", func() bool { return len(h.foreign(t)) == 0 })
+	if h.foreign(t, time.Now()); callsOf(t, "calls", servers...)["fcall"] != before {
+		t.Error("a function is called as soon as it is weir's again: it may be replaced again between two comparisons")
+	}
+	later := time.Now().Add(pipeline.DistrustTime)
+	redistest.Until(t, "the libraries are weir's again", func() bool { return len(h.foreign(t, later)) == 0 })
 	h.hit(t, 1)
 	if n := callsOf(t, "calls", servers...)["fcall"]; n < before+len(servers) {
 		t.Errorf("%d calls of weir's function after it is back, want one of each server", n-before)
@@ -192,7 +197,7 @@ func TestAForeignLibraryIsNotCalledWithoutScripts(t *testing.T) {
 	redistest.Until(t, "a comparison finds the foreign library", func() bool {
 		look := []backend.Check{{Key: []byte("key"), Limits: hit[0].Limits, Op: backend.Look}}
 		_ = s.Decide(t.Context(), look, make([]backend.Decision, 1)) // only servers that are asked are compared
-		s.CompareLibraries(t.Context(), s.logCallMode)
+		s.CompareLibraries(t.Context(), time.Now(), s.logCallMode)
 		servers := s.Stats().Servers
 		return len(servers) == 1 && servers[0].Foreign != ""
 	})

@@ -63,7 +63,7 @@ func (h *heartbeat) begin() {
 				h.since = time.Time{}
 				wait += mathrand.N(time.Second)
 			}
-			h.done.Go(func() { h.store.CompareLibraries(ctx, h.store.logCallMode) })
+			h.done.Go(func() { h.store.CompareLibraries(ctx, time.Now(), h.store.logCallMode) })
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():

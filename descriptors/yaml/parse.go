@@ -165,8 +165,8 @@ func (p *parser) descriptors(m mapping, in level) int {
 	}
 	if n := in.node.PatternsTried(); n > max(before, maxTried) {
 		p.path = in.path
-		p.warnf(m.at("descriptors"), "a value is compared with %d patterns here, because they begin alike up to their first * or "+
-			"have one in the key: begin their values differently, or write them without *", n)
+		p.warnf(m.at("descriptors"), "a value is compared with up to %d patterns here, because they begin alike up to their first *, "+
+			"have text between stars, or a * in the key: write them without these", n)
 	}
 	return len(items)
 }

@@ -88,9 +88,10 @@ func TestManyPatternsThatBeginAlikeAreAWarning(t *testing.T) {
 	const head, below = "domain: d\ndescriptors:\n- key: user\n  descriptors:\n", " patterns here, because they begin alike"
 	for _, test := range []struct{ name, text, want string }{
 		{"300", head + list(`"*botN*"`, 0, 300), ""},
-		{"301", head + list(`"*botN*"`, 0, 301), "f:4: domain d, user: a value is compared with 301" + below},
+		{"301", head + list(`"*botN*"`, 0, 301), "f:4: domain d, user: a value is compared with up to 301" + below},
+		{"nested heads", head + nestedHeads(301), "f:4: domain d, user: a value is compared with up to 301" + below},
 		{"with text before the *", head + list(`"/xN*"`, 0, 900), ""},
-		{"below the same text", head + list(`"/x*N"`, 0, 302), "f:4: domain d, user: a value is compared with 302" + below},
+		{"below the same text", head + list(`"/x*N"`, 0, 302), "f:4: domain d, user: a value is compared with up to 302" + below},
 		{"on several levels", head + list(`"*xN*"`, 0, 290) + "- key: user\n  value: ann\n  descriptors:\n" + list(`"*xN*"`, 0, 290), ""},
 	} {
 		_, problems := judge([]File{file("f", test.text)}, Options{})
@@ -104,7 +105,15 @@ func TestManyPatternsThatBeginAlikeAreAWarning(t *testing.T) {
 	files := []File{file("f", "domain: d\ndescriptors:\n"+list(`"*xN*"`, 0, 200)), file("g", "domain: d\ndescriptors:\n"+list(`"*xN*"`, 200, 400)),
 		file("h", "domain: d\ndescriptors: [{key: k}]")}
 	_, problems := judge(files, Options{Merge: true})
-	if len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), "g:2: domain d: a value is compared with 400 ") {
+	if len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), "g:2: domain d: a value is compared with up to 400 ") {
 		t.Errorf("got %v, want one warning, in the file that makes them too many", problems)
 	}
+}
+
+// nestedHeads are patterns that each begin with the ones before.
+func nestedHeads(n int) (text string) {
+	for i := range n {
+		text += "  - {key: path, value: \"" + strings.Repeat("a", i) + "*b*\"}\n"
+	}
+	return text
 }

@@ -74,7 +74,7 @@ type Verdict struct {
 	// UnknownDomain is that no file configures the domain.
 	UnknownDomain bool
 	// TooLarge is that the request has more than weir takes. Nothing of it is counted, and it has no Statuses. It is over
-	// if some rule of its domain refuses requests: an error would pass wherever Envoy's failure_mode_deny is off.
+	// if some rule of its domain refuses requests, or it brings a limit along: an error would pass wherever Envoy's failure_mode_deny is off.
 	TooLarge bool
 }
 

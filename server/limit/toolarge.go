@@ -3,6 +3,7 @@ package limit
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,8 @@ func (c *Call) tooLarge() string {
 // refuseTooLarge makes the verdict on a request that is too large.
 func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 	c.TooLarge = true
-	if r.config.Enforces(c.Domain) {
+	brings := func(d Descriptor) bool { return d.HasOverride }
+	if r.config.Enforces(c.Domain) || !c.UnknownDomain && slices.ContainsFunc(c.Descriptors, brings) {
 		c.Over, c.Shadowed, c.Message = !l.options.Shadow, l.options.Shadow, tooLargeMessage
 	}
 	l.tooLargeLog.Warn(l.options.Log, "request too large", "domain", descriptors.Shown(c.Domain), "has", what, "refused", c.Over,

@@ -20,6 +20,7 @@ func TestTooLargeRequestsAreOverLimit(t *testing.T) {
 	many := limit.Request{Domain: "shop", Descriptors: slices.Repeat([]limit.Descriptor{ann}, limit.MaxDescriptors+1)}
 	deep := limit.Request{Domain: "shop", Descriptors: []limit.Descriptor{ann, {Entries: make(descriptors.Descriptor, limit.MaxEntries+1)}}}
 	long := limit.Request{Domain: "shop", Cut: true}
+	brought := limit.Request{Domain: "shop", Descriptors: append(slices.Clone(many.Descriptors), with(ann, override(1, descriptors.Minute, 1)))}
 	elsewhere := many
 	elsewhere.Domain = "bar"
 	for what, tc := range map[string]struct {
@@ -34,6 +35,7 @@ func TestTooLargeRequestsAreOverLimit(t *testing.T) {
 		"a long message":             {limit.Options{}, shop, long, true, limit.TooLarge},
 		"where nothing is refused":   {limit.Options{Shadow: true}, shop, many, false, limit.TooLarge},
 		"where all rules are shadow": {limit.Options{}, trial, many, false, limit.TooLarge},
+		"a limit that it brings":     {limit.Options{}, trial, brought, true, limit.TooLarge},
 		"an unknown domain":          {limit.Options{}, shop, elsewhere, false, limit.TooLarge},
 	} {
 		l, _, _ := newLimiterWith(t, tc.options, tc.rules)

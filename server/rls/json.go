@@ -15,12 +15,13 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// MaxRequest is the largest request, in bytes, that is answered by its rules; a larger one is answered as too large, as an
-// error would let it pass where Envoy's failure_mode_deny is off. Of 60 KiB of headers, Envoy's default, it cannot make
-// the 4 MiB that are an error to grpc-go, but with more descriptors than are answered. As JSON a request takes some sixty
-// times its size while it is read, so it may have maxJSON, and readers are so many at a time.
+// MaxRequest is the largest request, in bytes, that is answered by its rules; one of up to MaxMessage is answered as too
+// large, as an error would let it pass where Envoy's failure_mode_deny is off. Of 60 KiB of headers, its default, Envoy
+// makes more only by 280 entries of one header. As JSON a request takes some sixty times its size while it is read, so it
+// may have maxJSON, and readers are so many at a time.
 const (
 	MaxRequest = 1 << 20
+	MaxMessage = 16 << 20
 	cutTo      = 4 << 10 // bytes that are read of a longer one: the domain comes first
 	maxJSON    = 64 << 10
 	readers    = 4

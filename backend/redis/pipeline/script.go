@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -32,7 +33,12 @@ type CallMode struct {
 	Refused error
 	// Foreign is the name of the library of others that has the name or the function of the script's, "" for none.
 	Foreign string
+	until   time.Time // functions are not used, as they were foreign
 }
+
+// DistrustTime is how long functions are not used on a server where they were foreign: who replaces and restores them in
+// turns is called in none of them, and what a large library costs to compare is paid once.
+const DistrustTime = 10 * time.Minute
 
 // uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call
 // any, as after a failover to a replica with other rights. One that takes no writes refuses a function before it runs,
@@ -85,12 +91,24 @@ func (s *Script) lastMode(client *goredis.Client) (mode CallMode) {
 
 // Load gives a server the script, and returns how it is called there. Its error is the server's.
 func (s *Script) Load(ctx context.Context, client *goredis.Client) (mode CallMode, err error) {
-	if s.library != "" {
+	return s.load(ctx, client, time.Now())
+}
+
+func (s *Script) load(ctx context.Context, client *goredis.Client, now time.Time) (mode CallMode, err error) {
+	last := s.lastMode(client)
+	distrusted := now.Before(last.until)
+	if s.library != "" && !distrusted {
 		mode = CallMode{Command: "fcall", Name: s.function}
-		mode.Foreign, err = s.loadLibrary(ctx, client)
+		if mode.Foreign, err = s.loadLibrary(ctx, client); mode.Foreign != "" {
+			mode.until = now.Add(DistrustTime)
+		}
 	}
-	if s.library == "" || mode.Foreign != "" || noFunctions(err) {
-		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err, Foreign: mode.Foreign}
+	switch {
+	case distrusted:
+		mode = last
+		err = client.ScriptLoad(ctx, s.source).Err()
+	case s.library == "" || mode.Foreign != "" || noFunctions(err):
+		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err, Foreign: mode.Foreign, until: mode.until}
 		err = client.ScriptLoad(ctx, s.source).Err()
 	}
 	if err == nil || mode.Refused != nil { // a refused function is not called, even if the script cannot be loaded
@@ -124,7 +142,7 @@ var errForeign = errors.New("the library is not weir's")
 // replace those of others. It names the foreign library. A server without the function is right.
 func (s *Script) compareLibrary(ctx context.Context, client *goredis.Client) (foreign string, err error) {
 	isFunction := func(f goredis.Function) bool { return strings.EqualFold(f.Name, s.function) } // as Redis compares them
-	for _, query := range []goredis.FunctionListQuery{{LibraryNamePattern: s.function, WithCode: true}, {WithCode: true}} {
+	for _, query := range []goredis.FunctionListQuery{{LibraryNamePattern: s.function, WithCode: true}, {}} {
 		libraries, err := client.FunctionList(ctx, query).Result()
 		if err != nil && (ctx.Err() != nil || topology.Forbidden(err)) {
 			return "", err
@@ -144,24 +162,24 @@ func (s *Script) compareLibrary(ctx context.Context, client *goredis.Client) (fo
 
 // CompareLibraries compares the script's library on each server that is asked, for five seconds at most, and tells how
 // the script is called where it was replaced.
-func (p *Pipeline) CompareLibraries(ctx context.Context, tell func(server string, mode CallMode)) {
+func (p *Pipeline) CompareLibraries(ctx context.Context, now time.Time, tell func(server string, mode CallMode)) {
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
 	defer cancel()
 	var running sync.WaitGroup
 	for _, q := range p.queues.Range {
-		running.Go(func() { q.(*queue).compareLibrary(ctx, tell) })
+		running.Go(func() { q.(*queue).compareLibrary(ctx, now, tell) })
 	}
 	running.Wait()
 }
 
-func (q *queue) compareLibrary(ctx context.Context, tell func(server string, mode CallMode)) {
+func (q *queue) compareLibrary(ctx context.Context, now time.Time, tell func(server string, mode CallMode)) {
 	s, replaced := q.pipeline.script, error(nil)
 	mode := s.lastMode(q.client)
 	if mode.Command == "fcall" && q.awayError() == nil {
 		_, replaced = s.compareLibrary(ctx, q.client)
 	}
-	if replaced != nil || mode.Foreign != "" {
-		if mode, err := s.Load(ctx, q.client); err == nil || mode.Foreign != "" {
+	if replaced != nil || mode.Foreign != "" && !now.Before(mode.until) {
+		if mode, err := s.load(ctx, q.client, now); err == nil || mode.Foreign != "" {
 			tell(q.name, mode)
 		}
 	}
