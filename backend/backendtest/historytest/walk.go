@@ -117,7 +117,7 @@ func (w *walker) randomIncrements(series []history.ID) []history.Increment {
 			at.Minute += w.r.Int64N(100)
 		case 4: // of another store
 			at.Tier = history.Tier(w.r.IntN(history.Tiers))
-			at.Minute = floor(at.Tier, at.Minute-w.r.Int64N(100*1440)) / 60
+			at.Minute = floor(at.Tier, at.Minute-60-w.r.Int64N(100*1440)) / 60
 		}
 		if used[at] {
 			continue

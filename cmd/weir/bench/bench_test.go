@@ -18,16 +18,17 @@ func TestMain(m *testing.M) {
 
 // The bench works from its first server to its report. The floors stand for weir, too: each must cost as much as itself.
 func TestTheFloorCostsOneFloor(t *testing.T) {
-	o, err := parseOptions(strings.Fields("--only floor,long-floor --rounds 1 --measure 50ms --half-load 50ms --warm-up 10ms --in-flight 2"),
-		io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var table strings.Builder
-	if err := run(t.Context(), o, &table, io.Discard); err != nil {
-		t.Fatal(err)
+	for _, only := range []string{"floor --half-load 50ms", "long-floor --half-load 0"} { // whose deadline a slow machine misses
+		o, err := parseOptions(strings.Fields("--rounds 1 --measure 50ms --warm-up 10ms --in-flight 2 --only "+only), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := run(t.Context(), o, &table, io.Discard); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if strings.Count(table.String(), "1.00  1.00..1.00") != 2 || !strings.Contains(table.String(), "1.00 of the floor's (1.00..1.00)") {
+	if strings.Count(table.String(), "1.00  1.00..1.00") != 3 || !strings.Contains(table.String(), "1.00 of the floor's (1.00..1.00)") {
 		t.Errorf("the report does not say that each floor costs 1.00 floors, and gives as many answers as itself:\n%s", table.String())
 	}
 }
