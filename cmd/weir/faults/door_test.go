@@ -123,9 +123,12 @@ func (h *honest) row() string {
 }
 
 func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
-	lasts := 10 * time.Second
+	lasts, answers := 10*time.Second, int64(100)
 	if testing.Short() {
 		lasts = 0
+	}
+	if raced() { // a weir with the race detector is many times as slow, and what it holds says nothing
+		lasts, answers = 0, 10
 	}
 	t.Logf("| attack by %d connections | RSS, at most MB | honest answers | a second | failed | p50 ms | p99 | max |", hostileClients)
 	for _, a := range attacks {
@@ -139,7 +142,7 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 			defer leave()
 			a.besiege(ctx, t, r.GRPC)
 			time.Sleep(lasts)
-			good.Reach(t, 100) // what weir has not closed stays
+			good.Reach(t, answers) // what weir has not closed stays
 			leave()
 			good.WantNoFailures(t, "the honest client asks on")
 			held := r.PeakMemory(t) / 1e6
