@@ -41,7 +41,17 @@ var losses = []struct {
 	}},
 	{"restart without data", func(t *testing.T, l *lost) {
 		l.server.Restart(t)
-		process.Eventually(t, "the server can be used", l.store.Ready)
+		look := []backend.Check{{Key: []byte("restarted"), Limits: l.limits, Op: backend.Look}}
+		answered := 0
+		process.Eventually(t, "connections from before the restart are gone", func() error {
+			if err := backend.DecideAll(t.Context(), l.store, look, make([]backend.Decision, 1)); err != nil {
+				answered = 0
+				return err
+			} else if answered++; answered < 10 {
+				return fmt.Errorf("%d looks in a row are answered", answered)
+			}
+			return nil
+		})
 	}},
 	{"remap to another node", func(_ *testing.T, l *lost) { l.moves(0) }},
 	{"fail-over to a clock behind", func(_ *testing.T, l *lost) { l.moves(-300 * time.Millisecond) }},
