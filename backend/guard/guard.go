@@ -67,6 +67,7 @@ func New(store Store, c Config) *Guard {
 	if c.Replicas == nil {
 		c.Replicas = func() int { return 1 }
 	}
+	settles := c.Leases && c.Now == nil
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -75,7 +76,7 @@ func New(store Store, c Config) *Guard {
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
 	ctx, stop := context.WithCancel(context.Background())
-	if g.stop = stop; c.Leases && c.Now == nil {
+	if g.stop = stop; settles {
 		g.running.Go(func() { g.settleLeases(ctx) })
 	}
 	return g

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
@@ -24,6 +25,8 @@ const (
 	leaseDrift = 1000
 	// grantPause is how long no lease of a key is asked for after the store has granted none.
 	grantPause = time.Second
+	// sharedPause is how long no lease is asked for after a check under other limits of the same state had to settle one.
+	sharedPause = 10 * time.Second
 	// maxLeases is how many leases a shard holds; leaseShards is how many shards there are, a power of two.
 	maxLeases, leaseShards = 128, 64
 	// bucketDoubt is how long after the end of a bucket no lease is asked for: it was told too early by the way of the
@@ -99,7 +102,7 @@ func (sh *leaseShard) find(key []byte, limits []descriptors.Limit) *lease {
 // operator, which does not lease, is for all at once.
 func (l *leases) decide(of *call, i int) (decided bool, q *backend.Lease) {
 	c, now := &of.checks[i], of.began
-	wanted := c.Leases && c.Rate >= minLeaseRate && len(c.Key) <= maxKey && c.MayLease()
+	wanted := c.Leases && c.Rate >= minLeaseRate && len(c.Key) <= maxKey && c.MayLease() && of.alone(i)
 	sh := l.shard(c.Key)
 	if c.Op == backend.Look || !wanted && sh.size.Load() == 0 {
 		return false, nil
@@ -112,13 +115,26 @@ func (l *leases) decide(of *call, i int) (decided bool, q *backend.Lease) {
 	}
 	for other := sh.keys[string(c.Key)]; other != nil; other = other.next {
 		if other.granted > 0 && sharesState(other.limits, c.Limits) && of.settle(i, other.settlement(c.Key)) {
-			other.granted = 0
+			if other.granted = 0; other != k {
+				other.askAfter = now.Add(sharedPause)
+			}
 		}
 	}
 	if !wanted {
 		return false, nil
 	}
 	return false, l.want(sh, k, c, now)
+}
+
+// alone reports whether no other check of the call counts in the states of check i: it would be denied by its lease.
+func (c *call) alone(i int) bool {
+	one := &c.checks[i]
+	for j := range c.checks {
+		if other := &c.checks[j]; j != i && bytes.Equal(other.Key, one.Key) && sharesState(other.Limits, one.Limits) {
+			return false
+		}
+	}
+	return true
 }
 
 // sharesState reports whether some limits count in a state in which others do.
