@@ -59,7 +59,7 @@ func containsAll(borders, some []int64) bool {
 }
 
 // An end that is a midnight takes no bucket from a range that lies between it and where it moves.
-func TestARangeBesideAMovedMidnightHasItsHour(t *testing.T) {
+func TestARangeBesideAMovedMidnightStays(t *testing.T) {
 	zone := zoneOf(t, "Asia/Kolkata")
 	var met Extent
 	met.Add([]Point{{Start: unix(t, "2026-10-24T18:00:00Z"), Tier: Hours}})

@@ -74,7 +74,7 @@ func TestWithoutPrometheusOnlyRatelimitStarts(t *testing.T) {
 	}
 }
 
-func TestDotsOfValuesGoIfTheVariableSaysSo(t *testing.T) {
+func TestDotsOfValuesGoOnDemand(t *testing.T) {
 	for value, want := range map[string]string{"": "a.tenant_b.c.total_hits: 1", "true": "a.tenant_b_c.total_hits: 1"} {
 		s, _, err := openForTest(t, "weir", map[string]string{"USE_STATSD": "true", "SANITIZE_DESCRIPTOR_METRIC_DOTS": value})
 		if err != nil {

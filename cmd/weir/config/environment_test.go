@@ -159,7 +159,7 @@ func TestUnreadVariablesAreToldWithTheNearest(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotCarriedIsToldAtTheStart(t *testing.T) {
+func TestUnreadVariablesAreToldAtTheStart(t *testing.T) {
 	for name, verdict := range differences(t) {
 		got := told(Environment{name: "hunter2"})
 		if verdict == "not carried" && !strings.Contains(got, name+" (") || strings.Contains(got, "hunter2") {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-func TestTimesAreOfTheZoneThatTheyAreShownIn(t *testing.T) {
+func TestTimesAreOfTheShownZone(t *testing.T) {
 	port := someHistory(t)
 	for _, c := range []struct {
 		args []string
