@@ -27,7 +27,7 @@ type Lease struct {
 	ChargedAt       time.Time
 
 	// State is the identity of a key's state, which ends with it. A Count gives a random one, which the state takes if it
-	// has none; the answer to it is the state's. A settlement names that of the lease.
+	// has none. A settlement names that of the lease. The answer is the state's; 0 if it has none, or granted nothing.
 	State uint64
 
 	// The store's answer; zero where the check has none.

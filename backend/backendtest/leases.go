@@ -176,6 +176,9 @@ func (m *model) decideLease(c *backend.Check, asked backend.Lease, now window.In
 		answer = asked
 		answer.Now = time.UnixMicro(int64(now))
 	}
+	if asked.Granted > 0 {
+		answer.State = m.state
+	}
 	if asked.Granted > 0 && asked.State == m.state {
 		answer.Returned = asked.Unused
 		for i := range m.counts {

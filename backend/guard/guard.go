@@ -82,7 +82,7 @@ func New(store Store, c Config) *Guard {
 	return g
 }
 
-// settleLeases settles leases that have ended until ctx ends, or the store is closed.
+// settleLeases settles leases that have ended until ctx ends.
 func (g *Guard) settleLeases(ctx context.Context) {
 	tick := time.NewTicker(settlePause)
 	defer tick.Stop()
@@ -91,16 +91,16 @@ func (g *Guard) settleLeases(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if errors.Is(g.Settle(ctx), backend.ErrClosed) {
-				return
-			}
+			g.leases.settleEnded(ctx, g.store, g.now(), false, &g.running)
 		}
 	}
 }
 
 // Settle settles the leases that have ended, which a guard by the monotonic clock does twice in backend.SettleTime.
-func (g *Guard) Settle(ctx context.Context) error {
-	return g.leases.settleEnded(ctx, g.store, g.now(), false)
+func (g *Guard) Settle(ctx context.Context) {
+	var running sync.WaitGroup
+	g.leases.settleEnded(ctx, g.store, g.now(), false, &running)
+	running.Wait()
 }
 
 // maxKey is how many bytes a key may have of which a guard knows denials or leases.
@@ -316,7 +316,8 @@ func (g *Guard) Reset(ctx context.Context, key []byte) error {
 func (g *Guard) Close() error {
 	g.stop()
 	g.running.Wait()
-	_ = g.leases.settleEnded(context.Background(), g.store, g.now(), true) // what is not settled leaves with its window
+	g.leases.settleEnded(context.Background(), g.store, g.now(), true, &g.running) // what is not settled leaves with its window
+	g.running.Wait()
 	err := g.store.Close()
 	if g.local != nil {
 		err = errors.Join(err, g.local.Close())

@@ -17,7 +17,7 @@ import (
 const (
 	// minLeaseRate is how many hits a second a key must have in this process to lease: a lease saves as many questions, and
 	// costs two.
-	minLeaseRate = 25
+	minLeaseRate = 10
 	// leaseShare is what part of what remains of a limit all replicas together hold by leases: a tenth.
 	leaseShare = 10
 	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
@@ -115,7 +115,7 @@ func (l *leases) decide(of *call, i int) (decided bool, q *backend.Lease) {
 	}
 	for other := sh.keys[string(c.Key)]; other != nil; other = other.next {
 		if other.granted > 0 && sharesState(other.limits, c.Limits) && of.settle(i, other.settlement(c.Key)) {
-			if other.granted = 0; other != k {
+			if other.granted, other.unused = 0, 0; other != k {
 				other.askAfter = now.Add(sharedPause)
 			}
 		}
@@ -222,6 +222,8 @@ func (l *leases) learn(c *backend.Check, d *backend.Decision, q *backend.Lease, 
 	switch {
 	case q.Hits > 0:
 		l.grants.Add(1)
+		k.abandoned.add(k.unused, longest(k.limits), sent)
+		l.lapse(k) // one that could not be settled
 		k.begin(c, d, q, sent)
 	case !unasked(d.Err): // the limit is near, or the store is slow: a check with a question costs it twice as much
 		k.askAfter = sent.Add(grantPause)
@@ -266,10 +268,14 @@ func (l *leases) reset(key []byte) {
 	defer sh.mu.Unlock()
 	for k := sh.keys[string(key)]; k != nil; k = k.next {
 		sh.size.Add(-1)
-		if k.granted > 0 {
-			l.used.Add(k.granted - k.unused)
-			l.lapsed.Add(k.unused)
-		}
+		l.lapse(k)
 	}
 	delete(sh.keys, string(key))
+}
+
+// lapse ends a lease without a settlement.
+func (l *leases) lapse(k *lease) {
+	l.used.Add(k.granted - k.unused)
+	l.lapsed.Add(k.unused)
+	k.granted, k.unused = 0, 0
 }

@@ -3,6 +3,8 @@ package guard
 import (
 	"cmp"
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -18,27 +20,29 @@ func (k *lease) settlement(key []byte) backend.Check {
 		Lease: &backend.Lease{Granted: k.granted, Unused: k.unused, ChargedAt: k.chargedAt, State: k.state}}
 }
 
-// settleEnded settles the leases that have ended, or all, and removes those of which nothing has to be known. Its error is
-// the store's.
-func (l *leases) settleEnded(ctx context.Context, store backend.Counter, now time.Time, all bool) (err error) {
+// settleEnded begins to settle the leases that have ended, or all, as many at a time as a call may have: what waits for a
+// frozen server keeps no others. It removes the leases of which nothing has to be known.
+func (l *leases) settleEnded(ctx context.Context, store backend.Counter, now time.Time, all bool, running *sync.WaitGroup) {
 	var checks []backend.Check
 	for i := range l.shards {
 		if sh := &l.shards[i]; sh.size.Load() > 0 {
 			checks = sh.takeEnded(checks, now, all)
 		}
 	}
+	for batch := range slices.Chunk(checks, backend.MaxChecks) {
+		running.Go(func() { l.settle(ctx, store, batch, now) })
+	}
+}
+
+// settle asks the store to settle leases.
+func (l *leases) settle(ctx context.Context, store backend.Counter, checks []backend.Check, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	for len(checks) > 0 {
-		n := min(len(checks), backend.MaxChecks)
-		out := make([]backend.Decision, n)
-		failed := store.Decide(ctx, checks[:n], out)
-		for i := range out {
-			l.settled(&checks[i], cmp.Or(failed, out[i].Err), now)
-		}
-		checks, err = checks[n:], cmp.Or(err, failed)
+	out := make([]backend.Decision, len(checks))
+	err := store.Decide(ctx, checks, out)
+	for i := range checks {
+		l.settled(&checks[i], cmp.Or(err, out[i].Err), now)
 	}
-	return err
 }
 
 // takeEnded appends the checks that settle leases which have ended, or all, and removes those that hold nothing.
@@ -50,7 +54,7 @@ func (sh *leaseShard) takeEnded(checks []backend.Check, now time.Time, all bool)
 		for k := first; k != nil; k = k.next {
 			if k.granted > 0 && (all || !now.Before(k.ends)) {
 				checks = append(checks, k.settlement([]byte(key)))
-				k.granted = 0
+				k.granted, k.unused = 0, 0
 			}
 			if k.idle(now) {
 				*place = k.next
@@ -72,20 +76,22 @@ func (k *lease) idle(now time.Time) bool {
 		k.abandoned.sum(longest(k.limits), now) == 0
 }
 
-// settled takes in what the store has answered to a settlement. One that it was not asked is asked again.
+// settled takes in what the store has answered to a settlement. One that it was not asked is asked again, unless the key
+// has leased since.
 func (l *leases) settled(c *backend.Check, err error, now time.Time) {
 	q, sh := c.Lease, l.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	k := sh.find(c.Key, c.Limits)
-	if unasked(err) && k != nil && k.granted == 0 && k.state == q.State && !now.After(k.ends.Add(keepTime)) {
+	if unasked(err) && k != nil && k.granted == 0 && k.state == q.State &&
+		k.chargedAt.Equal(q.ChargedAt) && !now.After(k.ends.Add(keepTime)) {
 		k.granted, k.unused = q.Granted, q.Unused
 		return
 	}
 	l.used.Add(q.Granted - q.Unused)
 	l.returned.Add(q.Returned)
 	l.lapsed.Add(q.Unused - q.Returned)
-	if k != nil {
+	if k != nil && k.state == q.State { // else their state is gone, and they with it
 		k.abandoned.add(q.Unused-q.Returned, longest(k.limits), now)
 	}
 }

@@ -60,7 +60,7 @@ func (s *served) passes(d time.Duration) {
 		s.now = s.now.Add(step)
 		s.shard.Store(s.now.UnixMicro())
 		for _, r := range s.replicas {
-			settleEnded(s.t, r.guard)
+			r.guard.Settle(s.t.Context())
 		}
 	}
 }

@@ -179,7 +179,7 @@ func (l *leasing) passes(d time.Duration) {
 		l.now, l.passed = l.now.Add(step), l.passed+step
 		l.shard.Store(l.now.Add(l.shift).UnixMicro())
 		for _, w := range l.weirs {
-			settleEnded(l.t, w.guard)
+			w.guard.Settle(l.t.Context())
 		}
 	}
 }
@@ -194,14 +194,6 @@ func steps(d time.Duration) iter.Seq[time.Duration] {
 			}
 		}
 		yield(d)
-	}
-}
-
-// settleEnded calls what a timer of the guard calls, which returns the unused hits of leases that have ended.
-func settleEnded(t *testing.T, g *guard.Guard) {
-	t.Helper()
-	if err := g.Settle(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 }
 

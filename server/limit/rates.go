@@ -9,8 +9,8 @@ import (
 )
 
 // rates estimates at which rate keys are asked for in this process, in half a megabyte. Each key has one slot, and takes
-// it from a key that had it before. Its methods may be called by any number of goroutines. Of hits that come at the same
-// time some may be missed.
+// it from a key that had it before and has fewer hits by now. Its methods may be called by any number of goroutines. Of
+// hits that come at the same time some may be missed.
 type rates [1 << 16]atomic.Uint64
 
 // A slot holds 16 bits of a key, the time in ticks, and a float32: the decaying sum of the hits until then.
@@ -25,7 +25,7 @@ const (
 func (r *rates) add(key hits.Key, n uint64, at time.Time) float32 {
 	slot, now := &r[key%hits.Key(len(r))], uint16(at.UnixMicro()/tick.Microseconds())
 	was, had := slot.Load(), float32(0)
-	if was != 0 && was>>48 == uint64(key>>48) {
+	if was != 0 {
 		had = math.Float32frombits(uint32(was))
 		switch passed := int16(now - uint16(was>>32)); {
 		case passed > 0:
@@ -35,6 +35,12 @@ func (r *rates) add(key hits.Key, n uint64, at time.Time) float32 {
 		default: // the clock stepped back, or half an hour has passed
 			had = 0
 		}
+	}
+	if was>>48 != uint64(key>>48) {
+		if had > float32(n) {
+			return 0
+		}
+		had = 0
 	}
 	slot.CompareAndSwap(was, uint64(key>>48)<<48|uint64(now)<<32|uint64(math.Float32bits(had+float32(n))))
 	return had / float32(decay.Seconds())

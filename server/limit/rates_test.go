@@ -10,7 +10,7 @@ import (
 // How much of a key is leased is by the rate at which this process is asked for it.
 func TestAKeyIsKnownByItsRate(t *testing.T) {
 	at, r := time.Unix(1_800_000_000, 0), new(rates)
-	const ann, bob, carl hits.Key = 7, 8, 7 + 1<<50
+	const ann, bob, carl, dora hits.Key = 7, 8, 7 + 1<<50, 7 + 1<<51
 	var got float32
 	for i := range 400 { // 20 a second
 		got = r.add(ann, 1, at.Add(time.Duration(i)*50*time.Millisecond))
@@ -26,6 +26,11 @@ func TestAKeyIsKnownByItsRate(t *testing.T) {
 	if rate := r.add(ann, 0, at.Add(45*time.Minute)); rate != 0 {
 		t.Errorf("three quarters of an hour later its rate is %v; want none", rate)
 	}
+	r.add(ann, 3, at)
+	if r.add(dora, 1, at); r.add(ann, 0, at) == 0 {
+		t.Error("a key of one hit takes the slot of one that has three; want that left to it")
+	}
+	at = at.Add(20 * time.Second)
 	for _, key := range []hits.Key{bob, carl} {
 		if rate := r.add(key, 1, at); rate != 0 {
 			t.Errorf("key %x has a rate of %v; want 0 of a key that is new, in a slot of its own or another's", key, rate)

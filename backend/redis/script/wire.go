@@ -131,12 +131,11 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 		return backend.Decision{}, fmt.Errorf("the script answered %q, which is not a decision", reply)
 	}
 	if l := c.Lease; l != nil {
-		hits := uint64(double(reply[end:]))
+		hits := &l.Hits
 		if c.Op == backend.Refund {
-			l.Returned = hits
-		} else {
-			l.Hits, l.State = hits, uint64(double(reply[end+8:]))
+			hits = &l.Returned
 		}
+		*hits, l.State = uint64(double(reply[end:])), uint64(double(reply[end+8:]))
 		l.Now = time.UnixMicro(int64(double(reply[end+16:])))
 	}
 	number := func(i int) float64 { return double(reply[1+8*i:]) }

@@ -104,19 +104,21 @@ local function prolong(limits, now)
 	end
 end
 
--- settle ends a lease under limits that are loaded, and returns how many hits that took out of each count at least. It
--- takes none if the lease is of another state than the key's, or if the clock has stepped back: its bucket is another.
+-- settle ends a lease under limits that are loaded, and returns how many hits that took out of each count at least, and
+-- the state's identity. It takes none if the lease is of another state than the key's, or if the clock has stepped back:
+-- its bucket is another.
 local function settle(limits, lease)
 	local identity = not stepped and call('HGET', key, IDENTITY)
-	if not identity or sub(identity, 1, 7) ~= lease.state then
-		return 0
+	identity = identity and sub(identity, 1, 7)
+	if identity ~= lease.state then
+		return 0, identity
 	end
 	local returned = lease.unused
 	for _, l in ipairs(limits) do
 		local back = l.settle(lease)
 		l.before, l.held, returned = l.before - back, l.held - back, min(returned, back)
 	end
-	return returned
+	return returned, identity
 end
 
 -- identify returns the identity of the key's state, which leases now. If it has none it gets that which the lease brings.
@@ -150,7 +152,7 @@ local function decide(name, asked, now)
 		end
 	end
 	if lease and lease.granted then
-		returned = settle(limits, lease)
+		returned, identity = settle(limits, lease)
 	end
 	if not admitted or granted < MIN_LEASE_HITS or granted < lease.want / 4 then
 		granted = 0
