@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -37,8 +35,8 @@ const (
 // historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
 type historyPipeline struct {
 	recorder   *hits.Recorder
-	store      *reopeningStore  // nil without a history
-	exporter   *export.Exporter // likewise
+	store      *history.Reopening // nil without a history
+	exporter   *export.Exporter   // likewise
 	downsample bool
 	log        *slog.Logger
 }
@@ -49,15 +47,15 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	p := &historyPipeline{recorder: hits.New(0), log: log}
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
-		p.store = &reopeningStore{set: set, log: log}
-		p.store.open()
-		if err := p.store.err(); err != nil && set.HistoryInRedis() {
+		p.store = history.NewReopening(func() (history.Store, error) { return openHistory(set, log) }, log)
+		p.store.Open()
+		if err := p.store.Err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
 		p.downsample = set.Downsamples()
 		c := export.Config{Drain: p.recorder.Drain, Store: p.store, Log: log, Interval: set.History.FlushInterval}
 		if set.HistoryInRedis() {
-			c.Settle = p.store.settle
+			c.Settle = p.store.Settle
 		}
 		p.exporter = export.New(c)
 		p.showMetrics(metrics)
@@ -96,8 +94,8 @@ func (p *historyPipeline) run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		for p.store.err() != nil && wait.For(ctx, reopenInterval) {
-			p.store.open()
+		for p.store.Err() != nil && wait.For(ctx, reopenInterval) {
+			p.store.Open()
 		}
 	})
 	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
@@ -127,7 +125,7 @@ func (p *historyPipeline) learnSeries(ctx context.Context) {
 	})
 	if err == nil {
 		p.recorder.Learn(fine)
-	} else if ctx.Err() == nil && p.store.err() == nil {
+	} else if ctx.Err() == nil && p.store.Err() == nil {
 		p.log.Warn("the series of the history are not known: rules may get more series of values than HISTORY_VALUES", "error", err)
 	}
 }
@@ -139,11 +137,11 @@ func (p *historyPipeline) close(kill context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()
-	if p.store.open(); p.store.err() != nil {
+	if p.store.Open(); p.store.Err() != nil {
 		cancel() // there is nothing to wait for
 	}
 	p.exporter.Close(ctx)
-	return p.store.close()
+	return p.store.Close()
 }
 
 // exportTotals are about hits on their way to the history.
@@ -170,7 +168,7 @@ func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
 	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
 		func() float64 { return float64(st().Waiting) })
 	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
-		if p.store.err() != nil || st().Down {
+		if p.store.Err() != nil || st().Down {
 			return 0
 		}
 		return 1
@@ -196,28 +194,9 @@ func keepDownsampled(ctx context.Context, store history.Store, interval time.Dur
 	}
 }
 
-// reopeningStore is a history.Store that may not be open yet. Until it is, all its methods fail with the reason.
-type reopeningStore struct {
-	set    *config.Settings
-	log    *slog.Logger
-	opened atomic.Pointer[openedStore]
-}
-
-// historyStore is a history that is closed in the end.
-type historyStore interface {
-	history.Store
-	io.Closer
-}
-
-// openedStore is a store, or why it could not be opened.
-type openedStore struct {
-	historyStore
-	err error
-}
-
 // openHistory opens Redis, a file in DATA_DIR, or else a history in memory. A file that is in use or damaged is an
 // error: its process may end, and someone may move it.
-func openHistory(set *config.Settings, log *slog.Logger) (historyStore, error) {
+func openHistory(set *config.Settings, log *slog.Logger) (history.Store, error) {
 	if set.HistoryInRedis() {
 		c, err := set.RedisHistory(log)
 		if err != nil {
@@ -236,68 +215,4 @@ func openHistory(set *config.Settings, log *slog.Logger) (historyStore, error) {
 	}
 	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
 	return filehistory.InMemory(c)
-}
-
-// open opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
-func (s *reopeningStore) open() {
-	before := s.opened.Load()
-	if before != nil && before.err == nil {
-		return
-	}
-	store, err := openHistory(s.set, s.log)
-	if err != nil {
-		err = fmt.Errorf("the history is not open: %w", err)
-		if before == nil || before.err.Error() != err.Error() {
-			s.log.Warn("the history cannot be opened; hits wait, and it is tried again every minute", "error", err)
-		}
-	} else if before != nil {
-		s.log.Info("the history is open")
-	}
-	s.opened.Store(&openedStore{store, err})
-}
-
-// err returns why the store is not open, nil if it is.
-func (s *reopeningStore) err() error { return s.opened.Load().err }
-
-func (s *reopeningStore) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
-	store := s.opened.Load()
-	if store.err != nil {
-		return history.ApplyResult{}, store.err
-	}
-	return store.Apply(ctx, p, b)
-}
-
-func (s *reopeningStore) Roll(ctx context.Context, now time.Time) (history.RollResult, error) {
-	store := s.opened.Load()
-	if store.err != nil {
-		return history.RollResult{}, store.err
-	}
-	return store.Roll(ctx, now)
-}
-
-func (s *reopeningStore) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
-	store := s.opened.Load()
-	if store.err != nil {
-		return store.err
-	}
-	return store.Query(ctx, q, yield)
-}
-
-// settle waits until no failover of a history in Redis can forget what it has acknowledged.
-func (s *reopeningStore) settle(ctx context.Context) error {
-	store := s.opened.Load()
-	if store.err != nil {
-		return store.err
-	}
-	if servers, are := store.historyStore.(*redishistory.Store); are {
-		return servers.Settle(ctx)
-	}
-	return nil
-}
-
-func (s *reopeningStore) close() error {
-	if store := s.opened.Load(); store.err == nil {
-		return store.Close()
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ var someKept = map[string]uint64{
 }
 
 // mustOpen opens the history of an environment until the test ends.
-func mustOpen(t *testing.T, set *config.Settings) historyStore {
+func mustOpen(t *testing.T, set *config.Settings) history.Store {
 	t.Helper()
 	store, err := openHistory(set, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -144,9 +144,10 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir()})
 	other := mustOpen(t, set)
 	var log strings.Builder
-	s := &reopeningStore{set: set, log: slog.New(slog.NewTextHandler(&log, nil))}
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	s := history.NewReopening(func() (history.Store, error) { return openHistory(set, logger) }, logger)
 	for range 2 {
-		s.open()
+		s.Open()
 	}
 	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v; want the reason why the history is not open", err)
@@ -154,11 +155,11 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.open()
+	s.Open()
 	if _, err := s.Apply(t.Context(), 0, history.Batch{Writer: "w"}); err != nil {
 		t.Errorf("the file is free, and the history says %v", err)
 	}
-	if err := s.close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	if strings.Count(log.String(), "level=WARN") != 1 || strings.Count(log.String(), "\n") != 2 {

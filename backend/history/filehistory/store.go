@@ -3,6 +3,7 @@
 package filehistory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -121,6 +122,9 @@ func (s *Store) open(path string, o bolt.Options) error {
 	}
 	return s.wrap(err)
 }
+
+// Settle implements [history.Store]: what a file has, it keeps.
+func (s *Store) Settle(context.Context) error { return nil }
 
 // Close ends the store when the transactions that are under way have ended.
 func (s *Store) Close() error {

@@ -3,7 +3,6 @@ package historycmd
 import (
 	"cmp"
 	"errors"
-	"io"
 	"log/slog"
 	"math"
 	"time"
@@ -30,10 +29,7 @@ func openRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
 	loading := *set
 	loading.History.MaxPoints = math.MaxInt32
-	var store interface {
-		history.Store
-		io.Closer
-	}
+	var store history.Store
 	var err error
 	concurrency := 32
 	switch {

@@ -1,0 +1,95 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Reopening is a [Store] that may not be open yet, as a file that another process still holds. Until it is, all its
+// methods fail with the reason. Its methods may be called by any number of goroutines after the first Open.
+type Reopening struct {
+	open  func() (Store, error)
+	log   *slog.Logger
+	store atomic.Pointer[attempt]
+}
+
+var _ Store = (*Reopening)(nil)
+
+// attempt is a store, or why it could not be opened.
+type attempt struct {
+	Store
+	err error
+}
+
+// NewReopening makes a store of what open returns. It is not open.
+func NewReopening(open func() (Store, error), log *slog.Logger) *Reopening {
+	return &Reopening{open: open, log: log}
+}
+
+// Open opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
+func (r *Reopening) Open() {
+	before := r.store.Load()
+	if before != nil && before.err == nil {
+		return
+	}
+	store, err := r.open()
+	if err != nil {
+		err = fmt.Errorf("the history is not open: %w", err)
+		if before == nil || before.err.Error() != err.Error() {
+			r.log.Warn("the history cannot be opened; hits wait, and it is tried again every minute", "error", err)
+		}
+	} else if before != nil {
+		r.log.Info("the history is open")
+	}
+	r.store.Store(&attempt{store, err})
+}
+
+// Err returns why the store is not open, nil if it is.
+func (r *Reopening) Err() error { return r.store.Load().err }
+
+// Apply is the store's.
+func (r *Reopening) Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error) {
+	s := r.store.Load()
+	if s.err != nil {
+		return ApplyResult{}, s.err
+	}
+	return s.Apply(ctx, p, b)
+}
+
+// Roll is the store's.
+func (r *Reopening) Roll(ctx context.Context, now time.Time) (RollResult, error) {
+	s := r.store.Load()
+	if s.err != nil {
+		return RollResult{}, s.err
+	}
+	return s.Roll(ctx, now)
+}
+
+// Query is the store's.
+func (r *Reopening) Query(ctx context.Context, q Query, yield func(Series) error) error {
+	s := r.store.Load()
+	if s.err != nil {
+		return s.err
+	}
+	return s.Query(ctx, q, yield)
+}
+
+// Settle is the store's.
+func (r *Reopening) Settle(ctx context.Context) error {
+	s := r.store.Load()
+	if s.err != nil {
+		return s.err
+	}
+	return s.Settle(ctx)
+}
+
+// Close closes the store, if it is open.
+func (r *Reopening) Close() error {
+	if s := r.store.Load(); s.err == nil {
+		return s.Close()
+	}
+	return nil
+}
