@@ -96,18 +96,11 @@ func (s *Store) placement(ctx context.Context, name string, content ...any) (str
 	return item[string](reply, 0), err
 }
 
-// checkNames returns an error if what a node has stored is not the names of this ring. Earlier versions stored the
-// partitions of each name.
+// checkNames returns an error if what a node has stored is not the names of this ring.
 func (r *ring) checkNames(node, text string) error {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
-		var earlier struct {
-			Nodes map[string][]int `json:"nodes"`
-		}
-		if err := json.Unmarshal([]byte(text), &earlier); err != nil {
-			return fmt.Errorf("%w: %s on %s: %w", ErrDamaged, placementKey, node, err)
-		}
-		names = slices.Sorted(maps.Keys(earlier.Nodes))
+		return fmt.Errorf("%w: %s on %s: %w", ErrDamaged, placementKey, node, err)
 	}
 	if !slices.Equal(names, r.names) {
 		return fmt.Errorf("node %s holds history of a ring of %q, and the configuration names %q: name them again as they were "+

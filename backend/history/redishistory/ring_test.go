@@ -43,12 +43,10 @@ func TestARingWithOtherNodesIsAnError(t *testing.T) {
 		stored map[int]string
 		want   string
 	}{
-		"as it was":                 {map[int]string{0: fmt.Sprintf("[%q,%q]", min(a, b), max(a, b))}, ""},
-		"as weirs before stored it": {map[int]string{0: fmt.Sprintf(`{"format":"1","nodes":{%q:[0,2],%q:[1]}}`, b, a)}, ""},
-		"a node is missing":         {map[int]string{1: fmt.Sprintf("[%q,%q,%q]", a, b, c)}, "node " + b + " holds history of a ring of"},
-		"a node is unknown":         {map[int]string{0: fmt.Sprintf("[%q]", a)}, "node " + a + " holds history of a ring of"},
-		"a ring of weirs before":    {map[int]string{1: fmt.Sprintf(`{"format":"1","nodes":{%q:[0]}}`, b)}, "node " + b + " holds history of a ring of"},
-		"no JSON":                   {map[int]string{1: "x"}, "the history is damaged: weir:h:placement on " + b},
+		"as it was":         {map[int]string{0: fmt.Sprintf("[%q,%q]", min(a, b), max(a, b))}, ""},
+		"a node is missing": {map[int]string{1: fmt.Sprintf("[%q,%q,%q]", a, b, c)}, "node " + b + " holds history of a ring of"},
+		"a node is unknown": {map[int]string{0: fmt.Sprintf("[%q]", a)}, "node " + a + " holds history of a ring of"},
+		"no JSON":           {map[int]string{1: "x"}, "the history is damaged: weir:h:placement on " + b},
 	} {
 		for i, n := range nodes {
 			n.Client().FlushAll(t.Context())
