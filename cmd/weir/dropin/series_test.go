@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typepb "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -73,6 +74,40 @@ func TestSeriesAndProbesMoveWithTheImage(t *testing.T) {
 	for _, path := range []string{"/healthcheck", "/nothing"} {
 		if text, err := weirtest.Get(w.Admin + path); err != nil || !strings.Contains(text, "/rlconfig ") {
 			t.Errorf("the debug port answers %s with %q (%v), want the list of what it serves", path, text, err)
+		}
+	}
+}
+
+// Where weir does otherwise, MIGRATION.md says so: it gives back what a refused request took, and of no other; and a
+// larger limit that a request brings counts at once, whatever the local cache knows of a smaller one.
+func TestWhatDiffersIsAsMigrationSays(t *testing.T) {
+	t.Parallel()
+	weirtest.AwaitRoomInHour()
+	rules := weirtest.Rule("basic", "unit: hour, requests_per_unit: 9") + weirtest.Rule("tiny", "unit: hour, requests_per_unit: 1")
+	for _, mode := range []string{"shadow_mode", "quota_mode"} {
+		rules += "- { key: " + mode + ", " + mode + ": true, rate_limit: { unit: hour, requests_per_unit: 1 } }\n"
+	}
+	w := weirtest.Ratelimit(t, rules, "REDIS_URL="+redistest.Single(t).Addr, weirtest.PatientRedis,
+		"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true", "LOCAL_CACHE_SIZE_IN_BYTES=1000000")
+	c := w.Client(t)
+	for _, mode := range []string{"shadow_mode", "quota_mode"} {
+		for i := range uint32(3) { // the second is over the limit of what refuses nothing
+			quotaPasses := weirtest.Describe("quota_mode", fmt.Sprint(mode, i))
+			answer, err := c.Ask("shop", weirtest.Describe("plan", "basic", "user", mode), weirtest.Describe(mode, "x"), quotaPasses)
+			if err != nil || answer.OverallCode != rlspb.RateLimitResponse_OK || answer.Statuses[0].LimitRemaining != 8-i {
+				t.Errorf("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT beside %s: request %d gets %v (%v), want OK with %d left", mode, i+1, answer, err, 8-i)
+			}
+		}
+	}
+	tiny := weirtest.Describe("plan", "tiny", "user", "ann")
+	for i, want := range []rlspb.RateLimitResponse_Code{rlspb.RateLimitResponse_OK, rlspb.RateLimitResponse_OVER_LIMIT, rlspb.RateLimitResponse_OVER_LIMIT,
+		rlspb.RateLimitResponse_OK, rlspb.RateLimitResponse_OK} {
+		if i == 3 {
+			tiny = ownLimit(tiny, 9)
+		}
+		answer, err := c.Ask("shop", tiny)
+		if err != nil || answer.OverallCode != want {
+			t.Errorf("request %d gets %v (%v), want %v: a limit of 1, then of 9 that the request brings", i+1, answer, err, want)
 		}
 	}
 }
