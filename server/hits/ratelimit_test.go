@@ -53,6 +53,19 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 	}
 }
 
+func TestKnownValuesAndOwnLimitsAllocateNothing(t *testing.T) {
+	r := New(0)
+	r.CountAsRatelimit(false)
+	rules := fixture.Config(t, "domain: shop\ndescriptors:\n- {key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}\n")
+	s := at(r.Table(rules), rules, "shop", "user", "ann")
+	for _, own := range []bool{false, true} {
+		e := &Event{Rule: s.rule, Descriptor: s.d, Override: own, Check: ten(1), Decision: degraded}
+		if n := testing.AllocsPerRun(100, func() { s.Counter.ratelimitOf(e) }); n != 0 {
+			t.Errorf("with a limit of its own: %v: finding a known name allocates %v times, want none", own, n)
+		}
+	}
+}
+
 // Names are kept under a cap, and a rule that goes takes nothing with it: a sum that went down would look like a restart.
 func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	r := New(0)
