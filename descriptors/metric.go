@@ -37,6 +37,22 @@ func (r *Rule) Metric(d Descriptor, other string, noDots bool) string {
 	return MetricName(name.String())
 }
 
+// OwnMetric returns the name of the statistic of a descriptor that brings its own limit, with all of its values.
+func OwnMetric(domain string, d Descriptor, noDots bool) string {
+	name := domain
+	for i := range d {
+		segment := d[i].Key
+		if d[i].Value != "" {
+			segment += "_" + d[i].Value
+		}
+		if noDots {
+			segment = strings.ReplaceAll(segment, ".", "_")
+		}
+		name += "." + segment
+	}
+	return MetricName(name)
+}
+
 var dottedAddress = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
 // MetricName returns a statistic's name as envoyproxy/ratelimit writes it: _ for what statsd gives a meaning, for dots

@@ -2,8 +2,10 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -109,4 +111,20 @@ func (h *Health) Alive() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.alive
+}
+
+// checks are gRPC health checks.
+type checks struct {
+	*health.Server
+	took func(time.Duration) // is told of each
+}
+
+// Check answers a health check.
+func (c checks) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	begin := time.Now()
+	answer, err := c.Server.Check(ctx, r)
+	if c.took != nil {
+		c.took(time.Since(begin))
+	}
+	return answer, err
 }

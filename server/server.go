@@ -78,8 +78,9 @@ type Config struct {
 type Parts struct {
 	Service  *rls.Service
 	Health   *Health
-	Admin    admin.Parts // of the admin port; Listen fills in what Health and the Config say
-	Panicked func()      // called for each panic that was caught
+	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
+	Panicked func()                   // called for each panic that was caught
+	Checked  func(took time.Duration) // called for each gRPC health check; nil for nobody
 	Log      *slog.Logger
 }
 
@@ -148,7 +149,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
 	)
 	p.Service.Register(g)
-	healthpb.RegisterHealthServer(g, p.Health.grpc)
+	healthpb.RegisterHealthServer(g, checks{p.Health.grpc, p.Checked})
 	reflection.Register(g)
 	return g
 }

@@ -75,7 +75,7 @@ func start(t testing.TB, s setup) *running {
 	r := &running{recorder: hits.New(0), health: s.health, ended: make(chan error, 1)}
 	r.limiter = limit.New(s.store, s.limits, r.recorder)
 	var err error
-	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, metrics.Observe), Health: r.health,
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }), Health: r.health,
 		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Guard: &admin.Guard{}}, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

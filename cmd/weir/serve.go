@@ -129,6 +129,7 @@ func (s *service) parts() server.Parts {
 	s.metrics.RefusedTokens(guard.Refused)
 	return server.Parts{
 		Service: rls.New(s.limiter, answers, s.statistics.observe), Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
+		Checked: s.statistics.checked,
 		Admin: admin.Parts{
 			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
 			Counters: &admin.Counters{

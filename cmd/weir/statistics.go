@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
-	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
 	"github.com/weirproxy/weir/server/stats/mapped"
 	"github.com/weirproxy/weir/server/stats/ratelimit"
@@ -23,11 +24,12 @@ import (
 // statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
 type statistics struct {
 	values  *ratelimit.Statistics
-	counted bool                        // hits are counted by that program's arithmetic, too
-	metrics *stats.Metrics              // weir's own
-	port    *server.Port                // nil unless Prometheus reads them
-	timers  []func(time.Duration)       // of sinks, which get the time of each request
-	sinks   []func(ctx context.Context) // what runs until close
+	counted bool           // hits are counted by that program's arithmetic, too
+	metrics *stats.Metrics // weir's own
+	port    *server.Port   // nil unless Prometheus reads them
+	calls   [ratelimit.Methods]atomic.Uint64
+	timers  []func(ratelimit.Method, time.Duration) // of sinks, which get the time of each call
+	sinks   []func(ctx context.Context)             // what runs until close
 	log     *slog.Logger
 
 	stop    context.CancelFunc
@@ -42,6 +44,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	if s.counted {
 		recorder.CountAsRatelimit(set.MetricsWithoutDots)
 	}
+	s.values.Calls = func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
 	addStoreStatistics(s.values, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.values, log
@@ -114,11 +117,22 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached boo
 	}
 }
 
-// observe counts a request, and times it for sinks as well.
-func (s *statistics) observe(r limit.Result, took time.Duration) {
-	s.metrics.Observe(r, took)
+// observe counts a request. As envoyproxy/ratelimit has it, one that came as JSON is no call.
+func (s *statistics) observe(a rls.Answered) {
+	s.metrics.Observe(a.Result, a.Took)
+	if !a.JSON {
+		s.called(ratelimit.ShouldRateLimit, a.Took)
+	}
+}
+
+// checked counts a health check over gRPC.
+func (s *statistics) checked(took time.Duration) { s.called(ratelimit.Check, took) }
+
+// called counts a call, and times it for sinks as well.
+func (s *statistics) called(m ratelimit.Method, took time.Duration) {
+	s.calls[m].Add(1)
 	for _, timer := range s.timers {
-		timer(took)
+		timer(m, took)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -107,7 +108,9 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run()
-	s.observe(limit.OK, 2*time.Millisecond)
+	s.observe(rls.Answered{Took: 2 * time.Millisecond})
+	s.observe(rls.Answered{Took: 3 * time.Millisecond, JSON: true}) // is no call
+	s.checked(4 * time.Millisecond)
 	where := "http://" + s.port.Address()
 	for path, want := range map[string]string{
 		"/prom":         "\nratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 1\n",
@@ -118,7 +121,10 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 			t.Errorf("%s answers %v\n%s; want %s", path, err, got, want)
 		}
 	}
-	metrics.Observe(limit.OK, time.Millisecond)
+	s.observe(rls.Answered{Took: time.Millisecond})
+	if n := metrics.Requests()[limit.OK]; n != 3 {
+		t.Errorf("weir's own metrics have %d requests, want all 3", n)
+	}
 	s.close()
 	conn, err := listener.Accept()
 	if err != nil {
@@ -129,10 +135,14 @@ func TestStatisticsGoOnToTheEnd(t *testing.T) {
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		got[lines.Text()] = true
 	}
-	for _, want := range []string{"ratelimit_server.ShouldRateLimit.total_requests:2|c", "ratelimit_server.ShouldRateLimit.response_time:2|ms"} {
+	for _, want := range []string{"ratelimit_server.ShouldRateLimit.total_requests:2|c", "ratelimit_server.ShouldRateLimit.response_time:2|ms",
+		"ratelimit_server.Check.total_requests:1|c", "ratelimit_server.Check.response_time:4|ms"} {
 		if !got[want] {
 			t.Errorf("statsd got %v; want %s", got, want)
 		}
+	}
+	if got["ratelimit_server.ShouldRateLimit.response_time:3|ms"] {
+		t.Errorf("statsd got %v; want no time of a request in JSON", got)
 	}
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(where, "http://")); err == nil {
 		conn.Close()

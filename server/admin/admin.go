@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,8 @@ type Parts struct {
 	History  *query.History // nil says that there is none
 	Query    http.Handler   // /prometheus/; nil serves none
 	Guard    *Guard
-	// LikeRatelimit serves by any name what envoyproxy/ratelimit serves, and /help on / to clients that do not ask for HTML.
+	// LikeRatelimit serves by any name what envoyproxy/ratelimit serves, and /help on unknown paths, and on / to clients
+	// that do not ask for HTML.
 	LikeRatelimit bool
 	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
 	Profiles bool
@@ -79,20 +81,28 @@ func Handler(p Parts) http.Handler {
 }
 
 // refuseUnknownHosts refuses requests that ask for a host which the guard does not know. Probes and scrapers may use any;
-// in the place of envoyproxy/ratelimit so may whoever asks for what that program serves.
-func refuseUnknownHosts(p *Parts, h http.Handler) http.Handler {
+// in the place of envoyproxy/ratelimit so may whoever asks for what that program serves: its list on any other path, too,
+// as probes of /healthcheck have it.
+func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
 	open := []string{"/livez", "/readyz", "/metrics"}
 	if p.LikeRatelimit {
 		open = append(open, "/", "/stats", "/rlconfig", "/debug/pprof/")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" && p.LikeRatelimit && !ownPath.MatchString(r.URL.Path) {
+			page.Help(w, r)
+			return
+		}
 		if !slices.Contains(open, r.URL.Path) && !p.Guard.knowsHost(r) {
 			http.Error(w, fmt.Sprintf(unknownHost, hostOf(r.Host)), http.StatusMisdirectedRequest)
 			return
 		}
-		h.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 	})
 }
+
+// ownPath matches paths that envoyproxy/ratelimit does not have, and those of its profiles, which may be off.
+var ownPath = regexp.MustCompile(`^/(api|page|prometheus|debug)(/|$)`)
 
 // hideValues has values of the history replaced by hashes for clients that may not read them.
 func hideValues(g *Guard, h http.Handler) http.Handler {

@@ -135,12 +135,19 @@ func TestAPortAnswersToItsOwnNames(t *testing.T) {
 		{"evil.test", "/metrics", &Guard{}, 404}, // the mux of the test has none
 		{"Weir.Shop:6070", "/help", &Guard{Hosts: []string{"weir.shop"}}, 200},
 		{"evil.test", "/help", &Guard{Hosts: []string{"*"}}, 200},
+		{"evil.test", "/nothing", &Guard{}, 421}, // where ratelimit has its list
 	} {
 		local := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6070}
 		w := send(serving(Parts{Guard: c.guard}), "GET", c.path, func(r *http.Request) {
 			r.Host = c.host
 			*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local)))
 		})
+		if c.path == "/nothing" {
+			probe := send(serving(Parts{Guard: c.guard, LikeRatelimit: true}), "GET", c.path, func(r *http.Request) { r.Host = c.host })
+			if probe.Code != 200 {
+				t.Errorf("as ratelimit, %s of %q gave %d, want 200: probes ask for any host", c.path, c.host, probe.Code)
+			}
+		}
 		if w.Code != c.code || c.code == 421 && !strings.Contains(w.Body.String(), "ADMIN_HOSTS") {
 			t.Errorf("%s of %q gave %d %s, want %d", c.path, c.host, w.Code, w.Body, c.code)
 		}

@@ -31,6 +31,8 @@ func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {
 		{"ratelimit has the list for whoever says nothing", true, "/", "", false},
 		{"ratelimit has the list for whoever takes text", true, "/", "text/plain, text/*", false},
 		{"ratelimit has the list on /help", true, "/help", browser, false},
+		{"ratelimit has the list where people probe it", true, "/healthcheck", "*/*", false},
+		{"ratelimit has the list wherever there is nothing", true, "/a/b", browser, false},
 	} {
 		w := front(c.likeRatelimit, "GET", c.path, c.accept)
 		isPage := strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") && strings.Contains(w.Body.String(), "<!doctype html>")
@@ -55,7 +57,10 @@ func TestThePageCannotBeWrittenTo(t *testing.T) {
 			t.Errorf("HEAD %s is answered with %d", path, w.Code)
 		}
 	}
-	if w := front(false, "GET", "/nothing", ""); w.Code != 404 {
-		t.Errorf("an unknown path is answered with %d", w.Code)
+	for path, like := range map[string]bool{"/nothing": false, "/healthcheck": false, "/api/v1/nothing": true, "/api": true,
+		"/page/nothing": true, "/prometheus/": true, "/debug/pprof/": true} {
+		if w := front(like, "GET", path, ""); w.Code != 404 {
+			t.Errorf("%s, which is unknown, is answered with %d; as ratelimit: %v", path, w.Code, like)
+		}
 	}
 }

@@ -28,7 +28,8 @@ type Counter struct {
 	rule            byrule.Name
 	recorder        *Recorder
 	ratelimit       *ratelimitCounters // nil unless the recorder counts as envoyproxy/ratelimit does
-	ratelimitValues *ratelimitValues   // likewise; nil, too, if no rule matches
+	ratelimitValues *ratelimitValues   // likewise, of values that a rule tells apart
+	ratelimitOwn    *ratelimitValues   // likewise, of limits that requests bring
 }
 
 // counts are hits by outcome.
@@ -59,7 +60,8 @@ type Modes struct {
 type Event struct {
 	Rule       *descriptors.Rule // that matches the descriptor, nil if none does
 	Descriptor descriptors.Descriptor
-	Key        Key // of the check
+	Override   bool // the request brings the limit
+	Key        Key  // of the check
 	At         time.Time
 	Check      *backend.Check
 	Decision   *backend.Decision

@@ -41,13 +41,40 @@ func (c *ratelimitCounters) add(s Statistic, hits uint64) {
 	}
 }
 
-// ratelimitOf returns where hits are counted as envoyproxy/ratelimit does: by their value, where their rule tells
-// values apart.
+// ratelimitOf returns where hits are counted as envoyproxy/ratelimit does: by their descriptor, where the request brings
+// the limit, and by their value, where their rule tells values apart.
 func (c *Counter) ratelimitOf(e *Event) *ratelimitCounters {
-	if c.ratelimitValues == nil || e.Rule == nil || len(e.Rule.Values) == 0 {
+	all, room := &c.recorder.ratelimit, [maxValue]byte{}
+	switch {
+	case c.ratelimitValues == nil:
+		return c.ratelimit
+	case e.Override:
+		return c.ratelimitOwn.of(all, appendOwn(room[:0], e.Descriptor), func(known bool) string {
+			if known {
+				return descriptors.OwnMetric(c.rule.Domain, e.Descriptor, all.noDots)
+			}
+			return descriptors.MetricName(c.rule.Domain + "." + history.OtherValue)
+		})
+	case e.Rule == nil || len(e.Rule.Values) == 0:
 		return c.ratelimit
 	}
-	return c.ratelimitValues.of(&c.recorder.ratelimit, e.Rule, e.Descriptor)
+	return c.ratelimitValues.of(all, appendValue(room[:0], e.Rule, e.Descriptor), func(known bool) string {
+		if known {
+			return e.Rule.Metric(e.Descriptor, "", all.noDots)
+		}
+		return e.Rule.Metric(nil, history.OtherValue, all.noDots)
+	})
+}
+
+// appendOwn appends what tells a descriptor with a limit of its own from others, nothing if that is too long.
+func appendOwn(dst []byte, d descriptors.Descriptor) []byte {
+	for _, entry := range d {
+		if len(dst)+len(entry.Key)+len(entry.Value)+2 > maxValue {
+			return dst[:0]
+		}
+		dst = append(append(append(append(dst, entry.Key...), 0), entry.Value...), 0)
+	}
+	return dst
 }
 
 // count counts hits that a store decided about. What fits is within the limit only as a whole: of a charge that
@@ -68,34 +95,32 @@ func (c *ratelimitCounters) count(check *backend.Check, d *backend.Decision, fit
 	}
 }
 
-// MaxRatelimitValues is how many values a rule that tells values apart has such counters for, the first ones.
+// MaxRatelimitValues is how many values a rule that tells values apart has such counters for, the first ones, and how
+// many descriptors with limits of their own a rule has, and what no rule matches in a domain.
 const MaxRatelimitValues = 100
 
-// ratelimitValues are the counters of a rule that tells values apart, by value; "" has those of values that came too
-// late, or are too long.
+// ratelimitValues are counters by value, or by descriptor; "" has those of what came too late, or is too long.
 type ratelimitValues struct {
 	mu      sync.Mutex
 	byValue map[string]*ratelimitCounters // nil before the first
 }
 
-// of returns the counters of a descriptor's value. Finding a known one takes no allocation.
-func (v *ratelimitValues) of(all *ratelimitNames, rule *descriptors.Rule, d descriptors.Descriptor) *ratelimitCounters {
-	var room [maxValue]byte
-	text := appendValue(room[:0], rule, d)
+// of returns the counters of a value, which name names, known or not. Finding a known one takes no allocation.
+func (v *ratelimitValues) of(all *ratelimitNames, value []byte, name func(known bool) string) *ratelimitCounters {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.byValue == nil {
-		v.byValue = map[string]*ratelimitCounters{"": all.of(rule.Metric(nil, history.OtherValue, all.noDots))}
+		v.byValue = map[string]*ratelimitCounters{"": all.of(name(false))}
 	}
-	c := v.byValue[string(text)]
+	c := v.byValue[string(value)]
 	switch {
 	case c != nil:
 		return c
 	case len(v.byValue) > MaxRatelimitValues:
 		return v.byValue[""]
 	}
-	c = all.of(rule.Metric(d, "", all.noDots))
-	v.byValue[string(text)] = c
+	c = all.of(name(true))
+	v.byValue[string(value)] = c
 	return c
 }
 

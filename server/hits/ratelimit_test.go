@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/backend"
@@ -52,6 +53,19 @@ func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
 	}
 }
 
+func TestKnownValuesAndOwnLimitsAllocateNothing(t *testing.T) {
+	r := New(0)
+	r.CountAsRatelimit(false)
+	rules := fixture.Config(t, "domain: shop\ndescriptors:\n- {key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}\n")
+	s := at(r.Table(rules), rules, "shop", "user", "ann")
+	for _, own := range []bool{false, true} {
+		e := &Event{Rule: s.rule, Descriptor: s.d, Override: own, Check: ten(1), Decision: degraded}
+		if n := testing.AllocsPerRun(100, func() { s.Counter.ratelimitOf(e) }); n != 0 {
+			t.Errorf("with a limit of its own: %v: finding a known name allocates %v times, want none", own, n)
+		}
+	}
+}
+
 // Names are kept under a cap, and a rule that goes takes nothing with it: a sum that went down would look like a restart.
 func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	r := New(0)
@@ -60,19 +74,25 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 		"- {key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
 		"- {key: path, rate_limit: {unit: day, requests_per_unit: 1}}\n")
 	none := fixture.Config(t, "domain: shop\ndescriptors: []\n")
-	want := map[string]uint64{"shop.user___other__": 150, "shop.path": 3, "shop.__unmatched__": 3}
+	want := map[string]uint64{"shop.user___other__": 150, "shop.path": 3, "shop.__other__": 153, "shop.a_x.1_b": 3}
 	for i := range MaxRatelimitValues {
-		want[fmt.Sprint("shop.user_u", i)] = 3
+		want[fmt.Sprint("shop.user_u", i)], want[fmt.Sprint("shop.path_", i)] = 3, 3
 	}
 	now := noon
 	for range 3 {
 		table := r.Table(rules)
 		count := func(key, value string) { at(table, rules, "shop", key, value).Record(ten(1), degraded, modes) }
+		own := func(key, value string) {
+			s := at(table, rules, "shop", key, value)
+			s.Counter.Record(&Event{Rule: s.rule, Descriptor: s.d, Override: true, Check: ten(1), Decision: degraded}, modes)
+		}
 		for i := range MaxRatelimitValues + 50 {
 			count("user", fmt.Sprint("u", i))
+			own("path", fmt.Sprint(i))
 		}
 		count("path", "/")
-		count("nothing", "")
+		own("a:x.1", "b")
+		own("a", strings.Repeat("b", maxValue))
 		table.CountUnknownDomain()
 		r.Table(none)
 		for range 4 { // what is gone is forgotten

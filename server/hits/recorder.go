@@ -39,15 +39,12 @@ func New(maxValues int) *Recorder {
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Kept
 		c.rule, c.recorder = e.Name, r
-		switch {
-		case e.Domain == history.UnknownDomain: // it is counted by CountUnknownDomain
-		case rule == nil:
-			c.ratelimit = r.ratelimit.of(descriptors.MetricName(e.Domain + "." + history.Unmatched))
-		default:
-			c.ratelimit = r.ratelimit.of(rule.Metric(nil, "", r.ratelimit.noDots))
+		if r.ratelimit.byName == nil || e.Domain == history.UnknownDomain { // which is counted by CountUnknownDomain
+			return
 		}
-		if c.ratelimit != nil && rule != nil {
-			c.ratelimitValues = new(ratelimitValues)
+		c.ratelimitValues, c.ratelimitOwn = new(ratelimitValues), new(ratelimitValues)
+		if rule != nil {
+			c.ratelimit = r.ratelimit.of(rule.Metric(nil, "", r.ratelimit.noDots))
 		}
 	})
 	return r

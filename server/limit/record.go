@@ -23,8 +23,8 @@ func (l *Limiter) record(c *Call, i int) {
 		l.degraded[d.Reason][d.Policy].Add(1)
 	}
 	if p.hits != nil {
-		p.hits.Record(&hits.Event{Rule: s.Rule, Descriptor: c.Descriptors[p.descriptor].Entries, Key: p.key, At: c.At, Check: check,
-			Decision: d}, hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, ShadowAll: l.options.Shadow})
+		p.hits.Record(&hits.Event{Rule: s.Rule, Descriptor: c.Descriptors[p.descriptor].Entries, Override: s.Override,
+			Key: p.key, At: c.At, Check: check, Decision: d}, hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, ShadowAll: l.options.Shadow})
 	}
 	s.Decision = *d
 	if d.Err != nil {

@@ -41,6 +41,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in := s.calls.Get().(*inbound)
 	defer s.release(in)
+	in.json = true
 	var out *reply
 	if err = s.read(r.Context(), body, in); err == nil {
 		out, err = s.answer(r.Context(), in)

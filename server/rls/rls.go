@@ -31,7 +31,7 @@ const fullMethod = "/" + ServiceName + "/ShouldRateLimit"
 type Service struct {
 	limiter *limit.Limiter
 	options Options
-	observe func(limit.Result, time.Duration)
+	observe func(Answered)
 	info    *grpc.UnaryServerInfo // of the method
 	handler grpc.UnaryHandler     // answer
 	calls   sync.Pool             // of *inbound
@@ -41,6 +41,7 @@ type Service struct {
 // inbound is a request that was received: its message, and what is decoded of it.
 type inbound struct {
 	message string
+	json    bool
 	limit.Call
 }
 
@@ -52,8 +53,15 @@ type Options struct {
 	Log             *slog.Logger // hears of each request at level debug, with its descriptors; nil hears nothing
 }
 
+// Answered is what became of a request.
+type Answered struct {
+	Result limit.Result
+	Took   time.Duration
+	JSON   bool // it came as JSON
+}
+
 // New makes the service. observe is told of every request that was answered: on the request path, by many goroutines.
-func New(l *limit.Limiter, options Options, observe func(r limit.Result, took time.Duration)) *Service {
+func New(l *limit.Limiter, options Options, observe func(Answered)) *Service {
 	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers)}
 	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: fullMethod}
@@ -87,7 +95,7 @@ func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, inter
 
 func (s *Service) release(in *inbound) {
 	in.Reset()
-	in.message = ""
+	in.message, in.json = "", false
 	s.calls.Put(in)
 }
 
@@ -98,11 +106,12 @@ func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 	if err != nil && !in.Cut {
 		return nil, status.Error(codes.Internal, "grpc: error unmarshalling request: RateLimitRequest: "+err.Error())
 	}
-	return s.decide(ctx, &in.Call, begin)
+	return s.decide(ctx, in, begin)
 }
 
 // decide decides a request that came at begin, and encodes the verdict. The call can be reused when it returns.
-func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (*reply, error) {
+func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*reply, error) {
+	c := &in.Call
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)
 	var out *reply
@@ -116,7 +125,7 @@ func (s *Service) decide(ctx context.Context, c *limit.Call, begin time.Time) (*
 		err = status.Error(codes.Unavailable, err.Error())
 	}
 	took := time.Since(begin)
-	s.observe(result, took)
+	s.observe(Answered{result, took, in.json})
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
 		s.logTrace(ctx, c, result, err, took)
 	}

@@ -18,6 +18,7 @@ import (
 	configpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // controlPlane serves limits as Envoy Gateway does: by its library's SnapshotCache, over ADS.
@@ -30,7 +31,7 @@ type controlPlane struct {
 	requests []string   // the versions that were accepted, or why one was refused
 }
 
-// startControlPlane serves a node at an address.
+// startControlPlane serves a node at an address, in plaintext if there is no config.
 func startControlPlane(t *testing.T, addr, node string, config *tls.Config) *controlPlane {
 	t.Helper()
 	c := &controlPlane{node: node, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
@@ -38,7 +39,11 @@ func startControlPlane(t *testing.T, addr, node string, config *tls.Config) *con
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)))
+	transport := insecure.NewCredentials()
+	if config != nil {
+		transport = credentials.NewTLS(config)
+	}
+	server := grpc.NewServer(grpc.Creds(transport))
 	callbacks := ads.CallbackFuncs{StreamRequestFunc: c.asked}
 	discoverypb.RegisterAggregatedDiscoveryServiceServer(server, ads.NewServer(t.Context(), c.cache, callbacks))
 	go func() { _ = server.Serve(l) }()

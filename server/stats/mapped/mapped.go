@@ -33,7 +33,7 @@ func DefaultMapping(milliseconds bool) string {
   - match: ratelimit_server.*.response_time
     name: ratelimit_service_response_time_seconds
     observer_type: histogram
-    help: How long answering a request took, in %s.
+    help: How long answering a call took, in %s.
     labels: {grpc_method: $1}
     `
 	if milliseconds {
@@ -57,8 +57,8 @@ type Metrics struct {
 	labels   prometheus.Labels
 	mapper   mapper.MetricMapper
 	registry *prometheus.Registry
-	vectors  *prometheus.GaugeVec // how many there are; the library counts them
-	timer    func() func(float64) // makes the series of response times with the first
+	vectors  *prometheus.GaugeVec                    // how many there are; the library counts them
+	timers   [ratelimit.Methods]func() func(float64) // makes the series of a method's response times with the first
 
 	mu    sync.Mutex
 	made  *registry.Registry         // the series, by metric and labels
@@ -83,15 +83,17 @@ func New(c Config) (*Metrics, error) {
 		return nil, err
 	}
 	m.reset()
-	if err := m.tryTimer(); err != nil {
-		return nil, err
+	for method := range ratelimit.Method(ratelimit.Methods) {
+		if err := m.tryTimer(method.ResponseTime()); err != nil {
+			return nil, err
+		}
+		m.timers[method] = sync.OnceValue(func() func(float64) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.mappedSeries(method.ResponseTime(), mapper.MetricTypeObserver)
+		})
 	}
 	m.reset()
-	m.timer = sync.OnceValue(func() func(float64) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.mappedSeries(ratelimit.ResponseTime, mapper.MetricTypeObserver)
-	})
 	return m, nil
 }
 
@@ -102,14 +104,14 @@ func (m *Metrics) reset() {
 	m.made = registry.NewRegistry(m.registry, &m.mapper)
 }
 
-// tryTimer returns why the mapping of response times makes no metric. The library panics of wrong buckets and labels.
-func (m *Metrics) tryTimer() (err error) {
+// tryTimer returns why the mapping of a timer makes no metric. The library panics of wrong buckets and labels.
+func (m *Metrics) tryTimer(name string) (err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
-			err = fmt.Errorf("the mapping of %s: %v", ratelimit.ResponseTime, wrong)
+			err = fmt.Errorf("the mapping of %s: %v", name, wrong)
 		}
 	}()
-	m.mappedSeries(ratelimit.ResponseTime, mapper.MetricTypeObserver)
+	m.mappedSeries(name, mapper.MetricTypeObserver)
 	return nil
 }
 
@@ -122,8 +124,10 @@ func labelName(tag string) string {
 	return name
 }
 
-// Took notes how long answering a request took.
-func (m *Metrics) Took(took time.Duration) { m.timer()(float64(took) / float64(time.Millisecond)) }
+// Took notes how long answering a call took.
+func (m *Metrics) Took(method ratelimit.Method, took time.Duration) {
+	m.timers[method]()(float64(took) / float64(time.Millisecond))
+}
 
 // update brings all series up to date.
 func (m *Metrics) update() {

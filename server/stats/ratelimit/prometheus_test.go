@@ -11,6 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/stats/mapped"
+	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
 
 func newPrometheus(t testing.TB, w *world, mapping string, labels map[string]string) *mapped.Metrics {
@@ -66,7 +67,9 @@ func TestPrometheusSeesTheNamesAndLabelsOfEnvoyproxyRatelimit(t *testing.T) {
 	w.ask(t, 1, "route=r1,method=GET,path=/a", "route=r1,method=GET,path=/b", "tenant=b.c")
 	w.ask(t, 21, "dark=1")
 	w.decide(t, limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")})
-	m.Took(3 * time.Millisecond)
+	m.Took(ratelimit.ShouldRateLimit, 3*time.Millisecond)
+	m.Took(ratelimit.Check, time.Millisecond)
+	w.calls[ratelimit.Check] = 2
 	const address = `{domain="default/eg/http",key1="route_r1",key2="masked_remote_address_0_0_0_0/0"} `
 	const method = `{domain="default/eg/http",key1="route_r1",key2="method_GET"} ` // its paths are added up
 	const user, dark = `{domain="default/eg/http",key1="user"} `, `{domain="default/eg/http",key1="dark"} `
@@ -80,7 +83,9 @@ func TestPrometheusSeesTheNamesAndLabelsOfEnvoyproxyRatelimit(t *testing.T) {
 		rule+"total_hits"+dark+"21", rule+"near_limit"+dark+"4", rule+"over_limit"+dark+"1", rule+"shadow_mode"+dark+"1",
 		`ratelimit_service_rate_limit___unknown___domain_not_found 1`,
 		`ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 6`,
+		`ratelimit_service_total_requests{grpc_method="Check"} 2`,
 		`ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 1`,
+		`ratelimit_service_response_time_seconds_count{grpc_method="Check"} 1`,
 		`ratelimit_service_config_load_success 1`,
 		`ratelimit_localcache_entryCount 7`)
 }
@@ -143,7 +148,7 @@ mappings:
 			m := newPrometheus(t, w, tc.mapping, tc.labels)
 			w.ask(t, 1, "user=ann")
 			w.ask(t, 2, "route=r1,masked_remote_address=0.0.0.0/0")
-			m.Took(time.Millisecond)
+			m.Took(ratelimit.ShouldRateLimit, time.Millisecond)
 			expect(t, name, m, tc.want...)
 		})
 	}
@@ -171,7 +176,7 @@ func TestResponseTimesAreShownInSecondsUnlessAskedOtherwise(t *testing.T) {
 	for milliseconds, want := range map[bool]string{false: "_sum{grpc_method=\"ShouldRateLimit\"} 0.0005\n", true: "_sum{grpc_method=\"ShouldRateLimit\"} 0.5\n"} {
 		w := newWorld(t, true)
 		m := newPrometheus(t, w, mapped.DefaultMapping(milliseconds), nil)
-		m.Took(500 * time.Microsecond)
+		m.Took(ratelimit.ShouldRateLimit, 500*time.Microsecond)
 		answer := httptest.NewRecorder()
 		m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		if !strings.Contains(answer.Body.String(), want) {

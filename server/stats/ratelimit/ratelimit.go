@@ -21,16 +21,30 @@ const (
 	Gauge
 )
 
-// ResponseTime is the name of the one timer: how long answering a request took, in milliseconds.
-const ResponseTime = "ratelimit_server.ShouldRateLimit.response_time"
+// Method is a method of gRPC whose calls are counted and timed.
+type Method uint8
+
+// The methods.
+const (
+	ShouldRateLimit Method = iota
+	Check                  // of health
+	Methods         = int(Check) + 1
+)
+
+// String returns the method's name in statistics.
+func (m Method) String() string { return [Methods]string{"ShouldRateLimit", "Check"}[m] }
+
+// ResponseTime returns the name of the method's timer: how long answering a call took, in milliseconds.
+func (m Method) ResponseTime() string { return "ratelimit_server." + m.String() + ".response_time" }
 
 // rules begins the name of what is counted by rule.
 const rules = "ratelimit.service.rate_limit."
 
-// Statistics reads all statistics but the timer. Its methods may be called by any number of goroutines.
+// Statistics reads all statistics but the timers. Its methods may be called by any number of goroutines.
 type Statistics struct {
 	Recorder    *hits.Recorder                    // of the rules' hits; it counts as ratelimit, or there is nothing by rule
-	Requests    func() [limit.Results]uint64      // by result
+	Requests    func() [limit.Results]uint64      // by result, over gRPC or as JSON
+	Calls       func(Method) uint64               // over gRPC
 	ConfigLoads func() (applied, rejected uint64) // configurations
 	Gauges      map[string]func() (value uint64)  // more gauges, by name
 	Counters    map[string]func() (total uint64)  // more counters, by name
@@ -53,11 +67,9 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 	}
 	count(rules+history.UnknownDomain+".domain_not_found", s.Recorder.NotFound())
 	n := s.Requests()
-	var all uint64
-	for _, one := range n {
-		all += one
+	for m := range Method(Methods) {
+		count("ratelimit_server."+m.String()+".total_requests", s.Calls(m))
 	}
-	count("ratelimit_server.ShouldRateLimit.total_requests", all)
 	count("ratelimit.service.call.should_rate_limit.service_error", n[limit.Invalid]+n[limit.Unconfigured])
 	count("ratelimit.service.call.should_rate_limit.redis_error", n[limit.Unavailable])
 	count("ratelimit.service.global_shadow_mode", n[limit.Shadowed])

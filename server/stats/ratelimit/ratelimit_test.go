@@ -21,6 +21,7 @@ func text(t *testing.T, s *ratelimit.Statistics) string {
 func TestStatisticsHaveTheNamesOfEnvoyproxyRatelimit(t *testing.T) {
 	w := newWorld(t, true)
 	w.metrics.ConfigRejected()
+	w.calls[ratelimit.Check] = 1
 	w.ask(t, 0, "user=ann", "dark=1", "nothing=1")
 	w.ask(t, 19, "dark=1")
 	w.ask(t, 2, "dark=1")
@@ -43,7 +44,8 @@ ratelimit.service.rate_limit.default/eg/http.dark.total_hits: 22
 ratelimit.service.rate_limit.default/eg/http.dark.within_limit: 20
 ratelimit.service.rate_limit.default/eg/http.user.total_hits: 1
 ratelimit.service.rate_limit.default/eg/http.user.within_limit: 1
-ratelimit_server.ShouldRateLimit.total_requests: 8
+ratelimit_server.Check.total_requests: 1
+ratelimit_server.ShouldRateLimit.total_requests: 5
 `
 	if got := text(t, w.statistics); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

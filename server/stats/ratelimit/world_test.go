@@ -38,6 +38,7 @@ type world struct {
 	recorder   *hits.Recorder
 	metrics    *stats.Metrics
 	statistics *ratelimit.Statistics
+	calls      [ratelimit.Methods]uint64
 }
 
 func newWorld(t testing.TB, countAsRatelimit bool) *world {
@@ -48,6 +49,7 @@ func newWorld(t testing.TB, countAsRatelimit bool) *world {
 	}
 	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
 		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
+	w.statistics.Calls = func(m ratelimit.Method) uint64 { return w.calls[m] }
 	w.limiter = limit.New(fixture.Memory(t, nil), limit.Options{Algorithm: descriptors.FixedWindow, NearRatio: 0.8}, w.recorder)
 	w.limiter.Apply(fixture.Config(t, rules))
 	w.metrics.ConfigApplied(time.Now())
@@ -79,4 +81,5 @@ func (w *world) decide(t testing.TB, r limit.Request) {
 		t.Error(err)
 	}
 	w.metrics.Observe(c.Result(err), time.Millisecond)
+	w.calls[ratelimit.ShouldRateLimit]++
 }

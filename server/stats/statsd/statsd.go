@@ -35,17 +35,21 @@ type Config struct {
 type Sender struct {
 	config Config
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	times  times
+	times  [ratelimit.Methods]times
 	sent   map[string]uint64 // of each counter, by the name of the statistic
 }
 
 // New makes a sender. It sends only while it runs.
 func New(c Config) *Sender {
-	return &Sender{config: c, dial: new(net.Dialer).DialContext, times: times{first: make(chan time.Duration, maxTimes)}}
+	s := &Sender{config: c, dial: new(net.Dialer).DialContext}
+	for method := range s.times {
+		s.times[method].first = make(chan time.Duration, maxTimes)
+	}
+	return s
 }
 
-// Took notes how long answering a request took. It may be called by any number of goroutines.
-func (s *Sender) Took(took time.Duration) { s.times.add(took) }
+// Took notes how long answering a call took. It may be called by any number of goroutines.
+func (s *Sender) Took(method ratelimit.Method, took time.Duration) { s.times[method].add(took) }
 
 // Run sends at each interval until ctx ends, and a last time then.
 func (s *Sender) Run(ctx context.Context) {
@@ -74,7 +78,7 @@ func (s *Sender) flush(ctx context.Context) {
 
 // send sends what is due. Counters are due again unless all goes out; response times are not kept.
 func (s *Sender) send(ctx context.Context) error {
-	times, rate := s.times.take()
+	timers := s.timers()
 	conn, err := s.dial(ctx, s.config.Network, s.config.Address)
 	if err != nil {
 		return err
@@ -86,7 +90,7 @@ func (s *Sender) send(ctx context.Context) error {
 		}
 	}
 	lines, totals := s.due()
-	if err := write(conn, append(lines, s.timers(times, rate)...)); err != nil {
+	if err := write(conn, append(lines, timers...)); err != nil {
 		return err
 	}
 	s.sent = totals
@@ -109,15 +113,18 @@ func (s *Sender) due() (lines []string, totals map[string]uint64) {
 	return lines, totals
 }
 
-// timers returns the lines of response times; the rate says how many each stands for.
-func (s *Sender) timers(times []time.Duration, rate float64) (lines []string) {
-	begin, end := s.config.Form(ratelimit.ResponseTime)
-	if rate < 1 {
-		end = "|@" + strconv.FormatFloat(rate, 'g', 6, 64) + end
-	}
-	for _, took := range times {
-		ms := strconv.FormatFloat(float64(took)/float64(time.Millisecond), 'f', -1, 64)
-		lines = append(lines, begin+":"+ms+"|ms"+end+"\n")
+// timers returns the lines of response times, and forgets these; their rate says how many each stands for.
+func (s *Sender) timers() (lines []string) {
+	for method := range ratelimit.Method(ratelimit.Methods) {
+		times, rate := s.times[method].take()
+		begin, end := s.config.Form(method.ResponseTime())
+		if rate < 1 {
+			end = "|@" + strconv.FormatFloat(rate, 'g', 6, 64) + end
+		}
+		for _, took := range times {
+			ms := strconv.FormatFloat(float64(took)/float64(time.Millisecond), 'f', -1, 64)
+			lines = append(lines, begin+":"+ms+"|ms"+end+"\n")
+		}
 	}
 	return lines
 }

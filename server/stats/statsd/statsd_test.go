@@ -22,11 +22,13 @@ import (
 // counted are statistics of so many requests of each of many gauges.
 type counted struct {
 	requests [limit.Results]uint64
+	calls    uint64 // of each method
 	loads    uint64
 }
 
 func (c *counted) statistics() *ratelimit.Statistics {
 	return &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Results]uint64 { return c.requests },
+		Calls:       func(ratelimit.Method) uint64 { return c.calls },
 		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }}
 }
 
@@ -83,7 +85,7 @@ const plenty = 1 << 20
 // Nobody listens, or a connection breaks anywhere, in the middle of a line too: all that was due is sent again, once.
 // No datagram is cut up on its way.
 func TestABrokenConnectionLosesNothing(t *testing.T) {
-	c, form := &counted{loads: 1}, Plain(map[string]string{"long": strings.Repeat("x", 400)})
+	c, form := &counted{loads: 1, calls: 7}, Plain(map[string]string{"long": strings.Repeat("x", 400)})
 	for o := range c.requests {
 		c.requests[o] = 7
 	}
@@ -96,8 +98,8 @@ func TestABrokenConnectionLosesNothing(t *testing.T) {
 		}
 	}
 	text := strings.Join(all.sent, "")
-	if add(t, sums, text); len(all.sent) < 2 || len(sums) != 5 {
-		t.Errorf("%d statistics came in %d datagrams; want all 5, in several", len(sums), len(all.sent))
+	if add(t, sums, text); len(all.sent) < 2 || len(sums) != 6 {
+		t.Errorf("%d statistics came in %d datagrams; want all 6, in several", len(sums), len(all.sent))
 	}
 	for room := range len(text) {
 		s := sender(form, c.statistics())
@@ -146,22 +148,27 @@ func TestEachKindOfReaderGetsLinesInItsForm(t *testing.T) {
 	}{
 		{"tcp", Plain(map[string]string{"zone": "b", "env": "a.b:c", "empty": ""}), `ratelimit.service.config_load_success.__env=a_b_c.__zone=b:3|c
 ratelimit_server.ShouldRateLimit.total_requests.__env=a_b_c.__zone=b:2|c
+ratelimit_server.Check.total_requests.__env=a_b_c.__zone=b:2|c
+ratelimit_server.Check.response_time.__env=a_b_c.__zone=b:0.001|ms
 ratelimit.cache.__env=a_b_c.__zone=b:7|g
 ratelimit_server.ShouldRateLimit.response_time.__env=a_b_c.__zone=b:1.5|ms
 `},
 		{"udp", Tagged([]string{"env:prod"}, []Mogrifier{mogrifier, never}), `rl:3|c|#env:prod,of:config_load_success
 ratelimit_server.ShouldRateLimit.total_requests:2|c|#env:prod
+ratelimit_server.Check.total_requests:2|c|#env:prod
+ratelimit_server.Check.response_time:0.001|ms|#env:prod
 never.ratelimit.:7|g|#env:prod
 ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 `},
 	} {
 		c := &counted{loads: 3}
-		c.requests[limit.OK] = 2
+		c.calls = 2
 		statistics := c.statistics()
 		statistics.Gauges = map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}
 		s := sender(tc.form, statistics)
 		conn := s.into(plenty)
-		s.Took(1500 * time.Microsecond)
+		s.Took(ratelimit.ShouldRateLimit, 1500*time.Microsecond)
+		s.Took(ratelimit.Check, time.Microsecond)
 		s.flush(t.Context())
 		got := slices.Sorted(strings.Lines(strings.Join(conn.sent, "")))
 		if want := slices.Sorted(strings.Lines(tc.want)); !slices.Equal(got, want) {
@@ -175,6 +182,7 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 		sums := make(map[string]uint64)
 		var loads atomic.Uint64
 		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() (none [limit.Results]uint64) { return none },
+			Calls:       func(ratelimit.Method) uint64 { return 0 },
 			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
 		s := sender(Plain(nil), statistics)
 		conn := s.into(plenty)
@@ -197,7 +205,7 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 }
 
 func TestTheFirstTimesOfAnIntervalStandForAll(t *testing.T) {
-	all := &New(Config{}).times
+	all := &New(Config{}).times[ratelimit.ShouldRateLimit]
 	for round := range 3 {
 		for i := range 10 * maxTimes {
 			all.add(time.Duration(i))
