@@ -14,31 +14,34 @@ import (
 	"time"
 )
 
-// Outcome is what became of hits. Within, Over and Degraded add up to all hits of a rule; Near is a part of Within,
-// Shadow a part of Over.
+// Outcome is what became of hits. Each hit has one of the first four; Near is a part of Within.
 type Outcome uint8
 
 // The outcomes. Their numbers are stored: add to the end, never renumber.
 const (
-	Within   Outcome = iota // admitted
-	Over                    // over a limit
-	Degraded                // no store answered
-	Near                    // within, but close to the limit
-	Shadow                  // over, and let through by shadow mode
-	Outcomes = int(Shadow) + 1
+	Within        Outcome = iota // admitted
+	Over                         // refused
+	Shadow                       // beyond a limit that refused nothing: by shadow mode, or as a quota beside one with room
+	Degraded                     // no store answered
+	Near                         // within, but close to the limit
+	Outcomes      = int(Near) + 1
+	WholeOutcomes = int(Near) // the first ones, which add up to all hits
 )
 
-var outcomeNames = [Outcomes]string{"within", "over", "degraded", "near", "shadow"}
+var outcomeNames = [Outcomes]string{"within", "over", "shadow", "degraded", "near"}
 
 // String returns the outcome's name in queries and metrics.
 func (o Outcome) String() string { return outcomeNames[o] }
 
 // IsPart reports whether hits of the outcome are counted in another one as well: in the number of all hits, they are not
 // counted again.
-func (o Outcome) IsPart() bool { return o == Near || o == Shadow }
+func (o Outcome) IsPart() bool { return o == Near }
 
-// ParseOutcome reads an outcome's name.
+// ParseOutcome reads an outcome's name, or a word that people have for Over.
 func ParseOutcome(name string) (Outcome, error) {
+	if name == "refused" || name == "denied" {
+		return Over, nil
+	}
 	if o := slices.Index(outcomeNames[:], name); o >= 0 {
 		return Outcome(o), nil
 	}

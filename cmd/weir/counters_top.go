@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -18,7 +19,7 @@ import (
 type countersTop struct {
 	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
 	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
-	By     string            `default:"hits" help:"What to rank by: hits, within, over, degraded, near or shadow."`
+	By     string            `default:"hits" help:"What to rank by: hits, within, over (refused), shadow, degraded or near."`
 	N      int               `default:"20" short:"n" help:"How many to list, at most 1000."`
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
@@ -108,7 +109,11 @@ func (v *topView) table(b *strings.Builder) {
 	if third == "hits" || third == "over" {
 		third = "near"
 	}
-	head := "hits\tover\t" + third + "\t"
+	columns := []string{"hits", "over", third}
+	if third != "shadow" && slices.ContainsFunc(v.answer.Top, func(r admin.TopRow) bool { return r.Shadow > 0 }) {
+		columns = slices.Insert(columns, 2, "shadow")
+	}
+	head := strings.Join(columns, "\t") + "\t"
 	last := "rule\t  value"
 	if now {
 		head, last = head+"limit\t", "rule\t  key"
@@ -116,8 +121,9 @@ func (v *topView) table(b *strings.Builder) {
 	fmt.Fprintln(table, head+last)
 	for i := range v.answer.Top {
 		r := &v.answer.Top[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t", terminal.Thousands(r.Hits), terminal.Thousands(r.Over),
-			terminal.Thousands(map[string]uint64{"near": r.Near, "within": r.Within, "degraded": r.Degraded, "shadow": r.Shadow}[third]))
+		for _, column := range columns {
+			fmt.Fprintf(table, "%s\t", terminal.Thousands(*r.By(column)))
+		}
 		if now {
 			limit := r.Limit
 			if r.Burst > 0 {

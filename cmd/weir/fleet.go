@@ -112,10 +112,8 @@ func mergeTop(answers []*admin.TopAnswer, n int) *admin.TopAnswer {
 			missing += *a.Top[len(a.Top)-1].By(all.By)
 		}
 		for _, r := range a.Top {
-			sum, other := &r, rows[[2]string{r.Path, r.Descriptor}]
-			for _, of := range []string{"hits", "within", "over", "degraded", "near", "shadow"} {
-				*sum.By(of) += *other.By(of)
-			}
+			other := rows[[2]string{r.Path, r.Descriptor}]
+			r.Add(&other.RankedHits)
 			rows[[2]string{r.Path, r.Descriptor}] = r
 		}
 	}

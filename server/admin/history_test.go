@@ -118,7 +118,7 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 				`{"start":1788307200,"width":86400,"sum":17,"peak":17,"tier":"1d"},{"start":1793534400,"width":3600,"sum":13,"peak":13,"tier":"1h"},` +
 				`{"start":1795089600,"width":300,"sum":13,"peak":11,"tier":"5m"},{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},` +
 				`{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m","partial":true}]}]}`},
-		{"a path as people are shown it", "?path=user/path%3D/pay&outcome=over&value=", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
+		{"a path as people are shown it", "?path=user/path%3D/pay&outcome=denied&value=", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
 		{"a value as people are shown it", "?value=user%3D/bob&to=2026-11-21T11:58:00Z&from=2026-11-21T11:57:59Z", `{"from":1795262220,"to":1795262280,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user","outcome":"within","value":"user=%2Fbob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]}]}`},
@@ -134,11 +134,11 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 			`{"start":1795262160,"width":120,"sum":0,"peak":0},{"start":1795262280,"width":120,"sum":4,"peak":4,"tier":"1m"},` +
 			`{"start":1795262400,"width":120,"sum":0,"peak":0,"partial":true}]}]}`},
 		{"the rules and values that were hit most", "/top?", `{"from":1795258800,"to":1795262460,"since":1795258860,"until":1795262460,"warnings":[],"unreadable":0,"by":"hits","found":3,"total":26,"top":[` +
-			`{"domain":"shop","path":"user/path=%2Fpay","value":"","hits":19,"within":15,"over":4,"degraded":0,"near":0,"shadow":0},` +
-			`{"domain":"mail","path":"from","value":"","hits":6,"within":0,"over":6,"degraded":0,"near":0,"shadow":0},` +
-			`{"domain":"shop","path":"user","value":"user=%2Fbob","hits":1,"within":1,"over":0,"degraded":0,"near":0,"shadow":0}]}`},
-		{"the one that was refused most", "/top?by=over&n=1&from=-90d", `{"from":1787486400,"to":1795262460,"since":1788307200,"until":1795262460,"warnings":[],"unreadable":0,"by":"over","found":2,"total":19,"top":[` +
-			`{"domain":"mail","path":"from","value":"","hits":15,"within":0,"over":15,"degraded":0,"near":0,"shadow":0}]}`},
+			`{"domain":"shop","path":"user/path=%2Fpay","value":"","hits":19,"within":15,"over":4,"shadow":0,"degraded":0,"near":0},` +
+			`{"domain":"mail","path":"from","value":"","hits":6,"within":0,"over":6,"shadow":0,"degraded":0,"near":0},` +
+			`{"domain":"shop","path":"user","value":"user=%2Fbob","hits":1,"within":1,"over":0,"shadow":0,"degraded":0,"near":0}]}`},
+		{"the one that was refused most", "/top?by=refused&n=1&from=-90d", `{"from":1787486400,"to":1795262460,"since":1788307200,"until":1795262460,"warnings":[],"unreadable":0,"by":"over","found":2,"total":19,"top":[` +
+			`{"domain":"mail","path":"from","value":"","hits":15,"within":0,"over":15,"shadow":0,"degraded":0,"near":0}]}`},
 		{"a range without hits says where there are some", "/top?from=2020-01-01&to=2020-02-01", `{"from":1577836800,"to":1580515200,"since":1788307200,"until":1795262460,"warnings":[],"unreadable":0,"by":"hits","found":0,"total":0,"top":[]}`},
 		{"none that was near its limit", "/top?by=near", `{"from":1795258800,"to":1795262460,"since":1795258860,"until":1795262460,"warnings":[],"unreadable":0,"by":"near","found":0,"total":0,"top":[]}`},
 		{"all series hold what they counted", "/verify", `{"series":4,"points":10,"broken":0,"named":[]}`},

@@ -95,7 +95,7 @@ func (c *Counters) topOfProcess(config *descriptors.Config, parameters query.Par
 	top := c.Recorder.TopKeys(now)
 	a.From, a.To, a.Missing = top.Since.Unix(), now.Unix()+1, &top.Missing
 	if a.By == "over" || a.By == "shadow" {
-		a.Missing = &top.MissingOver
+		a.Missing = &top.MissingBeyond
 	}
 	for i := range top.Keys {
 		key := &top.Keys[i]

@@ -17,9 +17,9 @@ func TestWhoTakesTheMostIsServed(t *testing.T) {
 	const head = `{"domain":"shop","path":"","source":"process","by":"%s","from":1795262400,"to":1795262434,"found":%d,"missing":0,` +
 		`"warnings":[],"top":[`
 	const guest = `{"descriptor":"guest=ann","path":"guest","limit":"10/minute","algorithm":"token_bucket","burst":5,` +
-		`"hits":10,"within":4,"over":6,"degraded":0,"near":0,"shadow":0}`
+		`"hits":10,"within":4,"over":6,"shadow":0,"degraded":0,"near":0}`
 	const user = `{"descriptor":"user=ann","path":"user","limit":"10/minute","algorithm":"sliding_window",` +
-		`"hits":9,"within":9,"over":0,"degraded":0,"near":1,"shadow":0}`
+		`"hits":9,"within":9,"over":0,"shadow":0,"degraded":0,"near":1}`
 	for question, want := range map[string]string{
 		"?domain=shop":            fmt.Sprintf(head, "hits", 2) + guest + "," + user + "]}",
 		"?n=1":                    fmt.Sprintf(head, "hits", 2) + guest + "]}",
@@ -44,8 +44,8 @@ func TestWhoTookTheMostIsReadInTheHistory(t *testing.T) {
 	p := newPort(t, &Guard{})
 	p.Handler = serving(Parts{Counters: p.counters, History: k.History})
 	const want = `"source":"history","by":"hits","from":1795258800,"to":1795262460,"found":3,"warnings":[],"top":[` +
-		`{"descriptor":"user=bob","path":"user","hits":9,"within":0,"over":9,"degraded":0,"near":0,"shadow":0},` +
-		`{"descriptor":"user=a/b","path":"user","hits":7,"within":7,"over":0,"degraded":0,"near":0,"shadow":0}]}`
+		`{"descriptor":"user=bob","path":"user","hits":9,"within":0,"over":9,"shadow":0,"degraded":0,"near":0},` +
+		`{"descriptor":"user=a/b","path":"user","hits":7,"within":7,"over":0,"shadow":0,"degraded":0,"near":0}]}`
 	code, body := p.ask("GET", "/api/v1/counters/top?domain=shop&from=-1h&n=2")
 	if code != 200 || !strings.HasSuffix(body, want) {
 		t.Errorf("got %d\n%s\nwant …\n%s", code, body, want)

@@ -19,9 +19,9 @@ const MaxHits = 1 << 40
 // wait only for others that count in the same shard of keys or the same rule's values, less than a microsecond on
 // average, and allocate only for keys and values that are new.
 //
-// Hits within the limit, over it and degraded add up to all hits. Those that were near the limit are a part of the
-// first, those that shadow mode let through a part of the second; the whole is added before its part, and read after
-// it, so that no reader sees a part that is larger than its whole.
+// Each hit is within the limit, over it and refused, over it and let through, or degraded. Those near the limit are a
+// part of the first; the whole is added before its part, and read after it, so that no reader sees a part that is
+// larger than its whole.
 type Counter struct {
 	withoutValue    counters // of hits whose values are not told apart
 	values          values   // has the counters of all others
@@ -41,19 +41,27 @@ type counters struct {
 	drained counts // of these, handed out by Drain; Recorder.draining protects it
 }
 
-// sum returns the hits: near and shadow are among the others.
-func (n *counts) sum() uint64 { return n[history.Within] + n[history.Over] + n[history.Degraded] }
+// sum returns all hits.
+func (n *counts) sum() (all uint64) {
+	for _, hits := range n[:history.WholeOutcomes] {
+		all += hits
+	}
+	return all
+}
+
+// beyond returns the hits beyond a limit.
+func (n *counts) beyond() uint64 { return n[history.Over] + n[history.Shadow] }
 
 // RecordUnlimited counts hits of a descriptor that has no limit; rule is nil if none matches.
 func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descriptor, hits uint64) {
 	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
 }
 
-// Modes are the limiter's shadow modes, and when a hit is near its limit.
+// Modes are how a check is counted.
 type Modes struct {
 	NearRatio float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode
-	ShadowAll bool    // everything is
+	Passes    bool    // beyond its limit it refuses nothing all the same
 }
 
 // Event is a check that counts or gives back, and what was decided about it.
@@ -82,11 +90,11 @@ func (c *Counter) Record(e *Event, m Modes) {
 		return
 	}
 	fit, near := split(check, d, m.NearRatio)
-	over := check.Hits - fit
-	n[history.Within], n[history.Near], n[history.Over] = min(fit, MaxHits), min(near, MaxHits), min(over, MaxHits)
-	if m.Shadow || m.ShadowAll {
-		n[history.Shadow] = n[history.Over]
+	beyond := history.Over
+	if m.Shadow || m.Passes {
+		beyond = history.Shadow
 	}
+	n[history.Within], n[history.Near], n[beyond] = min(fit, MaxHits), min(near, MaxHits), min(check.Hits-fit, MaxHits)
 	c.record(e, &n)
 	ratelimit.count(check, d, fit, near, m.Shadow)
 }
@@ -107,7 +115,7 @@ func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *cou
 }
 
 func (c *counters) add(n *counts) {
-	for o, hits := range n { // the parts are last
+	for o, hits := range n { // the part is last
 		if hits > 0 {
 			c.totals[o].Add(hits)
 		}
@@ -151,9 +159,9 @@ func (n *counts) handOut(id history.ID, emit func(history.ID, uint64)) {
 
 // addTo adds the counts to a rule's totals.
 func (c *counters) addTo(t *Totals) {
-	t.Shadow += c.totals[history.Shadow].Load()
 	t.Near += c.totals[history.Near].Load()
 	t.Degraded += c.totals[history.Degraded].Load()
+	t.Shadow += c.totals[history.Shadow].Load()
 	t.Over += c.totals[history.Over].Load()
 	t.Within += c.totals[history.Within].Load()
 }

@@ -108,11 +108,11 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	r.rules.Sweep(now)
 }
 
-// Totals are all hits of a rule since it was first configured in this process. Within, Over and Degraded make the
-// whole; Near is a part of Within, Shadow of Over.
+// Totals are all hits of a rule since it was first configured in this process. Near is a part of Within; the others make
+// the whole.
 type Totals struct {
 	Domain, Path                         string
-	Within, Over, Degraded, Near, Shadow uint64
+	Within, Over, Shadow, Degraded, Near uint64
 }
 
 // Totals returns the totals of each rule of the latest table, of those that are gone and not forgotten yet, and of what

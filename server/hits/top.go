@@ -32,13 +32,13 @@ type topShard struct {
 	rankings [2]ranking
 }
 
-// ranking has the top keys by all hits, or by hits over a limit.
+// ranking has the top keys by all hits, or by hits beyond a limit.
 type ranking struct {
 	heavy   *heavy.Sketch[rankedKey] // nil before the first hit
 	missing uint64                   // the most hits that a key lacks of the period before
 }
 
-const byHits, byOver = 0, 1
+const byHits, byBeyond = 0, 1
 
 // rankedKey is a key in a ranking, with its hits since it came there.
 type rankedKey struct {
@@ -63,7 +63,7 @@ func (t *topKeys) count(rule *byrule.Name, e *Event, n *counts) {
 	defer shard.mu.Unlock()
 	shard.moveTo(e.At.Unix() / topPeriod)
 	shard.rankings[byHits].count(rule, e, n, n.sum())
-	shard.rankings[byOver].count(rule, e, n, n[history.Over])
+	shard.rankings[byBeyond].count(rule, e, n, n.beyond())
 }
 
 func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
@@ -78,7 +78,7 @@ func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
 		*key = rankedKey{rule: *rule, descriptor: key.descriptor[:0]}
 		key.describe(e)
 	}
-	if e.Decision.Err == nil && len(e.Check.Limits) > 0 && (fresh || n[history.Over] > 0) {
+	if e.Decision.Err == nil && len(e.Check.Limits) > 0 && (fresh || n.beyond() > 0) {
 		key.limit = e.Check.Limits[e.Decision.Strictest]
 	}
 	for o := range n {
@@ -116,8 +116,8 @@ func (s *topShard) moveTo(period int64) {
 		r.missing = r.heavy.Missing()
 		r.heavy.Renew(func(h *heavy.Held[rankedKey]) uint64 {
 			h.Kept.before, h.Kept.present = h.Kept.present, counts{}
-			if i == byOver {
-				return h.Kept.before[history.Over]
+			if i == byBeyond {
+				return h.Kept.before.beyond()
 			}
 			return h.Kept.before.sum()
 		})
@@ -131,20 +131,20 @@ type TopKey struct {
 	Descriptor   string // cut to 512 bytes
 	Shared       bool   // a pattern stands in it for all values that fit
 	Limit        descriptors.Limit
-	Within, Over, Degraded,
-	Near, Shadow uint64 // near is part of within, shadow of over
+	Within, Over, Shadow,
+	Degraded, Near uint64 // near is part of within
 }
 
 // Hits returns all its hits.
-func (t TopKey) Hits() uint64 { return t.Within + t.Over + t.Degraded }
+func (t TopKey) Hits() uint64 { return t.Within + t.Over + t.Shadow + t.Degraded }
 
 // TopKeys are the keys with the most hits.
 type TopKeys struct {
 	Since time.Time
 	// Missing is the most hits that a key may have had beyond those shown; a key that is not shown had no more.
-	// MissingOver is the same for hits over a limit.
-	Missing, MissingOver uint64
-	Keys                 []TopKey // in no order
+	// MissingBeyond is the same for hits over a limit, refused or not.
+	Missing, MissingBeyond uint64
+	Keys                   []TopKey // in no order
 }
 
 // TopKeys returns the keys with the most hits in this process since the beginning of the half minute before the present
@@ -157,7 +157,7 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 		s.mu.Lock()
 		s.moveTo(period)
 		found := make(map[uint64]*TopKey)
-		for by, missing := range [...]*uint64{byHits: &top.Missing, byOver: &top.MissingOver} {
+		for by, missing := range [...]*uint64{byHits: &top.Missing, byBeyond: &top.MissingBeyond} {
 			if r := &s.rankings[by]; r.heavy != nil {
 				*missing = max(*missing, r.missing+r.heavy.Missing())
 				r.addTo(found)
@@ -181,7 +181,7 @@ func (r *ranking) addTo(found map[uint64]*TopKey) {
 			t = &TopKey{Domain: k.rule.Domain, Path: k.rule.Path, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}
 			found[h.Key] = t
 		}
-		for o, n := range [history.Outcomes]*uint64{&t.Within, &t.Over, &t.Degraded, &t.Near, &t.Shadow} {
+		for o, n := range [history.Outcomes]*uint64{&t.Within, &t.Over, &t.Shadow, &t.Degraded, &t.Near} {
 			*n = max(*n, k.before[o]+k.present[o])
 		}
 	}

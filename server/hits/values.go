@@ -15,13 +15,6 @@ import (
 // the history.
 const maxValue = 256
 
-// wholeOutcomes is how many outcomes add up to all hits. The part of each is counted with it, so that no value has more
-// near hits than hits.
-const wholeOutcomes = int(history.Degraded) + 1
-
-// partOf has the part of each of these: near of within, shadow of over. Degraded has none, and stands for itself.
-var partOf = [wholeOutcomes]history.Outcome{history.Near, history.Shadow, history.Degraded}
-
 // values count the hits of a rule that tells values apart: all of them, and by outcome those of its heaviest values since
 // the last drain.
 type values struct {
@@ -31,12 +24,12 @@ type values struct {
 	drained  valueSketches // swapped with heavy by a drain, which reads them without the lock
 }
 
-type valueSketches [wholeOutcomes]*heavy.Sketch[value] // nil before the first hit of that outcome
+type valueSketches [history.WholeOutcomes]*heavy.Sketch[value] // nil before the first hit of that outcome
 
 // value is a value in a sketch, with its hits since it came there.
 type value struct {
-	text        []byte
-	whole, part uint64 // of degraded hits both are the whole
+	text       []byte
+	hits, near uint64 // near of those within: so no value has more near hits than hits
 }
 
 // appendValue appends a descriptor's value, nothing if that is too long. It allocates only to grow dst.
@@ -62,7 +55,7 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.counters.add(n)
-	for o := range wholeOutcomes {
+	for o := range v.heavy {
 		if n[o] == 0 || len(text) == 0 {
 			continue
 		}
@@ -73,8 +66,10 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 		if fresh {
 			*held = value{text: append(held.text[:0], text...)}
 		}
-		held.whole += n[o]
-		held.part += n[partOf[o]]
+		held.hits += n[o]
+		if history.Outcome(o) == history.Within {
+			held.near += n[history.Near]
+		}
 	}
 }
 
@@ -89,22 +84,19 @@ func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint
 		if sketch == nil {
 			continue
 		}
-		all, part := rest[o], partOf[o]
+		all := rest[o]
 		held := sketch.Held()
-		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Kept.whole, a.Kept.whole) })
+		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Kept.hits, a.Kept.hits) })
 		for i := range held {
 			kept := &held[i].Kept
 			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
-			if !places.claim(id, kept.whole, all) {
+			if !places.claim(id, kept.hits, all) {
 				continue
 			}
-			var n counts
-			n[o] = kept.whole
-			if part != id.Outcome {
-				n[part] = kept.part
-				rest[part] -= kept.part
-			}
-			rest[o] -= kept.whole
+			n := counts{history.Near: kept.near}
+			n[o] = kept.hits
+			rest[o] -= kept.hits
+			rest[history.Near] -= kept.near
 			n.handOut(id, emit)
 		}
 		sketch.Reset()
@@ -118,9 +110,9 @@ func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint
 const reservedShare, reservedHits = 50, 10
 
 // places has the values that have a place, and so a series: those that the history tells of, and those handed out since,
-// of which it may not know yet. A part has the place of its whole. Recorder.draining protects it.
+// of which it may not know yet. Near hits have the place of those within. Recorder.draining protects it.
 type places struct {
-	most  int                 // of a rule and whole outcome, without the reserved ones
+	most  int                 // of a rule and outcome, without the reserved ones
 	known map[history.ID]bool // whether it was handed out since the last learn
 	count map[history.ID]int  // of all values of a rule and outcome
 }
@@ -135,10 +127,8 @@ func (p *places) learn(fine []history.ID) {
 		}
 	}
 	for _, id := range fine {
-		for o := range history.Outcome(wholeOutcomes) {
-			if id.Outcome == partOf[o] {
-				id.Outcome = o
-			}
+		if id.Outcome == history.Near {
+			id.Outcome = history.Within
 		}
 		if history.IsPersonal(id.Value) {
 			p.give(id, false)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"testing"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
@@ -77,7 +79,7 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 		{"a rule of two levels", "shop", 1, []limit.Descriptor{annPays},
 			totals{"shop user/path=%2Fpay": {Within: 1}}, ratelimit{"shop.user.path_/pay": ratelimitOf(1, 1, 0, 0)}},
 		{"a shadow rule that is over", "shop", 1, []limit.Descriptor{one("shadow", ""), one("shadow", "")},
-			totals{"shop shadow": {Within: 1, Near: 1, Over: 1, Shadow: 1}}, ratelimit{"shop.shadow": shadowed}},
+			totals{"shop shadow": {Within: 1, Near: 1, Shadow: 1}}, ratelimit{"shop.shadow": shadowed}},
 		{"unlimited", "shop", 4, []limit.Descriptor{one("free", "")}, totals{"shop free": {Within: 4}}, ratelimit{}},
 		{"no rule", "shop", 4, []limit.Descriptor{one("nobody", ""), one("trusted", "yes"), {}, one("", "x")},
 			totals{"shop __unmatched__": {Within: 16}}, ratelimit{}},
@@ -118,7 +120,7 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	}
 }
 
-func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
+func TestWhatShadowModeLetsThroughIsNotOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
 	for _, want := range []limit.Result{limit.OK, limit.Shadowed, limit.Shadowed} {
 		c := ask(t, l, "shop", 6, one("user", "ann"))
@@ -126,9 +128,65 @@ func TestWhatShadowModeLetsThroughIsRecordedAsOver(t *testing.T) {
 			t.Errorf("the result is %v, over %v with %+v; want %v: told to be refused, and let through", got, c.Over, c.Statuses[0], want)
 		}
 	}
-	want, wantRatelimit := totals{"shop user": {Within: 6, Over: 12, Shadow: 12}}, ratelimit{"shop.user": ratelimitOf(18, 6, 0, 12)}
+	want, wantRatelimit := totals{"shop user": {Within: 6, Shadow: 12}}, ratelimit{"shop.user": ratelimitOf(18, 6, 0, 12)}
 	if got, gotRatelimit := recorded(recorder), recorder.RatelimitTotals(); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
 		t.Errorf("recorded %+v and %v; want %+v and %v: the shadow mode of all is no rule's", got, gotRatelimit, want, wantRatelimit)
+	}
+}
+
+func TestOnlyAQuotaThatRefusesIsOver(t *testing.T) {
+	for other, want := range map[string]hits.Totals{"q2": {Shadow: 2}, "closed": {Over: 2}} {
+		l, _, recorder := newLimiterWith(t, limit.Options{}, refusing)
+		c := ask(t, l, "shop", 2, one("q1", "a"), one(other, "a"))
+		if got := recorded(recorder)["shop q1"]; got != want || c.Over != (want.Over > 0) {
+			t.Errorf("of a quota that is over beside %s: recorded %+v, refused %v; want %+v: it refuses nothing alone", other, got, c.Over, want)
+		}
+	}
+}
+
+// Whatever modes, policies and an unsteady store make of requests, each hit has one outcome, and only those of a
+// refused request are over.
+func TestEachHitHasExactlyOneOutcome(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 40))
+	sometimes := func() bool { return random.IntN(4) == 0 }
+	seen := hits.Totals{}
+	for range 300 {
+		store, _ := newStore(t)
+		unsteady := partly{store, func(*backend.Check) bool { return random.IntN(10) == 0 }}
+		policy := descriptors.Policy(random.IntN(descriptors.Policies))
+		l, recorder := newLimiterOn(t, guard.New(unsteady, guard.Config{Policy: policy, Local: store, Replicas: func() int { return 1 }}),
+			limit.Options{Shadow: sometimes(), Quota: sometimes(), SpareOthers: sometimes()}, refusing)
+		var asked, over uint64
+		for range 30 {
+			c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: uint32(random.IntN(3))}}
+			for range 1 + random.IntN(3) {
+				d := one([]string{"user", "shadow", "q1", "q2", "closed", "free", "none"}[random.IntN(7)], "a")
+				n := max(1, uint64(c.Request.Hits))
+				if sometimes() {
+					n = random.Uint64N(6)
+					d = with(d, own(n))
+				}
+				c.Descriptors, asked = append(c.Descriptors, d), asked+n
+			}
+			err := l.Decide(t.Context(), c)
+			sum := hits.Totals{}
+			for _, one := range recorded(recorder) {
+				sum.Within, sum.Over, sum.Shadow = sum.Within+one.Within, sum.Over+one.Over, sum.Shadow+one.Shadow
+				sum.Degraded, sum.Near = sum.Degraded+one.Degraded, sum.Near+one.Near
+			}
+			if all := sum.Within + sum.Over + sum.Shadow + sum.Degraded; all != asked || sum.Near > sum.Within {
+				t.Fatalf("recorded %+v, which are %d hits; want all %d, and no more near than within", sum, all, asked)
+			}
+			if sum.Over > over && !c.Over {
+				t.Fatalf("%+v passed (%v), and %d hits more are over; want none", c.Statuses, err, sum.Over-over)
+			}
+			over = sum.Over
+			seen = hits.Totals{Within: max(seen.Within, sum.Within), Over: max(seen.Over, over), Shadow: max(seen.Shadow, sum.Shadow),
+				Degraded: max(seen.Degraded, sum.Degraded), Near: max(seen.Near, sum.Near)}
+		}
+	}
+	if seen.Within*seen.Over*seen.Shadow*seen.Degraded*seen.Near == 0 {
+		t.Errorf("at most %+v; want some of each", seen)
 	}
 }
 

@@ -182,6 +182,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 		}
 	}
 	l.conclude(c)
+	l.count(c)
 	if c.Over || c.Shadowed || c.ShadowOver {
 		c.keepDenials()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// record puts the decision on check i into the verdict, and records what became of its hits.
+// record puts the decision on check i into the verdict.
 func (l *Limiter) record(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	s := &c.Statuses[p.descriptor]
@@ -21,10 +21,6 @@ func (l *Limiter) record(c *Call, i int) {
 	if d.Err != nil || d.Source.Degraded() {
 		c.Degraded = true
 		l.degraded[d.Reason][d.Policy].Add(1)
-	}
-	if p.hits != nil {
-		p.hits.Record(&hits.Event{Rule: s.Rule, Descriptor: c.Descriptors[p.descriptor].Entries, Override: s.Override,
-			Key: p.key, At: c.At, Check: check, Decision: d}, hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, ShadowAll: l.options.Shadow})
 	}
 	s.Decision = *d
 	if d.Err != nil {
@@ -38,8 +34,22 @@ func (l *Limiter) record(c *Call, i int) {
 	}
 }
 
+// count counts the hits of each check by what became of them. A quota that is over refuses only if the request is refused.
+func (l *Limiter) count(c *Call) {
+	for i := range c.checks {
+		p := &c.pending[i]
+		if p.hits == nil {
+			continue
+		}
+		s := &c.Statuses[p.descriptor]
+		p.hits.Record(&hits.Event{Rule: s.Rule, Descriptor: c.Descriptors[p.descriptor].Entries, Override: s.Override,
+			Key: p.key, At: c.At, Check: &c.checks[i], Decision: &c.decisions[i]},
+			hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && !c.Over})
+	}
+}
+
 // keepDenials keeps, of a request that is refused, each check that refuses it, and of any request each that would, were
-// it not for shadow mode. A quota that is over refuses only if the request is refused.
+// it not for shadow mode.
 func (c *Call) keepDenials() {
 	for i := range c.checks {
 		descriptor := &c.Descriptors[c.pending[i].descriptor]

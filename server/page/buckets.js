@@ -1,18 +1,16 @@
 // From what /api/v1/history answers to what a chart draws and a table adds up.
-import { add, less, unescaped } from './text.js';
-
-const stored = ['within', 'over', 'degraded', 'near', 'shadow'];
+import { add, unescaped } from './text.js';
+import { outcomes } from './view.js';
 
 /**
- * joined brings the series of a rule together: buckets with what became of their hits, and totals. On the page `over`
- * is what was refused; what only would have been, in shadow mode, is `shadow`. several is set if the answer adds up several
- * values of a rule.
+ * joined brings the series of a rule together: buckets with what became of their hits, and totals. several is set if the
+ * answer adds up several values of a rule.
  */
 export function joined(answer, several) {
   const buckets = [], totals = nothing(), lifetime = nothing();
   for (const series of answer.series) {
     const o = series.outcome;
-    if (!stored.includes(o)) continue;
+    if (totals[o] === undefined) continue;
     totals[o] = add(totals[o], series.total);
     lifetime[o] = add(lifetime[o], series.lifetime);
     series.points.forEach((p, i) => {
@@ -23,20 +21,14 @@ export function joined(answer, several) {
       if (p.tier) b.tier = coarser(b.tier, p.tier);
     });
   }
-  for (const sums of [totals, lifetime, ...buckets]) sumUp(sums);
+  for (const sums of [totals, lifetime, ...buckets]) sums.hits = outcomes.map(o => sums[o]).reduce(add);
   for (const b of buckets) b.peak = peakOf(b, several);
   const highest = buckets.reduce((a, b) => Number(b.peak.hits) > Number(a.peak.hits) ? b : a, buckets[0]);
   return { from: answer.from, to: answer.to, step: answer.step ?? 0, buckets, totals, lifetime, highest };
 }
 
 function nothing() {
-  return { within: 0, over: 0, degraded: 0, near: 0, shadow: 0 };
-}
-
-/** sumUp adds all hits, and takes what shadow mode let through off what was over. */
-function sumUp(sums) {
-  sums.hits = add(add(sums.within, sums.over), sums.degraded);
-  sums.over = less(sums.over, sums.shadow);
+  return { within: 0, over: 0, shadow: 0, degraded: 0, near: 0 };
 }
 
 /** tierNames are how wide the buckets are that are stored, the finest first. */
@@ -51,7 +43,7 @@ function coarser(a, b) {
  * were in the same minute is not stored: then it is the most that there can have been.
  */
 function peakOf(b, several) {
-  const parts = ['within', 'over', 'degraded'].map(o => b.peaks[o]).filter(peak => peak > 0);
+  const parts = outcomes.map(o => b.peaks[o]).filter(peak => peak > 0);
   const most = parts.reduce(add, 0);
   const bound = most > b.hits ? b.hits : most;
   return { hits: bound, exact: parts.length < 2 && !several || b.width <= 60 };

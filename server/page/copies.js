@@ -26,7 +26,7 @@ export function sourceOf(part, view, curve, zone) {
   const of = `{${labels.join(',')}}`, before = curve?.before;
   const others = [['now', hits('outcome', labels, '[5m]')], ['for ever', `sum by (outcome) (weir_hits_total${of})`],
     ['largest minutes', `max_over_time(weir_hits_peak${of}${during})`],
-    ...['near', 'shadow'].map(name => [name, `sum(increase(weir_${name}_hits_total${of}${during}))`])];
+    ['near', `sum(increase(weir_near_hits_total${of}${during}))`]];
   if (before) others.unshift([before.name, hits('outcome', labels, `[${before.to - before.from}s] @ ${before.to}`)]);
   return { command: command(view.path ? 'history show' : 'history top', { ...options, ...times }),
     query: hits('outcome') + others.map(([name, query]) => `\n# ${name}: ${query}`).join('') };

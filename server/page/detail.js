@@ -3,7 +3,7 @@ import { byId, make, say, flag, swatch } from './elements.js';
 import { unmatched } from './rules.js';
 import { tierNames, tierRuns } from './buckets.js';
 import { format } from './view.js';
-import { ago, brief, day, exact, less, share, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
+import { ago, brief, day, exact, share, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
 
 /** outcomeNames are the outcomes as people are told them. */
 export const outcomeNames = new Map([
@@ -13,7 +13,7 @@ export const outcomeNames = new Map([
 const meanings = {
   within: 'admitted: within all limits',
   over: 'refused: over a limit',
-  shadow: 'over a limit, but let pass, as the rule is in shadow mode',
+  shadow: 'over a limit, but let pass, as by shadow mode',
   degraded: 'decided by policy, as no store answered',
 };
 
@@ -117,12 +117,11 @@ export function showValues(view, answer, choose) {
   flag(byId('values-part'), 'data-long', rows.length > 20);
   byId('values').tBodies[0].replaceChildren(...rows.map(row => {
     const name = row.value === '__other__' ? 'all other values' : shownPath(row.value);
-    const denied = less(row.over, row.shadow);
     const at = { domain: row.domain, path: row.path, value: row.value };
     const link = make('a', { href: format({ ...view, ...at }) }, make('bdi', {}, name));
     const line = make('tr', { class: 'value', 'data-value': row.value, 'aria-current': view.value === row.value && 'true' },
       make('td', {}, link, view.path ? '' : make('small', {}, shown(`${row.domain} ${unescaped(row.path)}`, 80))),
-      make('td', { 'data-hits': row.hits }, exact(row.hits)), make('td', {}, exact(denied)), make('td', {}, share(denied, row.hits)));
+      make('td', { 'data-hits': row.hits }, exact(row.hits)), make('td', {}, exact(row.over)), make('td', {}, share(row.over, row.hits)));
     line.addEventListener('click', event => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();

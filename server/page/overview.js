@@ -4,7 +4,7 @@ import { joined } from './buckets.js';
 import { drawSmall } from './chart.js';
 import { byId, flag, make } from './elements.js';
 import { keyOf } from './rules.js';
-import { brief, exact, less, share, shown, shownPath } from './text.js';
+import { brief, exact, share, shown, shownPath } from './text.js';
 import { format, outcomes, ranges, seconds, stepFor } from './view.js';
 
 const mostRules = 12, mostOfDomain = 60; // have a small curve
@@ -40,7 +40,7 @@ export async function loadSmall(view, rules, curve, lately, signal) {
   if (asked !== key || now() - at >= fresh) {
     const anew = asked === key ? new Map() : curves = new Map(), past = curve.before;
     const ranking = past ? await askTop({ domain: view.domain, from: past.from, to: past.to, by: 'over' }, signal) : null;
-    before = new Map(ranking?.top.map(row => [keyOf(row), less(row.over, row.shadow)]));
+    before = new Map(ranking?.top.map(row => [keyOf(row), row.over]));
     rest = ranking?.found > ranking?.top.length ? '?' : '0';
     show(view, drawn, some.length, lately, past?.name);
     for (const { domain, path } of drawn) { // one after the other: two questions are answered at a time, and others ask as well

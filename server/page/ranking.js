@@ -1,7 +1,6 @@
 // Which rules had the most hits in the range that is looked at.
 import { askTop, now } from './api.js';
 import { compare, keyOf, nameOnly } from './rules.js';
-import { less } from './text.js';
 
 const fresh = 60; // seconds that an answer is good for: a year of many rules is dear
 
@@ -64,7 +63,7 @@ export class Ranking {
  */
 export function ranked(rules, answer, known, view) {
   const all = new Map();
-  const none = { hits: 0, over: 0, shadow: 0 };
+  const none = { hits: 0, over: 0 };
   for (const rule of rules) all.set(keyOf(rule), { ...rule, ...counted(none), known });
   if (view.path && !all.has(keyOf(view))) {
     all.set(keyOf(view), { ...nameOnly(view, known), ...counted(none) });
@@ -80,7 +79,7 @@ export function ranked(rules, answer, known, view) {
 }
 
 function counted(row) {
-  return { counts: true, hits: row.hits, denied: less(row.over, row.shadow), size: Number(row.hits) };
+  return { counts: true, hits: row.hits, denied: row.over, size: Number(row.hits) };
 }
 
 /** onlyInRange returns the rules that have hits in a range and are not in a list of what is hit now, as that list has them. */

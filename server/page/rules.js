@@ -21,11 +21,11 @@ export function keyOf({ domain, path }) {
 export function merged(rules, top, minutes, known, view) {
   const all = new Map();
   for (const rule of rules) all.set(keyOf(rule), { ...rule, known, hits: 0, denied: 0, perMinute: 0, deniedPerMinute: 0 });
-  const also = view.path ? [{ ...view, hits: 0, over: 0, shadow: 0 }] : [];
+  const also = view.path ? [{ ...view, hits: 0, over: 0 }] : [];
   for (const row of [...also, ...top?.top ?? []]) {
     const key = keyOf(row);
     const rule = all.get(key) ?? nameOnly(row, known);
-    const denied = Number(row.over) - Number(row.shadow);
+    const denied = Number(row.over);
     all.set(key, { ...rule, hits: Number(row.hits), denied, perMinute: Number(row.hits) / minutes, deniedPerMinute: denied / minutes });
   }
   // Of more rules than the ranking has, the others had fewer hits than its last one.

@@ -6,13 +6,6 @@ export function add(a, b) {
   return typeof a === 'number' && typeof b === 'number' && Number.isSafeInteger(sum) ? sum : BigInt(a) + BigInt(b);
 }
 
-/** less takes a count from another exactly, at least 0. */
-export function less(a, b) {
-  if (typeof a === 'number' && typeof b === 'number') return Math.max(a - b, 0);
-  const rest = BigInt(a) - BigInt(b);
-  return rest > 0n ? rest : 0;
-}
-
 const whole = new Intl.NumberFormat('en');
 
 /** exact writes a count with all of its digits: 1,234,567. */

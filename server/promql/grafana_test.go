@@ -70,10 +70,10 @@ func TestGrafanasVariablesAreFilled(t *testing.T) {
 		{"domains", "label/domain/values", with("match[]", "weir_hits_total"), []any{"shop"}},
 		{"domains of any", "label/domain/values", with(), []any{"mail", "shop"}},
 		{"paths of a domain", "label/path/values", with("match[]", `weir_hits_total{domain="shop"}`), []any{"user", "user/path=%2Fpay"}},
-		{"paths of two selectors", "label/path/values", with("match[]", `weir_shadow_hits_total`, "match[]", `{path="user"}`),
+		{"paths of two selectors", "label/path/values", with("match[]", `weir_near_hits_total`, "match[]", `{path="user"}`),
 			[]any{"sender", "user"}},
-		{"metrics", "label/__name__/values", with("limit", "40000"), []any{"weir_hits_peak", "weir_hits_total", "weir_shadow_hits_total"}},
-		{"labels", "labels", with("match[]", `weir_shadow_hits_total`), []any{"__name__", "domain", "path", "value"}},
+		{"metrics", "label/__name__/values", with("limit", "40000"), []any{"weir_hits_peak", "weir_hits_total", "weir_near_hits_total"}},
+		{"labels", "labels", with("match[]", `weir_near_hits_total`), []any{"__name__", "domain", "path", "value"}},
 		{"a label that nothing has", "label/pod/values", with(), []any{}},
 	} {
 		if a := w.get("api/v1/"+c.path, c.parameters...); a.Code != 200 || !reflect.DeepEqual(a.Data, c.want) || a.Warnings != nil {
@@ -85,8 +85,8 @@ func TestGrafanasVariablesAreFilled(t *testing.T) {
 	if a.Code != 200 || !reflect.DeepEqual(a.Data, want) {
 		t.Errorf("series: %+v, want %v", a, want)
 	}
-	if a := w.get("api/v1/metadata", "limit", "1"); len(a.Data.(map[string]any)) != 5 {
-		t.Errorf("metadata: %+v, want the five metrics", a)
+	if a := w.get("api/v1/metadata", "limit", "1"); len(a.Data.(map[string]any)) != 4 {
+		t.Errorf("metadata: %+v, want the four metrics", a)
 	}
 	a = w.get("api/v1/query", "query", "weir_hits_total", "limit", "-1", "timeout", "soon", "lookback_delta", "1")
 	if a.Code != 200 || a.Warnings != nil {

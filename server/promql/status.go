@@ -22,11 +22,10 @@ func (h *Handler) buildInfo(*request) *answer {
 // metrics are all that the history has: name, type and help.
 var metrics = [][3]string{
 	{engine.HitsPeak, "gauge", "Hits in the largest minute of the stored bucket that holds the moment, by outcome."},
-	{engine.HitsTotal, "counter", "Hits by rule and what became of them: within or over its limits, or degraded, decided " +
-		"without a store."},
+	{engine.HitsTotal, "counter", "Hits by rule and what became of them: within its limits, over, which is refused, shadow, " +
+		"over but let through, or degraded, decided without a store."},
 	{engine.LimitRequests, "gauge", "Requests that a limit allows, as configured now: what it was in the past is not stored."},
 	{engine.NearTotal, "counter", "Of the hits within, those above NEAR_LIMIT_RATIO of the limit."},
-	{engine.ShadowTotal, "counter", "Of the hits over, those that shadow mode let through."},
 }
 
 // metadata answers what metrics there are.

@@ -123,7 +123,7 @@ func values(parameters ...string) url.Values {
 var (
 	busy   = history.ID{Domain: "shop", Path: "user/path=%2Fpay"}
 	sparse = history.ID{Domain: "shop", Path: "user", Outcome: history.Over}
-	single = history.ID{Domain: "mail", Path: "sender", Outcome: history.Shadow, Value: "ann"}
+	single = history.ID{Domain: "mail", Path: "sender", Outcome: history.Near, Value: "ann"}
 )
 
 // someHours returns increments of some series up to now, by the minute, before a week ago by the quarter of an hour.

@@ -172,12 +172,11 @@ func (m *Metrics) Hits(r *hits.Recorder) {
 
 var (
 	hitsTotal = prometheus.NewDesc("weir_hits_total",
-		"Hits by rule and what became of them: within or over its limits, or degraded, decided without a store.",
+		"Hits by rule and what became of them: within its limits, over, which is refused, shadow, over but let through, or degraded, "+
+			"decided without a store.",
 		[]string{"domain", "path", "outcome"}, nil)
 	nearTotal = prometheus.NewDesc("weir_near_hits_total",
 		"Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set).", []string{"domain", "path"}, nil)
-	shadowTotal = prometheus.NewDesc("weir_shadow_hits_total",
-		"Of the hits over, those that shadow mode let through.", []string{"domain", "path"}, nil)
 )
 
 // sendHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
@@ -194,9 +193,9 @@ func sendHits(r *hits.Recorder, to chan<- prometheus.Metric) {
 	}{
 		{hitsTotal, func(t *hits.Totals) uint64 { return t.Degraded }, []string{"degraded"}},
 		{hitsTotal, func(t *hits.Totals) uint64 { return t.Over }, []string{"over"}},
+		{hitsTotal, func(t *hits.Totals) uint64 { return t.Shadow }, []string{"shadow"}},
 		{hitsTotal, func(t *hits.Totals) uint64 { return t.Within }, []string{"within"}},
 		{nearTotal, func(t *hits.Totals) uint64 { return t.Near }, nil},
-		{shadowTotal, func(t *hits.Totals) uint64 { return t.Shadow }, nil},
 	} {
 		for i := range all {
 			labels := append([]string{all[i].Domain, all[i].Path}, one.labels...)

@@ -146,7 +146,7 @@ func hitsIn(number int, at, now int64) (n [history.Outcomes]uint64) {
 		n[history.Near] = n[history.Within] / r.nearEvery
 	}
 	if r.shadow {
-		n[history.Shadow] = n[history.Over]
+		n[history.Shadow], n[history.Over] = n[history.Over], 0
 	}
 	return n
 }
@@ -168,7 +168,8 @@ func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor))
 	second, start := uint64(at.Unix()%minute), at.Unix()/minute*minute
 	for i := range rules {
 		n := hitsIn(i, start, start+minute)
-		asked, over := n[history.Within]+n[history.Over], n[history.Over]
+		over := n[history.Over] + n[history.Shadow]
+		asked := n[history.Within] + over
 		for k := asked * second / minute; k < asked*(second+1)/minute; k++ {
 			caller := 10 + int(240*noise(start+int64(k)*minute, i))
 			if over > 0 && k < rules[i].callerLimit+over {

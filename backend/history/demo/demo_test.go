@@ -55,8 +55,8 @@ func TestBucketsAreAsAStoreWouldHoldThem(t *testing.T) {
 		}
 		ends[m.id] = p.End()
 	}
-	if len(tiers) != history.Tiers || len(ends) != 26 {
-		t.Errorf("there are %d tiers and %d series, want %d and 26", len(tiers), len(ends), history.Tiers)
+	if len(tiers) != history.Tiers || len(ends) != 25 {
+		t.Errorf("there are %d tiers and %d series, want %d and 25", len(tiers), len(ends), history.Tiers)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -49,10 +50,14 @@ func (p Parameters) Number(name string, byDefault, maximum int) (int, error) {
 // By reads what a ranking is by: hits, unless given, or an outcome.
 func (p Parameters) By() (string, error) {
 	by := cmp.Or(p.Get("by"), byHits)
-	if new(RankedHits).By(by) == nil {
-		return "", refuse("by: nothing is ranked by %q: use hits, within, over, degraded, near or shadow.", by)
+	if by == byHits {
+		return by, nil
 	}
-	return by, nil
+	o, err := history.ParseOutcome(by)
+	if err != nil {
+		return "", refuse("by: nothing is ranked by %q: use one of %s.", by, strings.Join(rankings, ", "))
+	}
+	return o.String(), nil
 }
 
 // Range reads a range of time. Without an end it is now, the present second included, and without a beginning an hour

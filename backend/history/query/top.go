@@ -11,7 +11,7 @@ import (
 
 const (
 	maxRanked = 250_000 // rules and values are ranked at most: some 75 MB
-	byHits    = "hits"  // ranks by all hits: those within, over and degraded
+	byHits    = "hits"  // ranks by all hits
 )
 
 // TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
@@ -33,21 +33,30 @@ type TopRow struct {
 
 // RankedHits are the hits that a row can be ranked by.
 type RankedHits struct {
-	Hits     uint64 `json:"hits"` // within, over and degraded
+	Hits     uint64 `json:"hits"` // within, over, shadow and degraded
 	Within   uint64 `json:"within"`
 	Over     uint64 `json:"over"`
+	Shadow   uint64 `json:"shadow"`
 	Degraded uint64 `json:"degraded"`
-	Near     uint64 `json:"near"`   // part of within
-	Shadow   uint64 `json:"shadow"` // part of over
+	Near     uint64 `json:"near"` // part of within
 }
+
+var rankings = []string{byHits, "within", "over", "shadow", "degraded", "near"}
 
 // By returns the field that ranks rows by hits or by an outcome; nil for anything else.
 func (r *RankedHits) By(what string) *uint64 {
-	i := slices.Index([]string{byHits, "within", "over", "degraded", "near", "shadow"}, what)
+	i := slices.Index(rankings, what)
 	if i < 0 {
 		return nil
 	}
-	return [...]*uint64{&r.Hits, &r.Within, &r.Over, &r.Degraded, &r.Near, &r.Shadow}[i]
+	return [...]*uint64{&r.Hits, &r.Within, &r.Over, &r.Shadow, &r.Degraded, &r.Near}[i]
+}
+
+// Add adds the hits of another row.
+func (r *RankedHits) Add(other *RankedHits) {
+	for _, what := range rankings {
+		*r.By(what) += *other.By(what)
+	}
 }
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
@@ -76,7 +85,9 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 			rows[rule] = row
 		}
 		*row.By(s.ID.Outcome.String()) += hits
-		row.Hits = row.Within + row.Over + row.Degraded
+		if !s.ID.Outcome.IsPart() {
+			row.Hits += hits
+		}
 		return nil
 	})
 	if err != nil {

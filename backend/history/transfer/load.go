@@ -42,7 +42,7 @@ var errForgotten = errors.New("the store has forgotten some of what it acknowled
 // Loaded is what counting rows has done so far.
 type Loaded struct {
 	Rows    uint64
-	Hits    uint64 // in these rows, but for near and shadow hits, which are parts of others
+	Hits    uint64 // in these rows, but for near hits, which are a part of those within
 	Known   uint64 // of Hits, those that an earlier run had counted
 	Refused uint64 // hits that were not counted, as their series is full
 	Alike   uint64 // rows, of a file that none has begun, that look counted, as the store holds as many hits there

@@ -16,9 +16,8 @@ type family struct {
 }
 
 var families = []family{
-	{"weir_hits", "Hits, by what became of them.", []history.Outcome{history.Within, history.Over, history.Degraded}},
+	{"weir_hits", "Hits, by what became of them.", []history.Outcome{history.Within, history.Over, history.Shadow, history.Degraded}},
 	{"weir_near_hits", "Hits that were within a limit, but close to it.", []history.Outcome{history.Near}},
-	{"weir_shadow_hits", "Hits that were over a limit, and let through by shadow mode.", []history.Outcome{history.Shadow}},
 }
 
 // metricsWriter is a [writer] of OpenMetrics 1.0 text.

@@ -62,7 +62,7 @@ func instant(t *testing.T, prometheus, expression string, at int64) map[history.
 	values := make(map[history.ID]uint64)
 	for _, r := range a.Data.Result {
 		id := history.ID{Domain: r.Metric["domain"], Path: r.Metric["path"], Value: r.Metric["value"]}
-		named := map[string]string{"weir_near_hits_total": "near", "weir_shadow_hits_total": "shadow"}[r.Metric["__name__"]]
+		named := map[string]string{"weir_near_hits_total": "near"}[r.Metric["__name__"]]
 		id.Outcome, err = history.ParseOutcome(cmp.Or(named, r.Metric["outcome"]))
 		value, bad := strconv.ParseFloat(r.Value[1].(string), 64)
 		if err = errors.Join(err, bad); err != nil {

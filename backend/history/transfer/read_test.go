@@ -53,7 +53,7 @@ func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
 		header + "shop,user,over,,1795262460,60,7,3\n":                          "column start: 1795262460 must be",
 		header + "shop,user,over,,1795219200,90,7,3\n":                          "column width: 90 is not the width of a bucket",
 		header + "shop,user,over,,1795219200,604800,7,3\n":                      "column width: 604800 is not",
-		header + "shop,user,denied,,1795219200,3600,7,3\n":                      `column outcome: "denied" is not an outcome: use one of within, over`,
+		header + "shop,user,limited,,1795219200,3600,7,3\n":                     `column outcome: "limited" is not an outcome: use one of within, over`,
 		header + ",user,over,,1795219200,3600,7,3\n":                            `column domain: "" is empty`,
 		header + "shop,,over,,1795219200,3600,7,3\n":                            `column path: "" is no path`,
 		header + "shop,user/path=/login,over,,1795219200,3600,7,3\n":            `column path: "user/path=/login" is no path as weir stores it, user/path=%2Flogin: write`,

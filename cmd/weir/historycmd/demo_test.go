@@ -37,9 +37,16 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 		return nil
 	})
 	if want := ": " + terminal.Thousands(hits) + " hits.\n"; !strings.Contains(got, want) {
-		t.Errorf("weir history demo prints %q, want %q: near and shadow hits are parts of others", got, want)
+		t.Errorf("weir history demo prints %q, want %q: near hits are part of those within", got, want)
 	}
 	store := openHistory(t, dir)
+	port := historyPort(t, store)
+	for by, listed := range map[string]bool{"refused": false, "shadow": true} {
+		top, err := runHistory(t, "top", "--admin", port, "--from", "2026-11-17", "--to", "2026-11-22", "--by", by)
+		if err != nil || strings.Contains(top, "remote_address") != listed || strings.Contains(top, "tenant") == listed {
+			t.Errorf("by %s the top is %q (%v); want the rule in shadow mode only by shadow: it refused nobody", by, top, err)
+		}
+	}
 	found := historytest.All(t, store)
 	for id, sum := range sums {
 		if s := found[id]; s.Lifetime != sum || !s.Exact() {

@@ -67,7 +67,7 @@ type printFlags struct {
 
 // seriesFlags choose series of the rules, for show and export.
 type seriesFlags struct {
-	Outcome string `placeholder:"NAME" help:"Only within, over, degraded, near or shadow."`
+	Outcome string `placeholder:"NAME" help:"Only within, over (refused), shadow, degraded or near."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 

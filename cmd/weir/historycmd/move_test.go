@@ -97,7 +97,7 @@ func TestAnExportIsWhatThePortAnswers(t *testing.T) {
 		"": nil, "?format=openmetrics": {"--format", "openmetrics"},
 		"?domain=shop&path=user/path%3D/pay&outcome=within&from=1795100000&to=1795176180": {"--domain", "shop", "--path", "user/path=/pay",
 			"--outcome", "within", "--from", "1795100000", "--to", "2026-11-20T12:03:00Z"},
-		"?value=bob": {"--value", "bob"},
+		"?value=bob": {"--value", "bob"}, "?outcome=over": {"--outcome", "denied"},
 	} {
 		want, failed := weirtest.Get("http://" + port + "/api/v1/history/export" + query)
 		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
@@ -106,7 +106,7 @@ func TestAnExportIsWhatThePortAnswers(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{"no history of that": {"--path", "/pay"}, "--format": {"--format", "json"},
-		"is not a time": {"--from", "never"}, "is not an outcome": {"--outcome", "denied"}, "must be before": {"--from", "-1h", "--to", "-2h"}} {
+		"is not a time": {"--from", "never"}, "is not an outcome": {"--outcome", "limited"}, "must be before": {"--from", "-1h", "--to", "-2h"}} {
 		got, err := runHistory(t, append([]string{"export", "--admin", port}, args...)...)
 		if err == nil || strings.Count(got, "\n") > 1 || !strings.Contains(err.Error(), want) {
 			t.Errorf("weir history export %v prints %q, %v, want %q", args, got, err, want)

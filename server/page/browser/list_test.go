@@ -31,14 +31,14 @@ func (b *tab) ranking(w *weirtest.Weir) (all []counted) {
 	b.Helper()
 	var answer struct {
 		Top []struct {
-			Domain, Path       string
-			Hits, Over, Shadow int64
+			Domain, Path string
+			Hits, Over   int64
 		}
 	}
 	from, to := b.shownRange()
 	ask(b.T, w, "/top", url.Values{"values": {"false"}, "from": {fmt.Sprint(from)}, "to": {fmt.Sprint(to)}, "n": {"1000"}}, &answer)
 	for _, row := range answer.Top {
-		all = append(all, counted{row.Domain, row.Path, row.Hits, row.Over - row.Shadow})
+		all = append(all, counted{row.Domain, row.Path, row.Hits, row.Over})
 	}
 	return all
 }

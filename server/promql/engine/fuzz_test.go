@@ -21,7 +21,7 @@ func FuzzQuery(f *testing.F) {
 		`max_over_time(weir_hits_peak[30m])`, `weir_limit_requests / on(domain,path) group_left weir_hits_total`,
 		`delta(weir_hits_total[1d] anchored)`, `rate(weir_hits_total[5m:])`, `absent_over_time(weir_near_hits_total{domain="x"}[1w])`,
 		`holt_winters(weir_hits_total[1d], 0.5, 0.5)`, `"text"`,
-		`weir_shadow_hits_total @ -9000000000 offset -300y`, `{value="\"}\n"}`, `rate(rate(x)[1d:1m])`, `timestamp(weir_hits_total)`,
+		`weir_near_hits_total @ -9000000000 offset -300y`, `{value="\"}\n"}`, `rate(rate(x)[1d:1m])`, `timestamp(weir_hits_total)`,
 		`max_over_time(vector(1)[100y:1s])`, `histogram_quantile(0.9, rate(weir_hits_total[5m]))`, `irate(weir_hits_total[3d])`, `-`} {
 		for _, step := range []int64{0, 1, 60_000, 86_400_000} {
 			f.Add(text, someday.UnixMilli(), int64(86_400_000), step)

@@ -14,7 +14,6 @@ import (
 const (
 	HitsTotal     = "weir_hits_total"
 	NearTotal     = "weir_near_hits_total"
-	ShadowTotal   = "weir_shadow_hits_total"
 	HitsPeak      = "weir_hits_peak"
 	LimitRequests = "weir_limit_requests"
 )
@@ -29,17 +28,13 @@ const (
 	limitLabel   = "limit"
 )
 
-// counters are the names of the counter of each outcome.
-var counters = [history.Outcomes]string{history.Within: HitsTotal, history.Over: HitsTotal, history.Degraded: HitsTotal,
-	history.Near: NearTotal, history.Shadow: ShadowTotal}
-
 // counterLabels returns the labels of the counter of a series.
 func counterLabels(id history.ID) labels.Labels {
-	outcome := ""
-	if counters[id.Outcome] == HitsTotal {
-		outcome = id.Outcome.String()
+	counter, outcome := HitsTotal, id.Outcome.String()
+	if id.Outcome == history.Near {
+		counter, outcome = NearTotal, ""
 	}
-	return labels.FromStrings(nameLabel, counters[id.Outcome], domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path,
+	return labels.FromStrings(nameLabel, counter, domainLabel, id.Domain, outcomeLabel, outcome, pathLabel, id.Path,
 		valueLabel, valueOf(id)).WithoutEmpty()
 }
 
