@@ -115,14 +115,16 @@ func (l *Limiter) Config() *descriptors.Config {
 // verdict.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
+	err := reject(r, c)
 	if c.Domain == "" || r == nil {
-		err := reject(r, c)
 		l.logInvalid(c, err)
 		return err
 	}
 	entry, known := r.counts.Entry(nil, c.Domain)
 	c.UnknownDomain = !known
-	err := l.decide(ctx, r, c)
+	if err == nil {
+		err = l.decide(ctx, r, c)
+	}
 	entry.Kept.requests[c.Result(err)].Add(1)
 	l.logInvalid(c, err)
 	if c.UnknownDomain && l.options.Log != nil {
@@ -154,9 +156,6 @@ func reject(r *rules, c *Call) error {
 }
 
 func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
-	if err := reject(r, c); err != nil {
-		return err
-	}
 	if tooLarge := c.tooLarge(); tooLarge != "" {
 		l.refuseTooLarge(r, c, tooLarge)
 		return nil
@@ -206,7 +205,7 @@ func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []b
 
 // conclude makes the answer for the whole request from those for its descriptors.
 func (l *Limiter) conclude(c *Call) {
-	refused, allQuotas := l.refused(c.Statuses)
+	refused, allQuotas := refused(c.Statuses)
 	for i := range c.Statuses {
 		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.Rule != nil && (allQuotas || !s.Quota) {
 			c.Message = s.Rule.Message
@@ -217,11 +216,10 @@ func (l *Limiter) conclude(c *Call) {
 
 // refused reports whether the statuses refuse the request, before Options.Shadow, and whether all quotas are over. One
 // that is over refuses it, a quota only together with all others.
-func (l *Limiter) refused(statuses []Status) (refused, allQuotas bool) {
+func refused(statuses []Status) (refused, allQuotas bool) {
 	quotaOver, quotaPasses := false, false
 	for i := range statuses {
 		s := &statuses[i]
-		s.Quota = s.Quota || (l.options.Quota && !s.Unlimited)
 		switch {
 		case !s.Quota:
 			refused = refused || s.Over
@@ -274,7 +272,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	if c.UnknownDomain {
 		r.hits.CountUnknownDomain()
 	}
-	s.Override = limits != nil
+	s.Override, s.Quota = limits != nil, l.options.Quota
 	replaced := !s.Override && len(c.replaced) > 0 && m.Rule != nil
 	if replaced && m.Rule.ReplacedBy(c.replaced) {
 		return
@@ -290,19 +288,20 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	case s.Override:
 		keyed = m.ForOverride(&limits[0], charge)
 	case m.Rule == nil || m.Rule.Unlimited:
-		if s.Unlimited = m.Rule != nil; op == backend.Count {
+		s.Unlimited = m.Rule != nil
+		if s.Quota = s.Quota && !s.Unlimited; op == backend.Count {
 			p.hits.RecordUnlimited(m.Rule, d.Entries, n)
 		}
 		return
 	default:
 		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
-		s.Quota, s.Metadata = m.Rule.Quota, m.Rule.Metadata
+		s.Quota, s.Metadata = s.Quota || m.Rule.Quota, m.Rule.Metadata
 	}
 	if replaced { // in part
 		limits = c.unreplaced(limits)
 	}
 	l.addCheck(c, keyed, p, backend.Check{Limits: limits, Op: op, Hits: n, Charge: charge, OnFailure: m.Rule.FailurePolicy(),
-		Enforced: !p.shadow && !l.options.Shadow && !s.Quota && !l.options.Quota,
+		Enforced: !p.shadow && !l.options.Shadow && !s.Quota,
 		Leases:   l.options.Leases && m.Rule.Leases()})
 }
 
