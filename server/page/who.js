@@ -29,8 +29,8 @@ export async function loadWho(domain, path, signal) {
   }
   [key, at] = [asked, now()];
   const { by, found, top: rows } = answer, [did, text] = by === 'over'
-    ? ['was refused', `${exact(found)} ${found === 1 ? 'key was' : 'keys were'} over a limit, as this weir saw.`]
-    : ['asked most', rows.length > 0 ? 'No key was over a limit.' : 'Nobody asked this weir.'];
+    ? ['was refused', `${exact(found)} ${found === 1 ? 'key was' : 'keys were'} refused, as this weir saw.`]
+    : ['asked most', rows.length > 0 ? 'No key was refused.' : 'Nobody asked this weir.'];
   show(domain, path, did, rows, text, answer.to - answer.from);
 }
 
