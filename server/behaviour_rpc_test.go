@@ -54,7 +54,7 @@ var rpcBehaviours = []behaviour{{
 }, {
 	name: "SHADOW_MODE changes only what is said of the request", rules: fewRules, limits: limit.Options{Shadow: true},
 	steps:    []step{{ask: "closed=x + user=ann", want: "OK | OVER_LIMIT 0/DAY, 0 left, 12h0m0s | OK 2/HOUR few, 1 left, 1h0m0s"}},
-	recorded: "shop closed 1 over 1 shadow; shop user 1 within",
+	recorded: "shop closed 1 shadow; shop user 1 within",
 }, {
 	name: "QUOTA_MODE makes all quotas, those without a rule included", rules: fewRules, limits: limit.Options{Quota: true},
 	steps: []step{

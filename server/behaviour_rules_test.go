@@ -13,7 +13,7 @@ var ruleBehaviours = []behaviour{{
 		{ask: "user=ann", want: "OK | OK 1/HOUR, 0 left, 1h0m0s"},
 		{ask: "user=ann addend:3", want: "OK | OK 1/HOUR, 0 left, 1h0m0s"},
 	},
-	recorded: "shop user 1 within 3 over 3 shadow",
+	recorded: "shop user 1 within 3 shadow",
 }, {
 	name: "quotas refuse a request only if all are over, and say that they are", rules: `
 - {key: user, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}

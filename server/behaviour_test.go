@@ -236,7 +236,7 @@ func TestEveryOutcomeIsCounted(t *testing.T) {
 	}
 	_, metrics := get(t, r.admin, "/metrics")
 	const outcome = `weir_requests_total{outcome=`
-	for _, line := range []string{outcome + `"ok"} 3`, outcome + `"shadowed"} 1`, outcome + `"invalid"} 1`, outcome + `"unavailable"} 1`,
+	for _, line := range []string{outcome + `"ok"} 3`, outcome + `"shadow"} 1`, outcome + `"invalid"} 1`, outcome + `"unavailable"} 1`,
 		"weir_request_seconds_count 6", "go_goroutines"} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("/metrics lacks %s: an operator could not see it", line)

@@ -106,7 +106,7 @@ func (v *topView) table(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	now := v.answer.Missing != nil
 	third := v.answer.By
-	if third == "hits" || third == "over" {
+	if third == "hits" || third == "over" || new(admin.TopRow).By(third) == nil { // it is of a later version
 		third = "near"
 	}
 	columns := []string{"hits", "over", third}

@@ -45,7 +45,9 @@ func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
 	more.Found, alone.Missing = 3, &none
 	nobody.Missing, nobody.Found, nobody.Top = &none, 0, nil
 	past := admin.TopAnswer{Domain: "shop", Source: "history", By: "hits", From: noon, To: noon + 3600, Found: 1, Warnings: []string{"node\n2 is away"},
-		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", RankedHits: query.RankedHits{Hits: 9, Over: 9}}}}
+		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", RankedHits: query.RankedHits{Hits: 9, Over: 4, Shadow: 5}}}}
+	later := past
+	later.By, later.Warnings = "cost", nil
 	empty := past
 	empty.Top, empty.Warnings = nil, nil
 	const table = `shop tenant   this weir alone, the 42s since 12:00:00, most over first
@@ -73,11 +75,14 @@ func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
 
 warning: node�2 is away
 
-  hits  over  near  rule  value
-     9     9     0  user  user=ann
+  hits  over  shadow  near  rule  value
+     9     4       5     0  user  user=ann
 
 A value may have had more, and others had some: that is in __other__, which weir history top lists.
 `},
+		{countersTop{By: "cost", N: 5, From: "-1h"}, "by=cost&from=-1h&n=5", later,
+			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most cost first\n\n  hits  over  shadow  near  rule  value\n" +
+				"     9     4       5     0  user  user=ann\n\nA value may have had more, and others had some: that is in __other__, which weir history top lists.\n"},
 		{countersTop{By: "hits", N: 5, From: "-1h"}, "by=hits&from=-1h&n=5", empty,
 			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first\n\nNo value was counted by itself then.\n"},
 	} {

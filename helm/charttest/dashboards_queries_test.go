@@ -93,7 +93,7 @@ func wantLive(t *testing.T, w, inMemory, inMemcached *weir, redis *redistest.Ser
 		return err == nil && len(found) > 0
 	}
 	for what, expr := range map[string]string{"a Redis that answers": "rate(weir_redis_answer_seconds_count[1m])",
-		"refusals": `rate(weir_requests_total{outcome="over_limit"}[1m])`, "shadow mode": `rate(weir_hits_total{outcome="shadow"}[1m])`,
+		"refusals": `rate(weir_requests_total{outcome="over"}[1m])`, "shadow mode": `rate(weir_hits_total{outcome="shadow"}[1m])`,
 		"hits close to a limit": "rate(weir_near_hits_total[1m])", "a history in Redis": `weir_history_landed_hits_total{pod="weir-a"}`} {
 		await(what, func() bool { return shows(expr + " > 0") })
 	}

@@ -178,5 +178,5 @@ func (c *Call) Result(err error) Result {
 
 // String returns the result's name in metrics, where it is the outcome. Unconfigured is a kind of Unavailable there.
 func (r Result) String() string {
-	return [Results]string{"ok", "over_limit", "invalid", "unavailable", "shadowed", "too_large", "unavailable"}[r]
+	return [Results]string{"ok", "over", "invalid", "unavailable", "shadow", "too_large", "unavailable"}[r]
 }

@@ -30,7 +30,7 @@ func domainsOf(t testing.TB, names ...string) *descriptors.Config {
 	return fixture.Config(t, files...)
 }
 
-// requests writes what was counted by domain: bank ok=1 over_limit=2. Results without a request are left out.
+// requests writes what was counted by domain: bank ok=1 over=2. Results without a request are left out.
 func requests(l *limit.Limiter) string {
 	var all []string
 	for _, d := range l.Requests() {
@@ -73,16 +73,16 @@ func TestEachRequestCountsOnceUnderItsDomainAndOutcome(t *testing.T) {
 	try(l, "", ann)
 	try(l, "shpo", ann)
 	try(l, "another", ann)
-	counted := "__unknown__ ok=2, bank, shop ok=1 over_limit=2 invalid=1"
+	counted := "__unknown__ ok=2, bank, shop ok=1 over=2 invalid=1"
 	expect(counted, "each request counts once")
 	l.Apply(domainsOf(t, "shop", "__unknown__"))
 	expect(counted, "a domain that is gone stays for some minutes")
 	try(l, "bank", ann)
 	try(l, "shop", ann)
-	expect("__unknown__ ok=3, bank, shop ok=1 over_limit=3 invalid=1", "a domain in force goes on")
+	expect("__unknown__ ok=3, bank, shop ok=1 over=3 invalid=1", "a domain in force goes on")
 	l.Apply(descriptors.NewConfig(descriptors.Keys{}, nil, []string{"shop"}))
 	try(l, "shop", ann)
-	expect("__unknown__ ok=3, bank, shop ok=1 over_limit=3 invalid=1 unavailable=1", "a broken domain is known")
+	expect("__unknown__ ok=3, bank, shop ok=1 over=3 invalid=1 unavailable=1", "a broken domain is known")
 }
 
 // newLogging makes a limiter without a configuration, and where it logs.

@@ -7,12 +7,12 @@ import { ago, brief, day, exact, share, shown, shownPath, span, timeOfDay, unesc
 
 /** outcomeNames are the outcomes as people are told them. */
 export const outcomeNames = new Map([
-  ['within', 'within'], ['over', 'refused'], ['shadow', 'shadow'], ['degraded', 'degraded'],
+  ['within', 'within'], ['over', 'denied'], ['shadow', 'shadow'], ['degraded', 'degraded'],
 ]);
 
 const meanings = {
   within: 'admitted: within all limits',
-  over: 'refused: over a limit',
+  over: 'denied: over a limit',
   shadow: 'over a limit, but let pass, as by shadow mode',
   degraded: 'decided by policy, as no store answered',
 };
@@ -42,7 +42,7 @@ function chipsOf(rule, view) {
   const chips = rule.limits.map(l => make('span', { class: 'chip', 'data-kind': 'limit' }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
   if (rule.each?.length > 0 && rule.limits.length > 0) chips.push(chip(`for each value of ${shown(rule.each.join(' and '), 120)}`));
   if (rule.unlimited) chips.push(chip('unlimited'));
-  if (rule.shadow) chips.push(chip('shadow mode: refuses nothing'));
+  if (rule.shadow) chips.push(chip('shadow mode: denies nothing'));
   if (rule.quota) chips.push(chip('quota'));
   for (const name of new Set(rule.limits.map(l => l.algorithm))) chips.push(chip(name.replaceAll('_', ' ')));
   if (rule.gone && view.path) chips.push(chip(rule.path === unmatched ? 'requests that no rule matches' : 'not configured now'));
@@ -131,7 +131,7 @@ export function showValues(view, answer, choose) {
   }));
   const left = answer ? answer.found - answer.top.length : 0;
   byId('more-values').hidden = !(left > 0);
-  say(byId('more-values'), left > 0 ? `${exact(left)} more values, with fewer ${answer.by === 'over' ? 'refused' : 'hits'}.` : '');
+  say(byId('more-values'), left > 0 ? `${exact(left)} more values, with fewer ${answer.by === 'over' ? 'denied' : 'hits'}.` : '');
 }
 
 /** showDenial writes when the rule last refused something. answer is of /api/v1/denials, null if there is none. */
@@ -144,12 +144,12 @@ export function showDenial(answer) {
   const when = at => `${day(at)} ${timeOfDay(at, true)}`;
   const last = answer.denials.find(d => !d.shadow) ?? answer.denials[0];
   if (!last) {
-    line.replaceChildren(`This weir has refused nothing since it started, ${when(answer.since)}.`);
+    line.replaceChildren(`This weir has denied nothing since it started, ${when(answer.since)}.`);
     return;
   }
   const again = last.retry_seconds === null ? 'never fits'
     : last.retry_seconds === 0 ? 'would pass now' : `would pass in ${exact(last.retry_seconds)} s`;
-  line.replaceChildren(last.shadow ? 'Last over, in shadow mode: ' : 'Last refused: ', make('b', {}, ago(answer.now - last.at)),
+  line.replaceChildren(last.shadow ? 'Last over, in shadow mode: ' : 'Last denied: ', make('b', {}, ago(answer.now - last.at)),
     ` (${when(last.at)}), by ${shown(last.limit, 60)}: ${exact(last.hits)} asked when ${exact(last.count)} counted; one like it ${again}. ` +
-    `${exact(last.denied_requests)} ${last.denied_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' refused'} since this weir started, ${when(answer.since)}.`);
+    `${exact(last.denied_requests)} ${last.denied_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' denied'} since this weir started, ${when(answer.since)}.`);
 }

@@ -319,7 +319,7 @@ function drawChart() {
   const svg = byId('chart'), width = byId('plot').clientWidth, height = svg.clientHeight || 320;
   const looked = view.outcome ? [view.outcome] : outcomes;
   const name = view.domain ? `${shown(view.domain)} ${shownPath(view.path)}` : 'All rules';
-  const title = `${name}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} refused`;
+  const title = `${name}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} denied`;
   drawnWidth = width;
   const drawing = draw(svg, curve, { title, outcomes: looked, limits: limitLines(ruleInView(), view.value), now: now(), width, height, cut: view.cut });
   reader.show(curve, drawing, now());

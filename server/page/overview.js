@@ -17,7 +17,7 @@ let rest = ''; // what those refused that before lacks
 
 /** showSums writes what all hits come to. recent: {totals, minutes} of the last minutes; curve: as it is drawn. */
 export function showSums(view, recent, curve) {
-  const tiles = [['hits', 'All hits'], ['over', 'Refused'], ['degraded', 'Degraded']].map(([outcome, name]) => {
+  const tiles = [['hits', 'All hits'], ['over', 'Denied'], ['degraded', 'Degraded']].map(([outcome, name]) => {
     const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
     const lately = Number(recent.totals[outcome]), during = view.range ? ` last ${ranges.get(view.range).name}` : ' in this range';
     const lines = [make('dt', {}, name),
@@ -72,7 +72,7 @@ function card(view, rule, recent, pastName) {
   const line = (name, ...texts) => make('span', { class: name }, ...texts);
   card.append(svg, make('strong', {}, make('bdi', {}, shownPath(rule.path, 120))), ' ',
     view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))),
-    refused ? line('over-text', make('b', {}, exact(rule.denied)), ` refused, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none refused'), ' ',
+    refused ? line('over-text', make('b', {}, exact(rule.denied)), ` denied, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none denied'), ' ',
     recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)}/min now`) : '', ' ',
     pastName ? line('quiet', `${pastName}: ${before.has(own) ? exact(before.get(own)) : rest}`) : '', ' ',
     line('quiet', `of ${exact(rule.hits)} hits`));

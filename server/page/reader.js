@@ -131,7 +131,7 @@ function summaryOf({ from, to, step, buckets, highest }) {
   const done = buckets.filter(b => !b.partial), quiet = done.findLastIndex(b => !(b.over > 0));
   if (quiet < done.length - 2) {
     const since = quiet < 0 ? 'this range began' : span(done[quiet].end, done[quiet + 1].end);
-    parts.push(make('span', { 'data-part': 'since' }, `refused at least once every ${width(step).replace(/^1 /, '')} since `, make('b', {}, since)));
+    parts.push(make('span', { 'data-part': 'since' }, `denied at least once every ${width(step).replace(/^1 /, '')} since `, make('b', {}, since)));
   }
   return parts;
 }

@@ -234,7 +234,7 @@ function fill(row, rule, busiest, view) {
   const refused = !(rule.denied > 0) ? '' : measured ? count(rule.denied, 1e6) : `${brief(rule.deniedPerMinute)}/min`;
   if (denied.textContent !== part + refused) denied.replaceChildren(...[part, refused && make('small', {}, refused)].filter(Boolean));
   flag(denied, 'data-refused', measured && String(rule.denied));
-  flag(denied, 'title', measured && `${exact(rule.denied)} refused`);
+  flag(denied, 'title', measured && `${exact(rule.denied)} denied`);
   flag(denied, 'data-none', !(rule.denied > 0));
   flag(denied, 'data-some', rule.denied > 0);
   const limits = row.querySelector('.limits');

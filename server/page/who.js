@@ -24,13 +24,13 @@ export async function loadWho(domain, path, signal) {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     key = '';
-    show(domain, path, 'was refused', [], error.message); // such as who may read values
+    show(domain, path, 'was denied', [], error.message); // such as who may read values
     return;
   }
   [key, at] = [asked, now()];
   const { by, found, top: rows } = answer, [did, text] = by === 'over'
-    ? ['was refused', `${exact(found)} ${found === 1 ? 'key was' : 'keys were'} over a limit, as this weir saw.`]
-    : ['asked most', rows.length > 0 ? 'No key was over a limit.' : 'Nobody asked this weir.'];
+    ? ['was denied', `${exact(found)} ${found === 1 ? 'key was' : 'keys were'} denied, as this weir saw.`]
+    : ['asked most', rows.length > 0 ? 'No key was denied.' : 'Nobody asked this weir.'];
   show(domain, path, did, rows, text, answer.to - answer.from);
 }
 

@@ -86,7 +86,7 @@ func TestRequestsOfADomainAreThereBeforeTheFirst(t *testing.T) {
 	_ = l.Decide(t.Context(), ofUser("shpo"))
 	var want strings.Builder
 	for _, domain := range []string{history.UnknownDomain, "shop"} {
-		for _, outcome := range []string{"ok", "over_limit", "invalid", "unavailable", "shadowed", "too_large"} {
+		for _, outcome := range []string{"ok", "over", "invalid", "unavailable", "shadow", "too_large"} {
 			n := 0
 			if domain == history.UnknownDomain && outcome == "ok" {
 				n = 1

@@ -170,7 +170,7 @@ func (s *scene) judgeMetrics(calls []call) string {
 		m := r.mustScrape(s.T)
 		grown := func(name, label string) float64 { return m.Sum(name, label) - s.atRest[i].Sum(name, label) }
 		byPolicy := grown("weir_hits_total", `outcome="degraded"`)
-		hits += grown("weir_hits_total", `outcome="within"`) + grown("weir_hits_total", `outcome="over"`) + byPolicy
+		hits += grown("weir_hits_total", "")
 		degraded, decisions = degraded+byPolicy, decisions+grown("weir_degraded_total", "")
 	}
 	if int(hits) < answered || int(hits) > len(calls) {

@@ -231,7 +231,7 @@ func TestValuesOfARuleCanBeLookedAt(t *testing.T) {
 	}
 	from, to := aWeek()
 	b.reload(w.Admin + fmt.Sprintf("/#domain=mail&path=tenant&from=%d&to=%d", from, to)) // acme began its loop in it
-	b.wantText("refused at least once every hour since", "since when it is so, and no more than is known")
+	b.wantText("denied at least once every hour since", "since when it is so, and no more than is known")
 	b.click(`#values tr.value[data-value="tenant=acme"]`)
 	b.drawn("acme", `new URLSearchParams(location.hash.slice(1)).get('value') === 'tenant=acme'`)
 	b.wantTotalsOfAPI(w, "mail", "tenant", "tenant=acme")

@@ -101,14 +101,14 @@ func TestWhoIsRefusedIsListed(t *testing.T) {
 	t.Parallel()
 	const limits = `{domain: a, descriptors: [{key: user, rate_limit: {requests_per_unit: 3, unit: day}},
 		{key: trial, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: day}}]}`
-	const head, rules = `^Who was refused in the last \d+ s[^;]*; `, `; 3/day \S+ 20 %\S+, 1/day · shadow mode \S+ 0 %$`
-	for fragment, keys := range map[string]string{"": "2 keys were over a limit; user=ann 1 4, trial=on 1 2",
-		"#domain=a&path=user": "1 key was over a limit; user=ann 1 4"} {
+	const head, rules = `^Who was denied in the last \d+ s[^;]*; `, `; 3/day \S+ 20 %\S+, 1/day · shadow mode \S+ 0 %$`
+	for fragment, keys := range map[string]string{"": "1 key was denied; user=ann 1 4",
+		"#domain=a&path=user": "1 key was denied; user=ann 1 4"} {
 		for quick := false; !quick; {
 			w, began := serve(t, map[string]string{"a.yaml": limits}), time.Now()
 			send(t, w, hits{2, "a", []string{"trial", "on"}}, hits{4, "a", []string{"user", "ann"}}, hits{1, "a", []string{"user", "bob"}})
 			b := open(t, w.Admin, look{fragment: fragment})
-			seen := eval[string](b, `[document.querySelector('#who-name').textContent, document.body.innerText.match(/.* over a limit/)?.[0],
+			seen := eval[string](b, `[document.querySelector('#who-name').textContent, document.body.innerText.match(/.*(key was|keys were) denied/)?.[0],
 				[...document.querySelectorAll('#who tbody tr')].map(e => [0, 2, 3].map(i => e.cells[i].textContent).join(' ')).join(', '),
 				[...document.querySelectorAll('tr.rule')].map(e => ['.limits', '.rate', '.denied'].map(c => e.querySelector(c).textContent).join(' ')).join(', ')
 			].join('; ')`)
