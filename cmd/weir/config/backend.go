@@ -127,7 +127,7 @@ func (s *Settings) MemcachedConfig(log *slog.Logger) (c memcached.Config, err er
 // connections returns the TLS of connections to a store whose variables begin with prefix, to servers of a name. Its
 // error names the variables and the file at fault; what is wrong with the files later is logged.
 func (t *ClientTLS) connections(prefix, name string, log *slog.Logger) (func() *tls.Config, error) {
-	next, err := certs.Connections(certs.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, SAN: name}, t.AnyName, log)
+	next, err := certs.Connections(certs.Files{Cert: t.ClientCert, Key: t.ClientKey, CA: t.CACert, SAN: name}, t.SkipHostnameVerification, log)
 	if err != nil {
 		err = fmt.Errorf("environment variables %s_TLS_CACERT, %[1]s_TLS_CLIENT_CERT, %[1]s_TLS_CLIENT_KEY: %w", prefix, err)
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,8 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
-	"github.com/sethvargo/go-envconfig"
+	"github.com/kelseyhightower/envconfig"
 )
 
 // Environment is the variables of a process by their names.
@@ -33,53 +33,90 @@ func Of(variables ...string) Environment {
 
 // fill fills a struct by its tags. Its error names the variable, and says what to set it to.
 func (e Environment) fill(into any) error {
-	asked := lookups{Environment: e}
-	err := asked.process(into)
-	if err == nil {
-		return nil
+	restore := e.export()
+	defer restore()
+	err := envconfig.Process("", into)
+	wrong, number := new(envconfig.ParseError), new(strconv.NumError)
+	if !errors.As(err, &wrong) {
+		return err
 	}
-	name := asked.names[len(asked.names)-1]
-	use, number := "", new(strconv.NumError)
+	use := wrong.Err.Error()
 	switch {
-	case errors.Is(err, envconfig.ErrInvalidMapItem): // of headers, which may be secrets
-		return fmt.Errorf("environment variable %s: use key:value, separated by commas", name)
-	case errors.As(err, &number):
+	case wrong.TypeName == "config.pairs": // of headers, which may be secrets
+		return fmt.Errorf("environment variable %s: %w", wrong.KeyName, wrong.Err)
+	case errors.As(wrong.Err, &number):
 		use = map[string]string{"ParseUint": "a port is a number from 0 to 65535", "ParseBool": "use true or false"}[number.Func]
 		use = cmp.Or(use, "use a number")
-	case strings.Contains(err.Error(), "time: "):
+	case wrong.TypeName == "time.Duration":
 		use = "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h"
-	default:
-		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-			use = inner.Error()
+	}
+	unreadable := wrongValue(wrong.KeyName, wrong.Value, use)
+	unreadable.Unreadable = true
+	return unreadable
+}
+
+// list are texts, separated by commas.
+type list []string
+
+// Decode reads a list.
+func (l *list) Decode(value string) error {
+	*l = nil
+	for item := range strings.SplitSeq(value, ",") {
+		*l = append(*l, strings.TrimSpace(item))
+	}
+	return nil
+}
+
+// pairs are key:value, separated by commas.
+type pairs map[string]string
+
+// Decode reads pairs. The value is what follows the first colon.
+func (p *pairs) Decode(value string) error {
+	*p = make(pairs)
+	for item := range strings.SplitSeq(value, ",") {
+		key, value, is := strings.Cut(item, ":")
+		if !is {
+			return errors.New("use key:value, separated by commas")
+		}
+		(*p)[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return nil
+}
+
+// exported is held while an Environment is that of the process: envconfig reads no other.
+var exported sync.Mutex
+
+// mayBeEmpty reports whether an empty value of a variable has a meaning of its own.
+func mayBeEmpty(name string) bool {
+	return name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER")
+}
+
+// export makes the variables that weir reads in the process what they are in e, and returns what takes that back. An
+// empty value counts as unset, unless it may be empty.
+func (e Environment) export() (restore func()) {
+	exported.Lock()
+	names, before := Names(), Process()
+	set := func(from Environment, keepsEmpty func(name string) bool) {
+		for _, name := range names {
+			if value, is := from[name]; value != "" || is && keepsEmpty(name) {
+				_ = os.Setenv(name, value) // its errors are about names, which are weir's
+			} else {
+				_ = os.Unsetenv(name)
+			}
 		}
 	}
-	wrong := wrongValue(name, e[name], use)
-	wrong.Unreadable = true
-	return wrong
-}
-
-// lookups is an environment that keeps the names that it was asked for.
-type lookups struct {
-	Environment
-	names []string
-}
-
-func (l *lookups) process(into any) error {
-	return envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: into, Lookuper: l})
-}
-
-// Lookup returns the value of a variable. An empty one counts as unset, except where empty has a meaning of its own.
-func (l *lookups) Lookup(name string) (value string, set bool) {
-	l.names = append(l.names, name)
-	value, set = l.Environment[name]
-	return value, value != "" || set && (name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER"))
+	set(e, mayBeEmpty)
+	return func() {
+		set(before, func(string) bool { return true })
+		exported.Unlock()
+	}
 }
 
 // Names returns the variables that weir reads; those that USE_DOG_STATSD_MOGRIFIERS names are beside them.
 func Names() []string {
-	asked := lookups{Environment: Environment{}}
-	_ = asked.process(new(Variables)) // the defaults are right
-	return asked.names
+	var names strings.Builder
+	_ = envconfig.Usagef("", new(Variables), &names, "{{range .}}{{usage_key .}} {{end}}") // the template is right
+	return strings.Fields(names.String())
 }
 
 // require returns nil if a variable's value is right, or else an error with what to use.

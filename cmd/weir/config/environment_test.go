@@ -4,10 +4,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kelseyhightower/envconfig"
 )
 
 // ratelimitVariables are those that envoyproxy/ratelimit reads, at f2fb1577, with SANITIZE_DESCRIPTOR_METRIC_DOTS, which came then.
@@ -27,21 +28,11 @@ func ratelimitVariables(t *testing.T) []string {
 // readVariables are those that weir reads, and their defaults.
 func readVariables(t *testing.T) map[string]string {
 	t.Helper()
-	all := make(map[string]string)
-	var walk func(of reflect.Type, prefix string)
-	walk = func(of reflect.Type, prefix string) {
-		for i := range of.NumField() {
-			name, options, _ := strings.Cut(of.Field(i).Tag.Get("env"), ",")
-			switch _, byDefault, _ := strings.Cut(options, "default="); {
-			case of.Field(i).Type.Kind() == reflect.Struct:
-				walk(of.Field(i).Type, prefix+strings.TrimPrefix(options, "prefix="))
-			case name != "":
-				all[prefix+name] = byDefault
-			}
-		}
+	var rows strings.Builder
+	if err := envconfig.Usagef("", new(Variables), &rows, "{{range .}}{{usage_key .}}={{usage_default .}}\n{{end}}"); err != nil {
+		t.Fatal(err)
 	}
-	walk(reflect.TypeFor[Variables](), "")
-	return all
+	return Of(strings.Split(strings.TrimSpace(rows.String()), "\n")...)
 }
 
 func environmentDocument(t *testing.T) string {

@@ -125,8 +125,8 @@ func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json
 
 type logLevel slog.Level
 
-// EnvDecode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
-func (l *logLevel) EnvDecode(value string) error {
+// Decode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
+func (l *logLevel) Decode(value string) error {
 	level, known := map[string]slog.Level{
 		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
 		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,

@@ -52,7 +52,7 @@ func (s *Settings) StatsdSinks() []statsd.Config {
 		return nil
 	}
 	to := statsd.Config{
-		Address: net.JoinHostPort(strings.Trim(s.StatsdHost, "[]"), strconv.Itoa(int(s.StatsdPort))), Interval: s.FlushInterval,
+		Address: net.JoinHostPort(strings.Trim(s.StatsdHost, "[]"), strconv.Itoa(int(s.StatsdPort))), Interval: s.Statistics.FlushInterval,
 	}
 	var all []statsd.Config
 	if s.UseStatsd {

@@ -30,6 +30,7 @@ type rule func([]*sourceFile) []string
 var rules = map[string]rule{
 	"rooms reach only what they may":      checkReach,
 	"libraries stay in their rooms":       each(product, checkLibraries),
+	"the named libraries are used":        checkNamed,
 	"only cmd/weir reads the environment": each(product, checkEnvironment),
 	"each package is introduced once":     checkIntroductions,
 	"exported names are explained":        each(product, checkExported),

@@ -124,7 +124,7 @@ var libraryRules = []struct {
 	{[]string{"github.com/envoyproxy/go-control-plane/pkg/..."},
 		nil,
 		"it is the server's side of xDS, with all of Envoy's API, which only tests need"},
-	{[]string{"github.com/sethvargo/go-envconfig"},
+	{[]string{"github.com/kelseyhightower/envconfig"},
 		[]string{"cmd/weir/config"},
 		"what people configure is read in one place"},
 	{[]string{"github.com/alecthomas/kong"},
@@ -260,4 +260,21 @@ func (r *roomRule) judge(name string) string {
 		return "but of libraries it may reach only the standard one and " + enumerate(r.libraries) + ": " + r.why
 	}
 	return ""
+}
+
+// namedLibraries are those that the owner of the project has named: no other stands in the place of one.
+var namedLibraries = []string{"github.com/envoyproxy/go-control-plane", "google.golang.org/grpc", "github.com/redis/go-redis/v9",
+	"github.com/kelseyhightower/envconfig"}
+
+func checkNamed(files []*sourceFile) (broken []string) {
+	for _, library := range namedLibraries {
+		imports := func(spec *ast.ImportSpec) bool {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			return name == library || strings.HasPrefix(name, library+"/")
+		}
+		if !slices.ContainsFunc(files, func(f *sourceFile) bool { return product(f) && slices.ContainsFunc(f.tree.Imports, imports) }) {
+			broken = append(broken, "nothing imports "+library+", which the owner has named")
+		}
+	}
+	return broken
 }

@@ -54,7 +54,7 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 	// It reads the files of TLS only where TLS is on, and of half a pair none.
 	tls := func(s *Settings) string {
 		files := &s.BothRedis.TLSFiles
-		return strings.Join([]string{files.CA, files.Cert, files.Key, s.XDSClientCert, s.XDSClientKey}, " ")
+		return strings.Join([]string{files.CACert, files.ClientCert, files.ClientKey, s.XDSClientCert, s.XDSClientKey}, " ")
 	}
 	files := func(s *Settings) string {
 		dir, prefix := s.ConfigFiles()
