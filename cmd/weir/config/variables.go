@@ -72,6 +72,8 @@ type Variables struct {
 	Replicas int  `env:"REPLICAS,default=1"`
 	Leases   bool `env:"LEASES,default=true"`
 
+	Quotas Quotas `env:",prefix=RLQS_"`
+
 	// Counters in the keys of envoyproxy/ratelimit, beside KEY_FORMAT.
 	KeyPrefix      string `env:"CACHE_KEY_PREFIX"`
 	ExpireJitter   int64  `env:"EXPIRATION_JITTER_MAX_SECONDS,default=300"` // seconds; 0 for none
@@ -179,6 +181,15 @@ type ClientTLS struct {
 	Cert    string `env:"CLIENT_CERT"`
 	Key     string `env:"CLIENT_KEY"`
 	AnyName bool   `env:"SKIP_HOSTNAME_VERIFICATION"` // see certs.Connections
+}
+
+// Quotas are the variables that begin with RLQS_: Envoys that limit by themselves.
+type Quotas struct {
+	Enabled          bool          `env:"ENABLED,default=true"`
+	TTL              time.Duration `env:"TTL,default=15s"`
+	MaxStreams       int           `env:"MAX_STREAMS,default=1000"`
+	MaxBuckets       int           `env:"MAX_BUCKETS,default=100000"`
+	MaxStreamBuckets int           `env:"MAX_STREAM_BUCKETS,default=10000"`
 }
 
 // History are the variables that begin with HISTORY_: how the history of hits is kept.
