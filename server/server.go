@@ -19,6 +19,7 @@ import (
 
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/connlimit"
+	"github.com/weirproxy/weir/server/rlqs"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -77,6 +78,7 @@ type Config struct {
 // Parts are what the server serves.
 type Parts struct {
 	Service  *rls.Service
+	Quotas   *rlqs.Service // nil serves none
 	Health   *Health
 	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
 	Panicked func()                   // called for each panic that was caught
@@ -149,6 +151,9 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
 	)
 	p.Service.Register(g)
+	if p.Quotas != nil {
+		p.Quotas.Register(g)
+	}
 	healthpb.RegisterHealthServer(g, checks{p.Health.grpc, p.Checked})
 	reflection.Register(g)
 	return g

@@ -37,6 +37,7 @@ type commands struct {
 	Call     callcmd.Command    `cmd:"" help:"Ask a rate-limit service, once or many times."`
 	Counters countersCommand    `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
 	Denials  denialsCommand     `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
+	Quota    quotaCommand       `cmd:"" help:"Show what Envoys that limit by themselves demand and get."`
 	History  historycmd.Command `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost, and move them."`
 
 	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`

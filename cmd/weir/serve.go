@@ -14,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rlqs"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -88,6 +89,7 @@ type service struct {
 	history    *historyPipeline
 	statistics *statistics
 	limiter    *limit.Limiter
+	quotas     *rlqs.Service // nil if none are served
 	health     *server.Health
 	server     *server.Server
 }
@@ -114,6 +116,9 @@ func (s *service) open(flag string) (err error) {
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.metrics.Limiter(s.limiter)
+	if s.set.Quotas.Enabled {
+		s.quotas = openQuotas(s.set, s.limiter, s.store, s.metrics, s.log)
+	}
 	s.health = server.NewHealth(server.HealthRules{ByStore: s.set.HealthByStore, NeedsDomains: s.set.NeedsDomains})
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
 		return err
@@ -128,7 +133,7 @@ func (s *service) parts() server.Parts {
 	answers.Log = s.log
 	s.metrics.RefusedTokens(guard.Refused)
 	return server.Parts{
-		Service: rls.New(s.limiter, answers, s.statistics.observe), Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
+		Service: rls.New(s.limiter, answers, s.statistics.observe), Quotas: s.quotas, Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
 		Checked: s.statistics.checked,
 		Admin: admin.Parts{
 			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
@@ -136,7 +141,7 @@ func (s *service) parts() server.Parts {
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
-			History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
+			Quotas:  s.quotas, History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
 			Warning: s.store.warning,
 		},
 	}
@@ -166,12 +171,17 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	}
 	running.Go(func() { s.history.run(ctx) })
 	running.Go(func() { s.set.DenialLog(s.limiter.Denials, s.log).Run(ctx) })
+	quotas, stopQuotas := context.WithCancel(context.Background())
+	if s.quotas != nil {
+		running.Go(func() { s.quotas.Run(quotas) }) // to the end of the drain
+	}
 	s.statistics.run() // to the end of the drain
 	err := s.server.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == terminal.No {
 		err = terminal.No // it was logged why
 	}
 	cancel(nil)
+	stopQuotas()
 	running.Wait()
 	s.statistics.close()
 	return err

@@ -20,10 +20,11 @@ import (
 // counterStore is where weir counts. The request path asks the embedded Store itself.
 type counterStore struct {
 	guard.Store
-	servers backend.Health                   // that hold the counts; nil in memory
-	kind    string                           // of the servers: Redis or memcached
-	pools   map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
-	warning func() string                    // of /readyz; nil for none
+	replicas func() int                       // that share the counters, at least 1
+	servers  backend.Health                   // that hold the counts; nil in memory
+	kind     string                           // of the servers: Redis or memcached
+	pools    map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
+	warning  func() string                    // of /readyz; nil for none
 }
 
 // openStore opens the store that BACKEND_TYPE names.
@@ -42,7 +43,7 @@ func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
-	return &counterStore{Store: store}, nil
+	return &counterStore{Store: store, replicas: func() int { return 1 }}, nil
 }
 
 // maxLocalKeys is how many keys are counted in this process at most while the store is away: some 27 MB.
@@ -75,7 +76,7 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 	showTotals(metrics, nil, g.Stats, leaseTotals)
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
 		func() float64 { return float64(replicas()) })
-	return &counterStore{Store: g, servers: store, kind: kind, pools: pools}
+	return &counterStore{Store: g, replicas: replicas, servers: store, kind: kind, pools: pools}
 }
 
 // leaseTotals are about hits that Redis grants this process beforehand.

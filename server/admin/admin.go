@@ -18,6 +18,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/connlimit"
 	"github.com/weirproxy/weir/server/page"
+	"github.com/weirproxy/weir/server/rlqs"
 )
 
 // Parts are what the port serves.
@@ -31,6 +32,7 @@ type Parts struct {
 	Loaded   func() time.Time
 	Counters *Counters      // nil serves none
 	Denials  *Denials       // nil serves none
+	Quotas   *rlqs.Service  // nil serves none
 	History  *query.History // nil says that there is none
 	Query    http.Handler   // /prometheus/; nil serves none
 	Guard    *Guard
@@ -63,6 +65,9 @@ func Handler(p Parts) http.Handler {
 	}
 	if p.Denials != nil {
 		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
+	}
+	if p.Quotas != nil {
+		inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
 	}
 	historyMux := http.NewServeMux()
 	registerHistory(historyMux, p.History)

@@ -72,6 +72,8 @@ type Variables struct {
 	Replicas int  `envconfig:"REPLICAS" default:"1"`
 	Leases   bool `envconfig:"LEASES" default:"true"`
 
+	Quotas Quotas `envconfig:"RLQS"`
+
 	// Counters in the keys of envoyproxy/ratelimit, beside KEY_FORMAT.
 	KeyPrefix      string `envconfig:"CACHE_KEY_PREFIX"`
 	ExpireJitter   int64  `envconfig:"EXPIRATION_JITTER_MAX_SECONDS" default:"300"` // seconds; 0 for none
@@ -179,6 +181,15 @@ type ClientTLS struct {
 	ClientCert               string `split_words:"true"`
 	ClientKey                string `split_words:"true"`
 	SkipHostnameVerification bool   `split_words:"true"` // see certs.Connections
+}
+
+// Quotas are the variables that begin with RLQS_: Envoys that limit by themselves.
+type Quotas struct {
+	Enabled          bool          `split_words:"true" default:"true"`
+	TTL              time.Duration `split_words:"true" default:"15s"`
+	MaxStreams       int           `split_words:"true" default:"1000"`
+	MaxBuckets       int           `split_words:"true" default:"100000"`
+	MaxStreamBuckets int           `split_words:"true" default:"10000"`
 }
 
 // History are the variables that begin with HISTORY_: how the history of hits is kept.

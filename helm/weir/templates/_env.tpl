@@ -61,6 +61,13 @@
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTION_AGE_GRACE" .Values.grpc.maxConnectionAgeGrace) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTIONS" .Values.grpc.maxConnections) }}
 {{- include "weir.variable" (list "GRPC_MAX_CONNECTIONS_PER_CLIENT" .Values.grpc.maxConnectionsPerClient) }}
+{{- with .Values.grpc.quotas }}
+{{- include "weir.variable" (list "RLQS_ENABLED" .enabled) }}
+{{- include "weir.variable" (list "RLQS_TTL" .ttl) }}
+{{- include "weir.variable" (list "RLQS_MAX_STREAMS" .maxStreams) }}
+{{- include "weir.variable" (list "RLQS_MAX_BUCKETS" .maxBuckets) }}
+{{- include "weir.variable" (list "RLQS_MAX_STREAM_BUCKETS" .maxStreamBuckets) }}
+{{- end }}
 {{- include "weir.grpcTLSEnv" .Values.grpc.tls }}
 {{- include "weir.sourceEnv" . }}
 {{- with .Values.answer }}

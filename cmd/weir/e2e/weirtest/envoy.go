@@ -15,8 +15,9 @@ import (
 
 // Envoy is a running Envoy.
 type Envoy struct {
-	Admin string            // URL
-	Addrs map[string]string // host:port of its listeners, by name
+	Process *process.Process
+	Admin   string            // URL
+	Addrs   map[string]string // host:port of its listeners, by name
 }
 
 // StartEnvoy runs Envoy with a bootstrap, and waits until it takes requests on so many listeners.
@@ -29,6 +30,7 @@ func StartEnvoy(t testing.TB, bootstrap []byte, listeners int) *Envoy {
 	}
 	p := process.Start(t, "envoy", nil, process.Tool(t, "envoy"), "-c", file, "--admin-address-path", admin, "--concurrency", "1",
 		"--disable-hot-restart", "--log-level", "warning", "--file-flush-interval-msec", "50")
+	e.Process = p
 	p.AwaitReady(t, func() error {
 		where, err := os.ReadFile(admin)
 		if err != nil {

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/rlqs"
+	"github.com/weirproxy/weir/server/stats"
+)
+
+// openQuotas makes the service of Envoys that limit by themselves, and lets it be measured.
+func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, metrics *stats.Metrics, log *slog.Logger) *rlqs.Service {
+	o := rlqs.Options{TTL: set.Quotas.TTL, MaxStreams: set.Quotas.MaxStreams, MaxBuckets: set.Quotas.MaxBuckets,
+		MaxStreamBuckets: set.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
+	o.Exchange, _ = store.servers.(rlqs.Exchange)
+	quotas := rlqs.New(l, o)
+	metrics.Gauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
+	metrics.Gauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })
+	metrics.Gauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil,
+		func() float64 { return quotas.Totals().Assigned })
+	showTotals(metrics, nil, quotas.Totals, quotaTotals)
+	for bound := range quotas.Totals().Refused {
+		metrics.Counter("weir_quota_refused_total", "Streams, buckets and ids of buckets that were refused, by the bound.",
+			map[string]string{"bound": bound}, func() float64 { return float64(quotas.Totals().Refused[bound]) })
+	}
+	return quotas
+}
+
+var quotaTotals = []total[rlqs.Totals]{
+	{"weir_quota_reports_total", "Reports of a bucket.", func(t rlqs.Totals) uint64 { return t.Reports }},
+	{"weir_quota_reported_allowed_hits_total", "Hits that Envoys have let through.", func(t rlqs.Totals) uint64 { return t.Allowed }},
+	{"weir_quota_reported_denied_hits_total", "Hits that they have denied.", func(t rlqs.Totals) uint64 { return t.Denied }},
+	{"weir_quota_over_assigned_hits_total", "Of the hits let through, those beyond what was assigned.", func(t rlqs.Totals) uint64 { return t.Over }},
+	{"weir_quota_abandoned_total", "Buckets that Envoys were told to forget, as they had no request.", func(t rlqs.Totals) uint64 { return t.Abandoned }},
+}
+
+// quotaCommand shows what Envoys demand and get that limit by themselves.
+type quotaCommand struct {
+	Domain string `placeholder:"NAME" help:"Only buckets of this domain."`
+	Values bool   `help:"Show the descriptor of each bucket. Its values may be personal."`
+	N      int    `default:"20" short:"n" help:"How many to list, at most 1000."`
+	portFlags
+}
+
+func (*quotaCommand) Help() string {
+	return `Asks the admin port of a running weir for the buckets of Envoy's rate_limit_quota filter, the hungriest first: what each
+Envoy demands (with a fifth to grow by) and was assigned, in hits a second, and what it has let through and denied since its
+stream began. An Envoy has its stream at one replica: --admin may be a name that resolves to all of them, or a list.
+
+    weir quota
+    weir quota --domain shop --values --admin weir-admin-pods:6070
+
+--json prints what the port answers (server/admin/API.md).`
+}
+
+// Run lists the buckets.
+func (c *quotaCommand) Run(ctx context.Context, out terminal.Output) error {
+	query := url.Values{"n": {strconv.Itoa(c.N)}, "domain": {c.Domain}, "values": {strconv.FormatBool(c.Values)}}
+	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, nil, func(a *admin.QuotaAnswer, _ int) string { return c.describe(a) })
+}
+
+// describe returns a table for people.
+func (c *quotaCommand) describe(a *admin.QuotaAnswer) string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(a.Buckets) > 0 {
+		fmt.Fprintln(table, "domain\trule\tenvoy\tdemand/s\tshare/s\tends\tallowed\tdenied")
+	}
+	for _, row := range a.Buckets {
+		share := strconv.FormatFloat(row.Share, 'f', 1, 64)
+		if row.Assignment != "share" {
+			share = row.Assignment
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", terminal.Printable(row.Domain), readable(row.Path), row.Envoy, row.Demand,
+			share, span(row.Ends), terminal.Thousands(row.Allowed), terminal.Thousands(row.Denied))
+		if c.Values {
+			fmt.Fprintf(table, "    %s\n", terminal.Printable(row.Descriptor))
+		}
+	}
+	_ = table.Flush() // a strings.Builder takes everything
+	if a.More > 0 {
+		fmt.Fprintf(&b, "… and %s more (-n lists them)\n", terminal.Count(a.More, "bucket"))
+	}
+	return b.String() + "Streams of Envoys: " + strconv.Itoa(a.Streams) + "\n"
+}

@@ -1,0 +1,51 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weirproxy/weir/server/rlqs"
+)
+
+// QuotaAnswer is what /api/v1/quota answers: the buckets of Envoys that limit by themselves, the hungriest first.
+type QuotaAnswer struct {
+	Streams int           `json:"streams"`
+	Buckets []QuotaBucket `json:"buckets"`
+	More    int           `json:"more"` // that were left out
+}
+
+// QuotaBucket is a bucket of one Envoy.
+type QuotaBucket struct {
+	rlqs.Bucket
+	Descriptor string `json:"descriptor,omitempty"` // if values were asked for
+}
+
+func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
+	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		parameters, err := parametersOnly(r, "domain", "n", "values")
+		if err != nil {
+			return nil, err
+		}
+		n, err := parameters.Number("n", defaultDenials, maxDenials)
+		if err != nil {
+			return nil, err
+		}
+		values, err := parameters.Bool("values", false)
+		if err == nil && values {
+			err = g.mayRead(r)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all, streams := quotas.Buckets(parameters.Get("domain"), time.Now())
+		a := &QuotaAnswer{Streams: streams, Buckets: []QuotaBucket{}, More: max(0, len(all)-n)}
+		for _, b := range all[:len(all)-a.More] {
+			one := QuotaBucket{Bucket: b}
+			if values {
+				one.Descriptor = b.Descriptor.String()
+			}
+			a.Buckets = append(a.Buckets, one)
+		}
+		return a, nil
+	})
+}

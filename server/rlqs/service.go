@@ -1,0 +1,221 @@
+package rlqs
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	quota "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"google.golang.org/grpc"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// Options bound a service, and say what it shares with others.
+type Options struct {
+	TTL                                      time.Duration // of an assignment, in whole seconds: two reports and more
+	MaxStreams, MaxBuckets, MaxStreamBuckets int           // buckets of all streams, and of one
+	Replicas                                 func() int    // that share the counters, at least 1
+	Exchange                                 Exchange      // nil: each replica has as much of what remains
+	Log                                      *slog.Logger
+}
+
+// Exchange tells the replicas of weir each other's demands.
+type Exchange interface {
+	// Exchange leaves under a key what a replica says, nothing if it is "", and removes what those have said that are gone.
+	// It returns what all say, by their names.
+	Exchange(ctx context.Context, key, name, says string, gone []string) (all map[string]string, err error)
+}
+
+// Service serves quotas. Its methods may be called by any number of goroutines.
+type Service struct {
+	quota.UnimplementedRateLimitQuotaServiceServer
+	limiter *limit.Limiter
+	options Options
+	name    string // of this replica
+	wake    chan struct{}
+
+	mu      sync.Mutex // guards what follows, and all streams, buckets and budgets
+	streams map[*stream]struct{}
+	budgets map[string]*budget // by the key under which their rules count
+	dirty   map[*budget]bool   // to be shared anew; true: at once
+	totals  Totals
+	logged  map[string]time.Time // when a refusal was logged, by its bound
+}
+
+// New makes a service that charges by a limiter. It assigns while Run runs.
+func New(l *limit.Limiter, o Options) *Service {
+	return &Service{limiter: l, options: o, name: rand.Text(), wake: make(chan struct{}, 1), streams: make(map[*stream]struct{}),
+		budgets: make(map[string]*budget), dirty: make(map[*budget]bool), logged: make(map[string]time.Time),
+		totals: Totals{Refused: map[string]uint64{"streams": 0, "buckets": 0, "stream_buckets": 0, "bucket_id": 0}}}
+}
+
+// Register adds the service to a server.
+func (s *Service) Register(to grpc.ServiceRegistrar) {
+	quota.RegisterRateLimitQuotaServiceServer(to, s)
+}
+
+const (
+	// balancePause is how often budgets that have had reports are shared anew.
+	balancePause = time.Second
+	// idleTime is how long a bucket has no request before Envoy is told to forget it, as nothing else makes it;
+	// crowdedIdleTime that of a stream with more than half of the buckets that it may have.
+	idleTime, crowdedIdleTime = time.Minute, 2 * reportInterval
+	// silentTime is how long an Envoy may not report a bucket before it gets no more of it.
+	silentTime = 3 * reportInterval
+)
+
+// Run shares budgets until ctx ends: those that an Envoy asks for the first time at once.
+func (s *Service) Run(ctx context.Context) {
+	tick := time.NewTicker(balancePause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s.sweep(now)
+			s.balance(ctx, false)
+		case <-s.wake:
+			s.balance(ctx, true)
+		}
+	}
+}
+
+// sweep finds the rules of a new configuration, ends reservations, and abandons idle buckets.
+func (s *Service) sweep(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		idle := idleTime
+		if len(st.buckets) > s.options.MaxStreamBuckets/2 {
+			idle = crowdedIdleTime
+		}
+		for id, b := range st.buckets {
+			if !s.limiter.Current(&b.quota) {
+				s.leave(b)
+				s.join(b, now)
+			}
+			if b.reportedAt.Sub(b.busyAt) >= idle-balancePause {
+				s.totals.Abandoned++
+				st.send(id, abandon(b.id()))
+				s.leave(b)
+				delete(st.buckets, id)
+				s.totals.Buckets--
+			}
+		}
+	}
+	for _, of := range s.budgets {
+		n := len(of.buckets)
+		of.buckets = slices.DeleteFunc(of.buckets, func(b *bucket) bool { return b.gone && !now.Before(b.until) })
+		if len(of.buckets) < n {
+			s.dirty[of] = s.dirty[of]
+		}
+	}
+}
+
+// join finds the rule of a bucket, and lets it share its budget.
+func (s *Service) join(b *bucket, now time.Time) {
+	b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor)
+	if !b.quota.Enforced {
+		b.assignUnlimited(s.options.TTL, now)
+		return
+	}
+	of := s.budgets[b.quota.Key]
+	if of == nil {
+		of = &budget{peers: make(map[string]replica)}
+		s.budgets[b.quota.Key] = of
+	}
+	of.quota, b.budget = b.quota, of
+	b.demand = max(b.demand, of.takeOver(b.stream.host))
+	of.buckets = append(of.buckets, b)
+	s.dirty[of] = true
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave takes a bucket out of its budget.
+func (s *Service) leave(b *bucket) {
+	if of := b.budget; of != nil {
+		of.buckets = slices.DeleteFunc(of.buckets, func(other *bucket) bool { return other == b })
+		b.budget, s.dirty[of] = nil, s.dirty[of]
+	}
+}
+
+// refuse counts what a bound refuses, and logs it once a minute.
+func (s *Service) refuse(bound, peer, remedy string) {
+	s.totals.Refused[bound]++
+	if now := time.Now(); now.Sub(s.logged[bound]) >= time.Minute {
+		s.logged[bound] = now
+		s.options.Log.Warn("quota refused", "bound", bound, "peer", peer, "remedy", remedy, "counted_in", "weir_quota_refused_total")
+	}
+}
+
+// Totals are counts since the start, but for the first three, which are now's.
+type Totals struct {
+	Streams, Buckets int
+	Assigned         float64           // hits a second, by shares
+	Reports          uint64            // of a bucket each
+	Allowed, Denied  uint64            // hits that they tell of
+	Over             uint64            // of Allowed, those beyond what was assigned meanwhile
+	Abandoned        uint64            // buckets
+	Refused          map[string]uint64 // by the bound
+}
+
+// Totals returns the totals.
+func (s *Service) Totals() Totals {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.totals
+	t.Streams, t.Refused = len(s.streams), maps.Clone(t.Refused)
+	for _, of := range s.budgets {
+		for _, b := range of.buckets {
+			t.Assigned += perSecond(b.share)
+		}
+	}
+	return t
+}
+
+func perSecond(hits uint64) float64 { return float64(hits) / horizon.Seconds() }
+
+// Bucket is what is known of a bucket of one Envoy, as the API tells it.
+type Bucket struct {
+	Domain     string                 `json:"domain"`
+	Path       string                 `json:"path"` // of its rule
+	Descriptor descriptors.Descriptor `json:"-"`
+	Envoy      string                 `json:"envoy"`      // host:port
+	Assignment string                 `json:"assignment"` // share, allow_all, deny_all, or none
+	Demand     float64                `json:"demand"`     // hits a second, with a fifth to grow by
+	Share      float64                `json:"share"`      // likewise, assigned
+	Ends       float64                `json:"ends"`       // seconds until the assignment does
+	Reported   float64                `json:"reported"`   // seconds since the last report
+	Allowed    uint64                 `json:"allowed"`    // hits, since the stream began
+	Denied     uint64                 `json:"denied"`
+}
+
+// Buckets returns the buckets of a domain, of all if it is "", the hungriest first, and how many streams there are.
+func (s *Service) Buckets(domain string, now time.Time) (all []Bucket, streams int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		for _, b := range st.buckets {
+			if domain == "" || domain == b.quota.Domain {
+				all = append(all, Bucket{b.quota.Domain, b.quota.Path(), b.quota.Descriptor, st.peer, cmp.Or(b.kind, "none"),
+					perSecond(b.demand), perSecond(b.share), max(0, b.until.Sub(now).Seconds()),
+					now.Sub(b.reportedAt).Seconds(), b.allowed, b.denied})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Bucket) int {
+		return cmp.Or(cmp.Compare(b.Demand, a.Demand), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Envoy, b.Envoy))
+	})
+	return all, len(s.streams)
+}
