@@ -154,7 +154,7 @@ func (b *Batch) read(unsent error) (best outbound.Outcome, cause error) {
 		if r.State.class.kind == classNoScript { // the call mode may change, which a probe logs
 			b.pipeline.report(false)
 		}
-		if found := outcomeOf(r.State.err, r.State.written()); i == 0 || found > best {
+		if found := Classify(r.State.err, r.State.written()).Outcome; i == 0 || found > best {
 			best, cause = found, r.State.err
 		}
 	}

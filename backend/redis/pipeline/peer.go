@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
-	"net"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -66,16 +64,7 @@ func (p engineCodec) Reopen(closed *outbound.Queue[Query]) (*outbound.Queue[Quer
 	return one.server.Queues[0], nil
 }
 
-func (engineCodec) ReasonOf(cause error) backend.Reason {
-	var reply goredis.Error
-	switch {
-	case topology.NoPrimary(cause), errors.Is(cause, topology.ErrNoOwner):
-		return backend.Down
-	case errors.As(cause, &reply):
-		return backend.Refused
-	}
-	return backend.Late
-}
+func (engineCodec) ReasonOf(cause error) backend.Reason { return Classify(cause, true).Reason }
 
 // peer is one Redis server.
 type peer struct {
@@ -139,7 +128,7 @@ func (p *peer) ping(ctx context.Context, timeout time.Duration) (outbound.Outcom
 	client := p.pings
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // which ends what go-redis reads
 	err := client.Ping(ctx).Err()
-	switch o := outcomeOf(err, true); o {
+	switch o := Classify(err, true).Outcome; o {
 	case outbound.Answered:
 		return o, nil
 	case outbound.Loading:
@@ -162,27 +151,4 @@ func (p *peer) disconnect() {
 	ctx, cancel := context.WithTimeout(p.server.Life(), outbound.PingTimeout)
 	defer cancel()
 	topology.Disconnect(ctx, p.client)
-}
-
-// outcomeOf returns what an exchange shows of a server that ended with an error, before or after it was written.
-func outcomeOf(err error, written bool) outbound.Outcome {
-	if err == nil { // first, as what follows allocates
-		return outbound.Answered
-	}
-	var reply goredis.Error
-	var network net.Error
-	switch {
-	case topology.NoPrimary(err):
-		return outbound.Unreachable
-	case errors.As(err, &reply) && classifyText(reply.Error()).loading():
-		return outbound.Loading
-	case errors.As(err, &reply):
-		return outbound.Answered
-	case errors.Is(err, outbound.ErrLate), // a new connection came too late for its callers: the answers may, too
-		errors.Is(err, goredis.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, goredis.ErrPoolTimeout):
-		return outbound.Unknown // it is ours
-	case written, errors.As(err, &network) && network.Timeout():
-		return outbound.Lost
-	}
-	return outbound.Unreachable
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -106,12 +107,16 @@ func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Requ
 	}
 	t.failed = t.commands[at].Name()
 	r.State.err = t.commands[at].Err()
-	r.State.class = classifyRepeatable(r.State.err)
+	r.State.class = Classify(r.State.err, true)
 	var reply goredis.Error
-	if !errors.As(r.State.err, &reply) {
-		if t.lost++; t.lost == maxLostReplies {
-			r.State.class = Final
+	switch {
+	case errors.As(r.State.err, &reply):
+		if strings.Contains(reply.Error(), "-READONLY ") { // as a script hands it on before Redis 7
+			r.State.class.kind = classReadOnly
 		}
+	case t.lost+1 < maxLostReplies: // unlike a check it may run twice
+		t.lost++
+		r.State.class.kind = classRetryable
 	}
 }
 
