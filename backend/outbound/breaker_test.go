@@ -141,6 +141,26 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 	}
 }
 
+// Batches from before may wait for the server as long as the store allows, and must not hold the trial.
+func TestATrialLeavesBesideOlderBatches(t *testing.T) {
+	t.Parallel()
+	for out, want := range map[int]int{testOut: testOut + 1, 1: 1} { // a queue's only batch has its only connection
+		store(t, 1, out, func(t *testing.T, f *fake) {
+			for range out {
+				f.begin(t, ample, "a")
+				time.Sleep(testPace)
+			}
+			f.pong = func() (Outcome, error) { return Answered, nil }
+			f.server.Note(Unreachable, time.Now(), errAway)
+			time.Sleep(PingPause) // PONG
+			f.begin(t, ample, "trial")
+			if n := len(f.got()); n != want {
+				t.Errorf("of %d out, %d batches have left after PONG, want %d", out, n, want)
+			}
+		})
+	}
+}
+
 // While the breaker is open nothing is sent but PINGs; after PONG one batch closes it, and each change is told once.
 func TestAPongAndAnAnswerCloseTheBreaker(t *testing.T) {
 	t.Parallel()

@@ -134,8 +134,8 @@ func (q *Queue[S]) hasRoom() bool {
 	switch q.Server.breaker.state {
 	case Closed:
 		return len(q.out) < q.maxOut
-	case HalfOpen:
-		return q.Server.halfOpenBatch == nil && len(q.out) < q.maxOut
+	case HalfOpen: // batches from before may still wait for a connection; a queue's only one has its connection
+		return q.Server.halfOpenBatch == nil && (q.maxOut > 1 || len(q.out) == 0)
 	}
 	return false
 }
