@@ -94,12 +94,12 @@ func TestServersOfARecordAreFollowed(t *testing.T) {
 	use(addrs[:2])
 	var before [200]string
 	for i := range before {
-		before[i] = (*s.servers.Load()).byRendezvous(mix(uint64(i))).name
+		before[i] = (*s.servers.Load()).byRendezvous(mix(uint64(i))).Name
 	}
 	use(addrs)
 	moved := 0
 	for i := range before {
-		if now := (*s.servers.Load()).byRendezvous(mix(uint64(i))).name; now != before[i] {
+		if now := (*s.servers.Load()).byRendezvous(mix(uint64(i))).Name; now != before[i] {
 			if moved++; now != addrs[2] {
 				t.Fatalf("a key moved from %s to %s, which was there before", before[i], now)
 			}

@@ -20,7 +20,7 @@ func (s *Store) command(ctx context.Context, name string, at place, read func(c 
 		return read(c)
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, at.server.name, err)
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, at.server.Name, err)
 	}
 	return nil
 }
@@ -33,7 +33,7 @@ func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) err
 // known returns the servers, at least one, or why there is none to ask.
 func (s *Store) known() (serverList, error) {
 	switch servers := *s.servers.Load(); {
-	case s.closed.Load():
+	case s.engine.Closed():
 		return nil, backend.ErrClosed
 	case len(servers) == 0:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, errNoServers)
@@ -108,7 +108,7 @@ func (s *Store) Answers() error {
 		if v.state() == backend.ServerUp {
 			return nil
 		}
-		if away := v.away.Load(); away != nil {
+		if away := v.Away(); away != nil {
 			why = away
 		}
 	}
@@ -129,7 +129,7 @@ func (s *Store) Await(ctx context.Context) error {
 func (s *Store) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	for _, v := range *s.servers.Load() {
-		known[v.name] = v.state()
+		known[v.Name] = v.state()
 	}
 	if len(known) == 0 {
 		known[cmp.Or(s.config.SRV, "memcached")] = backend.ServerAway

@@ -9,13 +9,13 @@ import (
 
 // writeNumber buffers what a check of a number needs: incr, which fails without a key, then add, which fails if there
 // is one by then, and so on; gets for a look, gets and decr for a refund.
-func (q *queue) writeNumber(g *group) {
-	r, c := g.requests[0], q.conn
-	by := incr.By(&r.check)
+func (x *exchange) writeNumber(g *group) {
+	r, c := g.requests[0], x.conn
+	by := incr.By(&r.State.Check)
 	g.sent = by != 0
 	switch {
-	case by > 0 && r.missing:
-		c.addOrSwap(g.name, q.server.store.config.Keys.TTL(r.window), strconv.AppendInt(nil, by, 10), nil)
+	case by > 0 && r.State.missing:
+		c.addOrSwap(g.name, x.server.store.config.Keys.TTL(r.State.window), strconv.AppendInt(nil, by, 10), nil)
 	case by > 0:
 		c.write("incr ", g.name, " ", by, "\r\n")
 	default:
@@ -27,12 +27,12 @@ func (q *queue) writeNumber(g *group) {
 }
 
 // readNumber reads the answer to what writeNumber wrote. Its error is the server's refusal, or about the connection.
-func (q *queue) readNumber(g *group) (err error) {
-	r, c := g.requests[0], q.conn
-	by := incr.By(&r.check)
+func (x *exchange) readNumber(g *group) (err error) {
+	r, c := g.requests[0], x.conn
+	by := incr.By(&r.State.Check)
 	after, there := by, true // without a key
 	switch {
-	case by > 0 && r.missing:
+	case by > 0 && r.State.missing:
 		var word string
 		word, err = c.readWord("STORED", "NOT_STORED")
 		there = word == "STORED"
@@ -53,14 +53,14 @@ func (q *queue) readNumber(g *group) (err error) {
 	case err != nil:
 		return err
 	case !there:
-		r.missing = !r.missing
-		q.repeat(g)
+		r.State.missing = !r.State.missing
+		x.repeat(g)
 	default:
 		if back := -incr.Back(by, after); by > 0 && back > 0 { // it is over, whatever becomes of that
 			c.write("decr ", g.name, " ", back, " noreply\r\n")
 		}
-		r.decision = incr.Decide(&r.check, after, r.window.Rest)
-		q.settle(g, nil)
+		r.State.decision = incr.Decide(&r.State.Check, after, r.State.window.Rest)
+		x.settle(g, nil)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
 )
 
@@ -142,7 +143,7 @@ func (s *Store) use(names []string) {
 	before := *s.servers.Load()
 	byName := make(map[string]*server)
 	for _, v := range before {
-		byName[v.name] = v
+		byName[v.Name] = v
 	}
 	now := make(serverList, len(names))
 	for i, name := range names {
@@ -161,7 +162,7 @@ func (s *Store) use(names []string) {
 	s.servers.Store(&now)
 	for _, v := range before {
 		if !slices.Contains(now, v) {
-			v.close(errRemoved)
+			v.Close(v.Unavailable(backend.Down, errRemoved))
 		}
 	}
 }

@@ -18,16 +18,12 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/outbound"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = errors.New("memcached is unavailable")
-
-var (
-	errLate = errors.New("no answer in time")
-	errBusy = errors.New("more checks wait for the server than it can answer in time")
-)
 
 // Config says where the servers are, and how they are asked.
 type Config struct {
@@ -56,16 +52,14 @@ type Store struct {
 	config  Config
 	servers atomic.Pointer[serverList]
 
-	closed   atomic.Bool
+	engine   *outbound.Engine[check]
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 	ready    context.Context // ends once a server has answered
 	setReady context.CancelFunc
 
-	calls sync.Pool // of *call
-
-	exchanges, checks, lostRaces, dropped, unavailable, evictions, restarts, ahead atomic.Uint64
-	aheadLogged                                                                    atomic.Int64 // when, in Unix seconds
+	lostRaces, evictions, restarts, ahead atomic.Uint64
+	aheadLogged                           atomic.Int64 // when, in Unix seconds
 }
 
 // Stats are totals since Open.
@@ -101,7 +95,8 @@ func Open(c Config) *Store {
 	c.statsInterval = cmp.Or(c.statsInterval, statsInterval)
 	s := &Store{config: c}
 	s.ready, s.setReady = context.WithCancel(context.Background())
-	s.calls.New = func() any { return newCall() }
+	s.engine = outbound.New(outbound.Config{
+		ErrUnavailable: ErrUnavailable, Timeout: c.Timeout, MinExchange: minExchange, PingEvery: c.statsInterval}, s)
 	s.servers.Store(new(serverList))
 	var ctx context.Context
 	if ctx, s.stop = context.WithCancel(context.Background()); c.SRV != "" {
@@ -114,61 +109,70 @@ func Open(c Config) *Store {
 
 // Close interrupts exchanges that are under way, and closes all connections. Checks that wait are not counted.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
+	if !s.engine.Close() {
 		return nil
 	}
 	s.stop()
 	s.running.Wait()
 	for _, v := range *s.servers.Load() {
-		v.close(backend.ErrClosed)
+		v.Close(v.Unavailable(backend.Down, backend.ErrClosed))
 	}
+	s.engine.Wait()
 	return nil
 }
 
 // Stats returns totals since Open.
 func (s *Store) Stats() Stats {
-	return Stats{Exchanges: s.exchanges.Load(), Checks: s.checks.Load(), LostRaces: s.lostRaces.Load(), Dropped: s.dropped.Load(),
-		Unavailable: s.unavailable.Load(), Evictions: s.evictions.Load(), Restarts: s.restarts.Load(), Ahead: s.ahead.Load()}
+	n := &s.engine.Totals
+	return Stats{Exchanges: n.Batches.Load(), Checks: n.Checks.Load(), LostRaces: s.lostRaces.Load(), Dropped: n.Dropped.Load(),
+		Unavailable: n.Unavailable.Load(), Evictions: s.evictions.Load(), Restarts: s.restarts.Load(), Ahead: s.ahead.Load()}
 }
 
 // Decide asks the servers that own the checks' keys. It returns 2 ms, or a tenth of its time, before ctx's deadline,
 // and at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	if err := cmp.Or(backend.Validate(checks, out), valid(checks)); err != nil {
+	if err := valid(checks); err != nil {
 		return err
 	}
-	if s.closed.Load() {
-		return backend.ErrClosed
-	}
-	now := time.Now()
-	deadline := backend.Deadline(ctx, now, s.config.Timeout)
-	if ctx.Err() != nil || !now.Before(deadline) {
-		for i := range checks {
-			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Late, Err: fmt.Errorf("%w: %w", ErrUnavailable, errLate)}}
-		}
-		s.unavailable.Add(uint64(len(checks)))
-		return nil
-	}
-	c := s.calls.Get().(*call)
-	c.set(s, checks, now, deadline)
-	for i := range c.requests {
-		c.requests[i].enqueue()
-	}
-	c.timer.Reset(time.Until(deadline))
-	select {
-	case <-c.done:
-		c.timer.Stop()
-		err := s.handOver(c, out)
-		c.release()
-		s.calls.Put(c)
-		return err
-	case <-c.timer.C:
-	case <-ctx.Done():
-		c.timer.Stop()
-	}
-	c.abandoned.Store(true)
-	return s.handOver(c, out)
+	return s.engine.Decide(ctx, checks, out)
 }
+
+// Encode copies a check, and finds the place of its key.
+func (s *Store) Encode(text []byte, c *backend.Check, r *request) ([]byte, *outbound.Queue[check], error) {
+	servers := *s.servers.Load()
+	if len(servers) == 0 {
+		return text, nil, &backend.Away{Reason: backend.Down, Err: errors.Join(ErrUnavailable, errNoServers)}
+	}
+	limits := append(r.State.Limits[:0], c.Limits...)
+	r.State = check{Check: *c}
+	r.State.Key, r.State.Limits = nil, limits
+	var at place
+	if stem, plain := descriptors.PlainStem(c.Key); plain {
+		r.State.plain, r.State.window = true, s.config.Keys.Window(&limits[0], s.config.now())
+		text, at = servers.placePlain(text, stem, r.State.window)
+	} else {
+		text, at = servers.placeOwn(text, c.Key, "")
+	}
+	r.State.name = at.name
+	return text, at.server.Queues[at.hash%uint64(len(at.server.Queues))], nil
+}
+
+// Decode returns the decision about a check.
+func (s *Store) Decode(r *request, _ *backend.Check) (backend.Decision, error) {
+	return r.State.decision, nil
+}
+
+// Reopen returns why nothing joins a queue: the store was closed, or the server is none any more.
+func (s *Store) Reopen(closed *outbound.Queue[check]) (*outbound.Queue[check], error) {
+	why := errRemoved
+	if s.engine.Closed() {
+		why = backend.ErrClosed
+	}
+	return nil, closed.Server.Unavailable(backend.Down, why)
+}
+
+// ReasonOf returns that of an answer that did not come.
+func (s *Store) ReasonOf(error) backend.Reason { return backend.Late }
 
 // valid refuses what a key of envoyproxy/ratelimit's cannot count.
 func valid(checks []backend.Check) error {
@@ -178,23 +182,4 @@ func valid(checks []backend.Check) error {
 		}
 	}
 	return nil
-}
-
-// handOver copies the answers of a call. Its error is ErrClosed or nil.
-func (s *Store) handOver(c *call, out []backend.Decision) (closed error) {
-	for i := range c.requests {
-		r := &c.requests[i]
-		if r.ready.Load() {
-			out[i] = r.decision
-		} else {
-			out[i] = backend.Decision{Err: r.queue.server.unavailable(backend.Late, errLate)}
-		}
-		if out[i].Err != nil {
-			s.unavailable.Add(1)
-		}
-		if errors.Is(out[i].Err, backend.ErrClosed) {
-			closed = backend.ErrClosed
-		}
-	}
-	return closed
 }

@@ -9,32 +9,32 @@ import (
 )
 
 // writeGets buffers gets for the values whose checks are not settled, if there are any.
-func (q *queue) writeGets() (asked bool) {
-	for g := range unsettled(q.values) {
+func (x *exchange) writeGets() (asked bool) {
+	for g := range unsettled(x.values) {
 		if !asked {
-			q.conn.write("gets")
+			x.conn.write("gets")
 		}
-		q.conn.write(" ", g.name)
+		x.conn.write(" ", g.name)
 		asked = true
 	}
 	if asked {
-		q.conn.write("\r\n")
+		x.conn.write("\r\n")
 	}
 	return asked
 }
 
 // readValues reads the answer to writeGets, and decides each group on its value, empty if there is none.
-func (q *queue) readValues() error {
-	v, err := q.conn.readValue()
-	for g := range unsettled(q.values) {
+func (x *exchange) readValues() error {
+	v, err := x.conn.readValue()
+	for g := range unsettled(x.values) {
 		switch {
 		case err != nil:
 			return err
 		case bytes.Equal(v.name, g.name):
-			q.decide(g, v)
-			v, err = q.conn.readValue()
+			x.decide(g, v)
+			v, err = x.conn.readValue()
 		default:
-			q.decide(g, value{})
+			x.decide(g, value{})
 		}
 	}
 	if err == nil && v.name != nil {
@@ -45,24 +45,24 @@ func (q *queue) readValues() error {
 
 // decide decides the checks of a key on its value, one after the other, and sends the new value unless it is the same:
 // a denial or a look changes nothing.
-func (q *queue) decide(g *group, found value) {
+func (x *exchange) decide(g *group, found value) {
 	var e entry
 	if found.name != nil {
 		if err := e.read(found.data); err != nil {
-			q.settle(g, q.server.unavailable(backend.Refused, err))
+			x.settle(g, x.server.Unavailable(backend.Refused, err))
 			return
 		}
 	}
-	now := e.clock(q.server.store)
+	now := e.clock(x.server.store)
 	var room [4]window.State
 	for _, r := range g.requests {
-		r.decision, _ = e.states.Decide(&r.check, now, room[:0])
+		r.State.decision, _ = e.states.Decide(&r.State.Check, now, room[:0])
 	}
 	kept, expires := e.states.DropExpired(now)
 	e = entry{at: now, states: kept, before: e.before}
-	q.text = e.append(q.text[:0])
-	if bytes.Equal(q.text[headSize:], e.before) {
-		q.settle(g, nil)
+	x.text = e.append(x.text[:0])
+	if bytes.Equal(x.text[headSize:], e.before) {
+		x.settle(g, nil)
 		return
 	}
 	life := int64(-1) // expires at once
@@ -70,21 +70,21 @@ func (q *queue) decide(g *group, found value) {
 		life = lifeUntil(now, expires)
 	}
 	g.sent = true
-	q.conn.addOrSwap(g.name, life, q.text, found.unique)
+	x.conn.addOrSwap(g.name, life, x.text, found.unique)
 }
 
 // readStored reads whether a value is stored. Checks of a key that another process has changed are asked again.
 // Its error is the server's refusal, or about the connection.
-func (q *queue) readStored(g *group) error {
-	word, err := q.conn.readWord("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
+func (x *exchange) readStored(g *group) error {
+	word, err := x.conn.readWord("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
 	switch {
 	case err != nil:
 		return err
 	case word == "STORED":
-		q.settle(g, nil)
+		x.settle(g, nil)
 	default:
-		q.server.store.lostRaces.Add(1)
-		q.repeat(g)
+		x.server.store.lostRaces.Add(1)
+		x.repeat(g)
 	}
 	return nil
 }

@@ -49,14 +49,14 @@ func (v *server) dial(ctx context.Context, timeout time.Duration) (*conn, error)
 	soon, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	network := "tcp"
-	if strings.Contains(v.name, "/") {
+	if strings.Contains(v.Name, "/") {
 		network = "unix"
 	}
 	dial := new(net.Dialer).DialContext
 	if v.store.config.TLS != nil {
 		dial = (&tls.Dialer{Config: v.store.config.TLS()}).DialContext
 	}
-	c, err := dial(soon, network, v.name)
+	c, err := dial(soon, network, v.Name)
 	if err != nil {
 		return nil, err
 	}

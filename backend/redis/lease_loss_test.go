@@ -146,7 +146,7 @@ func TestNoStateAdmitsTooManyByLeases(t *testing.T) {
 	shard := new(atomic.Int64)
 	store, rounds := opened(t, on(t, topology.Single), shard), *leaseRounds
 	if testing.Short() {
-		rounds = min(rounds, 40)
+		rounds = min(rounds, 12)
 	}
 	for round := range rounds {
 		r := rand.New(rand.NewPCG(*conformanceSeed, 1000+uint64(round)))

@@ -30,7 +30,7 @@ func TestNeverOverAmongWeirsThatLease(t *testing.T) {
 	store := opened(t, on(t, topology.Single), shard)
 	rounds, used := *leaseRounds, uint64(0)
 	if testing.Short() {
-		rounds = min(rounds, 40)
+		rounds = min(rounds, 12)
 	}
 	for round := range rounds {
 		r := rand.New(rand.NewPCG(*conformanceSeed, uint64(round)))

@@ -40,7 +40,7 @@ type plainCount struct {
 	expire   *pipeline.Command // what sets it
 }
 
-func countOf(r *pipeline.Request) *plainCount { return r.State.(*plainCount) }
+func countOf(r *pipeline.Request) *plainCount { return r.State.Own.(*plainCount) }
 
 // plainRights are what counting in such keys needs of any server.
 const plainRights = "~* +incrby +expire +get +ping"
@@ -50,27 +50,27 @@ func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byt
 	stem, _ := descriptors.PlainStem(c.Key)
 	w := p.keys.Window(&c.Limits[0], p.store.clock())
 	n := &plainCount{look: c.Op == backend.Look, add: incr.By(c), rest: w.Rest}
-	r.State = n
+	r.State.Own = n
 	text, key := pipeline.CutTail(w.AppendKey(text, stem), len(text))
-	text, r.Payload = pipeline.CutTail(strconv.AppendInt(text, n.add, 10), len(text))
+	text, r.State.Payload = pipeline.CutTail(strconv.AppendInt(text, n.add, 10), len(text))
 	text, n.ttl = pipeline.CutTail(strconv.AppendInt(text, p.keys.TTL(w), 10), len(text))
-	r.Key = key
+	r.State.Key = key
 	return text
 }
 
 func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
 	_, refusesGet := p.refusesGet.Load(b.Client().Options().Addr)
 	for _, r := range requests {
-		n, key := countOf(r), (*pipeline.Blob)(&r.Key)
+		n, key := countOf(r), (*pipeline.Blob)(&r.State.Key)
 		switch {
-		case !r.Counted && n.look && !refusesGet:
-			r.Command = b.Command("get", key)
-		case !r.Counted:
-			r.Command = b.Command("incrby", key, &r.Payload)
+		case !r.State.Counted && n.look && !refusesGet:
+			r.State.Command = b.Command("get", key)
+		case !r.State.Counted:
+			r.State.Command = b.Command("incrby", key, &r.State.Payload)
 		case n.back != 0:
-			r.Command = b.Command("incrby", key, n.back)
+			r.State.Command = b.Command("incrby", key, n.back)
 		}
-		if n.expire = nil; !n.expiring && (r.Counted || !n.look || refusesGet) {
+		if n.expire = nil; !n.expiring && (r.State.Counted || !n.look || refusesGet) {
 			n.expire = b.Command("expire", key, &n.ttl)
 		}
 	}
@@ -82,9 +82,9 @@ const errUnfinished = pipeline.ReplyError("counted, and not finished")
 func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
 	n := countOf(r)
 	switch {
-	case r.Command == nil:
-	case r.Counted:
-		class, err = readBack(n, r.Command)
+	case r.State.Command == nil:
+	case r.State.Counted:
+		class, err = readBack(n, r.State.Command)
 	default:
 		if class, err = p.readCount(b, r); err != nil {
 			return class, err
@@ -108,15 +108,15 @@ func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Cla
 
 // readCount reads what counts a check, or looks at its key.
 func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Class, error) {
-	n, c := countOf(r), r.Command
+	n, c := countOf(r), r.State.Command
 	looked := c.IsCommand("get")
 	err := c.Failure()
 	switch {
 	case c.Written && errors.Is(err, goredis.Nil): // the key is not there
-		r.Counted, n.expiring = true, true
+		r.State.Counted, n.expiring = true, true
 		return pipeline.Answered, nil
 	case err != nil && c.Written && overflow(err): // nothing was counted where no more can be
-		r.Counted, n.after = true, math.MaxInt64
+		r.State.Counted, n.after = true, math.MaxInt64
 		if n.add < 0 {
 			n.after = math.MinInt64
 		}
@@ -134,7 +134,7 @@ func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Clas
 	if n.after, err = parseCount(c.Val()); err != nil {
 		return pipeline.Final, errNoNumber
 	}
-	r.Counted = true
+	r.State.Counted = true
 	n.expiring = n.expiring || looked
 	n.back = incr.Back(n.add, n.after)
 	return pipeline.Answered, nil

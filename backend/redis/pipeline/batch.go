@@ -9,18 +9,13 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/outbound"
 )
 
-// Batch is the requests that a worker has out, and what it needs to send them. Workers reuse it.
+// Batch is what is needed to send the requests of a batch. It is kept for the next one.
 type Batch struct {
 	pipeline *Pipeline
-	queue    *queue
-	sent     time.Time
-	deadline time.Time       // when the last caller leaves
-	connect  context.Context // until nobody waits for a connection any more
-
-	groups   []*group
-	requests []*Request // of the groups
+	peer     *peer // of the queue
 	retry    retry
 
 	// Of one exchange:
@@ -57,31 +52,36 @@ func (b *Batch) Command(args ...any) *Command {
 	return c
 }
 
-// send gets an answer for each request, or none.
-func (b *Batch) send() {
-	p := b.pipeline
-	p.totals.batches.Add(1)
-	p.totals.checks.Add(uint64(len(b.requests)))
-	if b.queue.meter != nil {
-		for _, g := range b.groups {
-			b.queue.meter.Waited(b.sent.Sub(g.joined))
+// Exchange gets an answer for each request, or none.
+func (p *peer) Exchange(out *outbound.Batch[Query]) {
+	if out.State == nil {
+		out.State = newBatch(p.pipeline)
+	}
+	b := out.State.(*Batch)
+	b.peer = p
+	if p.meter != nil {
+		for _, joined := range out.Joined {
+			p.meter.Waited(out.Sent.Sub(joined))
 		}
 	}
-	ctx, cancel := context.WithDeadline(b.connect, b.sent.Add(p.servers.Config.Timeout))
+	for _, r := range out.Requests {
+		r.State.Route = Route{Client: p.client}
+	}
+	ctx, cancel := context.WithDeadline(out.Up, out.Sent.Add(p.pipeline.servers.Config.Timeout))
 	defer cancel()
-	b.retry.send(ctx, b.requests, b.deadline, p.stopping)
+	b.retry.send(ctx, out.Requests, out.Deadline, p.pipeline.stopping)
 }
 
 // exchange sends requests to one server, unless it is away or their callers have left, and notes the class of each
 // reply.
 func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) {
-	q, err := b.pipeline.queue(route.Client) // nearly always that of the batch
+	p, err := b.pipeline.peer(route.Client) // nearly always that of the batch
 	if err == nil {
-		err = q.awayError()
+		err = p.server.Away()
 	}
 	if err != nil {
 		for _, r := range requests {
-			r.class, r.err = Final, err
+			r.State.class, r.State.err = Final, err
 		}
 		return
 	}
@@ -100,14 +100,14 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 	}
 	took := time.Since(start)
 	best, cause := b.read(err)
-	if q.meter != nil && best >= outcomeLoading {
-		q.meter.Answered(took)
+	if p.meter != nil && best >= outbound.Loading {
+		p.meter.Answered(took)
 	}
-	if best == outcomeAnswered && start.Add(took).After(b.liveDeadline) {
-		best = outcomeLost // for those who asked
+	if best == outbound.Answered && start.Add(took).After(b.liveDeadline) {
+		best = outbound.Lost // for those who asked
 	}
-	q.noteExchange(best, start, cmp.Or(cause, errLate))
-	b.endRetries(ctx, q)
+	p.server.Note(best, start, cmp.Or(cause, outbound.ErrLate))
+	b.endRetries(ctx, p)
 }
 
 // dropExpired keeps the requests that are not expired as live.
@@ -115,19 +115,19 @@ func (b *Batch) dropExpired(requests []*Request) {
 	now := time.Now()
 	b.live, b.liveDeadline = b.live[:0], time.Time{}
 	for _, r := range requests {
-		if r.expired(now) {
-			b.pipeline.totals.dropped.Add(1)
-			r.class, r.err = Final, errLate
+		if !r.State.Counted && r.Expired(now) {
+			b.pipeline.engine.Dropped.Add(1)
+			r.State.class, r.State.err = Final, outbound.ErrLate
 			continue
 		}
-		deadline := r.call.deadline
-		if r.Counted {
+		deadline := r.Deadline()
+		if r.State.Counted {
 			deadline = now.Add(b.pipeline.servers.Config.Timeout)
 		}
 		if deadline.After(b.liveDeadline) {
 			b.liveDeadline = deadline
 		}
-		r.Command = nil
+		r.State.Command = nil
 		b.live = append(b.live, r)
 	}
 }
@@ -143,54 +143,54 @@ func execute(ctx context.Context, client *goredis.Client, commands []goredis.Cmd
 	_, _ = pipe.Exec(ctx)
 }
 
-// read notes the class of each reply, or why nothing was sent. It returns the best outcome, with its error.
-func (b *Batch) read(unsent error) (best outcome, cause error) {
+// read notes the class of each reply, or why nothing was sent. It returns the best outbound.Outcome, with its error.
+func (b *Batch) read(unsent error) (best outbound.Outcome, cause error) {
 	for i, r := range b.live {
 		if unsent != nil {
-			r.class, r.err = Classify(unsent, false), unsent
+			r.State.class, r.State.err = Classify(unsent, false), unsent
 		} else {
-			r.class, r.err = b.pipeline.codec.Read(b, r)
+			r.State.class, r.State.err = b.pipeline.codec.Read(b, r)
 		}
-		if r.class.kind == classNoScript { // the call mode may change, which a probe logs
+		if r.State.class.kind == classNoScript { // the call mode may change, which a probe logs
 			b.pipeline.report(false)
 		}
-		if found := outcomeOf(r.err, r.written()); i == 0 || found > best {
-			best, cause = found, r.err
+		if found := Classify(r.State.err, r.State.written()).Outcome; i == 0 || found > best {
+			best, cause = found, r.State.err
 		}
 	}
 	return best, cause
 }
 
 // endRetries ends requests that would be sent again to a server that is away, or after their time.
-func (b *Batch) endRetries(ctx context.Context, q *queue) {
-	away, replica := q.awayError(), false
+func (b *Batch) endRetries(ctx context.Context, p *peer) {
+	away, replica := p.server.Away(), false
 	for _, r := range b.live {
-		replica = replica || r.class.kind == classReadOnly
-		switch written := r.written(); {
-		case r.err == nil:
+		replica = replica || r.State.class.kind == classReadOnly
+		switch written := r.State.written(); {
+		case r.State.err == nil:
 		case away != nil && !written:
-			r.class, r.err = Final, away
-		case away != nil && r.class.loading(), !written && ctx.Err() != nil:
-			r.class = Final
+			r.State.class, r.State.err = Final, away
+		case away != nil && r.State.class.loading(), !written && ctx.Err() != nil:
+			r.State.class = Final
 		}
 	}
 	if away != nil && replica { // no retry would leave it
-		q.disconnect()
+		p.disconnect()
 	}
 }
 
 // done gives the caller a request's answer, or why there is none.
 func (b *Batch) done(r *Request, err error) {
-	if r.Counted {
+	if r.State.Counted {
 		err = nil // whatever became of the rest
 	}
 	b.pipeline.report(err == nil)
 	if _, away := err.(*backend.Away); err != nil && !away {
-		from := b.queue.client
-		if r.Route.Client != nil {
-			from = r.Route.Client
+		from := b.peer.client
+		if r.State.Route.Client != nil {
+			from = r.State.Route.Client
 		}
 		err = fmt.Errorf("%s: %w", from.Options().Addr, err)
 	}
-	r.answer(err)
+	r.Answer(err)
 }

@@ -1,16 +1,27 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/outbound"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Class is what a reply proves about a command.
+// Class is what an error of Redis, or an answer, proves about a command.
 type Class struct {
 	kind kind
 	addr string // of the server that a redirect names
+
+	// Of what Classify returns:
+
+	Outcome outbound.Outcome // what it shows of the server
+	Reason  backend.Reason   // why its check has no answer
 }
 
 type kind uint8
@@ -48,29 +59,51 @@ var provesNotRun = map[string]kind{
 
 // Classify returns the class of a command that must run at most once and that failed with err. Only what proves that it
 // did not run allows to send it again: the server's own word, or that nothing of it was written.
-func Classify(err error, written bool) Class {
-	var reply goredis.Error
-	switch {
-	case written && errors.As(err, &reply):
-		return classifyText(reply.Error())
-	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
-		return Final
-	case goredis.IsReadOnlyError(err):
-		return Class{kind: classReadOnly}
+func Classify(err error, written bool) (c Class) {
+	if err == nil { // first, as what follows allocates
+		return Class{kind: classAnswered, Outcome: outbound.Answered}
 	}
-	return Class{kind: classRetryable}
+	var reply goredis.Error
+	isReply := errors.As(err, &reply)
+	if isReply {
+		c = classifyText(reply.Error())
+	}
+	c.Outcome, c.Reason = outcomeOf(err, isReply, written, c), backend.Late
+	switch {
+	case topology.NoPrimary(err), errors.Is(err, topology.ErrNoOwner):
+		c.Reason = backend.Down
+	case isReply:
+		c.Reason = backend.Refused
+	}
+	switch {
+	case written && isReply:
+	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
+		c.kind = classFinal
+	case goredis.IsReadOnlyError(err):
+		c.kind = classReadOnly
+	default:
+		c.kind = classRetryable
+	}
+	return c
 }
 
-// classifyRepeatable is Classify for a command that may run twice: it is sent again if its answer was lost, too.
-func classifyRepeatable(err error) Class {
-	var reply goredis.Error
+// outcomeOf returns what an error shows of a server; c is the class of its reply, if it is one.
+func outcomeOf(err error, isReply, written bool, c Class) outbound.Outcome {
+	var network net.Error
 	switch {
-	case !errors.As(err, &reply):
-		return Class{kind: classRetryable}
-	case strings.Contains(reply.Error(), "-READONLY "): // as a script hands it on before Redis 7
-		return Class{kind: classReadOnly}
+	case topology.NoPrimary(err):
+		return outbound.Unreachable
+	case isReply && c.loading():
+		return outbound.Loading
+	case isReply:
+		return outbound.Answered
+	case errors.Is(err, outbound.ErrLate), // a new connection came too late for its callers: the answers may, too
+		errors.Is(err, goredis.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, goredis.ErrPoolTimeout):
+		return outbound.Unknown // it is ours
+	case written, errors.As(err, &network) && network.Timeout():
+		return outbound.Lost
 	}
-	return classifyText(reply.Error())
+	return outbound.Unreachable
 }
 
 // classifyText is Classify for the text of a server's error, or of one that a script caught, which may begin with a

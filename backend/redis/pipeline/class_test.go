@@ -12,7 +12,10 @@ import (
 )
 
 func TestOnlyProofAllowsToSendAgain(t *testing.T) {
-	for text, want := range map[string]Class{
+	for text, want := range map[string]struct {
+		kind kind
+		addr string
+	}{
 		"MOVED 3999 10.0.0.1:6381":                       {classMoved, "10.0.0.1:6381"},
 		"ASK 3999 [::1]:6381":                            {classAsk, "[::1]:6381"},
 		"MOVED 3999 :6381":                               {classMoved, ":6381"},
@@ -35,7 +38,7 @@ func TestOnlyProofAllowsToSendAgain(t *testing.T) {
 		"BUSY Redis is busy running a script.": {classFinal, ""},
 		"":                                     {classFinal, ""},
 	} {
-		if got := classifyText(text); got != want {
+		if got := classifyText(text); got.kind != want.kind || got.addr != want.addr {
 			t.Errorf("%q has the class %+v, want %+v", text, got, want)
 		}
 	}

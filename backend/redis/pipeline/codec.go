@@ -7,12 +7,13 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/outbound"
 )
 
 // Codec puts checks into commands, and reads the replies. Its methods may be called by any number of goroutines, those
 // that are given a Request or a Batch by the one that has it.
 type Codec interface {
-	// Encode appends to text what is sent of a check, and lets the request have it: at least its key.
+	// Encode appends to text what is sent of a check, and lets the request's empty State have it: at least its key.
 	Encode(text []byte, c *backend.Check, r *Request) []byte
 	// Write adds the commands of requests to a batch. They lead to one server.
 	Write(b *Batch, requests []*Request)
@@ -41,8 +42,8 @@ const errUnreadable = ReplyError("the reply is not the script's")
 // Encode writes a check's key and payload.
 func (s ScriptCodec) Encode(text []byte, c *backend.Check, r *Request) []byte {
 	text, key := CutTail(s.AppendKey(text, c.Key), len(text))
-	text, r.Payload = CutTail(s.AppendArg(text, c), len(text))
-	r.Key = key
+	text, r.State.Payload = CutTail(s.AppendArg(text, c), len(text))
+	r.State.Key = key
 	return text
 }
 
@@ -62,31 +63,31 @@ func (s ScriptCodec) Write(b *Batch, requests []*Request) {
 
 // Read reads an item of the reply.
 func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
-	c := r.Command
+	c := r.State.Command
 	switch err := c.Err(); {
 	case err != nil:
 		return c.mode.classify(err, c.Written), err
 	case !c.Written: // making a connection took too long
-		return Classify(errLate, false), errLate
+		return Classify(outbound.ErrLate, false), outbound.ErrLate
 	}
 	items, _ := c.Val().([]any)
 	if len(items) != c.requests {
 		return Final, errUnreadable
 	}
-	text, ok := items[r.item].(string)
+	text, ok := items[r.State.item].(string)
 	if !ok {
 		return Final, errUnreadable
 	}
 	if text, failed := strings.CutPrefix(text, "!"); failed { // the check was not counted
 		return classifyText(text), ReplyError(text)
 	}
-	r.reply = text
+	r.State.reply = text
 	return Answered, nil
 }
 
 // Decode reads the answer to a check.
 func (s ScriptCodec) Decode(r *Request, c *backend.Check) (backend.Decision, error) {
-	return s.DecodeReply(r.reply, c)
+	return s.DecodeReply(r.State.reply, c)
 }
 
 // ReplyError is what went wrong with one request of a command that was answered.

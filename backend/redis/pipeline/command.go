@@ -7,6 +7,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/outbound"
 )
 
 // Command is a command that go-redis sends once or not at all. Batches reuse it.
@@ -52,7 +54,7 @@ func (c *Command) Failure() error {
 	case c.Val() != nil && c.Written:
 		return nil
 	case c.Err() == nil: // another command went in its place
-		return errLate
+		return outbound.ErrLate
 	}
 	return c.Err()
 }
@@ -71,9 +73,9 @@ func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	c.indexes, c.payloads = c.indexes[:0], c.payloads[:0]
 	c.args = append(c.args, mode.Command, mode.Name, len(requests))
 	for i, r := range requests {
-		r.Command, r.item = c, i
-		c.args = append(c.args, (*Blob)(&r.Key))
-		c.indexes = append(c.indexes, c.indexOf(&r.Payload))
+		r.State.Command, r.State.item = c, i
+		c.args = append(c.args, (*Blob)(&r.State.Key))
+		c.indexes = append(c.indexes, c.indexOf(&r.State.Payload))
 	}
 	c.args = append(c.args, now, &c.indexes)
 	for _, payload := range c.payloads {

@@ -1,45 +1,42 @@
 // Package pipeline brings questions to Redis servers, each at most once unless its reply proves that it did not run.
 //
-// Checks for one server wait in its queue and leave together: a batch leaves when none is out, or 1 ms after the last
-// one. Each server has a breaker, with PINGs, so that callers do not wait for one that does not answer. A [Codec] puts
-// checks into commands. Commands that may run twice go without a queue, by Do, Run and Ask.
+// Checks go by package outbound: a batch leaves when none is out, or 1 ms after the last one. A [Codec] puts them into
+// commands. Commands that may run twice go without a queue, by Do, Run and Ask.
 package pipeline
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/outbound"
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// maxKept is how many bytes of keys and arguments a call may have that is reused.
-const maxKept = 64 << 10
+const (
+	// pace is how long after a batch the next one leaves at the earliest while the first is out.
+	pace = time.Millisecond
+	// maxOut is how many batches are out at most.
+	maxOut = 16
+)
 
 // Pipeline decides checks on servers. Its methods may be called by any number of goroutines.
 type Pipeline struct {
+	engine  *outbound.Engine[Query]
 	servers *topology.Servers
 	codec   Codec
 	script  *Script // nil where none is needed
 	meter   func(server string) Meter
 
-	queues   sync.Map   // of *goredis.Client: *queue
-	queuesMu sync.Mutex // held to add and remove queues
-	calls    sync.Pool  // of *call
-	batches  sync.Pool  // of *Batch
-
-	deadlines deadlines // of all callers
-	*Health
-	closed   atomic.Bool
+	peers    sync.Map   // of *goredis.Client: *peer
+	peersMu  sync.Mutex // held to add and remove them
 	stopping chan struct{}
-	running  sync.WaitGroup // all goroutines of queues
-
-	totals struct{ batches, checks, dropped, unavailable atomic.Uint64 } // see Stats
+	*Health
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -56,90 +53,78 @@ type Meter interface {
 // to count. The check was counted at most once.
 var ErrUnavailable = errors.New("redis is unavailable")
 
-var (
-	errLate = errors.New("no answer in time")
-	errBusy = errors.New("more checks wait for the server than it can answer in time")
-)
-
 // New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
 // The meter of a server, nil for none, is asked for when the server is first asked, and anew after Gone.
 func New(servers *topology.Servers, codec Codec, script *Script, meter func(server string) Meter) *Pipeline {
 	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, Health: newHealth(servers),
 		stopping: make(chan struct{})}
-	p.calls.New = func() any { return newCall() }
-	p.batches.New = func() any { return newBatch(p) }
+	p.engine = outbound.New(outbound.Config{ErrUnavailable: ErrUnavailable, Timeout: servers.Config.Timeout, Pace: pace}, engineCodec{p})
 	return p
+}
+
+// Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
+// run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
+// The Err of a check without an answer wraps ErrUnavailable.
+func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	return p.engine.Decide(ctx, checks, out)
 }
 
 // Close waits for the batches that are out, for the servers' timeout at most, and closes all connections. Checks that
 // wait are not counted.
 func (p *Pipeline) Close() error {
-	p.queuesMu.Lock()
-	first := !p.closed.Swap(true)
-	p.queuesMu.Unlock()
+	p.peersMu.Lock()
+	first := p.engine.Close()
+	p.peersMu.Unlock()
 	if !first {
 		return nil
 	}
 	close(p.stopping)
-	for _, q := range p.queues.Range {
-		q.(*queue).close(backend.ErrClosed)
+	for _, one := range p.peers.Range {
+		one.(*peer).server.Close(backend.ErrClosed)
 	}
-	p.running.Wait()
+	p.engine.Wait()
 	p.Health.Close()
 	return p.servers.Close()
 }
 
-// enqueue adds a group to its queue.
-func (p *Pipeline) enqueue(g *group, now time.Time) {
-	for q := g.queue; !q.enqueue(g, now); { // it was idle, and has just closed
-		err := backend.ErrClosed
-		if !p.closed.Load() {
-			q, err = p.queue(q.client)
-		}
-		if err != nil {
-			g.refuse(err)
-			return
-		}
-	}
-}
-
-// ownerQueue returns the queue to the server that owns a key.
-func (p *Pipeline) ownerQueue(key []byte) (*queue, error) {
+// owner returns the server that owns a key.
+func (p *Pipeline) owner(key []byte) (*peer, error) {
 	client, err := p.servers.Owner(key)
 	if err != nil {
 		return nil, err
 	}
-	return p.queue(client)
+	return p.peer(client)
 }
 
-// queue returns the queue to a server. If there is none, it makes one, and retires idle ones.
-func (p *Pipeline) queue(client *goredis.Client) (*queue, error) {
-	if q, ok := p.queues.Load(client); ok {
-		return q.(*queue), nil
+// peer returns the server behind a client. If it was not asked before, idle ones are retired.
+func (p *Pipeline) peer(client *goredis.Client) (*peer, error) {
+	if one, ok := p.peers.Load(client); ok {
+		return one.(*peer), nil
 	}
 	p.retire(time.Now())
-	p.queuesMu.Lock()
-	defer p.queuesMu.Unlock()
-	if p.closed.Load() {
+	p.peersMu.Lock()
+	defer p.peersMu.Unlock()
+	if p.engine.Closed() {
 		return nil, backend.ErrClosed
 	}
-	if q, ok := p.queues.Load(client); ok {
-		return q.(*queue), nil
+	if one, ok := p.peers.Load(client); ok {
+		return one.(*peer), nil
 	}
-	q := newQueue(p, client)
-	p.queues.Store(client, q)
-	return q, nil
+	one := newPeer(p, client)
+	p.peers.Store(client, one)
+	return one, nil
 }
 
-// retire closes idle queues.
+// retire closes idle servers.
 func (p *Pipeline) retire(now time.Time) {
-	p.queuesMu.Lock()
-	defer p.queuesMu.Unlock()
-	for client, q := range p.queues.Range {
-		if q.(*queue).retire(now) {
-			p.queues.Delete(client)
-			if meter := q.(*queue).meter; meter != nil {
-				meter.Gone()
+	p.peersMu.Lock()
+	defer p.peersMu.Unlock()
+	for client, one := range p.peers.Range {
+		one := one.(*peer)
+		if one.server.Retire(now, func() bool { return topology.Left(one.client) }) {
+			p.peers.Delete(client)
+			if one.meter != nil {
+				one.meter.Gone()
 			}
 		}
 	}
@@ -151,8 +136,8 @@ func (p *Pipeline) Away(key string) bool {
 	if err != nil {
 		return true
 	}
-	q, known := p.queues.Load(client)
-	return known && q.(*queue).awayError() != nil
+	one, known := p.peers.Load(client)
+	return known && one.(*peer).server.Away() != nil
 }
 
 // Stats are totals since the pipeline was made.
@@ -186,14 +171,14 @@ type ServerStats struct {
 
 // Stats returns what was sent, and what waits.
 func (p *Pipeline) Stats() Stats {
-	n := &p.totals
+	n := &p.engine.Totals
 	stats := Stats{
-		Batches: n.batches.Load(), Checks: n.checks.Load(), Dropped: n.dropped.Load(),
-		Unavailable: n.unavailable.Load(), Losses: p.servers.Losses(),
+		Batches: n.Batches.Load(), Checks: n.Checks.Load(), Dropped: n.Dropped.Load(),
+		Unavailable: n.Unavailable.Load(), Losses: p.servers.Losses(),
 	}
 	p.retire(time.Now())
-	for _, q := range p.queues.Range {
-		stats.Servers = append(stats.Servers, q.(*queue).stats())
+	for _, one := range p.peers.Range {
+		stats.Servers = append(stats.Servers, one.(*peer).stats())
 	}
 	return stats
 }
@@ -212,8 +197,8 @@ func (p *Pipeline) Servers() map[string]backend.ServerState {
 			known[name] = stateOf(cmp.Or((*found)[serverList], trouble))
 		}
 	}
-	for _, q := range p.queues.Range {
-		server := q.(*queue).stats()
+	for _, one := range p.peers.Range {
+		server := one.(*peer).stats()
 		_, listed := known[server.Name]
 		switch {
 		case listed && server.Away:

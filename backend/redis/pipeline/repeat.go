@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -56,7 +57,7 @@ func run(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 // Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers
 // are in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
 func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
-	if p.closed.Load() {
+	if p.engine.Closed() {
 		return backend.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.servers.Config.Timeout)
@@ -69,8 +70,8 @@ func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmde
 
 // ask sends commands that may run twice to one server, until it answers all of them or ctx's deadline.
 func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
-	r := &Request{At: at}
-	if err := r.findOwner(s); err != nil {
+	r := &Request{State: Query{At: at}}
+	if err := r.State.findOwner(s); err != nil {
 		return err
 	}
 	t := &repeatable{servers: s, commands: commands}
@@ -101,22 +102,26 @@ func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Requ
 	r := requests[0]
 	at := slices.IndexFunc(t.commands, func(c goredis.Cmder) bool { return c.Err() != nil && c.Err() != goredis.Nil })
 	if at < 0 {
-		r.class, r.err = Answered, nil
+		r.State.class, r.State.err = Answered, nil
 		return
 	}
 	t.failed = t.commands[at].Name()
-	r.err = t.commands[at].Err()
-	r.class = classifyRepeatable(r.err)
+	r.State.err = t.commands[at].Err()
+	r.State.class = Classify(r.State.err, true)
 	var reply goredis.Error
-	if !errors.As(r.err, &reply) {
-		if t.lost++; t.lost == maxLostReplies {
-			r.class = Final
+	switch {
+	case errors.As(r.State.err, &reply):
+		if strings.Contains(reply.Error(), "-READONLY ") { // as a script hands it on before Redis 7
+			r.State.class.kind = classReadOnly
 		}
+	case t.lost+1 < maxLostReplies: // unlike a check it may run twice
+		t.lost++
+		r.State.class.kind = classRetryable
 	}
 }
 
 func (t *repeatable) done(r *Request, err error) {
-	if t.err = err; r.Route.Client != nil {
-		t.err = t.servers.DiagnoseOf(r.Route.Client, t.failed, err)
+	if t.err = err; r.State.Route.Client != nil {
+		t.err = t.servers.DiagnoseOf(r.State.Route.Client, t.failed, err)
 	}
 }

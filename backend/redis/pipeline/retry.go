@@ -60,7 +60,7 @@ func (s *retry) send(ctx context.Context, requests []*Request, deadline time.Tim
 		s.reroute(ctx)
 	}
 	for _, r := range s.open {
-		s.transport.done(r, r.err)
+		s.transport.done(r, r.State.err)
 	}
 }
 
@@ -69,10 +69,10 @@ func (s *retry) exchange(ctx context.Context) {
 	todo := s.open
 	s.open, s.scratch = s.scratch[:0], todo
 	for len(todo) > 0 {
-		route, rest := todo[0].Route, todo[:0]
+		route, rest := todo[0].State.Route, todo[:0]
 		s.sameRoute = s.sameRoute[:0]
 		for _, r := range todo {
-			if r.Route == route {
+			if r.State.Route == route {
 				s.sameRoute = append(s.sameRoute, r)
 			} else {
 				rest = append(rest, r)
@@ -83,8 +83,8 @@ func (s *retry) exchange(ctx context.Context) {
 			s.transport.exchange(ctx, route, s.sameRoute)
 		}
 		for _, r := range s.sameRoute {
-			if r.class.kind == classAnswered || r.class.kind == classFinal {
-				s.transport.done(r, r.err)
+			if r.State.class.kind == classAnswered || r.State.class.kind == classFinal {
+				s.transport.done(r, r.State.err)
 			} else {
 				s.open = append(s.open, r)
 			}
@@ -96,7 +96,7 @@ func (s *retry) exchange(ctx context.Context) {
 func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
 	for _, r := range s.open {
-		needed = needed || r.class.kind == classRetryable || r.class.loading()
+		needed = needed || r.State.class.kind == classRetryable || r.State.class.loading()
 	}
 	if !needed {
 		return true
@@ -128,7 +128,7 @@ func (s *retry) reroute(ctx context.Context) {
 }
 
 func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
-	client, class := r.Route.Client, r.class
+	client, class := r.State.Route.Client, r.State.class
 	_, known := repaired[client]
 	switch {
 	case class.kind == classUnfinished:
@@ -141,9 +141,9 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 	case class.kind == classMoved, class.kind == classAsk:
 		named, err := s.servers.Redirected(client, class.addr, class.kind == classMoved)
 		if err != nil {
-			return fmt.Errorf("%w: %w", err, r.err)
+			return fmt.Errorf("%w: %w", err, r.State.err)
 		}
-		r.Route = Route{Client: named, Asking: class.kind == classAsk}
+		r.State.Route = Route{Client: named, Asking: class.kind == classAsk}
 		return nil
 	}
 	if !known && client != nil {
@@ -153,15 +153,15 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 			topology.Disconnect(ctx, client)
 		}
 	}
-	return r.findOwner(s.servers)
+	return r.State.findOwner(s.servers)
 }
 
 // findOwner gives a request the route to its owner. Until a cluster is known there is none: the request is retryable.
-func (r *Request) findOwner(servers *topology.Servers) error {
-	owner, err := servers.Locate(r.At)
-	r.Route = Route{Client: owner}
+func (q *Query) findOwner(servers *topology.Servers) error {
+	owner, err := servers.Locate(q.At)
+	q.Route = Route{Client: owner}
 	if errors.Is(err, topology.ErrUnknownCluster) {
-		r.class, r.err = Class{kind: classRetryable}, err
+		q.class, q.err = Class{kind: classRetryable}, err
 		return nil
 	}
 	return err

@@ -166,21 +166,21 @@ func (p *Pipeline) CompareLibraries(ctx context.Context, now time.Time, tell fun
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
 	defer cancel()
 	var running sync.WaitGroup
-	for _, q := range p.queues.Range {
-		running.Go(func() { q.(*queue).compareLibrary(ctx, now, tell) })
+	for _, one := range p.peers.Range {
+		running.Go(func() { one.(*peer).compareLibrary(ctx, now, tell) })
 	}
 	running.Wait()
 }
 
-func (q *queue) compareLibrary(ctx context.Context, now time.Time, tell func(server string, mode CallMode)) {
-	s, replaced := q.pipeline.script, error(nil)
-	mode := s.lastMode(q.client)
-	if mode.Command == "fcall" && q.awayError() == nil {
-		_, replaced = s.compareLibrary(ctx, q.client)
+func (p *peer) compareLibrary(ctx context.Context, now time.Time, tell func(server string, mode CallMode)) {
+	s, replaced := p.pipeline.script, error(nil)
+	mode := s.lastMode(p.client)
+	if mode.Command == "fcall" && p.server.Away() == nil {
+		_, replaced = s.compareLibrary(ctx, p.client)
 	}
 	if replaced != nil || mode.Foreign != "" && !now.Before(mode.until) {
-		if mode, err := s.load(ctx, q.client, now); err == nil || mode.Foreign != "" {
-			tell(q.name, mode)
+		if mode, err := s.load(ctx, p.client, now); err == nil || mode.Foreign != "" {
+			tell(p.server.Name, mode)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package pipeline
+package outbound
 
 import (
 	"sync"
@@ -8,25 +8,25 @@ import (
 // deadlines lets callers leave in time, by one timer for all: one for each, mostly stopped unused, costs 9 % more CPU
 // for a check beside 31 others. The zero value is ready.
 type deadlines struct {
-	mu    sync.Mutex
-	calls []*call // whose callers wait, each at its index
-	timer *time.Timer
-	next  time.Time // when it fires; zero: not at all
+	mu      sync.Mutex
+	callers []*caller // whose callers wait, each at its index
+	timer   *time.Timer
+	next    time.Time // when it fires; zero: not at all
 }
 
-// add notes a call whose caller is about to wait. From its deadline on, it has a token.
-func (d *deadlines) add(c *call, now time.Time) {
+// add notes a caller who is about to wait. From its deadline on, done has a token.
+func (d *deadlines) add(c *caller, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c.index = len(d.calls)
-	d.calls = append(d.calls, c)
+	c.index = len(d.callers)
+	d.callers = append(d.callers, c)
 	if d.next.IsZero() || c.deadline.Before(d.next) {
 		d.set(c.deadline, now)
 	}
 }
 
-// remove takes a call out. It returns false if the call was told to leave before.
-func (d *deadlines) remove(c *call) bool {
+// remove takes a caller out. It returns false if the caller was told to leave before.
+func (d *deadlines) remove(c *caller) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.index < 0 {
@@ -36,13 +36,13 @@ func (d *deadlines) remove(c *call) bool {
 	return true
 }
 
-// takeOut takes a call out and puts the last one in its place.
-func (d *deadlines) takeOut(c *call) {
-	end := len(d.calls) - 1
-	last := d.calls[end]
-	d.calls[c.index], last.index = last, c.index
-	d.calls[end] = nil
-	d.calls = d.calls[:end]
+// takeOut takes a caller out and puts the last one in its place.
+func (d *deadlines) takeOut(c *caller) {
+	end := len(d.callers) - 1
+	last := d.callers[end]
+	d.callers[c.index], last.index = last, c.index
+	d.callers[end] = nil
+	d.callers = d.callers[:end]
 	c.index = -1
 }
 
@@ -62,8 +62,8 @@ func (d *deadlines) fire() {
 	now := time.Now()
 	d.next = time.Time{}
 	var next time.Time
-	for i := len(d.calls) - 1; i >= 0; i-- { // downwards, as the last one takes the place of one that is taken out
-		switch c := d.calls[i]; {
+	for i := len(d.callers) - 1; i >= 0; i-- { // downwards, as the last one takes the place of one that is taken out
+		switch c := d.callers[i]; {
 		case !now.Before(c.deadline):
 			d.takeOut(c)
 			c.done <- struct{}{}

@@ -1,4 +1,4 @@
-package pipeline
+package outbound
 
 import (
 	"testing"
@@ -11,27 +11,27 @@ func TestCallersLeaveEachInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d deadlines
 		start := time.Now()
-		add := func(after time.Duration) *call {
-			c := newCall()
+		add := func(after time.Duration) *caller {
+			c := &caller{done: make(chan struct{}, 2)}
 			c.deadline = start.Add(after)
 			d.add(c, time.Now())
 			return c
 		}
 		late, soon, answered := add(30*time.Millisecond), add(10*time.Millisecond), add(5*time.Millisecond)
 		if !d.remove(answered) {
-			t.Error("a call that is answered before its caller leaves was told to leave")
+			t.Error("a caller who is answered before its caller leaves was told to leave")
 		}
-		for _, c := range []*call{soon, late} {
+		for _, c := range []*caller{soon, late} {
 			<-c.done
 			if took := time.Since(start); took != c.deadline.Sub(start) {
 				t.Errorf("a caller left after %s, want %s", took, c.deadline.Sub(start))
 			}
 			if d.remove(c) {
-				t.Error("a call that was told to leave still waits to be told")
+				t.Error("a caller who was told to leave still waits to be told")
 			}
 		}
 		if len(answered.done) > 0 {
-			t.Error("a call that does not wait any more was told to leave: who uses it next would leave at once")
+			t.Error("a caller who does not wait any more was told to leave: who uses it next would leave at once")
 		}
 		again := add(40 * time.Millisecond) // after the timer has rung for all others
 		<-again.done

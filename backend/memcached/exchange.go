@@ -1,0 +1,212 @@
+package memcached
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/outbound"
+)
+
+const (
+	// maxTries is how often a check takes part in an exchange at most, if nothing is counted by it.
+	maxTries = 32
+	// minExchange and minConnect are how long an exchange and connecting may always take, however little time callers
+	// have: else callers in a hurry would close connections that serve others.
+	minExchange, minConnect = 25 * time.Millisecond, 200 * time.Millisecond
+	// maxIdle is how long a connection may be idle before it is checked again: an incr that is sent on a dead one is
+	// lost.
+	maxIdle = time.Second
+)
+
+// request is a check under way.
+type request = outbound.Request[check]
+
+// check is the state of a request.
+type check struct {
+	backend.Check             // with a copy of its limits, and without its key
+	name          []byte      // of the key in memcached
+	plain         bool        // the key is envoyproxy/ratelimit's, a number
+	window        incr.Window // of a plain one
+	missing       bool        // a number was not there
+	tries         int         // exchanges that it took part in
+	decision      backend.Decision
+}
+
+// exchange is the connection of a queue, and what is asked on it now. All checks of a key go through one queue, so that
+// exchanges of one process never race for the key, and its checks stay in order.
+type exchange struct {
+	server  *server
+	conn    *conn // nil if there is none
+	batch   *outbound.Batch[check]
+	numbers []group // one check each
+	values  []group // all checks of a key each
+	text    []byte  // of a value
+}
+
+// group is what an exchange asks about a key.
+type group struct {
+	name     []byte
+	requests []*request
+	sent     bool // what may count was sent
+	settled  bool // the checks are answered, or will be asked again: the exchange has none of this any more
+}
+
+// Exchange asks the server about a batch, and answers its requests or lets the next batch ask again.
+func (v *server) Exchange(b *outbound.Batch[check]) {
+	x := b.Queue.State.(*exchange)
+	x.batch, x.numbers, x.values = b, x.numbers[:0], x.values[:0]
+	for _, r := range b.Requests {
+		if r.State.tries++; r.State.tries > maxTries {
+			r.Answer(v.Unavailable(backend.Late, outbound.ErrLate))
+		} else {
+			x.join(r)
+		}
+	}
+	err := x.connect(b.Deadline)
+	reached := err == nil
+	if reached {
+		_ = x.conn.SetDeadline(b.Deadline) // talk returns what fails
+		err = x.talk()
+	}
+	if err == nil {
+		x.conn.used = time.Now()
+	} else {
+		x.disconnect()
+	}
+	v.Note(outcomeOf(err), b.Sent, err)
+	if err != nil {
+		x.fail(reached, err)
+	}
+}
+
+// join adds a request to what is asked.
+func (x *exchange) join(r *request) {
+	groups := &x.numbers
+	if !r.State.plain {
+		groups = &x.values
+		for g := range unsettled(x.values) {
+			if bytes.Equal(g.name, r.State.name) {
+				g.requests = append(g.requests, r)
+				return
+			}
+		}
+	}
+	n := len(*groups)
+	*groups = slices.Grow(*groups, 1)[:n+1]
+	g := &(*groups)[n]
+	*g = group{name: r.State.name, requests: append(g.requests[:0], r)} // in the room of a former one
+}
+
+// unsettled lists the groups whose checks are not settled yet.
+func unsettled(groups []group) iter.Seq[*group] {
+	return func(yield func(*group) bool) {
+		for i := range groups {
+			if !groups[i].settled && !yield(&groups[i]) {
+				return
+			}
+		}
+	}
+}
+
+// settle answers the checks of a group with their decisions or, if why is not nil, with that error.
+func (x *exchange) settle(g *group, why error) {
+	g.settled = true
+	for _, r := range g.requests {
+		r.Answer(why)
+	}
+}
+
+// settleRefused settles a group that the server has refused with an error. Other errors it returns.
+func (x *exchange) settleRefused(g *group, err error) error {
+	if !isRefusal(err) {
+		return err
+	}
+	x.settle(g, x.server.Unavailable(backend.Refused, err))
+	return nil
+}
+
+// repeat lets the next batch ask about a group, of which nothing is counted.
+func (x *exchange) repeat(g *group) {
+	g.settled = true
+	for _, r := range g.requests {
+		x.batch.Again(r)
+	}
+}
+
+// talk writes the numbers and reads of values at once, and reads the answers; then it writes values, and reads whether
+// they are stored.
+func (x *exchange) talk() error {
+	for i := range x.numbers {
+		x.writeNumber(&x.numbers[i])
+	}
+	asked := x.writeGets()
+	if err := x.conn.out.Flush(); err != nil {
+		return err
+	}
+	for i := range x.numbers {
+		if err := x.settleRefused(&x.numbers[i], x.readNumber(&x.numbers[i])); err != nil {
+			return err
+		}
+	}
+	if asked {
+		if err := x.readValues(); err != nil {
+			return err
+		}
+	}
+	if err := x.conn.out.Flush(); err != nil {
+		return err
+	}
+	for g := range unsettled(x.values) {
+		if err := x.settleRefused(g, x.readStored(g)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fail ends the checks that an exchange has left without an answer. Those that are not counted are asked again, if the
+// connection broke.
+func (x *exchange) fail(reached bool, why error) {
+	for _, groups := range [][]group{x.numbers, x.values} {
+		for g := range unsettled(groups) {
+			switch {
+			case !g.sent && !reached:
+				x.settle(g, x.server.Unavailable(backend.Down, why))
+			case g.sent, errors.Is(why, os.ErrDeadlineExceeded):
+				x.settle(g, x.server.Unavailable(backend.Late, why))
+			default:
+				x.repeat(g)
+			}
+		}
+	}
+}
+
+// connect makes sure of a connection that works: one that was used within maxIdle or still answers, or a new one.
+func (x *exchange) connect(deadline time.Time) (err error) {
+	if c := x.conn; c != nil && time.Since(c.used) >= maxIdle {
+		_ = c.SetDeadline(deadline) // statistics returns what fails
+		if _, err := c.statistics(); err != nil {
+			x.disconnect()
+		}
+	}
+	if x.conn != nil && x.conn.life.Err() != nil {
+		x.disconnect()
+	}
+	if x.conn == nil {
+		x.conn, err = x.server.dial(x.batch.Up, max(minConnect, time.Until(deadline)))
+	}
+	return err
+}
+
+func (x *exchange) disconnect() {
+	if x.conn != nil {
+		x.conn.close()
+		x.conn = nil
+	}
+}

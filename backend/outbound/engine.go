@@ -1,0 +1,198 @@
+// Package outbound asks servers about checks, each at most once at a time.
+//
+// Checks for one server wait in its queues and leave together: a batch leaves when none is out, or a pace after the
+// last one, and so many are out at most. Each server has a breaker, with PINGs, so that callers do not wait for one
+// that does not answer. Each caller leaves in time. What is written and read is a [Codec]'s and a [Peer]'s.
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+// maxKept is how many bytes of text a call may have that is reused.
+const maxKept = 64 << 10
+
+var (
+	// ErrLate is why a check has no answer whose caller had to leave.
+	ErrLate = errors.New("no answer in time")
+	errBusy = errors.New("more checks wait for the server than it can answer in time")
+)
+
+// Codec puts checks into requests, and reads their answers. Its methods may be called by any number of goroutines.
+type Codec[S any] interface {
+	// Encode sets the State of a request, which may be a former one's, to what is needed of a check. What it appends
+	// to text lives as long. It returns the queue that the request is to join, or why there is none.
+	Encode(text []byte, c *backend.Check, r *Request[S]) ([]byte, *Queue[S], error)
+	// Decode reads the answer to a check.
+	Decode(r *Request[S], c *backend.Check) (backend.Decision, error)
+	// Reopen returns the queue in place of one whose server was closed meanwhile, or why there is none.
+	Reopen(closed *Queue[S]) (*Queue[S], error)
+	// ReasonOf returns the reason of a request's error that is no [backend.Away].
+	ReasonOf(err error) backend.Reason
+}
+
+// Config is what differs between stores.
+type Config struct {
+	// ErrUnavailable is wrapped by a decision's Err when its check got no answer.
+	ErrUnavailable error
+	// Timeout bounds a check whose caller has a later deadline or none.
+	Timeout time.Duration
+	// Pace is how long after a batch the next one leaves at the earliest while the first is out.
+	Pace time.Duration
+	// MinExchange is how long an exchange may always take, however little time callers have.
+	MinExchange time.Duration
+	// PingEvery is how often a server is sent a PING while nothing is wrong; 0: never.
+	PingEvery time.Duration
+}
+
+// Engine decides checks on servers. Its methods may be called by any number of goroutines.
+type Engine[S any] struct {
+	config    Config
+	codec     Codec[S]
+	calls     sync.Pool // of *call
+	batches   sync.Pool // of *Batch
+	deadlines deadlines // of all callers
+	closed    atomic.Bool
+	running   sync.WaitGroup // all goroutines of servers
+	Totals
+}
+
+// Totals are numbers since the start.
+type Totals struct {
+	Batches     atomic.Uint64 // sent
+	Checks      atomic.Uint64 // in them
+	Dropped     atomic.Uint64 // checks not sent, or not again, because their callers had left
+	Unavailable atomic.Uint64 // checks without an answer
+}
+
+// New makes an engine without servers.
+func New[S any](c Config, codec Codec[S]) *Engine[S] {
+	e := &Engine[S]{config: c, codec: codec}
+	e.calls.New = func() any { return &call[S]{caller: caller{done: make(chan struct{}, 2)}} }
+	e.batches.New = func() any { return new(Batch[S]) }
+	return e
+}
+
+// Close makes Decide give ErrClosed. It reports whether that is new. Whoever has opened servers closes them then.
+func (e *Engine[S]) Close() bool { return !e.closed.Swap(true) }
+
+// Closed reports whether Close was called.
+func (e *Engine[S]) Closed() bool { return e.closed.Load() }
+
+// Wait waits until nothing runs for servers that were closed.
+func (e *Engine[S]) Wait() { e.running.Wait() }
+
+// Decide asks the servers of the checks. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the
+// latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
+func (e *Engine[S]) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := backend.Validate(checks, out); err != nil {
+		return err
+	}
+	if e.closed.Load() {
+		return backend.ErrClosed
+	}
+	now := time.Now()
+	deadline := backend.Deadline(ctx, now, e.config.Timeout)
+	if ctx.Err() != nil || !now.Before(deadline) {
+		for i := range checks {
+			e.fail(&out[i], cmp.Or(context.Cause(ctx), ErrLate))
+		}
+		return nil
+	}
+	return e.finish(ctx, e.begin(checks, now, deadline), checks, out)
+}
+
+// begin lets checks join the queues of their keys' servers.
+func (e *Engine[S]) begin(checks []backend.Check, now, deadline time.Time) *call[S] {
+	c := e.calls.Get().(*call[S])
+	c.set(checks, deadline)
+	for i := range c.requests {
+		r := &c.requests[i]
+		var q *Queue[S]
+		var err error
+		if c.text, q, err = e.codec.Encode(c.text, &checks[i], r); err != nil {
+			r.Answer(err)
+			continue
+		}
+		if i == 0 && q.Server.lastExchangeLost.Load() { // many leave at once: few shall be late
+			c.deadline = c.deadline.Add(-backend.MinMargin)
+		}
+		c.join(r, q)
+	}
+	for i := range c.groups {
+		e.enqueue(&c.groups[i], now)
+	}
+	e.deadlines.add(&c.caller, now)
+	return c
+}
+
+// enqueue adds a group to its queue.
+func (e *Engine[S]) enqueue(g *group[S], now time.Time) {
+	for q := g.queue; !q.enqueue(g, now); { // its server has just been closed
+		var err error
+		if q, err = e.codec.Reopen(q); err != nil {
+			g.refuse(err)
+			return
+		}
+	}
+}
+
+// finish waits for the answers of a call, while its caller can wait.
+func (e *Engine[S]) finish(ctx context.Context, c *call[S], checks []backend.Check, out []backend.Decision) error {
+	var cause error
+	select {
+	case <-c.done:
+		if e.deadlines.remove(&c.caller) {
+			err := e.decode(c, checks, out, nil)
+			if cap(c.text) <= maxKept {
+				e.calls.Put(c)
+			}
+			return err
+		}
+		cause = ErrLate
+	case <-ctx.Done():
+		e.deadlines.remove(&c.caller)
+		cause = context.Cause(ctx)
+	}
+	c.abandoned.Store(true) // to the queues that still work on it
+	return e.decode(c, checks, out, cause)
+}
+
+// decode reads the answers of a call; cause is why the others are not there. Its error is ErrClosed or nil.
+func (e *Engine[S]) decode(c *call[S], checks []backend.Check, out []backend.Decision, cause error) (closed error) {
+	for i := range checks {
+		r := &c.requests[i]
+		err := cause
+		if r.ready.Load() {
+			err = r.err
+			if err == nil {
+				out[i], err = e.codec.Decode(r, &checks[i])
+			}
+		}
+		if err != nil {
+			e.fail(&out[i], err)
+			if errors.Is(err, backend.ErrClosed) {
+				closed = backend.ErrClosed
+			}
+		}
+	}
+	return closed
+}
+
+// fail makes a decision that of a check without an answer.
+func (e *Engine[S]) fail(d *backend.Decision, cause error) {
+	e.Unavailable.Add(1)
+	away, ok := cause.(*backend.Away)
+	if !ok {
+		away = &backend.Away{Reason: e.codec.ReasonOf(cause), Err: fmt.Errorf("%w: %w", e.config.ErrUnavailable, cause)}
+	}
+	*d = backend.Decision{Err: away}
+}

@@ -1,0 +1,290 @@
+package outbound
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+const (
+	// maxBatch is how many checks a batch holds at most: a script call of them blocks the server.
+	maxBatch = backend.MaxChecks
+	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
+	maxQueue = 64 * maxBatch
+	// maxYields is how often a worker yields at most before it looks at the queue.
+	maxYields = 4
+)
+
+// Batch is the requests that a worker has out. Workers reuse it.
+type Batch[S any] struct {
+	Queue    *Queue[S]
+	Requests []*Request[S]
+	Sent     time.Time
+	Deadline time.Time       // when the last caller leaves
+	Joined   []time.Time     // when the calls that have joined since the last batch did
+	Up       context.Context // until the server is found to be away: then nobody waits for it any more
+	State    any             // what the peer keeps of a batch for the next one
+}
+
+// Again lets the next batch of the queue begin with a request that has not run.
+func (b *Batch[S]) Again(r *Request[S]) {
+	q, s := b.Queue, b.Queue.Server
+	s.mu.Lock()
+	away := s.Away()
+	if away == nil && s.closed {
+		away = s.Unavailable(backend.Down, backend.ErrClosed)
+	}
+	if away == nil {
+		q.again = append(q.again, r)
+		q.checks++
+	}
+	s.mu.Unlock()
+	if away != nil {
+		r.Answer(away)
+	}
+}
+
+// Queue is a queue to a server: checks that arrive while a batch is out leave together in the next, first in first out.
+// Workers send batches and end when none may leave, but for one, which idles and keeps its stack. The server's mu guards
+// all of it.
+type Queue[S any] struct {
+	Server *Server[S]
+	State  any // the peer's own
+
+	maxOut    int // batches out at most
+	again     []*Request[S]
+	waiting   []*group[S]
+	checks    int           // in both
+	out       []*Batch[S]   // oldest first
+	lastLeft  time.Time     // when the last batch did
+	roundTrip time.Duration // of the last one that came back
+	waking    bool          // a worker is on its way to the queue
+	idle      bool          // a worker waits to be woken
+	woken     chan struct{} // has a token once that one is
+	timer     *time.Timer   // schedules a batch when the pace allows it
+	timerSet  bool
+}
+
+func newQueue[S any](s *Server[S], maxOut int) *Queue[S] {
+	q := &Queue[S]{Server: s, maxOut: maxOut, woken: make(chan struct{}, 1)}
+	q.timer = time.AfterFunc(time.Hour, q.fire)
+	q.timer.Stop()
+	return q
+}
+
+// enqueue adds a group. It returns false if the server is closed. It refuses at once what cannot leave or be answered
+// before the caller's deadline, and everything while the server is away.
+func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
+	s := q.Server
+	deadline := g.caller.deadline
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return false
+	}
+	s.lastUsed = now
+	if away := s.away.Load(); away != nil {
+		s.mu.Unlock()
+		g.refuse(away)
+		return true
+	}
+	g.joined = now
+	// How long what waits takes to leave, about.
+	drain := time.Duration(q.checks/maxBatch) * max(s.engine.config.Pace, q.roundTrip/time.Duration(q.maxOut))
+	full := q.checks+len(g.requests) > maxQueue || !now.Add(drain).Before(deadline)
+	if !full {
+		q.waiting = append(q.waiting, g)
+		q.checks += len(g.requests)
+		q.schedule(now)
+		s.watchDeadline(deadline, now)
+	}
+	s.mu.Unlock()
+	if full {
+		g.refuse(s.Unavailable(backend.Busy, errBusy))
+	}
+	return true
+}
+
+// schedule wakes a worker if a batch may leave, now or as soon as it may.
+func (q *Queue[S]) schedule(now time.Time) {
+	switch {
+	case q.waking || q.checks == 0 || !q.hasRoom():
+	case q.mayLeave(now):
+		q.waking = true
+		if !q.wake() {
+			q.Server.engine.running.Add(1)
+			go q.work()
+		}
+	case !q.timerSet:
+		q.timerSet = true
+		q.timer.Reset(q.lastLeft.Add(q.Server.engine.config.Pace).Sub(now))
+	}
+}
+
+func (q *Queue[S]) mayLeave(now time.Time) bool {
+	return q.hasRoom() && (q.Server.breaker.state == HalfOpen || len(q.out) == 0 ||
+		now.Sub(q.lastLeft) >= q.Server.engine.config.Pace)
+}
+
+// hasRoom reports whether one more batch may be out, whenever it leaves.
+func (q *Queue[S]) hasRoom() bool {
+	switch q.Server.breaker.state {
+	case Closed:
+		return len(q.out) < q.maxOut
+	case HalfOpen: // batches from before may still wait for a connection; a queue's only one has its connection
+		return q.Server.halfOpenBatch == nil && (q.maxOut > 1 || len(q.out) == 0)
+	}
+	return false
+}
+
+func (q *Queue[S]) fire() {
+	q.Server.mu.Lock()
+	defer q.Server.mu.Unlock()
+	q.timerSet = false
+	q.schedule(time.Now())
+}
+
+// work sends batches while any may leave, and when it is woken.
+func (q *Queue[S]) work() {
+	e := q.Server.engine
+	defer e.running.Done()
+	b := e.batches.Get().(*Batch[S])
+	for again := true; again; again = q.sleep() {
+		q.yield()
+		for q.next(b) {
+			e.Batches.Add(1)
+			e.Checks.Add(uint64(len(b.Requests)))
+			q.Server.peer.Exchange(b)
+			q.yield()
+		}
+	}
+	e.batches.Put(b)
+}
+
+// yield lets other goroutines run, and again while the queue grows: callers that are about to join it come into the
+// next batch, and those with answers pass them on.
+func (q *Queue[S]) yield() {
+	before := -1
+	for range maxYields {
+		q.Server.mu.Lock()
+		checks := q.checks
+		q.Server.mu.Unlock()
+		if checks <= before || checks >= maxBatch {
+			return
+		}
+		before = checks
+		runtime.Gosched()
+	}
+}
+
+// sleep waits until the worker is woken. It returns false at once if another worker is idle, or the server is closed.
+func (q *Queue[S]) sleep() bool {
+	q.Server.mu.Lock()
+	sleeps := !q.idle && !q.Server.closed
+	if sleeps {
+		q.idle = true
+	}
+	q.Server.mu.Unlock()
+	if sleeps {
+		<-q.woken
+	}
+	return sleeps
+}
+
+// wake wakes the worker that is idle. It returns false if none is.
+func (q *Queue[S]) wake() bool {
+	woken := q.idle
+	if woken {
+		q.idle = false
+		q.woken <- struct{}{}
+	}
+	return woken
+}
+
+// next takes a batch back, if it was out, and fills it if one may leave.
+func (q *Queue[S]) next(b *Batch[S]) bool {
+	now, s := time.Now(), q.Server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.Queue == nil {
+		b.Queue, q.waking = q, false
+	} else {
+		q.out = slices.DeleteFunc(q.out, func(out *Batch[S]) bool { return out == b })
+		q.roundTrip = now.Sub(b.Sent)
+		if s.halfOpenBatch == b {
+			s.halfOpenBatch = nil
+			defer s.schedule(now) // the other queues
+		}
+	}
+	leaves := q.mayLeave(now) && q.fill(b, now)
+	if leaves {
+		q.out = append(q.out, b)
+		q.lastLeft = now
+		s.watchDeadline(b.Deadline, now)
+		b.Up = s.up
+		if s.breaker.state == HalfOpen {
+			s.halfOpenBatch = b
+		}
+	} else {
+		b.Queue = nil
+	}
+	q.schedule(now)
+	return leaves
+}
+
+// fill moves what is asked again and the first groups to the batch, in order, without those whose callers have left.
+func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
+	b.Requests, b.Joined, b.Sent = b.Requests[:0], b.Joined[:0], now
+	b.Deadline = now.Add(q.Server.engine.config.MinExchange)
+	again := q.again
+	q.again = q.again[:0]
+	q.take(b, again, now)
+	taken := 0
+	for _, g := range q.waiting {
+		if len(b.Requests)+len(g.requests) > maxBatch {
+			break
+		}
+		taken++
+		if q.take(b, g.requests, now) {
+			b.Joined = append(b.Joined, g.joined)
+		}
+	}
+	q.waiting = slices.Delete(q.waiting, 0, taken)
+	return len(b.Requests) > 0
+}
+
+// take moves requests to the batch. It reports whether there are any whose callers wait.
+func (q *Queue[S]) take(b *Batch[S], requests []*Request[S], now time.Time) bool {
+	q.checks -= len(requests)
+	before := len(b.Requests)
+	for _, r := range requests {
+		if r.Expired(now) {
+			q.Server.engine.Dropped.Add(1)
+			continue
+		}
+		if r.caller.deadline.After(b.Deadline) {
+			b.Deadline = r.caller.deadline
+		}
+		b.Requests = append(b.Requests, r)
+	}
+	return len(b.Requests) > before
+}
+
+// takeWaiting takes out all that waits.
+func (q *Queue[S]) takeWaiting() (requests []*Request[S]) {
+	requests = q.again
+	for _, g := range q.waiting {
+		requests = append(requests, g.requests...)
+	}
+	q.again, q.waiting, q.checks = nil, nil, 0
+	return requests
+}
+
+func answerAll[S any](requests []*Request[S], err error) {
+	for _, r := range requests {
+		r.Answer(err)
+	}
+}

@@ -1,0 +1,310 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+)
+
+const (
+	// PingPause is the least pause between PINGs; the longest is half as much again, so that replicas spread theirs.
+	PingPause = 100 * time.Millisecond
+	// PingTimeout is how long PONG is waited for: if that were long, a lost PING would hide that the server is back.
+	PingTimeout = 250 * time.Millisecond
+	// DialTimeout is how long connecting for a PING may take: TLS takes round trips.
+	DialTimeout = 2 * PingTimeout
+	// idleTime is how long a server that is not asked is kept.
+	idleTime = time.Minute
+)
+
+// Peer asks one server.
+type Peer[S any] interface {
+	// Exchange asks about the requests of a batch, and answers each or lets it be asked again. It notes what that has
+	// shown of the server. It is called for as many batches at a time as may be out.
+	Exchange(b *Batch[S])
+	// Ping asks whether the server can count, on a connection of its own, which EndPings closes. One goroutine at a
+	// time calls both.
+	Ping(ctx context.Context) (Outcome, error)
+	EndPings()
+	// Changed is told each change of the state, in order, and why the server is away, also if that is another reason
+	// than before. It must not wait.
+	Changed(before, after State, why error)
+}
+
+// Server is one server, and what is known of it. Its methods may be called by any number of goroutines.
+type Server[S any] struct {
+	Name   string
+	Queues []*Queue[S] // they stay as they are
+
+	engine           *Engine[S]
+	peer             Peer[S]
+	healthy          atomic.Bool                  // breaker.healthy
+	lastExchangeLost atomic.Bool                  // and the breaker is still closed
+	away             atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
+
+	mu            sync.Mutex
+	breaker       breaker
+	halfOpenBatch *Batch[S] // the one that is out while the breaker is half open
+	closed        bool
+	lastUsed      time.Time   // by a call
+	pinging       bool        // a goroutine sends PING
+	lastPing      time.Time   // when the last one was sent
+	nextPing      *time.Timer // for one while nothing is wrong
+	overdue       *time.Timer // runs checkOverdue when callers leave without an answer
+	overdueAt     time.Time   // when it fires; zero: not at all
+
+	life  context.Context // until the server is closed
+	end   context.CancelFunc
+	up    context.Context // until the server is found to be away
+	notUp context.CancelFunc
+}
+
+// Open makes a server with queues, each with so many batches out at most.
+func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxOut int) *Server[S] {
+	s := &Server[S]{Name: name, engine: e, peer: peer, lastUsed: time.Now()}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.up, s.notUp = context.WithCancel(s.life)
+	s.healthy.Store(true)
+	for range queues {
+		s.Queues = append(s.Queues, newQueue(s, maxOut))
+	}
+	s.overdue = time.AfterFunc(time.Hour, s.checkOverdue)
+	s.overdue.Stop()
+	return s
+}
+
+// Ping begins to send PINGs, until one is answered.
+func (s *Server[S]) Ping() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.startPings(0)
+	s.healthy.Store(false) // an answer outweighs a PING that is on its way
+}
+
+// Life returns a context that ends when the server is closed.
+func (s *Server[S]) Life() context.Context { return s.life }
+
+// Unavailable makes the error of a check that got no answer.
+func (s *Server[S]) Unavailable(r backend.Reason, why error) error {
+	return &backend.Away{Reason: r, Err: fmt.Errorf("%w: %s: %w", s.engine.config.ErrUnavailable, s.Name, why)}
+}
+
+// Away is what a server that is away answers to all, nil while it is not.
+func (s *Server[S]) Away() error {
+	if away := s.away.Load(); away != nil {
+		return away
+	}
+	return nil
+}
+
+// Load returns how many batches are out, how many checks wait, and whether the server is known not to answer.
+func (s *Server[S]) Load() (out, waiting int, away bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.Queues {
+		out, waiting = out+len(q.out), waiting+q.checks
+	}
+	return out, waiting, s.breaker.state == Open
+}
+
+// Note tells the breaker the outcome of an exchange, and its error. It is cheap while nothing is wrong.
+func (s *Server[S]) Note(o Outcome, sent time.Time, err error) {
+	if o == Answered && s.healthy.Load() {
+		return
+	}
+	now := time.Now()
+	s.update(now, o, err, func() {
+		s.breaker.exchanged(o, sent, now)
+		if o == Lost && s.breaker.state == Closed && now.Sub(s.lastPing) >= PingPause {
+			s.startPings(0)
+		}
+	})
+}
+
+// watchDeadline has checkOverdue run at a caller's deadline, unless it runs earlier. The caller holds mu.
+func (s *Server[S]) watchDeadline(deadline, now time.Time) {
+	if s.overdueAt.IsZero() || deadline.Before(s.overdueAt) {
+		s.overdueAt = deadline
+		s.overdue.Reset(deadline.Sub(now))
+	}
+}
+
+// checkOverdue tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen
+// server lasts as long as the store's timeout. A caller that leaves while a queue has no room is a lost exchange, too.
+// The batch of a half-open breaker has time for a connection first, as PING has. No PING is sent: it would wait as well.
+func (s *Server[S]) checkOverdue() {
+	now := time.Now()
+	s.update(now, Lost, ErrLate, func() {
+		s.overdueAt = time.Time{}
+		check := func(deadline, since time.Time) {
+			lost := deadline
+			if s.breaker.state == HalfOpen {
+				lost = deadline.Add(DialTimeout)
+			}
+			if lost.After(now) {
+				s.watchDeadline(lost, now)
+			} else {
+				s.breaker.exchanged(Lost, since, lost) // the next one may have left since
+			}
+		}
+		for _, q := range s.Queues {
+			for _, b := range q.out {
+				check(b.Deadline, b.Sent)
+			}
+			for i := 0; i < len(q.waiting) && len(q.out) == q.maxOut && s.breaker.state == Closed; i++ {
+				check(q.waiting[i].caller.deadline, q.waiting[i].joined)
+			}
+		}
+	})
+}
+
+// update changes the breaker, and does what follows; an outcome and its error are why the server may be away.
+func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
+	var waiting []*Request[S]
+	s.mu.Lock()
+	before := s.breaker.state
+	change()
+	after := s.breaker.state
+	s.lastExchangeLost.Store(after == Closed && s.breaker.lostInRow > 0)
+	s.healthy.Store(s.breaker.healthy() && !s.pinging) // an answer outweighs a PING that is on its way
+	switch {
+	case after == before:
+	case after == Open:
+		waiting = s.opened(before, o, err)
+	default:
+		s.away.Store(nil)
+		s.peer.Changed(before, after, nil)
+		s.schedule(now)
+	}
+	away := s.Away()
+	s.mu.Unlock()
+	answerAll(waiting, away)
+}
+
+// opened ends all waiting for the server. It returns what waited in the queues.
+func (s *Server[S]) opened(before State, o Outcome, err error) []*Request[S] {
+	s.setAway(before, o, err)
+	s.halfOpenBatch = nil
+	s.notUp()
+	s.up, s.notUp = context.WithCancel(s.life)
+	pause := nextPingPause()
+	if before == Closed {
+		pause = 0
+	}
+	s.startPings(pause)
+	return s.takeWaiting()
+}
+
+// setAway notes why the server is away.
+func (s *Server[S]) setAway(before State, o Outcome, err error) {
+	reason, known := backend.Down, s.away.Load()
+	if o == Refused {
+		reason = backend.Refused
+	}
+	away := &backend.Away{Reason: reason, Err: fmt.Errorf("%w: %s is away: %w", s.engine.config.ErrUnavailable, s.Name, err)}
+	s.away.Store(away)
+	if known == nil || known.Reason != reason {
+		s.peer.Changed(before, Open, err)
+	}
+}
+
+func (s *Server[S]) schedule(now time.Time) {
+	for _, q := range s.Queues {
+		q.schedule(now)
+	}
+}
+
+func (s *Server[S]) takeWaiting() (waiting []*Request[S]) {
+	for _, q := range s.Queues {
+		waiting = append(waiting, q.takeWaiting()...)
+	}
+	return waiting
+}
+
+// startPings begins to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
+func (s *Server[S]) startPings(pause time.Duration) {
+	if s.pinging || s.closed {
+		return
+	}
+	s.pinging = true
+	s.engine.running.Go(func() {
+		defer s.peer.EndPings()
+		for more := true; more; pause = nextPingPause() {
+			select {
+			case <-time.After(pause):
+			case <-s.life.Done():
+				return
+			}
+			more = s.ping()
+		}
+	})
+}
+
+func nextPingPause() time.Duration { return PingPause + rand.N(PingPause/2) }
+
+// ping sends one PING. It reports whether another follows.
+func (s *Server[S]) ping() (more bool) {
+	sent := time.Now()
+	s.mu.Lock()
+	s.lastPing = sent
+	s.mu.Unlock()
+	o, err := s.peer.Ping(s.life)
+	if s.life.Err() != nil {
+		return false
+	}
+	now := time.Now()
+	s.update(now, o, err, func() {
+		if s.breaker.pinged(o, sent, now); s.away.Load() != nil && o != Answered {
+			s.setAway(Open, o, err) // what is wrong now
+		}
+		more = s.breaker.state == Open || o != Answered && s.breaker.lostInRow > 0
+		if s.pinging = more; !more && s.engine.config.PingEvery > 0 && !s.closed {
+			s.nextPing = time.AfterFunc(s.engine.config.PingEvery, s.Ping)
+		}
+	})
+	return more
+}
+
+// Close refuses what waits with an error, and lets batches that are out come back.
+func (s *Server[S]) Close(why error) {
+	s.mu.Lock()
+	waiting := s.takeWaiting()
+	s.stop()
+	s.mu.Unlock()
+	answerAll(waiting, why)
+}
+
+func (s *Server[S]) stop() {
+	s.closed = true
+	for _, q := range s.Queues {
+		q.wake()
+		q.timer.Stop()
+	}
+	if s.nextPing != nil {
+		s.nextPing.Stop()
+	}
+	s.overdue.Stop()
+	s.end()
+}
+
+// Retire closes a server that was idle for idleTime, and while it is away only once it has left for good.
+func (s *Server[S]) Retire(now time.Time, left func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unused := now.Sub(s.lastUsed) >= idleTime
+	for _, q := range s.Queues {
+		unused = unused && len(q.out) == 0 && q.checks == 0
+	}
+	if unused && s.breaker.state == Open {
+		unused = left()
+	}
+	if unused {
+		s.stop()
+	}
+	return unused
+}

@@ -1,0 +1,154 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/outbound"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// Request is a question to the server that owns a key, mostly a check.
+type Request = outbound.Request[Query]
+
+// Query is the state of a request.
+type Query struct {
+	topology.At
+	Route Route
+	class Class
+	err   error // why there is no answer
+
+	// For its Codec:
+
+	Payload Blob     // what is asked about the key
+	Command *Command // what carries the request now; nil if nothing was sent
+	Counted bool     // it has its answer, so what it still has to send is sent though its caller has left
+	Own     any      // what else the codec knows of it
+
+	// Of a call of a script:
+
+	item  int // its place among the requests of the command
+	reply string
+}
+
+// written reports whether the server may have seen the request.
+func (q *Query) written() bool { return q.Counted || q.Command != nil && q.Command.Written }
+
+// engineCodec is how the engine sees a pipeline.
+type engineCodec struct{ *Pipeline }
+
+func (p engineCodec) Encode(text []byte, c *backend.Check, r *Request) ([]byte, *outbound.Queue[Query], error) {
+	r.State = Query{}
+	text = p.codec.Encode(text, c, r)
+	one, err := p.owner(r.State.Key)
+	if err != nil {
+		p.report(false)
+		return text, nil, err
+	}
+	return text, one.server.Queues[0], nil
+}
+
+func (p engineCodec) Decode(r *Request, c *backend.Check) (backend.Decision, error) {
+	return p.codec.Decode(r, c)
+}
+
+// Reopen returns a new queue in place of one that was idle.
+func (p engineCodec) Reopen(closed *outbound.Queue[Query]) (*outbound.Queue[Query], error) {
+	one, err := p.peer(closed.State.(*goredis.Client))
+	if err != nil {
+		return nil, err
+	}
+	return one.server.Queues[0], nil
+}
+
+func (engineCodec) ReasonOf(cause error) backend.Reason { return Classify(cause, true).Reason }
+
+// peer is one Redis server.
+type peer struct {
+	pipeline *Pipeline
+	client   *goredis.Client
+	server   *outbound.Server[Query]
+	meter    Meter
+	pings    *goredis.Client // that sends PING, on a connection of its own; nil without one
+}
+
+func newPeer(p *Pipeline, client *goredis.Client) *peer {
+	one := &peer{pipeline: p, client: client}
+	// A batch that waits for a connection cannot take what arrives meanwhile.
+	one.server = p.engine.Open(p.servers.NameOf(client), one, 1, min(maxOut, client.Options().PoolSize))
+	one.server.Queues[0].State = client
+	if p.meter != nil {
+		one.meter = p.meter(one.server.Name)
+	}
+	return one
+}
+
+func (p *peer) stats() ServerStats {
+	out, waiting, away := p.server.Load()
+	return ServerStats{Name: p.server.Name, Out: out, Waiting: waiting, Away: away,
+		Foreign: p.pipeline.script.lastMode(p.client).Foreign}
+}
+
+// Changed is told each change of the breaker's state.
+func (p *peer) Changed(before, after outbound.State, _ error) {
+	if before == outbound.Closed {
+		p.pipeline.servers.AddLoss()
+	}
+	if after == outbound.Open {
+		p.pipeline.report(false)
+	}
+}
+
+// Ping sends PING, on a new connection if there is none. Its error means no connection, no PONG in time, or a server
+// that is not ready to count; any other reply is as good as PONG.
+func (p *peer) Ping(ctx context.Context) (o outbound.Outcome, err error) {
+	o = outbound.Answered
+	if p.pings == nil {
+		p.pings = topology.NewPingClient(p.client, outbound.DialTimeout)
+		o, err = p.ping(ctx, outbound.DialTimeout)
+	}
+	if o == outbound.Answered {
+		o, err = p.ping(ctx, outbound.PingTimeout)
+	}
+	if o != outbound.Answered && ctx.Err() == nil {
+		p.pipeline.servers.Reload()
+		if topology.Left(p.client) {
+			p.pipeline.retire(time.Now())
+		}
+	}
+	return o, err
+}
+
+func (p *peer) ping(ctx context.Context, timeout time.Duration) (outbound.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	client := p.pings
+	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // which ends what go-redis reads
+	err := client.Ping(ctx).Err()
+	switch o := Classify(err, true).Outcome; o {
+	case outbound.Answered:
+		return o, nil
+	case outbound.Loading:
+		return o, err
+	}
+	p.EndPings()
+	return outbound.Lost, err
+}
+
+// EndPings closes the connection of PINGs.
+func (p *peer) EndPings() {
+	if p.pings != nil {
+		_ = p.pings.Close() // it was for this only
+		p.pings = nil
+	}
+}
+
+// disconnect closes the connections that lead to a replica, where new ones may lead to the primary.
+func (p *peer) disconnect() {
+	ctx, cancel := context.WithTimeout(p.server.Life(), outbound.PingTimeout)
+	defer cancel()
+	topology.Disconnect(ctx, p.client)
+}
