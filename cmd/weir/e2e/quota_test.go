@@ -126,13 +126,61 @@ func quotas(w *weirtest.Weir) (a admin.QuotaAnswer, err error) {
 	return a, weirtest.GetJSON(w.Admin+"/api/v1/quota", &a)
 }
 
+// rlsLoad asks a weir by RLS.
+type rlsLoad struct {
+	passed  []time.Time
+	refused int
+	asked   chan struct{}
+	asking  sync.WaitGroup
+}
+
+// start asks 20 times a second until stop.
+func (l *rlsLoad) start(t *testing.T, w *weirtest.Weir) {
+	c := w.Client(t)
+	l.asked = make(chan struct{})
+	l.asking.Go(func() {
+		for {
+			select {
+			case <-l.asked:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			status, err := c.Hit("quota", "ann")
+			switch {
+			case err != nil:
+				t.Error(err)
+				return
+			case status.Code == rlspb.RateLimitResponse_OK:
+				l.passed = append(l.passed, time.Now())
+			default:
+				l.refused++
+			}
+		}
+	})
+}
+
+func (l *rlsLoad) stop() {
+	close(l.asked)
+	l.asking.Wait()
+}
+
+// shares complains unless a weir has so many buckets, all with an assignment.
+func shares(w *weirtest.Weir, n int) error {
+	all, err := quotas(w)
+	if err == nil && (len(all.Buckets) != n || slices.ContainsFunc(all.Buckets, func(one admin.QuotaBucket) bool { return one.Assignment == "none" })) {
+		err = fmt.Errorf("its buckets are %+v, want %d with an assignment", all.Buckets, n)
+	}
+	return err
+}
+
+const quotaLimit, quotaWindow, quotaInterval = 3000, 30 * time.Second, 5 * time.Second
+
 // Three Envoys share a limit by demand, behind two weirs on one Redis, beside callers of RLS. One Envoy is killed, then a
 // weir, and then Redis hangs.
 func TestEnvoysShareALimitByDemand(t *testing.T) {
 	t.Parallel()
-	const limit, window, interval = 3000, 30 * time.Second, 5 * time.Second
 	redis := redistest.Single(t)
-	rules := weirtest.Rule("quota", fmt.Sprintf("unit: second, unit_multiplier: 30, requests_per_unit: %d", limit)) +
+	rules := weirtest.Rule("quota", fmt.Sprintf("unit: second, unit_multiplier: 30, requests_per_unit: %d", quotaLimit)) +
 		"    on_backend_failure: deny\n"
 	var weirs [2]*weirtest.Weir
 	for i := range weirs {
@@ -140,96 +188,38 @@ func TestEnvoysShareALimitByDemand(t *testing.T) {
 	}
 	a, b := weirs[0], weirs[1]
 	hungry, idle, killed := startQuotaEnvoy(t, "ann", a, b), startQuotaEnvoy(t, "ann", b, a), startQuotaEnvoy(t, "ann", b, a)
-	envoys := []*quotaEnvoy{hungry, idle, killed}
 	hungry.load(t, 150)
 	idle.load(t, 5)
 	killed.load(t, 20)
-	shared := func(w *weirtest.Weir, n int) error {
-		all, err := quotas(w)
-		if err == nil && (len(all.Buckets) != n || slices.ContainsFunc(all.Buckets, func(one admin.QuotaBucket) bool { return one.Assignment == "none" })) {
-			err = fmt.Errorf("its buckets are %+v, want %d with an assignment", all.Buckets, n)
-		}
-		return err
-	}
-	a.Eventually(t, "the hungry one has a share", func() error { return shared(a, 1) })
-	b.Eventually(t, "the others have a share", func() error { return shared(b, 2) })
+	a.Eventually(t, "the hungry one has a share", func() error { return shares(a, 1) })
+	b.Eventually(t, "the others have a share", func() error { return shares(b, 2) })
 	began := time.Now()
-	c, asked, rls := a.Client(t), make(chan struct{}), []time.Time(nil)
-	var asking sync.WaitGroup
-	refused := 0
-	asking.Go(func() {
-		for {
-			select {
-			case <-asked:
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			status, err := c.Hit("quota", "ann")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if status.Code == rlspb.RateLimitResponse_OK {
-				rls = append(rls, time.Now())
-			} else {
-				refused++
-			}
-		}
-	})
-	time.Sleep(2*interval + time.Second)
+	var rls rlsLoad
+	rls.start(t, a)
+	time.Sleep(2*quotaInterval + time.Second)
 	all, err := quotas(a)
 	if _, denied := idle.counts(); err != nil || denied > 0 || all.Buckets[0].Share < 60 {
 		t.Errorf("after two reports an idle one is denied %d, and the hungry one has %+v, %v; want all that idle ones leave of 3000", denied, all, err)
 	}
-	reported := 0 // by the Envoy that is killed: what comes later is lost
-	b.Eventually(t, "the one that is to be killed has just reported", func() error {
-		all, err := quotas(b)
-		if err != nil || len(all.Buckets) != 2 || all.Buckets[0].Demand < 10 || all.Buckets[0].Reported > 1 {
-			return fmt.Errorf("%+v, %w", all, err)
-		}
-		reported = int(all.Buckets[0].Allowed + all.Buckets[0].Denied)
-		return nil
-	})
-	killed.kill()
-	time.Sleep(20 * time.Second)
-	b.Eventually(t, "a killed Envoy's share is back after its TTL, and no stream is left", func() error { return shared(b, 1) })
-	passed, denied := idle.counts()
-	b.Eventually(t, "a report comes", func() error {
-		all, err := quotas(b)
-		if err == nil && (len(all.Buckets) != 1 || all.Buckets[0].Reported > 1 || all.Buckets[0].Allowed+all.Buckets[0].Denied < uint64(passed+denied)) {
-			err = fmt.Errorf("%+v", all)
-		}
-		return err
-	})
-	time.Sleep(2500 * time.Millisecond) // it is written, and the next is to come
-	b.Kill()
-	passed, denied = idle.counts()
-	a.Eventually(t, "a killed weir's stream moves", func() error { return shared(a, 2) })
-	lost := -passed - denied // at most: Envoy forgets what it reports to a weir that it cannot reach
-	passed, denied = idle.counts()
-	lost += passed + denied + 5*5
-	time.Sleep(2 * interval)
-	close(asked)
-	asking.Wait()
+	want := killEnvoy(t, b, killed)
+	lost := killWeir(t, a, b, idle)
+	time.Sleep(2 * quotaInterval)
+	rls.stop()
 	hungry.stop()
 	idle.stop()
-	most := mostInWindow(envoys, rls, began, window)
-	t.Logf("at most %d passed in %v, %d by RLS, which refused %d", most, window, len(rls), refused)
-	if most > 2*limit { // N, and the shares of one report interval, which are at most N
-		t.Errorf("%d passed in %v, want at most %d and one interval's shares", most, window, limit)
+	most := mostInWindow([]*quotaEnvoy{hungry, idle, killed}, rls.passed, began, quotaWindow)
+	t.Logf("at most %d passed in %v, %d by RLS in all, which refused %d", most, quotaWindow, len(rls.passed), rls.refused)
+	if most > quotaLimit+quotaLimit/4 { // the shares of one interval were no larger
+		t.Errorf("%d passed in %v, want at most %d and one interval's shares", most, quotaWindow, quotaLimit)
 	}
-	if most > limit+limit/4 {
-		t.Errorf("%d passed in %v: far more than %d, though no share is that large", most, window, limit)
-	}
-	want := len(rls) + refused + reported
-	for _, e := range envoys[:2] {
-		if passed, denied := e.counts(); passed != e.Stat(t, "http.ingress.downstream_rq_2xx") || denied != e.Stat(t, "http.ingress.downstream_rq_4xx") {
+	want += len(rls.passed) + rls.refused
+	for _, e := range []*quotaEnvoy{hungry, idle} {
+		passed, denied := e.counts()
+		if want += passed + denied; passed != e.Stat(t, "http.ingress.downstream_rq_2xx") || denied != e.Stat(t, "http.ingress.downstream_rq_4xx") {
 			t.Errorf("its caller counts %d and %d, and Envoy others", passed, denied)
-		} else {
-			want += passed + denied
 		}
 	}
-	time.Sleep(2 * interval) // the last reports
+	time.Sleep(2 * quotaInterval) // the last reports
 	a.Eventually(t, "the history has all that Envoys let through and denied", func() error {
 		kept, err := a.Lifetimes()
 		sum := int(kept["within"] + kept["over"] + kept["degraded"])
@@ -240,20 +230,64 @@ func TestEnvoysShareALimitByDemand(t *testing.T) {
 	})
 	kept, err := a.Lifetimes()
 	t.Logf("history %v of %d, at most %d of them lost, %v", kept, want, lost, err)
+	freeze(t, redis, a, idle)
+}
+
+// killEnvoy kills an Envoy that has just reported, and returns how many hits.
+func killEnvoy(t *testing.T, w *weirtest.Weir, e *quotaEnvoy) (reported int) {
+	t.Helper()
+	w.Eventually(t, "the one that is to be killed has just reported", func() error {
+		all, err := quotas(w)
+		if err != nil || len(all.Buckets) != 2 || all.Buckets[0].Demand < 10 || all.Buckets[0].Reported > 1 {
+			return fmt.Errorf("%+v, %w", all, err)
+		}
+		reported = int(all.Buckets[0].Allowed + all.Buckets[0].Denied)
+		return nil
+	})
+	e.kill()
+	time.Sleep(20 * time.Second)
+	w.Eventually(t, "a killed Envoy's stream is gone", func() error { return shares(w, 1) })
+	return reported
+}
+
+// killWeir kills b once it has written a report of an Envoy, which moves to a. It returns how many hits may be lost, as Envoy
+// forgets what it reports to a weir that it cannot reach.
+func killWeir(t *testing.T, a, b *weirtest.Weir, e *quotaEnvoy) (lost int) {
+	t.Helper()
+	passed, denied := e.counts()
+	b.Eventually(t, "a report comes", func() error {
+		all, err := quotas(b)
+		if err == nil && (len(all.Buckets) != 1 || all.Buckets[0].Reported > 1 || all.Buckets[0].Allowed+all.Buckets[0].Denied < uint64(passed+denied)) {
+			err = fmt.Errorf("%+v", all)
+		}
+		return err
+	})
+	time.Sleep(2500 * time.Millisecond) // it is written, and the next is to come
+	b.Kill()
+	passed, denied = e.counts()
+	a.Eventually(t, "a killed weir's stream moves", func() error { return shares(a, 2) })
+	lost = -passed - denied
+	passed, denied = e.counts()
+	return lost + passed + denied + 5*5
+}
+
+// freeze freezes Redis, and wants the policy to deny all.
+func freeze(t *testing.T, redis *redistest.Server, w *weirtest.Weir, e *quotaEnvoy) {
+	t.Helper()
 	redis.Freeze()
 	defer redis.Thaw()
-	idle.stopped = make(chan struct{})
-	idle.load(t, 50)
-	a.Eventually(t, "without Redis the policy denies", func() error {
-		all, err := quotas(a)
+	e.stopped = make(chan struct{})
+	e.load(t, 50)
+	w.Eventually(t, "without Redis the policy denies", func() error {
+		all, err := quotas(w)
 		for _, one := range all.Buckets {
 			if one.Assignment != "deny_all" {
 				err = fmt.Errorf("%+v", one)
 			}
 		}
-		before, _ := idle.counts()
+		before, _ := e.counts()
 		time.Sleep(100 * time.Millisecond)
-		if after, _ := idle.counts(); err == nil && after > before {
+		if after, _ := e.counts(); err == nil && after > before {
 			err = fmt.Errorf("%d passed", after-before)
 		}
 		return err
