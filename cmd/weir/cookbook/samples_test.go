@@ -2,11 +2,14 @@ package cookbook_test
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -54,6 +57,33 @@ GET /pay?55000×a  x-user: cat        → (nothing)                     → 431 
 GET /pay  cookie: 20000×a            → (nothing)                     → 431  "Request Header Fields Too Large"
 GET /pay  x-user: cat                → user=cat + user=cat,path=/pay → 200  4 of 5 left
 `
+
+// The Envoy that limits by itself, as it is, but for ports: a bucket's limit holds once it has an assignment.
+func TestTheShippedQuotasHold(t *testing.T) {
+	const rules = "domain: weir\ndescriptors:\n- {key: route, value: default, rate_limit: {unit: day, requests_per_unit: 0}}\n" +
+		"- {key: route, value: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 6}}]}\n"
+	w := weirtest.ServeFiles(t, map[string]string{"weir.yaml": rules})
+	_, grpc, _ := net.SplitHostPort(w.GRPC)
+	host, backend, _ := net.SplitHostPort(process.Addr(t))
+	bootstrap := replaced(t, "k8s/envoy/quota.yaml", "port_value: 9901", "port_value: 0", "port_value: 10000", "port_value: 0",
+		"address: 127.0.0.1, port_value: 8081", "address: "+strings.TrimSuffix(w.GRPC, ":"+grpc)+", port_value: "+grpc,
+		"address: 127.0.0.1, port_value: 9000", "address: "+host+", port_value: "+backend)
+	e := weirtest.StartEnvoy(t, []byte(bootstrap), 2)
+	for _, user := range []string{"", "ann"} {
+		weirtest.Eventually(t, "user "+user+" is refused", func() error {
+			r, err := http.NewRequest(http.MethodGet, "http://"+e.Addrs["ingress"]+"/", nil)
+			if err != nil {
+				return err
+			}
+			r.Header.Set("x-user-id", user)
+			answer, err := weirtest.Patient.Do(r)
+			if err == nil && answer.StatusCode != http.StatusTooManyRequests {
+				err = fmt.Errorf("it is answered %s", answer.Status)
+			}
+			return err
+		})
+	}
+}
 
 // replaced reads a file with each of the texts in pairs replaced by the one after it. All must be there.
 func replaced(t *testing.T, file string, pairs ...string) string {
