@@ -25,13 +25,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	gatewayapi "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // decoder reads into the types of Kubernetes and of what stands beside it in a mesh, and refuses fields that they lack.
 var decoder = sync.OnceValues(func() (runtime.Decoder, error) {
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, monitoring.AddToScheme, istio.AddToScheme,
-		istiov1.AddToScheme, istiosecurity.AddToScheme, gateway.AddToScheme} {
+		istiov1.AddToScheme, istiosecurity.AddToScheme, gateway.AddToScheme, gatewayapi.Install} {
 		if err := add(known); err != nil {
 			return nil, err
 		}

@@ -79,7 +79,7 @@ func TestAReleaseCanBeInstalledAndMadeAgain(t *testing.T) {
 	}
 	image := r.pod(t, "server").Containers[0].Image
 	index := readText(t, filepath.Join(unpacked(t, filepath.Join(dir, "weir-image-"+version+".tar")), "index.json"))
-	if want := "weirproxy/weir:" + version; image != want || !strings.Contains(index, `"`+want+`"`) {
+	if want := "ghcr.io/weirproxy/weir:" + version; image != want || !strings.Contains(index, `"`+want+`"`) {
 		t.Errorf("the chart installs %s, the image's archive says %s; want both to be %s", image, index, want)
 	}
 

@@ -2,11 +2,16 @@ package charttest
 
 import (
 	"encoding/base64"
+	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/engine"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,6 +65,31 @@ func TestTheTokenIsRandomAndUpgradesKeepIt(t *testing.T) {
 	secret.Tree["data"] = map[string]any{}
 	if _, renewed := secretIn(t, "weir", nil, secret); len(renewed) != 40 {
 		t.Errorf("where the Secret has lost its token, an upgrade makes %q", renewed)
+	}
+}
+
+// A GitOps tool renders without a cluster, again and again.
+func TestRendersWithoutAClusterAreTheSame(t *testing.T) {
+	t.Parallel()
+	c, err := weirChart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, values := range []string{"{}", "admin: {token: {existingSecret: mine}}"} {
+		all, err := util.ToRenderValues(c, valuesOf(t, values), common.ReleaseOptions{Name: "weir", Namespace: "limits"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		once, err := engine.Render(c, all)
+		again, failed := engine.Render(c, all)
+		if err := errors.Join(err, failed); err != nil || !maps.Equal(once, again) {
+			t.Errorf("with %s two renders of the chart differ (%v)", values, err)
+		}
+		deployment := once["weir/templates/deployment.yaml"]
+		if secret := once["weir/templates/secret.yaml"]; strings.TrimSpace(secret) != "" ||
+			strings.Contains(deployment, "admin-token") || strings.Contains(deployment, "secretName: mine") != (values != "{}") {
+			t.Errorf("with %s weir has a token that nobody has given:\n%s%s", values, secret, deployment)
+		}
 	}
 }
 

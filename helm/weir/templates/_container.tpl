@@ -142,9 +142,11 @@ unless they are null.
 serviceAccountName: {{ .serviceAccount | default (include "weir.serviceAccountName" .root) }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with .root.Values.imagePullSecrets }}
+{{- with concat ((.root.Values.global | default dict).imagePullSecrets | default list) (.root.Values.imagePullSecrets | default list) }}
 imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+  {{- range . }}
+  - name: {{ kindIs "string" . | ternary . (toYaml . | fromYaml).name }}
+  {{- end }}
 {{- end }}
 {{- if not (kindIs "invalid" .root.Values.hostUsers) }}
 hostUsers: {{ .root.Values.hostUsers }}

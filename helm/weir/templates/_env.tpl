@@ -164,11 +164,17 @@
 {{- range $suffix, $made := dict "admin" (eq .Values.mode "service") "history" (eq (toString .Values.historyServer.enabled) "true") }}
 {{- if $made }}
 {{- $name := printf "%s-%s" (include "weir.fullname" $) $suffix }}
-{{- $full := printf "%s.%s" $name $.Release.Namespace }}
+{{- $full := printf "%s.%s" $name (include "weir.namespace" $) }}
 {{- $hosts = concat $hosts (list $name $full (printf "%s.svc" $full) (printf "%s.svc.%s" $full $.Values.mesh.clusterDomain)) }}
 {{- end }}
 {{- end }}
-{{- include "weir.variable" (list "ADMIN_HOSTS" (concat $hosts (.Values.admin.hosts | default list) | join ",")) }}
+{{- if .Values.ingress.enabled }}
+{{- $hosts = concat $hosts .Values.ingress.hosts }}
+{{- end }}
+{{- if .Values.httpRoute.enabled }}
+{{- $hosts = concat $hosts .Values.httpRoute.hostnames }}
+{{- end }}
+{{- include "weir.variable" (list "ADMIN_HOSTS" (concat $hosts (.Values.admin.hosts | default list) | uniq | join ",")) }}
 {{- if include "weir.adminTokenSecret" . }}
 - name: ADMIN_TOKEN_FILE
   value: /etc/weir/admin/{{ .Values.admin.token.key }}

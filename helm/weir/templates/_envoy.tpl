@@ -131,6 +131,6 @@ spec:
 {{- define "weir.socketAddress" -}}
 {{- $name := .Values.service.headless.enabled | ternary (printf "%s-headless" (include "weir.fullname" .)) (include "weir.fullname" .) -}}
 socket_address:
-  address: {{ $name }}.{{ .Release.Namespace }}.svc.{{ .Values.mesh.clusterDomain }}
+  address: {{ $name }}.{{ include "weir.namespace" . }}.svc.{{ .Values.mesh.clusterDomain }}
   port_value: {{ .Values.grpc.port }}
 {{- end -}}

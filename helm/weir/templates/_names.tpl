@@ -16,13 +16,17 @@ that two releases never collide.
 {{- end -}}
 {{- end -}}
 
+{{- define "weir.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
 {{/*
 The name and namespace of an object that may be elsewhere than the release: dict "root" . "namespace" "suffix". There a
 release of the same name in another namespace could have one too, so it ends with a dot and the release's namespace. Neither
 that nor weir.fullname holds a dot, so no two can be the same.
 */}}
 {{- define "weir.nameInNamespace" -}}
-{{- $home := .root.Release.Namespace -}}
+{{- $home := (include "weir.namespace" .root) -}}
 {{- $namespace := default $home .namespace -}}
 name: {{ include "weir.fullname" .root }}{{ .suffix }}{{ if ne $namespace $home }}.{{ $home }}{{ end }}
 namespace: {{ $namespace }}
@@ -89,28 +93,39 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with the token that changes of counters must bring, empty if nobody may change any. */}}
+{{/*
+The Secret with the token that changes of counters must bring, empty if nobody may change any. Only what Helm installs has one
+of the chart's: a tool that renders without a cluster, where even a list is empty, would make another token each time.
+*/}}
 {{- define "weir.adminTokenSecret" -}}
 {{- $token := .Values.admin.token -}}
 {{- if $token.existingSecret -}}
 {{- $token.existingSecret -}}
 {{- else if ne (toString $token.create) "false" -}}
-{{- include "weir.fullname" . }}-admin-token
+{{- $name := printf "%s-admin-token" (include "weir.fullname" .) -}}
+{{- $namespace := include "weir.namespace" . -}}
+{{- if or (lookup "v1" "Secret" $namespace $name) (lookup "v1" "Secret" $namespace "") -}}
+{{- $name -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "weir.image" -}}
 {{- $image := .Values.image -}}
+{{- $repository := $image.repository -}}
+{{- with (.Values.global | default dict).imageRegistry -}}
+{{- $repository = regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "" | printf "%s/%s" . -}}
+{{- end -}}
 {{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- printf "%s:%s" $repository (default .Chart.AppVersion $image.tag) -}}
 {{- end -}}
 {{- end -}}
 
 {{/* The Service's full name, as a mesh knows it. */}}
 {{- define "weir.host" -}}
-{{- printf "%s.%s.svc.%s" (include "weir.fullname" .) .Release.Namespace .Values.mesh.clusterDomain -}}
+{{- printf "%s.%s.svc.%s" (include "weir.fullname" .) (include "weir.namespace" .) .Values.mesh.clusterDomain -}}
 {{- end -}}
 
 {{- define "weir.backend" -}}

@@ -60,6 +60,7 @@
 {{- end -}}
 {{- include "weir.validateScale" . -}}
 {{- include "weir.validateMode" . -}}
+{{- include "weir.validatePage" . -}}
 {{- include "weir.validateLabels" . -}}
 {{- include "weir.validatePorts" . -}}
 {{- include "weir.validateGrace" . -}}
@@ -78,10 +79,6 @@
 {{- if hasKey $.Values $wrong -}}
 {{- fail (printf "This chart has no value %s: use %s." $wrong $right) -}}
 {{- end -}}
-{{- end -}}
-{{- $registry := (.Values.global | default dict).imageRegistry -}}
-{{- if and $registry (not (hasPrefix (printf "%s/" $registry) .Values.image.repository)) -}}
-{{- fail (printf "global.imageRegistry is not read: set image.repository, as in %s/%s." $registry .Values.image.repository) -}}
 {{- end -}}
 {{- end -}}
 
@@ -170,6 +167,15 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "weir.validatePage" -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- fail "ingress leads to the page by a host name, which weir's admin port must know: set ingress.hosts." -}}
+{{- end -}}
+{{- if and .Values.httpRoute.enabled (not (and .Values.httpRoute.hostnames .Values.httpRoute.parentRefs)) -}}
+{{- fail "httpRoute leads from a Gateway to the page by a host name, which weir's admin port must know: set httpRoute.parentRefs and httpRoute.hostnames." -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What makes no sense where weir has no Service of its own. */}}
 {{- define "weir.validateMode" -}}
 {{- if eq .Values.mode "sidecar" -}}
@@ -181,6 +187,9 @@
 {{- end -}}
 {{- if or .Values.istio.gateway.enabled .Values.istio.destinationRule.enabled .Values.istio.peerAuthentication.enabled .Values.envoyGateway.patchPolicy.enabled -}}
 {{- fail "istio.gateway, istio.destinationRule, istio.peerAuthentication and envoyGateway are for mode service: in sidecar mode there is no Service; use istio.sidecar." -}}
+{{- end -}}
+{{- if or .Values.ingress.enabled .Values.httpRoute.enabled -}}
+{{- fail "ingress and httpRoute are for mode service: in sidecar mode there is no Service that leads to the page." -}}
 {{- end -}}
 {{- if .Values.networkPolicy.enabled -}}
 {{- fail "networkPolicy is for mode service: in sidecar mode the pods are the workload's, and so is what may reach them." -}}

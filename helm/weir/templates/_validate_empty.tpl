@@ -16,7 +16,7 @@ statistics statistics.prometheus statistics.prometheus.port statistics.prometheu
 statistics.prometheus.mapper.key statistics.statsd statistics.dogstatsd
 drain drain.delaySeconds drain.timeoutSeconds log log.level log.format
 serviceAccount serviceAccount.create probes probes.startup probes.readiness probes.liveness
-service service.type service.headless service.headless.enabled autoscaling podDisruptionBudget networkPolicy
+ingress httpRoute service service.type service.headless service.headless.enabled autoscaling podDisruptionBudget networkPolicy
 monitoring monitoring.serviceMonitor monitoring.podMonitor monitoring.rules monitoring.dashboards
 monitoring.dashboards.page monitoring.dataSource
 mesh mesh.clusterDomain mesh.domain mesh.timeout mesh.failureModeDeny mesh.rateLimits
