@@ -174,11 +174,11 @@ func TestIdleServersAreRetired(t *testing.T) {
 		}
 		left := func() bool { t.Error("a server that answers was asked whether it has left"); return true }
 		synctest.Wait()
-		time.Sleep(idleTime - 1)
+		time.Sleep(idleTime - time.Millisecond)
 		if f.server.Retire(time.Now(), left) {
 			t.Error("it was retired before it was idle for a minute")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Millisecond)
 		if !f.server.Retire(time.Now(), left) {
 			t.Error("it was kept though it was idle for a minute")
 		}

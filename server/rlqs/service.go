@@ -115,7 +115,7 @@ func (s *Service) sweep(now time.Time) {
 		n := len(of.buckets)
 		of.buckets = slices.DeleteFunc(of.buckets, func(b *bucket) bool { return b.gone && !now.Before(b.until) })
 		if len(of.buckets) < n {
-			s.dirty[of] = s.dirty[of]
+			s.share(of, false)
 		}
 	}
 }
@@ -135,18 +135,22 @@ func (s *Service) join(b *bucket, now time.Time) {
 	of.quota, b.budget = b.quota, of
 	b.demand = max(b.demand, of.takeOver(b.stream.host))
 	of.buckets = append(of.buckets, b)
-	s.dirty[of] = true
+	s.share(of, true)
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
+// share has a budget shared anew, at once or with the next balance.
+func (s *Service) share(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
+
 // leave takes a bucket out of its budget.
 func (s *Service) leave(b *bucket) {
 	if of := b.budget; of != nil {
 		of.buckets = slices.DeleteFunc(of.buckets, func(other *bucket) bool { return other == b })
-		b.budget, s.dirty[of] = nil, s.dirty[of]
+		b.budget = nil
+		s.share(of, false)
 	}
 }
 

@@ -142,7 +142,7 @@ func (s *Service) close(st *stream) {
 	defer s.mu.Unlock()
 	for _, b := range st.buckets {
 		if b.gone = true; b.budget != nil {
-			s.dirty[b.budget] = s.dirty[b.budget]
+			s.share(b.budget, false)
 		}
 	}
 	s.totals.Buckets -= len(st.buckets)
@@ -209,7 +209,7 @@ func (s *Service) report(ctx context.Context, st *stream, m *quota.RateLimitQuot
 	defer s.mu.Unlock()
 	for i := range usages {
 		if b := s.budgets[usages[i].Key]; b != nil {
-			s.dirty[b] = s.dirty[b]
+			s.share(b, false)
 		}
 	}
 	return nil
