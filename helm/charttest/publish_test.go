@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,10 +28,10 @@ func wantPublished(t *testing.T, version string, dirs ...string) {
 		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
 		defer server.Close()
 		host := server.Listener.Addr().String()
-		cosign := func(args ...string) string {
-			return inClone(t, clone, append([]string{"go", "run", "github.com/sigstore/cosign/v3/cmd/cosign@" + cosignVersion(t)}, args...)...)
-		}
-		cosign("generate-key-pair")
+		install := regexp.MustCompile(`(?m)^GOBIN=.* install (\S+)$`).FindStringSubmatch(readText(t, filepath.Join(root, ".ci", "publish")))[1]
+		inClone(t, clone, "go", "install", install)
+		cosign := filepath.Join("bin", "cosign")
+		inClone(t, clone, cosign, "generate-key-pair")
 		said := inClone(t, clone, "make", "-s", "publish", "VERSION="+version, "REGISTRY="+host+"/weirproxy/weir", "SIGN="+signing)
 		pushed := regexp.MustCompile(`(?m)^`+host+`/\S+@(sha256:[0-9a-f]{64})$`).FindAllStringSubmatch(said, -1)
 		if len(pushed) != 2 {
@@ -47,26 +48,20 @@ func wantPublished(t *testing.T, version string, dirs ...string) {
 		if want := "image: " + pushed[0][0]; !strings.Contains(rendered, want) {
 			t.Errorf("the published chart does not install %s:\n%s", want, rendered)
 		}
+		check := append([]string{cosign}, "--key=cosign.pub", "--insecure-ignore-tlog", "--allow-insecure-registry")
 		for _, reference := range pushed {
-			cosign("verify", "--key", "cosign.pub", "--insecure-ignore-tlog", "--allow-insecure-registry", reference[0])
+			inClone(t, clone, slices.Insert(check, 1, "verify", reference[0])...)
 		}
-		image := strings.TrimSpace(inClone(t, clone, "go", "-C", "k8s/image", "tool", "crane", "digest", "--platform", "linux/amd64", pushed[0][0]))
-		cosign("verify-attestation", "--key", "cosign.pub", "--type", "cyclonedx", "--insecure-ignore-tlog", "--allow-insecure-registry",
-			host+"/weirproxy/weir@"+image)
+		amd64 := inClone(t, clone, "go", "-C", "k8s/image", "tool", "crane", "digest", "--full-ref", "--platform", "linux/amd64", pushed[0][0])
+		inClone(t, clone, slices.Insert(check, 1, "verify-attestation", "--type=cyclonedx", strings.TrimSpace(amd64))...)
 	}
-}
-
-// cosignVersion is that which publishes.
-func cosignVersion(t *testing.T) string {
-	t.Helper()
-	return regexp.MustCompile(`cosign@(v[0-9.]+)`).FindStringSubmatch(readText(t, filepath.Join(root, ".ci", "publish")))[1]
 }
 
 // inClone is what a command prints, which must succeed.
 func inClone(t *testing.T, clone string, args ...string) string {
 	t.Helper()
 	command := exec.Command(args[0], args[1:]...)
-	command.Dir, command.Env = clone, append(os.Environ(), "COSIGN_PASSWORD=")
+	command.Dir, command.Env = clone, append(os.Environ(), "COSIGN_PASSWORD=", "GOBIN="+filepath.Join(clone, "bin"))
 	var errors strings.Builder
 	command.Stderr = &errors
 	out, err := command.Output()
