@@ -139,7 +139,7 @@ release: ## dist/VERSION: image, chart, binaries, bills of materials, checksums 
 		.ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
 
 publish: ## pushes image and chart of dist/VERSION to REGISTRY; SIGN, cosign's flags, signs both: --yes by the forge's identity
-	@GO=$(GO) ARCHES="$(ARCHES)" .ci/publish "$(VERSION)" "$(REGISTRY)"
+	@GO=$(GO) .ci/publish "$(VERSION)" "$(REGISTRY)"
 
 chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for descriptor files, algorithms and policies, from weir
 	$(GO) -C helm/charttest test ./docs -write
