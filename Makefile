@@ -4,7 +4,7 @@
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
 .PHONY: help build install run tools test test-all quick mutants test-chart test-page test-apiserver soak lint lint-vet \
-	staticcheck lint-modules lines fuzz bench image release chart-docs clean print-flavour FORCE
+	staticcheck lint-modules lines fuzz bench image release publish chart-docs clean print-flavour FORCE
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -98,7 +98,7 @@ lint-vet:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then \
 		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
 	@if grep -rnE '^[^#]*\bimage: ' k8s --include='*.yaml' | \
-		grep -vE 'image: *"?(weirproxy/weir:|[^:@]+:[^:@]*[0-9]\.[0-9][^:@]*@sha256:[0-9a-f]{64})'; then \
+		grep -vE 'image: *"?(ghcr.io/weirproxy/weir:|[^:@]+:[^:@]*[0-9]\.[0-9][^:@]*@sha256:[0-9a-f]{64})'; then \
 		echo "What somebody else publishes is pinned: write name:version@sha256:digest."; exit 1; fi
 	$(GO) vet ./...
 	@! $(GO) list -deps ./... | grep -E '^(sigs\.)?k8s\.io/' || \
@@ -131,8 +131,15 @@ image: ## dist/weir-image.tar, an OCI archive for amd64 and arm64, and what the 
 			-o bin/linux-$$arch/weir ./cmd/weir || exit 1; done
 	cd k8s/image && $(GO) run . -version $(VERSION) -name $(IMAGE) -bin ../../bin -dist ../../dist $(ARCHES)
 
+MACS     ?= amd64 arm64
+REGISTRY ?= ghcr.io/weirproxy/weir
+
 release: ## dist/VERSION: image, chart, binaries, bills of materials, checksums and notes of VERSION, as in VERSION=0.1.0
-	@GO=$(GO) ARCHES="$(ARCHES)" .ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
+	@GO=$(GO) ARCHES="$(ARCHES)" MACS="$(MACS)" REGISTRY="$(REGISTRY)" \
+		.ci/release "$(if $(filter command line environment,$(origin VERSION)),$(VERSION))"
+
+publish: ## pushes image and chart of dist/VERSION to REGISTRY; SIGN, cosign's flags, signs both: --yes by the forge's identity
+	@GO=$(GO) .ci/publish "$(VERSION)" "$(REGISTRY)"
 
 chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for descriptor files, algorithms and policies, from weir
 	$(GO) -C helm/charttest test ./docs -write
