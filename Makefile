@@ -93,7 +93,6 @@ lint: lint-vet staticcheck ## gofmt, vet, staticcheck, known vulnerabilities (VU
 	@GO=$(GO) VULN=$(VULN) .ci/vuln
 
 # What make test runs of it: what it looks at is compiled for the tests as well.
-
 lint-vet:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && if [ -n "$$unformatted" ]; then \
 		echo "These files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
