@@ -75,8 +75,13 @@ func (v *server) noteUp() {
 	}
 }
 
-// Ping reads the server's statistics.
-func (v *server) Ping(ctx context.Context) (outbound.Outcome, error) {
+// Pings has no connection to keep: each PING makes its own.
+func (v *server) Pings() (ping func(context.Context) (outbound.Outcome, error), end func()) {
+	return v.ping, func() {}
+}
+
+// ping reads the server's statistics.
+func (v *server) ping(ctx context.Context) (outbound.Outcome, error) {
 	var all map[string]uint64
 	err := v.withConn(ctx, outbound.PingTimeout, func(c *conn) (err error) {
 		all, err = c.statistics()
@@ -90,9 +95,6 @@ func (v *server) Ping(ctx context.Context) (outbound.Outcome, error) {
 	}
 	return outcomeOf(err), err
 }
-
-// EndPings has nothing to close.
-func (v *server) EndPings() {}
 
 // withConn runs do on a connection of its own, both within a timeout.
 func (v *server) withConn(ctx context.Context, timeout time.Duration, do func(c *conn) error) error {

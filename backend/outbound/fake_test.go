@@ -85,9 +85,9 @@ func (f *fake) Exchange(b *Batch[string]) {
 	}
 }
 
-func (f *fake) Ping(context.Context) (Outcome, error) { return f.pong() }
-
-func (f *fake) EndPings() {}
+func (f *fake) Pings() (ping func(context.Context) (Outcome, error), end func()) {
+	return func(context.Context) (Outcome, error) { return f.pong() }, func() {}
+}
 
 func (f *fake) Changed(_, after State, _ error) { f.changes = append(f.changes, after) }
 

@@ -27,10 +27,9 @@ type Peer[S any] interface {
 	// Exchange asks about the requests of a batch, and answers each or lets it be asked again. It notes what that has
 	// shown of the server. It is called for as many batches at a time as may be out.
 	Exchange(b *Batch[S])
-	// Ping asks whether the server can count, on a connection of its own, which EndPings closes. One goroutine at a
-	// time calls both.
-	Ping(ctx context.Context) (Outcome, error)
-	EndPings()
+	// Pings begins a series of PINGs, each of which asks whether the server can count, on a connection that end closes.
+	// One series at a time is asked; the one before may not have ended yet.
+	Pings() (ping func(context.Context) (Outcome, error), end func())
 	// Changed is told each change of the state, in order, and why the server is away, also if that is another reason
 	// than before. It must not wait.
 	Changed(before, after State, why error)
@@ -233,14 +232,15 @@ func (s *Server[S]) startPings(pause time.Duration) {
 	}
 	s.pinging = true
 	s.engine.running.Go(func() {
-		defer s.peer.EndPings()
+		ping, end := s.peer.Pings()
+		defer end()
 		for more := true; more; pause = nextPingPause() {
 			select {
 			case <-time.After(pause):
 			case <-s.life.Done():
 				return
 			}
-			more = s.ping()
+			more = s.ping(ping)
 		}
 	})
 }
@@ -248,12 +248,12 @@ func (s *Server[S]) startPings(pause time.Duration) {
 func nextPingPause() time.Duration { return PingPause + rand.N(PingPause/2) }
 
 // ping sends one PING. It reports whether another follows.
-func (s *Server[S]) ping() (more bool) {
+func (s *Server[S]) ping(ping func(context.Context) (Outcome, error)) (more bool) {
 	sent := time.Now()
 	s.mu.Lock()
 	s.lastPing = sent
 	s.mu.Unlock()
-	o, err := s.peer.Ping(s.life)
+	o, err := ping(s.life)
 	if s.life.Err() != nil {
 		return false
 	}

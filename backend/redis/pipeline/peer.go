@@ -72,7 +72,6 @@ type peer struct {
 	client   *goredis.Client
 	server   *outbound.Server[Query]
 	meter    Meter
-	pings    *goredis.Client // that sends PING, on a connection of its own; nil without one
 }
 
 func newPeer(p *Pipeline, client *goredis.Client) *peer {
@@ -102,30 +101,42 @@ func (p *peer) Changed(before, after outbound.State, _ error) {
 	}
 }
 
-// Ping sends PING, on a new connection if there is none. Its error means no connection, no PONG in time, or a server
+// Pings begins a series of PINGs on a connection of its own.
+func (p *peer) Pings() (ping func(context.Context) (outbound.Outcome, error), end func()) {
+	s := &pings{peer: p}
+	return s.ping, s.end
+}
+
+// pings is a series of PINGs.
+type pings struct {
+	*peer
+	on *goredis.Client // nil without a connection
+}
+
+// ping sends PING, on a new connection if there is none. Its error means no connection, no PONG in time, or a server
 // that is not ready to count; any other reply is as good as PONG.
-func (p *peer) Ping(ctx context.Context) (o outbound.Outcome, err error) {
+func (s *pings) ping(ctx context.Context) (o outbound.Outcome, err error) {
 	o = outbound.Answered
-	if p.pings == nil {
-		p.pings = topology.NewPingClient(p.client, outbound.DialTimeout)
-		o, err = p.ping(ctx, outbound.DialTimeout)
+	if s.on == nil {
+		s.on = topology.NewPingClient(s.client, outbound.DialTimeout)
+		o, err = s.send(ctx, outbound.DialTimeout)
 	}
 	if o == outbound.Answered {
-		o, err = p.ping(ctx, outbound.PingTimeout)
+		o, err = s.send(ctx, outbound.PingTimeout)
 	}
 	if o != outbound.Answered && ctx.Err() == nil {
-		p.pipeline.servers.Reload()
-		if topology.Left(p.client) {
-			p.pipeline.retire(time.Now())
+		s.pipeline.servers.Reload()
+		if topology.Left(s.client) {
+			s.pipeline.retire(time.Now())
 		}
 	}
 	return o, err
 }
 
-func (p *peer) ping(ctx context.Context, timeout time.Duration) (outbound.Outcome, error) {
+func (s *pings) send(ctx context.Context, timeout time.Duration) (outbound.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	client := p.pings
+	client := s.on
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // which ends what go-redis reads
 	err := client.Ping(ctx).Err()
 	switch o := Classify(err, true).Outcome; o {
@@ -134,15 +145,15 @@ func (p *peer) ping(ctx context.Context, timeout time.Duration) (outbound.Outcom
 	case outbound.Loading:
 		return o, err
 	}
-	p.EndPings()
+	s.end()
 	return outbound.Lost, err
 }
 
-// EndPings closes the connection of PINGs.
-func (p *peer) EndPings() {
-	if p.pings != nil {
-		_ = p.pings.Close() // it was for this only
-		p.pings = nil
+// end closes the connection.
+func (s *pings) end() {
+	if s.on != nil {
+		_ = s.on.Close() // it was for this only
+		s.on = nil
 	}
 }
 
