@@ -54,6 +54,8 @@ func set(t *testing.T, field reflect.Value) {
 		field.SetUint(field.Uint() + 1)
 	case reflect.Slice:
 		field.Set(reflect.Append(field, reflect.Zero(field.Type().Elem())))
+	case reflect.Pointer:
+		field.Set(reflect.New(field.Type().Elem()))
 	case reflect.Map:
 		field.Set(reflect.ValueOf(map[string]any{"plan": "free"}))
 	default:

@@ -18,7 +18,7 @@ type Rule struct {
 	Unlimited bool           // matched, never limited
 	Shadow    bool           // counted, never denied
 	Quota     bool           // over, it refuses a request only together with all other quotas of the request
-	NoLease   bool           // each hit is asked of the store: no process leases any
+	Lease     *bool          // whether processes lease hits of its keys; nil: as they do by default
 	Message   string         // body of the 429; "" sends none
 	Metadata  map[string]any // told to Envoy with each request that passes, as encoding/json reads values; nil for none
 	Replaces  []string       // names of limits that step aside, uncounted, where a request matches this rule as well
@@ -77,8 +77,14 @@ func (r *Rule) FailurePolicy() Policy {
 	return r.OnFailure
 }
 
-// Leases reports whether a process may lease hits of the rule's keys. Of keys of no rule (nil) it may.
-func (r *Rule) Leases() bool { return r == nil || !r.NoLease }
+// Leases reports whether a process leases hits of the rule's keys: as it does by default where the rule says nothing,
+// and for keys of no rule (nil).
+func (r *Rule) Leases(byDefault bool) bool {
+	if r == nil || r.Lease == nil {
+		return byDefault
+	}
+	return *r.Lease
+}
 
 // ReplacedBy reports whether the whole rule, with all of its limits, steps aside for others that replace these names.
 func (r *Rule) ReplacedBy(names []string) bool {

@@ -78,10 +78,10 @@ func TestTheBreaker(t *testing.T) {
 func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
-		f.pong = func() (Outcome, error) {
+		f.answerPings(func() (Outcome, error) {
 			time.Sleep(PingTimeout)
 			return Lost, errAway
-		}
+		})
 		f.server.Note(Lost, time.Now(), errAway)
 		time.Sleep(PingTimeout / 2)
 		f.server.Note(Answered, time.Now(), nil)
@@ -97,7 +97,7 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 	t.Parallel()
 	store(t, 2, testOut, func(t *testing.T, f *fake) {
-		f.pong = func() (Outcome, error) { return Answered, nil }
+		f.answerPings(func() (Outcome, error) { return Answered, nil })
 		f.server.Note(Unreachable, time.Now(), errAway)
 		time.Sleep(PingPause) // PONG
 		trial, other := f.begin(t, 20*time.Millisecond, "a"), f.begin(t, ample, "bb")
@@ -105,7 +105,7 @@ func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
 		if n := len(f.got()); n != 1 {
 			t.Errorf("%d batches are out, want one to both queues of a server that has only sent PONG", n)
 		}
-		f.pong = func() (Outcome, error) { return Lost, errAway }
+		f.answerPings(func() (Outcome, error) { return Lost, errAway })
 		began := time.Now()
 		wantReason(t, <-other, backend.Down)
 		if took := time.Since(began); took != DialTimeout {
@@ -120,10 +120,10 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	for _, out := range []int{testOut, 1} { // so that all are in batches, or the second waits in the queue
 		store(t, 1, out, func(t *testing.T, f *fake) {
-			f.pong = func() (Outcome, error) { // which does not find out before
+			f.answerPings(func() (Outcome, error) { // which does not find out before
 				time.Sleep(ample)
 				return Lost, errAway
-			}
+			})
 			for n := 1; n <= tripAfter; n++ {
 				time.Sleep(testPace)
 				err := f.ask(t.Context(), 20*time.Millisecond, "a")
@@ -150,7 +150,7 @@ func TestATrialLeavesBesideOlderBatches(t *testing.T) {
 				f.begin(t, ample, "a")
 				time.Sleep(testPace)
 			}
-			f.pong = func() (Outcome, error) { return Answered, nil }
+			f.answerPings(func() (Outcome, error) { return Answered, nil })
 			f.server.Note(Unreachable, time.Now(), errAway)
 			time.Sleep(PingPause) // PONG
 			f.begin(t, ample, "trial")
@@ -175,7 +175,7 @@ func TestAPongAndAnAnswerCloseTheBreaker(t *testing.T) {
 		if n := len(f.got()); n > 0 {
 			t.Errorf("%d batches were sent to a server that is away", n)
 		}
-		f.pong = func() (Outcome, error) { return Answered, nil }
+		f.answerPings(func() (Outcome, error) { return Answered, nil })
 		time.Sleep(2 * PingPause)
 		if err := f.ask(t.Context(), ample, "a"); err != nil {
 			t.Error(err)

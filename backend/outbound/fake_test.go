@@ -86,7 +86,19 @@ func (f *fake) Exchange(b *Batch[string]) {
 }
 
 func (f *fake) Pings() (ping func(context.Context) (Outcome, error), end func()) {
-	return func(context.Context) (Outcome, error) { return f.pong() }, func() {}
+	return func(context.Context) (Outcome, error) {
+		f.server.mu.Lock()
+		pong := f.pong
+		f.server.mu.Unlock()
+		return pong()
+	}, func() {}
+}
+
+// answerPings has pong answer each PING from now on.
+func (f *fake) answerPings(pong func() (Outcome, error)) {
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	f.pong = pong
 }
 
 func (f *fake) Changed(_, after State, _ error) { f.changes = append(f.changes, after) }

@@ -68,7 +68,7 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 	}
 	g := guard.New(store, guard.Config{
 		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,
-		Leases: set.Leasing(),
+		Leases: set.CanLease(),
 		Local:  memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log}),
 	})
 	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",

@@ -77,7 +77,7 @@ descriptors:
 		}},
 		{
 			Domain: "shop", Path: "user/path=%2Fpay", Where: "shop.yaml:10",
-			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n", OnFailure: descriptors.PolicyLocal, NoLease: true,
+			Charge: descriptors.ChargeAlways, Shadow: true, Quota: true, Message: "slow down\n", OnFailure: descriptors.PolicyLocal, Lease: new(bool),
 			Limits: []descriptors.Limit{{Requests: 5, Window: 30 * time.Second, Precision: time.Second,
 				Algorithm: descriptors.SlidingWindow, Unit: descriptors.Second, Multiplier: 30}}, Number: 1,
 		},

@@ -19,11 +19,13 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 		Quota:     p.boolean(m, "quota_mode"),
 		Charge:    enum(p, m, "charge", descriptors.ParseCharge),
 		OnFailure: enum(p, m, "on_backend_failure", descriptors.ParsePolicy),
-		NoLease:   m.get("lease") != nil && !isNull(m.get("lease")) && !p.boolean(m, "lease"),
 		Message:   p.text(m, "message"),
 		Metadata:  p.metadata(m),
 		Values:    at.values,
 		Patterns:  at.patterns,
+	}
+	if n := m.get("lease"); n != nil && !isNull(n) {
+		r.Lease = new(p.boolean(m, "lease"))
 	}
 	detailed := p.boolean(m, "detailed_metric")
 	if detailed {
@@ -79,13 +81,19 @@ func (p *parser) warnOfLimits(m mapping, r *descriptors.Rule) {
 		p.warnf(m.at("charge"), "a sliding_log that charges always keeps the instants of denied hits too, without a "+
 			"bound: charge admitted, or use sliding_window")
 	}
+	cannotLease := func(l descriptors.Limit) bool {
+		return l.Algorithm != descriptors.SlidingWindow && l.Algorithm != descriptors.FixedWindow || r.Charge.Always(&l)
+	}
+	if r.Leases(false) && slices.ContainsFunc(r.Limits, cannotLease) {
+		p.warnf(m.at("lease"), "lease has no effect: only sliding_window and fixed_window with charge: admitted lease")
+	}
 }
 
 func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.SlidingLog }
 
 // warnIneffective warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
 func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, where string, detailed bool) {
-	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed, "lease": !r.NoLease}
+	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed, "lease": !r.Leases(false)}
 	for _, name := range []string{"charge", "on_backend_failure", "lease", "message", "shadow_mode", "quota_mode", "metadata",
 		"detailed_metric"} {
 		if n := m.get(name); n != nil && !off[name] {

@@ -72,6 +72,8 @@ var premises = []struct{ of, values string }{
 	{"keyFormat", "redis: {addresses: [PLAIN]}"},
 	{"calendarMonths", "redis: {addresses: [PLAIN]}"},
 	{"autoscaling", "redis: {addresses: [PLAIN]}"},
+	{"ingress", "ingress: {hosts: [weir.test]}"},
+	{"httpRoute", "httpRoute: {parentRefs: [{name: gateway}], hostnames: [weir.test]}"},
 	{"history.downsample.by", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
 	{"redis", "redis: {addresses: [PLAIN]}"},
 	{"redis.type=sentinel", "redis: {addresses: [SENTINEL], masterName: weir}"},

@@ -68,7 +68,10 @@ type Options struct {
 	SpareOthers bool
 	// NearRatio is the share of a limit above which hits are near it.
 	NearRatio float32
-	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
+	// CanLease: the store grants hits of busy keys beforehand where a rule says lease: true; it is told how many a second
+	// a key has here.
+	CanLease bool
+	// Leases, beside CanLease, has it do so for all rules that say nothing of it.
 	Leases bool
 	// Log is told, once a minute at most, of a domain that is asked for and not configured, of a request that is too large,
 	// and of an invalid one; nil tells nobody.
@@ -87,7 +90,7 @@ type rules struct {
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[ruleCounts](nil), Denials: denials.New()}
-	if o.Leases {
+	if o.CanLease {
 		l.rates = new(rates)
 	}
 	return l
@@ -302,7 +305,7 @@ func (l *Limiter) match(r *rules, c *Call, i int) {
 	}
 	l.addCheck(c, keyed, p, backend.Check{Limits: limits, Op: op, Hits: n, Charge: charge, OnFailure: m.Rule.FailurePolicy(),
 		Enforced: !p.shadow && !l.options.Shadow && !s.Quota,
-		Leases:   l.options.Leases && m.Rule.Leases()})
+		Leases:   l.options.CanLease && m.Rule.Leases(l.options.Leases)})
 }
 
 // addCheck adds a check of a descriptor, under the key of a match.

@@ -311,20 +311,31 @@ func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return a.Store.Decide(ctx, checks, out)
 }
 
-func TestARuleMayHaveNoLeases(t *testing.T) {
-	store, _ := newStore(t)
-	counter := &asked{Store: store}
-	l, _ := newLimiterOn(t, counter, limit.Options{Leases: true}, `
+func TestARuleSaysWhetherItsKeysLease(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options limit.Options
+		want    []float32 // by which rate each check may lease; -1: none may
+	}{
+		{"a store that cannot lease", limit.Options{Leases: true}, []float32{-1, -1, -1, -1, -1, -1}},
+		{"as weir is started", limit.Options{CanLease: true}, []float32{-1, 0, -1, -1, 1. / 3, -1}},
+		{"LEASES=true", limit.Options{CanLease: true, Leases: true}, []float32{0, 0, -1, 1. / 3, 1. / 3, -1}},
+	} {
+		store, _ := newStore(t)
+		counter := &asked{Store: store}
+		l, _ := newLimiterOn(t, counter, tt.options, `
 domain: shop
 descriptors:
-  - {key: busy, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: silent, rate_limit: {requests_per_unit: 10, unit: hour}}
+  - {key: leased, lease: true, rate_limit: {requests_per_unit: 10, unit: hour}}
   - {key: asked, lease: false, rate_limit: {requests_per_unit: 10, unit: hour}}
 `)
-	for range 3 {
-		ask(t, l, "shop", 1, one("busy", "x"), one("asked", "x"))
-	}
-	if want := []float32{0, -1, 1. / 3, -1, 2. / 3, -1}; !slices.Equal(counter.rates, want) {
-		t.Errorf("the store is asked at %v hits a second; want %v: by those of before, for which it may grant some beforehand, and none (-1) "+
-			"with lease: false", counter.rates, want)
+		for range 2 {
+			ask(t, l, "shop", 1, one("silent", "x"), one("leased", "x"), one("asked", "x"))
+		}
+		if !slices.Equal(counter.rates, tt.want) {
+			t.Errorf("%s: the store may grant leases to rules without lease, with lease: true and lease: false at %v hits a second "+
+				"(-1: none); want %v", tt.name, counter.rates, tt.want)
+		}
 	}
 }

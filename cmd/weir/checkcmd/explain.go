@@ -102,8 +102,9 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	if r.Quota {
 		t.add("quota", "denied only when all quotas of a request are over")
 	}
-	if r.NoLease {
-		t.add("lease", "false: each hit is asked of the store")
+	if r.Lease != nil {
+		t.add("lease", "%t: %s", *r.Lease, map[bool]string{
+			true: "each replica takes a second's hits of a busy key at once", false: "each hit is asked of the store"}[*r.Lease])
 	}
 	if r.Message != "" {
 		t.add("message", "%q", r.Message)

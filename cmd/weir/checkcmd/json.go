@@ -65,7 +65,7 @@ type ruleDocument struct {
 	Unlimited bool            `json:"unlimited"`
 	Shadow    bool            `json:"shadow"`
 	Quota     bool            `json:"quota"`
-	Lease     bool            `json:"lease"`
+	Lease     *bool           `json:"lease,omitempty"`
 	Name      string          `json:"name,omitempty"` // of an unlimited rule
 	OnFailure string          `json:"on_backend_failure"`
 	Message   string          `json:"message,omitempty"`
@@ -160,7 +160,7 @@ func splitPlace(where string) (file string, line int) {
 
 func (f *findings) rule(r *descriptors.Rule) ruleDocument {
 	d := ruleDocument{placedPath: f.placed(r.Path, r.Where), Limits: []limitDocument{}, Unlimited: r.Unlimited, Shadow: r.Shadow,
-		Quota: r.Quota, Lease: !r.NoLease, Name: r.Name, OnFailure: cmp.Or(r.OnFailure, f.onFailure).String(), Message: r.Message,
+		Quota: r.Quota, Lease: r.Lease, Name: r.Name, OnFailure: cmp.Or(r.OnFailure, f.onFailure).String(), Message: r.Message,
 		Metadata: r.Metadata, Replaces: r.Replaces}
 	for i := range r.Limits {
 		l := &r.Limits[i]

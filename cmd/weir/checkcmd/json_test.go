@@ -25,7 +25,7 @@ func TestJSONIsOneDocument(t *testing.T) {
 	for _, want := range []string{
 		`{"ok":true,"errors":0,"warnings":0,"problems":[],"domains":[{"domain":"shop","rules":[{"path":"user=bot-*","readable":"user=bot-*","file":"limits/shop.yaml","line":3,"limits":[{"limit":"10/minute","requests":10,"unit":"minute","multiplier":1,"algorithm":"sliding_window","window_seconds":60,"precision_seconds":1,"name":"bot-minute","charge":"always"},`,
 		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always"}],"unlimited":false,"shadow":true,"quota":true,"lease":false,"on_backend_failure":"allow","message":"Slow down.\n","metadata":{"more":[1,true],"tier":"<low>"},"replaces":["any-minute","gifts"]}`,
-		`{"path":"gift","readable":"gift","file":"limits/shop.yaml","line":20,"limits":[],"unlimited":true,"shadow":false,"quota":false,"lease":true,`,
+		`{"path":"gift","readable":"gift","file":"limits/shop.yaml","line":20,"limits":[],"unlimited":true,"shadow":false,"quota":false,"name":"gifts",`,
 		`"passes":[{"path":"trusted=yes","readable":"trusted=yes","file":"limits/shop.yaml","line":21}]}]}`,
 	} {
 		if code != 0 || errs != "" || !strings.Contains(out, want) {

@@ -134,10 +134,9 @@ func (t *ClientTLS) connections(prefix, name string, log *slog.Logger) (func() *
 	return next, err
 }
 
-// Leasing reports whether this process leases hits of busy keys. It takes one Redis: neither two of them nor memcached
-// grant leases.
-func (s *Settings) Leasing() bool {
-	return s.Leases && s.BackendType == "redis" && !s.BothRedis.UsePerSecond
+// CanLease reports whether the store grants leases: one Redis does, neither two of them nor memcached.
+func (s *Settings) CanLease() bool {
+	return s.BackendType == "redis" && !s.BothRedis.UsePerSecond
 }
 
 // RatelimitKeys returns how long keys of envoyproxy/ratelimit last, and what a month is.

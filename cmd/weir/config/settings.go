@@ -96,7 +96,7 @@ func checkHeader(variable, name string) error {
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
 		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, SpareOthers: s.SpareOthers,
-		NearRatio: s.NearRatio, Leases: s.Leasing(),
+		NearRatio: s.NearRatio, CanLease: s.CanLease(), Leases: s.Leases,
 	}
 }
 

@@ -70,7 +70,7 @@ type Variables struct {
 	Memcache
 
 	Replicas int  `envconfig:"REPLICAS" default:"1"`
-	Leases   bool `envconfig:"LEASES" default:"true"`
+	Leases   bool `envconfig:"LEASES"`
 
 	Quotas Quotas `envconfig:"RLQS"`
 

@@ -103,7 +103,8 @@ func (s *scene) start() {
 		s.settings = append(s.settings, fmt.Sprint("REPLICAS=", replicas))
 	}
 	for i := range replicas {
-		settings := append([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)], fmt.Sprint("DRAIN_DELAY=", s.drainDelay)},
+		settings := append([]string{"REDIS_URL=" + s.urls[min(i, len(s.urls)-1)], fmt.Sprint("DRAIN_DELAY=", s.drainDelay),
+			fmt.Sprint("LEASES=", i == 0)}, // one leases, the others ask about each hit
 			s.settings...)
 		s.replicas = append(s.replicas, startReplica(s.T, rules(s.row.window), settings...))
 	}

@@ -16,7 +16,7 @@ import (
 // defaults are the values of variables that are not set.
 var defaults = config.Environment{
 	"ALGORITHM": descriptors.FixedWindow.String(), "ON_BACKEND_FAILURE": "error", "BACKEND_TYPE": "redis", "USE_STATSD": "true",
-	"DEBUG_PPROF": "true", "LOG_LEVEL": "warning", "LEASES": "false", "RLQS_ENABLED": "false",
+	"DEBUG_PPROF": "true", "LOG_LEVEL": "warning", "RLQS_ENABLED": "false",
 	// The file system may be read-only, Redis is the operator's, and envoyproxy/ratelimit logs no denials.
 	"DATA_DIR": "", "HISTORY": "false", "DENIAL_LOG_INTERVAL": "0", "DENIAL_METADATA": "false",
 }
