@@ -40,18 +40,22 @@ func (e Environment) fill(into any) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	use := wrong.Err.Error()
+	use, word := wrong.Err.Error(), true
 	switch {
 	case wrong.TypeName == "config.pairs": // of headers, which may be secrets
 		return fmt.Errorf("environment variable %s: %w", wrong.KeyName, wrong.Err)
 	case errors.As(wrong.Err, &number):
 		use = map[string]string{"ParseUint": "a port is a number from 0 to 65535", "ParseBool": "use true or false"}[number.Func]
 		use = cmp.Or(use, "use a number")
+		if number.Func == "ParseUint" {
+			_, err := strconv.ParseInt(wrong.Value, 0, 64)
+			word = err != nil
+		}
 	case wrong.TypeName == "time.Duration":
 		use = "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h"
 	}
 	unreadable := wrongValue(wrong.KeyName, wrong.Value, use)
-	unreadable.Unreadable = true
+	unreadable.Unreadable = word
 	return unreadable
 }
 
