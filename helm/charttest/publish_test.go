@@ -24,7 +24,8 @@ func wantPublished(t *testing.T, version string, dirs ...string) {
 		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
 		defer server.Close()
 		host := server.Listener.Addr().String()
-		said := inClone(t, clone, "make", "-s", "publish", "VERSION="+version, "REGISTRY="+host+"/weirproxy/weir", "SIGN=")
+		repository := host + strings.TrimPrefix(registryOfRelease, "ghcr.io")
+		said := inClone(t, clone, "make", "-s", "publish", "VERSION="+version, "REGISTRY="+repository, "SIGN=")
 		pushed := regexp.MustCompile(`(?m)^`+host+`/\S+@(sha256:[0-9a-f]{64})$`).FindAllStringSubmatch(said, -1)
 		if len(pushed) != 2 {
 			t.Fatalf("make publish says %q, want the digests of image and chart", said)
@@ -35,7 +36,7 @@ func wantPublished(t *testing.T, version string, dirs ...string) {
 		}
 		before = digests
 
-		rendered := inClone(t, clone, "bin/helm", "template", "weir", "oci://"+host+"/weirproxy/weir/charts/weir", "--plain-http",
+		rendered := inClone(t, clone, "bin/helm", "template", "weir", "oci://"+repository+"/charts/weir", "--plain-http",
 			"--version", version, "--set", "global.imageRegistry="+host)
 		if want := "image: " + pushed[0][0]; !strings.Contains(rendered, want) {
 			t.Errorf("the published chart does not install %s:\n%s", want, rendered)
