@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -170,6 +171,37 @@ func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
 	for name, mounted := range volumes {
 		if !mounted {
 			t.Errorf("%s: nothing mounts the volume %s", o, name)
+		}
+	}
+}
+
+// Where an object or a pod is left out, a tool that may write into one namespace, or pull from one registry, fails at it.
+func TestNamespaceRegistryAndPullSecretsReachAll(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"everything", "ha"} {
+		values := loader.MergeMaps(caseValues(t, name), valuesOf(t, "namespaceOverride: edge\nglobal: {imageRegistry: r.example, imagePullSecrets: [all]}"))
+		delete(values, "extraObjects")
+		pods := 0
+		for _, o := range render(t, "weir", values).Objects {
+			if o.Namespace() == "limits" {
+				t.Errorf("%s is in the namespace of the release, want edge", o)
+			}
+			pod := podOf(decode(t, o))
+			if pod == nil {
+				continue
+			}
+			pods++
+			if !slices.Contains(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: "all"}) {
+				t.Errorf("%s pulls by %v, and not by the secret of all charts", o, pod.Spec.ImagePullSecrets)
+			}
+			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+				if strings.Contains(c.Image, "/weir") && !strings.HasPrefix(c.Image, "r.example/") {
+					t.Errorf("%s pulls %s, want it from r.example", o, c.Image)
+				}
+			}
+		}
+		if pods < 4 {
+			t.Errorf("%s has %d pods: this test looks in the wrong place", name, pods)
 		}
 	}
 }
