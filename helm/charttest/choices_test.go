@@ -71,6 +71,7 @@ var premises = []struct{ of, values string }{
 	{"memcached.tls.enabled=false", "memcached: {addresses: [MEMCACHED], tls: {existingSecret: '', certKey: '', keyKey: ''}}"},
 	{"keyFormat", "redis: {addresses: [PLAIN]}"},
 	{"calendarMonths", "redis: {addresses: [PLAIN]}"},
+	{"kind", "redis: {addresses: [PLAIN]}"},
 	{"autoscaling", "redis: {addresses: [PLAIN]}"},
 	{"history.downsample.by", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
 	{"redis", "redis: {addresses: [PLAIN]}"},

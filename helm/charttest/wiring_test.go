@@ -19,15 +19,15 @@ import (
 var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|memcached-tls|redis-nodes|` +
 	`history-redis|weir-admin|weir-admin-read|grpc-tls|xds-tls|statsd-mapper|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
 
-// pod is that of the Deployment of a component; what has none is the workload that weir is beside.
+// pod is that of the Deployment or DaemonSet of a component; what has none is the workload that weir is beside.
 func (r *Rendered) pod(t *testing.T, component any) *corev1.PodSpec {
 	t.Helper()
-	for _, o := range ofKind(r.Objects, "Deployment") {
+	for _, o := range ofKind(r.Objects, "Deployment", "DaemonSet") {
 		if of := componentOf(o); of == component || of == nil && component == "server" {
 			return &podOf(decode(t, o)).Spec
 		}
 	}
-	t.Fatalf("the release has no Deployment of the component %v", component)
+	t.Fatalf("the release has no Deployment or DaemonSet of the component %v", component)
 	return nil
 }
 
@@ -37,7 +37,7 @@ func componentOf(o Object) any { return o.At("metadata", "labels", "app.kubernet
 // selectorOf are the labels by which an object finds pods, nil if it looks for none.
 func selectorOf(o Object) any {
 	path, is := map[string][]string{"Service": {"spec", "selector"}, "NetworkPolicy": {"spec", "podSelector", "matchLabels"},
-		"Deployment": {"spec", "selector", "matchLabels"}, "PodDisruptionBudget": {"spec", "selector", "matchLabels"}}[o.Kind()]
+		"Deployment": {"spec", "selector", "matchLabels"}, "DaemonSet": {"spec", "selector", "matchLabels"}, "PodDisruptionBudget": {"spec", "selector", "matchLabels"}}[o.Kind()]
 	if !is {
 		return nil
 	}
@@ -53,7 +53,7 @@ func TestSelectorsFindThePods(t *testing.T) {
 			if service, is := decode(t, o).(*corev1.Service); is {
 				wantPorts(t, r.pod(t, componentOf(o)), service)
 			}
-			for _, of := range ofKind(r.Objects, "Deployment", "CronJob") {
+			for _, of := range ofKind(r.Objects, "Deployment", "DaemonSet", "CronJob") {
 				pods := podOf(decode(t, of)).Labels
 				finds := len(selector) > 0
 				for key, value := range selector {
@@ -218,7 +218,7 @@ func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 	}
 	kinds := make(map[string]bool)
 	kindOf := func(o Object) string { return fmt.Sprint(o.Kind(), " of the ", componentOf(o)) }
-	for _, name := range []string{"everything", "istio", "ha", "volume", "cluster-tls"} {
+	for _, name := range []string{"everything", "istio", "ha", "volume", "cluster-tls", "daemonset"} {
 		seen := make(map[string]string) // what it is → release
 		for _, of := range releases {
 			namespace, release, _ := strings.Cut(of, "/")
