@@ -23,7 +23,8 @@ func (e Environment) unread() (names []string) {
 			known = known || slices.ContainsFunc(strings.Fields(group.names), func(p string) bool { return strings.HasPrefix(name, p) })
 		}
 		plain := strings.TrimPrefix(name, own)
-		if !known && e[name] != "" && (family.MatchString(plain) || isSlip(plain, nearest(plain, read))) {
+		slip := func(right string) bool { return isSlip(plain, right) }
+		if !known && e[name] != "" && (family.MatchString(plain) || slices.ContainsFunc(read, slip)) {
 			names = append(names, name)
 		}
 	}
@@ -39,6 +40,9 @@ func (e Environment) isForeign(name string) bool { return foreign.MatchString(na
 // isSlip reports whether a wrong name is the right one but for a letter or, in a long name that begins alike, two. Many
 // words are a letter from one as short as HOST: there it must be one letter more.
 func isSlip(wrong, right string) bool {
+	if more := len(wrong) - len(right); more < -2 || more > 2 {
+		return false
+	}
 	letters := distance(wrong, right)
 	switch {
 	case len(right) > 8 && letters == 2:
