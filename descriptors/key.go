@@ -42,9 +42,9 @@ type Keys struct {
 // plainMark begins a key of envoyproxy/ratelimit's on its way to a store, which takes it off: no key of weir's begins so.
 const plainMark = '\x00'
 
-// PlainStem returns a key of envoyproxy/ratelimit's without the number of its window, and whether key is one: for such
+// RatelimitKey returns a key of envoyproxy/ratelimit's without the number of its window, and whether key is one: for such
 // a key the store appends the window's beginning in decimal Unix seconds.
-func PlainStem(key []byte) (stem []byte, plain bool) {
+func RatelimitKey(key []byte) (stem []byte, plain bool) {
 	if len(key) == 0 || key[0] != plainMark {
 		return nil, false
 	}
@@ -95,7 +95,7 @@ func sumOf(text string) (sum [sha256.Size]byte) {
 // gives 4:shop4:user3:ann. Different parts never make the same key, whatever bytes they hold (where parts of over 128
 // bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst.
 //
-// Where the key is to be envoyproxy/ratelimit's, it is as [PlainStem] describes it: shop_user_ann_ after a zero byte.
+// Where the key is to be envoyproxy/ratelimit's, it is as [RatelimitKey] describes it: shop_user_ann_ after a zero byte.
 // One of over 1 KiB, which that program would write as it is, is hashed: it is weir's alone.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	if m.plain {

@@ -69,7 +69,7 @@ descriptors:
 		"doubled=x":                     "", "several=x": "", "admitted=x": "", "unknown=x": "", // weir's keys
 	} {
 		d, err := descriptors.ParseDescriptor(text)
-		stem, plain := descriptors.PlainStem(c.Match("domain", d).AppendKey(nil, "domain", d))
+		stem, plain := descriptors.RatelimitKey(c.Match("domain", d).AppendKey(nil, "domain", d))
 		if err != nil || string(stem) != want || plain != (want != "") {
 			t.Errorf("%s has the key %q, %v; want that of envoyproxy/ratelimit, %q (\"\": weir's own)", text, stem, err, want)
 		}
@@ -78,7 +78,7 @@ descriptors:
 	for i, want := range []string{"p:domain_files_files/a.pdf_", ""} { // each value apart, and nothing in windows of two units
 		limit := c.Match("domain", descriptors.Descriptor{{Key: "several"}}).Rule.Limits[i]
 		override := c.Match("domain", d).ForOverride(&limit, descriptors.ChargeByAlgorithm)
-		if stem, _ := descriptors.PlainStem(override.AppendKey(nil, "domain", d)); string(stem) != want {
+		if stem, _ := descriptors.RatelimitKey(override.AppendKey(nil, "domain", d)); string(stem) != want {
 			t.Errorf("a request's own limit %v is counted under %q, want %q", limit, stem, want)
 		}
 	}

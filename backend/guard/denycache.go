@@ -166,8 +166,8 @@ func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
 	}
 }
 
-// forget removes the denial of a key. One that the store has still to give is not kept.
-func (d *denyCache) forget(key []byte) {
+// evict removes the denial of a key. One that the store has still to give is not kept.
+func (d *denyCache) evict(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -173,7 +173,7 @@ func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 	check := count("k", perMinute(t, 10), 1)
 	var known backend.Decision
 	place, _ := d.lookUp(&check, time.Now(), &known)
-	d.forget(check.Key)
+	d.evict(check.Key)
 	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, place, time.Now(), time.Now())
 	if _, denied := d.lookUp(&check, time.Now(), &known); denied {
 		t.Error("a denial that was asked for before the key was forgotten is believed after it")

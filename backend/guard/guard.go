@@ -284,7 +284,7 @@ func (g *Guard) learn(c *call, err error) (away bool) {
 		}
 		switch {
 		case check.Op == backend.Refund:
-			g.denied.forget(check.Key)
+			g.denied.evict(check.Key)
 		case check.Op == backend.Look && g.leases.enabled:
 			g.leases.addUnused(check, d, c.began)
 		case !p.decided && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
@@ -307,7 +307,7 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 // Reset has the store forget a key, and forgets that it was denied, and what was leased.
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
-	g.denied.forget(key)
+	g.denied.evict(key)
 	g.leases.reset(key)
 	return err
 }

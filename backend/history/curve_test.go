@@ -302,7 +302,7 @@ func TestTotalsAreExactWhateverTheTiers(t *testing.T) {
 			if r.IntN(2) == 0 {
 				for c := range maps.Clone(ledger.Chunks) {
 					if keep.Due(c, c.Start()) <= now {
-						_ = ledger.Totals.Roll(&ledger, c, &keep, now, new(RollResult))
+						_ = ledger.Totals.Downsample(&ledger, c, &keep, now, new(DownsampleResult))
 					}
 				}
 			}

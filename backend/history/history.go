@@ -152,10 +152,10 @@ type Store interface {
 	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or
 	// may not have been counted.
 	Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error)
-	// Roll is the downsampling job: it moves what is old enough to coarser tiers, and drops what is older than the
+	// Downsample is the downsampling job: it moves what is old enough to coarser tiers, and drops what is older than the
 	// retention. The moment is the store's own clock, if that is earlier. It may be killed anywhere, run twice and run in
 	// parallel.
-	Roll(ctx context.Context, now time.Time) (RollResult, error)
+	Downsample(ctx context.Context, now time.Time) (DownsampleResult, error)
 	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those
 	// that overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends
 	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
@@ -168,8 +168,8 @@ type Store interface {
 	Close() error
 }
 
-// RollResult is what a run of the job did.
-type RollResult struct {
+// DownsampleResult is what a run of the job did.
+type DownsampleResult struct {
 	Partitions int    // looked at, of Partitions
 	Series     uint64 // moved or dropped from
 	Chunks     uint64 // moved to the next tier; of days: dropped from

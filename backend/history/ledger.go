@@ -34,7 +34,7 @@ func (l *Ledger) Fine() ([]Chunk, error) {
 }
 
 // Add adds what another part of the same run did.
-func (r *RollResult) Add(more RollResult) {
+func (r *DownsampleResult) Add(more DownsampleResult) {
 	r.Partitions += more.Partitions
 	r.Series += more.Series
 	r.Chunks += more.Chunks

@@ -59,13 +59,13 @@ func (r *Reopening) Apply(ctx context.Context, p Partition, b Batch) (ApplyResul
 	return s.Apply(ctx, p, b)
 }
 
-// Roll is the store's.
-func (r *Reopening) Roll(ctx context.Context, now time.Time) (RollResult, error) {
+// Downsample is the store's.
+func (r *Reopening) Downsample(ctx context.Context, now time.Time) (DownsampleResult, error) {
 	s := r.store.Load()
 	if s.err != nil {
-		return RollResult{}, s.err
+		return DownsampleResult{}, s.err
 	}
-	return s.Roll(ctx, now)
+	return s.Downsample(ctx, now)
 }
 
 // Query is the store's.

@@ -56,12 +56,12 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 	if err := in.SetCells(c, cells); err != nil {
 		return err
 	}
-	return t.rollEarly(in, k, now)
+	return t.downsampleEarly(in, k, now)
 }
 
-// Roll does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
+// Downsample does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
 // days that are older than the retention. It does nothing to a chunk that has gone.
-func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) error {
+func (t *Totals) Downsample(in Chunks, c Chunk, k *Keep, now int64, did *DownsampleResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
 		did.Chunks += uint64(min(points, 1))
@@ -84,8 +84,8 @@ func (t *Totals) Roll(in Chunks, c Chunk, k *Keep, now int64, did *RollResult) e
 	return in.SetCells(c, kept)
 }
 
-// rollEarly rolls a series early until it has no more fine points than it may have.
-func (t *Totals) rollEarly(in Chunks, k *Keep, now int64) error {
+// downsampleEarly rolls a series early until it has no more fine points than it may have.
+func (t *Totals) downsampleEarly(in Chunks, k *Keep, now int64) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
 	}

@@ -45,7 +45,7 @@ func (k Keys) Window(l *descriptors.Limit, now time.Time) Window {
 	return Window{Begin: begin, Rest: time.Unix(begin, 0).Add(l.Window).Sub(now), life: width}
 }
 
-// AppendKey appends the name of the key whose stem descriptors.PlainStem gives.
+// AppendKey appends the name of the key whose stem descriptors.RatelimitKey gives.
 func (w Window) AppendKey(dst, stem []byte) []byte {
 	return strconv.AppendInt(append(dst, stem...), w.Begin, 10)
 }

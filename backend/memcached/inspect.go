@@ -48,7 +48,7 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	if err != nil {
 		return nil, err
 	}
-	if stem, plain := descriptors.PlainStem(key); plain {
+	if stem, plain := descriptors.RatelimitKey(key); plain {
 		return s.config.Keys.Counts(limits, s.config.now, func(w incr.Window) (n int64, err error) {
 			_, at := servers.placePlain(nil, stem, w)
 			err = s.readAt(ctx, at, func(data []byte) (unread error) {
@@ -72,7 +72,7 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 	if err != nil {
 		return err
 	}
-	stem, plain := descriptors.PlainStem(key)
+	stem, plain := descriptors.RatelimitKey(key)
 	if !plain {
 		_, at := servers.placeOwn(nil, key, "")
 		return s.remove(ctx, at)

@@ -147,7 +147,7 @@ func (s *Store) Encode(text []byte, c *backend.Check, r *request) ([]byte, *outb
 	r.State = check{Check: *c}
 	r.State.Key, r.State.Limits = nil, limits
 	var at place
-	if stem, plain := descriptors.PlainStem(c.Key); plain {
+	if stem, plain := descriptors.RatelimitKey(c.Key); plain {
 		r.State.plain, r.State.window = true, s.config.Keys.Window(&limits[0], s.config.now())
 		text, at = servers.placePlain(text, stem, r.State.window)
 	} else {
@@ -177,7 +177,7 @@ func (s *Store) ReasonOf(error) backend.Reason { return backend.Late }
 // valid refuses what a key of envoyproxy/ratelimit's cannot count.
 func valid(checks []backend.Check) error {
 	for i := range checks {
-		if _, plain := descriptors.PlainStem(checks[i].Key); plain && !incr.Countable(&checks[i]) {
+		if _, plain := descriptors.RatelimitKey(checks[i].Key); plain && !incr.Countable(&checks[i]) {
 			return fmt.Errorf("memcached: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", checks[i].Limits)
 		}
 	}

@@ -47,7 +47,7 @@ const plainRights = "~* +incrby +expire +get +ping"
 
 // Encode writes the name of a check's key, what it adds, and the TTL.
 func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
-	stem, _ := descriptors.PlainStem(c.Key)
+	stem, _ := descriptors.RatelimitKey(c.Key)
 	w := p.keys.Window(&c.Limits[0], p.store.clock())
 	n := &plainCount{look: c.Op == backend.Look, add: incr.By(c), rest: w.Rest}
 	r.State.Own = n
@@ -101,7 +101,7 @@ func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Cla
 	case err != nil:
 		return class, err
 	case n.back != 0 || !n.expiring:
-		return pipeline.Unfinished, errUnfinished
+		return pipeline.Continue, errUnfinished
 	}
 	return pipeline.Answered, nil
 }
@@ -124,7 +124,7 @@ func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Clas
 	case err != nil && looked && c.Written && goredis.IsPermissionError(err):
 		p.refusesGet.Store(b.Client().Options().Addr, true)
 		p.logRefusal(b, looksByCounting, "GET", err)
-		return pipeline.Unfinished, err
+		return pipeline.Continue, err
 	case err != nil:
 		if c.Written && topology.Forbidden(err) {
 			p.logRefusal(b, "redis server cannot count", "INCRBY", err)
@@ -192,7 +192,7 @@ func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision,
 
 // Inspect reads the count of a key's window.
 func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	stem, _ := descriptors.PlainStem(key)
+	stem, _ := descriptors.RatelimitKey(key)
 	return p.keys.Counts(limits, p.store.clock, func(w incr.Window) (int64, error) {
 		name := string(w.AppendKey(nil, stem))
 		get := goredis.NewStringCmd(ctx, "get", name)
@@ -209,7 +209,7 @@ func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 
 // Reset removes a key of each window that it may be of now.
 func (p *plain) Reset(ctx context.Context, key []byte) error {
-	stem, _ := descriptors.PlainStem(key)
+	stem, _ := descriptors.RatelimitKey(key)
 	for _, begin := range incr.Begins(p.store.clock()) {
 		name := string(incr.Window{Begin: begin}.AppendKey(nil, stem))
 		err := p.store.Ask(ctx, name, goredis.NewIntCmd(ctx, "del", name))

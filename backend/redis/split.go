@@ -47,7 +47,7 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	beside := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
 	first, second := newPlain(servers, c, keys), newScripted(beside, c, c.newScript())
 	isSecond := func(key []byte, _ []descriptors.Limit) bool {
-		_, plain := descriptors.PlainStem(key)
+		_, plain := descriptors.RatelimitKey(key)
 		return !plain
 	}
 	first.Watch(first.probe)

@@ -9,9 +9,9 @@ import (
 
 const (
 	// headroom is how many bytes of garbage pile up before they are collected: so much that collecting costs little.
-	headroom = 128 << 20
+	gcGarbageBytes = 128 << 20
 	// ample is how many bytes the process may always take; see memoryLimit.
-	ample = 256 << 20
+	minMemoryLimit = 256 << 20
 )
 
 // keepHeadroom sets the collector's pace, after each collection, to the headroom, from 100 to 800 % of what is live,
@@ -45,11 +45,11 @@ func afterEachCollection(f func()) {
 }
 
 func gcPercent(live uint64) int {
-	return int(min(800, max(100, headroom*100/max(1, live))))
+	return int(min(800, max(100, gcGarbageBytes*100/max(1, live))))
 }
 
 // memoryLimit returns how many bytes the process takes, stacks included, before the collector works harder than its
 // pace.
 func memoryLimit(live uint64) int64 {
-	return int64(max(ample, 2*live+live/4))
+	return int64(max(minMemoryLimit, 2*live+live/4))
 }

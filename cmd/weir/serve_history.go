@@ -180,7 +180,7 @@ func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
 func keepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, interval/2+rand.N(interval)) {
 		begin := time.Now()
-		done, err := store.Roll(ctx, begin)
+		done, err := store.Downsample(ctx, begin)
 		log := log.With("series", done.Series, "chunks", done.Chunks, "points", done.Points,
 			"expired", done.Expired, "took", time.Since(begin).Round(time.Millisecond).String())
 		switch {

@@ -105,7 +105,7 @@ func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
 		file := mustOpen(t, set)
 		bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
 		historytest.Count(t, file, history.Increment{ID: bob, Minute: time.Now().Unix()/60 - days*1440, Hits: 7})
-		if _, err := file.Roll(t.Context(), time.Now()); err != nil {
+		if _, err := file.Downsample(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if err := file.Close(); err != nil {

@@ -118,6 +118,8 @@ func podOf(o runtime.Object) *corev1.PodTemplateSpec {
 		return &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
 	case *appsv1.Deployment:
 		return &o.Spec.Template
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template
 	case *appsv1.StatefulSet:
 		return &o.Spec.Template
 	case *batchv1.Job:

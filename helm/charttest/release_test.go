@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,12 +19,16 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
+// registryOfRelease is not that of this repository: a release names it instead, in documents and chart. Neither is a part of
+// the other's name by chance.
+const registryOfRelease = "ghcr.io/weirproxy/weir-mirror"
+
 // release makes a release in an empty clone, and returns where its files are.
 func release(t *testing.T, version string, arches []string) string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "clone")
 	for _, args := range [][]string{{"git", "clone", "-q", root, clone},
-		{"make", "-s", "-C", clone, "release", "VERSION=" + version, "ARCHES=" + strings.Join(arches, " "),
+		{"make", "-s", "-C", clone, "release", "VERSION=" + version, "REGISTRY=" + registryOfRelease, "ARCHES=" + strings.Join(arches, " "),
 			"MACS=" + strings.Join(arches[1:], " ")}} {
 		command := exec.Command(args[0], args[1:]...)
 		if out, err := command.CombinedOutput(); err != nil {
@@ -82,14 +87,17 @@ func TestAReleaseCanBeInstalledAndMadeAgain(t *testing.T) {
 	image := r.pod(t, "server").Containers[0].Image
 	index := readText(t, filepath.Join(unpacked(t, filepath.Join(dir, "weir-image-"+version+".tar")), "index.json"))
 	repository, digest, _ := strings.Cut(image, "@")
-	if repository != "ghcr.io/weirproxy/weir" || !strings.Contains(index, `"`+repository+":"+version+`"`) || !strings.Contains(index, `"`+digest+`"`) {
+	if repository != registryOfRelease || !strings.Contains(index, `"`+repository+":"+version+`"`) || !strings.Contains(index, `"`+digest+`"`) {
 		t.Errorf("the chart installs %s, which is not what the image's archive has: %s", image, index)
 	}
+
+	wantRegistry(t, unpacked(t, chart))
 
 	building, _ := filepath.Abs(root)
 	for _, arch := range arches {
 		name := "weir-" + version + "-linux-" + arch
 		files := filepath.Join(unpacked(t, filepath.Join(dir, name+".tar.gz")), name)
+		wantRegistry(t, files)
 		wantFiles(t, files, building, filepath.Dir(filepath.Dir(filepath.Dir(dir))), os.Getenv("HOME")+"/")
 		binary := readText(t, filepath.Join(files, "weir"))
 		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(binary)))
@@ -105,6 +113,15 @@ func TestAReleaseCanBeInstalledAndMadeAgain(t *testing.T) {
 				t.Errorf("weir version: %d, %q; want %s", code, out, version)
 			}
 		}
+	}
+}
+
+// wantRegistry wants the release's registry to be named below a folder, and not this repository's own.
+func wantRegistry(t *testing.T, dir string) {
+	t.Helper()
+	out, err := exec.Command("grep", "-rIhoE", `ghcr\.io/weirproxy/weir[-a-z]*`, dir).Output()
+	if names := slices.Compact(strings.Fields(string(out))); err != nil || !slices.Equal(names, []string{registryOfRelease}) {
+		t.Errorf("%s names %v (%v), want %s", dir, names, err, registryOfRelease)
 	}
 }
 

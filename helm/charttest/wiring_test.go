@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -18,15 +19,15 @@ import (
 var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|memcached-tls|redis-nodes|` +
 	`history-redis|weir-admin|weir-admin-read|grpc-tls|xds-tls|statsd-mapper|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
 
-// pod is that of the Deployment of a component; what has none is the workload that weir is beside.
+// pod is that of the Deployment or DaemonSet of a component; what has none is the workload that weir is beside.
 func (r *Rendered) pod(t *testing.T, component any) *corev1.PodSpec {
 	t.Helper()
-	for _, o := range ofKind(r.Objects, "Deployment") {
+	for _, o := range ofKind(r.Objects, "Deployment", "DaemonSet") {
 		if of := componentOf(o); of == component || of == nil && component == "server" {
 			return &podOf(decode(t, o)).Spec
 		}
 	}
-	t.Fatalf("the release has no Deployment of the component %v", component)
+	t.Fatalf("the release has no Deployment or DaemonSet of the component %v", component)
 	return nil
 }
 
@@ -36,7 +37,7 @@ func componentOf(o Object) any { return o.At("metadata", "labels", "app.kubernet
 // selectorOf are the labels by which an object finds pods, nil if it looks for none.
 func selectorOf(o Object) any {
 	path, is := map[string][]string{"Service": {"spec", "selector"}, "NetworkPolicy": {"spec", "podSelector", "matchLabels"},
-		"Deployment": {"spec", "selector", "matchLabels"}, "PodDisruptionBudget": {"spec", "selector", "matchLabels"}}[o.Kind()]
+		"Deployment": {"spec", "selector", "matchLabels"}, "DaemonSet": {"spec", "selector", "matchLabels"}, "PodDisruptionBudget": {"spec", "selector", "matchLabels"}}[o.Kind()]
 	if !is {
 		return nil
 	}
@@ -52,7 +53,7 @@ func TestSelectorsFindThePods(t *testing.T) {
 			if service, is := decode(t, o).(*corev1.Service); is {
 				wantPorts(t, r.pod(t, componentOf(o)), service)
 			}
-			for _, of := range ofKind(r.Objects, "Deployment", "CronJob") {
+			for _, of := range ofKind(r.Objects, "Deployment", "DaemonSet", "CronJob") {
 				pods := podOf(decode(t, of)).Labels
 				finds := len(selector) > 0
 				for key, value := range selector {
@@ -174,6 +175,37 @@ func wantMounts(t *testing.T, o Object, pod *corev1.PodSpec) {
 	}
 }
 
+// Where an object or a pod is left out, a tool that may write into one namespace, or pull from one registry, fails at it.
+func TestNamespaceRegistryAndPullSecretsReachAll(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"everything", "ha"} {
+		values := loader.MergeMaps(caseValues(t, name), valuesOf(t, "namespaceOverride: edge\nglobal: {imageRegistry: r.example, imagePullSecrets: [all]}"))
+		delete(values, "extraObjects")
+		pods := 0
+		for _, o := range render(t, "weir", values).Objects {
+			if o.Namespace() == "limits" {
+				t.Errorf("%s is in the namespace of the release, want edge", o)
+			}
+			pod := podOf(decode(t, o))
+			if pod == nil {
+				continue
+			}
+			pods++
+			if !slices.Contains(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: "all"}) {
+				t.Errorf("%s pulls by %v, and not by the secret of all charts", o, pod.Spec.ImagePullSecrets)
+			}
+			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+				if strings.Contains(c.Image, "/weir") && !strings.HasPrefix(c.Image, "r.example/") {
+					t.Errorf("%s pulls %s, want it from r.example", o, c.Image)
+				}
+			}
+		}
+		if pods < 4 {
+			t.Errorf("%s has %d pods: this test looks in the wrong place", name, pods)
+		}
+	}
+}
+
 // Releases may be called as people like: also two of one name in two namespaces, which may share a gateway and a
 // Prometheus.
 func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
@@ -186,7 +218,7 @@ func TestNamesFitAndReleasesDoNotCollide(t *testing.T) {
 	}
 	kinds := make(map[string]bool)
 	kindOf := func(o Object) string { return fmt.Sprint(o.Kind(), " of the ", componentOf(o)) }
-	for _, name := range []string{"everything", "istio", "ha", "volume", "cluster-tls"} {
+	for _, name := range []string{"everything", "istio", "ha", "volume", "cluster-tls", "daemonset"} {
 		seen := make(map[string]string) // what it is → release
 		for _, of := range releases {
 			namespace, release, _ := strings.Cut(of, "/")

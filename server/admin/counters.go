@@ -199,7 +199,7 @@ func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, err
 	if q.before != nil {
 		a.Changed = &Changed{}
 	}
-	if stem, plain := descriptors.PlainStem(q.key); plain {
+	if stem, plain := descriptors.RatelimitKey(q.key); plain {
 		a.Key = string(stem)
 	}
 	for i, n := range counts {

@@ -72,7 +72,7 @@ func randomHistory(t *testing.T, r *rand.Rand) (*kept, truth) {
 		}
 		k.add(t, hits...)
 		if r.IntN(3) == 0 {
-			historytest.Roll(t, k.store, k.now)
+			historytest.Downsample(t, k.store, k.now)
 		}
 	}
 	return k, tr

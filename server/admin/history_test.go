@@ -99,7 +99,7 @@ func threeMonths(t *testing.T) *kept {
 		hit{annWithin, ago(2 * day), 11}, hit{annWithin, ago(2*day - time.Minute), 2}, hit{annWithin, ago(20 * day), 13},
 		hit{annWithin, ago(80 * day), 17}, hit{annOver, ago(time.Minute), 4}, hit{bobWithin, ago(3 * time.Minute), 1},
 		hit{mailOver, ago(40 * day), 9}, hit{mailOver, ago(2 * time.Minute), 6})
-	historytest.Roll(t, k.store, k.now)
+	historytest.Downsample(t, k.store, k.now)
 	return k
 }
 
@@ -209,7 +209,7 @@ func TestDaysOfHalfHourZonesAreTheirHours(t *testing.T) {
 	for at := noon.Unix() - 30*86400; at < noon.Unix()-10*86400; at += 3600 {
 		k.add(t, hit{annWithin, at, 1})
 	}
-	historytest.Roll(t, k.store, k.now)
+	historytest.Downsample(t, k.store, k.now)
 	for _, c := range []struct {
 		zone, from, to string
 		days, hits     int
@@ -258,7 +258,7 @@ func TestTheValuesOfARuleAreAddedUp(t *testing.T) {
 	one, two := history.ID{Domain: "a", Path: "b", Value: "v=1"}, history.ID{Domain: "a", Path: "b", Value: "v=2"}
 	old, recent := noon.Add(-26*time.Hour).Truncate(time.Minute).Unix(), noon.Add(-time.Hour).Truncate(time.Minute).Unix()
 	k.add(t, hit{one, recent, 3}, hit{one, recent + 60, 5}, hit{two, recent, 4}, hit{two, old, 7}, hit{history.ID{Domain: "a", Path: "c"}, recent, 1})
-	historytest.Roll(t, k.store, k.now)
+	historytest.Downsample(t, k.store, k.now)
 	a := k.answer(t, url.Values{"from": {"-2d"}, "step": {"1d"}, "values": {"false"}})
 	if len(a.Series) != 2 || a.Series[0].SeriesName != (query.SeriesName{Domain: "a", Path: "b", Outcome: "within"}) ||
 		a.Series[0].Total != 19 || a.Series[0].Lifetime != 19 {

@@ -21,7 +21,7 @@ type Name struct{ Domain, Path string }
 
 // Entry is what is kept for a rule, or for what no rule matches.
 type Entry[T any] struct {
-	Kept T // first, as it is all that requests fetch
+	Value T // first, as it is all that requests fetch
 	Name
 
 	// Guarded by Registry.mu:

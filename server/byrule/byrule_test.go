@@ -57,7 +57,7 @@ func (w *world) apply(t testing.TB, text string) {
 // use adds one to what a descriptor of the domain shop, of one entry, leads to.
 func (w *world) use(key string) *entry {
 	e, _ := w.table.Entry(w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule, "shop")
-	e.Kept.Add(1)
+	e.Value.Add(1)
 	return e
 }
 
@@ -65,7 +65,7 @@ func (w *world) use(key string) *entry {
 func (w *world) kept() string {
 	var all []string
 	for _, e := range w.All() {
-		all = append(all, fmt.Sprint(e.Domain, " ", e.Path, "=", e.Kept.Load()))
+		all = append(all, fmt.Sprint(e.Domain, " ", e.Path, "=", e.Value.Load()))
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
@@ -107,7 +107,7 @@ func TestARuleThatIsGoneStaysUntilNoRequestCanUseIt(t *testing.T) {
 	w.apply(t, moved)
 	w.Sweep(noon)
 	w.Sweep(noon.Add(byrule.Grace - time.Second))
-	late.Kept.Add(1)
+	late.Value.Add(1)
 	w.expect(t, others+"shop tenant=2, shop user=1", "a rule that went some minutes ago may still be used")
 	w.Sweep(noon.Add(time.Hour))
 	w.expect(t, others+"shop tenant=2, shop user=1", "if the process stood still for an hour, so did the request")

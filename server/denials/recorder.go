@@ -47,7 +47,7 @@ const maxLag = time.Millisecond
 // New makes a recorder.
 func New() *Recorder {
 	rules := byrule.New(func(e *byrule.Entry[ruleDenials], _ *descriptors.Rule) {
-		e.Kept[0].rule, e.Kept[1].rule, e.Kept[1].shadow = e.Name, e.Name, true
+		e.Value[0].rule, e.Value[1].rule, e.Value[1].shadow = e.Name, e.Name, true
 	})
 	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), byHash: make(map[uint64]*group)}}
 }
@@ -69,9 +69,9 @@ func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Deni
 	if !known {
 		return // nothing is limited there
 	}
-	of := &e.Kept[0]
+	of := &e.Value[0]
 	if shadow {
-		of = &e.Kept[1]
+		of = &e.Value[1]
 	}
 	of.add(d, descriptor)
 	t.recorder.recent.add(of, d, descriptor)
@@ -95,7 +95,7 @@ func (t *tally) add(d *Denial, descriptor descriptors.Descriptor) {
 // tallies returns the tallies of all rules.
 func (r *Recorder) tallies() (all []*ruleTally) {
 	for _, e := range r.rules.All() {
-		all = append(all, &e.Kept[0], &e.Kept[1])
+		all = append(all, &e.Value[0], &e.Value[1])
 	}
 	return all
 }

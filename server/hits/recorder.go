@@ -26,8 +26,8 @@ type Recorder struct {
 	ratelimit ratelimitNames
 	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
 
-	draining sync.Mutex // one drain at a time
-	places   places     // draining protects it
+	draining sync.Mutex  // one drain at a time
+	quota    seriesQuota // draining protects it
 }
 
 // New makes a recorder. Of a rule that tells values apart it hands out so many values of each outcome by themselves, of
@@ -35,9 +35,9 @@ type Recorder struct {
 // hundreds at most: a rule that has as many takes some 20 KB for each 100.
 func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
-		places: places{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
+		quota: seriesQuota{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
-		c := &e.Kept
+		c := &e.Value
 		c.rule, c.recorder = e.Name, r
 		if r.ratelimit.byName == nil || e.Domain == history.UnknownDomain { // which is counted by CountUnknownDomain
 			return
@@ -61,7 +61,7 @@ func (r *Recorder) CountAsRatelimit(noDots bool) {
 func (r *Recorder) Learn(fine []history.ID) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
-	r.places.learn(fine)
+	r.quota.sync(fine)
 }
 
 // Table finds the counters for the descriptors of one configuration. It counts into the same counters as the tables
@@ -78,7 +78,7 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rule
 // it, or nil if none does. It neither waits nor allocates.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 	e, _ := t.rules.Entry(rule, domain)
-	return &e.Kept
+	return &e.Value
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
@@ -101,9 +101,9 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	defer r.draining.Unlock()
 	for _, e := range r.rules.All() {
 		id := history.ID{Domain: e.Domain, Path: e.Path}
-		drained := e.Kept.withoutValue.drain()
+		drained := e.Value.withoutValue.drain()
 		drained.handOut(id, emit)
-		e.Kept.values.drain(&r.places, id, emit)
+		e.Value.values.drain(&r.quota, id, emit)
 	}
 	r.rules.Sweep(now)
 }
@@ -121,8 +121,8 @@ func (r *Recorder) Totals() []Totals {
 	var all []Totals
 	for _, e := range r.rules.All() {
 		t := Totals{Domain: e.Domain, Path: e.Path}
-		e.Kept.withoutValue.addTo(&t)
-		e.Kept.values.counters.addTo(&t)
+		e.Value.withoutValue.addTo(&t)
+		e.Value.values.counters.addTo(&t)
 		all = append(all, t)
 	}
 	return all

@@ -75,7 +75,7 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 
 // drain hands out what was counted since the last drain: under its value what is known of a value that has a series, or
 // gets one now, the rest under history.OtherValue.
-func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint64)) {
+func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
 	rest := v.counters.drain()
 	v.heavy, v.drained = v.drained, v.heavy
@@ -90,7 +90,7 @@ func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint
 		for i := range held {
 			kept := &held[i].Kept
 			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
-			if !places.claim(id, kept.hits, all) {
+			if !quota.tryAdmit(id, kept.hits, all) {
 				continue
 			}
 			n := counts{history.Near: kept.near}
@@ -109,21 +109,21 @@ func (v *values) drain(places *places, id history.ID, emit func(history.ID, uint
 // a reserved place: whoever sends many values gets no more than the others.
 const reservedShare, reservedHits = 50, 10
 
-// places has the values that have a place, and so a series: those that the history tells of, and those handed out since,
+// seriesQuota has the values that have a place, and so a series: those that the history tells of, and those handed out since,
 // of which it may not know yet. Near hits have the place of those within. Recorder.draining protects it.
-type places struct {
+type seriesQuota struct {
 	most  int                 // of a rule and outcome, without the reserved ones
 	known map[history.ID]bool // whether it was handed out since the last learn
 	count map[history.ID]int  // of all values of a rule and outcome
 }
 
-// learn gives the places to the series of the history, and to those handed out since the last time.
-func (p *places) learn(fine []history.ID) {
+// sync gives the places to the series of the history, and to those handed out since the last time.
+func (p *seriesQuota) sync(fine []history.ID) {
 	before := p.known
 	p.known, p.count = make(map[history.ID]bool), make(map[history.ID]int)
 	for id, handedOut := range before {
 		if handedOut {
-			p.give(id, false)
+			p.admit(id, false)
 		}
 	}
 	for _, id := range fine {
@@ -131,13 +131,13 @@ func (p *places) learn(fine []history.ID) {
 			id.Outcome = history.Within
 		}
 		if history.IsPersonal(id.Value) {
-			p.give(id, false)
+			p.admit(id, false)
 		}
 	}
 }
 
-// give gives a value a place, if it has none.
-func (p *places) give(id history.ID, handedOut bool) {
+// admit gives a value a place, if it has none.
+func (p *seriesQuota) admit(id history.ID, handedOut bool) {
 	_, known := p.known[id]
 	p.known[id] = handedOut
 	if id.Value = ""; !known {
@@ -145,9 +145,9 @@ func (p *places) give(id history.ID, handedOut bool) {
 	}
 }
 
-// claim reports whether a value of so many hits has a place. Any value gets one that is free. A quarter as many are
+// tryAdmit reports whether a value of so many hits has a place. Any value gets one that is free. A quarter as many are
 // reserved for the heavy values that come once the others are taken.
-func (p *places) claim(id history.ID, hits, all uint64) bool {
+func (p *seriesQuota) tryAdmit(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
 	used := p.count[of]
@@ -156,6 +156,6 @@ func (p *places) claim(id history.ID, hits, all uint64) bool {
 	if !known && used >= p.most && !reserved {
 		return false
 	}
-	p.give(id, true)
+	p.admit(id, true)
 	return true
 }

@@ -167,7 +167,7 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 	store := historytest.NewLedgers(historytest.Options{Keep: keep, Now: func() time.Time { return now }, Step: func(string) {}})
 	s := newStream(t, 2)
 	for _, r := range s.weirs {
-		r.places.most = places
+		r.quota.most = places
 	}
 	ofDay := make(map[int64]uint64)
 	weeks, hits := uint64(250), uint64(400)
@@ -192,7 +192,7 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 			}
 			historytest.Count(t, store, all...)
 			now = now.Add(time.Duration(1+random.IntN(3)) * 24 * time.Hour)
-			historytest.Roll(t, store, now)
+			historytest.Downsample(t, store, now)
 			var fine []history.ID
 			sums := make(map[int64]uint64)
 			found := historytest.All(t, store)

@@ -30,7 +30,7 @@ func (l *Limiter) Requests() (all []DomainRequests) {
 		}
 		d := DomainRequests{Domain: e.Domain}
 		for result := range d.Results {
-			d.Results[result] = e.Kept.requests[result].Load()
+			d.Results[result] = e.Value.requests[result].Load()
 		}
 		all = append(all, d)
 	}

@@ -96,7 +96,7 @@ func TestWhatIsRefusedIsKept(t *testing.T) {
 			"user 2/hour 9 of 9 hits denied override: user=ann"},
 		{"one without a rule", limit.Options{}, func(k *keeping) { k.ask(t, 9, with(one("none", "n"), override(2, descriptors.Hour, 5))) },
 			history.Unmatched + " 2/5hour 9 of 9 hits denied override: none=n"},
-		{"what is given back is not kept", limit.Options{SpareOthers: true}, func(k *keeping) { k.ask(t, 1, user, one("closed", "c")) },
+		{"what is given back is not kept", limit.Options{RefundOthers: true}, func(k *keeping) { k.ask(t, 1, user, one("closed", "c")) },
 			"closed 0/minute 1 of 1 hits denied: closed=c"},
 	} {
 		t.Run(tc.promise, func(t *testing.T) {

@@ -155,7 +155,7 @@ func TestEachHitHasExactlyOneOutcome(t *testing.T) {
 		unsteady := partly{store, func(*backend.Check) bool { return random.IntN(10) == 0 }}
 		policy := descriptors.Policy(random.IntN(descriptors.Policies))
 		l, recorder := newLimiterOn(t, guard.New(unsteady, guard.Config{Policy: policy, Local: store, Replicas: func() int { return 1 }}),
-			limit.Options{Shadow: sometimes(), Quota: sometimes(), SpareOthers: sometimes()}, refusing)
+			limit.Options{Shadow: sometimes(), Quota: sometimes(), RefundOthers: sometimes()}, refusing)
 		var asked, over uint64
 		for range 30 {
 			c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: uint32(random.IntN(3))}}

@@ -64,8 +64,8 @@ type Options struct {
 	Shadow bool
 	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
 	Quota bool
-	// SpareOthers charges a refused request only where it is over: it gives back all that its others were charged.
-	SpareOthers bool
+	// RefundOthers charges a refused request only where it is over: it gives back all that its others were charged.
+	RefundOthers bool
 	// NearRatio is the share of a limit above which hits are near it.
 	NearRatio float32
 	// CanLease: the store grants hits of busy keys beforehand where a rule says lease: true; it is told how many a second
@@ -128,7 +128,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	if err == nil {
 		err = l.decide(ctx, r, c)
 	}
-	entry.Kept.requests[c.Result(err)].Add(1)
+	entry.Value.requests[c.Result(err)].Add(1)
 	l.logInvalid(c, err)
 	if c.UnknownDomain && l.options.Log != nil {
 		l.logUnknown(c.Domain, r.config)
@@ -188,7 +188,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	if c.Over || c.Shadowed || c.ShadowOver {
 		c.keepDenials()
 	}
-	if c.Over && (l.options.SpareOthers || r.config.RefundsOnDeny(c.Domain)) {
+	if c.Over && (l.options.RefundOthers || r.config.RefundsOnDeny(c.Domain)) {
 		l.refund(ctx, c)
 	}
 	if c.Over { // one denial is enough, whatever the others would be

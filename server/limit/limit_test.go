@@ -257,7 +257,7 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 		"a bucket":  {keys: []string{"bucket"}},
 		"many":      {keys: []string{"user", "epoch", "tenant", "nobody"}},
 		"a value":   {keys: []string{"tenant"}},
-		"a refund":  {options: limit.Options{SpareOthers: true}, keys: []string{"epoch", "user"}},
+		"a refund":  {options: limit.Options{RefundOthers: true}, keys: []string{"epoch", "user"}},
 	} {
 		l, _, _ := newLimiterWith(t, tc.options, shop)
 		c := new(limit.Call)
@@ -277,7 +277,7 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, decide); n != 0 {
 			t.Errorf("%s: a request for known keys allocates %v times; want none: the request path must not feed the collector", name, n)
 		}
-		if tc.options.SpareOthers && !c.Over {
+		if tc.options.RefundOthers && !c.Over {
 			t.Error("the requests passed, so that nothing was given back")
 		}
 	}

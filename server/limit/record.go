@@ -70,13 +70,13 @@ type Refunds struct {
 }
 
 // refund gives back what a refused request has charged to its descriptors that are not over, but what is charged
-// whatever the verdict only with Options.SpareOthers. It tries once, within the request's deadline, and counts failures.
+// whatever the verdict only with Options.RefundOthers. It tries once, within the request's deadline, and counts failures.
 func (l *Limiter) refund(ctx context.Context, c *Call) {
 	c.refunds.Reset()
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.decisions[i]
 		charged := check.Op == backend.Count && d.Allowed && (d.Source == backend.FromStore || d.Source == backend.FromLease)
-		if charged && (l.options.SpareOthers || check.Charge != descriptors.ChargeAlways) {
+		if charged && (l.options.RefundOthers || check.Charge != descriptors.ChargeAlways) {
 			refund := c.refunds.Add(c.checks, i)
 			refund.Op, refund.OnFailure = backend.Refund, descriptors.PolicyError
 		}

@@ -84,7 +84,7 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			store, _ := newStore(t)
-			tc.options.SpareOthers = true
+			tc.options.RefundOthers = true
 			l, _ := newLimiterOn(t, store, tc.options, sparing)
 			for range 2 {
 				if ask(t, l, "shop", 1, tc.ask...).Over {
@@ -107,7 +107,7 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 }
 
 func TestHitsThatAreGivenBackAreRecordedAsWithin(t *testing.T) {
-	l, _, recorder := newLimiterWith(t, limit.Options{SpareOthers: true}, sparing)
+	l, _, recorder := newLimiterWith(t, limit.Options{RefundOthers: true}, sparing)
 	ask(t, l, "shop", 2, each("two", "other")...)
 	ask(t, l, "shop", 7, each("two", "other")...)
 	want := map[string]hits.Totals{"shop two": {Within: 2, Near: 1, Over: 7}, "shop other": {Within: 9, Near: 1}}

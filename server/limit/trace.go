@@ -40,7 +40,7 @@ func (c *Call) Trace() string {
 
 func traceCheck(b *strings.Builder, check *backend.Check, d *backend.Decision) {
 	key := check.Key
-	if stem, plain := descriptors.PlainStem(key); plain {
+	if stem, plain := descriptors.RatelimitKey(key); plain {
 		key = stem
 	}
 	if d.Err != nil {

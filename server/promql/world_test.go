@@ -148,6 +148,6 @@ func keeping(t testing.TB, all []history.Increment) history.Store {
 	store := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: func() time.Time { return someday },
 		Step: func(string) {}})
 	historytest.Count(t, store, all...)
-	historytest.Roll(t, store, someday)
+	historytest.Downsample(t, store, someday)
 	return store
 }

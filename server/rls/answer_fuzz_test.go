@@ -32,7 +32,7 @@ const (
 
 func settings(s byte) (limit.Options, Options) {
 	on := func(bit byte) bool { return s&bit != 0 }
-	limits := limit.Options{SpareOthers: on(spareOthers), Shadow: on(shadowed), Quota: on(quotas),
+	limits := limit.Options{RefundOthers: on(spareOthers), Shadow: on(shadowed), Quota: on(quotas),
 		Algorithm: [...]descriptors.Algorithm{0, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.FixedWindow}[s/bringingFixed]}
 	o := Options{Headers: Headers{RetryAfter: on(withRetryAfter)}, DynamicMetadata: on(withMetadata)}
 	if on(withHeaders) {

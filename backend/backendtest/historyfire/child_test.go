@@ -106,7 +106,7 @@ func runChild(text string) error {
 		return c.Close()
 	}
 	for stop.Err() == nil {
-		if _, err := c.Roll(stop, c.Site.now()); err != nil {
+		if _, err := c.Downsample(stop, c.Site.now()); err != nil {
 			time.Sleep(20 * time.Millisecond) // a server is away, or a slot moves
 		}
 	}

@@ -287,7 +287,7 @@ func (f *fire) audit(r *running) error {
 func (f *fire) finish() {
 	f.t.Helper()
 	process.Eventually(f.t, allBack, func() error {
-		_, err := f.store.Roll(context.Background(), f.site.now())
+		_, err := f.store.Downsample(context.Background(), f.site.now())
 		return err
 	})
 	f.exact()

@@ -30,10 +30,10 @@ func Count(t testing.TB, store history.Store, increments ...history.Increment) {
 	}
 }
 
-// Roll runs the job on a store at a moment.
-func Roll(t testing.TB, store history.Store, now time.Time) {
+// Downsample runs the job on a store at a moment.
+func Downsample(t testing.TB, store history.Store, now time.Time) {
 	t.Helper()
-	if _, err := store.Roll(t.Context(), now); err != nil {
+	if _, err := store.Downsample(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -30,8 +30,8 @@ func testCrowd(t *testing.T, open Open) {
 	for range 2 {
 		others.Go(func() {
 			for !done.Load() {
-				if _, err := b.store.Roll(context.Background(), b.now()); err != nil {
-					t.Errorf("Roll beside writers: %v", err)
+				if _, err := b.store.Downsample(context.Background(), b.now()); err != nil {
+					t.Errorf("Downsample beside writers: %v", err)
 					return
 				}
 			}

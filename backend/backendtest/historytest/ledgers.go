@@ -100,10 +100,10 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 	return r, nil
 }
 
-// Roll implements [history.Store].
-func (l *Ledgers) Roll(_ context.Context, now time.Time) (history.RollResult, error) {
+// Downsample implements [history.Store].
+func (l *Ledgers) Downsample(_ context.Context, now time.Time) (history.DownsampleResult, error) {
 	l.o.Step("roll begins")
-	did := history.RollResult{Partitions: history.Partitions}
+	did := history.DownsampleResult{Partitions: history.Partitions}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if clock := l.o.Now(); now.After(clock) {
@@ -120,11 +120,11 @@ func (l *Ledgers) Roll(_ context.Context, now time.Time) (history.RollResult, er
 }
 
 // RollLedger moves all of a series that is due at a moment, as far as it goes, and drops the days that are too old.
-func RollLedger(l *history.Ledger, k history.Keep, now time.Time) (did history.RollResult) {
+func RollLedger(l *history.Ledger, k history.Keep, now time.Time) (did history.DownsampleResult) {
 	for t := range history.Tiers { // the finest first, so that each chunk goes as far as it can
 		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
 			if c.Tier == history.Tier(t) && k.Due(c, c.Start()) <= now.Unix() {
-				_ = l.Totals.Roll(l, c, &k, now.Unix(), &did) // in memory, it cannot fail
+				_ = l.Totals.Downsample(l, c, &k, now.Unix(), &did) // in memory, it cannot fail
 			}
 		}
 	}

@@ -87,8 +87,8 @@ type span struct {
 }
 
 // roll moves all that is due, as far as it goes, and returns what it did.
-func (n *naive) roll(now int64) history.RollResult {
-	var all history.RollResult
+func (n *naive) roll(now int64) history.DownsampleResult {
+	var all history.DownsampleResult
 	for id, s := range n.series {
 		one := n.rollSeries(s, now)
 		if history.IsPersonal(id.Value) && one.Expired > 0 && s.expired == s.lifetime {
@@ -99,8 +99,8 @@ func (n *naive) roll(now int64) history.RollResult {
 	return all
 }
 
-func (n *naive) rollSeries(s *naiveSeries, now int64) history.RollResult {
-	var did history.RollResult
+func (n *naive) rollSeries(s *naiveSeries, now int64) history.DownsampleResult {
+	var did history.DownsampleResult
 	chunks, points := make(map[span]bool), make(map[span]bool)
 	for t := history.Minutes; t <= history.Days; t++ {
 		for minute, hits := range s.minutes[t] {

@@ -49,7 +49,7 @@ func testDeathAtSteps(t *testing.T, open Open) {
 		t.Errorf("after deaths while a batch was applied, and replays, the series has %d hits, want %d", got, want)
 	}
 	for range 4 {
-		b.killEach(deaths, func() { _, _ = b.store.Roll(context.Background(), b.now()) })
+		b.killEach(deaths, func() { _, _ = b.store.Downsample(context.Background(), b.now()) })
 		b.rollOnly(b.now())
 		b.naive.roll(b.now().Unix())
 		b.wait(20 * day)

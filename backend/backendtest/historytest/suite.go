@@ -20,7 +20,7 @@ type Options struct {
 	Keep history.Keep
 	// Now is the store's clock. It is called from many goroutines.
 	Now func() time.Time
-	// Step is to be called by the goroutine of Apply, Roll or Query with the name of each step, before and after all
+	// Step is to be called by the goroutine of Apply, Downsample or Query with the name of each step, before and after all
 	// that another process would find half done if this one died in it. It may query the store, and it may end the
 	// goroutine. It must not be called while the store cannot be read.
 	Step func(name string)
@@ -119,7 +119,7 @@ func (b *bench) count(increments ...history.Increment) {
 }
 
 // roll runs the job on the store and on the oracle, which must agree in what it did.
-func (b *bench) roll() history.RollResult {
+func (b *bench) roll() history.DownsampleResult {
 	b.t.Helper()
 	got := b.rollOnly(b.now())
 	want := b.naive.roll(b.now().Unix())
@@ -131,11 +131,11 @@ func (b *bench) roll() history.RollResult {
 }
 
 // rollOnly runs the job on the store alone.
-func (b *bench) rollOnly(now time.Time) history.RollResult {
+func (b *bench) rollOnly(now time.Time) history.DownsampleResult {
 	b.t.Helper()
-	rolled, err := b.store.Roll(context.Background(), now)
+	rolled, err := b.store.Downsample(context.Background(), now)
 	if err != nil {
-		b.t.Fatalf("Roll: %v", err)
+		b.t.Fatalf("Downsample: %v", err)
 	}
 	return rolled
 }

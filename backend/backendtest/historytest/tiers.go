@@ -158,8 +158,8 @@ func testValueGoes(t *testing.T, open Open) {
 			var jobs sync.WaitGroup
 			for range 2 {
 				jobs.Go(func() {
-					if _, err := b.store.Roll(context.Background(), b.now()); err != nil {
-						t.Errorf("Roll, two at a time: %v", err)
+					if _, err := b.store.Downsample(context.Background(), b.now()); err != nil {
+						t.Errorf("Downsample, two at a time: %v", err)
 					}
 				})
 			}

@@ -413,7 +413,7 @@ func TestALongIdleWriterBeginsAnew(t *testing.T) {
 	atWork(t, 0, func(c *export.Config) { c.Interval = time.Hour }, func(t *testing.T, s *station) {
 		s.recorder.record(series(0), 1)
 		time.Sleep(8 * 24 * time.Hour)
-		if _, err := s.store.Roll(t.Context(), time.Now()); err != nil {
+		if _, err := s.store.Downsample(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		s.recorder.record(series(0), 1)

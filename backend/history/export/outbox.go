@@ -117,7 +117,7 @@ func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResul
 		return o.rewind(r.Last, st)
 	}
 	if b.Seq == 0 {
-		o.forget(now)
+		o.evict(now)
 		return nil
 	}
 	o.gaps = 0
@@ -133,7 +133,7 @@ func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResul
 	}
 	o.position = b.Seq
 	o.acked++
-	o.forget(now)
+	o.evict(now)
 	return nil
 }
 
@@ -157,8 +157,8 @@ func (o *outbox) rewind(last uint64, st *Stats) error {
 	return nil
 }
 
-// forget lets go of batches that the store still has so long after it acknowledged them.
-func (o *outbox) forget(now time.Time) {
+// evict drops batches that the store still has so long after it acknowledged them.
+func (o *outbox) evict(now time.Time) {
 	n := 0
 	for n < o.acked && now.Sub(o.batches[n].at) >= o.keep {
 		o.sums = append(o.sums, sum{o.batches[n].batch.Seq, o.batches[n].hits - o.batches[n].refused})

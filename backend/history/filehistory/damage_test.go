@@ -80,7 +80,7 @@ func use(dir string) (errs []error) {
 
 func work(s *Store) []error {
 	ctx := context.Background()
-	_, rollErr := s.Roll(ctx, time.Now().AddDate(1, 0, 0))
+	_, rollErr := s.Downsample(ctx, time.Now().AddDate(1, 0, 0))
 	var applyErr error
 	for _, id := range seriesOf(20) {
 		_, err := s.Apply(ctx, id.Partition(), history.Batch{Writer: id.Path, Seq: 1,
@@ -248,7 +248,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	}
 	s.turn.Unlock()
 	applying.Wait()
-	rolled, err := s.Roll(context.Background(), time.Now())
+	rolled, err := s.Downsample(context.Background(), time.Now())
 	instructs(t, "the job over a damaged row", err, dir)
 	if rolled.Chunks < 299 {
 		t.Errorf("the job over a damaged row moved %v, want what is due of the other series at least", rolled.Chunks)

@@ -83,7 +83,7 @@ func writeForEver(dir string, limit uint64) error {
 	}
 	go func() {
 		for {
-			if _, err := s.Roll(context.Background(), victimTime); err != nil {
+			if _, err := s.Downsample(context.Background(), victimTime); err != nil {
 				time.Sleep(time.Millisecond)
 			}
 		}

@@ -169,7 +169,7 @@ func TestFormatsExampleIsReal(t *testing.T) {
 	}
 	compare("at 12:03:30")
 	clock = clock.Add(25 * time.Hour)
-	historytest.Roll(t, s, clock)
+	historytest.Downsample(t, s, clock)
 	compare("after the job of the next day")
 }
 

@@ -146,7 +146,7 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 			at := damage.do(t, client, series)
 			before := dump(t, client)
 			clock = start.Add(48 * time.Hour)
-			did, err := w.Roll(t.Context(), clock)
+			did, err := w.Downsample(t.Context(), clock)
 			if err == nil || at != dueKey(p) && (!errors.Is(err, ErrDamaged) || did.Chunks < 29) {
 				t.Errorf("the job says %v and did %+v, want it to tell of the damage and to move all other series", err, did)
 			}
@@ -174,7 +174,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 				a := newWriter(s, 60)
 				a.count(t, 0)
 				if dated {
-					historytest.Roll(t, s, clock)
+					historytest.Downsample(t, s, clock)
 				}
 				const wrong = 3*pageSize - 7
 				for i := range wrong {
@@ -184,7 +184,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 					}
 				}
 				clock = start.Add(48 * time.Hour)
-				work := s.Roll
+				work := s.Downsample
 				if dry {
 					work = s.Due
 				}

@@ -74,7 +74,7 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 	client.Set(t.Context(), formatKey(a.p), "2", 0)
 	before := dump(t, client)
 	_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
-	_, rolled := s.Roll(t.Context(), start.AddDate(1, 0, 0))
+	_, rolled := s.Downsample(t.Context(), start.AddDate(1, 0, 0))
 	asked := s.Query(t.Context(), historytest.Everything(), func(history.Series) error { return nil })
 	for _, err := range []error{applied, rolled, asked} {
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "another format: 2, and this weir knows 1") {
@@ -106,7 +106,7 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 		t.Errorf("a full server answers a batch with %+v, %v, want its own error", r, err)
 	}
 	clock = start.Add(60 * 24 * time.Hour)
-	did, err := s.Roll(t.Context(), clock)
+	did, err := s.Downsample(t.Context(), clock)
 	if err != nil && !strings.Contains(err.Error(), "OOM") || did.Chunks == 0 {
 		t.Errorf("on a full server the job did %+v, %v, want it to move all that is old", did, err)
 	}
@@ -216,7 +216,7 @@ func TestHitsImportedDuringAMoveAreKept(t *testing.T) {
 	})
 	apply(t, s, p, bucket("another import"))
 	apply(t, s, p, history.Batch{Writer: "serve", Seq: 1, Increments: []history.Increment{{ID: ids[0], Minute: minute + 1, Hits: 3}}})
-	if _, err := s.Roll(t.Context(), start); err != nil || meanwhile != 1 {
+	if _, err := s.Downsample(t.Context(), start); err != nil || meanwhile != 1 {
 		t.Fatalf("the job ends with %v, and %d imports came during a move, want 1", err, meanwhile)
 	}
 	if one := historytest.All(t, s)[ids[0]]; !one.Exact() || one.Lifetime != 13 || len(one.Points) != 1 || one.Points[0].Sum != 13 {

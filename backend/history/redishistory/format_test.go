@@ -40,7 +40,7 @@ func TestFormatsExampleIsReal(t *testing.T) {
 		count(at.hits)
 	}
 	clock = time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC)
-	historytest.Roll(t, s, clock)
+	historytest.Downsample(t, s, clock)
 	example := show(t, f.client(), partitionKey(id.Partition()))
 	guide, err := os.ReadFile("FORMAT.md")
 	if err != nil {

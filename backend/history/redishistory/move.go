@@ -74,7 +74,7 @@ func (s *Store) change(ctx context.Context, r *record, script *pipeline.Script, 
 
 // rollSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
 // again. It reads the series again whenever that has changed meanwhile.
-func (s *Store) rollSeries(ctx context.Context, r *record, now int64, did *history.RollResult,
+func (s *Store) rollSeries(ctx context.Context, r *record, now int64, did *history.DownsampleResult,
 	next func() []history.Chunk) error {
 	r.firstDays = make(map[history.Chunk]int64)
 	for stale := 0; stale < maxReads; {
@@ -99,7 +99,7 @@ func (s *Store) rollSeries(ctx context.Context, r *record, now int64, did *histo
 // rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
 // server's clock has come to now.
 func (s *Store) rollChunks(ctx context.Context, r *record, chunks []history.Chunk, now int64,
-	did *history.RollResult) error {
+	did *history.DownsampleResult) error {
 	touched := slices.Clone(chunks)
 	for _, c := range chunks {
 		for _, at := range [...]int64{c.Start(), c.End() - 1} {
@@ -116,9 +116,9 @@ func (s *Store) rollChunks(ctx context.Context, r *record, chunks []history.Chun
 	for _, t := range touched {
 		before[t] = slices.Clone(ledger.Chunks[t])
 	}
-	var rolled history.RollResult
+	var rolled history.DownsampleResult
 	for _, c := range chunks {
-		if err := ledger.Totals.Roll(ledger, c, &s.c.Keep, now, &rolled); err != nil {
+		if err := ledger.Totals.Downsample(ledger, c, &s.c.Keep, now, &rolled); err != nil {
 			return err
 		}
 	}
@@ -221,8 +221,8 @@ func (s *Store) reschedule(ctx context.Context, r *record) error {
 	return s.change(ctx, r, s.scripts.due, nil, r.version, r.name, r.score(&s.c.Keep))
 }
 
-// rollEarly rolls a series early until it holds no more points finer than a day than it may.
-func (s *Store) rollEarly(ctx context.Context, p history.Partition, id history.ID) error {
+// downsampleEarly rolls a series early until it holds no more points finer than a day than it may.
+func (s *Store) downsampleEarly(ctx context.Context, p history.Partition, id history.ID) error {
 	found, now, err := s.readRecords(ctx, p, []history.ID{id})
 	if err != nil || len(found) == 0 {
 		return err
@@ -231,7 +231,7 @@ func (s *Store) rollEarly(ctx context.Context, p history.Partition, id history.I
 	if r.damage != nil {
 		return r.damage
 	}
-	return s.rollSeries(ctx, r, now, new(history.RollResult), func() []history.Chunk {
+	return s.rollSeries(ctx, r, now, new(history.DownsampleResult), func() []history.Chunk {
 		if c, found := s.c.Keep.Early(r.chunks, now); found && r.Points > uint64(s.c.Keep.MaxPoints) {
 			return []history.Chunk{c}
 		}

@@ -75,7 +75,7 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 				t.Errorf("the reader does not find its Redis: %v", err)
 			}
 			_, applied := reader.Apply(t.Context(), 0, history.Batch{Writer: "ann", Seq: 1})
-			_, rolled := reader.Roll(t.Context(), start)
+			_, rolled := reader.Downsample(t.Context(), start)
 			for what, err := range map[string]error{"writes": applied, "rolls": rolled} {
 				if !errors.Is(err, errReadOnly) {
 					t.Errorf("a reader that %s: %v, want an error", what, err)
@@ -104,7 +104,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 				func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
 			_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
-			_, rolled := s.Roll(t.Context(), start)
+			_, rolled := s.Downsample(t.Context(), start)
 			asked := s.Query(t.Context(), historytest.Everything(), func(one history.Series) error { return one.Err })
 			err := cmp.Or(applied, rolled, asked, s.Settle(t.Context()))
 			says := func(want string) bool { return err != nil && strings.Contains(strings.ToLower(err.Error()), want) }

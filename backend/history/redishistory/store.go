@@ -44,10 +44,10 @@ type Config struct {
 	// Pace is which part of its time a job lets a server work for it, above 0 to 1; a quarter by default, as what answers
 	// requests may be the same server. Another is for tests.
 	Pace float64
-	// ReadOnly makes a store that only reads, with fewer rights: Apply and Roll fail. Whether the servers can keep a
+	// ReadOnly makes a store that only reads, with fewer rights: Apply and Downsample fail. Whether the servers can keep a
 	// history is not found out then.
 	ReadOnly bool
-	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply or Roll. It is
+	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply or Downsample. It is
 	// for tests.
 	Step func(name string)
 }
@@ -109,7 +109,7 @@ func (s *Store) Close() error {
 	return s.servers.Close()
 }
 
-// errReadOnly is the error of Apply and Roll in a store that only reads.
+// errReadOnly is the error of Apply and Downsample in a store that only reads.
 var errReadOnly = errors.New("this history is open for reading only")
 
 // readyTimeout is how long the server may take to answer that it does.

@@ -96,7 +96,7 @@ func (l *Loader) Add(r Row) error {
 		l.untilRoll = rollEvery
 		// What could not be moved waits for the next time: a series may be damaged, or change too fast because somebody
 		// else writes to it. A store that is away fails the next batch.
-		_, _ = l.to.Store.Roll(l.ctx, l.to.Now())
+		_, _ = l.to.Store.Downsample(l.ctx, l.to.Now())
 	}
 	return context.Cause(l.ctx)
 }
@@ -175,7 +175,7 @@ func (l *Loaded) add(b *history.Batch, r history.ApplyResult) {
 func (l *Loader) Close() (Loaded, error) {
 	err := l.send(true)
 	if err == nil {
-		if _, err = l.to.Store.Roll(l.ctx, l.to.Now()); err != nil {
+		if _, err = l.to.Store.Downsample(l.ctx, l.to.Now()); err != nil {
 			err = fmt.Errorf("everything is counted, but not all that is old was moved to coarser buckets, which weir serve or "+
 				"weir downsample does as well: %w", err)
 		}

@@ -35,7 +35,7 @@ func threeWeeks(t *testing.T) history.Store {
 			}
 		}
 	}
-	historytest.Roll(t, store, now)
+	historytest.Downsample(t, store, now)
 	return store
 }
 

@@ -89,7 +89,7 @@ func random(t testing.TB, rng *rand.Rand) history.Store {
 		i.Hits = n
 		historytest.Count(t, store, i)
 	}
-	historytest.Roll(t, store, now)
+	historytest.Downsample(t, store, now)
 	return store
 }
 
@@ -218,9 +218,9 @@ func (u *unmovable) Query(context.Context, history.Query, func(history.Series) e
 	return nil // it is empty
 }
 
-func (u *unmovable) Roll(context.Context, time.Time) (history.RollResult, error) {
+func (u *unmovable) Downsample(context.Context, time.Time) (history.DownsampleResult, error) {
 	u.jobs++
-	return history.RollResult{}, errUnsteady
+	return history.DownsampleResult{}, errUnsteady
 }
 
 func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {

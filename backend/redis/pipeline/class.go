@@ -27,22 +27,22 @@ type Class struct {
 type kind uint8
 
 const (
-	classFinal      kind = iota // it may have run, or never will: it must not be sent again
-	classRetryable              // it did not run, but may a little later, or elsewhere
-	classLoading                // no command runs: the server loads or lost its primary, or the cluster is down
-	classReadOnly               // no command that writes runs: the connection leads to a replica
-	classNoScript               // it did not run: the server does not know the script, or how it was called
-	classMoved                  // it did not run: another server owns its key
-	classAsk                    // it did not run: another server owns its key, for this once
-	classUnfinished             // it ran, and the request has more to send to the same server
-	classAnswered               // there is an answer
+	classFinal     kind = iota // it may have run, or never will: it must not be sent again
+	classRetryable             // it did not run, but may a little later, or elsewhere
+	classLoading               // no command runs: the server loads or lost its primary, or the cluster is down
+	classReadOnly              // no command that writes runs: the connection leads to a replica
+	classNoScript              // it did not run: the server does not know the script, or how it was called
+	classMoved                 // it did not run: another server owns its key
+	classAsk                   // it did not run: another server owns its key, for this once
+	classContinue              // it ran, and the request has more to send to the same server
+	classAnswered              // there is an answer
 )
 
 // The classes of requests that must not be sent again, that have an answer, and that have one and must send more.
 var (
-	Final      = Class{kind: classFinal}
-	Answered   = Class{kind: classAnswered}
-	Unfinished = Class{kind: classUnfinished}
+	Final    = Class{kind: classFinal}
+	Answered = Class{kind: classAnswered}
+	Continue = Class{kind: classContinue}
 )
 
 // loading reports whether the server has said that it cannot count now, whatever it is asked.

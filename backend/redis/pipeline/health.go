@@ -38,23 +38,23 @@ type Health struct {
 	config  topology.Config
 	began   time.Time
 
-	ctx      context.Context // until Close
-	stop     context.CancelFunc
-	done     sync.WaitGroup
-	news     chan struct{} // has a token if a check contradicted the last probe
-	troubled atomic.Bool   // a server was away at the last probe
-	everUp   atomic.Bool   // a server has shown once that it can count
-	lastErr  atomic.Pointer[error]
-	awaited  context.Context // ends once a server can count, or GiveUp is over
-	endAwait context.CancelFunc
+	ctx       context.Context // until Close
+	stop      context.CancelFunc
+	done      sync.WaitGroup
+	wake      chan struct{} // has a token if a check contradicted the last probe
+	unhealthy atomic.Bool   // a server was away at the last probe
+	everUp    atomic.Bool   // a server has shown once that it can count
+	lastErr   atomic.Pointer[error]
+	awaited   context.Context // ends once a server can count, or GiveUp is over
+	endAwait  context.CancelFunc
 
-	troubles atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
+	lastErrors atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
 func newHealth(s *topology.Servers) *Health {
-	h := &Health{servers: s.All, config: s.Config, news: make(chan struct{}, 1)}
+	h := &Health{servers: s.All, config: s.Config, wake: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.awaited, h.endAwait = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
@@ -65,7 +65,7 @@ func newHealth(s *topology.Servers) *Health {
 func (h *Health) Watch(probe Probe) {
 	h.probe, h.began = probe, time.Now()
 	h.lastErr.Store(&errNotProbed)
-	h.troubles.Store(new(map[string]string))
+	h.lastErrors.Store(new(map[string]string))
 	h.done.Go(func() { h.run(h.ctx) })
 }
 
@@ -82,7 +82,7 @@ func (h *Health) Answers() error { return *h.lastErr.Load() }
 
 // Await waits until a server has shown that it can count, or Config.GiveUp is over.
 func (h *Health) Await(ctx context.Context) error {
-	if h.troubles.Load() == nil {
+	if h.lastErrors.Load() == nil {
 		return nil
 	}
 	select {
@@ -95,11 +95,11 @@ func (h *Health) Await(ctx context.Context) error {
 
 // report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
 func (h *Health) report(answered bool) {
-	if answered != h.troubled.Load() {
+	if answered != h.unhealthy.Load() {
 		return
 	}
 	select {
-	case h.news <- struct{}{}:
+	case h.wake <- struct{}{}:
 	default:
 	}
 }
@@ -139,33 +139,33 @@ func (h *Health) run(ctx context.Context) {
 // wait waits for the next probe: while all servers can count, until a check gets no answer, or calmProbeGap; else for
 // about a pause, or until a check gets an answer. The last probe is when GiveUp is over.
 func (h *Health) wait(ctx context.Context, pause time.Duration) {
-	if !h.troubled.Load() {
+	if !h.unhealthy.Load() {
 		pause = calmProbeGap
 	}
 	pause = pause/2 + rand.N(pause/2+1)
-	if rest := h.config.GiveUp - time.Since(h.began); h.troubled.Load() && h.config.GiveUp > 0 && rest > 0 {
+	if rest := h.config.GiveUp - time.Since(h.began); h.unhealthy.Load() && h.config.GiveUp > 0 && rest > 0 {
 		pause = min(pause, rest)
 	}
 	select {
-	case <-h.news:
+	case <-h.wake:
 	case <-time.After(pause):
 	case <-ctx.Done():
 	}
 }
 
-// finding is a probe's result for a server.
-type finding struct {
+// probeResult is a probe's result for a server.
+type probeResult struct {
 	topology.Server
 	err error
 }
 
 const (
-	troubleAway = "away" // of a server that does not answer
-	serverList  = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
+	errorAway  = "away" // of a server that does not answer
+	serverList = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
 )
 
-// trouble returns what is wrong, without what differs each time, as ports do.
-func (f finding) trouble() string {
+// message returns what is wrong, without what differs each time, as ports do.
+func (f probeResult) message() string {
 	var reply goredis.Error
 	switch {
 	case f.err == nil:
@@ -173,7 +173,7 @@ func (f finding) trouble() string {
 	case errors.As(f.err, &reply):
 		return reply.Error()
 	default:
-		return troubleAway
+		return errorAway
 	}
 }
 
@@ -182,38 +182,38 @@ func stateOf(trouble string) backend.ServerState {
 	switch trouble {
 	case "":
 		return backend.ServerUp
-	case troubleAway:
+	case errorAway:
 		return backend.ServerAway
 	}
 	return backend.ServerFailing
 }
 
 // probeAll probes all servers at once. Its error says that they cannot be listed.
-func (h *Health) probeAll(ctx context.Context) ([]finding, error) {
+func (h *Health) probeAll(ctx context.Context) ([]probeResult, error) {
 	servers, err := h.servers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(servers, func(a, b topology.Server) int { return strings.Compare(a.Name, b.Name) })
-	found := make([]finding, len(servers))
+	found := make([]probeResult, len(servers))
 	var running sync.WaitGroup
 	for i, server := range servers {
-		running.Go(func() { found[i] = finding{server, h.probe(ctx, server)} })
+		running.Go(func() { found[i] = probeResult{server, h.probe(ctx, server)} })
 	}
 	running.Wait()
 	return found, nil
 }
 
 // note keeps the findings, and reports whether they differ from the last ones. err is that of the list of servers.
-func (h *Health) note(found []finding, err error) (changed bool) {
+func (h *Health) note(found []probeResult, err error) (changed bool) {
 	up, failed := 0, []error(nil)
-	known := *h.troubles.Load()
+	known := *h.lastErrors.Load()
 	now := make(map[string]string, len(found)+1)
 	if err != nil { // nothing new is known of any server
 		maps.Copy(now, known)
 	}
-	for _, f := range append(found, finding{Server: topology.Server{Name: serverList}, err: err}) {
-		now[f.Name] = f.trouble()
+	for _, f := range append(found, probeResult{Server: topology.Server{Name: serverList}, err: err}) {
+		now[f.Name] = f.message()
 		failed = append(failed, f.err)
 		if f.err == nil && f.Name != serverList {
 			up++
@@ -223,9 +223,9 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 			h.logChange(f, known[f.Name])
 		}
 	}
-	h.troubles.Store(&now)
+	h.lastErrors.Store(&now)
 	every := errors.Join(failed...)
-	h.troubled.Store(every != nil)
+	h.unhealthy.Store(every != nil)
 	if up > 0 {
 		every = nil
 	}
@@ -237,15 +237,15 @@ func (h *Health) note(found []finding, err error) (changed bool) {
 }
 
 // logChange logs that a server, or their list, is lost or back: both at one level, so that a filter keeps both or none.
-func (h *Health) logChange(f finding, before string) {
-	now := f.trouble()
+func (h *Health) logChange(f probeResult, before string) {
+	now := f.message()
 	lost, back, log := "redis server cannot count", "redis server can count again", h.config.Log.With("server", f.Name)
 	switch trouble := cmp.Or(now, before); {
 	case f.Name == serverList:
 		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.config.Log
-	case trouble == troubleAway && f.LogsLoss:
+	case trouble == errorAway && f.LogsLoss:
 		return
-	case trouble == troubleAway:
+	case trouble == errorAway:
 		lost, back = "redis server does not answer", "redis server answers again"
 	}
 	if now == "" {

@@ -188,7 +188,7 @@ func (p *Pipeline) Stats() Stats {
 // unnoticed for ten minutes.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	found := p.troubles.Load()
+	found := p.lastErrors.Load()
 	if found == nil {
 		return known
 	}

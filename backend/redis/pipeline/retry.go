@@ -131,7 +131,7 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 	client, class := r.State.Route.Client, r.State.class
 	_, known := repaired[client]
 	switch {
-	case class.kind == classUnfinished:
+	case class.kind == classContinue:
 		return nil
 	case class.kind == classNoScript && s.script != nil:
 		if !known {

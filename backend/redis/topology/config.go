@@ -37,7 +37,7 @@ func (t *Type) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// NodeLoss says where keys of a lost ring node go. Three missed heartbeats lose a node, one brings it back.
+// NodeLoss says where keys of a lost ring node go. Three missed PINGs lose a node, one brings it back.
 type NodeLoss string
 
 const (

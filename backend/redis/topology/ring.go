@@ -18,11 +18,11 @@ const (
 	// Each node gets a PING every heartbeatInterval, and has heartbeatTimeout to answer.
 	heartbeatInterval = 500 * time.Millisecond
 	heartbeatTimeout  = 250 * time.Millisecond
-	// maxMissed is how many heartbeats in a row a node misses before it counts as lost.
+	// maxMissed is how many PINGs in a row a node misses before it counts as lost.
 	maxMissed = 3
 )
 
-// ring is a number of independent servers, which own keys by score while they live. Each node has its own heartbeats.
+// ring is a number of independent servers, which own keys by score while they live. Each node is sent its own PINGs.
 type ring struct {
 	*options
 
@@ -43,7 +43,7 @@ type node struct {
 	client  *goredis.Client
 	errLost error // why keys that are pinned to it have no owner while it is lost
 	missed  atomic.Int32
-	leave   context.CancelFunc // ends its heartbeats
+	leave   context.CancelFunc // ends its PINGs
 }
 
 func newRing(list string, o *options) (Topology, error) {
@@ -180,12 +180,12 @@ func (r *ring) find(match func(*node) bool) *node {
 	return nil
 }
 
-// watch sends a node heartbeats until it leaves the ring.
+// watch sends a node PINGs until it leaves the ring.
 func (r *ring) watch(ctx context.Context, n *node) {
 	ticker := time.NewTicker(heartbeatInterval)
 	defer ticker.Stop()
 	for {
-		r.heartbeat(ctx, n)
+		r.ping(ctx, n)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -194,8 +194,8 @@ func (r *ring) watch(ctx context.Context, n *node) {
 	}
 }
 
-// heartbeat sends one PING: only a server that answers PONG can count. A loss and a return are logged at one level.
-func (r *ring) heartbeat(ctx context.Context, n *node) {
+// ping sends one PING: only a server that answers PONG can count. A loss and a return are logged at one level.
+func (r *ring) ping(ctx context.Context, n *node) {
 	asking, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	err := n.client.Ping(asking).Err()
 	cancel()

@@ -123,7 +123,7 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 func (f *findings) printCounting(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
 	key := e.Match.AppendKey(nil, e.Domain, e.Descriptor)
-	if stem, plain := descriptors.PlainStem(key); plain {
+	if stem, plain := descriptors.RatelimitKey(key); plain {
 		t.add("key", "%q and the beginning of the window", stem)
 	} else {
 		t.add("key", "%q", key)

@@ -40,18 +40,22 @@ func (e Environment) fill(into any) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	use := wrong.Err.Error()
+	use, word := wrong.Err.Error(), true
 	switch {
 	case wrong.TypeName == "config.pairs": // of headers, which may be secrets
 		return fmt.Errorf("environment variable %s: %w", wrong.KeyName, wrong.Err)
 	case errors.As(wrong.Err, &number):
 		use = map[string]string{"ParseUint": "a port is a number from 0 to 65535", "ParseBool": "use true or false"}[number.Func]
 		use = cmp.Or(use, "use a number")
+		if number.Func == "ParseUint" {
+			_, err := strconv.ParseInt(wrong.Value, 0, 64)
+			word = err != nil
+		}
 	case wrong.TypeName == "time.Duration":
 		use = "use a number with its unit, as in 15s, 10m or 24h, up to 2562047h"
 	}
 	unreadable := wrongValue(wrong.KeyName, wrong.Value, use)
-	unreadable.Unreadable = true
+	unreadable.Unreadable = word
 	return unreadable
 }
 
@@ -153,7 +157,8 @@ func notNegative[N ~int | ~int64](variable string, value N) error {
 	return require(value >= 0, variable, value, "it cannot be negative")
 }
 
-// ineffective are the variables of envoyproxy/ratelimit that weir does not read, by what their names begin with.
+// ineffective are the variables that weir does not read, by what their names begin with: those of envoyproxy/ratelimit,
+// and what others call the address and credentials of a store.
 var ineffective = []struct{ names, why string }{
 	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces"},
 	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
@@ -161,8 +166,9 @@ var ineffective = []struct{ names, why string }{
 		"checks are batched without waiting, and all servers asked at the same time"},
 	{"REDIS_POOL_ON_EMPTY_ REDIS_PERSECOND_POOL_ON_EMPTY_ REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR RUNTIME_IGNOREDOTFILES " +
 		"FORCE_START_WITHOUT_INITIAL_CONFIG", "weir does so anyway"},
-	{"REDIS_HOST", "REDIS_URL says where it is"},
-	{"REDIS_USERNAME REDIS_PASSWORD", "REDIS_AUTH holds password or user:password"},
+	{"REDIS_HOST REDIS_ADDR REDIS_PORT REDIS_SERVER REDIS_ENDPOINT REDIS_NODES REDIS_DB REDIS_MASTER", "REDIS_URL says where it is"},
+	{"REDIS_USER REDIS_PASS", "REDIS_AUTH holds password or user:password"},
+	{"MEMCACHED_", "variables of memcached begin with MEMCACHE_"},
 }
 
 // WarnOfIneffective logs which of them are set, and why weir does not read them, and which it does not know. It shows no value: some are secrets.
@@ -172,7 +178,7 @@ func (e Environment) WarnOfIneffective(log *slog.Logger) {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(e)) {
 			begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-			if e.isOn(name) && slices.ContainsFunc(strings.Fields(group.names), begins) {
+			if e.isOn(name) && !e.isForeign(name) && slices.ContainsFunc(strings.Fields(group.names), begins) {
 				names = append(names, name)
 			}
 		}
@@ -181,7 +187,7 @@ func (e Environment) WarnOfIneffective(log *slog.Logger) {
 		}
 	}
 	for _, name := range e.unread() {
-		all = append(all, fmt.Sprintf("%s (weir has no such variable; the nearest is %s)", name, nearest(name, Names())))
+		all = append(all, fmt.Sprintf("%s (weir has no such variable; the nearest is %s)", name, nearest(strings.TrimPrefix(name, own), Names())))
 	}
 	if len(all) > 0 {
 		log.Warn("environment variables have no effect", "variables", strings.Join(all, "; "))

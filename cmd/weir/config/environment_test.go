@@ -130,11 +130,21 @@ func TestUnreadVariablesAreToldWithTheNearest(t *testing.T) {
 	for variable, near := range map[string]string{"REDIS_URLL=r:1": "REDIS_URL", "HISTORY_KEEP_MINUTE=0": "HISTORY_KEEP_MINUTES",
 		"GRPC_PROT=1": "GRPC_PORT", "RUNTIME_WATCHROOT=false": "RUNTIME_WATCH_ROOT", "CONFIG_TYPES=FILE": "CONFIG_TYPE",
 		"MEMCACHE_HOSTPORT=m:1": "MEMCACHE_HOST_PORT", "STATSD_PROTO=udp": "STATSD_PROTOCOL", "ADMIN_TOKEN=hunter2": "ADMIN_TOKEN_FILE",
-		"ALGORITM=fixed_window": "ALGORITHM", "SHADOW_MOD=true": "SHADOW_MODE", "REPLICA=3": "REPLICAS"} {
+		"RLQS_TIME=1m": "RLQS_TTL", "HISTRY=false": "HISTORY", "HISTROY=false": "HISTORY", "HISTOR=false": "HISTORY",
+		"HOSTS=a": "HOST", "PORTS=1": "PORT", "LEASE=false": "LEASES", "REPLICA=3": "REPLICAS", "DATADIR=/d": "DATA_DIR",
+		"ALGORITM=fixed_window": "ALGORITHM", "SHADOW_MOD=true": "SHADOW_MODE", "LOG_LVL=debug": "LOG_LEVEL", "BACKENDTYPE=redis": "BACKEND_TYPE",
+		"ON_BACKEND_FALIURE=deny": "ON_BACKEND_FAILURE", "WEIR_LOG_LEVEL=debug": "LOG_LEVEL", "WEIR_HOST=::": "HOST",
+		"WEIR_PORT=8080": "PORT", "WEIR_REDIS_URLL=r:1": "REDIS_URL"} {
 		name, _, _ := strings.Cut(variable, "=")
 		want := name + " (weir has no such variable; the nearest is " + near + ")"
 		if got := told(Of(variable)); !strings.Contains(got, want) || strings.Contains(got, "hunter2") {
 			t.Errorf("of %s weir tells %q, want %q", variable, got, want)
+		}
+	}
+	for variable, why := range map[string]string{"REDIS_ADDR=r:1": "REDIS_URL says", "REDIS_PORT=6379": "REDIS_URL says",
+		"REDIS_PASS=hunter2": "REDIS_AUTH holds", "MEMCACHED_SERVERS=m:1": "begin with MEMCACHE_"} {
+		if got := told(Of(variable)); !strings.Contains(got, why) || strings.Contains(got, "nearest") || strings.Contains(got, "hunter2") {
+			t.Errorf("of %s weir tells %q, want %q", variable, got, why)
 		}
 	}
 	for _, name := range Names() {
@@ -142,11 +152,29 @@ func TestUnreadVariablesAreToldWithTheNearest(t *testing.T) {
 			t.Errorf("of %s, which it reads, weir tells %q; want nothing", name, got)
 		}
 	}
-	others := Of("REDIS_SERVICE_HOST=10.0.0.1", "REDIS_SERVICE_PORT=6379", "REDIS_SERVICE_PORT_TCP=6379", "REDIS_PORT=tcp://10.0.0.1:6379",
-		"REDIS_PORT_6379_TCP=tcp://10.0.0.1:6379", "REDIS_PORT_6379_TCP_ADDR=10.0.0.1", "GRPC_GO_LOG_SEVERITY_LEVEL=info", "GRPC_TRACE=all", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=/ca",
-		"DOG_STATSD_MOGRIFIER_A_PATTERN=a", "HOSTNAME=weir-0", "PATH=/bin", "DD_AGENT_HOST=a", "LOG_COLOR=always", "DATA_HOME=/d", "REDIS_EMPTY=")
-	if got := told(others); got != "" {
-		t.Errorf("of variables that are not meant for it weir tells %q; want nothing", got)
+}
+
+// othersVariables are those that Kubernetes sets for Services, that gRPC and tools read, and that shells and builds have.
+const othersVariables = `REDIS_EMPTY= DOG_STATSD_MOGRIFIER_A_PATTERN=a
+	GRPC_GO_LOG_SEVERITY_LEVEL=info GRPC_TRACE=all GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=/ca
+	PATH=/bin HOME=/ HOSTNAME=weir-0 HOSTTYPE=x86_64 HOSTFILE=/h HISTFILE=/h HISTSIZE=9 HISTFILESIZE=9 HISTCONTROL=x HISTIGNORE=x
+	LOGNAME=ann LS_COLORS=x POST=1 COST=1 SORT=1 TERM=x USER=ann SHLVL=1 LANG=C TZ=UTC PWD=/ OLDPWD=/ MAIL=/m EDITOR=vi PAGER=less
+	GOOS=linux GOFLAGS=x GOROOT=/go GOMEMLIMIT=1GiB GOMAXPROCS=2 GODEBUG=x SSL_CERT_FILE=/ca HTTP_PROXY=p:1 NO_PROXY=x NO_COLOR=1
+	POD_NAME=w POD_IP=10.0.0.1 NODE_NAME=n NAMESPACE=n REPLICA_ID=0 DATA_HOME=/d DATA_DSN=x LOG_COLOR=always LOG_DIR=/l LOG_FILE=/l
+	TLS_ENABLED=true HTTP_PORT=80 METRICS_PORT=1 DEBUG=1 DD_AGENT_HOST=a DD_SITE=x DD_TRACE_AGENT_PORT=1 WEIR_BINARY=/w WEIR_VERSION=1`
+
+func TestVariablesOfOthersAreNotTold(t *testing.T) {
+	all := strings.Fields(othersVariables)
+	for _, service := range []string{"REDIS", "WEIR", "WEIR_ADMIN", "MEMCACHED", "HISTORY", "STATSD", "LOG", "REDIS_HOST"} {
+		for _, of := range []string{"SERVICE_HOST=10.0.0.1", "SERVICE_PORT=6379", "SERVICE_PORT_TCP=6379", "PORT=tcp://10.0.0.1:6379",
+			"PORT_6379_TCP=tcp://10.0.0.1:6379", "PORT_6379_TCP_ADDR=10.0.0.1", "PORT_6379_TCP_PROTO=tcp"} {
+			all = append(all, service+"_"+of)
+		}
+	}
+	for _, variable := range all {
+		if got := told(Of(variable)); got != "" {
+			t.Errorf("of %s, which is not meant for it, weir tells %q; want nothing", variable, got)
+		}
 	}
 }
 

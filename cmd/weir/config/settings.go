@@ -95,7 +95,7 @@ func checkHeader(variable, name string) error {
 // Limits returns how requests are decided, whatever their rules.
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
-		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, SpareOthers: s.SpareOthers,
+		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, RefundOthers: s.RefundOthers,
 		NearRatio: s.NearRatio, CanLease: s.CanLease(), Leases: s.Leases,
 	}
 }

@@ -9,35 +9,55 @@ import (
 
 var (
 	// family matches names that are meant for weir: its parts have these beginnings.
-	family = regexp.MustCompile(`^(REDIS|GRPC|RUNTIME|CONFIG|MEMCACHE|STATSD|HISTORY|XDS|LIMIT|PROMETHEUS|ADMIN|DENIAL|DRAIN|DOG_STATSD)_`)
+	family = regexp.MustCompile(`^(REDIS|GRPC|RUNTIME|CONFIG|MEMCACHE|STATSD|HISTORY|XDS|RLQS|LIMIT|PROMETHEUS|ADMIN|DENIAL|DRAIN|DOG_STATSD)_`)
 	// foreign matches NAME=VALUE of variables in these families that Kubernetes sets for Services, or that gRPC reads.
 	foreign = regexp.MustCompile(`^[^=]+_(SERVICE_(HOST|PORT)(_|=)|PORT_\d+_|PORT=\w+://)|^GRPC_(GO|XDS|EXPERIMENTAL|ENFORCE|DEFAULT|DNS|POLL|TRACE|VERBOSITY)[_=]`)
 )
-
-// maxTypos is how many letters a name outside the families may have wrong to be taken for one that weir reads.
-const maxTypos = 2
 
 // unread returns the variables that are meant for weir by their names, and that it does not read, sorted.
 func (e Environment) unread() (names []string) {
 	read := Names()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		known := slices.Contains(read, name) || strings.HasPrefix(name, "DOG_STATSD_MOGRIFIER_") || foreign.MatchString(name+"="+e[name])
+		known := slices.Contains(read, name) || strings.HasPrefix(name, "DOG_STATSD_MOGRIFIER_") || e.isForeign(name)
 		for _, group := range ineffective {
 			known = known || slices.ContainsFunc(strings.Fields(group.names), func(p string) bool { return strings.HasPrefix(name, p) })
 		}
-		typo := len(name) > 3*maxTypos && distance(name, nearest(name, read)) <= maxTypos
-		if !known && e[name] != "" && (typo || family.MatchString(name)) {
+		plain := strings.TrimPrefix(name, own)
+		slip := func(right string) bool { return isSlip(plain, right) }
+		if !known && e[name] != "" && (family.MatchString(plain) || slices.ContainsFunc(read, slip)) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
+// own is what programs of others put before the names of their variables.
+const own = "WEIR_"
+
+// isForeign reports whether a variable is another's, whatever its name begins with.
+func (e Environment) isForeign(name string) bool { return foreign.MatchString(name + "=" + e[name]) }
+
+// isSlip reports whether a wrong name is the right one but for a letter or, in a long name that begins alike, two. Many
+// words are a letter from one as short as HOST: there it must be one letter more.
+func isSlip(wrong, right string) bool {
+	if more := len(wrong) - len(right); more < -2 || more > 2 {
+		return false
+	}
+	letters := distance(wrong, right)
+	switch {
+	case len(right) > 8 && letters == 2:
+		return wrong[0] == right[0]
+	case len(right) < 5 && letters == 1:
+		return len(wrong) > len(right)
+	}
+	return letters <= 1
+}
+
 // nearest returns the name that a wrong one is most like: one that it begins, or that has the fewest other letters.
 func nearest(wrong string, names []string) string {
 	return slices.MinFunc(names, func(a, b string) int {
 		cost := func(name string) int {
-			if strings.HasPrefix(name, wrong) {
+			if strings.HasPrefix(name, wrong) && name != wrong {
 				return 1
 			}
 			return distance(wrong, name)
@@ -46,23 +66,25 @@ func nearest(wrong string, names []string) string {
 	})
 }
 
-// distance returns how many letters must be added, left out or changed to make b of a.
+// distance returns how many letters must be added, left out, changed, or swapped with the next, to make b of a.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of the beginning of a, by the length of the beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
+	of := make([][]int, len(a)+1) // the beginnings of a and b, by their lengths
+	for i := range of {
+		of[i] = make([]int, len(b)+1)
+		for j := range of[i] {
+			if i == 0 || j == 0 {
+				of[i][j] = i + j
+				continue
+			}
+			changed := of[i-1][j-1]
+			if a[i-1] != b[j-1] {
 				changed++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+			of[i][j] = min(changed, of[i-1][j]+1, of[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				of[i][j] = min(of[i][j], of[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return of[len(a)][len(b)]
 }

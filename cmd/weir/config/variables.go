@@ -80,10 +80,10 @@ type Variables struct {
 	LocalCacheSize int64  `envconfig:"LOCAL_CACHE_SIZE_IN_BYTES" default:"0"`
 	CalendarMonths bool   `envconfig:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false"`
 
-	NearRatio   float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
-	ShadowMode  bool    `envconfig:"SHADOW_MODE" default:"false"`
-	QuotaMode   bool    `envconfig:"QUOTA_MODE" default:"false"`
-	SpareOthers bool    `envconfig:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" default:"false"`
+	NearRatio    float32 `envconfig:"NEAR_LIMIT_RATIO" default:"0.8"`
+	ShadowMode   bool    `envconfig:"SHADOW_MODE" default:"false"`
+	QuotaMode    bool    `envconfig:"QUOTA_MODE" default:"false"`
+	RefundOthers bool    `envconfig:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" default:"false"`
 
 	LimitHeaders    bool   `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false"`
 	LimitHeader     string `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`

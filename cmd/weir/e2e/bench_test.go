@@ -149,7 +149,7 @@ func fillYear(b *testing.B, dir string, series int) {
 			}
 		}
 	}
-	_, err = store.Roll(b.Context(), now)
+	_, err = store.Downsample(b.Context(), now)
 	if err := errors.Join(err, store.Close()); err != nil {
 		b.Fatal(err)
 	}

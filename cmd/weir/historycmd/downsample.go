@@ -54,7 +54,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 // roll runs the job and reports to out, also of a job that ended early.
 func (c *Downsample) roll(ctx context.Context, store *redishistory.Store, out io.Writer) error {
 	begin := time.Now()
-	work := store.Roll
+	work := store.Downsample
 	if c.DryRun {
 		work = store.Due
 	}

@@ -76,7 +76,7 @@ func someHistory(t *testing.T) string {
 	})
 	countHits(t, store, payOver, 30*time.Minute, time.Minute, func(age time.Duration) int { return 30 - int(age.Minutes()) })
 	countHits(t, store, fromBob, 40*24*time.Hour, 24*time.Hour, func(time.Duration) int { return 12 })
-	if _, err := store.Roll(t.Context(), historyNoon); err != nil {
+	if _, err := store.Downsample(t.Context(), historyNoon); err != nil {
 		t.Fatal(err)
 	}
 	somePort = serveHistory(store).Listener.Addr().String()

@@ -18,7 +18,7 @@ var defaults = config.Environment{
 	"ALGORITHM": descriptors.FixedWindow.String(), "ON_BACKEND_FAILURE": "error", "BACKEND_TYPE": "redis", "USE_STATSD": "true",
 	"DEBUG_PPROF": "true", "LOG_LEVEL": "warning", "RLQS_ENABLED": "false",
 	// The file system may be read-only, Redis is the operator's, and envoyproxy/ratelimit logs no denials.
-	"DATA_DIR": "", "HISTORY": "false", "DENIAL_LOG_INTERVAL": "0", "DENIAL_METADATA": "false",
+	"DATA_DIR": "", "DENIAL_LOG_INTERVAL": "0", "DENIAL_METADATA": "false",
 }
 
 // sockets are the addresses of Redis unless variables name others.
@@ -28,9 +28,40 @@ var sockets = map[string]string{
 
 // takesAnyValue reports whether envoyproxy/ratelimit starts with any value of a variable that is of the right type.
 func takesAnyValue(variable string) bool {
-	const prefixes = `NEAR_LIMIT_RATIO LIMIT_ LOCAL_CACHE_SIZE EXPIRATION_JITTER LOG_FORMAT STATSD_PROTOCOL CONFIG_GRPC_XDS_ XDS_CLIENT_
+	const prefixes = `NEAR_LIMIT_RATIO LIMIT_ LOCAL_CACHE_SIZE EXPIRATION_JITTER LOG_FORMAT STATSD_PORT STATSD_PROTOCOL CONFIG_GRPC_XDS_ XDS_CLIENT_
 		GRPC_MAX_CONNECTION_AGE GRPC_CLIENT_TLS_ REDIS_TIMEOUT REDIS_PERSECOND_TIMEOUT REDIS_STARTUP_`
 	return slices.ContainsFunc(strings.Fields(prefixes), func(prefix string) bool { return strings.HasPrefix(variable, prefix) })
+}
+
+// inert returns what the names of variables begin with that have no effect in an environment, as their switch is off.
+func inert(e config.Environment) (prefixes []string) {
+	is := func(name string) bool {
+		on, err := strconv.ParseBool(e[name])
+		return err == nil && on
+	}
+	store, sends := e["BACKEND_TYPE"], !is("DISABLE_STATS")
+	for _, of := range []struct {
+		names string
+		on    bool
+	}{
+		{"STATSD_", sends && (is("USE_STATSD") || is("USE_DOG_STATSD"))},
+		{"DOG_STATSD_ USE_DOG_STATSD_", sends && is("USE_DOG_STATSD")},
+		{"PROMETHEUS_", sends && is("USE_PROMETHEUS")},
+		{"REDIS_", store == "redis" || e["REDIS_HISTORY_URL"]+e["REDIS_HISTORY_URL_FILE"] != ""},
+		{"REDIS_PERSECOND_", store == "redis" && is("REDIS_PERSECOND")},
+		{"MEMCACHE_", store == "memcache"},
+		{"MEMORY_", store == "memory"},
+		{"DATA_SAVE_", store == "memory" && e["DATA_DIR"] != ""},
+		{"CONFIG_GRPC_XDS_ XDS_", strings.EqualFold(e["CONFIG_TYPE"], "GRPC_XDS_SOTW")},
+		{"GRPC_SERVER_TLS_ GRPC_CLIENT_TLS_", is("GRPC_SERVER_USE_TLS")},
+		{"HISTORY_", is("HISTORY")},
+		{"RLQS_TTL RLQS_MAX_", is("RLQS_ENABLED")},
+	} {
+		if !of.on {
+			prefixes = append(prefixes, strings.Fields(of.names)...)
+		}
+	}
+	return prefixes
 }
 
 // Settings are weir's, with notes for [Settings.Warn].
@@ -42,6 +73,12 @@ type Settings struct {
 // Read makes weir's settings of an environment of envoyproxy/ratelimit. Its error names the variable and what it may hold.
 func Read(given config.Environment) (s Settings, err error) {
 	e := translate(given)
+	if _, err = config.Read(e); err != nil { // maybe for what that program would not look at
+		off := inert(e)
+		maps.DeleteFunc(e, func(name, _ string) bool {
+			return slices.ContainsFunc(off, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		})
+	}
 	for {
 		s.Settings, err = config.Read(e)
 		wrong := new(config.WrongValue)
@@ -60,9 +97,6 @@ func Read(given config.Environment) (s Settings, err error) {
 	}
 	if s.LogsJSON() {
 		s.RenameLogs = renameKeys
-	}
-	if given["HISTORY"] == "" {
-		s.KeepHistory = s.HistoryVariable() != "" || s.DataDir != ""
 	}
 	return s, err
 }
@@ -84,6 +118,9 @@ func translate(given config.Environment) config.Environment {
 	}
 	if e["KEY_FORMAT"] == "" && strings.EqualFold(e["ALGORITHM"], descriptors.FixedWindow.String()) {
 		e["KEY_FORMAT"] = descriptors.KeysOfRatelimit.String()
+	}
+	if e["HISTORY"] == "" {
+		e["HISTORY"] = strconv.FormatBool(e["REDIS_HISTORY_URL"]+e["REDIS_HISTORY_URL_FILE"]+e["DATA_DIR"] != "")
 	}
 	for prefix, socket := range sockets {
 		translateRedis(e, prefix, socket)

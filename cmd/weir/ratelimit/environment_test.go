@@ -95,7 +95,7 @@ func TestWhateverStartsRatelimitStartsWeir(t *testing.T) {
 		REDIS_CLUSTER_PIPELINE_PARALLELISM=-1|0|4 REDIS_POOL_ON_EMPTY_BEHAVIOR=|wait|CREATE|error|other REDIS_STARTUP_INITIAL_INTERVAL=-1s|0
 		REDIS_STARTUP_MAX_INTERVAL=-1s REDIS_STARTUP_MAX_ELAPSED_TIME=-1s EXPIRATION_JITTER_MAX_SECONDS=-5|0|0x10
 		LOCAL_CACHE_SIZE_IN_BYTES=-5|100 XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=-1|0 XDS_CLIENT_BACKOFF_MAX_INTERVAL=-1s
-		XDS_CLIENT_BACKOFF_RANDOM_FACTOR=0|-1|3 STATSD_PROTOCOL=|UDP|tcp6|quic EXTRA_TAGS=|a:b,c:d RUNTIME_APPDIRECTORY= HOST=|::|[::]
+		XDS_CLIENT_BACKOFF_RANDOM_FACTOR=0|-1|3 STATSD_PORT=99999|-1 STATSD_PROTOCOL=|UDP|tcp6|quic EXTRA_TAGS=|a:b,c:d RUNTIME_APPDIRECTORY= HOST=|::|[::]
 		GRPC_CLIENT_TLS_CACERT=/ca GRPC_CLIENT_TLS_SAN=envoy
 		ALGORITHM= KEY_FORMAT= ON_BACKEND_FAILURE= HISTORY= REPLICAS= DRAIN_DELAY= DATA_DIR= HISTORY_RETENTION= RING_ON_NODE_LOSS=
 		HISTORY_DOWNSAMPLE=`) { // the last two lines are weir's own, which envoyproxy/ratelimit does not read
@@ -111,10 +111,39 @@ func TestWhateverStartsRatelimitStartsWeir(t *testing.T) {
 // What ends envoyproxy/ratelimit too, or is weir's own.
 func TestWhatCannotBeReadEndsWeir(t *testing.T) {
 	for _, given := range []string{"BACKEND_TYPE=memory,redis", "MEMCACHE_SRV=m BACKEND_TYPE=memcache", "LOG_LEVEL=loud", "HISTORY=maybe", "DENIAL_LOG_INTERVAL=10ms", "REDIS_TIMEOUT=soon",
-		"REDIS_TYPE=mesh REDIS_URL=a:1", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization=hunter2"} {
+		"REDIS_TYPE=mesh REDIS_URL=a:1", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization=hunter2 CONFIG_TYPE=GRPC_XDS_SOTW"} {
 		name, _, _ := strings.Cut(given, "=")
 		if _, err := Read(env(given)); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v; want an error that names it, and nothing that may be secret", given, err)
+		}
+	}
+}
+
+// A variable is looked at only where its switch is on.
+func TestWhatIsOffEndsNothing(t *testing.T) {
+	for _, tc := range []struct{ given, off, on string }{
+		{"STATSD_PORT=many", "USE_STATSD=false", "USE_STATSD=true"},
+		{"STATSD_PORT=many", "DISABLE_STATS=true", ""},
+		{"USE_DOG_STATSD_MOGRIFIERS=A DOG_STATSD_MOGRIFIER_A_PATTERN=( DOG_STATSD_MOGRIFIER_A_NAME=a",
+			"USE_DOG_STATSD=true DISABLE_STATS=true", "USE_DOG_STATSD=true"},
+		{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS=maybe", "", "USE_PROMETHEUS=true"},
+		{"REDIS_PERSECOND_TYPE=mesh", "", "REDIS_PERSECOND=true"},
+		{"REDIS_TYPE=mesh", "BACKEND_TYPE=memcache MEMCACHE_HOST_PORT=m:1", "REDIS_URL=r:1"},
+		{"REDIS_TYPE=mesh", "BACKEND_TYPE=memory", "BACKEND_TYPE=memory REDIS_HISTORY_URL=h:1"},
+		{"MEMCACHE_TIMEOUT=soon", "", "BACKEND_TYPE=memcache MEMCACHE_HOST_PORT=m:1"},
+		{"MEMORY_MAX_KEYS=0", "", "BACKEND_TYPE=memory"},
+		{"DATA_SAVE_INTERVAL=often", "BACKEND_TYPE=memory", "BACKEND_TYPE=memory DATA_DIR=/d"},
+		{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=much", "", "CONFIG_TYPE=grpc_xds_sotw"},
+		{"HISTORY_RETENTION=1h", "", "HISTORY=true"},
+		{"HISTORY_FLUSH_INTERVAL=never", "HISTORY=false DATA_DIR=/d", "DATA_DIR=/d"},
+		{"RLQS_TTL=1s", "", "RLQS_ENABLED=true"},
+	} {
+		if _, err := Read(env(tc.given + " " + tc.off)); err != nil {
+			t.Errorf("%s with %q: it ends with %v, though nothing looks at it", tc.given, tc.off, err)
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(tc.given, "USE_"), "_")
+		if _, err := Read(env(tc.given + " " + tc.on)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s with %q: got %v; want an error that names it", tc.given, tc.on, err)
 		}
 	}
 }

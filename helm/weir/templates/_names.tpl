@@ -155,7 +155,7 @@ than there are, a limit would refuse callers who are within it, and that is wors
 {{- define "weir.leastReplicas" -}}
 {{- if .Values.autoscaling.enabled -}}
 {{- .Values.autoscaling.minReplicas | int | max 1 -}}
-{{- else if or (eq .Values.mode "service") (not (kindIs "invalid" .Values.replicas)) -}}
+{{- else if or (and (eq .Values.mode "service") (eq .Values.kind "Deployment")) (not (kindIs "invalid" .Values.replicas)) -}}
 {{- include "weir.replicas" . | int | max 1 -}}
 {{- end -}}
 {{- end -}}
@@ -198,7 +198,7 @@ yes
 
 {{/* "yes" if more than one pod is to be expected. */}}
 {{- define "weir.severalPods" -}}
-{{- if or .Values.autoscaling.enabled (gt (int (include "weir.replicas" .)) 1) -}}yes{{- end -}}
+{{- if or .Values.autoscaling.enabled (eq .Values.kind "DaemonSet") (gt (int (include "weir.replicas" .)) 1) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* "yes" if the chart makes the ConfigMap of descriptors. */}}

@@ -6,7 +6,7 @@
 {{- fail (printf "The name %q begins with a digit, which a Service may not: set fullnameOverride." (include "weir.fullname" .)) -}}
 {{- end -}}
 {{- if and (eq $backend "memory") (eq .Values.mode "service") (include "weir.severalPods" .) -}}
-{{- fail "In memory each replica counts for itself, so several would let several times the limit pass: set redis.addresses or memcached.addresses, or replicas: 1 and autoscaling.enabled: false." -}}
+{{- fail "In memory each replica counts for itself, so several would let several times the limit pass: set redis.addresses or memcached.addresses, or replicas: 1, autoscaling.enabled: false and kind: Deployment." -}}
 {{- end -}}
 {{- if and (eq $backend "memory") (or .Values.redis.addresses .Values.redis.urlSecret.name) -}}
 {{- fail "backend is memory, but redis says where Redis is: leave out one of them." -}}
@@ -124,6 +124,9 @@
 {{- define "weir.validateScale" -}}
 {{- $scale := .Values.autoscaling -}}
 {{- if $scale.enabled -}}
+{{- if eq .Values.kind "DaemonSet" -}}
+{{- fail "autoscaling is for kind Deployment: a DaemonSet has a pod on each node." -}}
+{{- end -}}
 {{- if gt (int $scale.minReplicas) (int $scale.maxReplicas) -}}
 {{- fail (printf "autoscaling.minReplicas %d is above autoscaling.maxReplicas %d." (int $scale.minReplicas) (int $scale.maxReplicas)) -}}
 {{- end -}}
@@ -179,6 +182,9 @@
 {{/* What makes no sense where weir has no Service of its own. */}}
 {{- define "weir.validateMode" -}}
 {{- if eq .Values.mode "sidecar" -}}
+{{- if eq .Values.kind "DaemonSet" -}}
+{{- fail "kind is for mode service: in sidecar mode the pods are the workload's." -}}
+{{- end -}}
 {{- if .Values.autoscaling.enabled -}}
 {{- fail "autoscaling is for mode service: in sidecar mode the workload decides how many there are." -}}
 {{- end -}}

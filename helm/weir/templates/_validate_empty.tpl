@@ -4,7 +4,7 @@ default of its own for may be empty; these may not, those above before those bel
 `enabled: false` is not used, and not looked at.
 */}}
 {{- define "weir.mayNotBeEmpty" -}}
-mode program image image.repository image.pullPolicy check check.enabled answer answer.limitHeaders answer.requestHeaders
+mode kind program image image.repository image.pullPolicy check check.enabled answer answer.limitHeaders answer.requestHeaders
 xds xds.tls grpc grpc.port grpc.tls grpc.tls.certKey grpc.tls.keyKey grpc.tls.certificate grpc.tls.certificate.issuer http http.port http.json admin admin.port admin.token admin.token.key admin.readToken
 memory memory.persistence memory.persistence.size
 redis redis.type redis.urlSecret redis.auth redis.sentinelAuth redis.tls redis.onNodeLoss redis.startup

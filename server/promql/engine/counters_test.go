@@ -172,7 +172,7 @@ func TestAnyWindowBetweenBordersIsExact(t *testing.T) {
 	r := dice(t)
 	p := newPast(t, history.DefaultKeep())
 	p.count(p.scatter(r, 3000, 60)...)
-	historytest.Roll(p.t, p.store, p.now())
+	historytest.Downsample(p.t, p.store, p.now())
 	e := p.engine()
 	for n := range 400 {
 		id, from, to := someIDs[n%len(someIDs)], p.aligned(r, 60), p.aligned(r, 60)
@@ -194,7 +194,7 @@ func TestWhatWasRolledEarlyHasNoGap(t *testing.T) {
 	midnight := now / day * day
 	p.count(history.Increment{ID: busy, Minute: midnight/minute - 8*60, Hits: 240}, history.Increment{ID: busy, Minute: now/minute - 3, Hits: 7},
 		history.Increment{ID: busy, Minute: now / minute, Hits: 9})
-	historytest.Roll(p.t, p.store, p.now())
+	historytest.Downsample(p.t, p.store, p.now())
 	e := p.engine()
 	exact(t, "the day", one(t, e, "increase("+selectorOf(busy)+"[1d])", midnight), 240)
 	points := curve(t, e, "increase("+selectorOf(busy)+"[1h])", midnight-10*hour, midnight, hour)

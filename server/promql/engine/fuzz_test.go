@@ -31,7 +31,7 @@ func FuzzQuery(f *testing.F) {
 	p := newPast(f, history.DefaultKeep())
 	r := dice(f)
 	p.count(p.scatter(r, 300, 100)...)
-	historytest.Roll(p.t, p.store, p.now())
+	historytest.Downsample(p.t, p.store, p.now())
 	var log bytes.Buffer
 	e := p.engine(func(c *Config) {
 		c.Log, c.MaxSamples, c.Timeout = slog.New(slog.NewTextHandler(&log, nil)), 20_000, 5*time.Second

@@ -159,7 +159,7 @@ func seventyDays(t testing.TB, keep history.Keep) *past {
 		}
 	}
 	p.count(all...)
-	historytest.Roll(p.t, p.store, p.now())
+	historytest.Downsample(p.t, p.store, p.now())
 	return p
 }
 

@@ -132,7 +132,7 @@ func TestPeaksAreStepsWithoutGaps(t *testing.T) {
 	old := now/day*day - 40*day
 	p.count(history.Increment{ID: busy, Minute: old/minute + 7, Hits: 20}, history.Increment{ID: busy, Minute: old/minute + 900, Hits: 30},
 		history.Increment{ID: busy, Minute: old/minute + 3*1440, Hits: 5})
-	historytest.Roll(p.t, p.store, p.now())
+	historytest.Downsample(p.t, p.store, p.now())
 	e := p.engine()
 	for text, back := range map[string]int64{"weir_hits_peak": 0, "max_over_time(weir_hits_peak[10m])": 10 * minute,
 		"max_over_time(weir_hits_peak[1h])": hour, "max_over_time(weir_hits_peak[10s])": 10} {

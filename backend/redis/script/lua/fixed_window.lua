@@ -21,7 +21,7 @@ algorithms[2] = function(limit) -- descriptors.FixedWindow
 		return held
 	end
 
-	function limit.take_back(hits)
+	function limit.refund(hits)
 		held, changed = held - min(hits, held - leased), true
 	end
 

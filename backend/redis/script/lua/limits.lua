@@ -10,7 +10,7 @@
 -- serves the next key:
 --
 --   load(now)             reads what counts now, and returns it
---   take_back(hits)       takes away the newest hits, of which there are so many
+--   refund(hits)       takes away the newest hits, of which there are so many
 --   settle(lease)         ends a lease: takes what is unused out of the bucket in which it was charged. It returns how
 --                         many hits that were. Only windows lease
 --   leased()              returns how many of the hits are leased and not settled

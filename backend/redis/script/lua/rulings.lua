@@ -166,7 +166,7 @@ local function decide(name, asked, now)
 	for i = 1, last do
 		local l = limits[i]
 		if less > 0 and l.held > 0 then
-			l.take_back(min(less, l.held))
+			l.refund(min(less, l.held))
 		end
 		local held, field, lasted = l.count(now, (admitted or l.always) and asked.more + granted or 0, granted)
 		l.held, l.lasted = held - granted, lasted

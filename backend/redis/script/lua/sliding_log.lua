@@ -132,8 +132,8 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		lasted = limit.lasts() ~= was and was
 	end
 
-	-- take_back takes away all instants behind the one that has the last hit left, and a part of that.
-	function limit.take_back(hits)
+	-- refund takes away all instants behind the one that has the last hit left, and a part of that.
+	function limit.refund(hits)
 		changed = true
 		if hits == held then
 			clear()

@@ -31,7 +31,7 @@ local function sliding_window(limit)
 	local now_at, changed
 
 	-- rarely does what is in wide_window.
-	local function rarely(what, ...)
+	local function on_slow_path(what, ...)
 		wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live = total, oldest, newest, swept, at, live
 		local found = wide[what](wide, ...)
 		total, oldest, newest, swept, at, live = wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live
@@ -54,7 +54,7 @@ local function sliding_window(limit)
 				return
 			end
 		end
-		rarely('drop', from)
+		on_slow_path('drop', from)
 	end
 
 	-- move drops what has left the window, and moves what is later than now into now's bucket.
@@ -67,7 +67,7 @@ local function sliding_window(limit)
 			at = now_at
 		end
 		if total > 0 and newest >= now_at then
-			rarely('fold', now_at)
+			on_slow_path('fold', now_at)
 			leased, newest_leased = leased + newest_leased, 0
 		end
 		if total > 0 and newest < from then
@@ -105,10 +105,10 @@ local function sliding_window(limit)
 		local chunk_name, begin = chunk_at(finest, at)
 		local hits = live
 		if total == 0 then
-			rarely('restart', at)
+			on_slow_path('restart', at)
 		end
 		if newest < begin or newest == 0 then
-			rarely('enter', at)
+			on_slow_path('enter', at)
 		end
 		local chunk = get(chunk_name) or string.rep('\0', fan)
 		if total > 0 then
@@ -119,14 +119,14 @@ local function sliding_window(limit)
 		newest_leased, leased = leased, 0
 	end
 
-	function limit.take_back(hits)
+	function limit.refund(hits)
 		local recent = min(hits, at == now_at and live - leased or live)
 		local older = min(hits - recent, total)
 		live, held, changed = live - recent, held - recent - older, true
 		leased = min(leased, live)
 		if older > 0 then
 			newest_leased = 0
-			rarely('take_chunks', older)
+			on_slow_path('take_chunks', older)
 		end
 	end
 
@@ -143,7 +143,7 @@ local function sliding_window(limit)
 			back = min(lease.unused, newest_leased)
 			newest_leased, changed = max(0, newest_leased - lease.granted), true
 			if back > 0 then
-				rarely('take_chunks', back)
+				on_slow_path('take_chunks', back)
 			end
 		end
 		held = held - back
@@ -156,7 +156,7 @@ local function sliding_window(limit)
 		elseif keep == held - 1 then
 			return leaves(total > 0 and oldest or at)
 		end
-		return leaves((rarely('back', keep - live)))
+		return leaves((on_slow_path('back', keep - live)))
 	end
 
 	function limit.count(_, hits, granted)
@@ -178,7 +178,7 @@ local function sliding_window(limit)
 			return held
 		end
 		if total > 0 and swept + fan <= oldest then
-			rarely('sweep')
+			on_slow_path('sweep')
 		end
 		if leased + newest_leased > 0 then
 			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, newest_leased), lasted

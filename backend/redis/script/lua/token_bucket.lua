@@ -82,7 +82,7 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return held > 0 and drained(start, counted, rate) or 0
 	end
 
-	function limit.take_back(hits)
+	function limit.refund(hits)
 		held, counted, changed = held - hits, counted - hits, true
 	end
 

@@ -15,11 +15,11 @@ import (
 // maxMoves is how many chunks a transaction of the job moves: some milliseconds, for which writers wait.
 const maxMoves = 100
 
-// Roll implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
+// Downsample implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
 // partition is damaged it goes on with the next, and reports the first at the end.
-func (s *Store) Roll(ctx context.Context, at time.Time) (history.RollResult, error) {
+func (s *Store) Downsample(ctx context.Context, at time.Time) (history.DownsampleResult, error) {
 	now := min(at.Unix(), s.c.Now().Unix())
-	var did history.RollResult
+	var did history.DownsampleResult
 	var damage error
 	for p := range history.Partitions {
 		r := roller{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
@@ -48,7 +48,7 @@ type roller struct {
 	// Of the transaction that is under way.
 	table  *table
 	budget int // chunks that may still be moved
-	did    history.RollResult
+	did    history.DownsampleResult
 }
 
 // dueChunk is a chunk of a series that is to be moved, or that may have days to be dropped.
@@ -59,14 +59,14 @@ type dueChunk struct {
 
 // transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
 // when nothing is left.
-func (r *roller) transaction(ctx context.Context) (history.RollResult, error) {
-	r.budget, r.did = maxMoves, history.RollResult{}
+func (r *roller) transaction(ctx context.Context) (history.DownsampleResult, error) {
+	r.budget, r.did = maxMoves, history.DownsampleResult{}
 	err := r.inTurn(ctx, func() error { return r.update(r.rollSome) })
 	switch {
 	case err == nil:
 		r.c.Step("roll: after")
 	case !errors.Is(err, errNothing):
-		return history.RollResult{}, err
+		return history.DownsampleResult{}, err
 	}
 	if r.budget > 0 {
 		r.did.Partitions = 1
@@ -95,7 +95,7 @@ func (r *roller) rollSome(tx *bolt.Tx) (err error) {
 			return err
 		}
 	}
-	if !forgot && r.did == (history.RollResult{}) {
+	if !forgot && r.did == (history.DownsampleResult{}) {
 		return errNothing
 	}
 	r.c.Step("roll: moved")
@@ -155,7 +155,7 @@ func (r *roller) move(d dueChunk) error {
 		return err
 	}
 	before := r.did
-	err = row.Roll(&seriesChunks{r.table, d.hash}, d.chunk, &r.c.Keep, r.now, &r.did)
+	err = row.Downsample(&seriesChunks{r.table, d.hash}, d.chunk, &r.c.Keep, r.now, &r.did)
 	if err != nil || r.did == before {
 		return err
 	}

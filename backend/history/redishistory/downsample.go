@@ -17,22 +17,22 @@ import (
 // maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
 const maxFailedInARow = 16
 
-// Roll implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet,
+// Downsample implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet,
 // and goes on to the others where one fails, and to other series where one is damaged.
-func (s *Store) Roll(ctx context.Context, now time.Time) (history.RollResult, error) {
+func (s *Store) Downsample(ctx context.Context, now time.Time) (history.DownsampleResult, error) {
 	if s.c.ReadOnly {
-		return history.RollResult{}, errReadOnly
+		return history.DownsampleResult{}, errReadOnly
 	}
 	return s.runJob(ctx, now, false)
 }
 
 // Due counts the partitions that a job at a moment would look at, and the series that are due there. It changes nothing.
-func (s *Store) Due(ctx context.Context, now time.Time) (history.RollResult, error) {
+func (s *Store) Due(ctx context.Context, now time.Time) (history.DownsampleResult, error) {
 	return s.runJob(ctx, now, true)
 }
 
 // runJob visits all partitions; with dry it only counts what is due.
-func (s *Store) runJob(ctx context.Context, now time.Time, dry bool) (history.RollResult, error) {
+func (s *Store) runJob(ctx context.Context, now time.Time, dry bool) (history.DownsampleResult, error) {
 	j := &job{Store: s, now: now, dry: dry, lastPause: time.Now()}
 	failedInARow := 0
 	first := rand.IntN(history.Partitions)
@@ -62,7 +62,7 @@ type job struct {
 	*Store
 	now       time.Time
 	dry       bool // only counts the series that are due
-	did       history.RollResult
+	did       history.DownsampleResult
 	lastPause time.Time
 
 	firstError error // others would say the same
