@@ -149,14 +149,14 @@ func TestWhatIsOffEndsNothing(t *testing.T) {
 }
 
 func TestAValueThatCannotBeMeantIsToldAndGivesWay(t *testing.T) {
-	s := mustRead(t, "NEAR_LIMIT_RATIO=80 REDIS_TIMEOUT=-1s LIMIT_LIMIT_HEADER=a:b STATSD_PROTOCOL=quic LOG_FORMAT=logfmt")
+	s := mustRead(t, "NEAR_LIMIT_RATIO=80 REDIS_TIMEOUT=-1s LIMIT_LIMIT_HEADER=a:b STATSD_PROTOCOL=quic STATSD_PORT=99999 LOG_FORMAT=logfmt")
 	if s.NearRatio != 0.8 || s.Redis.Timeout != 500*time.Millisecond || s.LimitHeader != "RateLimit-Limit" || s.LogsJSON() {
 		t.Errorf("the settings are %+v; want the defaults", s)
 	}
 	var log strings.Builder
 	s.Warn(nil, slog.New(slog.NewTextHandler(&log, nil)))
 	told, _, _ := strings.Cut(log.String(), "\n")
-	for _, want := range []string{"level=WARN", "NEAR_LIMIT_RATIO=80: use", "REDIS_TIMEOUT=-1s: it", "LIMIT_LIMIT_HEADER", "STATSD_PROTOCOL", "LOG_FORMAT"} {
+	for _, want := range []string{"level=WARN", "NEAR_LIMIT_RATIO=80: use", "REDIS_TIMEOUT=-1s: it", "LIMIT_LIMIT_HEADER", "STATSD_PROTOCOL", "STATSD_PORT", "LOG_FORMAT"} {
 		if !strings.Contains(told, want) {
 			t.Errorf("it tells %q; want %q in it", told, want)
 		}
