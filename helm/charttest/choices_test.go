@@ -91,8 +91,6 @@ var premises = []struct{ of, values string }{
 	{"grpc.tls.certificate", "grpc: {tls: {enabled: true, existingSecret: grpc-tls, certificate: {issuer: {name: limits}}}}"},
 	{"statistics.prometheus", "statistics: {prometheus: {enabled: true}}"},
 	{"statistics.statsd", "statistics: {statsd: {enabled: true, host: 127.0.0.1}}"},
-	{"ingress", "ingress: {hosts: [a.example]}"},
-	{"httpRoute", "httpRoute: {parentRefs: [{name: eg}], hostnames: [a.example]}"},
 	{"historyServer", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
 	{"monitoring.dataSource", "history: {enabled: true}"},
 	{"monitoring.podMonitor", "monitoring: {serviceMonitor: {enabled: false}}"},
