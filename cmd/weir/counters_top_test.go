@@ -31,7 +31,7 @@ func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	return out.String()
 }
 
-func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
+func TestCountersTopRanksKeys(t *testing.T) {
 	const noon = 1795262400
 	seven, none := uint64(7), uint64(0)
 	rows := []admin.TopRow{

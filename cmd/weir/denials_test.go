@@ -66,7 +66,7 @@ func (w *deniedWorld) run(t *testing.T, c denialsCommand) string {
 	return out.String()
 }
 
-func TestDenialsAreATableForPeople(t *testing.T) {
+func TestDenialsPrintsATable(t *testing.T) {
 	w := newDeniedWorld(t)
 	user, pay := descriptors.Entry{Key: "user", Value: "ann\x1b[2J"}, descriptors.Entry{Key: "path", Value: "/pay"}
 	for range 1234 {
@@ -99,7 +99,7 @@ Denied since 2026-11-22 11:13:00; each replica keeps its own.
 	}
 }
 
-func TestRecentDenialsSayWhenAndWhoDecidedAndSinceWhenAllAreKept(t *testing.T) {
+func TestDenialsPrintsTimeAndDecider(t *testing.T) {
 	w := newDeniedWorld(t)
 	user, pay := descriptors.Entry{Key: "user", Value: "ann\x1b[2J"}, descriptors.Entry{Key: "path", Value: "/pay"}
 	w.deny(20*time.Minute, time.Second, 1, false, backend.FromPolicy, user)

@@ -14,9 +14,9 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// TestAnOutageIsTwoLinesOfTheLog: one when requests begin to be decided by policies, which says what these do, and one
+// TestOutageIsTwoLogLines: one when requests begin to be decided by policies, which says what these do, and one
 // with exact numbers when all servers count again.
-func TestAnOutageIsTwoLinesOfTheLog(t *testing.T) {
+func TestOutageIsTwoLogLines(t *testing.T) {
 	config := fixture.Config(t, `
 domain: shop
 descriptors:

@@ -54,7 +54,7 @@ func TestDenialsAreListedNewestFirstWithoutValues(t *testing.T) {
 	}
 }
 
-func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
+func TestDenialsShowValuesOnlyOnRequest(t *testing.T) {
 	for query, want := range map[string]bool{"": false, "?values=false": false, "?values=true": true} {
 		w := get(denialsPort(t), "/api/v1/denials"+query)
 		if got := strings.Contains(w.Body.String(), `"descriptor":"user=ann,path=/pay"`); got != want || w.Code != 200 {
@@ -67,7 +67,7 @@ func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
 }
 
 // It is noon, and the port began an hour ago. denialsPort says who was denied when.
-func TestWasAnnDeniedAtThatTime(t *testing.T) {
+func TestDenialsFiltersByUserAndTime(t *testing.T) {
 	h := denialsPort(t)
 	const pay = `{"first":1795262403,"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
 		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}`

@@ -103,7 +103,7 @@ func threeMonths(t *testing.T) *kept {
 	return k
 }
 
-func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
+func TestHistoryAnswersTheStoredHits(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct{ promise, query, want string }{
 		{"the last hour, every series of its own", "?", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
@@ -153,7 +153,7 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsBounded(t *testing.T) {
+func TestHistoryAnswerIsBounded(t *testing.T) {
 	k := newKept(t, noon)
 	for i := range 120 {
 		k.add(t, hit{history.ID{Domain: "shop", Path: fmt.Sprint("rule", i)}, noon.Unix(), 1})
@@ -168,7 +168,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 }
 
 // Where days begin is proven in backend/history.
-func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
+func TestTooFineStepIsWidenedOrRefused(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct {
 		promise, query string
@@ -204,7 +204,7 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 }
 
 // One hit an hour, and hours are all that is stored: each way of asking gives the hits of as many hours as the days have.
-func TestDaysOfHalfHourZonesAreTheirHours(t *testing.T) {
+func TestHalfHourZonesHaveExactDays(t *testing.T) {
 	k := newKept(t, noon)
 	for at := noon.Unix() - 30*86400; at < noon.Unix()-10*86400; at += 3600 {
 		k.add(t, hit{annWithin, at, 1})
@@ -237,7 +237,7 @@ func TestDaysOfHalfHourZonesAreTheirHours(t *testing.T) {
 	}
 }
 
-func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
+func TestTimesWithoutZoneUseTheRequestedZone(t *testing.T) {
 	k := threeMonths(t)
 	for query, want := range map[string]int64{
 		"?from=2026-11-21":                                     1795219200,
@@ -253,7 +253,7 @@ func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
 }
 
 // Sums and largest minutes of the values of a rule are added up, bucket by bucket; the tier is the coarsest.
-func TestTheValuesOfARuleAreAddedUp(t *testing.T) {
+func TestRuleAddsUpItsValues(t *testing.T) {
 	k := newKept(t, noon)
 	one, two := history.ID{Domain: "a", Path: "b", Value: "v=1"}, history.ID{Domain: "a", Path: "b", Value: "v=2"}
 	old, recent := noon.Add(-26*time.Hour).Truncate(time.Minute).Unix(), noon.Add(-time.Hour).Truncate(time.Minute).Unix()

@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-func TestQuotaValuesNeedTheirRight(t *testing.T) {
+func TestQuotaValuesNeedTheReadToken(t *testing.T) {
 	quotas := rlqs.New(limit.New(nil, limit.Options{}, hits.New(0)), rlqs.Options{Log: slog.New(slog.DiscardHandler)})
 	port := httptest.NewServer(quotaHandler(quotas, &Guard{Host: "192.0.2.1", ReadFile: "missing"}))
 	defer port.Close()

@@ -8,7 +8,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-func TestWhoTakesTheMostIsServed(t *testing.T) {
+func TestTopServesTheLargestKeys(t *testing.T) {
 	p := newPort(t, &Guard{})
 	p.hit(t, "user", 9)
 	for range 5 {
@@ -35,7 +35,7 @@ func TestWhoTakesTheMostIsServed(t *testing.T) {
 }
 
 // Of the history those values are listed that rules keep apart, of all weirs.
-func TestWhoTookTheMostIsReadInTheHistory(t *testing.T) {
+func TestTopReadsTheHistory(t *testing.T) {
 	k, ago := newKept(t, noon), noon.Unix()-600
 	k.add(t, hit{history.ID{Domain: "shop", Path: "user"}, ago, 1000},
 		hit{history.ID{Domain: "shop", Path: "user", Value: "user=a%2Fb"}, ago, 7},

@@ -32,7 +32,7 @@ func logged(t *testing.T, w *world, l Log, do func()) []string {
 	return lines
 }
 
-func TestARuleGetsALineAnIntervalWithWhatItDeniedSince(t *testing.T) {
+func TestRuleLogsItsDenialsEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, shop)
 		lines := logged(t, w, Log{Interval: time.Minute}, func() {
@@ -51,7 +51,7 @@ func TestARuleGetsALineAnIntervalWithWhatItDeniedSince(t *testing.T) {
 	})
 }
 
-func TestALineHasValuesOnlyOnRequest(t *testing.T) {
+func TestLogHasValuesOnlyOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, shop)
 		lines := logged(t, w, Log{Interval: time.Minute, Values: true}, func() {
@@ -66,7 +66,7 @@ func TestALineHasValuesOnlyOnRequest(t *testing.T) {
 	})
 }
 
-func TestManyRulesWriteTenLinesAnIntervalAndLoseNoDenial(t *testing.T) {
+func TestManyRulesLogTenLinesPerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rules, rounds = 50, 20
 		var text strings.Builder
@@ -97,7 +97,7 @@ func TestManyRulesWriteTenLinesAnIntervalAndLoseNoDenial(t *testing.T) {
 	})
 }
 
-func TestAnIntervalOfZeroLogsNothingAndStillForgets(t *testing.T) {
+func TestZeroIntervalLogsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, shop)
 		lines := logged(t, w, Log{}, func() {

@@ -30,7 +30,7 @@ func saying(said map[string]any, s *rls.RateLimitResponse_DescriptorStatus) *rls
 	return a
 }
 
-func TestCallPrintsTheAnswerForPeopleAndScripts(t *testing.T) {
+func TestCallPrintsTextOrJSON(t *testing.T) {
 	ask := []string{"--domain", "shop", "--descriptor", "user=ann"}
 	two := append(ask, "--descriptor", "user=ann,path=/pay")
 	named := perMinute(500, 0, 3*time.Hour+5*time.Minute)
@@ -127,7 +127,7 @@ func (c printed) check(t *testing.T) {
 	}
 }
 
-func TestCallSendsWhatTheFlagsSay(t *testing.T) {
+func TestCallSendsItsFlags(t *testing.T) {
 	const ann = `entries {key: "user" value: "ann,x"}`
 	for _, c := range []struct {
 		promise, flags, want string
@@ -157,7 +157,7 @@ func TestCallSendsWhatTheFlagsSay(t *testing.T) {
 	}
 }
 
-func TestCallTellsAnErrorInOneSentence(t *testing.T) {
+func TestCallReportsErrorsInOneSentence(t *testing.T) {
 	const nobody = "127.0.0.1:1" // which the kernel gives to none of the servers that run beside this
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })

@@ -30,7 +30,7 @@ descriptors:
   - {key: trusted, value: "yes"}
 `
 
-func TestExplainShowsAllThatARuleSays(t *testing.T) {
+func TestExplainShowsTheWholeRule(t *testing.T) {
 	for d, want := range map[string]string{
 		"user=bot-7": `
 limit     10/minute  sliding_window of 1m, buckets of 1s, 1m, denied hits count too, name "bot-minute"
@@ -69,7 +69,7 @@ limit  none: unlimited
 	}
 }
 
-func TestARequestIsExplainedAsAWhole(t *testing.T) {
+func TestExplainAnswersForWholeRequests(t *testing.T) {
 	const file = `domain: shop
 descriptors:
   - key: user
@@ -129,7 +129,7 @@ verdict: OK: nothing here denies
 }
 
 // What weir would serve can be explained while other files are wrong: that is when it is asked.
-func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
+func TestExplainWorksBesideBadFiles(t *testing.T) {
 	ann := []string{"user=ann"}
 	for _, tc := range []struct {
 		asked     []string

@@ -188,7 +188,7 @@ No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 1
 }
 
 // A later weir may rank by what this one does not know, and list rules in that order.
-func TestARankingOfALaterWeirIsShownByItsHits(t *testing.T) {
+func TestTopShowsUnknownRankingsByHits(t *testing.T) {
 	rows := []query.TopRow{{Domain: "few", RankedHits: query.RankedHits{Hits: 1}}, {Domain: "many", RankedHits: query.RankedHits{Hits: 100}}}
 	got := describeTop(&query.TopAnswer{By: "cost", Found: 3, Total: 7, Top: rows}, time.UTC, terminal.Paint{})
 	if want := "     1  █                     few \n   100  ████████████████████  many \nand 1 more; -n lists more\n"; !strings.HasSuffix(got, want) {
@@ -196,7 +196,7 @@ func TestARankingOfALaterWeirIsShownByItsHits(t *testing.T) {
 	}
 }
 
-func TestHistoryPrintsWhatThePortOfTheEnvironmentAnswers(t *testing.T) {
+func TestHistoryPrintsTheAdminPortsAnswer(t *testing.T) {
 	address := someHistory(t)
 	host, port, _ := net.SplitHostPort(address)
 	t.Setenv("DEBUG_HOST", host)
@@ -239,7 +239,7 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 	}
 }
 
-func TestAValueWithoutItsKeyLeadsToIt(t *testing.T) {
+func TestShowSuggestsTheFullValue(t *testing.T) {
 	store := openHistory(t, t.TempDir())
 	acme := history.ID{Domain: "shop", Path: "tenant", Value: "tenant=acme,user=ann", Outcome: history.Within}
 	countHits(t, store, acme, 0, time.Minute, func(time.Duration) int { return 3 })
@@ -255,7 +255,7 @@ func TestAValueWithoutItsKeyLeadsToIt(t *testing.T) {
 	}
 }
 
-func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
+func TestHistoryVerifyReportsItsFindings(t *testing.T) {
 	dir := t.TempDir()
 	store := openHistory(t, dir)
 	countHits(t, store, payOver, 2*time.Hour, time.Hour, func(time.Duration) int { return 5 })
@@ -279,7 +279,7 @@ func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	}
 }
 
-func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
+func TestHistoryShowWarnsOfUnreadableSeries(t *testing.T) {
 	dir := t.TempDir()
 	store := openHistory(t, dir)
 	countHits(t, store, payOver, time.Hour, time.Hour, func(time.Duration) int { return 5 })
@@ -339,8 +339,7 @@ func TestManySeriesDoNotFloodATerminal(t *testing.T) {
 	}
 }
 
-// What the README shows is what the command prints.
-func TestTheReadmeShowsACurveAsItIs(t *testing.T) {
+func TestReadmeCurveMatchesTheCommand(t *testing.T) {
 	text, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-func TestTimesAreOfTheShownZone(t *testing.T) {
+func TestTimesUseTheShownZone(t *testing.T) {
 	port := someHistory(t)
 	for _, c := range []struct {
 		args []string
@@ -48,7 +48,7 @@ func TestTimesAreOfTheShownZone(t *testing.T) {
 	}
 }
 
-func TestDaysAreOfTheProcessWithoutTZ(t *testing.T) {
+func TestDaysWithoutTZUseTheLocalZone(t *testing.T) {
 	show := showCommand{rangeFlags: rangeFlags{From: "2026-11-20", To: "2026-11-21"}, Step: "1d"}
 	show.Address, show.Timeout, show.Domain = someHistory(t), process.Hang, "shop"
 	var local, named bytes.Buffer

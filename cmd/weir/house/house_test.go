@@ -56,7 +56,7 @@ func each(of func(*sourceFile) bool, check func(*sourceFile) []string) rule {
 	}
 }
 
-func TestTheHouseIsKept(t *testing.T) {
+func TestRepositoryFollowsItsRules(t *testing.T) {
 	files := readHouse(t, filepath.Join("..", "..", ".."))
 	for name, rule := range rules {
 		t.Run(name, func(t *testing.T) {

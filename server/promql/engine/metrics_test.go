@@ -77,7 +77,7 @@ func TestPathsAndValuesTakeBothSpellings(t *testing.T) {
 	}
 }
 
-func TestSelectorsFindWhatTheyName(t *testing.T) {
+func TestSelectorsFindTheNamedSeries(t *testing.T) {
 	p, e := few(t)
 	for text, want := range map[string][]string{
 		"weir_hits_total": {`{__name__="weir_hits_total", domain="mail", outcome="within", path="path=%2F", value="{x=\"y\"}\n"} 7`,
@@ -154,7 +154,7 @@ func TestPeaksAreStepsWithoutGaps(t *testing.T) {
 }
 
 // A bucket that is not over, a day after an early roll, has its peak until now and not a moment longer.
-func TestPeaksEndNow(t *testing.T) {
+func TestPeaksHoldUntilNow(t *testing.T) {
 	keep := history.DefaultKeep()
 	keep.MaxPoints = 1
 	p := newPast(t, keep)
