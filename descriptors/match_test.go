@@ -46,7 +46,7 @@ func TestAppendKeyAllocatesNothing(t *testing.T) {
 
 // An operator who has replaced envoyproxy/ratelimit goes on counting in its keys, collisions included. The names are
 // those of its own tests, without the window's beginning that the store appends.
-func TestPlainKeysMatchRatelimit(t *testing.T) {
+func TestRatelimitKeyMatchesRatelimit(t *testing.T) {
 	o := yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit, Prefix: "p:"}}
 	c := fixture.ConfigWith(t, o, `
 domain: domain

@@ -160,9 +160,9 @@ func TestMoveOnDamageLosesNoHits(t *testing.T) {
 	}
 }
 
-// TestRollSkipsInvalidSeriesNames puts pages of such names where the job comes first: both where it goes by what is
+// TestDownsampleSkipsInvalidSeriesNames puts pages of such names where the job comes first: both where it goes by what is
 // due, and where it visits all as it does not know the dates.
-func TestRollSkipsInvalidSeriesNames(t *testing.T) {
+func TestDownsampleSkipsInvalidSeriesNames(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	for way, dated := range map[string]bool{"by what is due": true, "all": false} {
