@@ -161,6 +161,8 @@ func TestOnlySlidingWindowsLease(t *testing.T) {
 		l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, a, 0)}
 		here.does(backend.Count, 1)
 	}
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Second, 2, descriptors.SlidingWindow, 0)}
+	here.does(backend.Count, 1) // its buckets are 50 ms, after which what is unused cannot be returned
 	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
 	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAlways})
 	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1})
