@@ -52,7 +52,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 		_, stop := c.Start(out.Err, "")
 		defer stop()
 	}
-	merge := func(all []*admin.TopAnswer) *admin.TopAnswer { return mergeTop(all, c.N) }
+	merge := func(all []*admin.TopAnswer) (*admin.TopAnswer, error) { return mergeTop(all, c.N) }
 	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, weirs int) string {
 		return (&topView{answer: a, weirs: weirs, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})

@@ -58,7 +58,7 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	if c.Values {
 		query.Set("values", "true")
 	}
-	merge := func(all []*admin.DenialsAnswer) *admin.DenialsAnswer { return mergeDenials(all, c.N) }
+	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, c.N) }
 	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, weirs int) string {
 		return c.describe(a, out.Zone, weirs)
 	})
@@ -100,13 +100,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	var text strings.Builder
-	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") // the first is the title
-	for i, line := range lines {
-		text.WriteString(strings.TrimRight(line, " ") + "\n")
-		if c.Values && i > 0 {
-			fmt.Fprintf(&text, "    %s\n", terminal.Printable(rows[i-1].Descriptor))
-		}
-	}
+	writeRows(&text, b.String(), c.Values, func(row int) string { return rows[row].Descriptor })
 	if a.More > 0 {
 		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
@@ -115,6 +109,16 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 		whose = fmt.Sprintf(", when the last of %d weirs began: a row for each weir.\n", weirs)
 	}
 	return text.String() + since + whose
+}
+
+// writeRows writes a table, whose first line is a title and, if values are to be shown, below each row its descriptor.
+func writeRows(b *strings.Builder, table string, values bool, descriptor func(row int) string) {
+	for i, line := range strings.Split(strings.TrimSuffix(table, "\n"), "\n") {
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		if values && i > 0 {
+			fmt.Fprintf(b, "    %s\n", terminal.Printable(descriptor(i-1)))
+		}
+	}
 }
 
 // describeNothing names the time in which nothing was denied, as far as denials are kept.

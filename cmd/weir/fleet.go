@@ -24,7 +24,7 @@ import (
 // askEach asks all weirs that --admin names, at the same time, and prints what merge makes of the answers of several: for
 // people, view of it. Its error names those that do not answer, after the answers of the others.
 func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,
-	merge func([]*A) *A, view func(a *A, weirs int) string) error {
+	merge func([]*A) (*A, error), view func(a *A, weirs int) string) error {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
 	ports := f.Each(ctx, net.DefaultResolver.LookupNetIP)
 	if len(ports) > 1 && merge != nil {
@@ -48,10 +48,16 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 		_, err = out.Out.Write(bodies[0].Bytes())
 	case merge == nil:
 		err = printApart(out, ports, bodies, f.JSON)
-	case len(answered) > 0 && f.JSON:
-		err = terminal.WriteJSON(out.Out, merge(answered))
 	case len(answered) > 0:
-		_, err = fmt.Fprint(out.Out, view(merge(answered), len(answered)))
+		var all *A
+		if all, err = merge(answered); err != nil {
+			break
+		}
+		if f.JSON {
+			err = terminal.WriteJSON(out.Out, all)
+		} else {
+			_, err = fmt.Fprint(out.Out, view(all, len(answered)))
+		}
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -78,7 +84,7 @@ func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buf
 }
 
 // mergeDenials returns the denials of several weirs, up to n, a row of each weir.
-func mergeDenials(answers []*admin.DenialsAnswer, n int) *admin.DenialsAnswer {
+func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, error) {
 	all := answers[0]
 	rows := &all.Denials
 	if all.RecentAnswer != nil {
@@ -97,15 +103,31 @@ func mergeDenials(answers []*admin.DenialsAnswer, n int) *admin.DenialsAnswer {
 	})
 	all.More += max(0, len(*rows)-n)
 	*rows = (*rows)[:min(n, len(*rows))]
-	return all
+	return all, nil
+}
+
+// mergeQuota returns the buckets of several weirs, up to n: an Envoy has its stream at one of them.
+func mergeQuota(answers []*admin.QuotaAnswer, n int) (*admin.QuotaAnswer, error) {
+	all := answers[0]
+	for _, a := range answers[1:] {
+		all.Streams, all.More, all.Buckets = all.Streams+a.Streams, all.More+a.More, append(all.Buckets, a.Buckets...)
+	}
+	slices.SortStableFunc(all.Buckets, func(a, b admin.QuotaBucket) int { return cmp.Compare(b.Demand, a.Demand) })
+	all.More += max(0, len(all.Buckets)-n)
+	all.Buckets = all.Buckets[:min(n, len(all.Buckets))]
+	return all, nil
 }
 
 // mergeTop returns who took the most of several weirs, up to n. What they answer of the history is the same.
-func mergeTop(answers []*admin.TopAnswer, n int) *admin.TopAnswer {
+// Its error is about a ranking of a later version, which cannot be added up here.
+func mergeTop(answers []*admin.TopAnswer, n int) (*admin.TopAnswer, error) {
 	all, missing, rows := answers[0], uint64(0), make(map[[2]string]admin.TopRow)
 	for _, a := range answers {
-		if a.Missing == nil {
-			return a
+		switch {
+		case a.Missing == nil:
+			return a, nil
+		case a.By != all.By || new(admin.TopRow).By(a.By) == nil:
+			return nil, fmt.Errorf("weirs rank by %q and %q, which cannot be added up: use a weir of their version, or --by hits", all.By, a.By)
 		}
 		all.From, all.To = min(all.From, a.From), max(all.To, a.To)
 		if missing += *a.Missing; a.Found > len(a.Top) && len(a.Top) > 0 { // a key that is not listed
@@ -121,5 +143,5 @@ func mergeTop(answers []*admin.TopAnswer, n int) *admin.TopAnswer {
 		return cmp.Or(cmp.Compare(*y.By(all.By), *x.By(all.By)), cmp.Compare(y.Hits, x.Hits), cmp.Compare(x.Descriptor, y.Descriptor))
 	})...)
 	all.Found, all.Missing, all.Top = len(all.Top), &missing, all.Top[:min(n, len(all.Top))]
-	return all
+	return all, nil
 }

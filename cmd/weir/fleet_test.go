@@ -14,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/rlqs"
 )
 
 // fleetOf are the flags that name ports, and one that does not answer, whose address is returned.
@@ -120,10 +121,48 @@ func TestTopOfAllWeirsIsTheirSum(t *testing.T) {
 	if out.String() != want || err == nil || !strings.Contains(err.Error(), gone) {
 		t.Errorf("counters top of two weirs prints\n%s\nand %v, want\n%s\nand %s named", &out, err, want, gone)
 	}
+	later := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(admin.TopAnswer{By: "cost", Found: 1, Missing: &none, Top: []admin.TopRow{row("ann", 7)}})
+	}))
+	defer later.Close()
+	flags, _ = fleetOf(t, later, later)
+	if err = (&countersTop{Domain: "shop", By: "cost", N: 2, portFlags: flags}).Run(t.Context(), utc(&out)); err == nil ||
+		!strings.Contains(err.Error(), `rank by "cost"`) {
+		t.Errorf("a ranking of a later version ends with %v, want it named", err)
+	}
 	flags, _ = fleetOf(t, port(nil, 1, row("ann", 7)), port(nil, 1, row("ann", 7)))
 	out.Reset()
 	_ = (&countersTop{Domain: "shop", By: "over", N: 2, From: "-1h", portFlags: flags}).Run(t.Context(), utc(&out))
 	if !strings.Contains(out.String(), "17     7") {
 		t.Errorf("of the history two weirs answer\n%s\nwant the 7 hits that both know of, not their sum", &out)
+	}
+}
+
+func TestQuotasOfAllWeirsAreListed(t *testing.T) {
+	port := func(all ...rlqs.Bucket) *httptest.Server {
+		a := admin.QuotaAnswer{Streams: len(all)}
+		for _, b := range all {
+			a.Buckets = append(a.Buckets, admin.QuotaBucket{Bucket: b, Descriptor: "user=" + b.Envoy})
+		}
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(a) }))
+		t.Cleanup(s.Close)
+		return s
+	}
+	bucket := func(envoy string, demand float64) rlqs.Bucket {
+		return rlqs.Bucket{Domain: "shop", Path: "user", Envoy: envoy, Assignment: "share", Demand: demand, Share: 2, Ends: 9, Allowed: 5}
+	}
+	flags, gone := fleetOf(t, port(bucket("10.0.0.7:4141", 3), bucket("10.0.0.8:4141", 1)), port(bucket("10.0.0.9:41410", 12)))
+	const want = `domain  rule  envoy           demand/s  share/s  ends  allowed  denied
+shop    user  10.0.0.9:41410  12.0      2.0      9s    5        0
+    user=10.0.0.9:41410
+shop    user  10.0.0.7:4141   3.0       2.0      9s    5        0
+    user=10.0.0.7:4141
+… and 1 bucket more (-n lists them)
+Streams of Envoys: 3
+`
+	var out bytes.Buffer
+	err := (&quotaCommand{Values: true, N: 2, portFlags: flags}).Run(t.Context(), utc(&out))
+	if out.String() != want || err == nil || !strings.Contains(err.Error(), gone) {
+		t.Errorf("quota of two weirs prints\n%s\nand %v, want\n%s\nand %s named", &out, err, want, gone)
 	}
 }
