@@ -80,7 +80,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 			others = " Each replica keeps its own denials: ask the others, too.\n"
 		}
 		return c.describeNothing(a, show) + others +
-			"weir history top --by over has what was denied before (as ratelimit the history is off by default: set REDIS_HISTORY_URL),\n" +
+			"weir history top --by over has what was denied before, or says what to set for a history,\n" +
 			"and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
 	}
 	var b strings.Builder

@@ -141,7 +141,7 @@ func (s *service) parts() server.Parts {
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
-			Quotas:  s.quotas, History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
+			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
 			Warning: s.store.warning,
 		},
 	}

@@ -38,13 +38,15 @@ type historyPipeline struct {
 	store      *history.Reopening // nil without a history
 	exporter   *export.Exporter   // likewise
 	downsample bool
-	log        *slog.Logger
+
+	flushInterval time.Duration
+	log           *slog.Logger
 }
 
 // newHistoryPipeline opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on
 // without. Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
 func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*historyPipeline, error) {
-	p := &historyPipeline{recorder: hits.New(0), log: log}
+	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: set.History.FlushInterval}
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
 		p.store = history.NewReopening(func() (history.Store, error) { return openHistory(set, log) }, log)
@@ -69,7 +71,9 @@ func (p *historyPipeline) api() *query.History {
 	if p.store == nil {
 		return nil
 	}
-	return query.New(p.store, time.Now)
+	h := query.New(p.store, time.Now)
+	h.FlushInterval = p.flushInterval
+	return h
 }
 
 // queries answers Prometheus's API; it is nil where HISTORY_QUERY is off, or without a history.
