@@ -150,8 +150,10 @@ func (v *topView) bound() string {
 	switch {
 	case a.Missing == nil && len(a.Top) == 0 && len(a.Warnings) > 0:
 		return ""
-	case a.Missing == nil && len(a.Top) == 0:
+	case a.Missing == nil && len(a.Top) == 0 && a.By == "hits":
 		return "No value was counted by itself then.\n"
+	case a.Missing == nil && len(a.Top) == 0:
+		return "No value that a rule keeps had hits of " + terminal.Printable(a.By) + " then.\n"
 	case a.Missing == nil:
 		return text + "A value may have had more, and others had some: that is in __other__, which weir history top lists.\n"
 	case *a.Missing > 0:

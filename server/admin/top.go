@@ -168,7 +168,7 @@ func topOfHistory(ctx context.Context, h *query.History, parameters query.Parame
 			a.Top = append(a.Top, TopRow{Descriptor: descriptors.ReadablePath(r.Value), Path: r.Path, RankedHits: r.RankedHits})
 		}
 	}
-	if a.Found == 0 && top.Found > 0 {
+	if top.Hit > 0 && top.HitValues == 0 {
 		a.Warnings = append(a.Warnings, "No rule that was hit keeps values in the history: give it detailed_metric or value_to_metric.")
 	}
 	return a, nil
