@@ -30,8 +30,9 @@ type denialsCommand struct {
 
 func (*denialsCommand) Help() string {
 	return `Asks the admin port of a running weir, which keeps the last denial of each rule since its start. Each
-replica keeps its own: --admin may be a name that resolves to all of them, or a list. "still" is how long a request like the last would still be denied: "-" if it would pass by now unless
-others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
+replica keeps its own: --admin may be a name that resolves to all of them, or a list. "over" are the hits over the limit: denied,
+unless the line says that they passed. "still" is how long a request like the last would still be denied: "-" if it would
+pass by now unless others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
 and descriptor, who decided, and since when all denials are kept. Exit code: 0, or 2 for an error.
 
     weir denials
@@ -66,11 +67,11 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // describe returns a table for people:
 //
-//	when     domain  rule            limit     denied  still
-//	12s ago  shop    user/path=/pay  5/minute  134     56s
+//	when     domain  rule            limit     over  still
+//	12s ago  shop    user/path=/pay  5/minute  134   56s
 func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, weirs int) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
-	rows, title, what, since := a.Denials, "still", "rule", "Denied since "+show(a.Since)
+	rows, title, what, since := a.Denials, "still", "rule", "Counted since "+show(a.Since)
 	if a.RecentAnswer != nil {
 		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
 	}
@@ -85,7 +86,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "when\tdomain\trule\tlimit\tdenied\t%s\t\n", title)
+	fmt.Fprintf(table, "when\tdomain\trule\tlimit\tover\t%s\t\n", title)
 	for i := range rows {
 		d := &rows[i]
 		when, last := span(a.Now-d.At)+" ago", retryText(d)
@@ -96,7 +97,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 		}
 		limit := strings.TrimSpace(d.Limit + " " + d.Name)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain), readable(d.Path),
-			terminal.Printable(limit), deniedText(d), last, remarks(d))
+			terminal.Printable(limit), overText(d), last, remarks(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	var text strings.Builder
@@ -149,13 +150,13 @@ var deciders = map[string]string{
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
-// deniedText counts the hits that were denied; where requests count none, or many, the requests too.
-func deniedText(d *admin.DenialAnswer) string {
-	hits := terminal.Thousands(d.DeniedHits)
-	if d.DeniedHits == d.DeniedRequests {
+// overText counts the hits that were over the limit; where requests count none, or many, the requests too.
+func overText(d *admin.DenialAnswer) string {
+	hits := terminal.Thousands(d.OverHits)
+	if d.OverHits == d.OverRequests {
 		return hits
 	}
-	return hits + " in " + terminal.Count(int(d.DeniedRequests), "request")
+	return hits + " in " + terminal.Count(int(d.OverRequests), "request")
 }
 
 // retryText returns how long a request like the last would still be denied.
@@ -177,8 +178,9 @@ func remarks(d *admin.DenialAnswer) string {
 			all = append(all, text)
 		}
 	}
-	remark(d.Shadow, "let through by shadow mode")
+	remark(d.Shadow, "passed: shadow mode")
 	remark(d.Quota, "quota")
+	remark(d.Descriptors > 1 && d.Descriptor == "", fmt.Sprintf("of %d descriptors: --values tells them apart", d.Descriptors))
 	remark(d.Override, "the request's own limit")
 	remark(d.DecidedBy == "local", "store away: counted locally")
 	remark(d.DecidedBy == "policy", "store away: decided by the failure policy")

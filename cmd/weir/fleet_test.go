@@ -42,15 +42,15 @@ func TestDenialsOfAllWeirsAreListed(t *testing.T) {
 		command denialsCommand
 		want    string
 	}{
-		{"the newest come first", denialsCommand{N: 20}, `when     domain  rule            limit            denied          still
+		{"the newest come first", denialsCommand{N: 20}, `when     domain  rule            limit            over            still
 10s ago  shop    user/path=/pay  5/minute         2 in 1 request  10s
 30s ago  shop    user/path=/pay  5/minute         1               10s
 9m ago   shop    user            1000/hour users  1               -
-Denied since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each weir.
+Counted since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each weir.
 `},
 		{"no more than asked for", denialsCommand{N: 1}, "… and 2 rules more (-n lists them)"},
 		{"the recent ones stand side by side", denialsCommand{N: 20, From: "-1h"}, "2026-11-22 11:59:30"},
-		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"denied_requests":1,"denied_hits":2},`},
+		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"over_requests":1,"over_hits":2},`},
 		{"nothing", denialsCommand{N: 20, Path: "bytes"}, "That is of 2 weirs"},
 	} {
 		var out bytes.Buffer

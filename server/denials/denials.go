@@ -40,10 +40,12 @@ type Summary struct {
 	Shadow       bool   // it refuses nothing, as it or the whole process is in shadow mode
 	Last         Denial // or one that is less than a millisecond older
 	Descriptor   string // of the last, as weir call reads it, cut to MaxDescriptor; "" unless values were asked for
-	// Requests and Hits were refused since the process began, or since the rule came back after it was forgotten. A
+	// Requests and Hits were over the limit since the process began, or since the rule came back after it was forgotten. A
 	// request counts once for each of its descriptors that the rule refused.
 	Requests, Hits uint64
-	First          time.Time // of Recent alone, which counts Requests and Hits of a minute: when the first of these was
+	// Of Recent alone, which counts Requests and Hits of a minute: when the first of these was, and of how many descriptors.
+	First       time.Time
+	Descriptors int
 }
 
 // MaxDescriptor is how many bytes of a descriptor are kept. One that is longer ends in an ellipsis.
