@@ -33,7 +33,8 @@ func (*denialsCommand) Help() string {
 replica keeps its own: --admin may be a name that resolves to all of them, or a list. "over" are the hits over the limit: denied,
 unless the line says that they passed. "still" is how long a request like the last would still be denied: "-" if it would
 pass by now unless others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
-and descriptor, who decided, and since when all denials are kept. Exit code: 0, or 2 for an error.
+and descriptor, who decided, and since when all denials are kept: with a history in Redis of the last day, from before
+its start, too. Exit code: 0, or 2 for an error.
 
     weir denials
     weir denials --domain shop --path user/path=/pay --values
@@ -81,6 +82,7 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 			others = " Each replica keeps its own denials: ask the others, too.\n"
 		}
 		return c.describeNothing(a, show) + others +
+			c.hint(a) +
 			"weir history top --by over has what was denied before, or says what to set for a history,\n" +
 			"and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
 	}
@@ -120,6 +122,14 @@ func writeRows(b *strings.Builder, table string, values bool, descriptor func(ro
 			fmt.Fprintf(b, "    %s\n", terminal.Printable(descriptor(i-1)))
 		}
 	}
+}
+
+// hint says where the denials from before the start of the weir are, unless they were asked for.
+func (c *denialsCommand) hint(a *admin.DenialsAnswer) string {
+	if a.RecentAnswer != nil {
+		return ""
+	}
+	return "weir denials --from -1d lists those of the last day, with a history in Redis from before this start, too,\n"
 }
 
 // describeNothing names the time in which nothing was denied, as far as denials are kept.
@@ -178,6 +188,7 @@ func remarks(d *admin.DenialAnswer) string {
 			all = append(all, text)
 		}
 	}
+	remark(d.Weir != "", "at "+terminal.Printable(d.Weir))
 	remark(d.Shadow, "passed: shadow mode")
 	remark(d.Quota, "quota")
 	remark(d.Descriptors > 1 && d.Descriptor == "", fmt.Sprintf("of %d descriptors: --values tells them apart", d.Descriptors))

@@ -28,7 +28,9 @@ descriptors:
 type deniedWorld struct {
 	config *descriptors.Config
 	table  *denials.Table
-	port   *httptest.Server
+
+	recorder *denials.Recorder
+	port     *httptest.Server
 }
 
 var denialNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -36,7 +38,7 @@ var denialNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func newDeniedWorld(t *testing.T) *deniedWorld {
 	t.Helper()
 	config, recorder := fixture.Config(t, deniedShop), denials.New()
-	w := &deniedWorld{config: config, table: recorder.Table(config)}
+	w := &deniedWorld{config: config, table: recorder.Table(config), recorder: recorder}
 	w.port = httptest.NewServer(admin.Handler(admin.Parts{
 		Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
 		Denials: &admin.Denials{Recorder: recorder, Rules: inForce{config}, Since: denialNoon.Add(-47 * time.Minute),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -83,26 +84,55 @@ func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buf
 	return err
 }
 
-// mergeDenials returns the denials of several weirs, up to n, a row of each weir.
+// mergeDenials returns the denials of several weirs, up to n, a row of each weir. What a weir had stored before others began they
+// may all list: it is there once.
 func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, error) {
 	all := answers[0]
-	rows := &all.Denials
-	if all.RecentAnswer != nil {
-		rows = &all.Recent
-	}
-	for _, a := range answers[1:] {
-		all.Since, all.Now, all.More = max(all.Since, a.Since), max(all.Now, a.Now), all.More+a.More
-		if all.RecentAnswer == nil || a.RecentAnswer == nil {
-			*rows = append(*rows, a.Denials...)
-		} else {
-			*rows, all.KeptSince = append(*rows, a.Recent...), max(all.KeptSince, a.KeptSince)
+	names := make(map[string]bool)
+	for _, a := range answers {
+		if all.RecentAnswer != nil && a.RecentAnswer != nil {
+			names[a.Name] = true
 		}
 	}
-	slices.SortFunc(*rows, func(a, b admin.DenialAnswer) int {
+	var rows []admin.DenialAnswer
+	stored := make(map[admin.DenialAnswer]int)
+	for _, a := range answers {
+		all.Since, all.Now = max(all.Since, a.Since), max(all.Now, a.Now)
+		if a != all {
+			all.More += a.More
+		}
+		if all.RecentAnswer == nil || a.RecentAnswer == nil {
+			rows = append(rows, a.Denials...)
+			continue
+		}
+		all.KeptSince = max(all.KeptSince, a.KeptSince)
+		for _, d := range a.Recent {
+			if d.Weir != "" {
+				line := admin.DenialAnswer{First: math.Floor(d.First / 60), Weir: d.Weir, Domain: d.Domain, Path: d.Path, Limit: d.Limit, Name: d.Name,
+					Shadow: d.Shadow, DecidedBy: d.DecidedBy, Descriptor: d.Descriptor}
+				at, known := stored[line]
+				if known && rows[at].OverRequests < d.OverRequests { // it began later
+					rows[at] = d
+				}
+				if known || names[d.Weir] {
+					continue
+				}
+				stored[line] = len(rows)
+			}
+			d.Weir = cmp.Or(d.Weir, a.Name)
+			rows = append(rows, d)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b admin.DenialAnswer) int {
 		return cmp.Or(cmp.Compare(b.First, a.First), cmp.Compare(b.At, a.At))
 	})
-	all.More += max(0, len(*rows)-n)
-	*rows = (*rows)[:min(n, len(*rows))]
+	all.More += max(0, len(rows)-n)
+	rows = rows[:min(n, len(rows))]
+	if all.RecentAnswer != nil {
+		all.Name, all.Recent = "", rows
+	} else {
+		all.Denials = rows
+	}
 	return all, nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
@@ -62,6 +64,45 @@ Counted since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for eac
 		}
 		if err == nil || !strings.Contains(err.Error(), gone) {
 			t.Errorf("%s: it ends with %v, want %s named, as it does not answer", c.promise, err, gone)
+		}
+	}
+}
+
+// Each weir that began later than another ended has that one's denials, and those that were stored by then of others that run.
+func TestStoredDenialsOfAFleetAreListedOnce(t *testing.T) {
+	a, b := newDeniedWorld(t), newDeniedWorld(t)
+	a.recorder.Weir, b.recorder.Weir = "a:1", "b:1"
+	ann, bob := descriptors.Entry{Key: "user", Value: "ann"}, descriptors.Entry{Key: "user", Value: "bob"}
+	gone := newDeniedWorld(t)
+	gone.recorder.Weir = "gone:1"
+	gone.deny(30*time.Minute, time.Second, 1, false, backend.FromStore, ann)
+	b.deny(20*time.Minute, time.Second, 1, false, backend.FromStore, ann)
+	restore := func(to *deniedWorld, from ...*deniedWorld) {
+		var stored []denials.Summary
+		for _, w := range from {
+			_ = w.recorder.Store(denialNoon, func(all []denials.Summary) error {
+				stored = append(stored, all...)
+				return errors.New("keep them for the next")
+			})
+		}
+		to.recorder.Restore(stored)
+	}
+	restore(a, gone, b)
+	gone.deny(30*time.Minute, time.Second, 1, false, backend.FromStore, bob) // which a did not read
+	restore(b, gone)
+	flags, _ := fleetOf(t, a.port, b.port)
+	for values, want := range map[bool]string{
+		false: `when                 domain  rule  limit            over  decided by
+2026-11-22 11:40:00  shop    user  1000/hour users  1     the store's count  at b:1
+2026-11-22 11:30:00  shop    user  1000/hour users  2     the store's count  at gone:1, of 2 descriptors: --values tells them apart
+`,
+		true: `2026-11-22 11:30:00  shop    user  1000/hour users  1     the store's count  at gone:1
+    user=ann
+`} {
+		var out bytes.Buffer
+		_ = (&denialsCommand{N: 20, From: "-1h", Values: values, portFlags: flags}).Run(t.Context(), utc(&out))
+		if got := out.String(); !strings.Contains(got, want) || strings.Count(got, "user=ann") > 2 {
+			t.Errorf("with values %v it prints\n%s\nwant\n%s", values, got, want)
 		}
 	}
 }

@@ -115,6 +115,7 @@ func (s *service) open(flag string) (err error) {
 	limits := s.set.Limits()
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
+	s.history.denials.of(s.limiter.Denials)
 	s.metrics.Limiter(s.limiter)
 	if s.set.Quotas.Enabled {
 		s.quotas = openQuotas(s.set, s.limiter, s.store, s.metrics, s.log)

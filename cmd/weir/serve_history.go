@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -37,6 +38,7 @@ type historyPipeline struct {
 	recorder   *hits.Recorder
 	store      *history.Reopening // nil without a history
 	exporter   *export.Exporter   // likewise
+	denials    *denialKeeper      // nil where none outlive the process
 	downsample bool
 
 	flushInterval time.Duration
@@ -49,7 +51,13 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: set.History.FlushInterval}
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
-		p.store = history.NewReopening(func() (history.Store, error) { return openHistory(set, log) }, log)
+		p.store = history.NewReopening(func() (history.Store, error) {
+			store, err := openHistory(set, log)
+			if redis, is := store.(*redishistory.Store); is {
+				p.denials = &denialKeeper{store: redis, log: log}
+			}
+			return store, err
+		}, log)
 		p.store.Open()
 		if err := p.store.Err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
@@ -102,6 +110,11 @@ func (p *historyPipeline) run(ctx context.Context) {
 			p.store.Open()
 		}
 	})
+	running.Go(func() {
+		for ok := true; ok; ok = wait.For(ctx, p.flushInterval) {
+			p.denials.keep(ctx, time.Now().Add(-lateDenial))
+		}
+	})
 	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
 	running.Go(func() {
 		for wait.For(ctx, learnInterval) {
@@ -145,6 +158,7 @@ func (p *historyPipeline) close(kill context.Context) error {
 		cancel() // there is nothing to wait for
 	}
 	p.exporter.Close(ctx)
+	p.denials.keep(ctx, time.Unix(math.MaxInt32, 0))
 	return p.store.Close()
 }
 

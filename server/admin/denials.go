@@ -33,7 +33,8 @@ type DenialsAnswer struct {
 
 // RecentAnswer is what it answers besides, without Denials, if it is asked for a descriptor or a time.
 type RecentAnswer struct {
-	From      float64        `json:"from"` // Unix seconds; 0 for all that is kept
+	Name      string         `json:"name,omitempty"` // of this weir
+	From      float64        `json:"from"`           // Unix seconds; 0 for all that is kept
 	To        float64        `json:"to"`
 	KeptSince float64        `json:"kept_since"` // nothing is known of what was denied before
 	Recent    []DenialAnswer `json:"recent"`
@@ -58,6 +59,7 @@ type DenialAnswer struct {
 	Override     bool    `json:"override,omitempty"` // the request brought the limit with it
 	OverRequests uint64  `json:"over_requests"`      // since the start; denied, unless in shadow mode
 	OverHits     uint64  `json:"over_hits"`
+	Weir         string  `json:"weir,omitempty"`        // of Recent: that stored it, before this one began
 	Descriptors  int     `json:"descriptors,omitempty"` // of Recent: how many there are that this is of
 	Descriptor   string  `json:"descriptor,omitempty"`  // of the last, if values were asked for
 }
@@ -89,7 +91,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 		var since time.Time
 		all, a.More, since = d.Recorder.Recent(f, n)
 		kept := max(a.Since, seconds(since))
-		a.RecentAnswer = &RecentAnswer{From: seconds(f.From), To: seconds(f.To), KeptSince: kept, Recent: denialAnswers(all, now)}
+		a.RecentAnswer = &RecentAnswer{Name: d.Recorder.Weir, From: seconds(f.From), To: seconds(f.To), KeptSince: kept, Recent: denialAnswers(all, now)}
 	}
 	if config := d.Rules.Config(); len(all) == 0 && config != nil { // a rule that is not there never denies
 		if _, err := ruleAt(config, f.Domain, f.Path); err != nil {
@@ -137,7 +139,7 @@ func denialAnswer(s *denials.Summary, now time.Time) DenialAnswer {
 	a := DenialAnswer{
 		At: seconds(last.At), Domain: s.Domain, Path: s.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
 		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.Source.String(),
-		Shadow: s.Shadow, Quota: last.Quota, Override: last.Override, OverRequests: s.Requests, OverHits: s.Hits, Descriptors: s.Descriptors,
+		Shadow: s.Shadow, Quota: last.Quota, Override: last.Override, OverRequests: s.Requests, OverHits: s.Hits, Descriptors: s.Descriptors, Weir: s.Weir,
 		Descriptor: s.Descriptor,
 	}
 	if !s.First.IsZero() {

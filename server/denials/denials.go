@@ -1,6 +1,7 @@
 // Package denials keeps, for each rule, the last request that it refused, and how many there were: the answer to "why
 // was this denied?"; and, of all rules together, the newest denials by minute and descriptor: the answer to "was ann
-// denied at 02:40?". It logs a sample of them. Read it from [Recorder] downwards.
+// denied at 02:40?", which can be stored and restored by the next process. It logs a sample of them. Read it from [Recorder]
+// downwards.
 //
 // Denials that shadow mode let through are kept apart. Memory is bounded: of each rule in force, and of one that is gone
 // for some minutes longer, one denial; of the newest, a number and their bytes. Values of descriptors may be personal:
@@ -46,6 +47,7 @@ type Summary struct {
 	// Of Recent alone, which counts Requests and Hits of a minute: when the first of these was, and of how many descriptors.
 	First       time.Time
 	Descriptors int
+	Weir        string // that stored it before this process began; "" of this process
 }
 
 // MaxDescriptor is how many bytes of a descriptor are kept. One that is longer ends in an ellipsis.

@@ -36,6 +36,7 @@ type group struct {
 	minute  int64
 	hash    uint64
 	entries []uint64     // the hash of each, by which a descriptor is found that is longer than what is kept of it
+	stored  bool         // by Store, which alone uses it
 	first   atomic.Int64 // Unix nanoseconds
 }
 
@@ -114,17 +115,16 @@ type lineKey struct {
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
 	r.recent.mu.Lock()
-	ring, next, since := slices.Clone(r.recent.ring[:]), r.recent.next, r.recent.since
+	kept, since := r.recent.ordered(), r.recent.since
 	r.recent.mu.Unlock()
 	lines := make(map[lineKey]int)
-	for i := range uint64(slots) {
-		g := ring[(next-1-i)%slots]
+	for _, g := range slices.Backward(kept) {
 		missing := func(entry uint64) bool { return !slices.Contains(g.entries, entry) }
-		if g == nil || !f.matches(g.of.rule) || slices.ContainsFunc(wanted, missing) {
+		if !f.matches(g.of.rule) || slices.ContainsFunc(wanted, missing) {
 			continue
 		}
 		s, _ := g.of.summary(&g.tally, f.Values)
-		s.First, s.Descriptors = time.Unix(0, g.first.Load()), 1
+		s.First, s.Descriptors, s.Weir = time.Unix(0, g.first.Load()), 1, g.of.weir
 		before := g.minute < f.From.Unix()/60 || !s.Last.At.Add(maxLag).After(f.From)
 		if before || !f.To.IsZero() && !s.First.Before(f.To) {
 			continue

@@ -13,6 +13,8 @@ import (
 
 // Recorder keeps denials by rule, beyond reloads. Its methods may be called by any number of goroutines.
 type Recorder struct {
+	Weir string // the name of this process, for what it stores
+
 	rules  *byrule.Registry[ruleDenials]
 	recent recent
 }
@@ -25,6 +27,7 @@ type ruleTally struct {
 	tally
 	rule   byrule.Name
 	shadow bool
+	weir   string // of restored denials: who denied
 	logged uint64 // requests that Log has told of, used by it alone
 }
 
