@@ -19,7 +19,7 @@ import (
 type countersTop struct {
 	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
 	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
-	By     string            `default:"hits" help:"What to rank by: hits, within, over (refused), shadow, degraded or near."`
+	By     string            `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
 	N      int               `default:"20" short:"n" help:"How many to list, at most 1000."`
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`

@@ -19,7 +19,7 @@ type Recorder struct {
 	recent recent
 }
 
-// ruleDenials are those of a rule: what was refused, and what shadow mode let through.
+// ruleDenials are those of a rule: what was denied, and what shadow mode let through.
 type ruleDenials [2]ruleTally
 
 // ruleTally is the tally of a rule, with or without shadow mode.

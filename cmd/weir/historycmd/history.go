@@ -42,7 +42,7 @@ func (*Command) Help() string {
 	return `Opens the Redis that the environment names, as weir serve reads it. A history that is not in Redis belongs to its
 weir serve, which is asked on its admin port; with --admin that is so in any case.
 
-    weir history top  --from -7d --by over                                          who was refused last week
+    weir history top  --from -7d --by over                                          who was denied last week
     weir history show --path user/path=/pay --from 2025-11-15 --to 2025-11-16       a day, a year ago
     weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
@@ -69,7 +69,7 @@ type printFlags struct {
 
 // seriesFlags choose series of the rules, for show and export.
 type seriesFlags struct {
-	Outcome string `placeholder:"NAME" help:"Only within, over (refused), shadow, degraded or near."`
+	Outcome string `placeholder:"NAME" help:"Only within, over (denied), shadow, degraded or near."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 

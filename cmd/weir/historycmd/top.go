@@ -19,7 +19,7 @@ import (
 type topCommand struct {
 	printFlags
 	rangeFlags
-	By string `default:"hits" help:"What to rank by: hits, within, over (refused), shadow, degraded or near."`
+	By string `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
 
