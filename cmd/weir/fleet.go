@@ -90,9 +90,7 @@ func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, 
 	all := answers[0]
 	names := make(map[string]bool)
 	for _, a := range answers {
-		if all.RecentAnswer != nil && a.RecentAnswer != nil {
-			names[a.Name] = true
-		}
+		names[a.Name] = true
 	}
 	var rows []admin.DenialAnswer
 	stored := make(map[admin.DenialAnswer]int)
@@ -101,15 +99,14 @@ func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, 
 		if a != all {
 			all.More += a.More
 		}
-		if all.RecentAnswer == nil || a.RecentAnswer == nil {
-			rows = append(rows, a.Denials...)
-			continue
+		own := a.Denials
+		if all.RecentAnswer != nil && a.RecentAnswer != nil {
+			own, all.KeptSince = a.Recent, max(all.KeptSince, a.KeptSince)
 		}
-		all.KeptSince = max(all.KeptSince, a.KeptSince)
-		for _, d := range a.Recent {
+		for _, d := range own {
 			if d.Weir != "" {
 				line := admin.DenialAnswer{First: math.Floor(d.First / 60), Weir: d.Weir, Domain: d.Domain, Path: d.Path, Limit: d.Limit, Name: d.Name,
-					Shadow: d.Shadow, DecidedBy: d.DecidedBy, Descriptor: d.Descriptor}
+					Shadow: d.Shadow, DecidedBy: strings.Replace(d.DecidedBy, "deny_cache", "store", 1), Descriptor: d.Descriptor}
 				at, known := stored[line]
 				if known && rows[at].OverRequests < d.OverRequests { // it began later
 					rows[at] = d
@@ -128,8 +125,8 @@ func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, 
 	})
 	all.More += max(0, len(rows)-n)
 	rows = rows[:min(n, len(rows))]
-	if all.RecentAnswer != nil {
-		all.Name, all.Recent = "", rows
+	if all.Name = ""; all.RecentAnswer != nil {
+		all.Recent = rows
 	} else {
 		all.Denials = rows
 	}

@@ -91,6 +91,11 @@ func TestStoredDenialsOfAFleetAreListedOnce(t *testing.T) {
 	gone.deny(30*time.Minute, time.Second, 1, false, backend.FromStore, bob) // which a did not read
 	restore(b, gone)
 	flags, _ := fleetOf(t, a.port, b.port)
+	var last bytes.Buffer
+	_ = (&denialsCommand{N: 20, portFlags: flags}).Run(t.Context(), utc(&last))
+	if want := "20m ago  shop    user  1000/hour users  1     -      at b:1\n"; !strings.Contains(last.String(), want) {
+		t.Errorf("the last denials are\n%s\nwant %s, as rows of two weirs may look alike", &last, want)
+	}
 	for values, want := range map[bool]string{
 		false: `when                 domain  rule  limit            over  decided by
 2026-11-22 11:40:00  shop    user  1000/hour users  1     the store's count  at b:1

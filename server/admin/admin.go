@@ -32,7 +32,7 @@ type Parts struct {
 	Loaded   func() time.Time
 	Counters *Counters      // nil serves none
 	Denials  *Denials       // nil serves none
-	Quotas   *rlqs.Service  // nil serves none
+	Quotas   *rlqs.Service  // nil says that there are none
 	History  *query.History // nil says that there is none
 	// NoHistory says what to set for one, where History is nil.
 	NoHistory string
@@ -68,9 +68,7 @@ func Handler(p Parts) http.Handler {
 	if p.Denials != nil {
 		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
 	}
-	if p.Quotas != nil {
-		inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
-	}
+	inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
 	historyMux := http.NewServeMux()
 	registerHistory(historyMux, &p)
 	if p.Query != nil {

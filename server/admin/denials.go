@@ -27,14 +27,14 @@ type DenialsAnswer struct {
 	Since   float64        `json:"since"` // Unix seconds; nothing is known of what was before
 	Now     float64        `json:"now"`   // likewise, when it was answered
 	Denials []DenialAnswer `json:"denials"`
-	More    int            `json:"more"` // that were left out, of Denials or of Recent
+	More    int            `json:"more"`           // that were left out, of Denials or of Recent
+	Name    string         `json:"name,omitempty"` // of this weir
 	*RecentAnswer
 }
 
 // RecentAnswer is what it answers besides, without Denials, if it is asked for a descriptor or a time.
 type RecentAnswer struct {
-	Name      string         `json:"name,omitempty"` // of this weir
-	From      float64        `json:"from"`           // Unix seconds; 0 for all that is kept
+	From      float64        `json:"from"` // Unix seconds; 0 for all that is kept
 	To        float64        `json:"to"`
 	KeptSince float64        `json:"kept_since"` // nothing is known of what was denied before
 	Recent    []DenialAnswer `json:"recent"`
@@ -81,7 +81,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &DenialsAnswer{Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}}
+	a := &DenialsAnswer{Name: d.Recorder.Weir, Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}}
 	var all []denials.Summary
 	if f.To.IsZero() {
 		all = d.Recorder.List(f)
@@ -91,7 +91,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 		var since time.Time
 		all, a.More, since = d.Recorder.Recent(f, n)
 		kept := max(a.Since, seconds(since))
-		a.RecentAnswer = &RecentAnswer{Name: d.Recorder.Weir, From: seconds(f.From), To: seconds(f.To), KeptSince: kept, Recent: denialAnswers(all, now)}
+		a.RecentAnswer = &RecentAnswer{From: seconds(f.From), To: seconds(f.To), KeptSince: kept, Recent: denialAnswers(all, now)}
 	}
 	if config := d.Rules.Config(); len(all) == 0 && config != nil { // a rule that is not there never denies
 		if _, err := ruleAt(config, f.Domain, f.Path); err != nil {
