@@ -279,6 +279,18 @@ func TestARangeThatIsWidenedIsNamedAlike(t *testing.T) {
 	}
 }
 
+// What is yet to come of the last bucket is in neither.
+func TestShowAndTopNameOneRange(t *testing.T) {
+	port := someHistory(t)
+	for _, command := range []string{"top --from -2d", "show --domain shop --from -2d"} {
+		got, err := runHistory(t, append(strings.Fields(command), "--admin", port)...)
+		line, _, _ := strings.Cut(got, ",")
+		if err != nil || line != "2026-11-19 12:00 to 2026-11-21 12:01 UTC (2d)" {
+			t.Errorf("weir history %s is of %s (%v)", command, line, err)
+		}
+	}
+}
+
 func TestAValueWithoutItsKeyLeadsToIt(t *testing.T) {
 	store := openHistory(t, t.TempDir())
 	acme := history.ID{Domain: "shop", Path: "tenant", Value: "tenant=acme,user=ann", Outcome: history.Within}

@@ -67,7 +67,11 @@ func (v *showView) String() string {
 	if slices.ContainsFunc(a.Series, func(s query.SeriesAnswer) bool { return len(s.Points) > 0 && s.Points[len(s.Points)-1].Partial }) {
 		counting = ", ┄ still counting"
 	}
-	b.WriteString(describeRange(&a.Metadata, v.zone, counting))
+	answered := a.Metadata
+	if minute := a.Now - a.Now%60 + 60; answered.From < minute { // as history top has it: no hits are in what is yet to come
+		answered.To = min(answered.To, minute)
+	}
+	b.WriteString(describeRange(&answered, v.zone, counting))
 	writeWarnings(&b, a.Warnings, v.paint)
 	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
 	drawn = drawn[:min(len(drawn), maxCurves)]
