@@ -29,6 +29,9 @@ func TestQuotaValuesNeedTheReadToken(t *testing.T) {
 			t.Errorf("%q: %s, %+v, %v; want %d", query, answer.Status, a, err, want)
 		}
 	}
+	if w := get(serving(Parts{}), "/api/v1/quota"); w.Code != 404 || !strings.Contains(w.Body.String(), "RLQS_ENABLED=true") {
+		t.Errorf("without quotas: %d %s, want 404 and what turns them on", w.Code, w.Body)
+	}
 	if text, _ := json.Marshal(QuotaBucket{}); strings.Contains(string(text), "escriptor") {
 		t.Errorf("without values a bucket tells its descriptor: %s", text)
 	}

@@ -94,8 +94,9 @@ func TestBadQueriesAreRefusedWithASentence(t *testing.T) {
 
 func TestQueriesWithoutAStoreAreRefused(t *testing.T) {
 	p := newPort(t, &Guard{})
+	p.Handler = serving(Parts{Counters: p.counters, Guard: &Guard{}, NoHistory: "set this"})
 	for _, question := range []string{"history/top", "history/export", "counters/top?domain=shop&from=-1h"} {
-		if code, body := p.ask("GET", "/api/v1/"+question); code != 404 || !strings.HasPrefix(body, "This weir keeps no history") {
+		if code, body := p.ask("GET", "/api/v1/"+question); code != 404 || body != "This weir keeps no history: set this." {
 			t.Errorf("a weir without a history answers %s with %d %s, want 404 and that", question, code, body)
 		}
 	}

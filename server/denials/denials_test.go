@@ -45,7 +45,7 @@ func (w *world) apply(t testing.TB, text string) {
 // deny notes a denial of so many hits, of a descriptor of the domain shop.
 func (w *world) deny(at time.Time, hits uint64, shadow bool, d descriptors.Descriptor) {
 	rule := w.config.Match("shop", d).Rule
-	denial := Denial{At: at, Hits: hits, RetryIn: time.Minute, Limit: descriptors.Limit{Requests: hits, Unit: descriptors.Minute, Multiplier: 1}}
+	denial := Denial{At: at, Hits: hits, RetryIn: time.Minute, Limit: descriptors.Limit{Algorithm: descriptors.SlidingLog, Requests: hits, Unit: descriptors.Minute, Multiplier: 1}}
 	w.table.Note(rule, "shop", shadow, &denial, d)
 }
 

@@ -43,7 +43,7 @@ func TestRuleLogsItsDenialsEachInterval(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 		})
-		const line = `level=INFO msg="requests are denied: a limit is reached" domain=shop rule=user limit=2/minute denied_requests=`
+		const line = `level=INFO msg="requests are denied: a limit is reached" domain=shop rule=user limit=2/minute requests=`
 		want := []string{line + "60 decided_by=store", line + "60 decided_by=store", line + "5 decided_by=store"}
 		if !slices.Equal(lines, want) {
 			t.Errorf("of 125 seconds of denials are logged\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
@@ -59,7 +59,7 @@ func TestLogHasValuesOnlyOnRequest(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 		})
 		want := `level=INFO msg="requests would be denied, were it not for shadow mode: a limit is reached" domain=shop rule=user limit=2/minute ` +
-			`denied_requests=1 decided_by=store descriptor="user=ann\nlevel=ERROR \x1b[2J"`
+			`requests=1 decided_by=store descriptor="user=ann\nlevel=ERROR \x1b[2J"`
 		if len(lines) != 1 || lines[0] != want {
 			t.Errorf("logged is\n%s\nwant\n%s", strings.Join(lines, "\n"), want)
 		}
@@ -87,7 +87,7 @@ func TestManyRulesLogTenLinesPerInterval(t *testing.T) {
 		told := 0
 		for _, line := range lines {
 			var n int
-			_, after, _ := strings.Cut(line, "denied_requests=")
+			_, after, _ := strings.Cut(line, "requests=")
 			fmt.Sscan(after, &n)
 			told += n
 		}

@@ -270,3 +270,24 @@ func TestDenialIsFoundByAnyEntry(t *testing.T) {
 		}
 	}
 }
+
+// Without values lines of one minute and limit would look alike.
+func TestLinesWithoutValuesCoverAllDescriptors(t *testing.T) {
+	w := newWorld(t, shop)
+	for i := range 9 {
+		w.deny(noon.Add(time.Duration(i)*time.Second), 2, false, entry("user", fmt.Sprint("u", i%3)))
+		w.deny(noon.Add(time.Duration(i)*time.Second), 2, true, entry("user", "u0"))
+	}
+	w.deny(noon.Add(time.Minute), 2, false, entry("user", "u0"))
+	all, more, _ := w.recorder.Recent(Filter{}, 2)
+	if len(all) != 2 || more != 1 || all[0].Descriptors != 1 || all[1].Descriptors != 3 {
+		t.Fatalf("%d lines and %d more, %+v; want the later minute, three descriptors, and one more", len(all), more, all)
+	}
+	all, _, _ = w.recorder.Recent(Filter{}, 9)
+	if s := all[1]; s.Requests != 9 || s.Shadow || !all[2].Shadow || s.Hits != 18 || s.Descriptors != 3 || !s.First.Equal(noon) || !s.Last.At.Equal(noon.Add(8*time.Second)) {
+		t.Errorf("three descriptors are %+v, want 9 requests of 18 hits from noon to 8 s later", s)
+	}
+	if all, _, _ = w.recorder.Recent(Filter{Values: true}, 9); len(all) != 5 {
+		t.Errorf("with values there are %d lines, want one of each descriptor", len(all))
+	}
+}

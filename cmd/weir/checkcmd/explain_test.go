@@ -119,7 +119,7 @@ verdict: OK: nothing here denies
 		}
 	}
 	_, out, _ := runOn(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), Command{Path: "limits", Explain: []string{"user=ann"}}, "")
-	if !strings.Contains(out, "refund_on_deny: a refused request gives back") {
+	if !strings.Contains(out, "refund_on_deny: a denied request gives back") {
 		t.Errorf("%s\nwant to be told of refund_on_deny", out)
 	}
 	code, out, _ := runOn(t, file, Command{Path: "limits", Explain: []string{"user=ann + team=red"}, Domain: "shpo"}, "")

@@ -235,3 +235,24 @@ func TestHistoryIsKeptOnlyOnRequest(t *testing.T) {
 		}
 	}
 }
+
+// What is said to be set for a history works where it is said.
+func TestMissingHistoryRemedyFitsTheBackend(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                    "in the Redis of the counters, with REDIS_HISTORY_URL in another",
+		"DATA_DIR=/data":      "in DATA_DIR=/data",
+		"BACKEND_TYPE=memory": "in memory until the process ends, with DATA_DIR in a file there",
+		"MEMCACHE_HOST_PORT=h:1 BACKEND_TYPE=memcache":  "in memory until the process ends, with DATA_DIR in a file there",
+		"HISTORY=false BACKEND_TYPE=memory DATA_DIR=/d": "in DATA_DIR=/d",
+		"HISTORY=false REDIS_HISTORY_URL=h:1":           "in the Redis of REDIS_HISTORY_URL",
+	} {
+		s := mustRead(t, given)
+		if got := s.HistoryRemedy(); got != "set HISTORY=true to keep one "+want {
+			t.Errorf("%s: %q, want %q", given, got, want)
+		}
+		s = mustRead(t, strings.Replace(given, "HISTORY=false", "", 1)+" HISTORY=true")
+		if inRedis := strings.Contains(want, "Redis of"); !s.KeepHistory || s.HistoryInRedis() != inRedis || !inRedis && (s.DataDir == "") != strings.Contains(want, "memory") {
+			t.Errorf("%s, and HISTORY=true: kept %v, in Redis %v, in %q; the remedy is %q", given, s.KeepHistory, s.HistoryInRedis(), s.DataDir, want)
+		}
+	}
+}
