@@ -82,7 +82,7 @@ soak: tools-race ## what takes hours: a million steps, thousands of kills, long 
 	@GO=$(GO) .ci/soak
 
 test-chart: tools ## of the tests: the chart, the kustomizations and the image: rendered, read by their APIs, run beside a real Envoy
-	cd helm/charttest && $(GO) test -count=1 -skip '/^signed$$' ./... # which make test-all runs: it builds cosign
+	cd helm/charttest && $(GO) test -count=1 -timeout 20m -skip '/^signed$$' ./... # which make test-all runs: it builds cosign
 	cd k8s/image && $(GO) test ./...
 
 test-page: tools ## of the tests: the page in a real Chromium, against a real weir with a year of history; screenshots go to bin/screenshots

@@ -59,6 +59,9 @@ func (a *Algorithm) UnmarshalText(name []byte) (err error) {
 	return err
 }
 
+// MarshalText returns what UnmarshalText reads.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
 // String returns the algorithm's name in files.
 func (a Algorithm) String() string {
 	if a < SlidingWindow || int(a) > len(algorithmNames) {

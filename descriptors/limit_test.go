@@ -19,7 +19,7 @@ func limit(t testing.TB, requests uint64, u Unit, multiplier uint32, a Algorithm
 	return l
 }
 
-func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
+func TestSlidingWindowLengthDecidesItsLevels(t *testing.T) {
 	const ms, s, m, h = time.Millisecond, time.Second, time.Minute, time.Hour
 	tests := []struct {
 		unit       Unit
@@ -59,7 +59,7 @@ func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
 	}
 }
 
-func TestOnlyASlidingWindowHasAPrecisionAndOnlyATokenBucketABurst(t *testing.T) {
+func TestPrecisionAndBurstNeedTheirAlgorithm(t *testing.T) {
 	for algorithm, want := range map[Algorithm]string{FixedWindow: "3h", SlidingLog: "1µs", TokenBucket: ""} {
 		l := limit(t, 5, Hour, 3, algorithm, 0)
 		got := strings.Join(l.LevelNames(), " ")
@@ -110,7 +110,7 @@ func TestStateBelongsToAlgorithmWindowAndPrecision(t *testing.T) {
 	}
 }
 
-func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
+func TestChargeFollowsAlgorithmUnlessARuleDecides(t *testing.T) {
 	for _, a := range Algorithms() {
 		l := limit(t, 1, Minute, 1, a, 0)
 		got := []bool{ChargeByAlgorithm.Always(&l), ChargeAdmitted.Always(&l), ChargeAlways.Always(&l)}
@@ -120,7 +120,7 @@ func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
 	}
 }
 
-func TestUnitsAreThoseOfEnvoy(t *testing.T) {
+func TestUnitsMatchEnvoy(t *testing.T) {
 	for name, want := range map[string]struct {
 		number Unit
 		length time.Duration

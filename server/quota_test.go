@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-func TestALongReportIsRefusedByItsBound(t *testing.T) {
+func TestOversizedReportIsRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
 	stream, err := quota.NewRateLimitQuotaServiceClient(r.conn).StreamRateLimitQuotas(t.Context())

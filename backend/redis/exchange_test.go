@@ -7,7 +7,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-func TestReplicasReadWhatOthersSay(t *testing.T) {
+func TestExchangeSharesValuesAmongReplicas(t *testing.T) {
 	store := opened(t, on(t, topology.Cluster), nil)
 	for _, step := range []struct {
 		name, says string

@@ -32,7 +32,7 @@ func weirCommand(args ...string) *exec.Cmd {
 	return command
 }
 
-func TestTheCommandLineTellsWhatItHas(t *testing.T) {
+func TestCommandLineAnswersHelpAndErrors(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]struct {
 		code   int
@@ -110,7 +110,7 @@ func TestServeHelpNamesEveryVariable(t *testing.T) {
 }
 
 // A shell asks by the environment, and takes each line as a word.
-func TestAShellIsToldWhatCanFollow(t *testing.T) {
+func TestCompletionListsTheNextWords(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string][]string{
 		"weir ": {"serve", "help", "history"}, "weir coun": {"counters"}, "weir counters ": {"top", "get"},

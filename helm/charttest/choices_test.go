@@ -91,8 +91,6 @@ var premises = []struct{ of, values string }{
 	{"grpc.tls.certificate", "grpc: {tls: {enabled: true, existingSecret: grpc-tls, certificate: {issuer: {name: limits}}}}"},
 	{"statistics.prometheus", "statistics: {prometheus: {enabled: true}}"},
 	{"statistics.statsd", "statistics: {statsd: {enabled: true, host: 127.0.0.1}}"},
-	{"ingress", "ingress: {hosts: [a.example]}"},
-	{"httpRoute", "httpRoute: {parentRefs: [{name: eg}], hostnames: [a.example]}"},
 	{"historyServer", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
 	{"monitoring.dataSource", "history: {enabled: true}"},
 	{"monitoring.podMonitor", "monitoring: {serviceMonitor: {enabled: false}}"},
@@ -102,7 +100,7 @@ var premises = []struct{ of, values string }{
 // Whoever picks a value that the schema offers gets a weir that becomes ready and limits, with the limits of the example.
 // What the container is given decides; so choices that give it the same are made once. In the short form every other
 // choice is made under the incumbent's name, else each is made under both.
-func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
+func TestEveryEnumValueStartsAndLimits(t *testing.T) {
 	t.Parallel()
 	schema := valuesOf(t, readText(t, filepath.Join(chartDir, "values.schema.json")))
 	choices := choicesBelow(schema, schema["definitions"].(map[string]any), nil)

@@ -23,8 +23,11 @@ type QuotaBucket struct {
 func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
 	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOnly(r, "domain", "n", "values")
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case quotas == nil:
+			return nil, refuse(http.StatusNotFound, "No quotas are served here: weir serve has them with RLQS_ENABLED=true, as ratelimit they are off.")
 		}
 		n, err := parameters.Number("n", defaultDenials, maxDenials)
 		if err != nil {

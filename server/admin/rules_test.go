@@ -25,7 +25,7 @@ func askRules(p Parts, known string) *httptest.ResponseRecorder {
 
 func loadedAt(at int64) func() time.Time { return func() time.Time { return time.Unix(at, 0) } }
 
-func TestTheRulesInForceAreListed(t *testing.T) {
+func TestRulesListsTheRulesInForce(t *testing.T) {
 	const mail = `
 domain: mail
 descriptors: [{key: from, value: "a,b=c/d%", rate_limit: {unit: day, requests_per_unit: 0}}]`
@@ -56,7 +56,7 @@ descriptors:
 	}
 }
 
-func TestRulesAreListedBeforeThereIsAConfigurationAndWhereThereNeverIsOne(t *testing.T) {
+func TestRulesAnswersWithoutAConfiguration(t *testing.T) {
 	history := newKept(t, noon).History
 	for _, c := range []struct {
 		promise string
@@ -73,7 +73,7 @@ func TestRulesAreListedBeforeThereIsAConfigurationAndWhereThereNeverIsOne(t *tes
 	}
 }
 
-func TestRulesThatAreKnownAreNotSentAgain(t *testing.T) {
+func TestUnchangedRulesAreNotSentAgain(t *testing.T) {
 	const rule = "domain: a\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: %d}}]"
 	before := Parts{Rules: rulesOf(t, fmt.Sprintf(rule, 1)), Loaded: loadedAt(1)}
 	tag := askRules(before, "").Header().Get("ETag")
@@ -97,7 +97,7 @@ type inForce struct{ config *descriptors.Config }
 
 func (c inForce) Config() *descriptors.Config { return c.config }
 
-func TestRulesAreShownInTheLinesOfRatelimit(t *testing.T) {
+func TestRlconfigListsRulesLikeRatelimit(t *testing.T) {
 	const shop = `
 domain: shop
 descriptors:
@@ -127,7 +127,7 @@ shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: fal
 }
 
 // What is served is asked for where answers have their turns.
-func TestThePortServesOnlyWhatItHas(t *testing.T) {
+func TestMissingPartsAreNotServed(t *testing.T) {
 	bare := serving(Parts{})
 	listed := get(bare, "/help").Body.String()
 	for _, path := range []string{"/stats", "/rlconfig", "/debug/pprof/"} {

@@ -66,7 +66,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 `
 
-func TestWhatIsRefusedIsKept(t *testing.T) {
+func TestDenialsAreKept(t *testing.T) {
 	user, shadow := one("user", "ann"), one("shadow", "s")
 	for _, tc := range []struct {
 		promise string
@@ -109,7 +109,7 @@ func TestWhatIsRefusedIsKept(t *testing.T) {
 	}
 }
 
-func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
+func TestDenialTellsItsRetryTime(t *testing.T) {
 	k := newKeeping(t, limit.Options{}, refusing)
 	k.ask(t, 3, one("user", "ann"))
 	k.clock.nanos.Add(int64(20 * time.Second))
@@ -129,7 +129,7 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 	}
 }
 
-func TestTheFailurePolicyIsKeptAsWhoDenied(t *testing.T) {
+func TestDenialNamesTheFailurePolicy(t *testing.T) {
 	l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{}, refusing)
 	k := &keeping{l, new(clock), l.Denials}
 	k.ask(t, 1, one("user", "ann"))

@@ -151,5 +151,5 @@ export function showDenial(answer) {
     : last.retry_seconds === 0 ? 'would pass now' : `would pass in ${exact(last.retry_seconds)} s`;
   line.replaceChildren(last.shadow ? 'Last over, in shadow mode: ' : 'Last denied: ', make('b', {}, ago(answer.now - last.at)),
     ` (${when(last.at)}), by ${shown(last.limit, 60)}: ${exact(last.hits)} asked when ${exact(last.count)} counted; one like it ${again}. ` +
-    `${exact(last.denied_requests)} ${last.denied_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' denied'} since this weir started, ${when(answer.since)}.`);
+    `${exact(last.over_requests)} ${last.over_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' denied'} since this weir started, ${when(answer.since)}.`);
 }

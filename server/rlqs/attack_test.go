@@ -25,7 +25,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
+func TestResetStreamsLeaveNothingBehind(t *testing.T) {
 	w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 	w.options.MaxStreams, w.options.MaxBuckets = 2000, 5000
 	honest := w.connect(t)
@@ -85,7 +85,7 @@ func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
 }
 
 // A million users have a bucket each: the stream keeps as many as it may, and the hits of all are counted.
-func TestABucketForEachUserIsBounded(t *testing.T) {
+func TestBucketsPerStreamAreBounded(t *testing.T) {
 	users := 1_000_000
 	if testing.Short() {
 		users = 100_000

@@ -34,7 +34,7 @@ func ann(t *testing.T, w *weir, rate int) *envoy {
 	return e
 }
 
-func TestNoWindowHoldsMoreThanLimitAndReports(t *testing.T) {
+func TestNoWindowExceedsLimitAndReports(t *testing.T) {
 	for _, unit := range []string{"second, unit_multiplier: 2", "second, unit_multiplier: 20", "minute"} {
 		for _, algorithm := range []string{"sliding_window", "fixed_window", "token_bucket"} {
 			inBubble(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestNoWindowHoldsMoreThanLimitAndReports(t *testing.T) {
 	}
 }
 
-func TestTheHungryGetWhatIsLeftWithinTwoReports(t *testing.T) {
+func TestUnusedSharesMoveWithinTwoReports(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store, exchange := fixture.Memory(t, nil), &shared{said: make(map[string]map[string]string)}
 		const rules = "{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 100, unit: second}}]}"
@@ -97,7 +97,7 @@ func TestTheHungryGetWhatIsLeftWithinTwoReports(t *testing.T) {
 	})
 }
 
-func TestReportsAreHistoryToTheInteger(t *testing.T) {
+func TestHistoryCountsReportsExactly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		e := ann(t, w, 30)
@@ -118,7 +118,7 @@ func TestReportsAreHistoryToTheInteger(t *testing.T) {
 	})
 }
 
-func TestALostEnvoysShareReturnsAfterItsTTL(t *testing.T) {
+func TestLostEnvoysShareReturnsAfterTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), "{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 100, unit: second}}]}", 1, nil)
 		lost, left := ann(t, w, 50), ann(t, w, 50)
@@ -198,7 +198,7 @@ func TestRulesWithoutALimitAllowAll(t *testing.T) {
 	})
 }
 
-func TestIdleBucketsAreAbandonedAndBusyOnesNot(t *testing.T) {
+func TestOnlyIdleBucketsAreAbandoned(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		busy, idle := ann(t, w, 1), ann(t, w, 1)
@@ -220,7 +220,7 @@ func TestIdleBucketsAreAbandonedAndBusyOnesNot(t *testing.T) {
 	})
 }
 
-func TestBoundsRefuseWithTheirNames(t *testing.T) {
+func TestExceededBoundsAreNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		first := w.connect(t)
@@ -255,7 +255,7 @@ func TestBoundsRefuseWithTheirNames(t *testing.T) {
 	})
 }
 
-func TestAStreamKeepsItsDomain(t *testing.T) {
+func TestStreamCannotChangeItsDomain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		for _, domains := range [][]string{{""}, {"shop", "", "bank"}} {
@@ -290,7 +290,7 @@ func (a *away) Decide(ctx context.Context, checks []backend.Check, out []backend
 	return nil
 }
 
-func TestThePolicyAssignsWhileTheStoreIsAway(t *testing.T) {
+func TestFailurePolicyAssignsWithoutTheStore(t *testing.T) {
 	for policy, want := range map[string]string{"allow": "allow_all", "deny": "deny_all", "local": "share", "error": "share"} {
 		inBubble(t, func(t *testing.T) {
 			store := &away{Store: fixture.Memory(t, nil)}
@@ -324,7 +324,7 @@ func TestThePolicyAssignsWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-func TestRLSCallersAreNeverOverBesideEnvoys(t *testing.T) {
+func TestRLSCallersAndEnvoysShareTheLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		ann(t, w, 5)
@@ -354,7 +354,7 @@ func TestRLSCallersAreNeverOverBesideEnvoys(t *testing.T) {
 	})
 }
 
-func TestAStreamEndsBehindItsNextReport(t *testing.T) {
+func TestDrainedStreamEndsAfterItsReport(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		ctx, drain := context.WithCancel(context.Background())

@@ -44,7 +44,7 @@ func sharesByHit(capacity uint64, demands []Demand) []uint64 {
 	return shares
 }
 
-func TestSharesAgreeWithHitByHit(t *testing.T) {
+func TestSharesMatchSharingHitByHit(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		capacity, demands := random.Uint64N(1500), make([]Demand, 1+random.IntN(9))
@@ -64,7 +64,7 @@ func TestSharesAgreeWithHitByHit(t *testing.T) {
 	}
 }
 
-func TestTheHungryGetTheIdleOnesRest(t *testing.T) {
+func TestSharesGiveUnusedHitsToDemand(t *testing.T) {
 	got := Shares(6000, []Demand{{Hits: 100_000, Weight: 1}, {Weight: 1}, {Hits: 50, Weight: 1}})
 	if got[0] < 5400 || got[1] != 200 || got[2] != 200 {
 		t.Errorf("of 6000 a hungry one and two idle ones get %v, want all but their floors of 200", got)
@@ -83,7 +83,7 @@ func limitOf(t *testing.T, requests uint64, unit descriptors.Unit, multiplier ui
 	return l
 }
 
-func TestTheStrictestLimitGivesTheCapacity(t *testing.T) {
+func TestCapacityFollowsTheStrictestLimit(t *testing.T) {
 	second := limitOf(t, 100, descriptors.Second, 1, descriptors.SlidingWindow)
 	hour := limitOf(t, 10_000, descriptors.Hour, 1, descriptors.FixedWindow)
 	bucket := limitOf(t, 60, descriptors.Minute, 1, descriptors.TokenBucket)
@@ -107,7 +107,7 @@ func TestTheStrictestLimitGivesTheCapacity(t *testing.T) {
 }
 
 // What Envoy 1.40 makes of a strategy: see reference/envoy-api.md, 2.2.
-func TestAStrategyLetsThroughItsShare(t *testing.T) {
+func TestStrategyAdmitsItsShare(t *testing.T) {
 	type compared struct{ max, tokens uint32 } // by Envoy, to tell a change
 	var before compared
 	for share := uint64(1); share < 100_000; share += 1 + share/97 {

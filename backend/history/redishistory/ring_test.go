@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
+func TestRingPartitionsArePlacedOnceAndEvenly(t *testing.T) {
 	nodes := slices.Clone(shared(t, topology.Ring).Servers)
 	s := opened(t, ringOf(nodes...), fixed(start), nil)
 	slices.Reverse(nodes)
@@ -35,8 +35,8 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 	}
 }
 
-// TestARingWithOtherNodesIsAnError: silent remapping would split series in two.
-func TestARingWithOtherNodesIsAnError(t *testing.T) {
+// TestRingWithOtherNodesIsAnError: silent remapping would split series in two.
+func TestRingWithOtherNodesIsAnError(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
 	a, b, c := nodes[0].Addr, nodes[1].Addr, nodes[2].Addr
 	for promise, tc := range map[string]struct {
@@ -68,8 +68,8 @@ func TestARingWithOtherNodesIsAnError(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsAwayKeepsItsPartitions: what lies on it waits, what lies elsewhere goes on, nothing moves.
-func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
+// TestUnavailableNodeKeepsItsPartitions: what lies on it waits, what lies elsewhere goes on, nothing moves.
+func TestUnavailableNodeKeepsItsPartitions(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 3)
 	f := ringOf(nodes...)

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 }
 
 // The bench works from its first server to its report. The floors stand for weir, too: each must cost as much as itself.
-func TestTheFloorCostsOneFloor(t *testing.T) {
+func TestBenchRatesTheFloorAtOne(t *testing.T) {
 	var table strings.Builder
 	for _, only := range []string{"floor --half-load 50ms", "long-floor --half-load 0"} { // whose deadline a slow machine misses
 		o, err := parseOptions(strings.Fields("--rounds 1 --measure 50ms --warm-up 10ms --in-flight 2 --only "+only), io.Discard)

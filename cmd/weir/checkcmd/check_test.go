@@ -45,7 +45,7 @@ func inConfigMap(file string) string {
 		strings.ReplaceAll(strings.TrimSpace(file), "\n", "\n    ") + "\n---\n"
 }
 
-func TestCheckJudgesWhatItIsGiven(t *testing.T) {
+func TestCheckReportsFaultsAndExitCode(t *testing.T) {
 	const (
 		dubious = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unit: minute}}\n"
 		listed  = `domain: shop

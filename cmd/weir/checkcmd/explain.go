@@ -134,7 +134,7 @@ func (f *findings) printCounting(t table, e *descriptors.Explanation) {
 	}
 	t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, variable, policy.Effect())
 	if f.config.RefundsOnDeny(e.Domain) {
-		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
+		t.add("refund", "refund_on_deny: a denied request gives back what it charged to descriptors that are not over")
 	}
 }
 

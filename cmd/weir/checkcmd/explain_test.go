@@ -30,7 +30,7 @@ descriptors:
   - {key: trusted, value: "yes"}
 `
 
-func TestExplainShowsAllThatARuleSays(t *testing.T) {
+func TestExplainShowsTheWholeRule(t *testing.T) {
 	for d, want := range map[string]string{
 		"user=bot-7": `
 limit     10/minute  sliding_window of 1m, buckets of 1s, 1m, denied hits count too, name "bot-minute"
@@ -69,7 +69,7 @@ limit  none: unlimited
 	}
 }
 
-func TestARequestIsExplainedAsAWhole(t *testing.T) {
+func TestExplainAnswersForWholeRequests(t *testing.T) {
 	const file = `domain: shop
 descriptors:
   - key: user
@@ -119,7 +119,7 @@ verdict: OK: nothing here denies
 		}
 	}
 	_, out, _ := runOn(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), Command{Path: "limits", Explain: []string{"user=ann"}}, "")
-	if !strings.Contains(out, "refund_on_deny: a refused request gives back") {
+	if !strings.Contains(out, "refund_on_deny: a denied request gives back") {
 		t.Errorf("%s\nwant to be told of refund_on_deny", out)
 	}
 	code, out, _ := runOn(t, file, Command{Path: "limits", Explain: []string{"user=ann + team=red"}, Domain: "shpo"}, "")
@@ -129,7 +129,7 @@ verdict: OK: nothing here denies
 }
 
 // What weir would serve can be explained while other files are wrong: that is when it is asked.
-func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
+func TestExplainWorksBesideBadFiles(t *testing.T) {
 	ann := []string{"user=ann"}
 	for _, tc := range []struct {
 		asked     []string

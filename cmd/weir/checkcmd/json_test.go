@@ -12,7 +12,7 @@ descriptors:
   - {key: user, rate_limit: {unit: minute}}
 `
 
-func TestJSONIsOneDocument(t *testing.T) {
+func TestCheckPrintsOneJSONDocument(t *testing.T) {
 	code, out, errs := runOn(t, twiceWrong+"  - {key: path, value: /pay, rate_limit: {unit: day, requests_per_unit: 1, unti: 1}}\n", Command{Path: "limits", JSON: true}, "")
 	const wrong = `{"ok":false,"errors":2,"warnings":1,"problems":[` +
 		`{"file":"limits/shop.yaml","line":3,"domain":"100%, a:b","path":"user=%2Fpay","rule":"user=/pay","severity":"error","text":"unit: \"minuet\" is not a unit: use one of second, minute, hour, day, week, month, year"},` +
@@ -38,7 +38,7 @@ func TestJSONIsOneDocument(t *testing.T) {
 	}
 }
 
-func TestJSONExplains(t *testing.T) {
+func TestExplainPrintsJSON(t *testing.T) {
 	for _, c := range []struct {
 		file, descriptor, domain string
 		code                     int

@@ -62,9 +62,9 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 	}
 }
 
-// TestRecipesBoundTheHeadersTheyKeyOn wants each recipe that is keyed on a header to link to the one that bounds it: callers
-// choose how long a header is, and all of it goes to weir.
-func TestRecipesBoundTheHeadersTheyKeyOn(t *testing.T) {
+// TestHeaderRecipesLinkToTheirBound wants each recipe that is keyed on a header to link to the one that bounds it:
+// callers choose how long a header is, and all of it goes to weir.
+func TestHeaderRecipesLinkToTheirBound(t *testing.T) {
 	const bounds = "bound-what-you-key-on"
 	keyed := 0
 	for _, r := range readRecipes(t) {

@@ -42,7 +42,7 @@ func (*Command) Help() string {
 	return `Opens the Redis that the environment names, as weir serve reads it. A history that is not in Redis belongs to its
 weir serve, which is asked on its admin port; with --admin that is so in any case.
 
-    weir history top  --from -7d --by over                                          who was refused last week
+    weir history top  --from -7d --by over                                          who was denied last week
     weir history show --path user/path=/pay --from 2025-11-15 --to 2025-11-16       a day, a year ago
     weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
@@ -57,6 +57,8 @@ type readFlags struct {
 	Path   string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
+
+	set *config.Settings // of the environment, once open has opened its Redis
 }
 
 // printFlags are those of the commands that print an answer.
@@ -67,7 +69,7 @@ type printFlags struct {
 
 // seriesFlags choose series of the rules, for show and export.
 type seriesFlags struct {
-	Outcome string `placeholder:"NAME" help:"Only within, over (refused), shadow, degraded or near."`
+	Outcome string `placeholder:"NAME" help:"Only within, over (denied), shadow, degraded or near."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 
@@ -148,7 +150,7 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 	switch {
 	case err != nil:
 	case store != nil:
-		a, err = answer(query.New(store, time.Now), ctx, query.Parameters(q))
+		a, err = answer(p.history(store), ctx, query.Parameters(q))
 		err = errors.Join(err, store.Close())
 	default:
 		var body []byte
@@ -182,7 +184,15 @@ func (s *readFlags) open() (*redishistory.Store, error) {
 	if err != nil || s.Address != "" {
 		return nil, err
 	}
+	s.set = &set
 	return openRedis(&set, slog.New(slog.DiscardHandler), true)
+}
+
+// history returns what answers from a store that open has opened.
+func (s *readFlags) history(store *redishistory.Store) *query.History {
+	h := query.New(store, time.Now)
+	h.FlushInterval = s.set.History.FlushInterval
+	return h
 }
 
 // exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact.
@@ -199,12 +209,31 @@ func writeWarnings(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// errNoSeries returns the error of a question that no series fits.
-func errNoSeries(q url.Values) error {
-	if q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") == "" {
-		return errors.New("there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
+// errNoSeries returns the error of a question that no series fits. Hits are stored after lag seconds at most, or 0 if that is
+// not known. Whether the weirs of a Redis keep a history there cannot be seen in it.
+func (s *readFlags) errNoSeries(q url.Values, lag int64) error {
+	text := "there is no history yet"
+	switch {
+	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
+		text = "no history of that; weir history top --from -1y lists what there is"
+	case s.set == nil:
+	case !s.set.KeepHistory:
+		return fmt.Errorf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy())
+	default:
+		lag, text = int64(s.set.History.FlushInterval.Seconds()), storeName(s.set)+" holds no history: weirs keep one there unless HISTORY=false is set"
+		if s.set.HistoryVariable() == "" {
+			text += ", those started as ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"
+		}
 	}
-	return errors.New("no history of that; weir history top lists what there is")
+	return errors.New(text + describeLag("; ", lag))
+}
+
+// describeLag says when hits appear, behind what introduces it; nothing if that is not known.
+func describeLag(introduction string, lag int64) string {
+	if lag == 0 {
+		return ""
+	}
+	return introduction + "hits appear within " + terminal.Span(lag)
 }
 
 // readable returns a series' name as people are shown it.
@@ -219,15 +248,23 @@ func describeNoHits(a *query.Metadata, zone *time.Location) string {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }
 		text += fmt.Sprintf("; there are hits from %s to %s", stamp(a.Since), stamp(a.Until))
 	}
-	return text + ".\n"
+	return text + describeLag("; ", a.Lag) + ".\n"
 }
 
-// describeRange returns a range in words: 2026-11-21 11:00 to 12:01 UTC (1h 1m).
-func describeRange(from, to int64, zone *time.Location) string {
-	begin, end := time.Unix(from, 0).In(zone), time.Unix(to, 0).In(zone)
-	layout := "2006-01-02 15:04 MST"
-	if begin.Format(time.DateOnly) == end.Format(time.DateOnly) {
-		layout = "15:04 MST"
+// describeRange returns a line about the range that was answered, which ends with more, and one about the range that was asked
+// for where that is another:
+//
+//	2026-11-21 11:00 to 12:30 UTC (1h 30m), by hits
+//	widened to whole buckets from 11:10 to 12:10
+func describeRange(a *query.Metadata, zone *time.Location, more string) string {
+	const full = "2006-01-02 15:04"
+	short, stamp := full, func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
+	if stamp(a.From, time.DateOnly) == stamp(a.To, time.DateOnly) {
+		short = "15:04"
 	}
-	return fmt.Sprintf("%s to %s (%s)", begin.Format("2006-01-02 15:04"), end.Format(layout), terminal.Span(to-from))
+	text := fmt.Sprintf("%s to %s (%s)%s\n", stamp(a.From, full), stamp(a.To, short+" MST"), terminal.Span(a.To-a.From), more)
+	if a.AskedTo > 0 {
+		text += fmt.Sprintf("widened to whole buckets from %s to %s\n", stamp(a.AskedFrom, short), stamp(a.AskedTo, short))
+	}
+	return text
 }

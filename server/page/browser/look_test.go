@@ -23,7 +23,7 @@ var looks = map[string]look{
 }
 
 // Nothing is cut off at the side, whoever looks: what is wider than the window would need a second scroll bar.
-func TestThePageFitsEveryWindow(t *testing.T) {
+func TestPageFitsEveryWindow(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for name, l := range looks {
@@ -73,7 +73,7 @@ func (b *tab) wantNoSideScroll() {
 
 // A limit holds for each key: the curve of one key has its line, named beside the bars; the sum of many keys has none, as
 // it would be read as that of all.
-func TestALimitIsDrawnWhereTheCurveIsOfOneKey(t *testing.T) {
+func TestLimitLineNeedsASingleKey(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for _, l := range []look{{}, {width: 360, height: 740}} {
@@ -102,7 +102,7 @@ func (b *tab) wantOneScroll() {
 }
 
 // axe-core measures the contrast of text in HTML. WCAG 2.2 AA asks for 4.5 of text in the curve, too, and for 3 of a band.
-func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
+func TestCurveHasContrastInBothThemes(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for _, dark := range []bool{false, true} {
@@ -137,7 +137,7 @@ func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
 }
 
 // Whoever has no mouse comes to everything that can be used, and sees where they are.
-func TestTheTabKeyReachesEverything(t *testing.T) {
+func TestTabKeyReachesEverything(t *testing.T) {
 	t.Parallel()
 	fragments := []string{"#domain=mail&path=tenant&range=7d", "#range=7d"}
 	if testing.Short() {
