@@ -1,3 +1,6 @@
+// Package rlqs serves Envoy's RateLimitQuotaService: Envoys report what they let through, and get shares of the rules'
+// budgets, so that a request asks nobody. QUOTAS.md tells an operator what that promises. Read it from
+// [Service.StreamRateLimitQuotas] downwards.
 package rlqs
 
 import (
@@ -11,8 +14,10 @@ import (
 	"time"
 
 	quota "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -53,7 +58,7 @@ type Service struct {
 func New(l *limit.Limiter, o Options) *Service {
 	return &Service{limiter: l, options: o, name: rand.Text(), wake: make(chan struct{}, 1), streams: make(map[*stream]struct{}),
 		budgets: make(map[string]*budget), dirty: make(map[*budget]bool), logged: make(map[string]time.Time),
-		totals: Totals{Refused: map[string]uint64{"streams": 0, "buckets": 0, "stream_buckets": 0, "bucket_id": 0}}}
+		totals: Totals{Refused: map[string]uint64{"streams": 0, "buckets": 0, "stream_buckets": 0, "bucket_id": 0, "message_bytes": 0}}}
 }
 
 // Register adds the service to a server.
@@ -88,62 +93,57 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// sweep finds the rules of a new configuration, ends reservations, and abandons idle buckets.
+// sweep finds the rules of a new configuration, and ends reservations.
 func (s *Service) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for st := range s.streams {
-		idle := idleTime
-		if len(st.buckets) > s.options.MaxStreamBuckets/2 {
-			idle = crowdedIdleTime
-		}
-		for id, b := range st.buckets {
-			if !s.limiter.Current(&b.quota) {
-				s.leave(b)
-				s.join(b, now)
-			}
-			if b.reportedAt.Sub(b.busyAt) >= idle-balancePause {
-				s.totals.Abandoned++
-				st.send(id, abandon(b.id()))
-				s.leave(b)
-				delete(st.buckets, id)
-				s.totals.Buckets--
-			}
+		for _, b := range st.buckets {
+			s.refresh(b, now)
 		}
 	}
 	for _, of := range s.budgets {
 		n := len(of.buckets)
 		of.buckets = slices.DeleteFunc(of.buckets, func(b *bucket) bool { return b.gone && !now.Before(b.until) })
-		if len(of.buckets) < n {
+		if ended := n - len(of.buckets); ended > 0 {
+			s.totals.Buckets -= ended
 			s.share(of, false)
 		}
 	}
 }
 
-// join finds the rule of a bucket, and lets it share its budget.
-func (s *Service) join(b *bucket, now time.Time) {
-	b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor)
-	if !b.quota.Enforced {
-		b.assignUnlimited(s.options.TTL, now)
-		return
+// refresh finds the rule of a bucket, if the configuration is another, and lets a bucket without limits pass. A domain
+// whose files are broken gets no answer, as in RLS.
+func (s *Service) refresh(b *bucket, now time.Time) {
+	if !s.limiter.Current(&b.quota) {
+		s.leave(b)
+		if b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor); b.quota.Enforced && !b.gone {
+			s.join(b)
+		}
 	}
+	if b.budget == nil && !b.gone && b.quota.Found != descriptors.BrokenDomain {
+		b.assign(allowAll, 0, s.options.TTL, now)
+	}
+}
+
+// join lets a bucket share the budget of its rule. It takes over what is reserved for its host.
+func (s *Service) join(b *bucket) {
 	of := s.budgets[b.quota.Key]
 	if of == nil {
 		of = &budget{peers: make(map[string]replica)}
 		s.budgets[b.quota.Key] = of
 	}
 	of.quota, b.budget = b.quota, of
-	b.demand = max(b.demand, of.takeOver(b.stream.host))
+	host := func(one *bucket) bool { return one.gone && one.stream.host == b.stream.host }
+	if i := slices.IndexFunc(of.buckets, host); i >= 0 {
+		b.demand = max(b.demand, of.buckets[i].share)
+		of.buckets = slices.Delete(of.buckets, i, i+1)
+		s.totals.Buckets--
+	}
 	of.buckets = append(of.buckets, b)
 	s.share(of, true)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	wake(s.wake)
 }
-
-// share has a budget shared anew, at once or with the next balance.
-func (s *Service) share(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
 
 // leave takes a bucket out of its budget.
 func (s *Service) leave(b *bucket) {
@@ -152,6 +152,81 @@ func (s *Service) leave(b *bucket) {
 		b.budget = nil
 		s.share(of, false)
 	}
+}
+
+// share has a budget shared anew, at once or with the next balance.
+func (s *Service) share(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
+
+// abandon has an Envoy forget a bucket, with or without room here.
+func (s *Service) abandon(b *bucket) {
+	s.leave(b)
+	b.kind = abandoned
+	b.stream.tell(b)
+	s.totals.Abandoned++
+	if !b.gone {
+		delete(b.stream.buckets, b.name)
+		s.totals.Buckets--
+	}
+}
+
+// balance shares the budgets that have had reports, or those alone that must not wait.
+func (s *Service) balance(ctx context.Context, urgent bool) {
+	s.mu.Lock()
+	var all []*budget
+	var rooms []limit.Room
+	for b, now := range s.dirty {
+		if urgent && !now {
+			continue
+		}
+		delete(s.dirty, b)
+		if len(b.buckets) == 0 {
+			delete(s.budgets, b.quota.Key)
+		}
+		all, rooms = append(all, b), append(rooms, limit.Room{Quota: b.quota, Limits: spent(b.quota.Rule.Limits)})
+	}
+	s.mu.Unlock()
+	replicas, known := uint64(s.options.Replicas()), make([]bool, len(all))
+	var asking errgroup.Group
+	asking.SetLimit(16)
+	for i, b := range all {
+		asking.Go(func() error {
+			known[i] = replicas == 1 || s.exchange(ctx, b, rooms[i].Key)
+			return nil
+		})
+	}
+	s.limiter.Room(ctx, rooms)
+	_ = asking.Wait() // none returns an error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, b := range all {
+		room, parts := &rooms[i], uint64(1)
+		if room.Source == backend.FromLocal {
+			room.Remaining *= replicas // it is this one's part
+		}
+		if room.Source == backend.FromLocal || !known[i] {
+			parts = replicas
+		}
+		b.assign(room, parts, s.name, s.options.TTL, time.Now())
+	}
+}
+
+// exchange tells the other replicas what is demanded here, and learns what is demanded there. It reports whether it has.
+func (s *Service) exchange(ctx context.Context, b *budget, key string) bool {
+	if s.options.Exchange == nil {
+		return false
+	}
+	now := time.Now()
+	s.mu.Lock()
+	says, gone := b.say(now)
+	s.mu.Unlock()
+	said, err := s.options.Exchange.Exchange(ctx, key, s.name, says, gone)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.hear(said, now)
+	return true
 }
 
 // refuse counts what a bound refuses, and logs it once a minute.
