@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	quota "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
@@ -51,10 +52,12 @@ func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
 	}
 	var before int64
 	goroutines := 0
-	rounds := 20
+	rounds := 60
 	if testing.Short() {
 		rounds = 5
 	}
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
 	for round := range rounds {
 		ctx, reset := context.WithCancel(t.Context())
 		for i := range 1000 {
@@ -65,6 +68,9 @@ func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
 			_ = stream.Send(garbage[i%len(garbage)])
 		}
 		serve(1 + round%19)
+		if !testing.Short() { // in short as fast as it goes
+			<-second.C
+		}
 		reset()
 		process.Eventually(t, "all streams but the honest one are gone", func() error {
 			if got := w.Totals(); got.Streams != 1 {

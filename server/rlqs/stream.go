@@ -37,13 +37,17 @@ const (
 	weightHeader = "x-weir-weight"
 )
 
-// reports is a message of an Envoy, which the server's codec bounds.
+// reports is a message of an Envoy.
 type reports struct {
 	*quota.RateLimitQuotaUsageReports
+	bytes int
 }
 
-// MaxBytes bounds the message.
-func (reports) MaxBytes() int { return MaxMessage }
+// Fits notes the length of the message. It reports whether the server's codec is to read it.
+func (r *reports) Fits(bytes int) bool {
+	r.bytes = bytes
+	return bytes <= MaxMessage
+}
 
 // stream is that of one Envoy. Service.mu guards it.
 type stream struct {
@@ -78,13 +82,13 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 		return err
 	}
 	defer s.close(st)
-	received, ended := make(chan reports), make(chan struct{})
+	received, ended := make(chan *reports), make(chan struct{})
 	defer close(ended)
 	var failed error // why received is closed
 	go func() {
 		defer close(received)
 		for {
-			m := reports{new(quota.RateLimitQuotaUsageReports)}
+			m := &reports{RateLimitQuotaUsageReports: new(quota.RateLimitQuotaUsageReports)}
 			if failed = gs.RecvMsg(m); failed != nil {
 				return
 			}
@@ -99,8 +103,10 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	for err == nil {
 		select {
 		case m, open := <-received:
-			if !open {
-				return s.lost(st, failed)
+			if !open && errors.Is(failed, io.EOF) {
+				return nil
+			} else if !open {
+				return failed
 			}
 			if err = s.report(ctx, st, m); err == nil && end != nil {
 				err = errDrained
@@ -144,19 +150,6 @@ func (s *Service) open(ctx context.Context) (*stream, error) {
 	return st, nil
 }
 
-// lost returns how a stream ends that gives no more messages.
-func (s *Service) lost(st *stream, err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if status.Code(err) == codes.ResourceExhausted {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.refuse("message_bytes", st.peer, fmt.Sprintf("have Envoy make fewer buckets, or shorter ids: one message tells of all, in %d bytes", MaxMessage))
-	}
-	return err
-}
-
 // close keeps what is assigned for its time, as the Envoy goes by it.
 func (s *Service) close(st *stream) {
 	s.mu.Lock()
@@ -191,7 +184,13 @@ func (s *Service) send(st *stream, to grpc.ServerStream) error {
 }
 
 // report takes in a message: its hits are charged and recorded, and then its budgets are shared anew.
-func (s *Service) report(ctx context.Context, st *stream, m reports) error {
+func (s *Service) report(ctx context.Context, st *stream, m *reports) error {
+	if m.bytes > MaxMessage {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refuse("message_bytes", st.peer, "make fewer buckets, or shorter ids: lower RLQS_MAX_STREAM_BUCKETS")
+		return status.Errorf(codes.ResourceExhausted, "the message has %d bytes, and %d are the most: make fewer buckets, or shorter ids", m.bytes, MaxMessage)
+	}
 	st.domain = cmp.Or(st.domain, m.Domain)
 	switch {
 	case st.domain == "":

@@ -32,3 +32,17 @@ func TestTheFloorCostsOneFloor(t *testing.T) {
 		t.Errorf("the report does not say that each floor costs 1.00 floors, and gives as many answers as itself:\n%s", table.String())
 	}
 }
+
+func TestRequestsThroughEnvoyAreMeasured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds weir and takes half a minute")
+	}
+	var table strings.Builder
+	o, err := parseOptions([]string{"--envoy", "--rounds", "1"}, io.Discard)
+	if err == nil {
+		err = run(t.Context(), o, &table, io.Discard)
+	}
+	if err != nil || !strings.Contains(table.String(), "1.0000..1.0000") || !strings.Contains(table.String(), "RLQS") {
+		t.Errorf("%v, %s", err, table.String())
+	}
+}

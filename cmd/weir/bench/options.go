@@ -16,6 +16,7 @@ type options struct {
 	Only                      []string      // names of scenarios; none: all
 	Binary                    string        // "": built from this module
 	Env                       []string      // NAME=VALUE, for weir
+	Envoy                     bool          // through a real Envoy, instead of the scenarios
 }
 
 // parseOptions reads the command line and refuses what cannot be measured. What is wrong, and the help, also go to out.
@@ -37,11 +38,15 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		o.Env = append(o.Env, setting)
 		return nil
 	})
+	f.BoolVar(&o.Envoy, "envoy", false, "send requests through a real Envoy, by RLS and by RLQS, instead of the scenarios")
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
 	if f.NArg() > 0 {
 		return options{}, fmt.Errorf("%q is not expected: everything is said with flags", f.Arg(0))
+	}
+	if o.Envoy {
+		o.Only = []string{"sliding-minute"} // for its weir
 	}
 	return o, o.validate()
 }
