@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // TestMain lets the test binary be the floor server, as the bench's own binary is.
@@ -34,11 +36,8 @@ func TestTheFloorCostsOneFloor(t *testing.T) {
 }
 
 func TestRequestsThroughEnvoyAreMeasured(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds weir and takes half a minute")
-	}
 	var table strings.Builder
-	o, err := parseOptions([]string{"--envoy", "--rounds", "1"}, io.Discard)
+	o, err := parseOptions(append(strings.Fields("--envoy --rounds 1 --measure 100ms --warm-up 10ms --binary"), process.Weir(t)), io.Discard)
 	if err == nil {
 		err = run(t.Context(), o, &table, io.Discard)
 	}

@@ -25,8 +25,8 @@ import (
 const (
 	// quotaBudget is what a request may cost weir, in floors, where Envoy limits by itself.
 	quotaBudget = 0.02
-	// envoyRate is how many requests a second Envoy is sent at most, and quotaPhase for how long: two reports.
-	envoyRate, quotaPhase = 10_000, 10 * time.Second
+	// envoyRate is how many requests a second Envoy is sent at most.
+	envoyRate = 10_000
 	// envoyConnections are kept alive, with envoyBatch requests on each at a time.
 	envoyConnections, envoyBatch = 16, 4
 )
@@ -76,7 +76,7 @@ func benchEnvoy(ctx context.Context, o options, dir string, s *servers, out, pro
 			floors.Min, floors.Max, spreadOf(w.rate).Median, budgetVerdict(budget, floors.Median))
 	}
 	_, _ = fmt.Fprintf(columns, "\nMedians of %d interleaved rounds of %s, by at most %d requests a second of one user on %d connections.\n",
-		o.Rounds, quotaPhase, envoyRate, envoyConnections)
+		o.Rounds, o.Measure, envoyRate, envoyConnections)
 	return columns.Flush()
 }
 
@@ -85,7 +85,7 @@ func startEnvoy(ctx context.Context, dir string, ways []*way) (*server, error) {
 	e, path := &server{}, ""
 	fail := func(err error) (*server, error) {
 		e.close()
-		return nil, fmt.Errorf("Envoy: %w", err)
+		return nil, fmt.Errorf("envoy: %w", err)
 	}
 	path, err := process.FindTool("envoy")
 	if err != nil {
@@ -129,11 +129,11 @@ func startEnvoy(ctx context.Context, dir string, ways []*way) (*server, error) {
 
 // measure sends requests, and divides what the server used meanwhile by their number.
 func (w *way) measure(ctx context.Context, o options) error {
-	if _, err := w.load(ctx, max(o.WarmUp, time.Second)); err != nil {
+	if _, err := w.load(ctx, o.WarmUp); err != nil {
 		return err
 	}
 	if w.Quota {
-		if err := w.assigned(ctx); err != nil {
+		if err := w.server.process.Await(func() error { return w.assigned(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (w *way) measure(ctx context.Context, o options) error {
 		return err
 	}
 	begin := time.Now()
-	answered, err := w.load(ctx, quotaPhase)
+	answered, err := w.load(ctx, o.Measure)
 	took := time.Since(begin)
 	after, failed := w.server.cpu()
 	if err = cmp.Or(err, failed); err != nil {
@@ -212,7 +212,7 @@ func exchange(to io.Writer, in *bufio.Reader) error {
 				return err
 			}
 			if first && !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
-				return fmt.Errorf("Envoy answers %q", line)
+				return fmt.Errorf("answered %q", line)
 			}
 			if len(line) == len("\r\n") {
 				break

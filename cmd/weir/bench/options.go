@@ -38,15 +38,15 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		o.Env = append(o.Env, setting)
 		return nil
 	})
-	f.BoolVar(&o.Envoy, "envoy", false, "send requests through a real Envoy, by RLS and by RLQS, instead of the scenarios")
+	f.BoolFunc("envoy", "send requests through a real Envoy, by RLS and by RLQS, instead of the scenarios; --measure 10s", func(string) error {
+		o.Envoy, o.Measure, o.Only = true, 10*time.Second, []string{"sliding-minute"} // two reports, and the weir of that scenario
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
 	if f.NArg() > 0 {
 		return options{}, fmt.Errorf("%q is not expected: everything is said with flags", f.Arg(0))
-	}
-	if o.Envoy {
-		o.Only = []string{"sliding-minute"} // for its weir
 	}
 	return o, o.validate()
 }
