@@ -72,19 +72,22 @@ func (c *quotaCommand) Run(ctx context.Context, out terminal.Output) error {
 func (c *quotaCommand) describe(a *admin.QuotaAnswer) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if len(a.Buckets) > 0 {
-		fmt.Fprintln(table, "domain\trule\tenvoy\tdemand/s\tshare/s\tends\tallowed\tdenied")
+	row := func(cells ...string) {
+		if !c.Values {
+			cells = cells[:len(cells)-1]
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
-	for _, row := range a.Buckets {
-		share := strconv.FormatFloat(row.Share, 'f', 1, 64)
-		if row.Assignment != "share" {
-			share = row.Assignment
+	if len(a.Buckets) > 0 {
+		row("domain", "rule", "envoy", "demand/s", "share/s", "ends", "allowed", "denied", "descriptor")
+	}
+	for _, one := range a.Buckets {
+		share := one.Assignment
+		if share == "share" {
+			share = fmt.Sprintf("%.1f", one.Share)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", terminal.Printable(row.Domain), readable(row.Path), row.Envoy, row.Demand,
-			share, span(row.Ends), terminal.Thousands(row.Allowed), terminal.Thousands(row.Denied))
-		if c.Values {
-			fmt.Fprintf(table, "    %s\n", terminal.Printable(row.Descriptor))
-		}
+		row(terminal.Printable(one.Domain), readable(one.Path), one.Envoy, fmt.Sprintf("%.1f", one.Demand), share, span(one.Ends),
+			terminal.Thousands(one.Allowed), terminal.Thousands(one.Denied), terminal.Printable(one.Descriptor))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	if a.More > 0 {
