@@ -29,7 +29,7 @@ func TestQuotaValuesNeedTheirRight(t *testing.T) {
 			t.Errorf("%q: %s, %+v, %v; want %d", query, answer.Status, a, err, want)
 		}
 	}
-	if text, _ := json.Marshal(QuotaBucket{}); strings.Contains(string(text), "escriptor") {
+	if text, _ := json.Marshal(rlqs.Bucket{}); strings.Contains(string(text), "escriptor") {
 		t.Errorf("without values a bucket tells its descriptor: %s", text)
 	}
 }

@@ -1,7 +1,6 @@
 package rlqs
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -15,26 +14,17 @@ import (
 // budget is what a rule allows under one key, and who shares it. Service.mu guards it.
 type budget struct {
 	quota   limit.Quota
-	buckets []*bucket          // of Envoys here, and of those that have left, until their assignments end
-	peers   map[string]replica // that share it, by their names
+	buckets []*bucket // of Envoys here, and of those that have left, until their assignments end
 }
 
-// replica is what a weir said last, and since when it has said nothing new, by the clock of this one.
-type replica struct {
-	message
-	since time.Time
-}
-
-// message is what a replica says of a budget. Its number is another each time, so that all know that the replica lives.
+// message is what a replica says of a budget.
 type message struct {
-	Number   int64
 	Reserved uint64 // hits for Envoys that are silent
 	Demands  []Demand
 }
 
 // message returns what there is to say, and the buckets whose demands it tells.
 func (b *budget) message(now time.Time) (m message, speaking []*bucket) {
-	m.Number = now.UnixNano()
 	for _, one := range b.buckets {
 		if !one.silent(now) {
 			m.Demands, speaking = append(m.Demands, Demand{one.demand, one.stream.weight}), append(speaking, one)
@@ -45,61 +35,26 @@ func (b *budget) message(now time.Time) (m message, speaking []*bucket) {
 	return m, speaking
 }
 
-// say returns the next message to the other replicas, "" for nothing, and the names of those that are gone.
-func (b *budget) say(now time.Time) (says string, gone []string) {
-	for name, p := range b.peers {
-		if now.Sub(p.since) >= 4*silentTime {
-			gone = append(gone, name)
-		}
-	}
-	if len(b.buckets) > 0 {
-		m, _ := b.message(now)
-		text, _ := json.Marshal(m) // of numbers
-		says = string(text)
-	}
-	return says, gone
-}
-
-// hear takes in what all replicas have said. What cannot be read says nothing, and never anything new.
-func (b *budget) hear(said map[string]string, now time.Time) {
-	peers := make(map[string]replica, len(said))
-	for name, text := range said {
-		p := replica{since: now}
-		if json.Unmarshal([]byte(text), &p.message) != nil ||
-			slices.ContainsFunc(p.Demands, func(d Demand) bool { return d.Weight < 1 || d.Weight > maxWeight }) {
-			p.message = message{}
-		}
-		if before, ok := b.peers[name]; ok && before.Number == p.Number {
-			p = before
-		}
-		peers[name] = p
-	}
-	b.peers = peers
-}
-
 // assign assigns to each bucket its share of what remains, or of one of so many parts of that. The replicas go by the order
 // of their names, so that all do the same arithmetic.
-func (b *budget) assign(room *limit.Room, parts uint64, own string, ttl time.Duration, now time.Time) {
+func (b *budget) assign(room *limit.Room, parts uint64, own string, others map[string]message, ttl time.Duration, now time.Time) {
 	unreported := uint64(0)
 	for _, one := range b.buckets {
 		unreported += mulDiv(min(one.share, one.demand), uint64(min(now.Sub(one.reportedAt), ttl)), uint64(horizon))
 	}
-	capacity := Capacity(b.quota.Rule.Limits, room.Remaining, unreported*parts) / parts
 	here, buckets := b.message(now)
-	b.peers[own] = replica{here, now}
-	var demands []Demand
-	first := 0 // of those here
-	for _, name := range slices.Sorted(maps.Keys(b.peers)) {
-		p := b.peers[name]
-		if now.Sub(p.since) >= silentTime {
-			continue
+	capacity := Capacity(b.quota.Rule.Limits, room.Remaining, unreported*parts) / parts
+	capacity -= min(capacity, here.Reserved)
+	var before, behind []Demand
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		capacity -= min(capacity, others[name].Reserved)
+		if name < own {
+			before = append(before, others[name].Demands...)
+		} else {
+			behind = append(behind, others[name].Demands...)
 		}
-		if name == own {
-			first = len(demands)
-		}
-		capacity -= min(capacity, p.Reserved)
-		demands = append(demands, p.Demands...)
 	}
+	demands, first := slices.Concat(before, here.Demands, behind), len(before)
 	for i, one := range buckets {
 		if one.reports <= 1 { // its demand is not known: a fair share
 			one.demand = max(one.demand, capacity/uint64(len(demands)))

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -33,9 +34,9 @@ type Options struct {
 
 // Exchange tells the replicas of weir each other's demands.
 type Exchange interface {
-	// Exchange leaves under a key what a replica says, nothing if it is "", and removes what those have said that are gone.
-	// It returns what all say, by their names.
-	Exchange(ctx context.Context, key, name, says string, gone []string) (all map[string]string, err error)
+	// Exchange returns what others have said lately about a key, by their names, and leaves what a replica says, nothing if
+	// it is "".
+	Exchange(ctx context.Context, key, name, says string) (others map[string]string, err error)
 }
 
 // Service serves quotas. Its methods may be called by any number of goroutines.
@@ -130,7 +131,7 @@ func (s *Service) refresh(b *bucket, now time.Time) {
 func (s *Service) join(b *bucket) {
 	of := s.budgets[b.quota.Key]
 	if of == nil {
-		of = &budget{peers: make(map[string]replica)}
+		of = new(budget)
 		s.budgets[b.quota.Key] = of
 	}
 	of.quota, b.budget = b.quota, of
@@ -185,12 +186,12 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 		all, rooms = append(all, b), append(rooms, limit.Room{Quota: b.quota, Limits: spent(b.quota.Rule.Limits)})
 	}
 	s.mu.Unlock()
-	replicas, known := uint64(s.options.Replicas()), make([]bool, len(all))
+	replicas, others := s.options.Replicas(), make([]map[string]message, len(all))
 	var asking errgroup.Group
 	asking.SetLimit(16)
 	for i, b := range all {
 		asking.Go(func() error {
-			known[i] = replicas == 1 || s.exchange(ctx, b, rooms[i].Key)
+			others[i] = s.exchange(ctx, b, rooms[i].Key, replicas)
 			return nil
 		})
 	}
@@ -199,34 +200,45 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range all {
-		room, parts := &rooms[i], uint64(1)
-		if room.Source == backend.FromLocal {
-			room.Remaining *= replicas // it is this one's part
+		parts := uint64(1)
+		if others[i] == nil {
+			parts = uint64(replicas)
 		}
-		if room.Source == backend.FromLocal || !known[i] {
-			parts = replicas
+		if rooms[i].Source == backend.FromLocal { // it is this one's part
+			rooms[i].Remaining *= uint64(replicas)
 		}
-		b.assign(room, parts, s.name, s.options.TTL, time.Now())
+		b.assign(&rooms[i], parts, s.name, others[i], s.options.TTL, time.Now())
 	}
 }
 
-// exchange tells the other replicas what is demanded here, and learns what is demanded there. It reports whether it has.
-func (s *Service) exchange(ctx context.Context, b *budget, key string) bool {
-	if s.options.Exchange == nil {
-		return false
+// exchange tells the other replicas what is demanded here, and returns what they say, by their names; nil if that is not
+// known. What cannot be read says nothing.
+func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas int) map[string]message {
+	others := make(map[string]message)
+	if replicas == 1 {
+		return others
+	} else if s.options.Exchange == nil {
+		return nil
 	}
-	now := time.Now()
 	s.mu.Lock()
-	says, gone := b.say(now)
+	here, _ := b.message(time.Now())
+	says, _ := json.Marshal(here) // of numbers
+	if len(b.buckets) == 0 {
+		says = nil
+	}
 	s.mu.Unlock()
-	said, err := s.options.Exchange.Exchange(ctx, key, s.name, says, gone)
+	said, err := s.options.Exchange.Exchange(ctx, key, s.name, string(says))
 	if err != nil {
-		return false
+		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b.hear(said, now)
-	return true
+	for name, text := range said {
+		var m message
+		wrong := func(d Demand) bool { return d.Weight < 1 || d.Weight > maxWeight }
+		if json.Unmarshal([]byte(text), &m) == nil && !slices.ContainsFunc(m.Demands, wrong) {
+			others[name] = m
+		}
+	}
+	return others
 }
 
 // refuse counts what a bound refuses, and logs it once a minute.
@@ -267,27 +279,28 @@ func perSecond(hits uint64) float64 { return float64(hits) / horizon.Seconds() }
 
 // Bucket is what is known of a bucket of one Envoy, as the API tells it.
 type Bucket struct {
-	Domain     string                 `json:"domain"`
-	Path       string                 `json:"path"` // of its rule
-	Descriptor descriptors.Descriptor `json:"-"`
-	Envoy      string                 `json:"envoy"`      // host:port
-	Assignment string                 `json:"assignment"` // share, allow_all, deny_all, or none
-	Demand     float64                `json:"demand"`     // hits a second, with a fifth to grow by
-	Share      float64                `json:"share"`      // likewise, assigned
-	Ends       float64                `json:"ends"`       // seconds until the assignment does
-	Reported   float64                `json:"reported"`   // seconds since the last report
-	Allowed    uint64                 `json:"allowed"`    // hits, since the stream began
-	Denied     uint64                 `json:"denied"`
+	Domain     string  `json:"domain"`
+	Path       string  `json:"path"` // of its rule
+	Descriptor string  `json:"descriptor,omitempty"`
+	Envoy      string  `json:"envoy"`      // host:port
+	Assignment string  `json:"assignment"` // share, allow_all, deny_all, or none
+	Demand     float64 `json:"demand"`     // hits a second, with a fifth to grow by
+	Share      float64 `json:"share"`      // likewise, assigned
+	Ends       float64 `json:"ends"`       // seconds until the assignment does
+	Reported   float64 `json:"reported"`   // seconds since the last report
+	Allowed    uint64  `json:"allowed"`    // hits, since the stream began
+	Denied     uint64  `json:"denied"`
 }
 
 // Buckets returns the buckets of a domain, of all if it is "", the hungriest first, and how many streams there are.
 func (s *Service) Buckets(domain string, now time.Time) (all []Bucket, streams int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	all = []Bucket{}
 	for st := range s.streams {
 		for _, b := range st.buckets {
 			if domain == "" || domain == b.quota.Domain {
-				all = append(all, Bucket{b.quota.Domain, b.quota.Path(), b.quota.Descriptor, st.peer, cmp.Or(b.kind, "none"),
+				all = append(all, Bucket{b.quota.Domain, b.quota.Path(), b.quota.Descriptor.String(), st.peer, cmp.Or(b.kind, "none"),
 					perSecond(b.demand), perSecond(b.share), max(0, b.until.Sub(now).Seconds()),
 					now.Sub(b.reportedAt).Seconds(), b.allowed, b.denied})
 			}

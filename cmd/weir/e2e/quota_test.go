@@ -16,6 +16,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/rlqs"
 )
 
 // quotaEnvoy is an Envoy that limits by itself, and what it has let through and denied of a load.
@@ -167,7 +168,7 @@ func (l *rlsLoad) stop() {
 // shares complains unless a weir has so many buckets, all with an assignment.
 func shares(w *weirtest.Weir, n int) error {
 	all, err := quotas(w)
-	if err == nil && (len(all.Buckets) != n || slices.ContainsFunc(all.Buckets, func(one admin.QuotaBucket) bool { return one.Assignment == "none" })) {
+	if err == nil && (len(all.Buckets) != n || slices.ContainsFunc(all.Buckets, func(one rlqs.Bucket) bool { return one.Assignment == "none" })) {
 		err = fmt.Errorf("its buckets are %+v, want %d with an assignment", all.Buckets, n)
 	}
 	return err
@@ -378,11 +379,11 @@ func wantShareBack(t *testing.T, w *weirtest.Weir) {
 	killed, left := startQuotaEnvoy(t, "bob", w), startQuotaEnvoy(t, "bob", w)
 	killed.load(t, 40)
 	left.load(t, 40)
-	bobs := func() (all []admin.QuotaBucket, err error) {
+	bobs := func() (all []rlqs.Bucket, err error) {
 		a, err := quotas(w)
-		return slices.DeleteFunc(a.Buckets, func(one admin.QuotaBucket) bool { return one.Demand < 15 }), err
+		return slices.DeleteFunc(a.Buckets, func(one rlqs.Bucket) bool { return one.Demand < 15 }), err
 	}
-	var before []admin.QuotaBucket
+	var before []rlqs.Bucket
 	w.Eventually(t, "two Envoys have a half each", func() (err error) {
 		if before, err = bobs(); err == nil && (len(before) != 2 || max(before[0].Share, before[1].Share) > 12) {
 			err = fmt.Errorf("%+v", before)
