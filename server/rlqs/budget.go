@@ -88,7 +88,7 @@ type bucket struct {
 	name               string          // on its stream
 	id                 *quota.BucketId // likewise, to Envoy
 	stream             *stream
-	gone               bool // its stream has ended, or has no room for it
+	gone               bool // its stream has ended, or keeps it no more
 	quota              limit.Quota
 	budget             *budget // nil where nothing is limited
 	demand             uint64  // hits a horizon, with a fifth to grow by

@@ -165,6 +165,7 @@ func (s *Service) abandon(b *bucket) {
 	b.stream.tell(b)
 	s.totals.Abandoned++
 	if !b.gone {
+		b.gone = true
 		delete(b.stream.buckets, b.name)
 		s.totals.Buckets--
 	}

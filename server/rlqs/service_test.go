@@ -320,6 +320,22 @@ func TestBucketsOfEndedStreamsAreBounded(t *testing.T) {
 	})
 }
 
+func TestABucketThatIsReportedTwiceIsAbandonedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
+		stream := w.connect(t)
+		m := usage("shop", map[string]string{"user": "ann"}, 0, 0)
+		_ = stream.Send(m)
+		time.Sleep(idleTime)
+		m.BucketQuotaUsages = append(m.BucketQuotaUsages, m.BucketQuotaUsages[0], m.BucketQuotaUsages[0])
+		_ = stream.Send(m)
+		synctest.Wait()
+		if got := w.Totals(); got.Buckets != 0 {
+			t.Errorf("%+v, want no bucket", got)
+		}
+	})
+}
+
 func TestAStreamKeepsItsDomain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
