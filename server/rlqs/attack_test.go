@@ -132,3 +132,49 @@ func TestABucketForEachUserIsBounded(t *testing.T) {
 	}
 	t.Logf("%d MB live with 10,000 of %d buckets", heap()>>20, users)
 }
+
+// Buckets of a pattern with share_threshold share one budget. What each costs must not grow with their number.
+func TestManyBucketsOfOneBudgetHoldNobodyUp(t *testing.T) {
+	const rules = "{domain: shop, descriptors: [{key: user, value: 'u*', share_threshold: true, rate_limit: {requests_per_unit: 100000, unit: minute}}]}"
+	w := start(t, fixture.Memory(t, nil), rules, 1, nil)
+	w.options.MaxBuckets, w.options.MaxStreamBuckets = 100_000, 10_000
+	streams := 5
+	if testing.Short() {
+		streams = 1
+	}
+	for n := range streams {
+		stream := w.connect(t)
+		go func() {
+			for {
+				if _, err := stream.Recv(); err != nil {
+					return
+				}
+			}
+		}()
+		for from := 0; from < 10_000; from += 1000 {
+			m := usage("shop", map[string]string{"user": "u"}, 0, 0)
+			for i := range 1000 {
+				m.BucketQuotaUsages = append(m.BucketQuotaUsages, usage("", map[string]string{"user": fmt.Sprint("u", n, from+i)}, 1, 0).BucketQuotaUsages...)
+			}
+			if err := stream.Send(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	process.Eventually(t, "all have a bucket", func() error {
+		if got := w.Totals(); got.Buckets != streams*10_000 {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	w.limiter.Apply(fixture.Config(t, rules))
+	process.Eventually(t, "all are assigned their share of the new rule", func() error {
+		all, _ := w.Buckets("", time.Now())
+		for _, b := range all {
+			if b.Assignment == "none" {
+				return fmt.Errorf("%+v", b)
+			}
+		}
+		return nil
+	})
+}

@@ -14,7 +14,20 @@ import (
 // budget is what a rule allows under one key, and who shares it. Service.mu guards it.
 type budget struct {
 	quota   limit.Quota
-	buckets []*bucket // of Envoys here, and of those that have left, until their assignments end
+	buckets []*bucket // of Envoys here
+	left    []*bucket // of those that have left, until their assignments end
+}
+
+func (b *budget) add(one *bucket) {
+	one.budget, one.place = b, len(b.buckets)
+	b.buckets = append(b.buckets, one)
+}
+
+// remove takes a bucket of an Envoy here out, whose place the last one gets.
+func (b *budget) remove(one *bucket) {
+	n := len(b.buckets) - 1
+	b.buckets[one.place], b.buckets[n].place = b.buckets[n], one.place
+	b.buckets, one.budget = b.buckets[:n], nil
 }
 
 // message is what a replica says of a budget.
@@ -25,7 +38,7 @@ type message struct {
 
 // message returns what there is to say, and the buckets whose demands it tells.
 func (b *budget) message(now time.Time) (m message, speaking []*bucket) {
-	for _, one := range b.buckets {
+	for _, one := range slices.Concat(b.buckets, b.left) {
 		if !one.silent(now) {
 			m.Demands, speaking = append(m.Demands, Demand{one.demand, one.stream.weight}), append(speaking, one)
 		} else if now.Before(one.until) {
@@ -39,7 +52,7 @@ func (b *budget) message(now time.Time) (m message, speaking []*bucket) {
 // of their names, so that all do the same arithmetic.
 func (b *budget) assign(room *limit.Room, parts uint64, own string, others map[string]message, ttl time.Duration, now time.Time) {
 	unreported := uint64(0)
-	for _, one := range b.buckets {
+	for _, one := range slices.Concat(b.buckets, b.left) {
 		unreported += mulDiv(min(one.share, one.demand), uint64(min(now.Sub(one.reportedAt), ttl)), uint64(horizon))
 	}
 	here, buckets := b.message(now)
@@ -91,6 +104,7 @@ type bucket struct {
 	gone               bool // its stream has ended, or keeps it no more
 	quota              limit.Quota
 	budget             *budget // nil where nothing is limited
+	place              int     // in the budget
 	demand             uint64  // hits a horizon, with a fifth to grow by
 	reports            uint64
 	reportedAt, busyAt time.Time // of the last report, and of the last that told of hits

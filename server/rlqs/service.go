@@ -73,6 +73,8 @@ const (
 	// idleTime is how long a bucket has no request before Envoy is told to forget it, as nothing else makes it;
 	// crowdedIdleTime that of a stream with more than half of the buckets that it may have.
 	idleTime, crowdedIdleTime = time.Minute, 2 * reportInterval
+	// crowd is how many buckets may share a budget for a new one to be assigned at once.
+	crowd = 1000
 	// silentTime is how long an Envoy may not report a bucket before it gets no more of it.
 	silentTime = 3 * reportInterval
 )
@@ -104,9 +106,9 @@ func (s *Service) sweep(now time.Time) {
 		}
 	}
 	for _, of := range s.budgets {
-		n := len(of.buckets)
-		of.buckets = slices.DeleteFunc(of.buckets, func(b *bucket) bool { return b.gone && !now.Before(b.until) })
-		if ended := n - len(of.buckets); ended > 0 {
+		n := len(of.left)
+		of.left = slices.DeleteFunc(of.left, func(b *bucket) bool { return !now.Before(b.until) })
+		if ended := n - len(of.left); ended > 0 {
 			s.totals.Buckets -= ended
 			s.share(of, false)
 		}
@@ -134,23 +136,21 @@ func (s *Service) join(b *bucket) {
 		of = new(budget)
 		s.budgets[b.quota.Key] = of
 	}
-	of.quota, b.budget = b.quota, of
-	host := func(one *bucket) bool { return one.gone && one.stream.host == b.stream.host }
-	if i := slices.IndexFunc(of.buckets, host); i >= 0 {
-		b.demand = max(b.demand, of.buckets[i].share)
-		of.buckets = slices.Delete(of.buckets, i, i+1)
+	of.quota = b.quota
+	if i := slices.IndexFunc(of.left, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
+		b.demand = max(b.demand, of.left[i].share)
+		of.left = slices.Delete(of.left, i, i+1)
 		s.totals.Buckets--
 	}
-	of.buckets = append(of.buckets, b)
-	s.share(of, true)
+	of.add(b)
+	s.share(of, len(of.buckets) <= crowd)
 	wake(s.wake)
 }
 
 // leave takes a bucket out of its budget.
 func (s *Service) leave(b *bucket) {
 	if of := b.budget; of != nil {
-		of.buckets = slices.DeleteFunc(of.buckets, func(other *bucket) bool { return other == b })
-		b.budget = nil
+		of.remove(b)
 		s.share(of, false)
 	}
 }
@@ -181,7 +181,7 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 			continue
 		}
 		delete(s.dirty, b)
-		if len(b.buckets) == 0 {
+		if len(b.buckets)+len(b.left) == 0 {
 			delete(s.budgets, b.quota.Key)
 		}
 		all, rooms = append(all, b), append(rooms, limit.Room{Quota: b.quota, Limits: spent(b.quota.Rule.Limits)})
@@ -224,7 +224,7 @@ func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas 
 	s.mu.Lock()
 	here, _ := b.message(time.Now())
 	says, _ := json.Marshal(here) // of numbers
-	if len(b.buckets) == 0 {
+	if len(b.buckets)+len(b.left) == 0 {
 		says = nil
 	}
 	s.mu.Unlock()
@@ -269,7 +269,7 @@ func (s *Service) Totals() Totals {
 	t := s.totals
 	t.Streams, t.Refused = len(s.streams), maps.Clone(t.Refused)
 	for _, of := range s.budgets {
-		for _, b := range of.buckets {
+		for _, b := range slices.Concat(of.buckets, of.left) {
 			t.Assigned += perSecond(b.share)
 		}
 	}

@@ -44,7 +44,9 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	for i, d := range demands {
 		wants[i], order[i] = max(min(d.Hits, maxHits), rest/floorShare*d.Weight/weights), i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(wants[i]*demands[j].Weight, wants[j]*demands[i].Weight) })
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(cmp.Compare(wants[i]*demands[j].Weight, wants[j]*demands[i].Weight), cmp.Compare(i, j))
+	})
 	give := func(most func(i int) uint64) { // the least wanting first, as what they leave is for those behind them
 		left := weights
 		for _, i := range order {

@@ -155,11 +155,13 @@ func (s *Service) close(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range st.buckets {
-		if b.gone = true; b.budget == nil {
+		of := b.budget
+		s.leave(b)
+		if b.gone = true; of == nil {
 			s.totals.Buckets--
-			continue
+		} else {
+			of.left = append(of.left, b)
 		}
-		s.share(b.budget, false)
 	}
 	delete(s.streams, st)
 }
