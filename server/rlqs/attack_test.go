@@ -92,13 +92,25 @@ func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
 
 // A million users have a bucket each: the stream keeps as many as it may, and the hits of all are counted.
 func TestABucketForEachUserIsBounded(t *testing.T) {
+	for _, limit := range []string{"unlimited: true", "requests_per_unit: 5, unit: hour"} {
+		t.Run(limit, func(t *testing.T) {
+			bucketForEachUser(t, "{domain: shop, descriptors: [{key: user, rate_limit: {"+limit+"}}]}")
+		})
+	}
+}
+
+func bucketForEachUser(t *testing.T, rules string) {
+	t.Helper()
 	users := 1_000_000
 	if testing.Short() {
 		users = 100_000
 	}
-	w := start(t, fixture.Memory(t, nil), "{domain: shop, descriptors: [{key: user, rate_limit: {unlimited: true}}]}", 1, nil)
-	w.options.MaxBuckets, w.options.MaxStreamBuckets = 10_000, 10_000
-	stream := w.connect(t)
+	w := start(t, fixture.Memory(t, nil), rules, 1, nil)
+	w.options.MaxBuckets, w.options.MaxStreamBuckets = 20_000, 10_000
+	honest, stream := w.connect(t), w.connect(t)
+	if err := honest.Send(usage("shop", map[string]string{"user": "ann"}, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		for {
 			if _, err := stream.Recv(); err != nil {
@@ -126,9 +138,12 @@ func TestABucketForEachUserIsBounded(t *testing.T) {
 		}
 		return nil
 	})
+	if m, err := honest.Recv(); err != nil || m.BucketAction[0].GetQuotaAssignmentAction() == nil {
+		t.Errorf("an honest stream is told %v, %v", m, err)
+	}
 	got := w.Totals()
-	if got.Buckets != 10_000 || got.Refused["stream_buckets"] == 0 {
-		t.Errorf("%+v, want 10000 buckets and the bound named", got)
+	if got.Buckets != 10_001 || got.Refused["stream_buckets"] == 0 {
+		t.Errorf("%+v, want 10001 buckets and the bound named", got)
 	}
 	t.Logf("%d MB live with 10,000 of %d buckets", heap()>>20, users)
 }
