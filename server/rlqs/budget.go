@@ -36,10 +36,11 @@ type message struct {
 	Demands  []Demand
 }
 
-// message returns what there is to say, and the buckets whose demands it tells.
+// message returns what there is to say, and the buckets whose demands it tells: of Envoys that have not left, and that have
+// not been silent for long.
 func (b *budget) message(now time.Time) (m message, speaking []*bucket) {
 	for _, one := range slices.Concat(b.buckets, b.left) {
-		if !one.silent(now) {
+		if !one.gone && now.Sub(one.reportedAt) <= silentTime {
 			m.Demands, speaking = append(m.Demands, Demand{one.demand, one.stream.weight}), append(speaking, one)
 		} else if now.Before(one.until) {
 			m.Reserved += one.share
@@ -76,9 +77,6 @@ func (b *budget) assign(room *limit.Room, parts uint64, own string, others map[s
 	}
 	kind, shares := kindOf(&room.Decision), Shares(capacity, demands)[first:]
 	for i, one := range buckets {
-		if kind != share {
-			shares[i] = 0
-		}
 		one.assign(kind, shares[i], ttl, now)
 	}
 }
@@ -121,7 +119,9 @@ const none, allowAll, denyAll, share, abandoned = "", "allow_all", "deny_all", "
 // assign has Envoy told what it gets, unless it knows: a share that differs by less than a tenth is as good. An assignment
 // is renewed at half its time.
 func (b *bucket) assign(kind string, hits uint64, ttl time.Duration, now time.Time) {
-	if kind == share && hits == 0 {
+	if kind != share {
+		hits = 0
+	} else if hits == 0 {
 		kind = denyAll
 	}
 	apart := max(hits, b.share) - min(hits, b.share)
@@ -131,6 +131,3 @@ func (b *bucket) assign(kind string, hits uint64, ttl time.Duration, now time.Ti
 	b.kind, b.share, b.at, b.until = kind, hits, now, now.Add(ttl)
 	b.stream.tell(b)
 }
-
-// silent reports whether the bucket's Envoy has left, or has not reported it for long.
-func (b *bucket) silent(now time.Time) bool { return b.gone || now.Sub(b.reportedAt) > silentTime }
