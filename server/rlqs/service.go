@@ -251,10 +251,9 @@ func (s *Service) refuse(bound, peer, remedy string) {
 	}
 }
 
-// Totals are counts since the start, but for the first three, which are now's.
+// Totals are counts since the start, but for the first two, which are now's.
 type Totals struct {
 	Streams, Buckets int
-	Assigned         float64           // hits a second, by shares
 	Reports          uint64            // of a bucket each
 	Allowed, Denied  uint64            // hits that they tell of
 	Over             uint64            // of Allowed, those beyond what was assigned meanwhile
@@ -268,12 +267,20 @@ func (s *Service) Totals() Totals {
 	defer s.mu.Unlock()
 	t := s.totals
 	t.Streams, t.Refused = len(s.streams), maps.Clone(t.Refused)
+	return t
+}
+
+// Assigned returns how many hits a second Envoys may let through by their shares.
+func (s *Service) Assigned() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hits := uint64(0)
 	for _, of := range s.budgets {
 		for _, b := range slices.Concat(of.buckets, of.left) {
-			t.Assigned += perSecond(b.share)
+			hits += b.share
 		}
 	}
-	return t
+	return perSecond(hits)
 }
 
 func perSecond(hits uint64) float64 { return float64(hits) / horizon.Seconds() }
