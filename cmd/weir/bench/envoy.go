@@ -177,16 +177,14 @@ func (w *way) load(ctx context.Context, long time.Duration) (answered int, err e
 	begin := time.Now()
 	for i := range envoyConnections {
 		running.Go(func() {
-			n, failed := 0, error(nil)
+			n, due := 0, begin.Add(pause*time.Duration(i)/envoyConnections)
 			conn, failed := net.Dial("tcp", fmt.Sprint("127.0.0.1:", w.Port))
 			if failed == nil {
 				defer conn.Close()
 				in := bufio.NewReader(conn)
-				for due := begin.Add(pause * time.Duration(i) / envoyConnections); failed == nil && ctx.Err() == nil && time.Since(begin) < long; due = due.Add(pause) {
+				for failed == nil && ctx.Err() == nil && (n == 0 || time.Since(begin) < long) {
 					time.Sleep(time.Until(due))
-					if failed = exchange(conn, in); failed == nil {
-						n += envoyBatch
-					}
+					failed, n, due = exchange(conn, in), n+envoyBatch, due.Add(pause)
 				}
 			}
 			mu.Lock()

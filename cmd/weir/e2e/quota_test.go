@@ -371,21 +371,21 @@ func TestEnvoysFollowReloadsAndDrains(t *testing.T) {
 	wantShareBack(t, b)
 }
 
-// wantShareBack has two Envoys share a limit of 20 a second, kills one, and wants its share to be kept while its
+// wantShareBack has two Envoys share a limit of 4 a second, kills one, and wants its share to be kept while its
 // assignment lasts, and no longer.
 func wantShareBack(t *testing.T, w *weirtest.Weir) {
 	t.Helper()
-	w.Configure(t, weirtest.Rule("quota", "unit: second, requests_per_unit: 20"))
+	w.Configure(t, weirtest.Rule("quota", "unit: second, requests_per_unit: 4"))
 	killed, left := startQuotaEnvoy(t, "bob", w), startQuotaEnvoy(t, "bob", w)
-	killed.load(t, 40)
-	left.load(t, 40)
+	killed.load(t, 20)
+	left.load(t, 20)
 	bobs := func() (all []rlqs.Bucket, err error) {
 		a, err := quotas(w)
-		return slices.DeleteFunc(a.Buckets, func(one rlqs.Bucket) bool { return one.Demand < 15 }), err
+		return slices.DeleteFunc(a.Buckets, func(one rlqs.Bucket) bool { return one.Demand < 5 }), err
 	}
 	var before []rlqs.Bucket
 	w.Eventually(t, "two Envoys have a half each", func() (err error) {
-		if before, err = bobs(); err == nil && (len(before) != 2 || max(before[0].Share, before[1].Share) > 12) {
+		if before, err = bobs(); err == nil && (len(before) != 2 || max(before[0].Share, before[1].Share) > 2.4) {
 			err = fmt.Errorf("%+v", before)
 		}
 		return err
@@ -394,7 +394,7 @@ func wantShareBack(t *testing.T, w *weirtest.Weir) {
 	killed.kill()
 	w.Eventually(t, "a killed Envoy's share is back", func() error {
 		now, err := bobs()
-		if err == nil && (len(now) != 1 || now[0].Share < 19) {
+		if err == nil && (len(now) != 1 || now[0].Share < 3.8) {
 			err = fmt.Errorf("%+v", now)
 		}
 		return err
