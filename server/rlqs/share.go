@@ -79,15 +79,14 @@ func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 	capacity := uint64(maxHits)
 	remaining -= min(remaining, unreported)
 	for _, l := range limits {
-		inHorizon := mulDiv(min(l.Requests, maxHits), uint64(horizon), uint64(l.Window))
+		hits := mulDiv(min(l.Requests, maxHits), uint64(horizon), uint64(l.Window)) // by its rate
 		switch {
 		case l.Algorithm == descriptors.TokenBucket:
-			capacity = min(capacity, remaining+inHorizon)
-		case paced(l):
-			capacity = min(capacity, inHorizon)
-		default:
-			capacity = min(capacity, remaining)
+			hits += remaining
+		case !paced(l):
+			hits = remaining
 		}
+		capacity = min(capacity, hits)
 	}
 	return capacity
 }
