@@ -121,6 +121,7 @@ fuzz: ## each fuzz target for FUZZTIME (20s)
 
 bench: ## server and Redis CPU per request beside a floor server, calls while 10,000 rules are read again, then the Go benchmarks
 	$(GO) run ./cmd/weir/bench
+	$(GO) run ./cmd/weir/bench --envoy
 	$(GO) test -run '^$$' -bench BesideReloads -benchtime 1x ./cmd/weir/e2e
 	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
 

@@ -51,6 +51,7 @@ type setup struct {
 type running struct {
 	*Server
 	limiter  *limit.Limiter
+	quotas   *rlqs.Service
 	recorder *hits.Recorder
 	health   *Health
 	conn     *grpc.ClientConn
@@ -75,9 +76,11 @@ func start(t testing.TB, s setup) *running {
 	metrics := stats.New("test")
 	r := &running{recorder: hits.New(0), health: s.health, ended: make(chan error, 1)}
 	r.limiter = limit.New(s.store, s.limits, r.recorder)
+	r.quotas = rlqs.New(r.limiter, rlqs.Options{MaxStreams: 1, MaxBuckets: 1, MaxStreamBuckets: 1, Replicas: func() int { return 1 },
+		Log: slog.New(slog.DiscardHandler)})
 	var err error
-	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }), Quotas: rlqs.New(r.limiter, rlqs.Options{MaxStreams: 1, MaxBuckets: 1,
-		MaxStreamBuckets: 1, Replicas: func() int { return 1 }, Log: slog.New(slog.DiscardHandler)}), Health: r.health,
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }),
+		Quotas: r.quotas, Health: r.health,
 		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Guard: &admin.Guard{}}, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

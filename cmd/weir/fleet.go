@@ -20,6 +20,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/rlqs"
 )
 
 // askEach asks all weirs that --admin names, at the same time, and prints what merge makes of the answers of several: for
@@ -139,7 +140,7 @@ func mergeQuota(answers []*admin.QuotaAnswer, n int) (*admin.QuotaAnswer, error)
 	for _, a := range answers[1:] {
 		all.Streams, all.More, all.Buckets = all.Streams+a.Streams, all.More+a.More, append(all.Buckets, a.Buckets...)
 	}
-	slices.SortStableFunc(all.Buckets, func(a, b admin.QuotaBucket) int { return cmp.Compare(b.Demand, a.Demand) })
+	slices.SortStableFunc(all.Buckets, func(a, b rlqs.Bucket) int { return cmp.Compare(b.Demand, a.Demand) })
 	all.More += max(0, len(all.Buckets)-n)
 	all.Buckets = all.Buckets[:min(n, len(all.Buckets))]
 	return all, nil

@@ -188,7 +188,8 @@ func TestQuotasOfAllWeirsAreListed(t *testing.T) {
 	port := func(all ...rlqs.Bucket) *httptest.Server {
 		a := admin.QuotaAnswer{Streams: len(all)}
 		for _, b := range all {
-			a.Buckets = append(a.Buckets, admin.QuotaBucket{Bucket: b, Descriptor: "user=" + b.Envoy})
+			b.Descriptor = "user=" + b.Envoy
+			a.Buckets = append(a.Buckets, b)
 		}
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(a) }))
 		t.Cleanup(s.Close)

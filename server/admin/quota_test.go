@@ -32,7 +32,7 @@ func TestQuotaValuesNeedTheReadToken(t *testing.T) {
 	if w := get(serving(Parts{}), "/api/v1/quota"); w.Code != 404 || !strings.Contains(w.Body.String(), "RLQS_ENABLED=true") {
 		t.Errorf("without quotas: %d %s, want 404 and what turns them on", w.Code, w.Body)
 	}
-	if text, _ := json.Marshal(QuotaBucket{}); strings.Contains(string(text), "escriptor") {
+	if text, _ := json.Marshal(rlqs.Bucket{}); strings.Contains(string(text), "escriptor") {
 		t.Errorf("without values a bucket tells its descriptor: %s", text)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -198,6 +199,43 @@ func TestRulesWithoutALimitAllowAll(t *testing.T) {
 	})
 }
 
+func TestUnknownDomainsPassAndBrokenOnesFail(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
+		for domain, want := range map[string]string{"shop": "share", "none": "allow_all", "broken": "none"} {
+			if domain == "broken" {
+				w.limiter.Apply(yaml.NewLastGood(yaml.Options{}).Update([]yaml.File{{Name: "shop.yaml", Data: []byte(minute)}, {Name: "broken.yaml", Data: []byte("domain: broken\nx: y")}}, nil).Config)
+			}
+			stream := w.connect(t)
+			_ = stream.Send(usage(domain, map[string]string{"user": "ann"}, 3, 2))
+			time.Sleep(time.Second)
+			all, _ := w.Buckets(domain, time.Now())
+			if len(all) != 1 || all[0].Assignment != want {
+				t.Errorf("domain %s: %+v, want %s", domain, all, want)
+			}
+			w.limiter.Apply(fixture.Config(t, minute))
+		}
+		if all := w.Totals(); all.Allowed != 9 || all.Denied != 6 {
+			t.Errorf("%+v, want the reports of all three", all)
+		}
+	})
+}
+
+func TestShadowRuleRecordsHypotheticalOverHits(t *testing.T) {
+	const rules = "{domain: shop, descriptors: [{key: user, shadow_mode: true, rate_limit: {requests_per_unit: 10, unit: day}}]}"
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), rules, 1, nil)
+		stream := w.connect(t)
+		for range 2 {
+			_ = stream.Send(usage("shop", map[string]string{"user": "ann"}, 8, 0))
+			synctest.Wait()
+		}
+		if got := w.counted(); got[history.Within] != 10 || got[history.Shadow] != 6 {
+			t.Errorf("recorded %v, want 10 within the limit and 6 in shadow", got)
+		}
+	})
+}
+
 func TestOnlyIdleBucketsAreAbandoned(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
@@ -235,6 +273,7 @@ func TestExceededBoundsAreNamed(t *testing.T) {
 		for i := range 15 {
 			_ = second.Send(usage("shop", map[string]string{"user": fmt.Sprint(i)}, 1, 0))
 		}
+		synctest.Wait()
 		for range 6 {
 			_ = w.connect(t).Send(usage("shop", map[string]string{"user": "0"}, 0, 0))
 		}
@@ -249,8 +288,50 @@ func TestExceededBoundsAreNamed(t *testing.T) {
 				t.Errorf("%d refused for %s, want %d", got.Refused[bound], bound, want)
 			}
 		}
+		if got.Abandoned != 6 || got.Buckets != 40 { // nothing else makes an Envoy forget a bucket
+			t.Errorf("%+v, want six idle buckets without room abandoned", got)
+		}
 		if all := w.counted(); all[history.Within] != 50 {
 			t.Errorf("%d hits are recorded, want all 50 of buckets with and without room", all[history.Within])
+		}
+	})
+}
+
+// Buckets of streams that ended are kept while their assignments last, and so count.
+func TestBucketsOfEndedStreamsAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
+		for i := range 5 {
+			stream := w.connect(t)
+			for j := range 20 {
+				_ = stream.Send(usage("shop", map[string]string{"user": fmt.Sprint(i, j)}, 1, 0))
+			}
+			synctest.Wait()
+			_ = stream.CloseSend()
+			synctest.Wait()
+		}
+		if got := w.Totals(); got.Buckets != 40 || got.Refused["buckets"] != 60 {
+			t.Errorf("%+v, want 40 buckets and 60 refused", got)
+		}
+		time.Sleep(17 * time.Second)
+		if got := w.Totals(); got.Buckets != 0 || len(w.budgets) != 0 {
+			t.Errorf("%+v and %d budgets after their assignments", got, len(w.budgets))
+		}
+	})
+}
+
+func TestBucketReportedTwiceIsAbandonedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
+		stream := w.connect(t)
+		m := usage("shop", map[string]string{"user": "ann"}, 0, 0)
+		_ = stream.Send(m)
+		time.Sleep(idleTime)
+		m.BucketQuotaUsages = append(m.BucketQuotaUsages, m.BucketQuotaUsages[0], m.BucketQuotaUsages[0])
+		_ = stream.Send(m)
+		synctest.Wait()
+		if got := w.Totals(); got.Buckets != 0 {
+			t.Errorf("%+v, want no bucket", got)
 		}
 	})
 }

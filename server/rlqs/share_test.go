@@ -111,7 +111,7 @@ func TestStrategyAdmitsItsShare(t *testing.T) {
 	type compared struct{ max, tokens uint32 } // by Envoy, to tell a change
 	var before compared
 	for share := uint64(1); share < 100_000; share += 1 + share/97 {
-		b := strategy(share).GetTokenBucket()
+		b := strategy("share", share).GetTokenBucket()
 		seconds, tokens := b.FillInterval.AsDuration().Seconds(), b.TokensPerFill.GetValue()
 		if b.FillInterval.Nanos != 0 || seconds < 1 || b.MaxTokens == 0 || tokens == 0 {
 			t.Fatalf("a share of %d: %v, want whole seconds and tokens", share, b)
@@ -126,13 +126,16 @@ func TestStrategyAdmitsItsShare(t *testing.T) {
 			before = now
 		}
 	}
-	if got := strategy(0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
+	if got := strategy(denyAll, 0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
 		t.Errorf("no share: %v", got)
 	}
-	if b := strategy(1 << 50).GetTokenBucket(); b.MaxTokens != 1<<32-1 {
+	if b := strategy("share", 1<<50).GetTokenBucket(); b.MaxTokens != 1<<32-1 {
 		t.Errorf("a share beyond 32 bits: %v", b)
 	}
-	if a := assign(nil, strategy(1), 1500*time.Millisecond).GetQuotaAssignmentAction(); a.AssignmentTimeToLive.AsDuration() != time.Second {
-		t.Errorf("a TTL of 1.5 s: %v, want whole seconds", a.AssignmentTimeToLive)
+	for ttl, want := range map[time.Duration]int64{0: 1, 1500 * time.Millisecond: 1, 15 * time.Second: 15} {
+		a := (&bucket{kind: denyAll}).action(ttl).GetQuotaAssignmentAction()
+		if got := a.AssignmentTimeToLive; got.GetSeconds() != want || got.GetNanos() != 0 || a.RateLimitStrategy == nil {
+			t.Errorf("a TTL of %v: %v, want %d s and a strategy", ttl, a, want)
+		}
 	}
 }

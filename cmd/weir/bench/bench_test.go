@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
 // TestMain lets the test binary be the floor server, as the bench's own binary is.
@@ -30,5 +32,16 @@ func TestBenchRatesTheFloorAtOne(t *testing.T) {
 	}
 	if strings.Count(table.String(), "1.00  1.00..1.00") != 3 || !strings.Contains(table.String(), "1.00 of the floor's (1.00..1.00)") {
 		t.Errorf("the report does not say that each floor costs 1.00 floors, and gives as many answers as itself:\n%s", table.String())
+	}
+}
+
+func TestRequestsThroughEnvoyAreMeasured(t *testing.T) {
+	var table strings.Builder
+	o, err := parseOptions(append(strings.Fields("--envoy --rounds 1 --measure 100ms --warm-up 10ms --binary"), process.Weir(t)), io.Discard)
+	if err == nil {
+		err = run(t.Context(), o, &table, io.Discard)
+	}
+	if err != nil || !strings.Contains(table.String(), "1.0000..1.0000") || !strings.Contains(table.String(), "RLQS") {
+		t.Errorf("%v, %s", err, table.String())
 	}
 }

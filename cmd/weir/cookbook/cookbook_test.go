@@ -21,7 +21,7 @@ var write = flag.Bool("write", false, "put what really becomes of the requests i
 
 // TestEveryRecipeDoesWhatItShows runs all recipes of the cookbook through one Envoy and one weir.
 func TestEveryRecipeDoesWhatItShows(t *testing.T) {
-	recipes := readRecipes(t)
+	recipes := readRecipes(t, document)
 	if len(recipes) < 10 {
 		t.Fatalf("found only %d recipes: this test looks in the wrong place", len(recipes))
 	}
@@ -67,7 +67,7 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 func TestHeaderRecipesLinkToTheirBound(t *testing.T) {
 	const bounds = "bound-what-you-key-on"
 	keyed := 0
-	for _, r := range readRecipes(t) {
+	for _, r := range readRecipes(t, document) {
 		envoy, err := json.Marshal(r.envoy)
 		if err != nil {
 			t.Fatal(err)
