@@ -73,6 +73,22 @@ func (c *Command) sourceName() string {
 	return c.Path
 }
 
+// Load returns the configuration of a directory or a file, as weir check reads it, for commands that use it: its problems are
+// printed, and if there are errors, terminal.No is returned.
+func Load(path string, out terminal.Output) (*descriptors.Config, error) {
+	c := Command{Path: path}
+	f, err := c.read(out.In)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.unreadable:
+		return nil, errors.New(f.problems[0].Text)
+	case !Report(out.Err, c.sourceName(), f.problems):
+		return nil, terminal.No
+	}
+	return f.config, nil
+}
+
 // printText prints the problems, then the rules or the explanation.
 func (c *Command) printText(out terminal.Output, f *findings) error {
 	if f.unreadable {

@@ -130,7 +130,7 @@ var libraryRules = []struct {
 		[]string{"cmd/weir/config"},
 		"what people configure is read in one place"},
 	{[]string{"github.com/alecthomas/kong"},
-		[]string{"cmd/weir", "cmd/weir/callcmd", "cmd/weir/historycmd"},
+		[]string{"cmd/weir", "cmd/weir/callcmd", "cmd/weir/historycmd", "cmd/weir/simulatecmd"},
 		"flags belong to commands"},
 	{[]string{"github.com/jotaen/kong-completion"},
 		[]string{"cmd/weir"},
