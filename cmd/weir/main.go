@@ -37,6 +37,7 @@ type commands struct {
 	Schema   schemaCommand       `cmd:"" help:"Print the JSON Schema of descriptor files, for editors."`
 	Call     callcmd.Command     `cmd:"" help:"Ask a rate-limit service, once or many times."`
 	Simulate simulatecmd.Command `cmd:"" help:"Ask what limits would do to traffic that was recorded or made up."`
+	Suggest  historycmd.Suggest  `cmd:"" help:"Tell which limits would have denied how many minutes of a rule's history."`
 	Counters countersCommand     `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
 	Denials  denialsCommand      `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
 	Quota    quotaCommand        `cmd:"" help:"Show what Envoys that limit by themselves demand and get."`
