@@ -3,6 +3,7 @@ package checkcmd
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -117,6 +118,10 @@ verdict: OK: nothing here denies
 		if code != 0 || !strings.HasSuffix(out, tc.want) || strings.Count(out, "domain shop (") != 1 {
 			t.Errorf("%q: exit code %d, %s\n%s\nwant the domain once, and at the end%s", tc.asked, code, errs, out, tc.want)
 		}
+	}
+	if _, out, _ := runOn(t, file, Command{Path: "limits", Explain: slices.Repeat([]string{"user=ann"}, 65)}, ""); !strings.HasSuffix(out,
+		"\nverdict: too large, so nothing of it is counted; denied if a rule of its domain denies requests\n") {
+		t.Errorf("of 65 descriptors:\n%s\nwant what weir serve does with so many", out)
 	}
 	_, out, _ := runOn(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), Command{Path: "limits", Explain: []string{"user=ann"}}, "")
 	if !strings.Contains(out, "refund_on_deny: a refused request gives back") {
