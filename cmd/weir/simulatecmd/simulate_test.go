@@ -68,6 +68,12 @@ func TestBoundaryBurstsShowWhatEachAlgorithmAdmits(t *testing.T) {
 		if w := worst["token_bucket"]; w < 2*n-2 || w > 2*n {
 			t.Errorf("of %d, a token bucket admits %d in some window, want nearly twice as many", n, w)
 		}
+		for _, a := range descriptors.Algorithms() {
+			l, err := descriptors.NewLimit(n, descriptors.Minute, 1, a, 0)
+			if most, why := l.Bound(descriptors.ChargeByAlgorithm); err != nil || worst[a.String()] > most {
+				t.Errorf("%s admits %d, and says %s", a, worst[a.String()], why)
+			}
+		}
 		delete(worst, "token_bucket")
 		want := map[string]uint64{"as it is": n, "sliding_window": n, "sliding_log": n, "fixed_window": 2 * n}
 		if fmt.Sprint(worst) != fmt.Sprint(want) {
