@@ -176,7 +176,7 @@ func TestComparedFilesDifferByRequest(t *testing.T) {
 
 func TestPatternsAskAtTheirRate(t *testing.T) {
 	for kind, most := range map[string]int{"poisson": 140, "bursts": 140, "day": 140, "one-of-many": 2000} {
-		p := &pattern{kind: kind, domain: "shop", rate: 1, length: 24 * time.Hour, burst: 10, random: rand.New(rand.NewPCG(1, 0))}
+		p := &pattern{kind: kind, domain: "shop", rate: .1, length: 24 * time.Hour, burst: 10, random: rand.New(rand.NewPCG(1, 0))}
 		var err error
 		if p.callers, err = newCallers("user=u#", 100); err != nil {
 			t.Fatal(err)
@@ -196,8 +196,8 @@ func TestPatternsAskAtTheirRate(t *testing.T) {
 			last = r.at
 			return nil
 		})
-		want := 100 * 86400
-		if asked < want*98/100 || asked > want*102/100 {
+		want := 100 * 8640
+		if asked < want*97/100 || asked > want*103/100 {
 			t.Errorf("%s asks %d times, want about %d", kind, asked, want)
 		}
 		if share := byFirst * 10000 / asked; share > most || share < most/2 {
