@@ -56,7 +56,7 @@ func TestBoundaryBurstsShowWhatEachAlgorithmAdmits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, even, err := simulate(t, rules, Command{Pattern: "poisson", Rate: fmt.Sprintf("%d/minute", 60*n), Descriptor: "user=ann", Others: true,
+		_, even, err := simulate(t, rules, Command{Pattern: "poisson", Rate: fmt.Sprintf("%d/minute", 60*n), For: 4 * time.Minute, Descriptor: "user=ann", Others: true,
 			JSON: true}, "")
 		if err != nil {
 			t.Fatal(err)
