@@ -74,7 +74,7 @@ type seriesFlags struct {
 
 // rangeFlags are the range of time of show, top and export.
 type rangeFlags struct {
-	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
+	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit, of suggest and simulate 30 days before."`
 	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone, such as Europe/Berlin; unless given, that of this process."`
 }
@@ -187,6 +187,9 @@ type RuleFlags struct {
 func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.SeriesAnswer, error) {
 	if f.Path == "" {
 		return nil, errors.New("name a rule by --path, as weir history top lists them")
+	}
+	if f.From == "" {
+		f.From = "-30d"
 	}
 	q := url.Values{"domain": {f.Domain}, "path": {f.Path}}
 	if err := f.addTo(q, out); err != nil {

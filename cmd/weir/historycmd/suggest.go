@@ -205,7 +205,7 @@ func describeSuggestions(name, path string, all []*suggestion) string {
 	b.WriteString("\nWhat this cannot know: what will be asked tomorrow, windows that begin within a minute, and requests that clients\n" +
 		"would not have made, or made again, had they been denied.\n")
 	if estimated := all[0].Minutes - all[0].Exact; estimated > 0 {
-		fmt.Fprintf(&b, "%.0f %% of the minutes are known only by sum and largest minute of a longer bucket, so how many exceed a limit is estimated.\n",
+		fmt.Fprintf(&b, "%.3g %% of the minutes are known only by the sum and the largest minute of a longer bucket: how many exceed a limit is estimated.\n",
 			100*float64(estimated)/float64(all[0].Minutes))
 	}
 	if countsValues(path) && all[0].Value == "" {

@@ -117,7 +117,7 @@ func runSuggest(t *testing.T, rules string, c Suggest) (string, error) {
 func TestSuggestSaysWhatItCannotKnow(t *testing.T) {
 	pay := RuleFlags{readFlags: readFlags{Path: "user/path=/pay"}, rangeFlags: rangeFlags{From: "2026-11-19", To: "2026-11-21"}}
 	text, err := runSuggest(t, "", Suggest{RuleFlags: pay})
-	for _, want := range []string{"shop user/path=/pay: ", "would have denied something in  limit", "\n1 % of the minutes", "What this cannot know: ", "sum and largest minute of a longer bucket",
+	for _, want := range []string{"shop user/path=/pay: ", "would have denied something in  limit", "\n1 % of the minutes", "What this cannot know: ", "the sum and the largest minute of a longer bucket",
 		"The rule counts each value by itself, and the history keeps their sum"} {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s, %v; want %q", text, err, want)
@@ -134,5 +134,21 @@ func TestSuggestSaysWhatItCannotKnow(t *testing.T) {
 	}
 	if _, err := runSuggest(t, users, Suggest{RuleFlags: from}); err == nil || !strings.Contains(err.Error(), "has no rule mail from") {
 		t.Errorf("%v; want to be told that these files lack the rule", err)
+	}
+}
+
+// What OPERATION.md shows of the demo's year is what is suggested of it.
+func TestTheDocumentShowsASuggestionAsItIs(t *testing.T) {
+	text, err := os.ReadFile("../OPERATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "path=%2Flogin"
+	series := demoYear(path, history.DefaultKeep())
+	want := describeSuggestions("shop path=/login", path, suggest(series, []float64{1, .1, 0, .1}))
+	for line := range strings.Lines(want) {
+		if line = strings.TrimSpace(line); !strings.Contains(string(text), line) {
+			t.Errorf("OPERATION.md lacks %q of\n%s", line, want)
+		}
 	}
 }

@@ -22,7 +22,10 @@ func (r *report) plot(file string) error {
 	of := slices.MaxFunc(r.Rules, func(a, b ruleReport) int { return cmp.Compare(a.Results[0].Denied, b.Results[0].Denied) })
 	minutes := of.Results[0].minutes
 	length := (minutes[len(minutes)-1].Start-minutes[0].Start)/60 + 1
-	width := (length + maxPlotted - 1) / maxPlotted // of a point, in minutes
+	width, layout := (length+maxPlotted-1)/maxPlotted, "15:04" // of a point, in minutes
+	if length > 2*24*60 {
+		layout = "2 Jan"
+	}
 	asked, denied, labels := make([]float64, (length+width-1)/width), make([]float64, (length+width-1)/width), []string(nil)
 	for _, m := range minutes {
 		i := (m.Start - minutes[0].Start) / 60 / width
@@ -30,9 +33,10 @@ func (r *report) plot(file string) error {
 		denied[i] += float64(m.Denied) / float64(width)
 	}
 	for i := range asked {
-		labels = append(labels, time.Unix(minutes[0].Start+int64(i)*width*60, 0).UTC().Format("01-02 15:04"))
+		labels = append(labels, time.Unix(minutes[0].Start+int64(i)*width*60, 0).UTC().Format(layout))
 	}
 	o := charts.NewLineChartOptionWithData([][]float64{asked, denied})
+	o.Theme = charts.GetDefaultTheme().WithSeriesColors([]charts.Color{charts.ColorBlue, charts.ColorRed})
 	o.Title.Text = of.Domain + " " + descriptors.ReadablePath(of.Path) + ", hits a minute, UTC"
 	o.XAxis.Labels, o.Legend.SeriesNames, o.Symbol = labels, []string{"asked", "denied"}, charts.Symbol{Shape: charts.SymbolNone}
 	p := charts.NewPainter(charts.PainterOptions{OutputFormat: charts.ChartOutputSVG, Width: 1000, Height: 400})

@@ -64,7 +64,7 @@ func (r *report) text(zone *time.Location) string {
 	var b strings.Builder
 	stamp := func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
 	fmt.Fprintf(&b, "%s requests, %s to %s, %s\n", terminal.Thousands(r.Requests), stamp(r.From, time.DateTime), stamp(r.To, time.DateTime+" MST"),
-		terminal.Printable(r.Traffic))
+		r.Traffic)
 	if r.Unlimited > 0 {
 		fmt.Fprintf(&b, "No limit applied to %s of them: weir check --explain says why.\n", terminal.Thousands(r.Unlimited))
 	}

@@ -136,8 +136,8 @@ func (c *Command) traffic(ctx context.Context, config *descriptors.Config, out *
 		if err != nil {
 			return nil, "", err
 		}
-		return p.traffic, "made of the history: sums and largest minutes are true; moments within a minute, minutes within coarser " +
-			"buckets and callers whom the history does not keep are made up", nil
+		return p.traffic, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser buckets, and " +
+			"callers\nwhom the history does not keep are made up.", nil
 	case c.Pattern != "":
 		p, err := c.pattern(config, random)
 		if err != nil {
@@ -153,7 +153,7 @@ func (c *Command) traffic(ctx context.Context, config *descriptors.Config, out *
 	progress, stop := c.Start(out.Err, "requests read")
 	err = f.read(out.In, &progress.Done)
 	stop()
-	return f.traffic, "of " + f.name, err
+	return f.traffic, "of " + terminal.Printable(f.name), err
 }
 
 // domain returns the domain of requests that name none.
