@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -50,7 +51,8 @@ type suggestion struct {
 	Peak    uint64     `json:"peak"`    // the largest minute
 	Limits  []proposed `json:"limits"`
 
-	buckets map[bucketKey]*query.PointAnswer
+	merged  map[bucketKey]*query.PointAnswer
+	buckets []*query.PointAnswer // the same, in their order, so that sums are always the same
 	from    int64
 }
 
@@ -79,7 +81,7 @@ func (c *Suggest) Run(ctx context.Context, out terminal.Output) error {
 	all := suggest(series, []float64{1, .1, 0, c.Deny}) // the last is for --yaml
 	switch {
 	case c.YAML != "":
-		return c.printFile(out, series, all)
+		return c.printFile(out, series[0].Domain, series[0].Path, all)
 	case c.JSON:
 		return terminal.WriteJSON(out.Out, all)
 	}
@@ -94,7 +96,7 @@ func suggest(series []query.SeriesAnswer, percents []float64) (all []*suggestion
 		at := slices.IndexFunc(all, func(o *suggestion) bool { return o.Value == s.Value })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &suggestion{Value: s.Value, from: math.MaxInt64, buckets: make(map[bucketKey]*query.PointAnswer)})
+			all = append(all, &suggestion{Value: s.Value, from: math.MaxInt64, merged: make(map[bucketKey]*query.PointAnswer)})
 		}
 		all[at].add(s.Points)
 	}
@@ -110,10 +112,10 @@ func suggest(series []query.SeriesAnswer, percents []float64) (all []*suggestion
 func (s *suggestion) add(points []query.PointAnswer) {
 	for _, p := range points {
 		key := bucketKey{p.Start, p.Width}
-		if s.buckets[key] == nil {
-			s.buckets[key] = &query.PointAnswer{Start: p.Start, Width: p.Width}
+		if s.merged[key] == nil {
+			s.merged[key] = &query.PointAnswer{Start: p.Start, Width: p.Width}
 		}
-		b := s.buckets[key]
+		b := s.merged[key]
 		b.Sum, b.Peak = b.Sum+p.Sum, b.Peak+p.Peak
 		s.from = min(s.from, p.Start)
 		s.Minutes = max(s.Minutes, p.Start+p.Width)
@@ -124,6 +126,7 @@ func (s *suggestion) add(points []query.PointAnswer) {
 func (s *suggestion) propose(percents []float64) {
 	s.Minutes = (s.Minutes - s.from) / minute
 	s.Exact = s.Minutes
+	s.buckets = slices.SortedFunc(maps.Values(s.merged), func(a, b *query.PointAnswer) int { return cmp.Compare(a.Start, b.Start) })
 	for _, b := range s.buckets {
 		s.Peak = max(s.Peak, min(b.Peak, b.Sum))
 		if b.Width > minute {
@@ -178,24 +181,23 @@ func countsValues(path string) bool {
 	})
 }
 
-// describeSuggestions writes a table with a line for each value, or for each share where there is one value, and what it
-// cannot know.
+const maxSuggested = 10 // values in a table
+
+// describeSuggestions writes a table of limits, for each value, and what it cannot know.
 func describeSuggestions(name, path string, all []*suggestion) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, largest minute %s\n\n", name, terminal.Count(int(all[0].Minutes), "minute"), terminal.Thousands(all[0].Peak))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if len(all) == 1 {
-		s := all[0]
-		fmt.Fprintf(&b, "%s: %s, largest minute %s\n\n", readableOf(name, s.Value), terminal.Count(int(s.Minutes), "minute"), terminal.Thousands(s.Peak))
-		fmt.Fprintln(table, "would have denied something in\tlimit\tminutes\tat least\tat most")
+	fmt.Fprint(table, "would have denied something in\tlimit\tminutes\tat least\tat most\n")
+	for _, s := range all[:min(len(all), maxSuggested)] {
 		for _, l := range s.Limits[:3] {
-			fmt.Fprintf(table, "%s\t%d/minute\t%s\t%s\t%s\n", shareName(l.Percent), l.Limit, terminal.Thousands(uint64(l.Minutes)),
-				terminal.Thousands(uint64(l.AtLeast)), terminal.Thousands(uint64(l.AtMost)))
-		}
-	} else {
-		fmt.Fprintf(&b, "%s: limits by the minute that would have denied something in\n\n", name)
-		fmt.Fprintln(table, "1 %\t0.1 %\tnone of the minutes\tof")
-		for _, s := range all[:min(len(all), maxSuggested)] {
-			fmt.Fprintf(table, "%d\t%d\t%d\t%s\n", s.Limits[0].Limit, s.Limits[1].Limit, s.Limits[2].Limit, terminal.Printable(descriptors.ReadablePath(s.Value)))
+			share := "no minute"
+			if l.Percent > 0 {
+				share = fmt.Sprintf("%v %% of the minutes", l.Percent)
+			}
+			line := fmt.Sprintf("%s\t%d/minute\t%s\t%s\t%s\t%s", share, l.Limit, terminal.Thousands(uint64(l.Minutes)),
+				terminal.Thousands(uint64(l.AtLeast)), terminal.Thousands(uint64(l.AtMost)), descriptors.Shown(descriptors.ReadablePath(s.Value)))
+			fmt.Fprintln(table, strings.TrimRight(line, "\t"))
 		}
 	}
 	_ = table.Flush() // a builder takes everything
@@ -215,29 +217,15 @@ func describeSuggestions(name, path string, all []*suggestion) string {
 	return b.String()
 }
 
-const maxSuggested = 20 // values in a table
-
-func readableOf(name, value string) string {
-	return strings.TrimSpace(name + " " + terminal.Printable(descriptors.ReadablePath(value)))
-}
-
-func shareName(percent float64) string {
-	if percent == 0 {
-		return "no minute"
-	}
-	return strconv.FormatFloat(percent, 'g', -1, 64) + " % of the minutes"
-}
-
 // printFile prints the file that has the rule, with the limit that every value that the history keeps gets along with.
-func (c *Suggest) printFile(out terminal.Output, series []query.SeriesAnswer, all []*suggestion) error {
+func (c *Suggest) printFile(out terminal.Output, domain, path string, all []*suggestion) error {
 	config, err := checkcmd.Load(c.YAML, out)
 	if err != nil {
 		return err
 	}
-	path := series[0].Path
-	at := slices.IndexFunc(config.Rules(), func(r *descriptors.Rule) bool { return r.Domain == series[0].Domain && r.Path == path })
+	at := slices.IndexFunc(config.Rules(), func(r *descriptors.Rule) bool { return r.Domain == domain && r.Path == path })
 	if at < 0 {
-		return fmt.Errorf("%s has no rule %s", c.YAML, readable(series[0].Domain, path, ""))
+		return fmt.Errorf("%s has no rule %s", c.YAML, readable(domain, path, ""))
 	}
 	limit, found := uint64(0), false
 	for _, s := range all {
@@ -247,20 +235,18 @@ func (c *Suggest) printFile(out terminal.Output, series []query.SeriesAnswer, al
 	}
 	if !found {
 		return fmt.Errorf("rule %s counts each value by itself, and the history keeps only their sum: no limit for one follows; "+
-			"with value_to_metric: true it keeps values", readable(series[0].Domain, path, ""))
+			"with value_to_metric: true it keeps values", readable(domain, path, ""))
 	}
-	file, line, _ := strings.Cut(config.Rules()[at].Where, ":")
-	if info, err := os.Stat(c.YAML); err == nil && info.IsDir() {
-		file = filepath.Join(c.YAML, file)
-	} else {
-		file = c.YAML
+	name, line, _ := strings.Cut(config.Rules()[at].Where, ":")
+	file := c.YAML
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		file = filepath.Join(file, name)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
+	if err == nil {
+		text, err = changeLimit(text, line, limit)
 	}
-	number, _ := strconv.Atoi(line)
-	if text, err = changeLimit(text, number, limit); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s:%s: %w", file, line, err)
 	}
 	_, err = out.Out.Write(text)
@@ -268,7 +254,7 @@ func (c *Suggest) printFile(out terminal.Output, series []query.SeriesAnswer, al
 }
 
 // changeLimit returns a descriptor file in which the first limit by the minute of the descriptor on a line is another.
-func changeLimit(text []byte, line int, limit uint64) ([]byte, error) {
+func changeLimit(text []byte, line string, limit uint64) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
 		return nil, err
@@ -282,7 +268,7 @@ func changeLimit(text []byte, line int, limit uint64) ([]byte, error) {
 		}
 		for i, child := range n.Content {
 			below := n.Kind == yaml.MappingNode && i%2 == 1 && n.Content[i-1].Value == "descriptors"
-			find(child, (within || n.Kind == yaml.MappingNode && n.Line == line && valueOf(n, "key") != nil) && !below)
+			find(child, (within || n.Kind == yaml.MappingNode && strconv.Itoa(n.Line) == line && valueOf(n, "key") != nil) && !below)
 		}
 	}
 	find(&root, false)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,35 +17,40 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// demoYear returns the series of a rule of the demo's year, by its value, as finely as a store keeps them.
-func demoYear(path string, keep history.Keep) []query.SeriesAnswer {
+// demoYear is the series of the demo's year by their paths, as finely as a store keeps them; allMinutes has every minute.
+var demoYear, allMinutes = sync.OnceValue(func() map[string][]query.SeriesAnswer { return yearOf(history.DefaultKeep()) }),
+	sync.OnceValue(func() map[string][]query.SeriesAnswer {
+		keep := history.DefaultKeep()
+		for i := range keep.Ages {
+			keep.Ages[i] = 10 * 365 * 24 * time.Hour
+		}
+		return yearOf(keep)
+	})
+
+func yearOf(keep history.Keep) map[string][]query.SeriesAnswer {
 	until := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	by := make(map[history.ID]*query.SeriesAnswer)
 	_ = demo.Buckets(until.AddDate(-1, 0, 0), until, keep, func(id history.ID, p history.Point) error {
-		if id.Path == path && !id.Outcome.IsPart() {
+		if !id.Outcome.IsPart() {
 			if by[id] == nil {
-				by[id] = &query.SeriesAnswer{SeriesName: query.SeriesName{Domain: id.Domain, Path: path, Value: id.Value}}
+				by[id] = &query.SeriesAnswer{SeriesName: query.SeriesName{Domain: id.Domain, Path: id.Path, Value: id.Value}}
 			}
 			by[id].Points = append(by[id].Points, query.PointAnswer{Start: p.Start, Width: p.Tier.Width(), Sum: p.Sum, Peak: p.Peak})
 		}
 		return nil
 	})
-	var all []query.SeriesAnswer
-	for _, s := range by {
-		all = append(all, *s)
+	all := make(map[string][]query.SeriesAnswer)
+	for id, s := range by {
+		all[id.Path] = append(all[id.Path], *s)
 	}
 	return all
 }
 
 // Of days the history has a sum and the largest minute. What is estimated from these is held against all minutes.
 func TestSuggestedLimitsDenyAsManyMinutesAsTheySay(t *testing.T) {
-	minutes := history.DefaultKeep()
-	for i := range minutes.Ages {
-		minutes.Ages[i] = 10 * 365 * 24 * time.Hour
-	}
 	for _, path := range []string{"path=%2Flogin", "route=search", "recipient", "tenant"} {
-		kept := suggest(demoYear(path, history.DefaultKeep()), []float64{1, .1, 0})
-		for i, exact := range suggest(demoYear(path, minutes), []float64{1, .1, 0}) {
+		kept := suggest(demoYear()[path], []float64{1, .1, 0})
+		for i, exact := range suggest(allMinutes()[path], []float64{1, .1, 0}) {
 			s := kept[i]
 			if s.Value != exact.Value || s.Peak != exact.Peak || s.Limits[2].Limit != exact.Limits[2].Limit {
 				t.Errorf("%s: %+v and, of all minutes, %+v; want the same largest minute", path, s, exact)
@@ -83,15 +89,15 @@ descriptors:
       requests_per_unit: 1000
   - {key: day, value: a, rate_limit: {requests_per_unit: 1000, unit: day}}
 `
-	for line, want := range map[int]string{
-		4:  strings.Replace(rules, "user-minute, requests_per_unit: 100", "user-minute, requests_per_unit: 7", 1),
-		9:  strings.Replace(rules, "requests_per_unit: 1000, unit: minute", "requests_per_unit: 7, unit: minute", 1),
-		10: strings.Replace(rules, "requests_per_unit: 1000\n", "requests_per_unit: 7\n", 1),
-		15: "",
+	for line, want := range map[string]string{
+		"4":  strings.Replace(rules, "user-minute, requests_per_unit: 100", "user-minute, requests_per_unit: 7", 1),
+		"9":  strings.Replace(rules, "requests_per_unit: 1000, unit: minute", "requests_per_unit: 7, unit: minute", 1),
+		"10": strings.Replace(rules, "requests_per_unit: 1000\n", "requests_per_unit: 7\n", 1),
+		"15": "",
 	} {
 		got, err := changeLimit([]byte(rules), line, 7)
 		if string(got) != want || (err == nil) == (want == "") {
-			t.Errorf("the rule on line %d: %v\n%s\nwant\n%s", line, err, got, want)
+			t.Errorf("the rule on line %s: %v\n%s\nwant\n%s", line, err, got, want)
 		}
 	}
 }
@@ -144,8 +150,7 @@ func TestTheDocumentShowsASuggestionAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	const path = "path=%2Flogin"
-	series := demoYear(path, history.DefaultKeep())
-	want := describeSuggestions("shop path=/login", path, suggest(series, []float64{1, .1, 0, .1}))
+	want := describeSuggestions("shop path=/login", path, suggest(demoYear()[path], []float64{1, .1, 0, .1}))
 	for line := range strings.Lines(want) {
 		if line = strings.TrimSpace(line); !strings.Contains(string(text), line) {
 			t.Errorf("OPERATION.md lacks %q of\n%s", line, want)

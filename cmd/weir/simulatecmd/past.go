@@ -1,9 +1,9 @@
 package simulatecmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -20,9 +20,15 @@ import (
 // made up, evenly.
 type past struct {
 	domain  string
-	callers map[string][][]descriptors.Descriptor // by the value of a series
-	minutes map[int64]map[string]uint64           // hits by the minute, in Unix seconds, and by value
+	minutes []pastMinute
 	random  *rand.Rand
+}
+
+// pastMinute is the hits of a series in a minute, in Unix seconds.
+type pastMinute struct {
+	at      int64
+	hits    uint64
+	callers [][]descriptors.Descriptor // of whom each asks as often
 }
 
 // readPast reads the history of the rule that the flags name. Of a value that the history does not keep there are so many
@@ -32,18 +38,14 @@ func readPast(ctx context.Context, flags *historycmd.RuleFlags, out *terminal.Ou
 	if err != nil {
 		return nil, err
 	}
-	p := &past{domain: series[0].Domain, callers: make(map[string][][]descriptors.Descriptor), random: random,
-		minutes: make(map[int64]map[string]uint64)}
-	for i := range series {
-		s := &series[i]
-		if p.callers[s.Value] == nil {
-			for number := range callers {
-				d := descriptorOf(s.Path, s.Value, fmt.Sprintf("made-up-%d", number+1))
-				p.callers[s.Value] = append(p.callers[s.Value], []descriptors.Descriptor{d})
-			}
+	p := &past{domain: series[0].Domain, random: random}
+	for _, s := range series {
+		who := make([][]descriptors.Descriptor, callers)
+		for i := range who {
+			who[i] = []descriptors.Descriptor{descriptorOf(s.Path, s.Value, fmt.Sprintf("made-up-%d", i+1))}
 		}
 		for _, point := range s.Points {
-			p.spread(s.Value, &point)
+			p.spread(&point, who)
 		}
 	}
 	return p, nil
@@ -71,40 +73,36 @@ func descriptorOf(path, value, madeUp string) (d descriptors.Descriptor) {
 }
 
 // spread gives each minute of a bucket its hits: one of them the largest that is known, the others what is left.
-func (p *past) spread(value string, b *query.PointAnswer) {
-	add := func(minute int64, hits uint64) {
-		at := b.Start + minute*60
-		if p.minutes[at] == nil {
-			p.minutes[at] = make(map[string]uint64)
-		}
-		p.minutes[at][value] += hits
-	}
-	minutes, left := max(b.Width/60, 1), b.Sum
-	largest := p.random.Int64N(minutes)
-	if minutes > 1 && b.Peak > 0 && b.Peak <= left {
-		add(largest, b.Peak)
+func (p *past) spread(b *query.PointAnswer, callers [][]descriptors.Descriptor) {
+	hits, left := make([]uint64, max(b.Width/60, 1)), b.Sum
+	largest := p.random.IntN(len(hits))
+	if len(hits) > 1 && b.Peak <= left {
+		hits[largest] = b.Peak
 		left -= b.Peak
 	}
 	for range left {
-		minute := p.random.Int64N(minutes)
-		if minute == largest && minutes > 1 {
-			minute = (minute + 1) % minutes
+		minute := p.random.IntN(len(hits))
+		if minute == largest {
+			minute = (minute + 1) % len(hits)
 		}
-		add(minute, 1)
+		hits[minute]++
+	}
+	for i, n := range hits {
+		p.minutes = append(p.minutes, pastMinute{b.Start + int64(i)*60, n, callers})
 	}
 }
 
 // traffic makes the arrivals, minute by minute.
 func (p *past) traffic(yield func(request) error) error {
-	var all []request
-	for _, minute := range slices.Sorted(maps.Keys(p.minutes)) {
-		all = all[:0]
-		for _, value := range slices.Sorted(maps.Keys(p.minutes[minute])) {
-			for range p.minutes[minute][value] {
-				callers := p.callers[value]
-				all = append(all, request{at: time.UnixMicro(minute*1e6 + p.random.Int64N(60e6)), domain: p.domain,
-					descriptors: callers[p.random.IntN(len(callers))]})
-			}
+	slices.SortStableFunc(p.minutes, func(a, b pastMinute) int { return cmp.Compare(a.at, b.at) })
+	var all []request // of a minute
+	for i, m := range p.minutes {
+		for range m.hits {
+			all = append(all, request{at: time.UnixMicro(m.at*1e6 + p.random.Int64N(60e6)), domain: p.domain,
+				descriptors: m.callers[p.random.IntN(len(m.callers))]})
+		}
+		if i+1 < len(p.minutes) && p.minutes[i+1].at == m.at {
+			continue
 		}
 		slices.SortFunc(all, func(a, b request) int { return a.at.Compare(b.at) })
 		for _, r := range all {
@@ -112,6 +110,7 @@ func (p *past) traffic(yield func(request) error) error {
 				return err
 			}
 		}
+		all = all[:0]
 	}
 	return nil
 }

@@ -64,29 +64,24 @@ func (f *file) traffic(yield func(request) error) error {
 	return nil
 }
 
-// columns are those of CSV without a header.
-var columns = []string{"time", "descriptor", "hits", "domain"}
-
-// readCSV reads rows of these columns, or as a header names them.
+// readCSV reads rows of time, descriptor, hits and domain, or as a header names them.
 func (f *file) readCSV(add func(request)) error {
 	rows := csv.NewReader(f.in)
 	rows.ReuseRecord, rows.FieldsPerRecord = true, -1
-	place := func(name string) int { return slices.Index(columns, name) }
-	known := make(map[string][]descriptors.Descriptor)
-	for first := true; ; first = false {
+	columns, known := []string{"time", "descriptor", "hits", "domain"}, make(map[string][]descriptors.Descriptor)
+	for {
 		row, err := rows.Read()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return fmt.Errorf("%s: %w", f.name, err)
-		}
-		if header := slices.Clone(row); first && slices.Contains(header, "descriptor") {
-			place = func(name string) int { return slices.Index(header, name) }
+		case slices.Contains(row, "descriptor"):
+			columns = slices.Clone(row)
 			continue
 		}
 		r, err := parseRow(func(name string) string {
-			if i := place(name); i >= 0 && i < len(row) {
+			if i := slices.Index(columns, name); i >= 0 && i < len(row) {
 				return row[i]
 			}
 			return ""
@@ -100,27 +95,21 @@ func (f *file) readCSV(add func(request)) error {
 	}
 }
 
-// parseRow reads a row, whose descriptors it knows if they have come before.
+// parseRow reads a row by its columns. known are the descriptors of rows before it, by their texts.
 func parseRow(field func(string) string, known map[string][]descriptors.Descriptor) (r request, err error) {
-	if r.at, err = parseTime(field("time")); err != nil {
-		return r, err
-	}
-	if text := field("hits"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil || n == 0 {
-			return r, fmt.Errorf("hits: %q is not a number from 1 to %d", text, uint32(math.MaxUint32))
-		}
-		r.hits = uint32(n)
+	hits, badHits := strconv.ParseUint(cmp.Or(field("hits"), "1"), 10, 32)
+	if badHits != nil || hits == 0 {
+		return r, fmt.Errorf("hits: %q is not a number from 1 to %d", field("hits"), uint32(math.MaxUint32))
 	}
 	text := field("descriptor")
-	if r.descriptors = known[text]; r.descriptors == nil {
-		if r.descriptors, err = parseRequest(text); err != nil {
+	if known[text] == nil {
+		if known[strings.Clone(text)], err = parseRequest(text); err != nil {
 			return r, fmt.Errorf("descriptor: %w", err)
 		}
-		known[strings.Clone(text)] = r.descriptors
 	}
-	r.domain = strings.Clone(field("domain"))
-	return r, nil
+	r = request{domain: strings.Clone(field("domain")), descriptors: known[text], hits: uint32(hits)}
+	r.at, err = parseTime(field("time"))
+	return r, err
 }
 
 // parseRequest reads the descriptors of a request: user=ann + path=/pay.
