@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -32,7 +33,6 @@ type ruleResults struct {
 	CallersDenied int      `json:"callers_denied"`
 	Worst         []uint64 `json:"worst_windows"` // by limit: the most that one caller was admitted in any window
 
-	rule    *descriptors.Rule
 	callers map[string]*caller // by the key that is counted under
 	minutes []minute           // in which it was asked
 }
@@ -43,7 +43,7 @@ type caller struct {
 	Asked      uint64 `json:"asked"`
 	Denied     uint64 `json:"denied"`
 
-	windows []worstWindow // one for each limit of the rule
+	admitted []window.State // for each limit of the rule an exact log
 }
 
 // minute is the hits of a minute that begins at Start, in Unix seconds.
@@ -73,12 +73,15 @@ func (r *results) add(q *request, c *limit.Call, checks []backend.Check) {
 		checks = checks[1:]
 		of := r.rules[s.Rule]
 		if of == nil {
-			of = &ruleResults{rule: s.Rule, callers: make(map[string]*caller), Worst: make([]uint64, len(s.Rule.Limits))}
+			of = &ruleResults{callers: make(map[string]*caller), Worst: make([]uint64, len(s.Rule.Limits))}
 			r.rules[s.Rule] = of
 		}
 		who := of.callers[string(check.Key)]
 		if who == nil {
-			who = &caller{Descriptor: c.Descriptors[i].Entries.String(), windows: make([]worstWindow, len(s.Rule.Limits))}
+			who = &caller{Descriptor: c.Descriptors[i].Entries.String()}
+			for _, l := range s.Rule.Limits {
+				who.admitted = append(who.admitted, window.NewState(&descriptors.Limit{Algorithm: descriptors.SlidingLog, Window: l.Window}))
+			}
 			of.callers[string(check.Key)] = who
 			of.Callers++
 		}
@@ -103,8 +106,9 @@ func (r *ruleResults) add(who *caller, at int64, hits uint64, admitted, denied b
 		return
 	}
 	r.Admitted += hits
-	for i := range who.windows {
-		r.Worst[i] = max(r.Worst[i], who.windows[i].add(at, r.rule.Limits[i].Window.Microseconds(), hits))
+	for i, log := range who.admitted {
+		log.Add(window.Instant(at), int64(hits))
+		r.Worst[i] = max(r.Worst[i], log.Sum(window.Instant(at)))
 	}
 }
 
@@ -122,28 +126,4 @@ func ranked(callers map[string]*caller) []*caller {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Descriptor, b.Descriptor))
 	})
 	return all[:min(maxNamed, len(all))]
-}
-
-// worstWindow knows what was admitted in the last window.
-type worstWindow struct {
-	last []admission // oldest first
-	sum  uint64
-}
-
-type admission struct {
-	at   int64 // Unix microseconds
-	hits uint64
-}
-
-// add adds hits that were admitted at a moment, no earlier than those before, and returns what the half-open window that
-// ends with them has.
-func (w *worstWindow) add(at, window int64, hits uint64) uint64 {
-	gone := 0
-	for gone < len(w.last) && w.last[gone].at <= at-window {
-		w.sum -= w.last[gone].hits
-		gone++
-	}
-	w.last = append(w.last[gone:], admission{at, hits})
-	w.sum += hits
-	return w.sum
 }
