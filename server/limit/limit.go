@@ -70,6 +70,8 @@ type Options struct {
 	NearRatio float32
 	// Leases lets the store grant hits of busy keys beforehand; it is told how many a second a key has here.
 	Leases bool
+	// Unrecorded keeps neither what became of hits nor denials: a simulation has its own results, and costs a third less.
+	Unrecorded bool
 	// Log is told, once a minute at most, of a domain that is asked for and not configured, of a request that is too large,
 	// and of an invalid one; nil tells nobody.
 	Log *slog.Logger
@@ -181,9 +183,11 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 		}
 	}
 	l.conclude(c)
-	l.count(c)
-	if c.Over || c.Shadowed || c.ShadowOver {
-		c.keepDenials()
+	if !l.options.Unrecorded {
+		l.count(c)
+		if c.Over || c.Shadowed || c.ShadowOver {
+			c.keepDenials()
+		}
 	}
 	if c.Over && (l.options.SpareOthers || r.config.RefundsOnDeny(c.Domain)) {
 		l.refund(ctx, c)

@@ -51,7 +51,7 @@ type simulation struct {
 func newSimulation(name string, config *descriptors.Config, a descriptors.Algorithm) *simulation {
 	s := &simulation{name: name, store: &store{algorithm: a, converted: make(map[*descriptors.Limit]conversion)}, results: newResults()}
 	s.store.Store = memory.Open(memory.Config{MaxKeys: math.MaxInt, Now: func() time.Time { return time.UnixMicro(s.store.clock.Load()) }})
-	s.limiter = limit.New(s.store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
+	s.limiter = limit.New(s.store, limit.Options{Algorithm: descriptors.SlidingWindow, Unrecorded: true}, hits.New(0))
 	s.limiter.Apply(config)
 	return s
 }
