@@ -105,8 +105,8 @@ func runCommand(args []string, out terminal.Output) error {
 	ctx, stop := commandContext(k.Command())
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
-	if k.Command() == "call" {
-		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
+	if verb, _, _ := strings.Cut(k.Command(), " "); verb == "call" || verb == "simulate" {
+		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself, or one that waits for input
 	}
 	return k.Run(parser)
 }

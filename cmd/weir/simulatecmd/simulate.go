@@ -151,7 +151,7 @@ func (c *Command) traffic(ctx context.Context, config *descriptors.Config, out *
 	}
 	f := &file{name: cmp.Or(c.CSV, c.EnvoyLog), domain: domain, mapping: c.Map}
 	progress, stop := c.Start(out.Err, "requests read")
-	err = f.read(out.In, &progress.Done)
+	err = f.read(ctx, out.In, &progress.Done)
 	stop()
 	return f.traffic, "of " + terminal.Printable(f.name), err
 }

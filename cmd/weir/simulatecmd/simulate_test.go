@@ -145,7 +145,7 @@ func TestAnAccessLogIsMapped(t *testing.T) {
 {"start_time":"2026-11-21T12:00:00Z","x_user":null,"path":"/pay","peer":""}
 `
 	f := file{name: "-", domain: "shop", mapping: "user={x_user},path={path|path} + remote_address={peer|host}"}
-	if err := f.read(strings.NewReader(log), &new(terminal.Progress).Done); err != nil {
+	if err := f.read(t.Context(), strings.NewReader(log), &new(terminal.Progress).Done); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -265,6 +265,10 @@ func TestAnInterruptedSimulationReports(t *testing.T) {
 	err := run(ctx, endless, func([]request) { stop() }, s)
 	if err = errors.Join(err, s.store.Close()); err != nil || s.results.requests != batchSize {
 		t.Errorf("%d requests, %v; want a batch, and no error", s.results.requests, err)
+	}
+	f := file{name: "-"}
+	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), &new(terminal.Progress).Done); !errors.Is(err, context.Canceled) {
+		t.Errorf("reading ends with %v; want it interrupted", err)
 	}
 }
 

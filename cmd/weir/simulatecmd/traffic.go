@@ -3,6 +3,7 @@ package simulatecmd
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -31,16 +32,16 @@ type file struct {
 
 // read reads the file, or standard input for a dash. Requests come in any order, as an access log is written when they end,
 // so all are read before the first is decided.
-func (f *file) read(in io.Reader, read *atomic.Int64) (err error) {
-	f.in = in
+func (f *file) read(ctx context.Context, in io.Reader, read *atomic.Int64) (err error) {
 	if f.name != "-" {
 		opened, err := os.Open(f.name)
 		if err != nil {
 			return err
 		}
 		defer opened.Close()
-		f.in = opened
+		in = opened
 	}
+	f.in = interruptible{ctx, in}
 	add := func(r request) {
 		f.all = append(f.all, r)
 		read.Add(1)
@@ -52,6 +53,20 @@ func (f *file) read(in io.Reader, read *atomic.Int64) (err error) {
 	}
 	slices.SortStableFunc(f.all, func(a, b request) int { return a.at.Compare(b.at) })
 	return err
+}
+
+// interruptible reads until a context ends.
+type interruptible struct {
+	context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (r interruptible) Read(p []byte) (int, error) {
+	if err := r.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
 }
 
 // traffic yields what was read.
