@@ -174,3 +174,10 @@ func convertLimits(from []descriptors.Limit, a descriptors.Algorithm) (to []desc
 	}
 	return to
 }
+
+// changes reports whether some limit of a configuration is of another algorithm.
+func changes(config *descriptors.Config, a descriptors.Algorithm) bool {
+	return slices.ContainsFunc(config.Rules(), func(r *descriptors.Rule) bool {
+		return slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return l.Algorithm != a })
+	})
+}

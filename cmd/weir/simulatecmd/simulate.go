@@ -72,8 +72,8 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 		all = append(all, newSimulation("as it is", config, 0))
 	}
 	config := all[len(all)-1].limiter.Config()
-	if c.Others && !c.Compare {
-		for _, a := range descriptors.Algorithms() {
+	for _, a := range descriptors.Algorithms() {
+		if c.Others && !c.Compare && changes(config, a) {
 			all = append(all, newSimulation(a.String(), config, a))
 		}
 	}
