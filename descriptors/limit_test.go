@@ -139,3 +139,36 @@ func TestUnitsMatchEnvoy(t *testing.T) {
 		}
 	}
 }
+
+// What is said is held against simulations in cmd/weir/simulatecmd.
+func TestExceededBoundsExplainThemselves(t *testing.T) {
+	for _, tc := range []struct {
+		algorithm Algorithm
+		burst     uint64
+		charge    Charge
+		most      uint64
+		why       string
+	}{
+		{SlidingWindow, 0, ChargeByAlgorithm, 10, "the oldest bucket counts whole until all of it is out, so a hit may be denied up to 1s too early"},
+		{SlidingWindow, 0, ChargeAlways, 10, "the oldest bucket counts whole until all of it is out, so a hit may be denied up to 1s too early; denied hits count " +
+			"too, so that a caller who goes on asking may stay denied"},
+		{SlidingLog, 0, ChargeByAlgorithm, 10, "each hit counts for exactly the window, and nothing is denied too early"},
+		{FixedWindow, 0, ChargeByAlgorithm, 20, "10 just before a multiple of 1m since 1970, and as many just after it, and nothing is denied too early but by a " +
+			"denied request of several hits, which uses up its window"},
+		{FixedWindow, 0, ChargeAdmitted, 20, "10 just before a multiple of 1m since 1970, and as many just after it, and nothing is denied too early"},
+		{TokenBucket, 0, ChargeByAlgorithm, 20, "10 at once, and those for which room leaks free meanwhile, and nothing is denied before 10 came within 1m"},
+		{TokenBucket, 2, ChargeByAlgorithm, 12, "2 at once, and those for which room leaks free meanwhile; a hit may be denied though fewer than 10 came in 1m, as " +
+			"10 do not fit at once"},
+	} {
+		l, err := NewLimit(10, Minute, 1, tc.algorithm, 0)
+		if tc.burst > 0 && err == nil {
+			l, err = l.WithBurst(tc.burst)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most, why := l.Bound(tc.charge); most != tc.most || why != fmt.Sprintf("at most %d in any 1m: %s", tc.most, tc.why) {
+			t.Errorf("%s, charge %d: %d, %q; want %d, %q", l.Describe(), tc.charge, most, why, tc.most, tc.why)
+		}
+	}
+}

@@ -137,3 +137,20 @@ func TestDenialNamesTheFailurePolicy(t *testing.T) {
 		t.Errorf("kept is\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestAnUnrecordedLimiterKeepsNothing(t *testing.T) {
+	for _, unrecorded := range []bool{false, true} {
+		l, _, recorder := newLimiterWith(t, limit.Options{Unrecorded: unrecorded}, refusing)
+		denied := 0
+		for range 5 {
+			if ask(t, l, "shop", 1, one("user", "ann")).Over {
+				denied++
+			}
+		}
+		kept, counted := l.Denials.List(denials.Filter{}), recorded(recorder)
+		if denied != 2 || (len(kept) == 0) != unrecorded || (len(counted) == 0) != unrecorded {
+			t.Errorf("unrecorded %v: %d are denied, %d denials and the hits of %d rules are kept; want the same verdicts, and nothing kept",
+				unrecorded, denied, len(kept), len(counted))
+		}
+	}
+}

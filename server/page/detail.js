@@ -39,7 +39,7 @@ export function showName(view, rule, back) {
 /** chipsOf says what a rule does. */
 function chipsOf(rule, view) {
   const chip = text => make('span', { class: 'chip' }, text);
-  const chips = rule.limits.map(l => make('span', { class: 'chip', 'data-kind': 'limit' }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
+  const chips = rule.limits.map(l => make('span', { class: 'chip', 'data-kind': 'limit', title: l.bound }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
   if (rule.each?.length > 0 && rule.limits.length > 0) chips.push(chip(`for each value of ${shown(rule.each.join(' and '), 120)}`));
   if (rule.unlimited) chips.push(chip('unlimited'));
   if (rule.shadow) chips.push(chip('shadow mode: denies nothing'));

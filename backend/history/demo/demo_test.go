@@ -55,8 +55,8 @@ func TestDemoBucketsAreValidInAStore(t *testing.T) {
 		}
 		ends[m.id] = p.End()
 	}
-	if len(tiers) != history.Tiers || len(ends) != 25 {
-		t.Errorf("there are %d tiers and %d series, want %d and 25", len(tiers), len(ends), history.Tiers)
+	if len(tiers) != history.Tiers || len(ends) != 27 {
+		t.Errorf("there are %d tiers and %d series, want %d and 27", len(tiers), len(ends), history.Tiers)
 	}
 }
 

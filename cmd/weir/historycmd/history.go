@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,7 +76,7 @@ type seriesFlags struct {
 
 // rangeFlags are the range of time of show, top and export.
 type rangeFlags struct {
-	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
+	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit, of suggest and simulate 30 days before."`
 	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone, such as Europe/Berlin; unless given, that of this process."`
 }
@@ -144,21 +145,7 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Output, q url.Values, path string,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
-	defer cancel()
-	store, err := p.open()
-	switch {
-	case err != nil:
-	case store != nil:
-		a, err = answer(p.history(store), ctx, query.Parameters(q))
-		err = errors.Join(err, store.Close())
-	default:
-		var body []byte
-		if body, err = p.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q); err == nil && json.Unmarshal(body, &a) != nil {
-			err = fmt.Errorf("what %s answers is not what weir answers", p.Address)
-		}
-	}
-	if err != nil {
+	if a, err = ask(ctx, &p.readFlags, q, path, answer); err != nil {
 		return a, err
 	}
 	if p.JSON {
@@ -169,6 +156,64 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 		_, err = io.WriteString(out.Out, text)
 	}
 	return a, err
+}
+
+// ask returns the answer to a question, of the Redis that the environment names or else of an admin port.
+func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path string,
+	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	store, err := s.open()
+	if err != nil {
+		return a, err
+	}
+	if store != nil {
+		a, err = answer(s.history(store), ctx, query.Parameters(q))
+		return a, errors.Join(err, store.Close())
+	}
+	body, err := s.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q)
+	if err == nil && json.Unmarshal(body, &a) != nil {
+		err = fmt.Errorf("what %s answers is not what weir answers", s.Address)
+	}
+	return a, err
+}
+
+// RuleFlags name one rule and a range of its history, for commands that work with its hits.
+type RuleFlags struct {
+	readFlags
+	rangeFlags
+}
+
+// Read returns the series of the rule, of every value that the history keeps, as they are stored: of all outcomes that
+// together are all hits. Its error says that there are none, or that several domains have the path.
+func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.SeriesAnswer, error) {
+	if f.Path == "" {
+		return nil, errors.New("name a rule by --path, as weir history top lists them")
+	}
+	if f.From == "" {
+		f.From = "-30d"
+	}
+	q := url.Values{"domain": {f.Domain}, "path": {f.Path}}
+	if err := f.addTo(q, out); err != nil {
+		return nil, err
+	}
+	a, err := ask(ctx, &f.readFlags, q, "", (*query.History).Show)
+	if err != nil {
+		return nil, err
+	}
+	var warnings strings.Builder
+	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
+	fmt.Fprint(out.Err, &warnings)
+	whole := slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
+	switch {
+	case len(a.Series) == 0:
+		return nil, errNoSeries(q)
+	case len(whole) == 0:
+		return nil, errors.New(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
+	case whole[0].Domain != whole[len(whole)-1].Domain: // they are sorted
+		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", whole[0].Domain, whole[len(whole)-1].Domain)
+	}
+	return whole, nil
 }
 
 // open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be

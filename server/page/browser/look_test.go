@@ -2,9 +2,12 @@ package browser
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -89,6 +92,47 @@ func TestLimitLineNeedsASingleKey(t *testing.T) {
 			&& r.bottom > bars.top + 1 && r.top < bars.bottom - 1)(e.getBoundingClientRect())).map(e => e.textContent))(document.querySelector('.band').getBoundingClientRect())`) {
 			t.Errorf("%d pixels: %q lies on the bars, where it can be read of neither", l.width, text)
 		}
+	}
+}
+
+// A limit that somebody thinks about is drawn over the curve, with how many minutes it would have cut.
+func TestNewLimitCanBeTried(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	from, to := aWeek()
+	b := open(t, w.Admin, look{fragment: fmt.Sprintf("#domain=shop&path=route%%3Dsearch&from=%d&to=%d", from, to)})
+	if cuts := eval[string](b, `document.querySelector('#cuts').textContent`); cuts != "" {
+		t.Errorf("without a limit it says %q", cuts)
+	}
+	b.do(chromedp.Focus(chromedp.CSS("#limit"), chromedp.NodeVisible))
+	b.press("12\r")
+	b.drawn("how many minutes the limit would have cut", `document.querySelector('#cuts').textContent !== ''`)
+	if names := eval[string](b, `[...document.querySelectorAll('.limit-label')].map(e => e.textContent).sort().join()`); !strings.Contains(names, "12/min?") {
+		t.Errorf("the limits are called %q", names)
+	}
+	a, most := answer{}, make(map[int64]int64) // the largest minutes, by bucket
+	step := eval[int64](b, `Number(new URL(performance.getEntriesByType('resource').map(e => e.name).filter(u => u.includes('history?') && u.includes('search')).at(0)).searchParams.get('step'))`)
+	ask(t, w, "", url.Values{"domain": {"shop"}, "path": {"route=search"}, "from": {fmt.Sprint(from)}, "to": {fmt.Sprint(to)},
+		"step": {fmt.Sprintf("%dm", step/60)}}, &a)
+	for _, s := range a.Series {
+		for _, p := range s.Points {
+			if s.Outcome != "near" {
+				most[p.Start] += p.Peak
+			}
+		}
+	}
+	cut := 0
+	for _, peak := range most {
+		if peak > 12 {
+			cut++
+		}
+	}
+	want := fmt.Sprintf("cuts at least %d minutes of all callers", cut)
+	if cuts := eval[string](b, `document.querySelector('#cuts').textContent`); cuts != want || cut == 0 {
+		t.Errorf("it says %q, want %q", cuts, want)
+	}
+	if hash := eval[string](b, `location.hash`); !strings.Contains(hash, "limit=12") {
+		t.Errorf("the link is %s, want the limit in it", hash)
 	}
 }
 
