@@ -16,6 +16,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/connlimit"
@@ -83,6 +84,7 @@ type Parts struct {
 	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
 	Panicked func()                   // called for each panic that was caught
 	Checked  func(took time.Duration) // called for each gRPC health check; nil for nobody
+	Trace    stats.Handler            // of calls of the gRPC port; nil for none
 	Log      *slog.Logger
 }
 
@@ -132,7 +134,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
-	g := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -149,7 +151,11 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(r.unary),
 		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
-	)
+	}
+	if p.Trace != nil {
+		options = append(options, grpc.StatsHandler(p.Trace))
+	}
+	g := grpc.NewServer(options...)
 	p.Service.Register(g)
 	if p.Quotas != nil {
 		p.Quotas.Register(g)
