@@ -29,7 +29,8 @@ type Receiver struct {
 	GRPC, HTTP string // host:port
 
 	mu      sync.Mutex
-	spans   map[string][]*trace.Span // by service.name
+	spans   map[string][]*trace.Span      // by service.name
+	about   map[string][]*common.KeyValue // likewise, the attributes of the resource
 	metrics []*metrics.ResourceMetrics
 	headers http.Header
 	hold    chan struct{} // while it is not nil, exports wait for its end
@@ -45,7 +46,7 @@ type metricsServer struct {
 // Start starts a receiver.
 func Start(t testing.TB) *Receiver {
 	t.Helper()
-	r := &Receiver{spans: make(map[string][]*trace.Span)}
+	r := &Receiver{spans: make(map[string][]*trace.Span), about: make(map[string][]*common.KeyValue)}
 	var listeners [2]net.Listener
 	for i := range listeners {
 		var err error
@@ -119,6 +120,7 @@ func (r *Receiver) Export(ctx context.Context, q *traceservice.ExportTraceServic
 	defer r.mu.Unlock()
 	for _, of := range q.ResourceSpans {
 		name := Attribute(of.Resource.Attributes, "service.name")
+		r.about[name] = of.Resource.Attributes
 		for _, scope := range of.ScopeSpans {
 			r.spans[name] = append(r.spans[name], scope.Spans...)
 		}
@@ -189,6 +191,13 @@ func (r *Receiver) Spans(service string) []*trace.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]*trace.Span(nil), r.spans[service]...)
+}
+
+// About returns the attributes of a service that has sent spans.
+func (r *Receiver) About(service string) []*common.KeyValue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.about[service]
 }
 
 // Metrics returns all that was taken, in that order.
