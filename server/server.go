@@ -16,7 +16,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/stats"
 
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/connlimit"
@@ -81,10 +80,10 @@ type Parts struct {
 	Service  *rls.Service
 	Quotas   *rlqs.Service // nil serves none
 	Health   *Health
-	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
-	Panicked func()                   // called for each panic that was caught
-	Checked  func(took time.Duration) // called for each gRPC health check; nil for nobody
-	Trace    stats.Handler            // of calls of the gRPC port; nil for none
+	Admin    admin.Parts                 // of the admin port; Listen fills in what Health and the Config say
+	Panicked func()                      // called for each panic that was caught
+	Checked  func(took time.Duration)    // called for each gRPC health check; nil for nobody
+	Trace    grpc.UnaryServerInterceptor // of calls of the gRPC port; nil for none
 	Log      *slog.Logger
 }
 
@@ -134,7 +133,11 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
-	options := []grpc.ServerOption{
+	unary := []grpc.UnaryServerInterceptor{r.unary}
+	if p.Trace != nil {
+		unary = append([]grpc.UnaryServerInterceptor{p.Trace}, unary...)
+	}
+	g := grpc.NewServer(
 		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -149,13 +152,9 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepalivePause, MaxConnectionAge: c.MaxConnectionAge,
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(r.unary),
+		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
-	}
-	if p.Trace != nil {
-		options = append(options, grpc.StatsHandler(p.Trace))
-	}
-	g := grpc.NewServer(options...)
+	)
 	p.Service.Register(g)
 	if p.Quotas != nil {
 		p.Quotas.Register(g)

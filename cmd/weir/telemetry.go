@@ -12,14 +12,14 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/resource"
-	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/outbound"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/rls"
-	weirstats "github.com/weirproxy/weir/server/stats"
+	stats "github.com/weirproxy/weir/server/stats"
 	"github.com/weirproxy/weir/server/stats/otlp"
 	"github.com/weirproxy/weir/server/trace"
 )
@@ -34,7 +34,7 @@ type telemetry struct {
 }
 
 // openTelemetry begins to trace, if that is asked for. Log lines in JSON then say of the process what spans say.
-func openTelemetry(set *config.Settings, metrics *weirstats.Metrics, log *slog.Logger) (*telemetry, error) {
+func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*telemetry, error) {
 	t := &telemetry{set: set, log: log}
 	if !set.SendsTraces() && !set.SendsHits() {
 		return t, nil
@@ -65,12 +65,12 @@ func openTelemetry(set *config.Settings, metrics *weirstats.Metrics, log *slog.L
 }
 
 // openHits begins to send totals of hits, if that is asked for.
-func (t *telemetry) openHits(recorder *hits.Recorder, metrics *weirstats.Metrics) (err error) {
+func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (err error) {
 	if !t.set.SendsHits() {
 		return nil
 	}
 	t.hits, err = otlp.New(context.Background(), otlp.Config{GRPC: t.set.HitsByGRPC(), Resource: t.resource, Recorder: recorder,
-		Buckets: weirstats.RequestBuckets(), Exported: t.exports("metrics", metrics), Now: time.Now})
+		Buckets: stats.RequestBuckets(), Exported: t.exports("metrics", metrics), Now: time.Now})
 	if err != nil {
 		return fmt.Errorf("opening the export of hits: %w", err)
 	}
@@ -78,7 +78,7 @@ func (t *telemetry) openHits(recorder *hits.Recorder, metrics *weirstats.Metrics
 }
 
 // exports returns what counts exports of a signal, and logs when they begin to fail and when they succeed again.
-func (t *telemetry) exports(signal string, metrics *weirstats.Metrics) func(error) {
+func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 	var done, failed atomic.Uint64
 	for result, n := range map[string]*atomic.Uint64{"done": &done, "failed": &failed} {
 		metrics.Counter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by what was sent and whether it took all.",
@@ -104,12 +104,12 @@ func (t *telemetry) exports(signal string, metrics *weirstats.Metrics) func(erro
 	}
 }
 
-// handler returns what traces calls of the gRPC port, nil for nothing.
-func (t *telemetry) handler() stats.Handler {
+// interceptor returns what traces calls of the gRPC port, nil for nothing.
+func (t *telemetry) interceptor() grpc.UnaryServerInterceptor {
 	if t.traces == nil {
 		return nil
 	}
-	return t.traces.Handler()
+	return t.traces.Intercept
 }
 
 // exchanges returns what traces exchanges with the servers of a store, nil for nothing.

@@ -15,11 +15,12 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
@@ -49,12 +50,12 @@ func start(t testing.TB, c Config, receiver *otlptest.Receiver, variables ...str
 	return tracer
 }
 
-// serve runs a gRPC server under the handler, nil for none, and returns a client of it and the method that it calls.
-func serve(t testing.TB, h stats.Handler) healthpb.HealthClient {
+// serve runs a gRPC server under an interceptor, nil for none, and returns a client of it and the method that it calls.
+func serve(t testing.TB, h grpc.UnaryServerInterceptor) healthpb.HealthClient {
 	t.Helper()
 	var options []grpc.ServerOption
 	if h != nil {
-		options = append(options, grpc.StatsHandler(h))
+		options = append(options, grpc.UnaryInterceptor(h))
 	}
 	server := grpc.NewServer(options...)
 	healthpb.RegisterHealthServer(server, health.NewServer())
@@ -97,7 +98,7 @@ func TestCallersDecideWhatIsSampled(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			receiver := otlptest.Start(t)
 			tracer := start(t, Config{Method: healthpb.Health_Check_FullMethodName, Ratio: tc.ratio}, receiver)
-			c := serve(t, tracer.Handler())
+			c := serve(t, tracer.Intercept)
 			if _, err := c.Check(metadata.AppendToOutgoingContext(t.Context(), tc.pairs...), new(healthpb.HealthCheckRequest)); err != nil {
 				t.Fatal(err)
 			}
@@ -120,6 +121,34 @@ func TestCallersDecideWhatIsSampled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An error that is weir's own makes the span one of an error, one that is the caller's does not.
+func TestOnlyServersErrorsAreErrors(t *testing.T) {
+	receiver := otlptest.Start(t)
+	tracer := start(t, Config{Method: "/s/m", Ratio: 1}, receiver)
+	info := &grpc.UnaryServerInfo{FullMethod: "/s/m"}
+	for _, of := range []codes.Code{codes.OK, codes.InvalidArgument, codes.Unavailable} {
+		_, err := tracer.Intercept(t.Context(), nil, info, func(ctx context.Context, _ any) (any, error) {
+			if !api.SpanFromContext(ctx).IsRecording() {
+				t.Error("the request has no span")
+			}
+			return nil, status.Error(of, "for a reason")
+		})
+		if status.Code(err) != of {
+			t.Errorf("the caller gets %v, want %v", err, of)
+		}
+	}
+	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range receiver.Spans(service) {
+		got = append(got, fmt.Sprint(otlptest.Attribute(s.Attributes, "rpc.response.status_code"), " ", s.Status.GetCode(), " ", otlptest.Attribute(s.Attributes, "error.type")))
+	}
+	if want := []string{"OK STATUS_CODE_UNSET ", "INVALID_ARGUMENT STATUS_CODE_UNSET ", "UNAVAILABLE STATUS_CODE_ERROR UNAVAILABLE"}; !slices.Equal(got, want) {
+		t.Errorf("the spans say %q, want %q", got, want)
 	}
 }
 
@@ -251,12 +280,12 @@ func BenchmarkCall(b *testing.B) {
 	receiver := otlptest.Start(b)
 	for name, flags := range map[string]string{"not sampled": "00", "sampled": "01"} {
 		tracer := start(b, Config{GRPC: true, Method: healthpb.Health_Check_FullMethodName}, receiver)
-		b.Run(name, func(b *testing.B) { call(b, tracer.Handler(), flags) })
+		b.Run(name, func(b *testing.B) { call(b, tracer.Intercept, flags) })
 	}
 	b.Run("off", func(b *testing.B) { call(b, nil, "00") })
 }
 
-func call(b *testing.B, h stats.Handler, flags string) {
+func call(b *testing.B, h grpc.UnaryServerInterceptor, flags string) {
 	c := serve(b, h)
 	ctx := metadata.AppendToOutgoingContext(b.Context(), "traceparent", "00-"+traceID+"-"+spanID+"-"+flags)
 	b.ReportAllocs()
