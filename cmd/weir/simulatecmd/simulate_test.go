@@ -306,3 +306,28 @@ func BenchmarkSimulate(b *testing.B) {
 		})
 	}
 }
+
+func TestLimitsBecomeThoseOfAnotherAlgorithm(t *testing.T) {
+	limit := func(requests uint64, u descriptors.Unit, multiplier uint32, a descriptors.Algorithm) descriptors.Limit {
+		l, err := descriptors.NewLimit(requests, u, multiplier, a, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const fixed, bucket = descriptors.FixedWindow, descriptors.TokenBucket
+	few, err := limit(5, descriptors.Hour, 1, bucket).WithBurst(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := limit(9, descriptors.Year, 250, fixed)
+	for _, tc := range []struct{ from, to []descriptors.Limit }{
+		{[]descriptors.Limit{limit(9, descriptors.Minute, 1, fixed), few}, []descriptors.Limit{limit(9, descriptors.Minute, 1, bucket), few}},
+		{[]descriptors.Limit{limit(9, descriptors.Hour, 1, fixed), few}, []descriptors.Limit{few}}, // one state: the smaller
+		{[]descriptors.Limit{long, few}, []descriptors.Limit{long, few}},                           // no bucket leaks so slowly
+	} {
+		if got := convertLimits(tc.from, bucket); !slices.Equal(got, tc.to) {
+			t.Errorf("%v become %v, want %v", tc.from, got, tc.to)
+		}
+	}
+}
