@@ -190,7 +190,7 @@ func TestABadCollectorCostsNoCall(t *testing.T) {
 				prepare(collector)
 				addr = collector.GRPC
 			}
-			w := weirtest.Serve(t, largePlan, append(sending(addr), "OTEL_BSP_MAX_QUEUE_SIZE=512", "OTEL_EXPORTER_OTLP_TIMEOUT=1000")...)
+			w := weirtest.Serve(t, largePlan, append(sending(addr), "HISTORY=false", "OTEL_BSP_MAX_QUEUE_SIZE=512", "OTEL_EXPORTER_OTLP_TIMEOUT=1000")...)
 			askMany(t, w, calls)
 			if n, err := w.Counted("large", "ann"); err != nil || n != calls {
 				t.Errorf("%d hits are counted (%v), want %d", n, err, calls)
