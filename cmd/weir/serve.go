@@ -114,9 +114,6 @@ func (s *service) open(flag string) (err error) {
 	if s.history, err = newHistoryPipeline(s.set, s.metrics, s.telemetry, s.log); err != nil {
 		return err
 	}
-	if err = s.telemetry.openHits(s.history.recorder, s.metrics); err != nil {
-		return err
-	}
 	if s.statistics, err = openStatistics(s.set, s.metrics, s.history.recorder, s.store, s.log); err != nil {
 		return err
 	}

@@ -53,7 +53,10 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 	if set.KeepHistory || set.SendsHits() {
 		p.recorder = hits.New(set.History.Values)
 	}
-	p.drain = t.drain(p.recorder)
+	var err error
+	if p.drain, err = t.openHits(p.recorder, metrics); err != nil {
+		return nil, err
+	}
 	if set.KeepHistory {
 		p.store = history.NewReopening(func() (history.Store, error) {
 			store, err := openHistory(set, log)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/outbound"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/rls"
@@ -57,24 +55,24 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 		return nil, fmt.Errorf("opening the export of traces: %w", err)
 	}
 	const dropped = "Spans that did not reach the collector: more waited than OTEL_BSP_MAX_QUEUE_SIZE, or it did not take them."
-	metrics.Counter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": "full"},
-		func() float64 { full, _ := t.traces.Dropped(); return float64(full) })
-	metrics.Counter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": "failed"},
-		func() float64 { _, failed := t.traces.Dropped(); return float64(failed) })
+	for reason, n := range t.traces.Dropped() {
+		metrics.Counter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": reason},
+			func() float64 { return float64(n.Load()) })
+	}
 	return t, nil
 }
 
-// openHits begins to send totals of hits, if that is asked for.
-func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (err error) {
+// openHits begins to send totals of hits, if that is asked for. It returns what drains the recorder beside that.
+func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (drain func(time.Time, func(history.ID, uint64)), err error) {
 	if !t.set.SendsHits() {
-		return nil
+		return recorder.Drain, nil
 	}
 	t.hits, err = otlp.New(context.Background(), otlp.Config{GRPC: t.set.HitsByGRPC(), Resource: t.resource, Recorder: recorder,
 		Buckets: stats.RequestBuckets(), Exported: t.exports("metrics", metrics), Now: time.Now})
 	if err != nil {
-		return fmt.Errorf("opening the export of hits: %w", err)
+		return nil, fmt.Errorf("opening the export of hits: %w", err)
 	}
-	return nil
+	return t.hits.Drain, nil
 }
 
 // exports returns what counts exports of a signal, and logs when they begin to fail and when they succeed again.
@@ -84,22 +82,18 @@ func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 		metrics.Counter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by what was sent and whether it took all.",
 			map[string]string{"signal": signal, "result": result}, func() float64 { return float64(n.Load()) })
 	}
-	var mu sync.Mutex
-	failing := false
+	var failing atomic.Bool
 	return func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch before := failing; {
-		case err == nil:
-			done.Add(1)
-			if failing = false; before {
-				t.log.Info("the OpenTelemetry collector takes exports again", "signal", signal)
-			}
-		default:
+		switch before := failing.Swap(err != nil); {
+		case err != nil && !before:
+			t.log.Warn("the OpenTelemetry collector does not take exports", "signal", signal, "error", err)
+		case err == nil && before:
+			t.log.Info("the OpenTelemetry collector takes exports again", "signal", signal)
+		}
+		if err != nil {
 			failed.Add(1)
-			if failing = true; !before {
-				t.log.Warn("the OpenTelemetry collector does not take exports", "signal", signal, "error", err)
-			}
+		} else {
+			done.Add(1)
 		}
 	}
 }
@@ -112,22 +106,6 @@ func (t *telemetry) interceptor() grpc.UnaryServerInterceptor {
 	return t.traces.Intercept
 }
 
-// exchanges returns what traces exchanges with the servers of a store, nil for nothing.
-func (t *telemetry) exchanges(system string) outbound.Trace {
-	if t.traces == nil {
-		return nil
-	}
-	return t.traces.Exchanges(system)
-}
-
-// span begins a span of something that weir does by itself, with so many things of a kind.
-func (t *telemetry) span(name, kind string, n int) (ended func(error)) {
-	if t.traces == nil {
-		return func(error) {}
-	}
-	return t.traces.Span(name, kind, n)
-}
-
 // observe is told of each request that was answered.
 func (t *telemetry) observe(a rls.Answered) {
 	if t.traces != nil {
@@ -135,17 +113,6 @@ func (t *telemetry) observe(a rls.Answered) {
 	}
 	if t.hits != nil {
 		t.hits.Took(a.Context, a.Took)
-	}
-}
-
-// drain hands out hits as [hits.Recorder.Drain] does.
-func (t *telemetry) drain(recorder *hits.Recorder) func(time.Time, func(history.ID, uint64)) {
-	return func(now time.Time, emit func(history.ID, uint64)) {
-		if t.hits != nil {
-			t.hits.Drain(now, emit)
-		} else {
-			recorder.Drain(now, emit)
-		}
 	}
 }
 
@@ -167,7 +134,7 @@ func (h tracedHistory) Apply(ctx context.Context, p history.Partition, b history
 	if len(b.Increments) == 0 { // it only asks for a position
 		return h.Store.Apply(ctx, p, b)
 	}
-	ended := h.span("history flush", "increments", len(b.Increments))
+	ended := h.traces.Span("history flush", "increments", len(b.Increments))
 	result, err := h.Store.Apply(ctx, p, b)
 	ended(err)
 	return result, err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"iter"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -42,13 +41,12 @@ type Config struct {
 	Exported func(err error) // called after each export
 }
 
-// Tracer makes spans. Its methods may be called by any number of goroutines, and none of them waits for the collector but
+// Tracer makes spans; a nil one makes none, but for Intercept. Its methods may be called by any number of goroutines, and none of them waits for the collector but
 // Close.
 type Tracer struct {
 	config   Config
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
-	asServer api.SpanStartOption
 	queue    *queue
 }
 
@@ -62,7 +60,7 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tracer{config: c, queue: new(queue), asServer: api.WithSpanKind(api.SpanKindServer)}
+	t := &Tracer{config: c, queue: new(queue)}
 	t.queue.SpanProcessor = sdk.NewBatchSpanProcessor(&counted{exporter, t.queue, c.Exported},
 		func(o *sdk.BatchSpanProcessorOptions) { t.queue.size = int64(o.MaxQueueSize) }) // OTEL_BSP_MAX_QUEUE_SIZE
 	t.provider = sdk.NewTracerProvider(sdk.WithSpanProcessor(t.queue), sdk.WithResource(c.Resource),
@@ -74,21 +72,19 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 // Close sends what waits, until ctx ends.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Dropped returns how many spans never arrived: those for which the queue had no room, and those that the collector did
-// not take.
-func (t *Tracer) Dropped() (full, failed uint64) { return t.queue.full.Load(), t.queue.failed.Load() }
+// Dropped counts the spans that never arrive: the queue had no room, or the collector did not take them.
+func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
+	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
+}
 
 // Intercept makes the span of a request, by the conventions for RPCs; an interceptor of gRPC. OpenTelemetry's own handler
 // costs a request that nobody samples half as much CPU as its answer, and any stats.Handler a fifth.
 func (t *Tracer) Intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if info.FullMethod != t.config.Method {
-		return next(ctx, in)
-	}
 	with := extract(ctx)
-	if caller := api.SpanContextFromContext(with); caller.IsValid() && !caller.IsSampled() {
+	if caller := api.SpanContextFromContext(with); info.FullMethod != t.config.Method || caller.IsValid() && !caller.IsSampled() {
 		return next(ctx, in)
 	}
-	with, span := t.tracer.Start(with, t.config.Method[1:], t.asServer)
+	with, span := t.tracer.Start(with, t.config.Method[1:], api.WithSpanKind(api.SpanKindServer))
 	if !span.IsRecording() {
 		return next(ctx, in)
 	}
@@ -128,8 +124,7 @@ func (i incoming) Get(key string) string {
 }
 
 func (incoming) Set(string, string) {}
-
-func (incoming) Keys() []string { return nil }
+func (incoming) Keys() []string     { return nil }
 
 // Answered adds to the span of a request what became of it.
 func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
@@ -139,9 +134,7 @@ func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
 	}
 	var paths []string
 	for i := range c.Statuses {
-		if path := c.Statuses[i].Path(); !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
+		paths = append(paths, c.Statuses[i].Path())
 	}
 	span.SetAttributes(attribute.String("weir.domain", valid(descriptors.Shown(c.Domain))),
 		attribute.String("weir.outcome", r.String()), attribute.StringSlice("weir.paths", paths),
@@ -155,6 +148,9 @@ func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
 // As the requests of an exchange are many callers', its span is a child of the first one that is sampled, and links to
 // the others. Where none is, there is no span.
 func (t *Tracer) Exchanges(system string) func(server string, callers iter.Seq[context.Context]) func(outcome string, err error) {
+	if t == nil {
+		return nil
+	}
 	return func(server string, callers iter.Seq[context.Context]) func(string, error) {
 		var parent context.Context
 		var links []api.Link
@@ -197,6 +193,9 @@ func exchange(system, server string, checks int) []attribute.KeyValue {
 
 // Span makes a span of something that weir does by itself, with so many things of a kind.
 func (t *Tracer) Span(name, kind string, n int) (ended func(err error)) {
+	if t == nil {
+		return func(error) {}
+	}
 	_, span := t.tracer.Start(context.Background(), name, api.WithAttributes(attribute.Int("weir."+kind, n)))
 	return func(err error) { end(span, "failed", err) }
 }
@@ -210,7 +209,7 @@ func end(span api.Span, class string, err error) {
 	span.End()
 }
 
-// valid makes a text fit for protobuf, which would refuse all spans of a batch for one that is not.
+// valid makes a text fit for protobuf, which else refuses all spans of a batch.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // queue bounds the spans that wait for the collector, and counts those that it drops: the library's own does not tell.

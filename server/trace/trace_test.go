@@ -247,7 +247,8 @@ func TestACollectorThatHangsCostsSpansAlone(t *testing.T) {
 		_, span := tracer.caller("request")
 		span.End()
 	}
-	if full, _ := tracer.Dropped(); full != more {
+	dropped := tracer.Dropped()
+	if full := dropped["full"].Load(); full != more {
 		t.Errorf("%d spans were dropped, want %d: all but those that the queue holds", full, more)
 	}
 	receiver.Answer()
@@ -263,7 +264,7 @@ func TestACollectorThatHangsCostsSpansAlone(t *testing.T) {
 	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
 		t.Errorf("the library was told of %v, and logs it beside weir", err)
 	}
-	if full, failed := tracer.Dropped(); full != more || failed != 1 {
+	if full, failed := dropped["full"].Load(), dropped["failed"].Load(); full != more || failed != 1 {
 		t.Errorf("%d and %d spans were dropped, want %d for the queue and 1 that was refused", full, failed, more)
 	}
 	var last error

@@ -73,11 +73,19 @@ func TestEnvoyWeirAndRedisShareOneTrace(t *testing.T) {
 			t.Errorf("the span %v has the value of a descriptor, which nobody asked for", s)
 		}
 	}
-	weirtest.Eventually(t, "totals arrive", func() error {
-		if found, _ := collector.Last("weir.hits"); found == nil {
-			return errors.New("none did")
+	weirtest.Eventually(t, "totals arrive, and times with the traces of their requests", func() error {
+		found, _ := collector.Last("weir.hits")
+		times, _ := collector.Last("weir.request")
+		for _, p := range times.GetHistogram().GetDataPoints() {
+			for _, example := range p.Exemplars {
+				for _, s := range collector.Spans("weir") {
+					if found != nil && bytes.Equal(example.SpanId, s.SpanId) && bytes.Equal(example.TraceId, s.TraceId) {
+						return nil
+					}
+				}
+			}
 		}
-		return nil
+		return fmt.Errorf("the totals are %v, the times %v", found, times)
 	})
 	_, ofTotals := collector.Last("weir.hits")
 	about := collector.About("weir")
@@ -182,7 +190,7 @@ func TestABadCollectorCostsNoCall(t *testing.T) {
 				prepare(collector)
 				addr = collector.GRPC
 			}
-			w := weirtest.Serve(t, largePlan, append(sending(addr), "OTEL_BSP_MAX_QUEUE_SIZE=512", "OTEL_EXPORTER_OTLP_TIMEOUT=1000")...)
+			w := weirtest.Serve(t, largePlan, append(sending(addr), "HISTORY=false", "OTEL_BSP_MAX_QUEUE_SIZE=512", "OTEL_EXPORTER_OTLP_TIMEOUT=1000")...)
 			askMany(t, w, calls)
 			if n, err := w.Counted("large", "ann"); err != nil || n != calls {
 				t.Errorf("%d hits are counted (%v), want %d", n, err, calls)

@@ -2,8 +2,11 @@ package otlp
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/backendtest/certstest"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
@@ -112,6 +116,24 @@ func TestTotalsReachACollector(t *testing.T) {
 			if !byGRPC && (w.receiver.Header("Content-Encoding") != "gzip" || w.receiver.Header("X-Tenant") != "blue") {
 				t.Error("the export was not compressed, or lacks the header: want what the variables say")
 			}
+		})
+	}
+}
+
+// A collector behind TLS is verified by the authority that a variable names.
+func TestTotalsReachACollectorByTLS(t *testing.T) {
+	for _, byGRPC := range []bool{true, false} {
+		t.Run(fmt.Sprint("grpc ", byGRPC), func(t *testing.T) {
+			authority, file := certstest.New(t, "authority"), filepath.Join(t.TempDir(), "ca.crt")
+			if err := os.WriteFile(file, authority.PEM, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			receiver := otlptest.StartTLS(t, &tls.Config{Certificates: []tls.Certificate{authority.KeyPair(t, "127.0.0.1")}})
+			endpoint := map[bool]string{true: receiver.GRPC, false: receiver.HTTP}[byGRPC]
+			w := newWorld(t, 10, byGRPC, "OTEL_EXPORTER_OTLP_ENDPOINT", "https://"+endpoint, "OTEL_EXPORTER_OTLP_CERTIFICATE", file)
+			w.receiver = receiver
+			w.hit("path", "/pay", 9)
+			wantPoints(t, w.flush(t, "weir.hits"), map[string]int64{"shop within path": 9})
 		})
 	}
 }

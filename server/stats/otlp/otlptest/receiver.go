@@ -4,6 +4,7 @@ package otlptest
 import (
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	_ "google.golang.org/grpc/encoding/gzip" // takes requests that are compressed so
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -46,6 +48,12 @@ type metricsServer struct {
 // Start starts a receiver.
 func Start(t testing.TB) *Receiver {
 	t.Helper()
+	return StartTLS(t, nil)
+}
+
+// StartTLS starts a receiver that speaks TLS, unless that is nil.
+func StartTLS(t testing.TB, secure *tls.Config) *Receiver {
+	t.Helper()
 	r := &Receiver{spans: make(map[string][]*trace.Span), about: make(map[string][]*common.KeyValue)}
 	var listeners [2]net.Listener
 	for i := range listeners {
@@ -54,7 +62,12 @@ func Start(t testing.TB) *Receiver {
 			t.Fatal(err)
 		}
 	}
-	g := grpc.NewServer()
+	var options []grpc.ServerOption
+	if secure != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+		listeners[1] = tls.NewListener(listeners[1], secure)
+	}
+	g := grpc.NewServer(options...)
 	traceservice.RegisterTraceServiceServer(g, r)
 	metricsservice.RegisterMetricsServiceServer(g, metricsServer{Receiver: r})
 	h := &http.Server{Handler: http.HandlerFunc(r.serveHTTP)}
