@@ -110,12 +110,17 @@ func (s *Store) scanNames(ctx context.Context, p history.Partition, q *history.Q
 // scores, some of them maybe twice.
 func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, value string),
 	command, key string, options ...any) error {
-	for cursor := "0"; ; {
-		answer, err := s.command(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
+	from, err := s.route(ctx, p)
+	for cursor := "0"; err == nil; {
+		answer, err := s.run(ctx, p, s.scripts.command, []string{key}, append([]any{command, cursor, "count", scanCount}, options...)...)
 		if err != nil {
 			return err
 		}
-		reply, _ := answer.([]any)
+		if at, _ := s.route(ctx, p); at != from { // a cursor is of one node
+			from, cursor = at, "0"
+			continue
+		}
+		reply := item[[]any](answer, 1)
 		if len(reply) != 2 {
 			return errUnreadable
 		}
@@ -127,6 +132,7 @@ func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, 
 			return nil
 		}
 	}
+	return err
 }
 
 var escape = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `-`, `\-`, `\`, `\\`)

@@ -120,6 +120,15 @@ func (s *Servers) NodeOf(key []byte) string {
 	return ""
 }
 
+// Join adds the nodes of a list to a ring with fixed nodes, but for those that it has, and returns the names of all in it.
+// One that is written without TLS and credentials has those of the ring's first.
+func (s *Servers) Join(list string) ([]string, error) {
+	if s.ring == nil || !s.Config.Fixed {
+		return nil, errors.New("redis: only a ring with fixed nodes can be joined")
+	}
+	return s.ring.join(list)
+}
+
 // NodeLost reports whether a ring has a node of that name that counts as lost.
 func (s *Servers) NodeLost(name string) bool {
 	if s.ring == nil {
