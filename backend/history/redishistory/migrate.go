@@ -369,33 +369,26 @@ func (m *mover) step(name string) { m.Store.c.Step("move: " + name) }
 // copying is the state of a partition at the node that gets it, until the switch.
 func (m *mover) copying() string { return format + " copying " + m.token }
 
-// receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes. A partition of
-// a lost node that the other had got already is adopted.
+// receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes. One that counts
+// the partition already has been given it by another mover, or in place of a node that is lost: then it is adopted.
 func (m *mover) receive(ctx context.Context, one *MovedPartition) (adopted bool, err error) {
 	p, copying := one.Partition, m.copying()
 	before, _, err := m.state(ctx, one.To, formatKey(p))
-	if err != nil {
-		return false, err
+	if err == nil && before == format && one.Lost {
+		one.Lost = false
+		return true, nil
 	}
-	held, err := m.swap(ctx, one.To, formatKey(p), before, copying, "", 0)
+	held := before
+	if err == nil && before != format {
+		held, err = m.swap(ctx, one.To, formatKey(p), before, copying, "", 0)
+	}
 	if err == nil && held != copying {
-		err = fmt.Errorf("partition %d at %s: another mover is at work", p, one.To)
+		err = fmt.Errorf("partition %d is at %s already: another mover was at work, or that node holds another history", p, one.To)
 	}
 	if err != nil {
 		return false, err
 	}
 	m.step("copying")
-	if before == "" || before == format {
-		ids, damage, err := m.view(one.To, m.token).scanNames(ctx, p, &history.Query{}, math.Inf(1))
-		if err != nil || len(ids)+len(damage) > 0 {
-			_, failed := m.swap(ctx, one.To, formatKey(p), copying, format, "", 0)
-			if err = errors.Join(err, failed); err != nil || one.Lost {
-				one.Lost = one.Lost && err != nil
-				return err == nil, err
-			}
-			return false, fmt.Errorf("node %s holds history of its own in partition %d, %d series: empty it, or leave it out", one.To, p, len(ids))
-		}
-	}
 	return false, m.remove(ctx, one.To, p, copying)
 }
 

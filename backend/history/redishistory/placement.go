@@ -130,7 +130,7 @@ func (s *Store) route(ctx context.Context, p history.Partition) (*route, error) 
 // loadTables reads the tables of all nodes, takes the newest, and stores it where there is none. It asks all before it stores
 // anything, so that no node of another ring is made one of this. Failed are the nodes that cannot be used, and why.
 func (s *Store) loadTables(ctx context.Context) (failed map[string]error, err error) {
-	s.ring.loaded = time.Now()
+	defer func() { s.ring.loaded = time.Now() }()
 	failed = make(map[string]error)
 	held := make(map[string]*table)
 	var best *table
@@ -224,7 +224,7 @@ func (s *Store) placement(ctx context.Context, name string, textAndVersion ...an
 
 const (
 	// reloadInterval is the shortest time between two looks at the tables because a node did not answer.
-	reloadInterval = 5 * time.Second
+	reloadInterval = time.Second
 	// maxMoveWait is how long a script waits for a partition that is being moved, and movePause how often it looks.
 	maxMoveWait, movePause = 5 * time.Second, 20 * time.Millisecond
 )

@@ -4,9 +4,9 @@ if state == 'moving' then
 	if tonumber(call('TIME')[1]) < tonumber(detail) then
 		return {state, mover, detail}
 	end
-	call('DEL', KEYS[1]) -- not SET, which a full server refuses
-	heldFormat = nil
-elseif state == 'copying' then
+	call('DEL', KEYS[1]) -- which lets SET through on a full server
+end
+if state then
 	call('SET', KEYS[1], known)
 	heldFormat = known
 end
