@@ -593,7 +593,7 @@ func (m *mover) state(ctx context.Context, node, key string) (held string, now i
 	return item[string](reply, 0), item[int64](reply, 1), err
 }
 
-// swap changes what a key of a node holds from one value to another, '' being no key, before the second late, and has it
+// swap changes what a key of a node holds from one value to another, ” being no key, before the second late, and has it
 // last for a time, 0 for ever. It returns what the key then holds.
 func (m *mover) swap(ctx context.Context, node, key, from, to, late string, lasts time.Duration) (held string, err error) {
 	var life string

@@ -1,10 +1,14 @@
 package redishistory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,21 +26,27 @@ type client struct {
 	s       *Store
 	counted map[history.ID]uint64
 	seq     [history.Partitions]uint64
+	name    string
+	now     func() time.Time
 }
 
 // countRound counts some hits of some series of each of n partitions, in minutes of the last days.
 func (c *client) countRound(t *testing.T, n int) {
 	t.Helper()
 	by := make(map[history.Partition][]history.Increment)
+	minute := start.Unix() / 60
+	if c.now != nil {
+		minute = c.now().Unix() / 60
+	}
 	for i := range 2 * n {
 		id := history.ID{Domain: "shop", Path: fmt.Sprint("p", i)}
 		hits := uint64(i + 1)
-		by[id.Partition()] = append(by[id.Partition()], history.Increment{ID: id, Minute: start.Unix()/60 - int64(len(c.counted)%4000), Hits: hits})
+		by[id.Partition()] = append(by[id.Partition()], history.Increment{ID: id, Minute: minute - int64(i), Hits: hits})
 		c.counted[id] += hits
 	}
 	for p, increments := range by {
 		c.seq[p]++
-		b := history.Batch{Writer: "ann", Seq: c.seq[p], After: c.seq[p] - 1, Increments: increments}
+		b := history.Batch{Writer: cmp.Or(c.name, "ann"), Seq: c.seq[p], After: c.seq[p] - 1, Increments: increments}
 		r, err := c.s.Apply(t.Context(), p, b)
 		if err != nil || r.Status != history.Applied {
 			t.Fatalf("batch %d of partition %d: %+v, %v", b.Seq, p, r, err)
@@ -158,5 +168,185 @@ func TestAMoverKilledAtAnyStepLosesNothing(t *testing.T) {
 		onlyAt(t, next, nodes...)
 		historytest.Downsample(t, here, start)
 		c.agree(t, bystander)
+	}
+}
+
+// Three nodes become five and then two, and back, while a client counts, jobs downsample and queries run: each answer is of
+// a moment, and in the end each hit is there once.
+func TestARingGrowsAndShrinksUnderLoad(t *testing.T) {
+	nodes := redistest.Ring(t, 5)
+	var clock atomic.Int64
+	clock.Store(start.Unix())
+	now := func() time.Time { return time.Unix(clock.Load(), 0) }
+	c := &client{s: opened(t, ringOf(nodes[:3]...), now, nil), counted: make(map[history.ID]uint64), now: now}
+	reader := opened(t, ringOf(nodes[:3]...), now, func(cfg *Config) { cfg.ReadOnly = true })
+	job := opened(t, ringOf(nodes[:3]...), now, nil)
+	c.countRound(t, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	queries := 0
+	running.Go(func() {
+		lifetimes := make(map[history.ID]uint64)
+		for ; ctx.Err() == nil; queries++ {
+			found := 0
+			err := reader.Query(context.Background(), historytest.Everything(), func(one history.Series) error {
+				if found++; !one.Exact() || one.Lifetime < lifetimes[one.ID] || one.Err != nil {
+					t.Errorf("a query finds %v with %d hits, exact: %v (%v), after %d", one.ID, one.Lifetime, one.Exact(), one.Err, lifetimes[one.ID])
+				}
+				lifetimes[one.ID] = one.Lifetime
+				return nil
+			})
+			if err != nil || found != 200 {
+				t.Errorf("a query finds %d series, want 200: %v", found, err)
+			}
+		}
+	})
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := job.Downsample(context.Background(), now()); err != nil {
+				t.Errorf("the job: %v", err)
+			}
+			clock.Add(6 * 3600)
+		}
+	})
+	moves := make(chan error, 1)
+	go func() {
+		defer close(moves)
+		mover := opened(t, ringOf(nodes[:3]...), now, nil)
+		for _, to := range [][]*redistest.Server{nodes, nodes[3:], nodes[1:4]} {
+			if _, err := mover.Move(context.Background(), MoveConfig{To: urlOf(to...)}); err != nil {
+				moves <- err
+				return
+			}
+		}
+	}()
+	for ended := false; !ended && !t.Failed(); {
+		c.countRound(t, 100)
+		select {
+		case err := <-moves:
+			if ended = true; err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+	}
+	stop()
+	running.Wait()
+	for _, s := range []*Store{c.s, reader, opened(t, ringOf(nodes[2]), now, nil)} {
+		c.agree(t, s)
+	}
+	onlyAt(t, c.s, nodes...)
+	t.Logf("%d batches to the busiest partition, %d queries", slices.Max(c.seq[:]), queries)
+}
+
+// A batch that is sent again after its partition has moved is known there.
+func TestABatchCountsOnceOverAMove(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
+	batch := w.next(start.Unix() / 60)
+	apply(t, w.Store, w.p, batch)
+	mover := opened(t, ringOf(nodes[0]), fixed(start), nil)
+	if r := move(t, mover, MoveConfig{To: urlOf(nodes[1])}); len(r.Partitions) != history.Partitions || r.Version != history.Partitions+2 {
+		t.Errorf("a move of all says version %d and %d partitions", r.Version, len(r.Partitions))
+	}
+	for name, s := range map[string]*Store{"a store of before": w.Store, "one that names the new node": opened(t, ringOf(nodes[1]), fixed(start), nil)} {
+		r, err := s.Apply(t.Context(), w.p, batch)
+		if err != nil || r.Status != history.Duplicate {
+			t.Errorf("%s answers a batch of before the move with %+v, %v, want that it is known", name, r, err)
+		}
+	}
+}
+
+// Writers take away the fence of a mover that has died, and that one cannot switch any more: what they count would be lost.
+func TestNothingIsSwitchedOnceTheFenceHasEnded(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
+	w.count(t, 0)
+	last := false
+	mover := opened(t, ringOf(nodes[0]), fixed(start), func(c *Config) {
+		c.Step = func(name string) {
+			if name == "move: switch" && !last && nodes[1].Client().Exists(t.Context(), dueKey(w.p)).Val() == 1 {
+				last = true
+				endFences(t, nodes[0])
+			}
+		}
+	})
+	_, err := mover.Move(t.Context(), MoveConfig{To: urlOf(nodes[1])})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("partition %d was not switched", w.p)) {
+		t.Errorf("a mover whose fence has ended before the switch ends with %v, want that nothing was switched", err)
+	}
+	w.count(t, 0)
+	if state := nodes[0].Client().Get(t.Context(), formatKey(w.p)).Val(); state != format {
+		t.Errorf("after a batch the node has the state %q, want no fence", state)
+	}
+	for id, one := range historytest.All(t, w.Store) {
+		if one.Lifetime != 3 {
+			t.Errorf("%v has %d hits, want those of both batches", id, one.Lifetime)
+		}
+	}
+}
+
+// The partitions of a node that is gone for good begin anew; all others keep what they have.
+func TestALostNodeTakesOnlyItsOwnPartitions(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	s := opened(t, ringOf(nodes...), fixed(start), impatient)
+	c := &client{s: s, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 100)
+	lost := make(map[history.Partition]bool)
+	for p := range history.Partitions {
+		node, _ := nodeOf(t, s, history.Partition(p))
+		lost[history.Partition(p)] = node == nodes[1].Addr
+	}
+	nodes[1].Kill()
+	to := urlOf(nodes[0], nodes[2])
+	if _, err := s.Move(t.Context(), MoveConfig{To: to}); err == nil || !strings.Contains(err.Error(), "say --lost "+nodes[1].Addr) {
+		t.Fatalf("with a node away a move ends with %v, want that it names --lost", err)
+	}
+	r := move(t, opened(t, ringOf(nodes...), fixed(start), impatient), MoveConfig{To: to, Lost: []string{nodes[1].Addr}})
+	for _, one := range r.Partitions {
+		if !one.Lost || !lost[one.Partition] || !one.Moved {
+			t.Errorf("partition %d of a ring that only loses a node: %+v", one.Partition, one)
+		}
+	}
+	for id := range c.counted {
+		if lost[id.Partition()] {
+			delete(c.counted, id)
+		}
+	}
+	process.Eventually(t, "a store of before finds the new table", func() error {
+		return s.Query(t.Context(), historytest.Everything(), func(one history.Series) error { return one.Err })
+	})
+	c.agree(t, s)
+	c.seq = [history.Partitions]uint64{}
+	c.name = "bob"
+	c.countRound(t, 100)
+	c.agree(t, s)
+}
+
+// A table of before this version, which is a list of names, is the ring as it was; and nothing moves in it.
+func TestANodeThatComesTakesItsShareOnly(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	c := &client{s: s, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 100)
+	dry := opened(t, ringOf(nodes[:2]...), fixed(start), func(c *Config) { c.ReadOnly = true })
+	plan := move(t, dry, MoveConfig{To: urlOf(nodes...), DryRun: true})
+	done := move(t, s, MoveConfig{To: urlOf(nodes...)})
+	series, bytes := uint64(0), [2]uint64{}
+	for i, one := range done.Partitions {
+		expected := plan.Partitions[i]
+		if one.To != nodes[2].Addr || expected.Partition != one.Partition || expected.To != one.To || expected.Series != one.Series {
+			t.Errorf("planned was %+v, and done %+v, want it to go to the node that came", expected, one)
+		}
+		series += one.Series
+		bytes[0] += expected.Bytes
+		bytes[1] += one.Bytes
+	}
+	if n := len(done.Partitions); n < 55 || n > 115 || series < 30 || bytes[0] == 0 || bytes[1] < bytes[0] {
+		t.Errorf("of two nodes' 256 partitions %d have moved to the third, with %d series and %d bytes of which %d were planned", n, series, bytes[1], bytes[0])
+	}
+	c.agree(t, s)
+	if again := move(t, s, MoveConfig{To: urlOf(nodes...)}); len(again.Partitions) > 0 || again.Version != done.Version {
+		t.Errorf("the same move again does %+v", again)
 	}
 }
