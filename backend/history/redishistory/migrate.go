@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -51,7 +49,7 @@ type MovedPartition struct {
 type MoveResult struct {
 	Version    int              `json:"version"` // of the table
 	Nodes      []string         `json:"nodes"`
-	Partitions []MovedPartition `json:"partitions"`
+	Partitions []MovedPartition `json:"partitions"` // that move
 	// Expected is, in a dry run, how long it will take at the speed of a sample.
 	Expected time.Duration `json:"expected_ns,omitempty"`
 }
@@ -59,7 +57,7 @@ type MoveResult struct {
 // mover is one run of Move.
 type mover struct {
 	*Store
-	c       MoveConfig
+	config  MoveConfig
 	token   string
 	lock    string   // what it has its locks with
 	live    []string // the nodes of before and after, without those lost
@@ -82,7 +80,7 @@ func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
 		return MoveResult{}, errors.New("only the history on a ring is moved: a Redis Cluster moves slots by itself, and a " +
 			"single server or one with sentinels has nothing to share out")
 	}
-	m := &mover{Store: s, renewed: time.Now(), c: c, token: rand.Text(), states: make(map[string][]string)}
+	m := &mover{Store: s, renewed: time.Now(), config: c, token: rand.Text(), states: make(map[string][]string)}
 	m.lock = m.token + " " + c.Machine
 	if s.c.ReadOnly && !c.DryRun {
 		return MoveResult{}, errReadOnly
@@ -94,6 +92,9 @@ func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
 	}
 	if err == nil {
 		err = m.plan(ctx, rendezvous(targets))
+	}
+	if err == nil && s.Planned != nil {
+		s.Planned(len(m.result.Partitions))
 	}
 	if err == nil && !c.DryRun {
 		err = m.work(ctx, targets)
@@ -116,14 +117,14 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 			m.table.Nodes = append(m.table.Nodes, n)
 		}
 	}
-	for _, n := range m.c.Lost {
+	for _, n := range m.config.Lost {
 		if !slices.Contains(old.Nodes, n) || slices.Contains(targets, n) {
 			return fmt.Errorf("node %s cannot be lost: the history is on %q, and is to move to %q", n, old.Nodes, targets)
 		}
 	}
-	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.c.Lost, n) })
+	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
 	for _, n := range m.live {
-		if failed[n] == nil && !m.c.DryRun {
+		if failed[n] == nil && !m.config.DryRun {
 			failed[n] = m.takeLock(ctx, n, "")
 		}
 		if failed[n] != nil {
@@ -137,17 +138,31 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 			m.states[n] = append(m.states[n], held)
 		}
 	}
-	for p := range m.table.At { // a tombstone is stronger than the table
-		for hops := 0; hops < len(m.table.Nodes); hops++ {
-			word := strings.Fields(m.stateAt(m.table.Nodes[m.table.At[p]], p))
-			if len(word) < 4 || word[1] != "moved" {
-				break
-			}
-			at := slices.Index(m.table.Nodes, word[3])
-			if at < 0 {
-				return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, word[3])
-			}
-			m.table.At[p] = at
+	for p := range m.table.At {
+		if err := m.findOwner(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findOwner corrects the table where a mover died before it was written: a tombstone is stronger, and what a lost node had
+// given away is not lost.
+func (m *mover) findOwner(p int) error {
+	for hops := 0; hops < len(m.table.Nodes); hops++ {
+		word := strings.Fields(m.stateAt(m.table.Nodes[m.table.At[p]], p))
+		if len(word) < 4 || word[1] != "moved" {
+			break
+		}
+		at := slices.Index(m.table.Nodes, word[3])
+		if at < 0 {
+			return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, word[3])
+		}
+		m.table.At[p] = at
+	}
+	for _, n := range m.live { // of a lost node, which the partition had left before that was written
+		if slices.Contains(m.config.Lost, m.table.Nodes[m.table.At[p]]) && m.states[n][p] == format {
+			m.table.At[p] = slices.Index(m.table.Nodes, n)
 		}
 	}
 	return nil
@@ -172,8 +187,8 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		if one.From == one.To {
 			continue
 		}
-		one.Lost = slices.Contains(m.c.Lost, one.From)
-		if m.c.DryRun && !one.Lost {
+		one.Lost = slices.Contains(m.config.Lost, one.From)
+		if m.config.DryRun && !one.Lost {
 			from := m.view(one.From, tokenOf(m.stateAt(one.From, i)))
 			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
@@ -296,16 +311,16 @@ func (m *mover) cleanUp(ctx context.Context) error {
 				err = m.remove(ctx, n, p, state)
 			case n == owner: // the switch was made
 				_, err = m.swap(ctx, n, formatKey(p), state, format, "", 0)
-			case !slices.Contains(m.c.Lost, owner) && !slices.ContainsFunc(m.result.Partitions, func(one MovedPartition) bool {
+			case !slices.Contains(m.config.Lost, owner) && !slices.ContainsFunc(m.result.Partitions, func(one MovedPartition) bool {
 				return one.Partition == p && one.To == n
 			}):
-				if err = m.close(ctx, owner, p); err != nil { // its mover may be alive
+				if err = m.raiseFence(ctx, owner, p); err != nil { // its mover may be alive
 					break
 				}
 				if err = m.remove(ctx, n, p, state); err == nil {
 					_, err = m.swap(ctx, n, formatKey(p), state, "", "", 0)
 				}
-				err = errors.Join(err, m.open(ctx))
+				err = errors.Join(err, m.dropFence(ctx))
 			}
 			if err != nil {
 				return err
@@ -313,259 +328,6 @@ func (m *mover) cleanUp(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// move brings a partition to another node.
-func (m *mover) move(ctx context.Context, one *MovedPartition) error {
-	p, lost := one.Partition, one.Lost
-	if !lost {
-		if err := m.close(ctx, one.From, p); err != nil {
-			return err
-		}
-		m.step("fenced")
-	}
-	adopted, err := m.receive(ctx, one)
-	if err == nil && !lost {
-		err = m.copyAndCompare(ctx, one)
-	}
-	if err != nil {
-		return err
-	}
-	copying := m.copying()
-	tombstone := strings.Join([]string{format, "moved", m.token, one.To}, " ")
-	if !lost {
-		m.step("switch")
-		held, err := m.swap(ctx, one.From, formatKey(p), m.fence, tombstone, m.until, 0)
-		if err != nil {
-			return err
-		}
-		if m.fence = ""; held != tombstone {
-			return fmt.Errorf("partition %d was not switched to %s, as its fence at %s has ended: nothing has changed; run it again", p, one.To, one.From)
-		}
-		m.step("switched")
-	}
-	if !adopted {
-		if _, err := m.swap(ctx, one.To, formatKey(p), copying, format, "", 0); err != nil {
-			return err
-		}
-	}
-	one.Moved = true
-	m.table.At[p] = slices.Index(m.table.Nodes, one.To)
-	m.step("table")
-	if err := m.store(ctx); err != nil {
-		return err
-	}
-	m.step("remove")
-	if lost {
-		return nil
-	}
-	err = m.remove(ctx, one.From, p, tombstone)
-	m.step("removed")
-	return err
-}
-
-func (m *mover) step(name string) { m.Store.c.Step("move: " + name) }
-
-// copying is the state of a partition at the node that gets it, until the switch.
-func (m *mover) copying() string { return format + " copying " + m.token }
-
-// receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes. One that counts
-// the partition already has been given it by another mover, or in place of a node that is lost: then it is adopted.
-func (m *mover) receive(ctx context.Context, one *MovedPartition) (adopted bool, err error) {
-	p, copying := one.Partition, m.copying()
-	before, _, err := m.state(ctx, one.To, formatKey(p))
-	if err == nil && before == format && one.Lost {
-		one.Lost = false
-		return true, nil
-	}
-	held := before
-	if err == nil && before != format {
-		held, err = m.swap(ctx, one.To, formatKey(p), before, copying, "", 0)
-	}
-	if err == nil && held != copying {
-		err = fmt.Errorf("partition %d is at %s already: another mover was at work, or that node holds another history", p, one.To)
-	}
-	if err != nil {
-		return false, err
-	}
-	m.step("copying")
-	return false, m.remove(ctx, one.To, p, copying)
-}
-
-// copyAndCompare copies a partition that is fenced, and reads it on both sides.
-func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
-	p, from, to := one.Partition, m.view(one.From, ""), m.view(one.To, m.token)
-	ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
-	if err = cmp.Or(err, errors.Join(damage...)); err != nil {
-		return err
-	}
-	one.Series = uint64(len(ids))
-	if err := m.copyKeys(ctx, one, []string{dueKey(p), writersKey(p), agesKey(p)}); err != nil {
-		return err
-	}
-	for page := range slices.Chunk(ids, pageSize) {
-		records, _, err := from.readRecords(ctx, p, page)
-		for i := 0; i < len(records) && err == nil; i++ {
-			if err = records[i].damage; err == nil {
-				err = m.copyKeys(ctx, one, records[i].allKeys())
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("partition %d cannot be copied: %w", p, err)
-		}
-	}
-	m.step("compare")
-	here, err := m.sums(ctx, from, p)
-	if err != nil {
-		return err
-	}
-	there, err := m.sums(ctx, to, p)
-	if err == nil && !maps.Equal(here, there) {
-		err = fmt.Errorf("partition %d of %s is not what it was copied from at %s: %d series and %d", p, one.To, one.From, len(there), len(here))
-	}
-	return err
-}
-
-// copyKeys copies keys of a partition as they are.
-func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys []string) error {
-	for some := range slices.Chunk(keys, dumpSize) {
-		if err := m.renew(ctx); err != nil {
-			return err
-		}
-		dumps, err := pipeline.Run(ctx, m.servers, topology.At{Node: one.From}, m.scripts.dump, some)
-		if err != nil {
-			return err
-		}
-		m.step("copy")
-		one.Bytes += size(dumps)
-		if err := m.put(ctx, one.To, one.Partition, m.copying(), some, dumps...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// put makes keys of a partition what their dumps say, or removes them if there are none, while the state is a mover's.
-func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, dumps ...any) error {
-	args := append([]any{state}, dumps...)
-	for len(args) <= len(keys) {
-		args = append(args, "")
-	}
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...), args...)
-	if err == nil && item[string](reply, 0) != "put" {
-		err = fmt.Errorf("partition %d at %s is another mover's: %q", p, node, item[string](reply, 1))
-	}
-	return err
-}
-
-// sums returns for each series of a partition a hash of all that can be read of it.
-func (m *mover) sums(ctx context.Context, at *Store, p history.Partition) (map[history.ID]uint64, error) {
-	all := make(map[history.ID]uint64)
-	always := history.Query{From: math.MinInt64, To: math.MaxInt64}
-	err := at.queryPartition(ctx, p, &always, func(s history.Series) error {
-		var h maphash.Hash
-		h.SetSeed(hashSeed)
-		maphash.WriteComparable(&h, [2]uint64{s.Lifetime, s.Expired})
-		for _, point := range s.Points {
-			maphash.WriteComparable(&h, point)
-		}
-		all[s.ID] = h.Sum64()
-		return cmp.Or(s.Err, m.renew(ctx))
-	})
-	return all, err
-}
-
-var hashSeed = maphash.MakeSeed()
-
-// remove removes all that a node has of a partition, but for its state, which is a mover's. What names other keys goes last.
-func (m *mover) remove(ctx context.Context, node string, p history.Partition, state string) error {
-	at := m.view(node, tokenOf(state))
-	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
-	for page := range slices.Chunk(ids, pageSize) {
-		var records []record
-		if err == nil {
-			err = m.renew(ctx)
-		}
-		if err == nil {
-			records, _, err = at.readRecords(ctx, p, page)
-		}
-		for i := 0; i < len(records) && err == nil; i++ {
-			keys := records[i].allKeys()
-			slices.Reverse(keys)
-			err = m.put(ctx, node, p, state, keys)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), probeKey(p), dueKey(p)})
-}
-
-// tokenOf is the token in a state, "" if there is none.
-func tokenOf(state string) string {
-	if word := strings.Fields(state); len(word) > 2 && word[1] != "moving" {
-		return word[2]
-	}
-	return ""
-}
-
-// view is the store as one node has a partition, which follows nothing.
-func (m *mover) view(node, token string) *Store {
-	return &Store{c: m.Store.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
-}
-
-// close puts a fence before a partition at its node: it is only read from now on.
-func (m *mover) close(ctx context.Context, node string, p history.Partition) error {
-	held, now, err := m.state(ctx, node, formatKey(p))
-	if err != nil {
-		return err
-	}
-	if word := strings.Fields(held); len(word) == 4 && word[1] == "moving" {
-		if until, _ := strconv.ParseInt(word[3], 10, 64); now < until {
-			return fmt.Errorf("another mover is moving partition %d: its fence at %s ends in %d s", p, node, until-now)
-		}
-	} else if held != "" && held != format {
-		return fmt.Errorf("partition %d at %s has become %q: run it again", p, node, held)
-	}
-	return m.setFence(ctx, node, p, held, "", now)
-}
-
-// setFence changes what is held to a fence that ends fenceTime from now, before it is too late.
-func (m *mover) setFence(ctx context.Context, node string, p history.Partition, held, late string, now int64) error {
-	until := strconv.FormatInt(now+int64(fenceTime/time.Second), 10)
-	fence := strings.Join([]string{format, "moving", m.token, until}, " ")
-	got, err := m.swap(ctx, node, formatKey(p), held, fence, late, 0)
-	if err == nil && got != fence {
-		err = fmt.Errorf("partition %d at %s has been given up, as its fence has ended: run it again", p, node)
-	}
-	if err == nil {
-		m.fenced, m.source, m.fence, m.until = p, node, fence, until
-	}
-	return err
-}
-
-// open takes the fence away.
-func (m *mover) open(ctx context.Context) error {
-	_, err := m.swap(ctx, m.source, formatKey(m.fenced), m.fence, format, "", 0)
-	m.fence = ""
-	return err
-}
-
-// renew renews the fence and the locks, if it is time.
-func (m *mover) renew(ctx context.Context) error {
-	if time.Since(m.renewed) < fenceTime/3 {
-		return ctx.Err()
-	}
-	if m.fence != "" {
-		_, now, err := m.state(ctx, m.source, formatKey(m.fenced))
-		if err == nil {
-			err = m.setFence(ctx, m.source, m.fenced, m.fence, m.until, now)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return m.renewLocks(ctx)
 }
 
 // store stores the table as the next version on all nodes.

@@ -279,6 +279,10 @@ func TestNothingIsSwitchedOnceTheFenceHasEnded(t *testing.T) {
 	if state := nodes[0].Client().Get(t.Context(), formatKey(w.p)).Val(); state != format {
 		t.Errorf("after a batch the node has the state %q, want no fence", state)
 	}
+	mine := &mover{Store: w.Store}
+	if held, err := mine.swap(t.Context(), nodes[0].Addr, formatKey(w.p), format, "another", "1", 0); held != format || err != nil {
+		t.Errorf("a change that comes too late makes the state %q, %v", held, err)
+	}
 	for id, one := range historytest.All(t, w.Store) {
 		if one.Lifetime != 3 {
 			t.Errorf("%v has %d hits, want those of both batches", id, one.Lifetime)

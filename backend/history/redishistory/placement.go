@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -234,10 +232,9 @@ func (s *Store) follow(ctx context.Context, p history.Partition, at *route, repl
 	if s.pinned != nil || s.ring.names == nil || ctx.Err() != nil {
 		return false
 	}
-	var answered goredis.Error
 	switch state := item[string](reply, 0); {
 	case failed != nil:
-		return !errors.As(failed, &answered) && s.reload(ctx, p, at)
+		return !topology.IsReply(failed) && s.reload(ctx, p, at)
 	case time.Since(begin) > maxMoveWait:
 		return false
 	case state == "moved":

@@ -50,6 +50,8 @@ type Config struct {
 	// ReadOnly makes a store that only reads, with fewer rights: Apply and Downsample fail. Whether the servers can keep a
 	// history is not found out then.
 	ReadOnly bool
+	// Moves makes a store for Move, whose errors name the rights that it needs besides.
+	Moves bool
 	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply, Downsample or Move.
 	// It is for tests.
 	Step func(name string)
@@ -58,6 +60,8 @@ type Config struct {
 // Store is a history.Store whose series are in Redis.
 type Store struct {
 	Visited func() // called after each partition that a job has looked at or moved, unless nil; to be set before the first
+	// Planned is called by Move with how many partitions it is to move, likewise.
+	Planned func(partitions int)
 
 	c       Config // with its defaults
 	servers *topology.Servers
@@ -91,6 +95,9 @@ func Open(c Config) (*Store, error) {
 	needed := rights
 	if c.ReadOnly {
 		needed = readingRights
+	}
+	if c.Moves {
+		needed += movingRights
 	}
 	c.Redis.Fixed = true
 	servers, err := topology.Connect(c.Redis, needed)
