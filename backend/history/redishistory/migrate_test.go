@@ -263,7 +263,7 @@ func TestNothingIsSwitchedOnceTheFenceHasEnded(t *testing.T) {
 	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
 	w.count(t, 0)
 	last := false
-	mover := opened(t, ringOf(nodes[0]), fixed(start), func(c *Config) {
+	killed := opened(t, ringOf(nodes[0]), fixed(start), func(c *Config) {
 		c.Step = func(name string) {
 			if name == "move: switch" && !last && nodes[1].Client().Exists(t.Context(), dueKey(w.p)).Val() == 1 {
 				last = true
@@ -271,7 +271,7 @@ func TestNothingIsSwitchedOnceTheFenceHasEnded(t *testing.T) {
 			}
 		}
 	})
-	_, err := mover.Move(t.Context(), MoveConfig{To: urlOf(nodes[1])})
+	_, err := killed.Move(t.Context(), MoveConfig{To: urlOf(nodes[1])})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("partition %d was not switched", w.p)) {
 		t.Errorf("a mover whose fence has ended before the switch ends with %v, want that nothing was switched", err)
 	}
