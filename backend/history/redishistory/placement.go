@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,7 +214,11 @@ func (s *Store) adopt(t *table) {
 // placement returns what a node has stored, "" for nothing. It first stores text, if there is any, and the node has none
 // or an older version.
 func (s *Store) placement(ctx context.Context, name string, textAndVersion ...any) (string, error) {
-	if _, err := s.servers.Join(name); err != nil {
+	url := name
+	if !strings.HasPrefix(name, "/") { // which is a socket
+		url = "redis://" + name // as it may end with the number of a database
+	}
+	if _, err := s.servers.Join(url); err != nil {
 		return "", err
 	}
 	reply, err := pipeline.Run(ctx, s.servers, topology.At{Node: name}, s.scripts.placement, []string{placementKey}, textAndVersion...)
