@@ -354,3 +354,44 @@ func TestANodeThatComesTakesItsShareOnly(t *testing.T) {
 		t.Errorf("the same move again does %+v", again)
 	}
 }
+
+// A node that is killed in the midst of a move, and comes back with its append-only file, has lost nothing of it.
+func TestANodeKilledInAMoveLosesNothing(t *testing.T) {
+	nodes := redistest.Ring(t, 3, redistest.WithConfig("appendonly yes"))
+	c := &client{s: opened(t, ringOf(nodes[:2]...), fixed(start), nil), counted: make(map[history.ID]uint64)}
+	c.countRound(t, 100)
+	for round, step := range []string{"copy", "switch", "switched", "table", "remove", "copy"} {
+		to := [][]*redistest.Server{nodes, nodes[:2], nodes[1:]}[round%3]
+		for _, n := range nodes { // what the client has counted; a writer would send it again
+			if err := (&mover{Store: c.s}).durable(t.Context(), n.Addr); err != nil && slices.Contains(c.s.servers.Nodes(), n.Addr) {
+				t.Fatal(err)
+			}
+		}
+		killed, skip := 0, 20
+		mover := opened(t, ringOf(nodes[:2]...), fixed(start), func(cfg *Config) {
+			cfg.Step = func(name string) {
+				if skip--; skip < 0 && name == "move: "+step && killed == 0 {
+					killed++
+					for _, n := range []*redistest.Server{nodes[round%3], nodes[2]} {
+						n.Kill()
+						n.Restart(t)
+					}
+				}
+			}
+		})
+		for try := 0; ; try++ {
+			_, err := mover.Move(t.Context(), MoveConfig{To: urlOf(to...)})
+			if err == nil {
+				break
+			}
+			if endFences(t, nodes...); try == 3 {
+				t.Fatalf("after a node was killed at %q, movers end with %v", step, err)
+			}
+		}
+		c.countRound(t, 100)
+		c.agree(t, c.s)
+		if onlyAt(t, c.s, nodes...); killed == 0 {
+			t.Errorf("no node was killed at %q", step)
+		}
+	}
+}

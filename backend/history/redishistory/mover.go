@@ -31,38 +31,75 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	if err == nil && !one.Lost {
 		err = m.copyAndCompare(ctx, one)
 	}
+	tombstone := strings.Join([]string{format, "moved", m.token, one.To}, " ")
+	if err == nil && !one.Lost {
+		err = m.switchTo(ctx, one, tombstone)
+	}
 	if err != nil {
 		return err
 	}
-	copying := m.copying()
-	tombstone := strings.Join([]string{format, "moved", m.token, one.To}, " ")
-	if !one.Lost {
-		m.step("switch")
-		held, err := m.swap(ctx, one.From, formatKey(p), m.fence, tombstone, m.until, 0)
-		if err != nil {
-			return err
-		}
-		if m.fence = ""; held != tombstone {
-			return fmt.Errorf("partition %d was not switched to %s, as its fence at %s has ended: nothing has changed; run it again", p, one.To, one.From)
-		}
-		m.step("switched")
+	if _, err := m.swap(ctx, one.To, formatKey(p), m.copying(), format, "", 0); err != nil {
+		return err
 	}
-	if _, err := m.swap(ctx, one.To, formatKey(p), copying, format, "", 0); err != nil {
+	if err := m.durable(ctx, one.To); err != nil {
 		return err
 	}
 	one.Moved = true
 	m.table.At[p] = slices.Index(m.table.Nodes, one.To)
 	m.step("table")
-	if err := m.store(ctx); err != nil {
+	if err := m.store(ctx); err != nil || one.Lost {
 		return err
-	}
-	if one.Lost {
-		return nil
 	}
 	m.step("remove")
 	err = m.remove(ctx, one.From, p, tombstone)
 	m.step("removed")
 	return err
+}
+
+// switchTo makes the fence a tombstone, once the copy is durable.
+func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone string) error {
+	if err := m.durable(ctx, one.To); err != nil {
+		return err
+	}
+	m.step("switch")
+	fence, late := m.fence, m.until
+	for try := range 2 { // again, in case that the node was killed before it had written it
+		held, err := m.swap(ctx, one.From, formatKey(one.Partition), fence, tombstone, late, 0)
+		if err == nil && held != tombstone {
+			err = fmt.Errorf("partition %d was not switched to %s, as its fence at %s has ended: run it again", one.Partition, one.To, one.From)
+		}
+		if m.fence, late = "", ""; err != nil {
+			return err
+		}
+		if try == 0 {
+			m.step("switched")
+		}
+		if err := m.durable(ctx, one.From); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// durable waits until a node has written to its append-only file what it holds, and its replicas have it.
+func (m *mover) durable(ctx context.Context, node string) error {
+	targets := make(map[string]uint64)
+	for begin := time.Now(); ; {
+		answer, err := pipeline.Do(ctx, m.servers, topology.At{Node: node}, "info")
+		if err != nil {
+			return err
+		}
+		info := parseInfo(answer)
+		if unwritten := info["aof_buffer_length"]; unwritten != "" && unwritten != "0" {
+			err = fmt.Errorf("%s does not write its append-only file", node)
+		} else if err = checkReplicas(info, node, targets); err == nil {
+			return nil
+		}
+		if time.Since(begin) > fenceTime/3 || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(settlePause)
+	}
 }
 
 func (m *mover) step(name string) { m.c.Step("move: " + name) }
