@@ -4,7 +4,7 @@
 SHELL         := bash
 .SHELLFLAGS   := -o pipefail -c
 .PHONY: help build install run tools tools-race test test-all quick mutants test-chart test-page test-apiserver soak lint lint-vet \
-	staticcheck lint-modules lines fuzz bench image release publish chart-docs clean print-flavour FORCE
+	staticcheck lint-modules lines fuzz bench accuracy image release publish chart-docs clean print-flavour FORCE
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -121,8 +121,12 @@ fuzz: ## each fuzz target for FUZZTIME (20s)
 
 bench: ## server and Redis CPU per request beside a floor server, calls while 10,000 rules are read again, then the Go benchmarks
 	$(GO) run ./cmd/weir/bench
+	$(GO) run ./cmd/weir/bench --envoy
 	$(GO) test -run '^$$' -bench BesideReloads -benchtime 1x ./cmd/weir/e2e
 	$(GO) test -run '^$$' -bench . -benchmem ./descriptors ./backend/... ./server/...
+
+accuracy: ## what algorithms admit and deny too early, beside those of others: backend/window/ACCURACY.md
+	$(GO) test -count=1 -run Accuracy ./backend/window -write
 
 ARCHES ?= amd64 arm64
 IMAGE  ?= weir

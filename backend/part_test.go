@@ -7,7 +7,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func TestPartsPutEachDecisionWhereItsCheckStandsInTheCall(t *testing.T) {
+func TestPartKeepsDecisionsInOrderOfChecks(t *testing.T) {
 	checks := make([]backend.Check, 7)
 	for i := range checks {
 		checks[i] = backend.Check{Key: []byte{byte(i)}, Limits: make([]descriptors.Limit, 1), Hits: uint64(i)}

@@ -168,7 +168,7 @@ func TestHostileValuesAreReadOnce(t *testing.T) {
 	}
 }
 
-func TestPatternsThatShareABeginningAreCounted(t *testing.T) {
+func TestPatternsTriedCountsSharedPrefixes(t *testing.T) {
 	var root Node
 	for _, value := range slices.Concat(numbered("/x%d*", 50), numbered("/y*z%d", 9), []string{"/y", "/z*a"}) {
 		root.Add("path", value, "")

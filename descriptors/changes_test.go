@@ -9,8 +9,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// TestAReloadSaysWhatChanged: each case replaces texts in the same files. Replicas are compared by the hash.
-func TestAReloadSaysWhatChanged(t *testing.T) {
+// TestReloadReportsItsChanges: each case replaces texts in the same files. Replicas are compared by the hash.
+func TestReloadReportsItsChanges(t *testing.T) {
 	const shop = `domain: shop
 descriptors:
   - key: user

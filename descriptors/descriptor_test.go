@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseDescriptor(t *testing.T) {
+func TestParseDescriptorReadsEscapes(t *testing.T) {
 	for text, want := range map[string]Descriptor{
 		`user=ann`:  {{Key: "user", Value: "ann"}},
 		`b=2,a=1`:   {{Key: "b", Value: "2"}, {Key: "a", Value: "1"}},

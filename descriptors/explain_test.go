@@ -20,7 +20,7 @@ func explained(t *testing.T) *descriptors.Config {
 	return fixture.Config(t, string(text))
 }
 
-func TestExplainIsGoodToRead(t *testing.T) {
+func TestExplainIsReadable(t *testing.T) {
 	c := explained(t)
 	for want, d := range map[string]descriptors.Descriptor{`
 domain shop (0.yaml:1)

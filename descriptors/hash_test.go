@@ -13,7 +13,7 @@ func oneRule(r Rule) *Config {
 	return NewConfig(Keys{}, []*Domain{d}, nil)
 }
 
-func TestWhateverDecidesARequestChangesTheHash(t *testing.T) {
+func TestHashChangesWithEveryDecidingField(t *testing.T) {
 	limit, err := NewLimit(10, Minute, 1, SlidingWindow, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestKeysAreThoseOfTheDocument(t *testing.T) {
+func TestKeysMatchTheDocument(t *testing.T) {
 	short, long := strings.Repeat("v", 128), strings.Repeat("v", 129)
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))

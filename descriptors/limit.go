@@ -59,6 +59,9 @@ func (a *Algorithm) UnmarshalText(name []byte) (err error) {
 	return err
 }
 
+// MarshalText returns what UnmarshalText reads.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
 // String returns the algorithm's name in files.
 func (a Algorithm) String() string {
 	if a < SlidingWindow || int(a) > len(algorithmNames) {
@@ -318,6 +321,37 @@ func (l *Limit) Describe() string {
 		text += fmt.Sprintf(", burst %d", l.Burst)
 	}
 	return text
+}
+
+// Bound returns how many hits a caller is admitted at most in any half-open interval as long as the window, unless the store
+// loses its count, and, for people, why, and what may be denied too early, leases apart. c is the charge of its rule.
+func (l *Limit) Bound(c Charge) (most uint64, why string) {
+	most, text := l.Requests, shortDuration(l.Window)
+	early := ", and nothing is denied too early"
+	switch l.Algorithm {
+	case SlidingWindow:
+		why = "the oldest bucket counts whole until all of it is out"
+		early = fmt.Sprintf(", so a hit may be denied up to %s too early", shortDuration(l.Precision))
+	case FixedWindow:
+		most *= 2
+		why = fmt.Sprintf("%d just before a multiple of %s since 1970, and as many just after it", l.Requests, text)
+	case SlidingLog:
+		why = "each hit counts for exactly the window"
+	case TokenBucket:
+		most += l.Burst
+		why = fmt.Sprintf("%d at once, and those for which room leaks free meanwhile", l.Burst)
+		early = fmt.Sprintf("; a hit may be denied though fewer than %d came in %s, as %[1]d do not fit at once", l.Requests, text)
+		if l.Burst >= l.Requests {
+			early = ", and nothing is denied before " + strconv.FormatUint(l.Requests, 10) + " came within " + text
+		}
+	}
+	switch {
+	case c.Always(l) && l.Algorithm == FixedWindow:
+		early += " but by a denied request of several hits, which uses up its window"
+	case c.Always(l):
+		early += "; denied hits count too, so that a caller who goes on asking may stay denied"
+	}
+	return most, fmt.Sprintf("at most %d in any %s: %s%s", most, text, why, early)
 }
 
 // LevelNames returns the levels as people write them: 1s, 1m.

@@ -19,7 +19,7 @@ func limit(t testing.TB, requests uint64, u Unit, multiplier uint32, a Algorithm
 	return l
 }
 
-func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
+func TestSlidingWindowLengthDecidesItsLevels(t *testing.T) {
 	const ms, s, m, h = time.Millisecond, time.Second, time.Minute, time.Hour
 	tests := []struct {
 		unit       Unit
@@ -59,7 +59,7 @@ func TestASlidingWindowTakesItsLevelsFromItsLength(t *testing.T) {
 	}
 }
 
-func TestOnlyASlidingWindowHasAPrecisionAndOnlyATokenBucketABurst(t *testing.T) {
+func TestPrecisionAndBurstNeedTheirAlgorithm(t *testing.T) {
 	for algorithm, want := range map[Algorithm]string{FixedWindow: "3h", SlidingLog: "1µs", TokenBucket: ""} {
 		l := limit(t, 5, Hour, 3, algorithm, 0)
 		got := strings.Join(l.LevelNames(), " ")
@@ -110,7 +110,7 @@ func TestStateBelongsToAlgorithmWindowAndPrecision(t *testing.T) {
 	}
 }
 
-func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
+func TestChargeFollowsAlgorithmUnlessARuleDecides(t *testing.T) {
 	for _, a := range Algorithms() {
 		l := limit(t, 1, Minute, 1, a, 0)
 		got := []bool{ChargeByAlgorithm.Always(&l), ChargeAdmitted.Always(&l), ChargeAlways.Always(&l)}
@@ -120,7 +120,7 @@ func TestChargeDependsOnTheAlgorithmUnlessARuleDecides(t *testing.T) {
 	}
 }
 
-func TestUnitsAreThoseOfEnvoy(t *testing.T) {
+func TestUnitsMatchEnvoy(t *testing.T) {
 	for name, want := range map[string]struct {
 		number Unit
 		length time.Duration
@@ -136,6 +136,39 @@ func TestUnitsAreThoseOfEnvoy(t *testing.T) {
 	for _, u := range []Unit{0, 8, 255} {
 		if u.Known() || u.Duration() != 0 || u.String() != fmt.Sprintf("unit(%d)", uint8(u)) {
 			t.Errorf("unit %d must not be known: %v, %v", uint8(u), u, u.Duration())
+		}
+	}
+}
+
+// What is said is held against simulations in cmd/weir/simulatecmd.
+func TestExceededBoundsExplainThemselves(t *testing.T) {
+	for _, tc := range []struct {
+		algorithm Algorithm
+		burst     uint64
+		charge    Charge
+		most      uint64
+		why       string
+	}{
+		{SlidingWindow, 0, ChargeByAlgorithm, 10, "the oldest bucket counts whole until all of it is out, so a hit may be denied up to 1s too early"},
+		{SlidingWindow, 0, ChargeAlways, 10, "the oldest bucket counts whole until all of it is out, so a hit may be denied up to 1s too early; denied hits count " +
+			"too, so that a caller who goes on asking may stay denied"},
+		{SlidingLog, 0, ChargeByAlgorithm, 10, "each hit counts for exactly the window, and nothing is denied too early"},
+		{FixedWindow, 0, ChargeByAlgorithm, 20, "10 just before a multiple of 1m since 1970, and as many just after it, and nothing is denied too early but by a " +
+			"denied request of several hits, which uses up its window"},
+		{FixedWindow, 0, ChargeAdmitted, 20, "10 just before a multiple of 1m since 1970, and as many just after it, and nothing is denied too early"},
+		{TokenBucket, 0, ChargeByAlgorithm, 20, "10 at once, and those for which room leaks free meanwhile, and nothing is denied before 10 came within 1m"},
+		{TokenBucket, 2, ChargeByAlgorithm, 12, "2 at once, and those for which room leaks free meanwhile; a hit may be denied though fewer than 10 came in 1m, as " +
+			"10 do not fit at once"},
+	} {
+		l, err := NewLimit(10, Minute, 1, tc.algorithm, 0)
+		if tc.burst > 0 && err == nil {
+			l, err = l.WithBurst(tc.burst)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most, why := l.Bound(tc.charge); most != tc.most || why != fmt.Sprintf("at most %d in any 1m: %s", tc.most, tc.why) {
+			t.Errorf("%s, charge %d: %d, %q; want %d, %q", l.Describe(), tc.charge, most, why, tc.most, tc.why)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestAKeyIsMadeWithoutAllocations(t *testing.T) {
+func TestAppendKeyAllocatesNothing(t *testing.T) {
 	d, dst := descriptors.Descriptor{{"user", "ann"}, {"path", strings.Repeat("v", 60_000)}}, make([]byte, 0, 200)
 	if n := testing.AllocsPerRun(100, func() { descriptors.Match{}.AppendKey(dst, "shop", d) }); n != 0 {
 		t.Errorf("%v allocations, want 0: a long value is hashed where it is", n)
@@ -46,7 +46,7 @@ func TestAKeyIsMadeWithoutAllocations(t *testing.T) {
 
 // An operator who has replaced envoyproxy/ratelimit goes on counting in its keys, collisions included. The names are
 // those of its own tests, without the window's beginning that the store appends.
-func TestPlainKeysAreThoseOfRatelimit(t *testing.T) {
+func TestRatelimitKeyMatchesRatelimit(t *testing.T) {
 	o := yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit, Prefix: "p:"}}
 	c := fixture.ConfigWith(t, o, `
 domain: domain
@@ -84,7 +84,7 @@ descriptors:
 	}
 }
 
-func TestPatternsTakeNoTimeOnHostileText(t *testing.T) {
+func TestPatternsMatchHostileTextFast(t *testing.T) {
 	// A backtracking matcher needs longer than the universe has for this.
 	own, e := descriptors.Entry{Key: strings.Repeat("a*", 50) + "b"}, descriptors.Entry{Key: strings.Repeat("a", 100_000)}
 	if own.Fits(e) {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func TestASetReachesItsRuleInAnyOrder(t *testing.T) {
+func TestMatchSetFindsRulesInAnyOrder(t *testing.T) {
 	const limit = "rate_limit: {requests_per_unit: 1, unit: hour}"
 	c := fixture.Config(t, `{domain: shop, descriptors: [
 		{key: user, `+limit+`, descriptors: [{key: area, `+limit+`}]},
@@ -38,7 +38,7 @@ func TestASetReachesItsRuleInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestASetOfManyEntriesTakesNoTime(t *testing.T) {
+func TestMatchSetIsFastWithManyEntries(t *testing.T) {
 	text, tail := "", ""
 	for range 9 { // each level takes any key
 		text, tail = text+`descriptors: [{key: "*", value: "*", `, tail+"}]"

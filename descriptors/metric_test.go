@@ -7,7 +7,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func TestRulesHaveTheNamesOfEnvoyproxyRatelimitsStatistics(t *testing.T) {
+func TestMetricNamesMatchRatelimit(t *testing.T) {
 	c := fixture.Config(t, `
 domain: default/eg/http
 descriptors:

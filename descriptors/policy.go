@@ -38,7 +38,7 @@ func (p *Policy) UnmarshalText(name []byte) (err error) {
 
 // Effect returns what hits do under the policy while no store decides, for a sentence: they pass, uncounted.
 func (p Policy) Effect() string {
-	return [Policies]string{PolicyAllow: "pass, uncounted", PolicyDeny: "are refused",
+	return [Policies]string{PolicyAllow: "pass, uncounted", PolicyDeny: "are denied",
 		PolicyLocal: "are counted by each replica, under its share of the limit",
 		PolicyError: "get no verdict: Envoy's failure_mode_deny decides"}[p]
 }

@@ -195,16 +195,16 @@ func recordedIn(r *hits.Recorder) string {
 	return strings.Join(all, "; ")
 }
 
-// TestTheServiceBehavesAsRatelimitDoes goes through what envoyproxy/ratelimit promises to Envoy, behaviour by behaviour.
-// Where weir differs, the row says so, and descriptors/FORMAT.md too. That a Redis decides as memory does is proven of the
-// stores, and which rule a descriptor finds of package descriptors.
-func TestTheServiceBehavesAsRatelimitDoes(t *testing.T) {
+// TestServiceBehavesLikeRatelimit goes through what envoyproxy/ratelimit promises to Envoy, behaviour by behaviour.
+// Where weir differs, the row says so, and descriptors/FORMAT.md too. That a Redis decides as memory does is proven of
+// the stores, and which rule a descriptor finds of package descriptors.
+func TestServiceBehavesLikeRatelimit(t *testing.T) {
 	for _, b := range slices.Concat(rpcBehaviours, limitBehaviours, ruleBehaviours) {
 		t.Run(b.name, b.run)
 	}
 }
 
-func TestNoAnswerIsUnavailable(t *testing.T) {
+func TestUndecidableRequestsAreUnavailable(t *testing.T) {
 	store := fixture.Memory(t, time.Now)
 	r := start(t, setup{store: store})
 	wants := func(when, text string) {

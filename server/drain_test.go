@@ -105,7 +105,7 @@ func (r *running) awaitDrain(t *testing.T) {
 }
 
 // An open watch of health lasts as long as its client, and must not hold up the end.
-func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
+func TestDrainFinishesCallsInFlight(t *testing.T) {
 	r, store := startHeld(t, Config{DrainTimeout: time.Hour})
 	r.watchHealth(t)
 	calls := r.callInBackground(t, store)
@@ -130,7 +130,7 @@ func TestCallsUnderWayFinishInTheDrain(t *testing.T) {
 	}
 }
 
-func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
+func TestDrainCutsOffEndlessCalls(t *testing.T) {
 	for when, cut := range map[string]struct {
 		config Config
 		kill   bool
@@ -157,7 +157,7 @@ func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
 }
 
 // Connections end at their age one after the other, so that clients come to new replicas, and no call is lost with one.
-func TestConnectionsEndAtTheirAgeWithoutAFailedCall(t *testing.T) {
+func TestConnectionAgeFailsNoCalls(t *testing.T) {
 	const connections = 4
 	r := start(t, setup{Config: Config{MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: process.Hang}})
 	r.configure(t)

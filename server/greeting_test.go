@@ -16,7 +16,7 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 func newLine() *bufconn.Listener { return bufconn.Listen(1 << 16) }
 
 // An idle client takes its time, none of which passes outside.
-func TestConnectionsThatNeverFinishTheirGreetingAreClosed(t *testing.T) {
+func TestUnfinishedGreetingsAreClosed(t *testing.T) {
 	for what, sent := range map[string]string{
 		"nothing":                        "",
 		"half a preface":                 preface[:len(preface)/2],

@@ -15,7 +15,7 @@ import (
 )
 
 // Who asks clients for certificates has to hear of those that have none, and not be flooded by them.
-func TestClientsThatTLSRefusesAreTold(t *testing.T) {
+func TestRefusedTLSHandshakesAreLogged(t *testing.T) {
 	mesh := certstest.New(t, "mesh")
 	config := mustTLS(t, certs.Server, mount(t, t.TempDir(), mesh, "weir"))
 	var log bytes.Buffer

@@ -12,7 +12,7 @@ import (
 )
 
 // Envoy's tracers hand on what callers send: if weir took none of that, a long tracestate would pass every limit.
-func TestLongHeadersOfTheCallAreTaken(t *testing.T) {
+func TestLongHeadersAreAccepted(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
 	for bytes, want := range map[int]codes.Code{100: codes.OK, 9000: codes.OK, 61_440: codes.OK} {
@@ -23,7 +23,7 @@ func TestLongHeadersOfTheCallAreTaken(t *testing.T) {
 	}
 }
 
-func TestCallsOfManyHeadersAreRefused(t *testing.T) {
+func TestCallsWithManyHeadersAreRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
 	many := metadata.MD{"a": make([]string, maxHeaders)}

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-func TestJSONIsForToolsThatSayWhatTheySend(t *testing.T) {
+func TestJSONNeedsTheJSONContentType(t *testing.T) {
 	const closed = "/json is not served, as JSON_ENABLED is false."
 	inJSON := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
 	text := http.Header{"Content-Type": {"text/plain"}}

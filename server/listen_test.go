@@ -24,7 +24,7 @@ func socketPath(t *testing.T) string {
 }
 
 // A container that restarts listens again where its killed process left a socket.
-func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
+func TestUnixSocketServesUntilTheDrainEnds(t *testing.T) {
 	path := socketPath(t)
 	left, err := net.Listen("unix", path)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestAUnixSocketAnswersUntilTheDrainEndsAndIsRemoved(t *testing.T) {
 	}
 }
 
-func TestWhatOthersHaveIsNotRemoved(t *testing.T) {
+func TestListenKeepsForeignFiles(t *testing.T) {
 	taken := socketPath(t)
 	other, err := net.Listen("unix", taken)
 	if err != nil {

@@ -51,6 +51,7 @@ type setup struct {
 type running struct {
 	*Server
 	limiter  *limit.Limiter
+	quotas   *rlqs.Service
 	recorder *hits.Recorder
 	health   *Health
 	conn     *grpc.ClientConn
@@ -75,9 +76,11 @@ func start(t testing.TB, s setup) *running {
 	metrics := stats.New("test")
 	r := &running{recorder: hits.New(0), health: s.health, ended: make(chan error, 1)}
 	r.limiter = limit.New(s.store, s.limits, r.recorder)
+	r.quotas = rlqs.New(r.limiter, rlqs.Options{MaxStreams: 1, MaxBuckets: 1, MaxStreamBuckets: 1, Replicas: func() int { return 1 },
+		Log: slog.New(slog.DiscardHandler)})
 	var err error
-	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }), Quotas: rlqs.New(r.limiter, rlqs.Options{MaxStreams: 1, MaxBuckets: 1,
-		MaxStreamBuckets: 1, Replicas: func() int { return 1 }, Log: slog.New(slog.DiscardHandler)}), Health: r.health,
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }),
+		Quotas: r.quotas, Health: r.health,
 		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Guard: &admin.Guard{}}, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +127,7 @@ func (r *running) client() ratelimit.RateLimitServiceClient {
 	return ratelimit.NewRateLimitServiceClient(r.conn)
 }
 
-func TestWhatIsNoRequestIsRefused(t *testing.T) {
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)
 	for _, bytes := range []int{rls.MaxRequest, 4 << 20, rls.MaxMessage - 100} {
@@ -203,7 +206,7 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 }
 
 // In place of envoyproxy/ratelimit a process is healthy from its store's first answer, and restarted by /healthcheck.
-func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
+func TestRatelimitHealthWaitsForTheStore(t *testing.T) {
 	h := NewHealth(HealthRules{ByStore: true})
 	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}, health: h})
 	r.seen(t, "at first", good, bad, 500, 503)
@@ -219,7 +222,7 @@ func TestHealthAsRatelimitBeginsWithTheStoresFirstAnswer(t *testing.T) {
 	r.seen(t, "draining", good, bad, 500, 503)
 }
 
-func TestHealthMayNeedADomain(t *testing.T) {
+func TestHealthCanRequireADomain(t *testing.T) {
 	for _, asRatelimit := range []bool{false, true} {
 		h := NewHealth(HealthRules{NeedsDomains: true, ByStore: asRatelimit})
 		h.StoreAnswered()
@@ -262,7 +265,7 @@ func read(t *testing.T) func(*http.Response, error) (int, string) {
 	}
 }
 
-func TestJSON(t *testing.T) {
+func TestJSONAnswersWithTheVerdict(t *testing.T) {
 	r := start(t, setup{})
 	post := func(body string) (int, string) {
 		t.Helper()
@@ -308,7 +311,7 @@ func TestReflectionKnowsTheService(t *testing.T) {
 	}
 }
 
-func TestATakenPortIsAnError(t *testing.T) {
+func TestTakenPortIsAnError(t *testing.T) {
 	r := start(t, setup{})
 	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), AdminAddress: "127.0.0.1:0"}, Parts{})
 	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
@@ -326,7 +329,7 @@ func (p panicky) Decide(ctx context.Context, checks []backend.Check, out []backe
 	return p.Counter.Decide(ctx, checks, out)
 }
 
-func TestAPanicCostsOneCall(t *testing.T) {
+func TestPanicFailsOneCall(t *testing.T) {
 	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}})
 	r.configure(t)
 	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {

@@ -49,7 +49,7 @@ func hitOver(t *testing.T, conn *grpc.ClientConn) (string, error) {
 }
 
 // Both sides' certificates are replaced again and again, while callers come anew for each call.
-func TestCertificatesRotateUnderLoadWithoutAFailedCall(t *testing.T) {
+func TestRotatingCertificatesFailNoCall(t *testing.T) {
 	const callers = 4
 	rotations := 30
 	if testing.Short() {

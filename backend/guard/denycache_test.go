@@ -76,7 +76,7 @@ func hasDenied(t testing.TB, c backend.Counter, key string) []descriptors.Limit 
 	return limits
 }
 
-func TestAKnownDenialAsksNoStore(t *testing.T) {
+func TestKnownDenialsDoNotReachTheStore(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
 		limits := hasDenied(t, g, "k")
 		before, first := store.checks.Load(), backendtest.Ask(t, g, count("k", limits, 1))
@@ -96,7 +96,7 @@ func TestAKnownDenialAsksNoStore(t *testing.T) {
 	})
 }
 
-func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
+func TestCachedDenialAnswersOnlyTheSameCheck(t *testing.T) {
 	kept := Config{FixedWindowBytes: 1}
 	sliding, daily := perMinute(t, 10), limitOf(t, 10, descriptors.Day, descriptors.FixedWindow)
 	both := append(limitOf(t, 10, descriptors.Hour, descriptors.FixedWindow), daily...)
@@ -154,7 +154,7 @@ func TestADenialAnswersItsOwnQuestionOnly(t *testing.T) {
 	}
 }
 
-func TestARefundInTheSameCallMakesRoomForItsCounts(t *testing.T) {
+func TestRefundAdmitsCountsOfTheSameCall(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) {
 		limits := hasDenied(t, g, "k")
 		var out [2]backend.Decision
@@ -167,7 +167,7 @@ func TestARefundInTheSameCallMakesRoomForItsCounts(t *testing.T) {
 }
 
 // A reply that says denied may be on its way while the key is reset.
-func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
+func TestDenyCacheIgnoresDenialsBeforeAReset(t *testing.T) {
 	var d denyCache
 	d.init(0)
 	check := count("k", perMinute(t, 10), 1)
@@ -180,7 +180,7 @@ func TestADenialThatWasOnItsWayIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) {
+func TestKnownDenialLeavesOtherDescriptorsUncharged(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
 		denied := count("denied", hasDenied(t, g, "denied"), 1)
 		other, full := count("other", perMinute(t, 5), 2), count("full", perMinute(t, 5), 6)
@@ -208,7 +208,7 @@ func TestTheOthersOfARequestThatIsKnownToBeRefusedAreOnlyLookedAt(t *testing.T) 
 }
 
 // A guard before a store of its own must be as good as the store: it denies what the store would deny, for as long.
-func TestAGuardAnswersAsItsStoreWould(t *testing.T) {
+func TestGuardDecidesLikeItsStore(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 20
@@ -261,7 +261,7 @@ func soonEnough(got, want backend.Decision) bool {
 	return got.RetryIn > 0 && got.ResetIn >= 0 && got.RetryIn <= want.RetryIn+time.Microsecond // in which stores count
 }
 
-func TestDenialsAreBounded(t *testing.T) {
+func TestDenyCacheIsBounded(t *testing.T) {
 	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) { // all of them come at the same instant, so that none ends
 		blocked := perMinute(t, 0)
 		for i := range denialShards * minDenials * 5 / 4 {
@@ -273,7 +273,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	})
 }
 
-func TestAGuardAllocatesNothingWhereTheStoreDecides(t *testing.T) {
+func TestGuardAllocatesNothingWhenTheStoreDecides(t *testing.T) {
 	g := New(newStore(t), Config{})
 	checks := []backend.Check{count("k", perMinute(t, 1<<30), 1), count("l", perMinute(t, 1<<30), 1)}
 	out := make([]backend.Decision, len(checks))
@@ -288,7 +288,7 @@ func TestAGuardAllocatesNothingWhereTheStoreDecides(t *testing.T) {
 
 // LOCAL_CACHE_SIZE_IN_BYTES spares Redis what envoyproxy/ratelimit's local cache spares it: a window that is full stays
 // so until it ends, for any number of hits.
-func TestAFullFixedWindowIsNotAskedAboutAgain(t *testing.T) {
+func TestFixedWindowDenialsAreCachedUntilReset(t *testing.T) {
 	guarded(t, Config{FixedWindowBytes: 1}, func(t *testing.T, g *Guard, store *asked) {
 		time.Sleep(20 * time.Second) // a bubble begins at midnight
 		limits := limitOf(t, 10, descriptors.Minute, descriptors.FixedWindow)

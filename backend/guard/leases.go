@@ -18,6 +18,9 @@ const (
 	// minLeaseRate is how many hits a second a key must have in this process to lease: a lease saves as many questions, and
 	// costs two.
 	minLeaseRate = 10
+	// minLeaseSpan is how wide the narrowest bucket must be: unused hits of a narrower one mostly come back too late for it,
+	// and count until their window ends.
+	minLeaseSpan = time.Second
 	// leaseShare is what part of what remains of a limit all replicas together hold by leases: a tenth.
 	leaseShare = 10
 	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
@@ -102,7 +105,8 @@ func (sh *leaseShard) find(key []byte, limits []descriptors.Limit) *lease {
 // operator, which does not lease, is for all at once.
 func (l *leases) decide(of *call, i int) (decided bool, q *backend.Lease) {
 	c, now := &of.checks[i], of.began
-	wanted := c.Leases && c.Rate >= minLeaseRate && len(c.Key) <= maxKey && c.MayLease() && of.alone(i)
+	wanted := c.Leases && c.Rate >= minLeaseRate && len(c.Key) <= maxKey && c.MayLease() &&
+		backend.LeaseSpan(c.Limits) >= minLeaseSpan && of.alone(i)
 	sh := l.shard(c.Key)
 	if c.Op == backend.Look || !wanted && sh.size.Load() == 0 {
 		return false, nil

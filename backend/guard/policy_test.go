@@ -37,7 +37,7 @@ func before(t *testing.T, p descriptors.Policy, test func(t *testing.T, g *Guard
 	})
 }
 
-func TestEachPolicyDecidesWhatItSaysWhileTheStoreIsGone(t *testing.T) {
+func TestPoliciesDecideWhileTheStoreIsUnavailable(t *testing.T) {
 	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
 		checks := []backend.Check{
 			count("default", append(perMinute(t, 100), limitOf(t, 1, descriptors.Hour, descriptors.SlidingWindow)...), 5),
@@ -87,7 +87,7 @@ func TestEachPolicyDecidesWhatItSaysWhileTheStoreIsGone(t *testing.T) {
 	})
 }
 
-func TestARequestThatIsKnownToBeRefusedUsesNoLocalShareUp(t *testing.T) {
+func TestKnownDenialUsesNoLocalShare(t *testing.T) {
 	before(t, descriptors.PolicyLocal, func(t *testing.T, g *Guard, store *goes) {
 		checks := []backend.Check{count("sibling", perMinute(t, 6), 1), count("denied", hasDenied(t, g, "denied"), 1),
 			count("greedy", perMinute(t, 6), 3)}
@@ -106,7 +106,7 @@ func TestARequestThatIsKnownToBeRefusedUsesNoLocalShareUp(t *testing.T) {
 	})
 }
 
-func TestSharesAddUpToNoMoreThanTheLimitWhereItIsLargeEnough(t *testing.T) {
+func TestLocalSharesStayWithinTheLimit(t *testing.T) {
 	for n := range uint64(50) {
 		for replicas := uint64(1); replicas < 10; replicas++ {
 			limit := perMinute(t, n)

@@ -58,7 +58,7 @@ func (*lender) Reset(context.Context, []byte) error { return nil }
 func (*lender) Close() error                        { return nil }
 
 // By its own clock a guard settles what has ended, though nobody asks for the key again.
-func TestEndedLeasesAreSettledUnasked(t *testing.T) {
+func TestGuardSettlesEndedLeasesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(lender)
 		g := New(store, Config{Leases: true})
@@ -79,7 +79,7 @@ func TestEndedLeasesAreSettledUnasked(t *testing.T) {
 }
 
 // A lease of one would deny the other, which is decided behind it.
-func TestChecksOfOneStateDoNotLease(t *testing.T) {
+func TestChecksSharingAStateTakeNoLease(t *testing.T) {
 	store := new(lender)
 	g := New(store, Config{Leases: true, Now: time.Now})
 	one, other := count("k", perMinute(t, 10_000), 1), count("k", perMinute(t, 400), 1)
@@ -92,7 +92,7 @@ func TestChecksOfOneStateDoNotLease(t *testing.T) {
 }
 
 // A batch that a frozen server holds up keeps no other, and no later one, from being settled.
-func TestAFrozenServerDelaysNoOthersSettlements(t *testing.T) {
+func TestFrozenServerDelaysNoOtherSettlements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lender{frozen: "k0"}
 		g := New(store, Config{Leases: true})
@@ -125,7 +125,7 @@ func borrow(t *testing.T, g *Guard, key string) {
 
 // Hits that lapse count on, so the next lease is smaller by them, unless their state is lost. A lease that could not be
 // settled lapses when the key leases again.
-func TestLapsedHitsMakeTheNextLeaseSmaller(t *testing.T) {
+func TestLapsedHitsShrinkTheNextLease(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		settle    func(*backend.Lease) error

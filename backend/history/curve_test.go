@@ -91,13 +91,13 @@ func gather(series [][]Point, cut func(*Extent) Cut) (Cut, [][]Point) {
 // begin, an hour in spring, and some minutes between tiers.
 const shorter = 14 * hour
 
-func TestNoCutSplitsOrLosesAHit(t *testing.T) {
+func TestCutNeitherSplitsNorLosesHits(t *testing.T) {
 	var zones []*time.Location
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata", "Pacific/Norfolk",
 		"Pacific/Chatham", "Pacific/Apia", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"} {
 		zones = append(zones, zoneOf(t, name))
 	}
-	// In the second a step of a day meets the last day that is stored by UTC, see TestStepsBeginWhereStepsBegin.
+	// In the second a step of a day meets the last day that is stored by UTC, see TestCutAlignsRangesToSteps.
 	for _, seed := range []uint64{*seed, 4049521516758373129} {
 		cutAtRandom(t, seed, zones)
 	}
@@ -150,7 +150,7 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 	}
 }
 
-func TestACutIntoSomeBucketsHasTheNarrowestRoundWidth(t *testing.T) {
+func TestCutTakesTheNarrowestRoundWidth(t *testing.T) {
 	const noon = 1_800_000_000 / day * day
 	for _, c := range []struct {
 		length, width int64 // of the range, and of what is stored in it
@@ -176,7 +176,7 @@ func TestACutIntoSomeBucketsHasTheNarrowestRoundWidth(t *testing.T) {
 	}
 }
 
-func TestStepsBeginWhereStepsBegin(t *testing.T) {
+func TestCutAlignsRangesToSteps(t *testing.T) {
 	const berlin, saoPaulo, kolkata, apia = "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata", "Pacific/Apia"
 	hours := []Point{{Start: unix(t, "2026-10-24T00:00:00Z"), Tier: Hours}}
 	for _, c := range []struct {
@@ -225,7 +225,7 @@ func TestStepsBeginWhereStepsBegin(t *testing.T) {
 	}
 }
 
-func TestASeriesThatDoesNotAddUpIsNeverTakenForExact(t *testing.T) {
+func TestExactIsFalseForWrongSums(t *testing.T) {
 	for _, c := range []struct {
 		promise string
 		s       Series
@@ -247,7 +247,7 @@ func TestASeriesThatDoesNotAddUpIsNeverTakenForExact(t *testing.T) {
 	}
 }
 
-func TestTotalsStandWhereBucketsBeginAndEnd(t *testing.T) {
+func TestTotalsHaveSamplesAtBucketBorders(t *testing.T) {
 	const noon = 1_800_000_000 / day * day
 	minutes := func(start int64, sum uint64) Point { return Point{Start: noon + start, Tier: Minutes, Sum: sum} }
 	for _, c := range []struct {
@@ -284,7 +284,7 @@ func TestTotalsStandWhereBucketsBeginAndEnd(t *testing.T) {
 }
 
 // Whatever was rolled when, and wherever a reader begins: each sample is what the minutes before it add up to.
-func TestTotalsAreExactWhateverTheTiers(t *testing.T) {
+func TestTotalsAreExactAcrossTiers(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		keep := DefaultKeep()

@@ -13,7 +13,7 @@ var withHalfHours = []string{"Asia/Kolkata", "Asia/Kathmandu", "Asia/Tehran", "A
 
 // A range of local days is cut and widened to the same ends whatever the step, if that is not above an hour in zones of
 // whole ones, and each of its days is one bucket.
-func TestALocalDayIsOneBucketEverywhere(t *testing.T) {
+func TestEachLocalDayIsOneBucket(t *testing.T) {
 	for _, name := range withHalfHours {
 		zone := zoneOf(t, name)
 		for stored := range Tier(Tiers) {
@@ -59,7 +59,7 @@ func containsAll(borders, some []int64) bool {
 }
 
 // An end that is a midnight takes no bucket from a range that lies between it and where it moves.
-func TestARangeBesideAMovedMidnightStays(t *testing.T) {
+func TestRangesNearAMovedMidnightKeepBuckets(t *testing.T) {
 	zone := zoneOf(t, "Asia/Kolkata")
 	var met Extent
 	met.Add([]Point{{Start: unix(t, "2026-10-24T18:00:00Z"), Tier: Hours}})

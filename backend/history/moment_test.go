@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestMomentsAreReadAsPeopleWriteThem(t *testing.T) {
+func TestParseMomentReadsCommonFormats(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 33, 500, time.UTC)
 	for _, c := range []struct {
 		text string
@@ -38,7 +38,7 @@ func TestMomentsAreReadAsPeopleWriteThem(t *testing.T) {
 }
 
 // An error that offers a form that is refused leads nowhere.
-func TestTheErrorOffersOnlyFormsItTakes(t *testing.T) {
+func TestParseMomentErrorOffersOnlyValidFormats(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	_, err := ParseMoment("yesterday", now, time.UTC)
 	if err == nil {
@@ -56,7 +56,7 @@ func TestTheErrorOffersOnlyFormsItTakes(t *testing.T) {
 	}
 }
 
-func TestAClockTimeEndsARange(t *testing.T) {
+func TestClockAfterEndsTheRange(t *testing.T) {
 	now := time.Date(2026, 11, 21, 20, 50, 0, 0, time.UTC)
 	for _, c := range []struct{ zone, from, to, want string }{
 		{"UTC", "20:30", "20:59", "2026-11-21T20:59:00Z"},
@@ -79,7 +79,7 @@ func TestAClockTimeEndsARange(t *testing.T) {
 	}
 }
 
-func TestTimesWithoutAZoneAreOfTheZoneThatIsGiven(t *testing.T) {
+func TestParseMomentUsesTheGivenZone(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ promise, zone, text, want string }{
 		{"a day begins at its midnight", "Europe/Berlin", "2026-11-15", "2026-11-15T00:00:00+01:00"},
@@ -105,7 +105,7 @@ func TestTimesWithoutAZoneAreOfTheZoneThatIsGiven(t *testing.T) {
 }
 
 // What a clock showed at any moment is read as that moment, or as the earlier one at which it showed the same.
-func TestEveryClockTimeIsReadAsItsMoment(t *testing.T) {
+func TestClockTimesReadBackAsTheirMoment(t *testing.T) {
 	r := rand.New(rand.NewPCG(*seed, 1))
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"} {
 		zone := zoneOf(t, name)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestEarlyChoosesWhatTheJobWouldMoveFirst(t *testing.T) {
+func TestEarlyChoosesTheChunkDueFirst(t *testing.T) {
 	keep := DefaultKeep()
 	now := time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC)
 	chunk := func(tier Tier, ago time.Duration) Chunk { return ChunkOf(tier, now.Add(-ago).Unix()) }

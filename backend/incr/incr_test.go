@@ -18,7 +18,7 @@ func limit(t *testing.T, n uint64, u descriptors.Unit) descriptors.Limit {
 }
 
 // The names are those of envoyproxy/ratelimit's own tests, with what its program was seen to write beside them.
-func TestKeysAreThoseOfRatelimit(t *testing.T) {
+func TestKeysMatchRatelimit(t *testing.T) {
 	l := limit(t, 10, descriptors.Minute)
 	if w := (Keys{}).Window(&l, time.Unix(119, 250_000_000)); w.Begin != 60 || w.Rest != 750*time.Millisecond {
 		t.Errorf("at 119.25 s the minute begins at %d and ends in %v; want 60, and 750 ms", w.Begin, w.Rest)
@@ -57,7 +57,7 @@ func TestKeysAreThoseOfRatelimit(t *testing.T) {
 }
 
 // Months are those of the calendar in UTC, wherever the process runs, and over the end of a year.
-func TestCalendarMonths(t *testing.T) {
+func TestCalendarMonthsBeginInUTC(t *testing.T) {
 	month, day := limit(t, 10, descriptors.Month), limit(t, 10, descriptors.Day)
 	keys := Keys{CalendarMonths: true}
 	west := time.FixedZone("west", -8*3600)
@@ -87,7 +87,7 @@ func TestCalendarMonths(t *testing.T) {
 	}
 }
 
-func TestJitterIsWithinItsBounds(t *testing.T) {
+func TestJitterStaysWithinItsBounds(t *testing.T) {
 	l := limit(t, 10, descriptors.Minute)
 	w := Keys{}.Window(&l, time.Unix(1234, 0))
 	for _, jitter := range []int64{-1, 0, 1, 7, 300, math.MaxInt64} {
@@ -104,7 +104,7 @@ func TestJitterIsWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestDecisions(t *testing.T) {
+func TestDecideJudgesEachCount(t *testing.T) {
 	const rest = 26 * time.Second
 	for _, tc := range []struct {
 		name  string
@@ -144,7 +144,7 @@ func TestDecisions(t *testing.T) {
 
 // Whatever the order in which refunds and huge counts reach a key, and take back what they did too much, it ends between
 // 0 and what a state holds.
-func TestWhatGoesTooFarIsTakenBackOnce(t *testing.T) {
+func TestExcessIsTakenBackOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		start int64
@@ -176,7 +176,7 @@ func TestWhatGoesTooFarIsTakenBackOnce(t *testing.T) {
 	}
 }
 
-func TestAResetKnowsAllWindows(t *testing.T) {
+func TestBeginsListsAllWindows(t *testing.T) {
 	now := time.Unix(1_777_777_777, 0)
 	got := Begins(now)
 	for _, u := range descriptors.Units() {

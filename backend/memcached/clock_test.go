@@ -22,7 +22,7 @@ import (
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 // Two weirs whose clocks differ ask in turns. A key's clock does not run backwards, or a bucket would leak at each turn.
-func TestClocksThatDifferByLessThanASecondAgree(t *testing.T) {
+func TestClocksWithinASecondAgree(t *testing.T) {
 	t.Parallel()
 	addrs := memcachedtest.StartAll(t, 1)
 	for _, a := range []descriptors.Algorithm{descriptors.TokenBucket, descriptors.SlidingWindow, descriptors.FixedWindow} {
@@ -47,7 +47,7 @@ func TestClocksThatDifferByLessThanASecondAgree(t *testing.T) {
 }
 
 // A clock that is further ahead is not followed, counted, and told.
-func TestAStateFromTheFutureMovesToNow(t *testing.T) {
+func TestStateFromTheFutureMovesToNow(t *testing.T) {
 	t.Parallel()
 	addrs, log := memcachedtest.StartAll(t, 1), new(process.Output)
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -69,7 +69,7 @@ func TestAStateFromTheFutureMovesToNow(t *testing.T) {
 
 // Servers come from a record, in the order that envoyproxy/ratelimit gives them; those that come and go later are
 // followed, and keys keep their places but for those of the servers that changed.
-func TestServersOfARecordAreFollowed(t *testing.T) {
+func TestServersFollowTheirSRVRecord(t *testing.T) {
 	t.Parallel()
 	addrs := memcachedtest.StartAll(t, 3)
 	slices.Sort(addrs)
@@ -114,7 +114,7 @@ func TestServersOfARecordAreFollowed(t *testing.T) {
 	}
 }
 
-func TestMemcachedIsAskedByTLS(t *testing.T) {
+func TestStoreConnectsByTLS(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.StartTLS(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}, TLS: server.TLS.Client})

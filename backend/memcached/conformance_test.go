@@ -71,7 +71,7 @@ func readStates(t testing.TB, s *Store, key []byte) window.States {
 	return e.states
 }
 
-func TestInspection(t *testing.T) {
+func TestInspectionPassesTheSuite(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
 	s := opened(t, Config{Servers: memcachedtest.StartAll(t, 1), skew: -1, now: func() time.Time { return time.UnixMicro(now.Load()) }})

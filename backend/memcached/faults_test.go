@@ -89,7 +89,7 @@ func lots(t *testing.T) descriptors.Limit {
 }
 
 // Replies are lost in each way, of each command that counts.
-func TestAHitIsCountedAtMostOnce(t *testing.T) {
+func TestHitsAreCountedAtMostOnce(t *testing.T) {
 	t.Parallel()
 	for action, name := range map[redistest.Action]string{
 		redistest.ResetAfter: "reset in place of the reply", redistest.CloseAfter: "closed in place of the reply",
@@ -135,7 +135,7 @@ func spring(t *testing.T, p *redistest.FaultProxy, command string, action redist
 }
 
 // A server is frozen, killed, and started again empty, while clients have as much time as Envoy's.
-func TestAServerThatIsAwayIsNotWaitedFor(t *testing.T) {
+func TestNobodyWaitsForAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{own, plain} {
 		t.Run(fmt.Sprintf("%q", key), func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestEvictionsAreCounted(t *testing.T) {
 }
 
 // What others have written under a name of weir's is an error of that key, and touches no other.
-func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
+func TestForeignValueFailsOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}})
@@ -241,7 +241,7 @@ func TestAForeignValueIsAnErrorOfItsKey(t *testing.T) {
 }
 
 // A server that wants a password, which weir has none for, answers and cannot count.
-func TestAServerThatRefusesIsFailing(t *testing.T) {
+func TestServerThatWantsAPasswordIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	passwords := filepath.Join(t.TempDir(), "passwords")
 	if err := os.WriteFile(passwords, []byte("ann:secret\n"), 0o600); err != nil {
@@ -263,7 +263,7 @@ func TestAServerThatRefusesIsFailing(t *testing.T) {
 }
 
 // Others change a key each time that it is to be changed here: it is given up.
-func TestALostRaceIsNotTriedForEver(t *testing.T) {
+func TestRetriesOfALostRaceAreBounded(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
 	var at place

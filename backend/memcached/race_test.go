@@ -44,7 +44,7 @@ func limitOf(t testing.TB, n uint64, u descriptors.Unit, a descriptors.Algorithm
 }
 
 // Clients of three weirs ask about one key, and about a thousand, on one server and on three. Nothing is evicted.
-func TestExactlyNAmongThreeStores(t *testing.T) {
+func TestThreeStoresAdmitExactlyTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{1, 3} {
 		for _, keys := range []int{1, 1000} {
@@ -67,7 +67,7 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 }
 
 // Checks of one key that wait together are one exchange: a hot key is contended by weirs, not by requests.
-func TestChecksOfAKeyThatWaitTogetherAreOneExchange(t *testing.T) {
+func TestWaitingChecksOfOneKeyAreBatched(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Config{Servers: memcachedtest.StartAll(t, 1)})
 	l := limitOf(t, 100, descriptors.Minute, descriptors.SlidingWindow)
@@ -128,7 +128,7 @@ func TestCountsAreSharedWithRatelimit(t *testing.T) {
 }
 
 // A name that memcached does not take leaves requests unlimited in envoyproxy/ratelimit.
-func TestNamesThatMemcachedRefusesAreLimitedAllTheSame(t *testing.T) {
+func TestInvalidMemcachedKeysAreStillLimited(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Config{Servers: memcachedtest.StartAll(t, 3)})
 	l := limitOf(t, 2, descriptors.Hour, descriptors.FixedWindow)

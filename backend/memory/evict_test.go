@@ -20,7 +20,7 @@ func ask(t testing.TB, s *Store, key string, n, hits uint64) backend.Decision {
 	return backendtest.Ask(t, s, backend.Check{Key: []byte(key), Limits: limits, Hits: hits})
 }
 
-func TestTheFirstToReopenGoesIfAllAreSpent(t *testing.T) {
+func TestEvictionTakesTheKeyReopeningFirst(t *testing.T) {
 	s, clk := open(t, Config{MaxKeys: 10})
 	for i := range 10 {
 		ask(t, s, strconv.Itoa((i*7)%10), 1, 1)
@@ -35,7 +35,7 @@ func TestTheFirstToReopenGoesIfAllAreSpent(t *testing.T) {
 	}
 }
 
-func TestAKeyThatReopenedMakesRoomFirst(t *testing.T) {
+func TestEvictionPrefersReopenedKeys(t *testing.T) {
 	s, clk := open(t, Config{MaxKeys: 2})
 	ask(t, s, "early", 2, 1)
 	clk.set(s.now() + 30e6)
@@ -50,7 +50,7 @@ func TestAKeyThatReopenedMakesRoomFirst(t *testing.T) {
 
 // A goroutine that had to wait for the lock must not count with the time at which it began to wait: what was counted
 // meanwhile would seem to lie in the future, and move back with it.
-func TestAWaitIsNoStepBack(t *testing.T) {
+func TestLockWaitIsNoClockStepBack(t *testing.T) {
 	s, clk := open(t, Config{})
 	ask(t, s, "key", 2, 1)
 	sh := &s.shards[s.shardOf([]byte("key"))]
@@ -72,7 +72,7 @@ func TestAWaitIsNoStepBack(t *testing.T) {
 	}
 }
 
-func TestKeysThatNobodyAsksForFollowAClockThatStepsBack(t *testing.T) {
+func TestIdleKeysFollowAClockStepBack(t *testing.T) {
 	s, clk := open(t, Config{MaxKeys: 10})
 	for i := range 10 {
 		ask(t, s, strconv.Itoa(i), 1, 1)
@@ -112,7 +112,7 @@ func TestKeysExpire(t *testing.T) {
 }
 
 // A flood of ten times the keys that there is room for takes the place of none that is spent, and tells what a key costs.
-func TestAFloodOfKeysFreesNoSpentOne(t *testing.T) {
+func TestFloodOfKeysEvictsNoSpentKey(t *testing.T) {
 	room := *flood / 10
 	spent := room * 9 / 10 // many of the 256 shards hold no other
 	s, clk := open(t, Config{MaxKeys: room})
@@ -153,7 +153,7 @@ func heapInUse() int64 {
 }
 
 // The bound must hold however many clients bring keys at once, spent ones and the same ones too.
-func TestNeverMoreKeysThanThereIsRoomFor(t *testing.T) {
+func TestNeverMoreKeysThanMaxKeys(t *testing.T) {
 	const each = 100 // of 20 clients: more than there is ever room for
 	for _, room := range []int{4, 1500} {
 		for name, n := range map[string]uint64{"spent": 1, "open": 100} {

@@ -53,7 +53,7 @@ func TestConformance(t *testing.T) {
 	}, o)
 }
 
-func TestInspect(t *testing.T) {
+func TestInspectionPassesTheSuite(t *testing.T) {
 	s, clk := open(t, Config{})
 	backendtest.Inspection(t, s, clk.set)
 	if n := s.Stats().Keys; n != 0 {

@@ -54,7 +54,7 @@ func TestCountsSurviveARestart(t *testing.T) {
 	}
 }
 
-func TestNobodyElseReadsWhatIsSaved(t *testing.T) {
+func TestSavedFilesArePrivate(t *testing.T) {
 	there := t.TempDir() // as an earlier version, or a volume, left it
 	for _, err := range []error{os.Chmod(there, 0o755), os.WriteFile(filepath.Join(there, "lock"), nil, 0o644),
 		os.WriteFile(filepath.Join(there, "counters.new"), []byte("torn"), 0o644)} {
@@ -74,7 +74,7 @@ func TestNobodyElseReadsWhatIsSaved(t *testing.T) {
 	}
 }
 
-func TestSpentKeysStaySpentInASmallerStore(t *testing.T) {
+func TestSmallerStoreKeepsSpentKeys(t *testing.T) {
 	dir := t.TempDir()
 	s, clk := open(t, Config{Dir: dir})
 	ask(t, s, "spent", 5, 5)
@@ -89,7 +89,7 @@ func TestSpentKeysStaySpentInASmallerStore(t *testing.T) {
 }
 
 // A file that is cut off or damaged anywhere is a warning; what stands before the damage is kept, and nothing panics.
-func TestATornFileIsAWarning(t *testing.T) {
+func TestDamagedFileIsAWarning(t *testing.T) {
 	dir := t.TempDir()
 	s, clk := open(t, Config{Dir: dir})
 	for i := range 3000 {
@@ -134,7 +134,7 @@ func TestATornFileIsAWarning(t *testing.T) {
 }
 
 // Of two processes on a directory the first saves, until it ends.
-func TestADirectoryBelongsToOneProcessAtATime(t *testing.T) {
+func TestDirectoryIsUsedByOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	s, clk := open(t, Config{Dir: dir})
 	second, log := reopen(t, dir, clk)
@@ -162,7 +162,7 @@ func TestADirectoryBelongsToOneProcessAtATime(t *testing.T) {
 	}
 }
 
-func TestAnUnusableDirectoryIsAWarning(t *testing.T) {
+func TestUnusableDirectoryIsAWarning(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestAnUnusableDirectoryIsAWarning(t *testing.T) {
 	}
 }
 
-func TestCountersAreSavedInTime(t *testing.T) {
+func TestCountersAreSavedPeriodically(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s := Open(Config{MaxKeys: 10, Dir: dir, SaveEvery: time.Minute, Log: slog.New(slog.DiscardHandler)})
@@ -191,7 +191,7 @@ func TestCountersAreSavedInTime(t *testing.T) {
 }
 
 // Saving locks one shard at a time; checks go on meanwhile.
-func TestSavingWhileCounting(t *testing.T) {
+func TestSavingDoesNotBlockCounting(t *testing.T) {
 	dir := t.TempDir()
 	s, clk := open(t, Config{Dir: dir})
 	done := make(chan struct{})

@@ -28,7 +28,7 @@ func pings(o Outcome, took time.Duration) func(*breaker, time.Time) {
 	return func(b *breaker, now time.Time) { b.pinged(o, now.Add(-took), now) }
 }
 
-func TestTheBreaker(t *testing.T) {
+func TestBreakerFollowsExchangesAndPings(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	miss := event{patient, ends(Lost, patient), Closed}
@@ -75,7 +75,7 @@ func TestTheBreaker(t *testing.T) {
 
 // The PING that a loss leads to may fail while callers are answered: a server may take no new connections, and serve
 // those that it has.
-func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
+func TestAnswersOutweighAFailedPing(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.answerPings(func() (Outcome, error) {
@@ -94,7 +94,7 @@ func TestAnswersOutweighAPingThatIsOnItsWay(t *testing.T) {
 
 // A server that froze after its PONG takes the trial's connection as long as the store allows. Until that is over
 // nothing else is sent to it, so callers must not wait for as long.
-func TestATrialHasAsLongForItsConnectionAsPING(t *testing.T) {
+func TestHalfOpenBatchConnectsWithinPingTimeout(t *testing.T) {
 	t.Parallel()
 	store(t, 2, testOut, func(t *testing.T, f *fake) {
 		f.answerPings(func() (Outcome, error) { return Answered, nil })
@@ -142,7 +142,7 @@ func TestThreeLostExchangesOpenTheBreaker(t *testing.T) {
 }
 
 // Batches from before may wait for the server as long as the store allows, and must not hold the trial.
-func TestATrialLeavesBesideOlderBatches(t *testing.T) {
+func TestOlderBatchesDelayNoHalfOpenBatch(t *testing.T) {
 	t.Parallel()
 	for out, want := range map[int]int{testOut: testOut + 1, 1: 1} { // a queue's only batch has its only connection
 		store(t, 1, out, func(t *testing.T, f *fake) {
@@ -162,7 +162,7 @@ func TestATrialLeavesBesideOlderBatches(t *testing.T) {
 }
 
 // While the breaker is open nothing is sent but PINGs; after PONG one batch closes it, and each change is told once.
-func TestAPongAndAnAnswerCloseTheBreaker(t *testing.T) {
+func TestPongAndAnswerCloseTheBreaker(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.release()

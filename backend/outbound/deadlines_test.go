@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestCallersLeaveEachInTime(t *testing.T) {
+func TestCallersLeaveAtTheirDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d deadlines

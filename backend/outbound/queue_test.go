@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
+func TestBatchesAreBoundedAndInOrder(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.fill(t)
@@ -42,7 +42,7 @@ func TestBatchesAreBoundedAndFirstInFirstOut(t *testing.T) {
 }
 
 // What is asked again goes first, with what has come meanwhile, unless nobody waits for it.
-func TestRepeatsLeadTheNextBatch(t *testing.T) {
+func TestRetriesLeadTheNextBatch(t *testing.T) {
 	t.Parallel()
 	for leaves, want := range map[bool][][]string{
 		false: {{"again"}, {"again", "meanwhile"}}, true: {{"again"}, {"meanwhile"}},
@@ -68,7 +68,7 @@ func TestRepeatsLeadTheNextBatch(t *testing.T) {
 	}
 }
 
-func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
+func TestChecksWithoutCallersAreNotCounted(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.fill(t)
@@ -99,7 +99,7 @@ func TestCallersWhoHaveLeftAreNotCounted(t *testing.T) {
 	})
 }
 
-func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
+func TestBlockedQueueAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.fill(t)
@@ -120,7 +120,7 @@ func TestAQueueThatCannotDrainAnswersAtOnce(t *testing.T) {
 	})
 }
 
-func TestTheQueueIsBounded(t *testing.T) {
+func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.fill(t)
@@ -134,7 +134,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	})
 }
 
-func TestAfterCloseNothingIsCounted(t *testing.T) {
+func TestNothingIsCountedAfterClose(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.fill(t)

@@ -47,7 +47,7 @@ func clockwork(t *testing.T) (server *redistest.Server, shift func(by time.Durat
 }
 
 // All replicas share the clock of Redis, so windows go by it: no clock of this process moves here.
-func TestWindowsGoByTheClockOfRedis(t *testing.T) {
+func TestWindowsFollowTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	server, shift := clockwork(t)
 	s := opened(t, topology.Config{URL: server.Addr}, nil)

@@ -77,7 +77,7 @@ func conform(t *testing.T, run suite, open func(t *testing.T, now *atomic.Int64)
 	}, backendtest.Options{Steps: *conformanceSteps, Seed: *conformanceSeed, Patience: 5 * time.Second})
 }
 
-func TestExactlyNAmongThreeStores(t *testing.T) {
+func TestThreeStoresAdmitExactlyTheLimit(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	for _, kind := range typesBut(topology.Cluster) {
@@ -95,7 +95,7 @@ func TestExactlyNAmongThreeStores(t *testing.T) {
 	}
 }
 
-func TestOperatorsSeeWhatIsCounted(t *testing.T) {
+func TestInspectionPassesTheSuite(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
 	s := opened(t, start(t, topology.Single), now)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -11,35 +13,41 @@ import (
 	"github.com/weirproxy/weir/backend/redis/script"
 )
 
-// exchangeLife is how long Redis keeps what processes have said about a key after the last of them.
-const exchangeLife = time.Minute
+// exchangeLife is how long what a process has said of a key counts, by the clock of Redis.
+const exchangeLife = 15 * time.Second
 
-// Exchange leaves under a key of counters what a process says about it, nothing if it is "", and removes what those have
-// said that are gone. It returns what all say, by their names. It takes the rights that counting takes.
-func (s *Store) Exchange(ctx context.Context, key, name, says string, gone []string) (map[string]string, error) {
-	sum := sha256.Sum256([]byte(key))
-	place := script.KeyOf(hex.EncodeToString(sum[:8]), "quota")
+// Exchange returns what others have said lately of a key of counters, by their names, and then leaves what a process says,
+// nothing if it is "". It takes the rights that counting takes.
+func (s *Store) Exchange(ctx context.Context, key, name, says string) (map[string]string, error) {
+	place := exchangePlace(key)
 	if s.Away(place) {
 		return nil, ErrUnavailable
 	}
-	var commands []goredis.Cmder
-	for _, one := range gone {
-		commands = append(commands, goredis.NewIntCmd(ctx, "hdel", place, one))
-	}
-	if says == "" {
-		commands = append(commands, goredis.NewIntCmd(ctx, "hdel", place, name))
-	} else {
-		commands = append(commands, goredis.NewIntCmd(ctx, "hset", place, name, says),
-			goredis.NewIntCmd(ctx, "pexpire", place, exchangeLife.Milliseconds()))
-	}
-	all := goredis.NewScanCmd(ctx, nil, "hscan", place, 0, "count", 1000)
-	if err := s.Ask(ctx, place, append(commands, all)...); err != nil {
+	now, all := goredis.NewTimeCmd(ctx, "time"), goredis.NewScanCmd(ctx, nil, "hscan", place, 0, "count", 1000)
+	if err := s.Ask(ctx, place, now, all); err != nil {
 		return nil, err
 	}
 	fields, _ := all.Val()
-	said := make(map[string]string)
+	others, old := make(map[string]string), []any{"hdel", place, name}
 	for i := 1; i < len(fields); i += 2 {
-		said[fields[i-1]] = fields[i]
+		at, text, _ := strings.Cut(fields[i], " ")
+		millis, err := strconv.ParseInt(at, 10, 64)
+		if err != nil || now.Val().Sub(time.UnixMilli(millis)).Abs() > exchangeLife {
+			old = append(old, fields[i-1])
+		} else if fields[i-1] != name {
+			others[fields[i-1]] = text
+		}
 	}
-	return said, nil
+	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, old...)}
+	if says != "" {
+		commands = append(commands, goredis.NewIntCmd(ctx, "hset", place, name, strconv.FormatInt(now.Val().UnixMilli(), 10)+" "+says),
+			goredis.NewIntCmd(ctx, "pexpire", place, exchangeLife.Milliseconds()))
+	}
+	return others, s.Ask(ctx, place, commands...)
+}
+
+// exchangePlace is where processes say something of a key of counters.
+func exchangePlace(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return script.KeyOf(hex.EncodeToString(sum[:8]), "quota")
 }

@@ -58,7 +58,7 @@ func uncounted(err error) bool {
 }
 
 // A key is hit while commands that count it, or their replies, are lost in each way.
-func TestAHitIsCountedAtMostOnce(t *testing.T) {
+func TestHitsAreCountedAtMostOnce(t *testing.T) {
 	t.Parallel()
 	for action, tc := range map[redistest.Action]struct {
 		name string
@@ -135,7 +135,7 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 
 // A check that meets a server before its probe tells what is wrong with it, too: the server would hang up on a script
 // that comes from somebody who has not logged in, and say nothing.
-func TestACheckWithoutCredentialsIsToldSo(t *testing.T) {
+func TestCheckWithoutCredentialsNamesTheCause(t *testing.T) {
 	t.Parallel()
 	for _, release := range append(redistest.Releases(t), "") {
 		t.Run(cmp.Or(release, "on PATH"), func(t *testing.T) {

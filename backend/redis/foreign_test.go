@@ -42,7 +42,7 @@ func tenantOf(t *testing.T, server *redistest.Server) *goredis.Client {
 }
 
 // A tenant of the same Redis takes the place of weir's library while weir counts. weir is told of it by no error.
-func TestAForeignLibraryIsNotCalled(t *testing.T) {
+func TestForeignLibraryIsNotCalled(t *testing.T) {
 	t.Parallel()
 	replace := func(t *testing.T, tenant *goredis.Client) string {
 		if err := tenant.FunctionLoadReplace(t.Context(), foreignLibrary(script.Function(), script.Function(), "")).Err(); err != nil {
@@ -182,7 +182,7 @@ func testForeignLibrary(t *testing.T, c topology.Config, servers []*redistest.Se
 }
 
 // A user who may not run scripts counts nothing while the library is foreign: the failure policy decides.
-func TestAForeignLibraryIsNotCalledWithoutScripts(t *testing.T) {
+func TestForeignLibraryWithoutScriptsCountsNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t, redistest.WithACL("ann", secret, countingRules()...))
 	s := opened(t, topology.Config{URL: server.Addr, Auth: "ann:" + secret}, nil)

@@ -47,7 +47,7 @@ func awaitKnown(t *testing.T, s *Store, why string, want map[string]backend.Serv
 	})
 }
 
-func TestItIsReadyOnceAServerCanCount(t *testing.T) {
+func TestStoreIsReadyOnceAServerCounts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t)
 	s.Kill()
@@ -76,7 +76,7 @@ func TestItIsReadyOnceAServerCanCount(t *testing.T) {
 	awaitKnown(t, store, "it is back, though nobody asks", eachIs(backend.ServerUp, s))
 }
 
-func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
+func TestRingIsReadyWithoutANode(t *testing.T) {
 	t.Parallel()
 	node, other := redistest.Single(t), redistest.Single(t)
 	other.Kill()
@@ -97,7 +97,7 @@ func TestARingIsReadyThoughANodeIsAway(t *testing.T) {
 	awaitKnown(t, store, "it has left, and no check was asked", one)
 }
 
-func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
+func TestClusterServersAreKnownAndNamed(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
 	s, log := told(t, topology.Config{Type: topology.Cluster, URL: set.Addrs()[0]})
@@ -122,7 +122,7 @@ func TestTheServersOfAClusterAreKnownAndNamed(t *testing.T) {
 	awaitKnown(t, s, "all have gone", gone)
 }
 
-func TestAClusterThatNeverAnsweredIsAway(t *testing.T) {
+func TestUnansweredClusterIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s, _ := told(t, topology.Config{Type: topology.Cluster, URL: "127.0.0.1:1"})
 	awaitKnown(t, s, "nobody knows its servers", map[string]backend.ServerState{"redis": backend.ServerAway})
@@ -130,7 +130,7 @@ func TestAClusterThatNeverAnsweredIsAway(t *testing.T) {
 
 // A Redis that takes no writes cannot admit anybody, but it knows who is over the limit: these must not pass by a
 // policy that allows what has no answer.
-func TestAServerThatTakesNoWritesStillDenies(t *testing.T) {
+func TestReadOnlyServerStillDenies(t *testing.T) {
 	t.Parallel()
 	for code, setting := range map[string][3]string{
 		"OOM":        {"maxmemory", "100kb", "0"},
@@ -209,7 +209,7 @@ func beats(t *testing.T, when string, all []*heartbeat, want ...int) {
 	}
 }
 
-func TestReplicasKnowHowManyTheyAre(t *testing.T) {
+func TestReplicasCountEachOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Cluster) {
 		t.Run(string(kind), func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestReplicasKnowHowManyTheyAre(t *testing.T) {
 }
 
 // A process that is killed tells nobody: its heartbeat grows old.
-func TestAReplicaThatIsKilledIsForgotten(t *testing.T) {
+func TestKilledReplicaIsNoLongerCounted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	client, ctx := server.Client(), context.Background()
@@ -247,7 +247,7 @@ func TestAReplicaThatIsKilledIsForgotten(t *testing.T) {
 }
 
 // Else each replica would for a moment take the whole limit for its share.
-func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
+func TestFlushedPresenceKeepsTheReplicaCount(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	all := heartbeats(t, topology.Config{URL: server.Addr}, 2)
@@ -270,7 +270,7 @@ func TestAServerThatForgotTheHeartbeatsDoesNotMakeReplicasFewer(t *testing.T) {
 
 // Else a replica that starts with others, or hears again after an outage before they do, would take the whole limit for
 // its share until its next heartbeat.
-func TestOneHeartbeatIsNotEnoughToKnowThatOthersAreGone(t *testing.T) {
+func TestReplicasAreCountedAfterAFullPause(t *testing.T) {
 	t.Parallel()
 	s := &Store{heartbeat: &heartbeat{}}
 	h, now := s.heartbeat, time.Now()

@@ -16,8 +16,8 @@ type old struct {
 	backend.Decision
 }
 
-// TestNoLeaseAnswersOlderThanASecond has one replica answer by a lease while another uses up the limit.
-func TestNoLeaseAnswersOlderThanASecond(t *testing.T) {
+// TestLeaseAnswersAreUnderASecondOld has one replica answer by a lease while another uses up the limit.
+func TestLeaseAnswersAreUnderASecondOld(t *testing.T) {
 	for name, limits := range rulesThatLease(t) {
 		t.Run(name, func(t *testing.T) {
 			l, here, there := still(t)
@@ -76,9 +76,9 @@ func toldWithin(truths []old, told backend.Decision, since time.Time) bool {
 		within(func(d backend.Decision) int64 { return int64(d.ResetIn) }, int64(told.ResetIn))
 }
 
-// TestADenialWaitsForUnusedLeases has one replica lease and go quiet, and another find the limit reached. Its denials must
-// name the time when the unused hits are due back, not when the window has passed.
-func TestADenialWaitsForUnusedLeases(t *testing.T) {
+// TestDenialWaitsForUnusedLeases has one replica lease and go quiet, and another find the limit reached. Its denials
+// must name the time when the unused hits are due back, not when the window has passed.
+func TestDenialWaitsForUnusedLeases(t *testing.T) {
 	for name, limits := range rulesThatLease(t) {
 		t.Run(name, func(t *testing.T) {
 			l, here, there := still(t)
@@ -117,9 +117,9 @@ func TestADenialWaitsForUnusedLeases(t *testing.T) {
 	}
 }
 
-// TestALeaseOutlivesNoStepForward steps the clock of the server two hours forward while a lease is out. Its hits no longer
-// count, so a second later it must admit nothing.
-func TestALeaseOutlivesNoStepForward(t *testing.T) {
+// TestLeaseEndsWhenTheClockStepsForward steps the clock of the server two hours forward while a lease is out. Its hits
+// no longer count, so a second later it must admit nothing.
+func TestLeaseEndsWhenTheClockStepsForward(t *testing.T) {
 	for name, limits := range rulesThatLease(t) {
 		t.Run(name, func(t *testing.T) {
 			l, here, there := still(t)

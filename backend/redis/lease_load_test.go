@@ -54,7 +54,7 @@ func (l *flushes) flush(t *testing.T, servers []*redistest.Server, began time.Ti
 
 // Clients of three weirs that lease, of which some are killed, and whose limits change, on servers that freeze and lose
 // their keys: no window of a state holds more than N.
-func TestNeverOverAmongManyClientsOfWeirsThatLease(t *testing.T) {
+func TestLeasesOfManyClientsRespectTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Ring) {
 		t.Run(string(kind), func(t *testing.T) {

@@ -79,9 +79,9 @@ func rulesThatLease(t *testing.T) map[string][]descriptors.Limit {
 	}
 }
 
-// TestALostStatesLeaseSettlesNoOther has one replica lease, loses the state, and has another replica lease in the next
+// TestLeaseOfALostStateSettlesNothing has one replica lease, loses the state, and has another replica lease in the next
 // state. The next state must not return the unused hits of the first lease: it never counted them.
-func TestALostStatesLeaseSettlesNoOther(t *testing.T) {
+func TestLeaseOfALostStateSettlesNothing(t *testing.T) {
 	t.Parallel()
 	for way, code := range map[string]func() *pipeline.Script{"function": newScript, "script": scriptOnly} {
 		t.Run(way, func(t *testing.T) {
@@ -140,8 +140,8 @@ func (l *lost) count(w *leasingWeir, hits uint64) uint64 {
 	return 0
 }
 
-// TestNoStateAdmitsTooManyByLeases resets the key through other replicas while some lease, and holds each state to N.
-func TestNoStateAdmitsTooManyByLeases(t *testing.T) {
+// TestLeasesNeverExceedAStatesLimit resets the key through other replicas while some lease, and holds each state to N.
+func TestLeasesNeverExceedAStatesLimit(t *testing.T) {
 	t.Parallel()
 	shard := new(atomic.Int64)
 	store, rounds := opened(t, on(t, topology.Single), shard), *leaseRounds

@@ -39,7 +39,7 @@ func (w *leasingWeir) gets(op backend.Op, hits uint64, source backend.Source, re
 	}
 }
 
-func TestALeaseAnswersUntilItsBucketIsOver(t *testing.T) {
+func TestLeaseEndsWithItsBucket(t *testing.T) {
 	l, here, there := still(t)
 	here.gets(backend.Count, 1, backend.FromStore, 999, "the first hit asks")
 	for i := range uint64(99) {
@@ -55,7 +55,7 @@ func TestALeaseAnswersUntilItsBucketIsOver(t *testing.T) {
 	}
 }
 
-func TestALeaseIsUsedWhileRedisIsAway(t *testing.T) {
+func TestLeaseIsUsedWithoutRedis(t *testing.T) {
 	l, here, _ := still(t)
 	here.does(backend.Count, 1)
 	here.cut = true
@@ -70,7 +70,7 @@ func TestALeaseIsUsedWhileRedisIsAway(t *testing.T) {
 }
 
 // Redis executes what it is asked, also if its answer comes too late: what it grants then is used by nobody.
-func TestLateAnswersDrainNoLimit(t *testing.T) {
+func TestLateLeaseGrantsUseUpNoLimit(t *testing.T) {
 	l, here, there := still(t)
 	here.late = true
 	for range 20 {
@@ -88,7 +88,7 @@ func TestLateAnswersDrainNoLimit(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedAnywayTakesNothingFromALease(t *testing.T) {
+func TestDeniedRequestTakesNothingFromALease(t *testing.T) {
 	l, here, _ := still(t)
 	here.does(backend.Count, 1)
 	blocked := backend.Check{Key: append(l.key, "/blocked"...), Hits: 1, Enforced: true,
@@ -106,7 +106,7 @@ func TestWhatIsRefusedAnywayTakesNothingFromALease(t *testing.T) {
 	here.gets(backend.Count, 99, backend.FromLease, 900, "and nothing was taken from the lease")
 }
 
-func TestARefundGoesToTheLease(t *testing.T) {
+func TestRefundReturnsHitsToTheLease(t *testing.T) {
 	l, here, there := still(t)
 	here.does(backend.Count, 1)
 	here.does(backend.Count, 50)
@@ -118,7 +118,7 @@ func TestARefundGoesToTheLease(t *testing.T) {
 	there.gets(backend.Count, 1, backend.FromStore, 998, "others see it")
 }
 
-func TestAWeirThatEndsLeavesNothingLeased(t *testing.T) {
+func TestCloseReturnsAllLeasedHits(t *testing.T) {
 	_, here, there := still(t)
 	here.does(backend.Count, 1)
 	here.does(backend.Count, 9)
@@ -128,7 +128,7 @@ func TestAWeirThatEndsLeavesNothingLeased(t *testing.T) {
 	there.gets(backend.Count, 1, backend.FromStore, 989, "10 hits were used")
 }
 
-func TestTheLeaseOfAKilledWeirIsBackWithItsWindow(t *testing.T) {
+func TestKilledWeirsLeaseEndsWithItsWindow(t *testing.T) {
 	l, here, there := still(t)
 	here.does(backend.Count, 1) // and 99 more are leased, and never used
 	l.weirs = l.weirs[1:]       // so that nobody settles it
@@ -138,7 +138,7 @@ func TestTheLeaseOfAKilledWeirIsBackWithItsWindow(t *testing.T) {
 	there.gets(backend.Look, 0, backend.FromStore, 1000, "they are back when it has left")
 }
 
-func TestAResetEndsALease(t *testing.T) {
+func TestResetEndsTheLease(t *testing.T) {
 	l, here, _ := still(t)
 	here.does(backend.Count, 1)
 	if err := here.guard.Reset(t.Context(), l.key); err != nil {
@@ -147,7 +147,7 @@ func TestAResetEndsALease(t *testing.T) {
 	here.gets(backend.Count, 1, backend.FromStore, 999, "after a reset the store is asked")
 }
 
-func TestAnotherLimitEndsALease(t *testing.T) {
+func TestChangedLimitEndsTheLease(t *testing.T) {
 	l, here, _ := still(t)
 	here.does(backend.Count, 1)
 	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 50, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
@@ -155,12 +155,14 @@ func TestAnotherLimitEndsALease(t *testing.T) {
 	here.gets(backend.Count, 1, backend.FromStore, 47, "each hit is asked for")
 }
 
-func TestOnlyWindowsThatCountWhatTheyAdmitLease(t *testing.T) {
+func TestOnlySlidingWindowsLease(t *testing.T) {
 	l, here, _ := still(t)
 	for _, a := range []descriptors.Algorithm{descriptors.TokenBucket, descriptors.SlidingLog, descriptors.FixedWindow} {
 		l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, a, 0)}
 		here.does(backend.Count, 1)
 	}
+	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Second, 2, descriptors.SlidingWindow, 0)}
+	here.does(backend.Count, 1) // its buckets are 50 ms, after which what is unused cannot be returned
 	l.limits = []descriptors.Limit{backendtest.NewLimit(t, 1000, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
 	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAlways})
 	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1})
@@ -170,7 +172,7 @@ func TestOnlyWindowsThatCountWhatTheyAdmitLease(t *testing.T) {
 }
 
 // A check that asks for a lease costs Redis twice as much as one that does not.
-func TestNobodyAsksForALeaseInVain(t *testing.T) {
+func TestLeasesAreRequestedOnlyIfGrantable(t *testing.T) {
 	l, here, _ := still(t)
 	wants := func(want int, why string) {
 		t.Helper()
@@ -187,7 +189,7 @@ func TestNobodyAsksForALeaseInVain(t *testing.T) {
 	wants(2, "that was a second ago")
 }
 
-func TestOperatorsSeeWhatIsLeased(t *testing.T) {
+func TestInspectShowsLeasedHits(t *testing.T) {
 	l, here, _ := still(t)
 	l.limits = append(l.limits, backendtest.NewLimit(t, 1000, descriptors.Hour, 1, descriptors.FixedWindow, 0))
 	backendtest.Ask(t, here.guard, backend.Check{Key: l.key, Limits: l.limits, Hits: 1, Leases: true, Rate: 200, Charge: descriptors.ChargeAdmitted})

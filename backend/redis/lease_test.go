@@ -24,7 +24,7 @@ var leaseRounds = flag.Int("leases", 100,
 
 // Weirs that lease, and that are killed, frozen, cut off and reconfigured, while one resets and others refund, admit no
 // more than N in any window.
-func TestNeverOverAmongWeirsThatLease(t *testing.T) {
+func TestLeasesNeverExceedTheLimit(t *testing.T) {
 	t.Parallel()
 	shard := new(atomic.Int64)
 	store := opened(t, on(t, topology.Single), shard)

@@ -18,8 +18,8 @@ func own(requests uint32, unit descriptors.Unit) limit.Override {
 	return limit.Override{Requests: requests, Unit: unit}
 }
 
-// TestLeasesUnderTwoLimitsAdmitTheSame sends requests with two descriptors of the same entries, so of one key, that each
-// bring a limit.
+// TestLeasesUnderTwoLimitsAdmitTheSame sends requests with two descriptors of the same entries, so of one key, that
+// each bring a limit.
 func TestLeasesUnderTwoLimitsAdmitTheSame(t *testing.T) {
 	t.Parallel()
 	c := on(t, topology.Single)
@@ -55,9 +55,9 @@ func wantUsed(t *testing.T, which string, granted, used uint64) {
 	}
 }
 
-// TestASmallLimitCountsNoLeasedHits counts a key under a rule, an override that shares the state of the rule, and one that
-// does not. Hits that are leased under the rule must not use up the small override.
-func TestASmallLimitCountsNoLeasedHits(t *testing.T) {
+// TestSmallLimitCountsNoLeasedHits counts a key under a rule, an override that shares the state of the rule, and one
+// that does not. Hits that are leased under the rule must not use up the small override.
+func TestSmallLimitCountsNoLeasedHits(t *testing.T) {
 	t.Parallel()
 	c := on(t, topology.Single)
 	for _, leases := range []bool{false, true} {
@@ -107,8 +107,8 @@ func zipf(r *rand.Rand) func(int) int {
 
 func everySecond(*rand.Rand) func(int) int { return func(i int) int { return i % 1000 } }
 
-// TestOnlyHotKeysLease wants granted hits to be used, and rare keys to cost no more than without leases. A check that asks
-// about a lease counts twice, as it costs Redis twice as much.
+// TestOnlyHotKeysLease wants granted hits to be used, and rare keys to cost no more than without leases. A check that
+// asks about a lease counts twice, as it costs Redis twice as much.
 func TestOnlyHotKeysLease(t *testing.T) {
 	t.Parallel()
 	c := on(t, topology.Single)

@@ -151,7 +151,7 @@ func libraryOf(version string) string {
 }
 
 // Two versions have two libraries, and count in the same keys. One that an operator has removed is loaded again.
-func TestAWeirWhoseLibraryWasRemovedLoadsItAgain(t *testing.T) {
+func TestRemovedLibraryIsLoadedAgain(t *testing.T) {
 	t.Parallel()
 	withFunctions(t, func(t *testing.T, release string) {
 		server := redistest.Single(t, redistest.WithRelease(release), redistest.WithACL("ann", secret, countingRules()...))
@@ -171,7 +171,7 @@ func TestAWeirWhoseLibraryWasRemovedLoadsItAgain(t *testing.T) {
 	})
 }
 
-func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
+func TestLostScriptFailsNoCall(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []topology.Type{topology.Single, topology.Cluster} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestAServerThatForgetsTheScriptFailsNoCall(t *testing.T) {
 
 // A replica that becomes the primary without the library, as one that was restarted or restored may, is given it. What
 // the fail-over itself loses is lost with the library there, too: connections, and hits that were not replicated yet.
-func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
+func TestFailoverLoadsTheMissingLibrary(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]func() *pipeline.Script{
 		"without the library": newScript, "without the script": scriptOnly,
@@ -266,7 +266,7 @@ func TestAFailoverToAReplicaWithoutTheLibrary(t *testing.T) {
 
 // A user may lose the right to call functions, as in a fail-over to a replica, whose rights are its own. Scripts serve
 // until a probe finds that functions may be called again.
-func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
+func TestLostFunctionRightFallsBackToScripts(t *testing.T) {
 	t.Parallel()
 	withFunctions(t, func(t *testing.T, release string) {
 		server := redistest.Single(t, redistest.WithRelease(release),
@@ -300,7 +300,7 @@ func TestAUserWhoLosesFunctionsUnderLoadGoesOnByScripts(t *testing.T) {
 
 // A demoted primary that has copied one without the library knows no function and takes none. Connections to it lead
 // nowhere, all of them, however many there are: new ones lead to the primary, as a Service of Kubernetes has it.
-func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
+func TestDemotedPrimaryIsLeftAtOnce(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 2)
 	before, after := nodes[0], nodes[1]
@@ -336,7 +336,7 @@ func TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce(t *testing.T) {
 // envoyproxy/ratelimit. Of the keys some are there before, others are new in each phase: the old owner sends those on
 // with ASK from the first moment, and what makes one may be answered here and its TTL there. The node that gets the
 // slot first has no library, and the other one has lost its own, and its scripts, when the slot comes back.
-func TestASlotMovesUnderLoad(t *testing.T) {
+func TestSlotMigrationKeepsCounts(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
 	c := topology.Config{Type: topology.Cluster, URL: set.Nodes[0].Addr, Timeout: ample}

@@ -24,7 +24,7 @@ const hurry = 20 * time.Millisecond
 
 // Once a few callers have found out, nobody waits, however much time it has, and nothing is sent until the server is
 // back.
-func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
+func TestNobodyWaitsForAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"killed", "frozen", "black hole"} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipelin
 }
 
 // A caller may use its checks and decisions again at once, whatever still goes on behind its back.
-func TestAFrozenRedisHoldsNobody(t *testing.T) {
+func TestFrozenRedisBlocksNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	s := storeOn(t, connect(t, topology.Config{URL: server.Addr}))
@@ -123,8 +123,8 @@ func TestAFrozenRedisHoldsNobody(t *testing.T) {
 	stop()
 }
 
-// TestEachShardSpeaksForItself stops one of three nodes, and asks all of them in one call.
-func TestEachShardSpeaksForItself(t *testing.T) {
+// TestLostShardFailsOnlyItsKeys stops one of three nodes, and asks all of them in one call.
+func TestLostShardFailsOnlyItsKeys(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 3)
 	url := nodes[0].Addr + "," + nodes[1].Addr + "," + nodes[2].Addr

@@ -75,7 +75,7 @@ func callsOf(t *testing.T, how string, servers ...*redistest.Server) map[string]
 
 // Half of the traffic is envoyproxy/ratelimit's, as it was seen to write it; the other half is weir's, by a user who
 // may do what that program needs.
-func TestOneCountBesideRatelimit(t *testing.T) {
+func TestCountsAreSharedWithRatelimit(t *testing.T) {
 	t.Parallel()
 	const clients, each, n = 8, 100, 700
 	server, m, _ := allowed(t, ofRatelimits...)
@@ -135,7 +135,7 @@ func TestOneCountBesideRatelimit(t *testing.T) {
 
 // Of a right that is missing the log tells once, with what mends it, and nothing is asked that is known to be refused,
 // but for EXPIRE, without which a counter would stay.
-func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
+func TestMissingRatelimitRightIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for missing, tc := range map[string]struct {
 		told    string
@@ -181,7 +181,7 @@ func TestAMissingRightOfRatelimitIsToldOnce(t *testing.T) {
 }
 
 // The script's half begins with the first check that needs it, and works from then on.
-func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
+func TestScriptLoadsWithItsFirstCheck(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	m := openedMixed(t, topology.Config{URL: server.Addr}, nil)
@@ -223,7 +223,7 @@ func TestNothingOfTheScriptBeforeACheckNeedsIt(t *testing.T) {
 	}
 }
 
-func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
+func TestPlainKeysAreReadAndReset(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	m := openedMixed(t, topology.Config{URL: server.Addr}, nil)
@@ -261,7 +261,7 @@ func TestOperatorsReadAndResetPlainKeys(t *testing.T) {
 }
 
 // The rights that are told are enough on every topology, and no more is asked.
-func TestTheRightsAreEnoughOnEveryTopology(t *testing.T) {
+func TestNamedRightsSufficeOnEveryTopology(t *testing.T) {
 	t.Parallel()
 	for _, kind := range typesBut(topology.Single, topology.Cluster) {
 		t.Run(string(kind), func(t *testing.T) {
@@ -315,7 +315,7 @@ func plainStore(t *testing.T, on *topology.Servers) *Store {
 }
 
 // What a check counted too much it takes back by itself, once, and in the same call.
-func TestWhatWentTooFarIsTakenBack(t *testing.T) {
+func TestExcessHitsAreTakenBack(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		check   backend.Check
@@ -381,7 +381,7 @@ func TestWhatWentTooFarIsTakenBack(t *testing.T) {
 }
 
 // Whoever has left cannot ask for what is missing: a key below zero would let more pass than its limit.
-func TestWhatACallerLeavesIsFinished(t *testing.T) {
+func TestAbandonedRefundIsFinished(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	server := redistest.NewStub(t, func(n int, command []string) string {

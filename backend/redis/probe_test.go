@@ -40,7 +40,7 @@ func without(rules []string, missing string) []string {
 	return slices.DeleteFunc(rules, func(rule string) bool { return rule == missing })
 }
 
-func TestTheRightsCoverEveryCommandOfTheScript(t *testing.T) {
+func TestRightsCoverEveryScriptCommand(t *testing.T) {
 	for _, found := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(script.Source(), -1) {
 		if rule := "+" + strings.ToLower(found[1]); !slices.Contains(strings.Fields(rights), rule) {
 			t.Errorf("the rights that errors name have no %s, which the script needs", rule)
@@ -64,7 +64,7 @@ func probed(t *testing.T, c topology.Config) (found error) {
 
 // An operator who pays for scripts where functions would do is told once, with the reason. All that an error names
 // suffices for weir counters, too.
-func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
+func TestRightsNamedByTheProbeSuffice(t *testing.T) {
 	t.Parallel()
 	const preloaded = "functions that somebody else loads"
 	old := []redistest.Option{redistest.WithRelease(redistest.Releases(t)[0])}
@@ -131,7 +131,7 @@ func TestTheRightsThatAProbeNamesAreEnough(t *testing.T) {
 	}
 }
 
-func TestAMissingRightIsNamed(t *testing.T) {
+func TestMissingRightIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t, redistest.WithACL("ann", secret))
 	on := topology.Config{URL: s.Addr, Auth: "ann:" + secret}
@@ -174,7 +174,7 @@ func TestEveryRightIsDocumented(t *testing.T) {
 	}
 }
 
-func TestAProbeExplainsWhatIsWrong(t *testing.T) {
+func TestProbeExplainsEachFailure(t *testing.T) {
 	t.Parallel()
 	locked := redistest.Single(t, redistest.WithPassword(secret))
 	lockedOld := redistest.Single(t, redistest.WithPassword(secret), redistest.WithRelease(redistest.Releases(t)[0]))

@@ -60,7 +60,7 @@ func sentAs(t *testing.T, form, addr string, timeout time.Duration) (s *Store, k
 	return storeOn(t, connect(t, topology.Config{URL: addr, Timeout: timeout})), "a", "evalsha"
 }
 
-func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
+func TestPossiblyExecutedCommandsAreNeverRetried(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reply string
@@ -130,7 +130,7 @@ func TestWhatMayHaveRunIsNeverSentAgain(t *testing.T) {
 	}
 }
 
-func TestWhatDidNotRunIsSentAgain(t *testing.T) {
+func TestUnexecutedCommandsAreRetried(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		replies map[string]string
@@ -224,7 +224,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	}
 }
 
-func TestRedirectsInACircleEnd(t *testing.T) {
+func TestCircularRedirectsEnd(t *testing.T) {
 	t.Parallel()
 	var server *redistest.Stub
 	server = redistest.NewStub(t, func(int, []string) string { return fmt.Sprintf("-MOVED 1 %s\r\n", server.Addr) })
@@ -237,7 +237,7 @@ func TestRedirectsInACircleEnd(t *testing.T) {
 }
 
 // Whoever comes first has to leave before the connection is greeted. The next one must find it, and not begin anew.
-func TestASlowServerGetsAConnectionInTheEnd(t *testing.T) {
+func TestSlowGreetingStillYieldsAConnection(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{together, inPlain} {
 		t.Run(form, func(t *testing.T) {

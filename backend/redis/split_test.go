@@ -31,7 +31,7 @@ func limitsPer(t *testing.T, n uint64, units ...descriptors.Unit) (limits []desc
 	return limits
 }
 
-func TestOnlyLimitsThatAreAllPerSecondGoToTheSecondRedis(t *testing.T) {
+func TestSecondRedisGetsOnlyPerSecondLimits(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
 	mixed := func(on int) *Split {
@@ -99,7 +99,7 @@ func (h half) Decide(_ context.Context, checks []backend.Check, out []backend.De
 func (h half) Reset(context.Context, []byte) error { return h.decide(nil, nil) }
 func (h half) Close() error                        { return nil }
 
-func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
+func TestBothRedisAreAskedOnceConcurrently(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan []backend.Check, 4), make(chan struct{})
 	waits := half{decide: func(checks []backend.Check, _ []backend.Decision) error {
@@ -128,7 +128,7 @@ func TestBothRedisAreAskedAtTheSameTimeAndOnce(t *testing.T) {
 	}
 }
 
-func TestOneRedisOfAPairThatIsAwayStopsNotTheOther(t *testing.T) {
+func TestLostRedisDoesNotStopTheOther(t *testing.T) {
 	t.Parallel()
 	there := half{decide: func([]backend.Check, []backend.Decision) error { return nil }}
 	away := half{decide: func(_ []backend.Check, out []backend.Decision) error {

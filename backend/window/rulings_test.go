@@ -28,7 +28,7 @@ func states(limits []descriptors.Limit) []window.State {
 	return all
 }
 
-func TestAllLimitsOrNone(t *testing.T) {
+func TestDecideChargesAllLimitsOrNone(t *testing.T) {
 	limits := []descriptors.Limit{
 		backendtest.NewLimit(t, 2, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
 		backendtest.NewLimit(t, 3, descriptors.Hour, 1, descriptors.SlidingWindow, 0),
@@ -54,7 +54,7 @@ func TestAllLimitsOrNone(t *testing.T) {
 
 // The strictest is the denying limit with the longest wait. A limit that admitted the denied check and charged it may
 // be full now: the wait is its own then, the verdict is not.
-func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
+func TestStrictestDeniesWithTheLongestWait(t *testing.T) {
 	of := func(n uint64, u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
 		return backendtest.NewLimit(t, n, u, 1, a, 0)
 	}
@@ -85,7 +85,7 @@ func TestStrictestIsTheDenyingLimitWithTheLongestWait(t *testing.T) {
 }
 
 // Of limits with nothing left the last to have room tells when the next request fits.
-func TestAmongFullLimitsTheLongestResetIsShown(t *testing.T) {
+func TestFullLimitsShowTheLongestReset(t *testing.T) {
 	for _, a := range descriptors.Algorithms() {
 		limits := []descriptors.Limit{backendtest.NewLimit(t, 5, descriptors.Minute, 1, a, 0),
 			backendtest.NewLimit(t, 5, descriptors.Hour, 1, a, 0), backendtest.NewLimit(t, 9, descriptors.Day, 1, a, 0)}

@@ -29,8 +29,7 @@ func anyBucket(t *testing.T, r *rand.Rand) descriptors.Limit {
 	return bucket(t, n, 1+r.Uint64N(min(descriptors.MaxBurst, 8*n)), u, 1+r.Uint32N(200))
 }
 
-// The worked example of the README.
-func TestTheBucketOfTheReadme(t *testing.T) {
+func TestReadmeTokenBucketExampleHolds(t *testing.T) {
 	l := bucket(t, 60, 20, descriptors.Hour, 1)
 	s, limits := new(window.States), []descriptors.Limit{l}
 	for _, step := range []struct {
@@ -59,7 +58,7 @@ func TestTheBucketOfTheReadme(t *testing.T) {
 }
 
 // Whatever the numbers, the moment that Until tells is the first one, to the microsecond.
-func TestUntilOfABucketIsTheFirstMoment(t *testing.T) {
+func TestUntilIsExactForTokenBuckets(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	for range *steps / 10 {
 		l := anyBucket(t, r)
@@ -90,7 +89,7 @@ func TestUntilOfABucketIsTheFirstMoment(t *testing.T) {
 
 // Charges at uneven moments neither lose nor win: with the same leak reckoned in fractions the level is the same, but that
 // a hit may leak a microsecond beside its moment where doubles cannot tell.
-func TestABucketDoesNotDrift(t *testing.T) {
+func TestTokenBucketDoesNotDrift(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for range 200 {
 		l := anyBucket(t, r)

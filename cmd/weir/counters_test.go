@@ -76,7 +76,7 @@ func askingAt(s *httptest.Server) portFlags {
 func utc(w io.Writer) terminal.Output { return terminal.Output{Out: w, Zone: time.UTC} }
 
 // A grant to a mistyped user does nothing, and says so, by the exit code and as JSON.
-func TestCountersAreShownAndAChangeTellsWhatItDid(t *testing.T) {
+func TestCountersShowsKeysAndReportsChanges(t *testing.T) {
 	ann := annsCounters(countersPort(t, &admin.Guard{Host: "127.0.0.1"}))
 	anne, asJSON, anneAsJSON := ann, ann, ann
 	anne.Descriptor, anneAsJSON.Descriptor = "user=anne", "user=anne"

@@ -19,7 +19,7 @@ import (
 type countersTop struct {
 	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
 	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
-	By     string            `default:"hits" help:"What to rank by: hits, within, over (refused), shadow, degraded or near."`
+	By     string            `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
 	N      int               `default:"20" short:"n" help:"How many to list, at most 1000."`
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
@@ -52,7 +52,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 		_, stop := c.Start(out.Err, "")
 		defer stop()
 	}
-	merge := func(all []*admin.TopAnswer) *admin.TopAnswer { return mergeTop(all, c.N) }
+	merge := func(all []*admin.TopAnswer) (*admin.TopAnswer, error) { return mergeTop(all, c.N) }
 	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, weirs int) string {
 		return (&topView{answer: a, weirs: weirs, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
@@ -150,8 +150,10 @@ func (v *topView) bound() string {
 	switch {
 	case a.Missing == nil && len(a.Top) == 0 && len(a.Warnings) > 0:
 		return ""
-	case a.Missing == nil && len(a.Top) == 0:
+	case a.Missing == nil && len(a.Top) == 0 && a.By == "hits":
 		return "No value was counted by itself then.\n"
+	case a.Missing == nil && len(a.Top) == 0:
+		return "No value that a rule keeps had hits of " + terminal.Printable(a.By) + " then.\n"
 	case a.Missing == nil:
 		return text + "A value may have had more, and others had some: that is in __other__, which weir history top lists.\n"
 	case *a.Missing > 0:

@@ -31,7 +31,7 @@ func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	return out.String()
 }
 
-func TestCountersTopShowsWhoTakesTheMostAndWhatIsUnknown(t *testing.T) {
+func TestCountersTopRanksKeys(t *testing.T) {
 	const noon = 1795262400
 	seven, none := uint64(7), uint64(0)
 	rows := []admin.TopRow{
@@ -83,6 +83,8 @@ A value may have had more, and others had some: that is in __other__, which weir
 		{countersTop{By: "cost", N: 5, From: "-1h"}, "by=cost&from=-1h&n=5", later,
 			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most cost first\n\n  hits  over  shadow  near  rule  value\n" +
 				"     9     4       5     0  user  user=ann\n\nA value may have had more, and others had some: that is in __other__, which weir history top lists.\n"},
+		{countersTop{By: "shadow", N: 5, From: "-1h"}, "by=shadow&from=-1h&n=5", admin.TopAnswer{Domain: "shop", By: "shadow", From: noon, To: noon + 60},
+			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 12:01, most shadow first\n\nNo value that a rule keeps had hits of shadow then.\n"},
 		{countersTop{By: "hits", N: 5, From: "-1h"}, "by=hits&from=-1h&n=5", empty,
 			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first\n\nNo value was counted by itself then.\n"},
 	} {

@@ -30,9 +30,11 @@ type denialsCommand struct {
 
 func (*denialsCommand) Help() string {
 	return `Asks the admin port of a running weir, which keeps the last denial of each rule since its start. Each
-replica keeps its own: --admin may be a name that resolves to all of them, or a list. "still" is how long a request like the last would still be denied: "-" if it would pass by now unless
-others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
-and descriptor, who decided, and since when all denials are kept. Exit code: 0, or 2 for an error.
+replica keeps its own: --admin may be a name that resolves to all of them, or a list. "over" are the hits over the limit: denied,
+unless the line says that they passed. "still" is how long a request like the last would still be denied: "-" if it would
+pass by now unless others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
+and descriptor, who decided, and since when all denials are kept: with a history in Redis of the last day, from before
+its start, too. Exit code: 0, or 2 for an error.
 
     weir denials
     weir denials --domain shop --path user/path=/pay --values
@@ -58,7 +60,7 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	if c.Values {
 		query.Set("values", "true")
 	}
-	merge := func(all []*admin.DenialsAnswer) *admin.DenialsAnswer { return mergeDenials(all, c.N) }
+	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, c.N) }
 	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, weirs int) string {
 		return c.describe(a, out.Zone, weirs)
 	})
@@ -66,11 +68,11 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // describe returns a table for people:
 //
-//	when     domain  rule            limit     denied  still
-//	12s ago  shop    user/path=/pay  5/minute  134     56s
+//	when     domain  rule            limit     over  still
+//	12s ago  shop    user/path=/pay  5/minute  134   56s
 func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, weirs int) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
-	rows, title, what, since := a.Denials, "still", "rule", "Denied since "+show(a.Since)
+	rows, title, what, since := a.Denials, "still", "rule", "Counted since "+show(a.Since)
 	if a.RecentAnswer != nil {
 		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
 	}
@@ -80,12 +82,13 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 			others = " Each replica keeps its own denials: ask the others, too.\n"
 		}
 		return c.describeNothing(a, show) + others +
-			"weir history top --by over has what was denied before (as ratelimit the history is off by default: set REDIS_HISTORY_URL),\n" +
+			c.hint(a) +
+			"weir history top --by over has what was denied before, or says what to set for a history,\n" +
 			"and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
 	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "when\tdomain\trule\tlimit\tdenied\t%s\t\n", title)
+	fmt.Fprintf(table, "when\tdomain\trule\tlimit\tover\t%s\t\n", title)
 	for i := range rows {
 		d := &rows[i]
 		when, last := span(a.Now-d.At)+" ago", retryText(d)
@@ -96,17 +99,11 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 		}
 		limit := strings.TrimSpace(d.Limit + " " + d.Name)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain), readable(d.Path),
-			terminal.Printable(limit), deniedText(d), last, remarks(d))
+			terminal.Printable(limit), overText(d), last, remarks(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	var text strings.Builder
-	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") // the first is the title
-	for i, line := range lines {
-		text.WriteString(strings.TrimRight(line, " ") + "\n")
-		if c.Values && i > 0 {
-			fmt.Fprintf(&text, "    %s\n", terminal.Printable(rows[i-1].Descriptor))
-		}
-	}
+	writeRows(&text, b.String(), c.Values, func(row int) string { return rows[row].Descriptor })
 	if a.More > 0 {
 		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
@@ -115,6 +112,24 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 		whose = fmt.Sprintf(", when the last of %d weirs began: a row for each weir.\n", weirs)
 	}
 	return text.String() + since + whose
+}
+
+// writeRows writes a table, whose first line is a title and, if values are to be shown, below each row its descriptor.
+func writeRows(b *strings.Builder, table string, values bool, descriptor func(row int) string) {
+	for i, line := range strings.Split(strings.TrimSuffix(table, "\n"), "\n") {
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		if values && i > 0 {
+			fmt.Fprintf(b, "    %s\n", terminal.Printable(descriptor(i-1)))
+		}
+	}
+}
+
+// hint says where the denials from before the start of the weir are, unless they were asked for.
+func (c *denialsCommand) hint(a *admin.DenialsAnswer) string {
+	if a.RecentAnswer != nil {
+		return ""
+	}
+	return "weir denials --from -1d lists those of the last day, with a history in Redis from before this start, too,\n"
 }
 
 // describeNothing names the time in which nothing was denied, as far as denials are kept.
@@ -145,13 +160,13 @@ var deciders = map[string]string{
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
-// deniedText counts the hits that were denied; where requests count none, or many, the requests too.
-func deniedText(d *admin.DenialAnswer) string {
-	hits := terminal.Thousands(d.DeniedHits)
-	if d.DeniedHits == d.DeniedRequests {
+// overText counts the hits that were over the limit; where requests count none, or many, the requests too.
+func overText(d *admin.DenialAnswer) string {
+	hits := terminal.Thousands(d.OverHits)
+	if d.OverHits == d.OverRequests {
 		return hits
 	}
-	return hits + " in " + terminal.Count(int(d.DeniedRequests), "request")
+	return hits + " in " + terminal.Count(int(d.OverRequests), "request")
 }
 
 // retryText returns how long a request like the last would still be denied.
@@ -173,8 +188,10 @@ func remarks(d *admin.DenialAnswer) string {
 			all = append(all, text)
 		}
 	}
-	remark(d.Shadow, "let through by shadow mode")
+	remark(d.Weir != "", "at "+terminal.Printable(d.Weir))
+	remark(d.Shadow, "passed: shadow mode")
 	remark(d.Quota, "quota")
+	remark(d.Descriptors > 1 && d.Descriptor == "", fmt.Sprintf("of %d descriptors: --values tells them apart", d.Descriptors))
 	remark(d.Override, "the request's own limit")
 	remark(d.DecidedBy == "local", "store away: counted locally")
 	remark(d.DecidedBy == "policy", "store away: decided by the failure policy")

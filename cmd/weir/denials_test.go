@@ -28,7 +28,9 @@ descriptors:
 type deniedWorld struct {
 	config *descriptors.Config
 	table  *denials.Table
-	port   *httptest.Server
+
+	recorder *denials.Recorder
+	port     *httptest.Server
 }
 
 var denialNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -36,7 +38,7 @@ var denialNoon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func newDeniedWorld(t *testing.T) *deniedWorld {
 	t.Helper()
 	config, recorder := fixture.Config(t, deniedShop), denials.New()
-	w := &deniedWorld{config: config, table: recorder.Table(config)}
+	w := &deniedWorld{config: config, table: recorder.Table(config), recorder: recorder}
 	w.port = httptest.NewServer(admin.Handler(admin.Parts{
 		Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
 		Denials: &admin.Denials{Recorder: recorder, Rules: inForce{config}, Since: denialNoon.Add(-47 * time.Minute),
@@ -66,7 +68,7 @@ func (w *deniedWorld) run(t *testing.T, c denialsCommand) string {
 	return out.String()
 }
 
-func TestDenialsAreATableForPeople(t *testing.T) {
+func TestDenialsPrintsATable(t *testing.T) {
 	w := newDeniedWorld(t)
 	user, pay := descriptors.Entry{Key: "user", Value: "ann\x1b[2J"}, descriptors.Entry{Key: "path", Value: "/pay"}
 	for range 1234 {
@@ -74,19 +76,19 @@ func TestDenialsAreATableForPeople(t *testing.T) {
 	}
 	w.deny(90*time.Second, time.Second, 1, false, backend.FromPolicy, user)
 	w.deny(5*time.Minute, backend.Never, 8192, true, backend.FromStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
-	const want = `when        domain  rule            limit            denied              still
+	const want = `when        domain  rule            limit            over                still
 12s ago     shop    user/path=/pay  5/minute         1,234               56s
 1m 30s ago  shop    user            1000/hour users  1                   -       store away: decided by the failure policy
-5m ago      shop    bytes           4096/second      8,192 in 1 request  always  let through by shadow mode, 8192 hits at once
-Denied since 2026-11-22 11:13:00; each replica keeps its own.
+5m ago      shop    bytes           4096/second      8,192 in 1 request  always  passed: shadow mode, 8192 hits at once
+Counted since 2026-11-22 11:13:00; each replica keeps its own.
 `
 	if got := w.run(t, denialsCommand{N: 20}); got != want {
 		t.Errorf("printed is\n%s\nwant\n%s", got, want)
 	}
-	const one = `when     domain  rule            limit     denied  still
-12s ago  shop    user/path=/pay  5/minute  1,234   56s
+	const one = `when     domain  rule            limit     over   still
+12s ago  shop    user/path=/pay  5/minute  1,234  56s
     user=ann` + "\uFFFD" + `[2J,path=/pay
-Denied since 2026-11-22 11:13:00; each replica keeps its own.
+Counted since 2026-11-22 11:13:00; each replica keeps its own.
 `
 	if got := w.run(t, denialsCommand{Path: "user/path=/pay", Values: true}); got != one {
 		t.Errorf("printed is\n%s\nwant\n%s", got, one)
@@ -99,7 +101,7 @@ Denied since 2026-11-22 11:13:00; each replica keeps its own.
 	}
 }
 
-func TestRecentDenialsSayWhenAndWhoDecidedAndSinceWhenAllAreKept(t *testing.T) {
+func TestDenialsPrintsTimeAndDecider(t *testing.T) {
 	w := newDeniedWorld(t)
 	user, pay := descriptors.Entry{Key: "user", Value: "ann\x1b[2J"}, descriptors.Entry{Key: "path", Value: "/pay"}
 	w.deny(20*time.Minute, time.Second, 1, false, backend.FromPolicy, user)
@@ -108,22 +110,30 @@ func TestRecentDenialsSayWhenAndWhoDecidedAndSinceWhenAllAreKept(t *testing.T) {
 		w.deny(10*time.Minute-time.Duration(i)*time.Second, time.Second, 1, false, backend.FromDenyCache, user, pay)
 	}
 	w.deny(5*time.Minute, backend.Never, 8192, true, backend.FromStore, descriptors.Entry{Key: "bytes", Value: "a,b"})
+	for i := range 5 {
+		w.deny(30*time.Minute-time.Duration(i%2)*30*time.Second, time.Second, 1, false, backend.FromStore,
+			descriptors.Entry{Key: "user", Value: []string{"bob", "eve", "joe"}[i/2]})
+	}
 	ann := descriptors.Descriptor{user}.String()
 	for _, c := range []struct {
 		promise string
 		asked   denialsCommand
 		want    string
 	}{
-		{"all of a descriptor, with what it has besides", denialsCommand{Descriptor: &ann, N: 20}, `when                             domain  rule            limit            denied  decided by
-2026-11-22 11:50:00 to 11:50:29  shop    user/path=/pay  5/minute         31      this weir knew from the store's last answer that the key is over
-2026-11-22 11:40:00              shop    user            1000/hour users  1       nobody's count                                                    store away: decided by the failure policy
+		{"all of a descriptor, with what it has besides", denialsCommand{Descriptor: &ann, N: 20}, `when                             domain  rule            limit            over  decided by
+2026-11-22 11:50:00 to 11:50:29  shop    user/path=/pay  5/minute         31    this weir knew from the store's last answer that the key is over
+2026-11-22 11:40:00              shop    user            1000/hour users  1     nobody's count                                                    store away: decided by the failure policy
 All are kept since 2026-11-22 11:13:00; each replica keeps its own.
 `},
-		{"a time in another zone", denialsCommand{From: "2026-11-22 12:55", TZ: "Europe/Berlin", Values: true, N: 20}, `when                 domain  rule   limit        denied              decided by
-2026-11-22 12:55:00  shop    bytes  4096/second  8,192 in 1 request  the store's count  let through by shadow mode, 8192 hits at once
+		{"a time in another zone", denialsCommand{From: "2026-11-22 12:55", TZ: "Europe/Berlin", Values: true, N: 20}, `when                 domain  rule   limit        over                decided by
+2026-11-22 12:55:00  shop    bytes  4096/second  8,192 in 1 request  the store's count  passed: shadow mode, 8192 hits at once
     bytes=a\,b
 All are kept since 2026-11-22 12:13:00; each replica keeps its own.
 `},
+		{"several descriptors, which are not shown", denialsCommand{From: "2026-11-22T11:30:00", To: "2026-11-22T11:31:00", N: 20}, `when                             domain  rule  limit            over  decided by
+2026-11-22 11:30:00 to 11:30:30  shop    user  1000/hour users  5     the store's count  of 3 descriptors: --values tells them apart
+All are kept since`},
+		{"several descriptors, which are", denialsCommand{From: "2026-11-22T11:30:00", To: "2026-11-22T11:31:00", N: 20, Values: true}, "\n    user=bob\n"},
 		{"more than was asked for", denialsCommand{Descriptor: &ann, N: 1}, "… and 1 line more (-n lists them)\nAll are kept since 2026-11-22 11:13:00; "},
 		{"nothing, in a time of which all is kept", denialsCommand{Descriptor: &ann, From: "2026-11-22T11:41:00", To: "2026-11-22T11:42:00"},
 			"Nothing like that was denied here from 2026-11-22 11:41:00 to 2026-11-22 11:42:00. Each replica"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,12 +20,13 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/rlqs"
 )
 
 // askEach asks all weirs that --admin names, at the same time, and prints what merge makes of the answers of several: for
 // people, view of it. Its error names those that do not answer, after the answers of the others.
 func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,
-	merge func([]*A) *A, view func(a *A, weirs int) string) error {
+	merge func([]*A) (*A, error), view func(a *A, weirs int) string) error {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
 	ports := f.Each(ctx, net.DefaultResolver.LookupNetIP)
 	if len(ports) > 1 && merge != nil {
@@ -48,10 +50,16 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 		_, err = out.Out.Write(bodies[0].Bytes())
 	case merge == nil:
 		err = printApart(out, ports, bodies, f.JSON)
-	case len(answered) > 0 && f.JSON:
-		err = terminal.WriteJSON(out.Out, merge(answered))
 	case len(answered) > 0:
-		_, err = fmt.Fprint(out.Out, view(merge(answered), len(answered)))
+		var all *A
+		if all, err = merge(answered); err != nil {
+			break
+		}
+		if f.JSON {
+			err = terminal.WriteJSON(out.Out, all)
+		} else {
+			_, err = fmt.Fprint(out.Out, view(all, len(answered)))
+		}
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -77,35 +85,77 @@ func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buf
 	return err
 }
 
-// mergeDenials returns the denials of several weirs, up to n, a row of each weir.
-func mergeDenials(answers []*admin.DenialsAnswer, n int) *admin.DenialsAnswer {
+// mergeDenials returns the denials of several weirs, up to n, a row of each weir. What a weir had stored before others began they
+// may all list: it is there once.
+func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, error) {
 	all := answers[0]
-	rows := &all.Denials
-	if all.RecentAnswer != nil {
-		rows = &all.Recent
+	names := make(map[string]bool)
+	for _, a := range answers {
+		names[a.Name] = true
 	}
-	for _, a := range answers[1:] {
-		all.Since, all.Now, all.More = max(all.Since, a.Since), max(all.Now, a.Now), all.More+a.More
-		if all.RecentAnswer == nil || a.RecentAnswer == nil {
-			*rows = append(*rows, a.Denials...)
-		} else {
-			*rows, all.KeptSince = append(*rows, a.Recent...), max(all.KeptSince, a.KeptSince)
+	var rows []admin.DenialAnswer
+	stored := make(map[admin.DenialAnswer]int)
+	for _, a := range answers {
+		all.Since, all.Now = max(all.Since, a.Since), max(all.Now, a.Now)
+		if a != all {
+			all.More += a.More
+		}
+		own := a.Denials
+		if all.RecentAnswer != nil && a.RecentAnswer != nil {
+			own, all.KeptSince = a.Recent, max(all.KeptSince, a.KeptSince)
+		}
+		for _, d := range own {
+			if d.Weir != "" {
+				line := admin.DenialAnswer{First: math.Floor(d.First / 60), Weir: d.Weir, Domain: d.Domain, Path: d.Path, Limit: d.Limit, Name: d.Name,
+					Shadow: d.Shadow, DecidedBy: strings.Replace(d.DecidedBy, "deny_cache", "store", 1), Descriptor: d.Descriptor}
+				at, known := stored[line]
+				if known && rows[at].OverRequests < d.OverRequests { // it began later
+					rows[at] = d
+				}
+				if known || names[d.Weir] {
+					continue
+				}
+				stored[line] = len(rows)
+			}
+			d.Weir = cmp.Or(d.Weir, a.Name)
+			rows = append(rows, d)
 		}
 	}
-	slices.SortFunc(*rows, func(a, b admin.DenialAnswer) int {
+	slices.SortStableFunc(rows, func(a, b admin.DenialAnswer) int {
 		return cmp.Or(cmp.Compare(b.First, a.First), cmp.Compare(b.At, a.At))
 	})
-	all.More += max(0, len(*rows)-n)
-	*rows = (*rows)[:min(n, len(*rows))]
-	return all
+	all.More += max(0, len(rows)-n)
+	rows = rows[:min(n, len(rows))]
+	if all.Name = ""; all.RecentAnswer != nil {
+		all.Recent = rows
+	} else {
+		all.Denials = rows
+	}
+	return all, nil
+}
+
+// mergeQuota returns the buckets of several weirs, up to n: an Envoy has its stream at one of them.
+func mergeQuota(answers []*admin.QuotaAnswer, n int) (*admin.QuotaAnswer, error) {
+	all := answers[0]
+	for _, a := range answers[1:] {
+		all.Streams, all.More, all.Buckets = all.Streams+a.Streams, all.More+a.More, append(all.Buckets, a.Buckets...)
+	}
+	slices.SortStableFunc(all.Buckets, func(a, b rlqs.Bucket) int { return cmp.Compare(b.Demand, a.Demand) })
+	all.More += max(0, len(all.Buckets)-n)
+	all.Buckets = all.Buckets[:min(n, len(all.Buckets))]
+	return all, nil
 }
 
 // mergeTop returns who took the most of several weirs, up to n. What they answer of the history is the same.
-func mergeTop(answers []*admin.TopAnswer, n int) *admin.TopAnswer {
+// Its error is about a ranking of a later version, which cannot be added up here.
+func mergeTop(answers []*admin.TopAnswer, n int) (*admin.TopAnswer, error) {
 	all, missing, rows := answers[0], uint64(0), make(map[[2]string]admin.TopRow)
 	for _, a := range answers {
-		if a.Missing == nil {
-			return a
+		switch {
+		case a.Missing == nil:
+			return a, nil
+		case a.By != all.By || new(admin.TopRow).By(a.By) == nil:
+			return nil, fmt.Errorf("weirs rank by %q and %q, which cannot be added up: use a weir of their version, or --by hits", all.By, a.By)
 		}
 		all.From, all.To = min(all.From, a.From), max(all.To, a.To)
 		if missing += *a.Missing; a.Found > len(a.Top) && len(a.Top) > 0 { // a key that is not listed
@@ -121,5 +171,5 @@ func mergeTop(answers []*admin.TopAnswer, n int) *admin.TopAnswer {
 		return cmp.Or(cmp.Compare(*y.By(all.By), *x.By(all.By)), cmp.Compare(y.Hits, x.Hits), cmp.Compare(x.Descriptor, y.Descriptor))
 	})...)
 	all.Found, all.Missing, all.Top = len(all.Top), &missing, all.Top[:min(n, len(all.Top))]
-	return all
+	return all, nil
 }

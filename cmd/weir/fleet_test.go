@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/denials"
+	"github.com/weirproxy/weir/server/rlqs"
 )
 
 // fleetOf are the flags that name ports, and one that does not answer, whose address is returned.
@@ -41,15 +44,15 @@ func TestDenialsOfAllWeirsAreListed(t *testing.T) {
 		command denialsCommand
 		want    string
 	}{
-		{"the newest come first", denialsCommand{N: 20}, `when     domain  rule            limit            denied          still
+		{"the newest come first", denialsCommand{N: 20}, `when     domain  rule            limit            over            still
 10s ago  shop    user/path=/pay  5/minute         2 in 1 request  10s
 30s ago  shop    user/path=/pay  5/minute         1               10s
 9m ago   shop    user            1000/hour users  1               -
-Denied since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each weir.
+Counted since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each weir.
 `},
 		{"no more than asked for", denialsCommand{N: 1}, "… and 2 rules more (-n lists them)"},
 		{"the recent ones stand side by side", denialsCommand{N: 20, From: "-1h"}, "2026-11-22 11:59:30"},
-		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"denied_requests":1,"denied_hits":2},`},
+		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"over_requests":1,"over_hits":2},`},
 		{"nothing", denialsCommand{N: 20, Path: "bytes"}, "That is of 2 weirs"},
 	} {
 		var out bytes.Buffer
@@ -61,6 +64,50 @@ Denied since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each
 		}
 		if err == nil || !strings.Contains(err.Error(), gone) {
 			t.Errorf("%s: it ends with %v, want %s named, as it does not answer", c.promise, err, gone)
+		}
+	}
+}
+
+// Each weir that began later than another ended has that one's denials, and those that were stored by then of others that run.
+func TestStoredFleetDenialsAreListedOnce(t *testing.T) {
+	a, b := newDeniedWorld(t), newDeniedWorld(t)
+	a.recorder.Weir, b.recorder.Weir = "a:1", "b:1"
+	ann, bob := descriptors.Entry{Key: "user", Value: "ann"}, descriptors.Entry{Key: "user", Value: "bob"}
+	gone := newDeniedWorld(t)
+	gone.recorder.Weir = "gone:1"
+	gone.deny(30*time.Minute, time.Second, 1, false, backend.FromStore, ann)
+	b.deny(20*time.Minute, time.Second, 1, false, backend.FromStore, ann)
+	restore := func(to *deniedWorld, from ...*deniedWorld) {
+		var stored []denials.Summary
+		for _, w := range from {
+			_ = w.recorder.Store(denialNoon, func(all []denials.Summary) error {
+				stored = append(stored, all...)
+				return errors.New("keep them for the next")
+			})
+		}
+		to.recorder.Restore(stored)
+	}
+	restore(a, gone, b)
+	gone.deny(30*time.Minute, time.Second, 1, false, backend.FromStore, bob) // which a did not read
+	restore(b, gone)
+	flags, _ := fleetOf(t, a.port, b.port)
+	var last bytes.Buffer
+	_ = (&denialsCommand{N: 20, portFlags: flags}).Run(t.Context(), utc(&last))
+	if want := "20m ago  shop    user  1000/hour users  1     -      at b:1\n"; !strings.Contains(last.String(), want) {
+		t.Errorf("the last denials are\n%s\nwant %s, as rows of two weirs may look alike", &last, want)
+	}
+	for values, want := range map[bool]string{
+		false: `when                 domain  rule  limit            over  decided by
+2026-11-22 11:40:00  shop    user  1000/hour users  1     the store's count  at b:1
+2026-11-22 11:30:00  shop    user  1000/hour users  2     the store's count  at gone:1, of 2 descriptors: --values tells them apart
+`,
+		true: `2026-11-22 11:30:00  shop    user  1000/hour users  1     the store's count  at gone:1
+    user=ann
+`} {
+		var out bytes.Buffer
+		_ = (&denialsCommand{N: 20, From: "-1h", Values: values, portFlags: flags}).Run(t.Context(), utc(&out))
+		if got := out.String(); !strings.Contains(got, want) || strings.Count(got, "user=ann") > 2 {
+			t.Errorf("with values %v it prints\n%s\nwant\n%s", values, got, want)
 		}
 	}
 }
@@ -120,10 +167,49 @@ func TestTopOfAllWeirsIsTheirSum(t *testing.T) {
 	if out.String() != want || err == nil || !strings.Contains(err.Error(), gone) {
 		t.Errorf("counters top of two weirs prints\n%s\nand %v, want\n%s\nand %s named", &out, err, want, gone)
 	}
+	later := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(admin.TopAnswer{By: "cost", Found: 1, Missing: &none, Top: []admin.TopRow{row("ann", 7)}})
+	}))
+	defer later.Close()
+	flags, _ = fleetOf(t, later, later)
+	if err = (&countersTop{Domain: "shop", By: "cost", N: 2, portFlags: flags}).Run(t.Context(), utc(&out)); err == nil ||
+		!strings.Contains(err.Error(), `rank by "cost"`) {
+		t.Errorf("a ranking of a later version ends with %v, want it named", err)
+	}
 	flags, _ = fleetOf(t, port(nil, 1, row("ann", 7)), port(nil, 1, row("ann", 7)))
 	out.Reset()
 	_ = (&countersTop{Domain: "shop", By: "over", N: 2, From: "-1h", portFlags: flags}).Run(t.Context(), utc(&out))
 	if !strings.Contains(out.String(), "17     7") {
 		t.Errorf("of the history two weirs answer\n%s\nwant the 7 hits that both know of, not their sum", &out)
+	}
+}
+
+func TestQuotasOfAllWeirsAreListed(t *testing.T) {
+	port := func(all ...rlqs.Bucket) *httptest.Server {
+		a := admin.QuotaAnswer{Streams: len(all)}
+		for _, b := range all {
+			b.Descriptor = "user=" + b.Envoy
+			a.Buckets = append(a.Buckets, b)
+		}
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(a) }))
+		t.Cleanup(s.Close)
+		return s
+	}
+	bucket := func(envoy string, demand float64) rlqs.Bucket {
+		return rlqs.Bucket{Domain: "shop", Path: "user", Envoy: envoy, Assignment: "share", Demand: demand, Share: 2, Ends: 9, Allowed: 5}
+	}
+	flags, gone := fleetOf(t, port(bucket("10.0.0.7:4141", 3), bucket("10.0.0.8:4141", 1)), port(bucket("10.0.0.9:41410", 12)))
+	const want = `domain  rule  envoy           demand/s  share/s  ends  allowed  denied
+shop    user  10.0.0.9:41410  12.0      2.0      9s    5        0
+    user=10.0.0.9:41410
+shop    user  10.0.0.7:4141   3.0       2.0      9s    5        0
+    user=10.0.0.7:4141
+… and 1 bucket more (-n lists them)
+Streams of Envoys: 3
+`
+	var out bytes.Buffer
+	err := (&quotaCommand{Values: true, N: 2, portFlags: flags}).Run(t.Context(), utc(&out))
+	if out.String() != want || err == nil || !strings.Contains(err.Error(), gone) {
+		t.Errorf("quota of two weirs prints\n%s\nand %v, want\n%s\nand %s named", &out, err, want, gone)
 	}
 }

@@ -219,8 +219,8 @@ func verdictLine(c *limit.Call) string {
 	return out
 }
 
-// TestFormatsExamplesAreReal reads the reference of the descriptor language, and does what its examples show.
-func TestFormatsExamplesAreReal(t *testing.T) {
+// TestFormatDocumentExamplesHold reads the reference of the descriptor language, and does what its examples show.
+func TestFormatDocumentExamplesHold(t *testing.T) {
 	text, err := os.ReadFile(formatDocument)
 	if err != nil {
 		t.Fatal(err)
@@ -239,8 +239,8 @@ func TestFormatsExamplesAreReal(t *testing.T) {
 	}
 }
 
-// TestTheDocumentNamesAllFieldsOfTheJSON compares the table with what is printed.
-func TestTheDocumentNamesAllFieldsOfTheJSON(t *testing.T) {
+// TestFormatDocumentNamesEveryJSONField compares the table with what is printed.
+func TestFormatDocumentNamesEveryJSONField(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(formatDocument)
 	if err != nil {

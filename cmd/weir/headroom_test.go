@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-func TestHeadroomShrinksBesideAFullStoreWhichKeepsItsPace(t *testing.T) {
+func TestGCPercentFollowsLiveMemory(t *testing.T) {
 	for live, want := range map[uint64]struct {
 		percent int
 		limit   int64

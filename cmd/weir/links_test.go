@@ -27,8 +27,8 @@ func prose(text string) string {
 	return code.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
 }
 
-// TestDocumentsLeadSomewhere follows every relative link of every document, to the file and to the heading in it.
-func TestDocumentsLeadSomewhere(t *testing.T) {
+// TestDocumentLinksResolve follows every relative link of every document, to the file and to the heading in it.
+func TestDocumentLinksResolve(t *testing.T) {
 	documents := readDocuments(t)
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
 		for i, line := range strings.Split(prose(documents[name]), "\n") {

@@ -23,6 +23,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit"
 	"github.com/weirproxy/weir/cmd/weir/ratelimit/tools"
+	"github.com/weirproxy/weir/cmd/weir/simulatecmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -31,14 +32,16 @@ import (
 var version string
 
 type commands struct {
-	Serve    serveCommand       `cmd:"" help:"Answer Envoy's rate-limit requests."`
-	Check    checkcmd.Command   `cmd:"" help:"Validate descriptor files, and explain what a descriptor gets."`
-	Schema   schemaCommand      `cmd:"" help:"Print the JSON Schema of descriptor files, for editors."`
-	Call     callcmd.Command    `cmd:"" help:"Ask a rate-limit service, once or many times."`
-	Counters countersCommand    `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
-	Denials  denialsCommand     `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
-	Quota    quotaCommand       `cmd:"" help:"Show what Envoys that limit by themselves demand and get."`
-	History  historycmd.Command `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost, and move them."`
+	Serve    serveCommand        `cmd:"" help:"Answer Envoy's rate-limit requests."`
+	Check    checkcmd.Command    `cmd:"" help:"Validate descriptor files, and explain what a descriptor gets."`
+	Schema   schemaCommand       `cmd:"" help:"Print the JSON Schema of descriptor files, for editors."`
+	Call     callcmd.Command     `cmd:"" help:"Ask a rate-limit service, once or many times."`
+	Simulate simulatecmd.Command `cmd:"" help:"Ask what limits would do to traffic that was recorded or made up."`
+	Suggest  historycmd.Suggest  `cmd:"" help:"Tell which limits would have denied how many minutes of a rule's history."`
+	Counters countersCommand     `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
+	Denials  denialsCommand      `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
+	Quota    quotaCommand        `cmd:"" help:"Show what Envoys that limit by themselves demand and get."`
+	History  historycmd.Command  `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost, and move them."`
 
 	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
@@ -102,8 +105,8 @@ func runCommand(args []string, out terminal.Output) error {
 	ctx, stop := commandContext(k.Command())
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
-	if k.Command() == "call" {
-		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself
+	if verb, _, _ := strings.Cut(k.Command(), " "); verb == "call" || verb == "simulate" {
+		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself, or one that waits for input
 	}
 	return k.Run(parser)
 }

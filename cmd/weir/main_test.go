@@ -32,28 +32,31 @@ func weirCommand(args ...string) *exec.Cmd {
 	return command
 }
 
-func TestTheCommandLineTellsWhatItHas(t *testing.T) {
+func TestCommandLineAnswersHelpAndErrors(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]struct {
 		code   int
 		stdout string
 		stderr string
 	}{
-		"":                   {2, "", "To begin: weir serve --config DIR answers Envoy"},
-		"--version":          {0, "weir v1.2.3\n", ""},
-		"version":            {0, "weir v1.2.3\n", ""},
-		"-h":                 {0, "Limits requests for Envoy, and measures them.", ""},
-		"check --help":       {0, "Validate descriptor files", ""},
-		"counters get -h":    {0, "Usage: weir counters get ", ""},
-		"help":               {0, "Limits requests for Envoy, and measures them.", ""},
-		"help check":         {0, "Usage: weir check ", ""},
-		"help counters get":  {0, "Usage: weir counters get ", ""},
-		"help chekc":         {2, "", "unexpected argument chekc"},
-		"completion -c bash": {0, "complete -o default -o bashdefault -C ", ""},
-		"completion -c zsh":  {0, "bashcompinit", ""},
-		"completion -c fish": {0, "complete -f -c weir", ""},
-		"check":              {2, "", "weir: name a directory of descriptor files"},
-		"chekc":              {2, "", "weir --help lists the commands"},
+		"":                               {2, "", "To begin: weir serve --config DIR answers Envoy"},
+		"--version":                      {0, "weir v1.2.3\n", ""},
+		"version":                        {0, "weir v1.2.3\n", ""},
+		"-h":                             {0, "Limits requests for Envoy, and measures them.", ""},
+		"check --help":                   {0, "Validate descriptor files", ""},
+		"counters get -h":                {0, "Usage: weir counters get ", ""},
+		"help":                           {0, "Limits requests for Envoy, and measures them.", ""},
+		"help check":                     {0, "Usage: weir check ", ""},
+		"help counters get":              {0, "Usage: weir counters get ", ""},
+		"help chekc":                     {2, "", "unexpected argument chekc"},
+		"suggest":                        {2, "", "weir: name a rule by --path"},
+		"simulate ../../k8s/base/config": {2, "", "weir: choose the traffic by one of --csv"},
+		"simulate --help":                {0, "Usage: weir simulate <dir> ... [flags]", ""},
+		"completion -c bash":             {0, "complete -o default -o bashdefault -C ", ""},
+		"completion -c zsh":              {0, "bashcompinit", ""},
+		"completion -c fish":             {0, "complete -f -c weir", ""},
+		"check":                          {2, "", "weir: name a directory of descriptor files"},
+		"chekc":                          {2, "", "weir --help lists the commands"},
 		"counters reset --domain a --descriptor b": {2, "", "weir: --descriptor: "},
 		"denials --admin a":                        {2, "", "weir: --admin \"a\" is not HOST:PORT"},
 		"history top --admin a":                    {2, "", "weir: --admin \"a\" is not HOST:PORT"},
@@ -110,11 +113,11 @@ func TestServeHelpNamesEveryVariable(t *testing.T) {
 }
 
 // A shell asks by the environment, and takes each line as a word.
-func TestAShellIsToldWhatCanFollow(t *testing.T) {
+func TestCompletionListsTheNextWords(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string][]string{
 		"weir ": {"serve", "help", "history"}, "weir coun": {"counters"}, "weir counters ": {"top", "get"},
-		"weir call --dom": {"--domain"},
+		"weir call --dom": {"--domain"}, "weir s": {"serve", "simulate", "suggest"},
 	} {
 		command := weirCommand()
 		command.Env = append(command.Env, "COMP_LINE="+line)

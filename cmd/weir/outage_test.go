@@ -14,9 +14,9 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// TestAnOutageIsTwoLinesOfTheLog: one when requests begin to be decided by policies, which says what these do, and one
+// TestOutageIsTwoLogLines: one when requests begin to be decided by policies, which says what these do, and one
 // with exact numbers when all servers count again.
-func TestAnOutageIsTwoLinesOfTheLog(t *testing.T) {
+func TestOutageIsTwoLogLines(t *testing.T) {
 	config := fixture.Config(t, `
 domain: shop
 descriptors:
@@ -63,7 +63,7 @@ descriptors:
 	decide(descriptors.PolicyAllow, 3)
 	decide(descriptors.PolicyDeny, 2)
 	wants("an outage", looks("h:1 h:2", 20), "level=WARN", `servers="h:1, h:2"`, `allow="requests of 3 rules pass, uncounted"`,
-		`deny="requests of 1 rule are refused" remedy=`)
+		`deny="requests of 1 rule are denied" remedy=`)
 	decide(descriptors.PolicyLocal, 4)
 	wants("one that comes and goes is the same", looks("", 16)+looks("h:2", 3)+looks("", 16))
 	decide(descriptors.PolicyError, 1)

@@ -25,8 +25,7 @@ func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, met
 	quotas := rlqs.New(l, o)
 	metrics.Gauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
 	metrics.Gauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })
-	metrics.Gauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil,
-		func() float64 { return quotas.Totals().Assigned })
+	metrics.Gauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil, quotas.Assigned)
 	showTotals(metrics, nil, quotas.Totals, quotaTotals)
 	for bound := range quotas.Totals().Refused {
 		metrics.Counter("weir_quota_refused_total", "Streams, buckets and ids of buckets that were refused, by the bound.",
@@ -65,16 +64,15 @@ stream began. An Envoy has its stream at one replica: --admin may be a name that
 // Run lists the buckets.
 func (c *quotaCommand) Run(ctx context.Context, out terminal.Output) error {
 	query := url.Values{"n": {strconv.Itoa(c.N)}, "domain": {c.Domain}, "values": {strconv.FormatBool(c.Values)}}
-	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, nil, func(a *admin.QuotaAnswer, _ int) string { return c.describe(a) })
+	merge := func(all []*admin.QuotaAnswer) (*admin.QuotaAnswer, error) { return mergeQuota(all, c.N) }
+	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, merge, func(a *admin.QuotaAnswer, _ int) string { return c.describe(a) })
 }
 
 // describe returns a table for people.
 func (c *quotaCommand) describe(a *admin.QuotaAnswer) string {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if len(a.Buckets) > 0 {
-		fmt.Fprintln(table, "domain\trule\tenvoy\tdemand/s\tshare/s\tends\tallowed\tdenied")
-	}
+	var b, rows strings.Builder
+	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "domain\trule\tenvoy\tdemand/s\tshare/s\tends\tallowed\tdenied")
 	for _, row := range a.Buckets {
 		share := strconv.FormatFloat(row.Share, 'f', 1, 64)
 		if row.Assignment != "share" {
@@ -82,11 +80,11 @@ func (c *quotaCommand) describe(a *admin.QuotaAnswer) string {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", terminal.Printable(row.Domain), readable(row.Path), row.Envoy, row.Demand,
 			share, span(row.Ends), terminal.Thousands(row.Allowed), terminal.Thousands(row.Denied))
-		if c.Values {
-			fmt.Fprintf(table, "    %s\n", terminal.Printable(row.Descriptor))
-		}
 	}
-	_ = table.Flush() // a strings.Builder takes everything
+	if len(a.Buckets) > 0 {
+		_ = table.Flush() // a strings.Builder takes everything
+		writeRows(&b, rows.String(), c.Values, func(row int) string { return a.Buckets[row].Descriptor })
+	}
 	if a.More > 0 {
 		fmt.Fprintf(&b, "… and %s more (-n lists them)\n", terminal.Count(a.More, "bucket"))
 	}

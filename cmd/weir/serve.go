@@ -115,6 +115,7 @@ func (s *service) open(flag string) (err error) {
 	limits := s.set.Limits()
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
+	s.history.denials.of(s.limiter.Denials)
 	s.metrics.Limiter(s.limiter)
 	if s.set.Quotas.Enabled {
 		s.quotas = openQuotas(s.set, s.limiter, s.store, s.metrics, s.log)
@@ -141,7 +142,7 @@ func (s *service) parts() server.Parts {
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
-			Quotas:  s.quotas, History: s.history.api(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
+			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
 			Warning: s.store.warning,
 		},
 	}

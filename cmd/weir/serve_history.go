@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -37,17 +38,26 @@ type historyPipeline struct {
 	recorder   *hits.Recorder
 	store      *history.Reopening // nil without a history
 	exporter   *export.Exporter   // likewise
+	denials    *denialKeeper      // nil where none outlive the process
 	downsample bool
-	log        *slog.Logger
+
+	flushInterval time.Duration
+	log           *slog.Logger
 }
 
 // newHistoryPipeline opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on
 // without. Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
 func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*historyPipeline, error) {
-	p := &historyPipeline{recorder: hits.New(0), log: log}
+	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: set.History.FlushInterval}
 	if set.KeepHistory {
 		p.recorder = hits.New(set.History.Values)
-		p.store = history.NewReopening(func() (history.Store, error) { return openHistory(set, log) }, log)
+		p.store = history.NewReopening(func() (history.Store, error) {
+			store, err := openHistory(set, log)
+			if redis, is := store.(*redishistory.Store); is {
+				p.denials = &denialKeeper{store: redis, log: log}
+			}
+			return store, err
+		}, log)
 		p.store.Open()
 		if err := p.store.Err(); err != nil && set.HistoryInRedis() {
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
@@ -69,7 +79,9 @@ func (p *historyPipeline) api() *query.History {
 	if p.store == nil {
 		return nil
 	}
-	return query.New(p.store, time.Now)
+	h := query.New(p.store, time.Now)
+	h.FlushInterval = p.flushInterval
+	return h
 }
 
 // queries answers Prometheus's API; it is nil where HISTORY_QUERY is off, or without a history.
@@ -96,6 +108,11 @@ func (p *historyPipeline) run(ctx context.Context) {
 	running.Go(func() {
 		for p.store.Err() != nil && wait.For(ctx, reopenInterval) {
 			p.store.Open()
+		}
+	})
+	running.Go(func() {
+		for ok := true; ok; ok = wait.For(ctx, p.flushInterval) {
+			p.denials.keep(ctx, time.Now().Add(-lateDenial))
 		}
 	})
 	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
@@ -141,6 +158,7 @@ func (p *historyPipeline) close(kill context.Context) error {
 		cancel() // there is nothing to wait for
 	}
 	p.exporter.Close(ctx)
+	p.denials.keep(ctx, time.Unix(math.MaxInt32, 0))
 	return p.store.Close()
 }
 

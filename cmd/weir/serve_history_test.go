@@ -78,7 +78,7 @@ func mustOpen(t *testing.T, set *config.Settings) history.Store {
 	return store
 }
 
-func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
+func TestDrainStoresTheLastHits(t *testing.T) {
 	url := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(url, []byte(redistest.Single(t).Addr+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestADrainBringsTheLastHitsToTheStore(t *testing.T) {
 
 // A process that starts anew adds none beyond the bound to the series that its predecessors have made, until one of these
 // has had no hits for so long that all of it is in days.
-func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
+func TestRestartKeepsTheBoundOnSeries(t *testing.T) {
 	for days, ann := range map[int64]string{0: "__other__", 60: "user=ann"} {
 		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
 		file := mustOpen(t, set)
@@ -120,7 +120,7 @@ func TestSeriesOfFormerProcessesCountForTheBound(t *testing.T) {
 	}
 }
 
-func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
+func TestHistoryWithoutADirectoryIsInMemory(t *testing.T) {
 	taken := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestWithoutAPlaceForAFileTheHistoryIsInMemory(t *testing.T) {
 }
 
 // Of two processes that overlap in a restart, the new one takes the file over when the old one ends.
-func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
+func TestBusyHistoryFileIsOpenedLater(t *testing.T) {
 	set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir()})
 	other := mustOpen(t, set)
 	var log strings.Builder
@@ -167,7 +167,7 @@ func TestAFileInUseIsOpenedWhenItIsFree(t *testing.T) {
 	}
 }
 
-func TestHistoryFalseKeepsNone(t *testing.T) {
+func TestHistoryFalseKeepsNoHistory(t *testing.T) {
 	set := settingsAs(t, "weir", map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
 	m := recordSome(t, set, slog.New(slog.DiscardHandler))
 	if m.api() != nil {
@@ -181,7 +181,7 @@ func TestHistoryFalseKeepsNone(t *testing.T) {
 	}
 }
 
-func TestServeDownsamplesAndLogsOnlyWhatMatters(t *testing.T) {
+func TestServeDownsamplesAndLogsOnlyProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
 		if err != nil {

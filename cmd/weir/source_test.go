@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-func TestWhereTheConfigurationComesFrom(t *testing.T) {
+func TestSourceFollowsFlagAndEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		name, as, flag string
 		environment    map[string]string
@@ -49,7 +49,7 @@ func TestWhereTheConfigurationComesFrom(t *testing.T) {
 	}
 }
 
-func TestAReloadIsToldInSomeLines(t *testing.T) {
+func TestReloadIsLoggedInFewLines(t *testing.T) {
 	load := func(domains int) *descriptors.Config {
 		var all []*descriptors.Domain
 		for i := range domains {

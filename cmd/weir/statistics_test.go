@@ -48,7 +48,7 @@ func openForTest(t *testing.T, as string, environment map[string]string) (*stati
 }
 
 // Who replaces envoyproxy/ratelimit has to limit where that program does: it ignores what it cannot have here.
-func TestWithoutPrometheusOnlyRatelimitStarts(t *testing.T) {
+func TestOnlyRatelimitStartsWithoutPrometheus(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestWithoutPrometheusOnlyRatelimitStarts(t *testing.T) {
 	}
 }
 
-func TestDotsOfValuesGoOnDemand(t *testing.T) {
+func TestDotsInValuesAreSanitizedOnDemand(t *testing.T) {
 	for value, want := range map[string]string{"": "a.tenant_b.c.total_hits: 1", "true": "a.tenant_b_c.total_hits: 1"} {
 		s, _, err := openForTest(t, "weir", map[string]string{"USE_STATSD": "true", "SANITIZE_DESCRIPTOR_METRIC_DOTS": value})
 		if err != nil {
@@ -94,7 +94,7 @@ func TestDotsOfValuesGoOnDemand(t *testing.T) {
 }
 
 // All sinks at once are as good as one, and what comes last, while the server drains, is sent all the same.
-func TestStatisticsGoOnToTheEnd(t *testing.T) {
+func TestStatisticsAreSentDuringTheDrain(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

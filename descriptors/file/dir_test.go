@@ -117,7 +117,7 @@ func (w *watched) expectErrors(texts ...string) {
 
 const promised = 2 * time.Second // a change is in force after this
 
-func TestAChangeIsInForceWithinTwoSeconds(t *testing.T) {
+func TestChangeAppliesWithinTwoSeconds(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	watch(t, dir, nil, func(t *testing.T, w *watched) {
@@ -154,7 +154,7 @@ func TestAChangeIsInForceWithinTwoSeconds(t *testing.T) {
 	})
 }
 
-func TestABadFileHoldsUpNoOtherDomain(t *testing.T) {
+func TestBadFileBlocksNoOtherDomain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
@@ -186,7 +186,7 @@ func TestABadFileHoldsUpNoOtherDomain(t *testing.T) {
 	})
 }
 
-func TestARefusedOrHalfWrittenFormIsTriedOnceAndNotHeld(t *testing.T) {
+func TestRefusedConfigurationIsTriedOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")
@@ -205,7 +205,7 @@ func TestARefusedOrHalfWrittenFormIsTriedOnceAndNotHeld(t *testing.T) {
 	})
 }
 
-func TestAHalfWrittenFileIsNotComplainedAbout(t *testing.T) {
+func TestHalfWrittenFileIsNotReported(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	whole := config("a", 50)
@@ -251,7 +251,7 @@ var swaps = map[string]func(t *testing.T, root string, version int) (dir string)
 }
 
 // A version is in force within eleven seconds of being there, or else one that has come after it.
-func TestADirectoryThatKeepsChangingIsFollowedAllTheSame(t *testing.T) {
+func TestConstantlyChangingDirectoryIsFollowed(t *testing.T) {
 	const pause, longest = 250 * time.Millisecond, 11 * time.Second
 	for name, swap := range swaps {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestADirectoryThatKeepsChangingIsFollowedAllTheSame(t *testing.T) {
 
 // All files of a version have the same number of rules. A swapper that never pauses meets many of the reads, as they
 // take about as long as a swap.
-func TestNoTwoVersionsAreMixed(t *testing.T) {
+func TestVersionsAreNeverMixed(t *testing.T) {
 	files, loads := 40, 100
 	if testing.Short() {
 		loads = 25
@@ -339,7 +339,7 @@ func TestNoTwoVersionsAreMixed(t *testing.T) {
 	t.Logf("read %d times; changed meanwhile %d times", loaded, refused)
 }
 
-func TestAMissingDirectoryIsWaitedFor(t *testing.T) {
+func TestMissingDirectoryIsWaitedFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
 	watch(t, dir, nil, func(t *testing.T, w *watched) {
 		w.pass(time.Minute)
@@ -367,7 +367,7 @@ func TestAMissingDirectoryIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
+func TestMayBeEmptyAcceptsNoFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
 	watch(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
 		found := func() descriptors.Found {
@@ -410,7 +410,7 @@ func TestNoFilesAreAConfigurationIfTheyMayBe(t *testing.T) {
 	})
 }
 
-func TestAReloadThatIsAskedForReadsAtOnceAndSaysWhatItFound(t *testing.T) {
+func TestRequestedReloadReadsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "b.yaml")

@@ -53,7 +53,7 @@ func TestLoadReadsEveryFileBelowADirectory(t *testing.T) {
 	}
 }
 
-func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
+func TestLoadNamesEveryUnusableFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "good.yaml")
 	write(t, "domain: b\nx: y", dir, "below", "bad\n.yaml")
@@ -79,7 +79,7 @@ func TestLoadNamesEveryFileThatItCannotUse(t *testing.T) {
 	}
 }
 
-func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
+func TestLoadReadsOnlyFilesWithThePrefix(t *testing.T) {
 	for _, tc := range []struct{ prefix, read, others string }{
 		{"config.", "config.d/y.yaml config.yaml config/below/z config/x.yaml",
 			"README.md config2.yaml conf/a.yaml configs/a.yaml other/config.yaml a.config.yaml .config.yaml config/.x.yaml " +
@@ -107,7 +107,7 @@ func TestOnlyFilesOfThePrefixAreRead(t *testing.T) {
 }
 
 // Whoever edits a file in the directory must not break its domain by what the editor leaves there.
-func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
+func TestEditorLeftoversAreSkippedAndNamed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	write(t, config("b", 1), dir, "tilde~s.yaml")
@@ -130,7 +130,7 @@ func TestLeftoversBreakNothingAndAreNamed(t *testing.T) {
 }
 
 // Whoever may write into the directory must not be able to read by it what only weir may, nor to have weir log it.
-func TestNoLinkLeadsOutOfTheDirectory(t *testing.T) {
+func TestLinksOutOfTheDirectoryAreRefused(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	write(t, config("a", 1), dir, "good.yaml")
 	write(t, config("b", 1), outside, "b.yaml")
@@ -161,7 +161,7 @@ func TestNoLinkLeadsOutOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
+func TestLoadExplainsUnusableDirectories(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "file", "a.yaml")
 	write(t, ".", dir, "hidden", ".x")
@@ -199,7 +199,7 @@ func TestLoadSaysWhyADirectoryCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
+func TestFileGrowingDuringTheReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config("a", 1), dir, "a.yaml")
 	d := New(dir, yaml.Options{}, nil)
@@ -217,8 +217,8 @@ func TestAFileThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 	}
 }
 
-// TestTheExampleConfigurationIsRight reads the files that `make run` serves; cmd/weir/cookbook asks them.
-func TestTheExampleConfigurationIsRight(t *testing.T) {
+// TestExampleConfigurationIsValid reads the files that `make run` serves; cmd/weir/cookbook asks them.
+func TestExampleConfigurationIsValid(t *testing.T) {
 	c, problems, err := Load(filepath.Join("..", "..", "k8s", "base", "config"), yaml.Options{})
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("the example must have no problems and no warnings: %v, %v", problems, err)

@@ -32,7 +32,7 @@ func deployment(container, configMap string) string {
 
 const weirContainer = "command: [/bin/weir]\nargs: [serve, --config, /etc/weir]"
 
-func TestWhichConfigMapsAreRead(t *testing.T) {
+func TestReadChoosesTheConfigMapsOfWeir(t *testing.T) {
 	for promise, test := range map[string]struct {
 		manifests []string
 		read      []string // parts
@@ -89,7 +89,7 @@ func TestWhichConfigMapsAreRead(t *testing.T) {
 	}
 }
 
-func TestADescriptorFileIsNoManifest(t *testing.T) {
+func TestDescriptorFileIsNoManifest(t *testing.T) {
 	for _, text := range []string{"", "domain: shop\n", "a: [", "- 1\n", "domain: shop\n---\napiVersion: v1\nkind: ConfigMap\n",
 		"domain: shop\nkind: ConfigMap\napiVersion: v1\n"} {
 		if _, isManifest := manifest.Read("a.yaml", []byte(text)); isManifest {
@@ -98,8 +98,8 @@ func TestADescriptorFileIsNoManifest(t *testing.T) {
 	}
 }
 
-// TestProblemsStandOnTheirTrueLine writes the same fault in all ways in which an entry can be written.
-func TestProblemsStandOnTheirTrueLine(t *testing.T) {
+// TestProblemsNameTheManifestsLine writes the same fault in all ways in which an entry can be written.
+func TestProblemsNameTheManifestsLine(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n"
 	for promise, test := range map[string]struct {
 		entry string
@@ -130,7 +130,7 @@ func TestProblemsStandOnTheirTrueLine(t *testing.T) {
 }
 
 // What one message says of another place is as true as where it stands.
-func TestOtherPlacesAreNamedAsTheyStandInTheManifest(t *testing.T) {
+func TestProblemsNameOtherLinesOfTheManifest(t *testing.T) {
 	text := configMap("a", "x", limits("shop"), "y", limits("shop"))
 	m, _ := manifest.Read("a.yaml", []byte(text))
 	update := yaml.NewLastGood(yaml.Options{}).Update(m.Files, nil)
@@ -140,7 +140,7 @@ func TestOtherPlacesAreNamedAsTheyStandInTheManifest(t *testing.T) {
 	}
 }
 
-func TestTheContainersVariablesAreKnown(t *testing.T) {
+func TestReadFindsTheContainersVariables(t *testing.T) {
 	const env = "\nenv: [{name: ALGORITHM, value: fixed_window}, {name: REDIS_AUTH, valueFrom: {}}]"
 	for container, program := range map[string]string{weirContainer: "weir", "command: [/bin/ratelimit]": "ratelimit",
 		"args: [--config, /etc/otel]": "", "args: {}": ""} {
@@ -171,7 +171,7 @@ func FuzzRead(f *testing.F) {
 }
 
 // Manifests of a few kilobytes must not take more than a machine holds, whatever their aliases say, nor hours.
-func TestNoManifestTakesMoreThanItIsWorth(t *testing.T) {
+func TestHostileManifestsAreReadCheaply(t *testing.T) {
 	const list = "apiVersion: v1\nkind: List\nitems:\n"
 	lists := list + "- &l0 {apiVersion: v1, kind: ConfigMap, data: {a.yaml: \"domain: a\"}}\n"
 	for i := 1; i < 9; i++ {

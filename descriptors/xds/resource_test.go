@@ -39,7 +39,7 @@ func spoilt(t *testing.T, domain string) *anypb.Any {
 	return p
 }
 
-func TestAResourceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+func TestUnreadableResourceBlocksNoOther(t *testing.T) {
 	c := &client{t: t}
 	s := New(Config{Log: slog.New(slog.NewTextHandler(c, nil))})
 	for _, step := range []struct {

@@ -100,7 +100,7 @@ func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 	})
 }
 
-func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
+func TestRefusedVersionIsRequestedEachSecond(t *testing.T) {
 	onStream(t, func(t *testing.T, s *scripted, c *client) {
 		s.set(t, "1", limited("a", 1))
 		s.set(t, "2", unitless("a"), limited("b", 1), misnamed("c"))
@@ -132,7 +132,7 @@ func TestARefusedVersionIsAskedForOnceASecond(t *testing.T) {
 	})
 }
 
-func TestASilentServerIsWaitedFor(t *testing.T) {
+func TestSilentServerIsWaitedFor(t *testing.T) {
 	onStream(t, func(t *testing.T, s *scripted, c *client) {
 		time.Sleep(maxSilence - 1)
 		synctest.Wait()

@@ -18,7 +18,7 @@ import (
 	rules "github.com/weirproxy/weir/descriptors/yaml"
 )
 
-func TestAResourceIsTheFileThatSaysTheSame(t *testing.T) {
+func TestResourceReadsLikeTheSameFile(t *testing.T) {
 	metadata, err := structpb.NewStruct(map[string]any{"tier": "true", "n": 1.5, "all": []any{nil, true, map[string]any{"<<": ""}}})
 	must(t, err)
 	c := &ratelimit.RateLimitConfig{Name: "n", Domain: "eg/shop", Descriptors: []*ratelimit.RateLimitDescriptor{{
@@ -78,7 +78,7 @@ var words = []string{"a", "*", "a*", "é", "\x00", "\x7f", "\u0085", "\u2028", "
 	"%", "@", "`", "|", ">", "!x", "&x", "*x", "---", "...", "domain: x", strings.Repeat("k", 1000)}
 
 // Each text stands in each place: what comes out of the file that is written is what went in.
-func TestAnyTextIsWrittenSoThatItReadsBack(t *testing.T) {
+func TestWrittenTextReadsBack(t *testing.T) {
 	for _, word := range words {
 		metadata, err := structpb.NewStruct(map[string]any{word: []any{word, nil, true, 1e300, map[string]any{word: -0.5}}})
 		must(t, err)
@@ -127,7 +127,7 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-func TestARefusalIsBounded(t *testing.T) {
+func TestRefusalTextIsBounded(t *testing.T) {
 	long := fmt.Errorf("%s", strings.Repeat("é", maxRefusal))
 	for _, test := range []struct {
 		errs []error

@@ -23,7 +23,7 @@ func gateway(t *testing.T, own, clients *certstest.Authority, name string) *tls.
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
 }
 
-func TestAServerIsReachedWithTheCertificatesOfNow(t *testing.T) {
+func TestConnectionUsesTheCurrentCertificates(t *testing.T) {
 	t.Parallel()
 	old, next := certstest.New(t, "old"), certstest.New(t, "next")
 	dir := t.TempDir()

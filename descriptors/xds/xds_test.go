@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func TestEachVersionIsAccepted(t *testing.T) {
+func TestEachVersionIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	server := listen(t, "127.0.0.1:0", nil)
 	server.set("1", limited("a", 1))
@@ -50,7 +50,7 @@ func TestEachVersionIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAServerThatComesBackIsFollowed(t *testing.T) {
+func TestReturningServerIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := listen(t, socket(t), nil)
 	server.set("9", limited("a", 1), limited("b", 1))
@@ -72,7 +72,7 @@ func TestAServerThatComesBackIsFollowed(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
+func TestRefusalByApplyReachesTheServer(t *testing.T) {
 	t.Parallel()
 	server := listen(t, "127.0.0.1:0", nil)
 	server.set("1", limited("a", 1))
@@ -89,7 +89,7 @@ func TestWhatIsRefusedAfterAllIsToldToTheServer(t *testing.T) {
 }
 
 // A gauge that says whether all is in force is set by what apply and OnError are told, in this order.
-func TestWhatIsInForceInPartIsToldAfterEachChange(t *testing.T) {
+func TestPartialConfigurationIsReportedAfterApply(t *testing.T) {
 	var told []string
 	s := New(Config{Log: discard, OnError: func(error) { told = append(told, "in part") }})
 	take := func(version string, all ...proto.Message) {
@@ -110,7 +110,7 @@ func TestWhatIsInForceInPartIsToldAfterEachChange(t *testing.T) {
 	}
 }
 
-func TestPausesGrowUpToTheLongest(t *testing.T) {
+func TestBackoffGrowsToItsMaximum(t *testing.T) {
 	first := func(b Backoff, n int) (seconds []float64) {
 		b = b.bounded()
 		for next := b.Retry; len(seconds) < n; next = b.next(next) {
@@ -135,7 +135,7 @@ func TestPausesGrowUpToTheLongest(t *testing.T) {
 	}
 }
 
-func TestAPartOfEachPauseIsLeftToChance(t *testing.T) {
+func TestBackoffIsJittered(t *testing.T) {
 	for jitter, from := range map[float64]time.Duration{0.5: 5 * time.Second, 7: minWait} {
 		b := Backoff{Jitter: jitter}.bounded()
 		least, most := time.Hour, time.Duration(0)

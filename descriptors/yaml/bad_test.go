@@ -55,7 +55,7 @@ var tooMuch = map[string]string{
 }
 
 // In testdata/bad each file is named after its one fault and begins with the message that it must give.
-func TestEachFaultIsToldOnceAtItsLine(t *testing.T) {
+func TestEachFaultIsReportedAtItsLine(t *testing.T) {
 	for _, f := range read(t, "testdata/bad/*") {
 		t.Run(f.Name, func(t *testing.T) { wantFault(t, f, Options{}) })
 	}
@@ -69,7 +69,7 @@ func TestEachFaultIsToldOnceAtItsLine(t *testing.T) {
 
 // In testdata/lost something was meant as a limit and is none: it must be seen at once. Whoever comes from
 // envoyproxy/ratelimit with such a file keeps what it did there.
-func TestALimitThatIsNoneBreaksItsDomainUnlessRatelimitTakesIt(t *testing.T) {
+func TestUnreadableLimitBreaksItsDomain(t *testing.T) {
 	for _, f := range read(t, "testdata/lost/*") {
 		t.Run(f.Name, func(t *testing.T) {
 			wantFault(t, f, Options{})
@@ -79,7 +79,7 @@ func TestALimitThatIsNoneBreaksItsDomainUnlessRatelimitTakesIt(t *testing.T) {
 }
 
 // What is no descriptor file may hold a secret, and whoever sees the log need not be who may see the file.
-func TestAFileThatIsNoMappingIsNeverQuoted(t *testing.T) {
+func TestForeignFilesAreNeverQuoted(t *testing.T) {
 	for _, text := range []string{"hunter2", "'hunter2'", "root:hunter2:19000:0:::\nann:hunter2:19000:0:::",
 		"@hunter2", "*hunter2", "!hunter2 [", "\"a\" hunter2", "password: pass: hunter2", "token: [hunter2", "key: {hunter2}hunter2", "- hunter2", "hunter2: !!x {",
 		"%hunter2", "key:hunter2: [", "&hunter2 *b", "domain=corp\npassword=hunter2: [\n"} {

@@ -33,7 +33,7 @@ descriptors:
 }
 `}
 
-func TestAWrongBracketIsToldAtItsLine(t *testing.T) {
+func TestWrongBracketIsReportedAtItsLine(t *testing.T) {
 	for _, text := range bracketed {
 		for i, b := range []byte(text) {
 			line := 1 + strings.Count(text[:i], "\n")

@@ -51,7 +51,7 @@ func moment(line string) (files []File, unread Problems) {
 }
 
 // In testdata/lastgood.txt a line is what files are at one moment, and what must be in force then.
-func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
+func TestBadFileBreaksOnlyItsDomain(t *testing.T) {
 	for block := range strings.SplitSeq(string(read(t, "testdata/lastgood.txt")[0].Data), "\n\n") {
 		name, steps, _ := strings.Cut(block, "\n")
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestABadFileBreaksNoMoreThanItsDomain(t *testing.T) {
 	}
 }
 
-func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
+func TestDomainOfInvalidYAMLIsFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"domain: a\n  - ]":             "a",
 		"domain : a\n  - ]":            "a",
@@ -96,7 +96,7 @@ func TestTheDomainOfAFileThatIsNoYAMLIsFound(t *testing.T) {
 	}
 }
 
-func TestAnUpdateTellsWhichDomainsSuffer(t *testing.T) {
+func TestUpdateNamesTheAffectedDomains(t *testing.T) {
 	good := []File{file("a", limited("a", 1)), file("d/b", limited("b", 1))}
 	first := NewLastGood(Options{}).Update(append(good, file("x", "]")), Problems{{File: "y"}, {File: "z", Warning: true}})
 	kept := first.LastGood.Update(good[:1], Problems{{File: "d"}})
@@ -165,7 +165,7 @@ func large(domain string) string {
 	return text
 }
 
-func TestFilesAreTooMuchTogether(t *testing.T) {
+func TestUpdateBoundsAllFilesTogether(t *testing.T) {
 	a, b, c := file("a", large("a")), file("b", large("b")), file("c", large("c"))
 	first := (&LastGood{}).Update([]File{a, b}, nil)
 	if first.Config == nil {

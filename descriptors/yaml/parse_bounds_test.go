@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestHostileFilesAreRefused feeds what makes a careless reader run out of memory, stack or time, beside two good files.
+// TestHostileFilesAreRefused feeds what makes a careless reader run out of memory, stack or time, beside two good
+// files.
 func TestHostileFilesAreRefused(t *testing.T) {
 	const head = "domain: d\ndescriptors:\n"
 	bomb := head + "- key: k0\n  descriptors: &l0 [{key: a, rate_limit: {unlimited: true}}, {key: b}, {key: c}]\n"
@@ -66,7 +67,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
+func TestManyWarningsHideNoErrors(t *testing.T) {
 	text := "domain: d\ndescriptors:\n" + strings.Repeat("- {key: k, shadow_mode: true}\n", 3000)
 	_, problems := judge([]File{file("f", text)}, Options{})
 	if err := problems.Err(); err == nil || strings.Count(err.Error(), "already configured") != 1000 {
@@ -77,7 +78,7 @@ func TestErrorsAreToldThoughWarningsAreMany(t *testing.T) {
 	}
 }
 
-func TestManyPatternsThatBeginAlikeAreAWarning(t *testing.T) {
+func TestManyPatternsWithOnePrefixAreWarned(t *testing.T) {
 	list := func(format string, from, to int) string {
 		text := ""
 		for i := from; i < to; i++ {

@@ -100,7 +100,7 @@ descriptors:
 }
 
 // A byte order mark is no part of the file.
-func TestScalarsAreTakenAsTheTextThatIsWritten(t *testing.T) {
+func TestScalarsAreReadAsWritten(t *testing.T) {
 	for _, text := range []string{"404", "true", "010", "1_000", "007", "0x1F", "yes", "2026-01-31", "on", "=", "'1.5'"} {
 		c := parse(t, "\ufeffdomain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
 		text = strings.Trim(text, "'")
@@ -136,7 +136,7 @@ func TestAllProblemsOfAllFilesAreReported(t *testing.T) {
 	}
 }
 
-func TestMetadataIsReadAsJSONHasIt(t *testing.T) {
+func TestMetadataIsReadAsJSON(t *testing.T) {
 	c := parse(t, `
 domain: shop
 descriptors:
@@ -183,7 +183,7 @@ descriptors:
 	}
 }
 
-func TestASurrogatePairIsOneCharacter(t *testing.T) {
+func TestSurrogatePairIsOneCharacter(t *testing.T) {
 	for text, want := range map[string]string{
 		`"\ud83d\uDE00"`:                             "😀",
 		`"\\\ud83d\ude00\ud83d\ude01\u00e9"`:         `\😀😁é`,
@@ -232,7 +232,7 @@ descriptors:
 }
 
 // A file must not be refused because of how weir was started, and its author must hear what is ignored.
-func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
+func TestFieldsOfOtherAlgorithmsAreIgnored(t *testing.T) {
 	const noPrecision = "precision has no effect: the limit counts by fixed_window, the value of ALGORITHM. " +
 		"Give it algorithm: sliding_window, or leave precision out"
 	const noBurst = "burst has no effect: the limit counts by sliding_log, the value of ALGORITHM. " +
@@ -263,7 +263,7 @@ func TestWhatTheDefaultAlgorithmHasNotIsIgnoredAndTold(t *testing.T) {
 }
 
 // Whoever swaps the image or sets ALGORITHM starts with these files, or with the second, which a reader makes of the first.
-func TestTheShippedLimitsLoadUnderEachAlgorithmAndAsRatelimit(t *testing.T) {
+func TestShippedLimitsLoadUnderEachAlgorithm(t *testing.T) {
 	shipped := append(read(t, "../../k8s/base/config/shop.yaml"), read(t, "../../helm/weir/files/shop.yaml")...)
 	for _, f := range shipped {
 		without := strings.ReplaceAll(string(f.Data), "      algorithm: sliding_window\n", "")

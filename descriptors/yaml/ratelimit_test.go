@@ -31,7 +31,7 @@ func TestYAMLIsReadAsRatelimitReadsIt(t *testing.T) {
 }
 
 // In the place of envoyproxy/ratelimit no name of a limit is refused, and what replaces it goes on replacing it alone.
-func TestAsRatelimitANameThatNoHeaderHoldsIsEscaped(t *testing.T) {
+func TestLenientParseEscapesLimitNames(t *testing.T) {
 	text := `domain: d
 descriptors:
 - {key: k, rate_limit: {unit: day, requests_per_unit: 1, name: "a\r\n~ !"}}

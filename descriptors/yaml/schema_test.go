@@ -83,7 +83,7 @@ func schemaFiles(t *testing.T) (all []File) {
 }
 
 // An editor must offer every key and every word that the parser knows, and no other.
-func TestTheSchemaHasEveryKey(t *testing.T) {
+func TestSchemaHasEveryKey(t *testing.T) {
 	type mapping struct {
 		Properties map[string]struct {
 			Description string
@@ -120,7 +120,7 @@ func TestTheSchemaHasEveryKey(t *testing.T) {
 }
 
 // An editor must not underline what weir takes, and should underline what weir refuses.
-func TestTheSchemaAgreesWithTheParser(t *testing.T) {
+func TestSchemaAgreesWithTheParser(t *testing.T) {
 	schema, used := compile(t, []byte(descriptors.Schema)), make(map[string]bool)
 	for _, f := range schemaFiles(t) {
 		t.Run(f.Name, func(t *testing.T) {

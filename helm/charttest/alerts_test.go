@@ -43,7 +43,7 @@ func rulesWith(t *testing.T, values, more map[string]any) []monitoring.Rule {
 
 // A weir is scraped while its Redis answers, is killed, is back, is full, and has room again: at the end of each, these
 // alerts fire and no others.
-func TestAlertsTellWhatBecomesOfRedis(t *testing.T) {
+func TestAlertsFollowTheStateOfRedis(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	address, values := redis.Addr, watched(t, redis.Addr)
@@ -112,7 +112,7 @@ func hasRoom(t *testing.T, redis *redistest.Server, bytes string) {
 
 // What a test can hardly bring about: a calm weir is scraped, and one of its series is changed, or another weir's is beside
 // it. Its alert fires, alone.
-func TestEachAlertFiresOnWhatItIsFor(t *testing.T) {
+func TestEachAlertFiresOnItsCause(t *testing.T) {
 	t.Parallel()
 	type fault struct {
 		series, values, alert string
@@ -187,7 +187,7 @@ func held(t *testing.T, rules []monitoring.Rule, calm samples, pattern, values s
 
 // Who is woken at night reads what happens and what to do, by labels that the alert has, and follows a link to its section
 // of the runbook, which asks for what weir shows.
-func TestAlertsSayWhatToDo(t *testing.T) {
+func TestAlertsNameTheRemedy(t *testing.T) {
 	t.Parallel()
 	made := make(map[string]bool)
 	for _, values := range []string{"{}", "redis: {addresses: ['redis:6379']}", "memcached: {addresses: ['memcached:11211']}"} {

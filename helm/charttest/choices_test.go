@@ -100,7 +100,7 @@ var premises = []struct{ of, values string }{
 // Whoever picks a value that the schema offers gets a weir that becomes ready and limits, with the limits of the example.
 // What the container is given decides; so choices that give it the same are made once. In the short form every other
 // choice is made under the incumbent's name, else each is made under both.
-func TestEveryValueToChooseMakesAWeirThatLimits(t *testing.T) {
+func TestEveryEnumValueStartsAndLimits(t *testing.T) {
 	t.Parallel()
 	schema := valuesOf(t, readText(t, filepath.Join(chartDir, "values.schema.json")))
 	choices := choicesBelow(schema, schema["definitions"].(map[string]any), nil)

@@ -30,7 +30,7 @@ func startPrometheus(t *testing.T, pods map[string]*weir) promAPI {
 // A Redis that holds some days of hits, a weir and a history server of one release over it, and weirs that count in
 // memory and in memcached: every query of the dashboards is answered, and has something to show. So have the variables,
 // and the queries of the document of all metrics.
-func TestEveryQueryOfTheDashboardsFindsSomething(t *testing.T) {
+func TestEveryDashboardQueryFindsData(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	until := time.Now().UTC().Truncate(24 * time.Hour)

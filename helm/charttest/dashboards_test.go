@@ -44,7 +44,7 @@ func TestDashboardsCanBeProvisioned(t *testing.T) {
 // Rates of what is scraped look back four scrapes, which Grafana calculates. A fleet is chosen by variables: nothing is
 // asked of all that a Prometheus has, or of one namespace that somebody had. And what server/stats/METRICS.md tells of is
 // shown, all of it and by its labels.
-func TestEveryLiveQueryIsOfTheChosenPodsAndOfAMetricThereIs(t *testing.T) {
+func TestLiveQueriesSelectPodsAndExistingMetrics(t *testing.T) {
 	t.Parallel()
 	d, document, asked := dashboards(t)["live.json"], metricsDocument(t), make(map[string]bool)
 	chosen := map[string]string{"namespace": "N", "job": "J", "pod": "P"}
@@ -79,7 +79,7 @@ func TestEveryLiveQueryIsOfTheChosenPodsAndOfAMetricThereIs(t *testing.T) {
 }
 
 // The history has no scrapes, and its bars must meet without overlapping. A bar stands where it begins, so it looks ahead.
-func TestRangesOfTheHistoryMeet(t *testing.T) {
+func TestHistoryBarsMeetWithoutOverlap(t *testing.T) {
 	t.Parallel()
 	ranges := regexp.MustCompile(`\[([$\w]+)\]( offset -\$__interval)?`)
 	d := dashboards(t)["history.json"]
@@ -101,7 +101,7 @@ func TestRangesOfTheHistoryMeet(t *testing.T) {
 
 // Links lead to the other dashboard, to a document that is there, or to weir's page, with what the page reads; and panels
 // name sections of the runbook.
-func TestLinksOfDashboardsLeadSomewhere(t *testing.T) {
+func TestDashboardLinksResolve(t *testing.T) {
 	t.Parallel()
 	const repository = "https://github.com/weirproxy/weir/blob/main/"
 	runbook, linked := readRunbook(t), regexp.MustCompile(`"url": *"([^"]*)"`)

@@ -61,7 +61,7 @@ func snippets(t *testing.T, document string) (objects []Object) {
 
 // What people paste works: it is the same, whether they read it in the notes or let the chart make it. Where weir serves by
 // TLS, an Envoy of one's own has to be told so, and for whom to take it.
-func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
+func TestNotesShowValidEnvoyAndIstioObjects(t *testing.T) {
 	t.Parallel()
 	shown := snippets(t, render(t, "limits", nil).Notes)
 	if service := "outbound|8081||limits-weir.limits.svc.cluster.local"; len(shown) != 2 || !strings.Contains(shown[0].Text, service) {
@@ -86,7 +86,7 @@ func TestWhatTheNotesShowIsWhatEnvoyAndIstioTake(t *testing.T) {
 
 // What documents show is what their APIs take, and the chart: the values of the migration guide make a weir in the place
 // of envoyproxy/ratelimit.
-func TestWhatTheDocumentsShowIsWhatTheirAPIsTake(t *testing.T) {
+func TestObjectsInDocumentsAreValid(t *testing.T) {
 	t.Parallel()
 	migration := filepath.Join(root, "cmd", "weir", "MIGRATION.md")
 	for _, name := range []string{filepath.Join(chartDir, "README.md"), filepath.Join(k8sDir, "README.md")} {
@@ -175,7 +175,7 @@ var (
 
 // Each command of weir in the runbook is one that weir has, with these flags, and each metric that is looked for is one that
 // weir shows.
-func TestWeirKnowsWhatTheRunbookAsks(t *testing.T) {
+func TestRunbookNamesRealCommandsAndMetrics(t *testing.T) {
 	t.Parallel()
 	shown := strings.Join(slices.Collect(maps.Keys(metricsDocument(t))), "\n")
 	commands, metrics := 0, 0

@@ -119,7 +119,7 @@ func wantRateLimits(t *testing.T, where string, value any) {
 }
 
 // The same as the chart's templates, for who has no Helm; and who takes Envoy's bootstrap asks weir the same.
-func TestTheMeshSamplesAreWhatTheChartGives(t *testing.T) {
+func TestMeshSamplesMatchTheChart(t *testing.T) {
 	t.Parallel()
 	made := render(t, inWeir, valuesOf(t, `
 istio: {gateway: {enabled: true}, sidecar: {enabled: true, namespace: shop, selector: {app: cart}}}
@@ -141,7 +141,7 @@ envoyGateway: {patchPolicy: {enabled: true, namespace: default}}`)).Objects
 	}
 }
 
-func TestEverySampleIsWhatItsAPITakes(t *testing.T) {
+func TestEverySampleIsValid(t *testing.T) {
 	t.Parallel()
 	samples := 0
 	for _, file := range inK8s(t, "*.yaml", 20) {

@@ -90,7 +90,7 @@ func wantSame(t *testing.T, kustomized, charted []Object) {
 const inWeir = "weir/weir"
 
 // Kustomize makes up no token, so the base has none; with the component it has that of a Secret.
-func TestKustomizationsAreWhatTheChartGives(t *testing.T) {
+func TestKustomizationsMatchTheChart(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{filepath.Join(k8sDir, "base"): "admin: {token: {create: false}}",
 		filepath.Join("testdata", "admin-token"): "admin: {token: {existingSecret: weir-admin-token}}"}
@@ -123,7 +123,7 @@ func renderBeside(t *testing.T, values map[string]any) *Rendered {
 }
 
 // Both ways of putting weir beside an Envoy give the same pod.
-func TestTheComponentIsWhatTheChartPutsBeside(t *testing.T) {
+func TestComponentMatchesTheChartsSidecar(t *testing.T) {
 	t.Parallel()
 	pod := func(objects []Object) []Object {
 		spec := ofKind(objects, "Deployment")[0].At("spec", "template", "spec")

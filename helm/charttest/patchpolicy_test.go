@@ -100,7 +100,7 @@ func pointers(t *testing.T, resource []byte, patch Object) (all []string) {
 
 // What Envoy Gateway makes of listeners of one port: one listener with a filter chain for all that are plain HTTP, and
 // one for each that has TLS.
-func TestThePatchPolicyReachesEveryFilterChain(t *testing.T) {
+func TestPatchPolicyReachesEveryFilterChain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		promise, file, listener string
@@ -149,7 +149,7 @@ func managers(t *testing.T, l *listener.Listener) (n int) {
 	return n
 }
 
-func TestThePatchPolicyReachesEveryVirtualHost(t *testing.T) {
+func TestPatchPolicyReachesEveryVirtualHost(t *testing.T) {
 	t.Parallel()
 	const name = "first-listener"
 	before := translated(t, "jsonpatch.routes.yaml", name, &route.RouteConfiguration{})
@@ -168,7 +168,7 @@ func TestThePatchPolicyReachesEveryVirtualHost(t *testing.T) {
 	}
 }
 
-func TestTheHeaderPolicyReachesEveryManager(t *testing.T) {
+func TestHeaderPolicyReachesEveryConnectionManager(t *testing.T) {
 	t.Parallel()
 	policy := readFile(t, filepath.Join(k8sDir, "envoy-gateway", "headers.yaml"))[0]
 	name := text(policy.At("spec", "jsonPatches", "0", "name"))

@@ -50,7 +50,7 @@ func unpacked(t *testing.T, archive string) string {
 
 // Who has a release's files and no clone can check, start and install them. Two builds are the same to the byte, for which
 // the short form has k8s/image.
-func TestAReleaseCanBeInstalledAndMadeAgain(t *testing.T) {
+func TestReleaseInstallsAndIsReproducible(t *testing.T) {
 	t.Parallel()
 	arches := []string{"amd64", "arm64"}
 	if testing.Short() {

@@ -17,8 +17,7 @@ func startRedis(t *testing.T, options ...redistest.Option) *redistest.Server {
 	return redistest.Single(t, append(options, redistest.WithPassword("secret"))...)
 }
 
-// The pods of helm test do what they say.
-func TestTheTestsOfAReleasePass(t *testing.T) {
+func TestHelmTestsPass(t *testing.T) {
 	t.Parallel()
 	r := render(t, "weir", nil)
 	w := startRendered(t, r)
@@ -35,7 +34,7 @@ func TestTheTestsOfAReleasePass(t *testing.T) {
 }
 
 // The pod of the CronJob does its work, with the environment that it gets.
-func TestTheJobDownsamplesAndEnds(t *testing.T) {
+func TestDownsampleJobRunsAndEnds(t *testing.T) {
 	t.Parallel()
 	r := render(t, "weir", valuesOf(t, "redis: {addresses: ['"+startRedis(t).Addr+
 		"'], timeout: 1m, auth: {existingSecret: redis-credentials}}")) // a minute, as the machine may be busy
@@ -49,8 +48,7 @@ func TestTheJobDownsamplesAndEnds(t *testing.T) {
 	}
 }
 
-// Each policy decides as the values say while there is no Redis.
-func TestThePolicyDecidesWhileRedisIsAway(t *testing.T) {
+func TestFailurePolicyDecidesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ policy, onNodeLoss, want string }{
 		{"allow", "remap", "OK OK OK"},
@@ -80,7 +78,7 @@ descriptors: {shop.yaml: {domain: shop, descriptors: [{key: user, rate_limit: {r
 }
 
 // What Helm prints can be checked as it is: what is Grafana's, or a ring's, is left out.
-func TestARenderedChartIsChecked(t *testing.T) {
+func TestCheckReadsTheRenderedChart(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ha", "ring", "volume", "ratelimit-files"} {
 		var stream strings.Builder
@@ -96,7 +94,7 @@ func TestARenderedChartIsChecked(t *testing.T) {
 }
 
 // The Job that runs before an upgrade reads what the release would give weir, and tells the line at fault.
-func TestAFaultyFileEndsAnUpgradeBeforeItBegins(t *testing.T) {
+func TestFaultyFileStopsAnUpgrade(t *testing.T) {
 	t.Parallel()
 	const wrong = "descriptors: {shop.yaml: 'domain: shop\n\ndescriptors: [{key: user, rate_limit: {unti: minute}}]'}\n"
 	for _, tc := range []struct {

@@ -49,7 +49,7 @@ func secretIn(t *testing.T, release string, values map[string]any, there ...Obje
 	return secret, string(plain)
 }
 
-func TestTheTokenIsRandomAndUpgradesKeepIt(t *testing.T) {
+func TestTokenIsRandomAndSurvivesUpgrades(t *testing.T) {
 	t.Parallel()
 	secret, token := secretIn(t, "weir", nil)
 	_, other := secretIn(t, "weir", nil)
@@ -69,7 +69,7 @@ func TestTheTokenIsRandomAndUpgradesKeepIt(t *testing.T) {
 }
 
 // A GitOps tool renders without a cluster, again and again.
-func TestRendersWithoutAClusterAreTheSame(t *testing.T) {
+func TestRenderingWithoutAClusterIsReproducible(t *testing.T) {
 	t.Parallel()
 	c, err := weirChart()
 	if err != nil {
@@ -94,7 +94,7 @@ func TestRendersWithoutAClusterAreTheSame(t *testing.T) {
 }
 
 // What the runbook shows for a user who is denied works in a pod of the default chart, which has the token, and not outside.
-func TestInThePodHitsAreGivenBackAtOnce(t *testing.T) {
+func TestGrantWorksInsideThePod(t *testing.T) {
 	t.Parallel()
 	w := startRendered(t, render(t, "weir", valuesOf(t, "history: {enabled: false}")))
 	for range 5 {

@@ -147,7 +147,7 @@ var samplesOfRatelimit = []string{"istio/rate-limit-service.yaml", "envoy-gatewa
 
 var variableLine = regexp.MustCompile(`name: ([A-Z][A-Z0-9_]+)`)
 
-func TestEveryVariableCanBeSetByAValue(t *testing.T) {
+func TestValuesCanSetEveryVariable(t *testing.T) {
 	t.Parallel()
 	listed, set := documentedVariables(t), rendered(t)
 	for _, name := range listed {
@@ -187,7 +187,7 @@ func documentedVariables(t *testing.T) (names []string) {
 }
 
 // Who comments out all that stands below a key leaves it empty, and Helm then takes its defaults away.
-func TestAKeyLeftEmptyRendersOrIsRefusedByName(t *testing.T) {
+func TestEmptyKeyRendersOrIsRefused(t *testing.T) {
 	t.Parallel()
 	paths := keysOf(defaults(t), nil)
 	if len(paths) < 150 {

@@ -81,7 +81,7 @@ func wantPorts(t *testing.T, pod *corev1.PodSpec, s *corev1.Service) {
 	}
 }
 
-func TestEverythingThatIsNamedIsThere(t *testing.T) {
+func TestReferencedObjectsExist(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, func(t *testing.T, r *Rendered) {
 		made := map[string]bool{"ServiceAccount/default": true} // by Kubernetes, in each namespace

@@ -21,7 +21,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-func TestTheSameBinariesGiveTheSameArchive(t *testing.T) {
+func TestSameBinariesMakeTheSameArchive(t *testing.T) {
 	dist, bin, arches := t.TempDir(), t.TempDir(), []string{"amd64", "arm64"}
 	if testing.Short() {
 		arches = arches[:1]

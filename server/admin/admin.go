@@ -32,10 +32,12 @@ type Parts struct {
 	Loaded   func() time.Time
 	Counters *Counters      // nil serves none
 	Denials  *Denials       // nil serves none
-	Quotas   *rlqs.Service  // nil serves none
+	Quotas   *rlqs.Service  // nil says that there are none
 	History  *query.History // nil says that there is none
-	Query    http.Handler   // /prometheus/; nil serves none
-	Guard    *Guard
+	// NoHistory says what to set for one, where History is nil.
+	NoHistory string
+	Query     http.Handler // /prometheus/; nil serves none
+	Guard     *Guard
 	// LikeRatelimit serves by any name what envoyproxy/ratelimit serves, and /help on unknown paths, and on / to clients
 	// that do not ask for HTML.
 	LikeRatelimit bool
@@ -61,16 +63,14 @@ func Handler(p Parts) http.Handler {
 	}
 	inTurn("GET /api/v1/rules", rulesHandler(&p))
 	if p.Counters != nil {
-		p.Counters.register(mux, p.Guard, p.History)
+		p.Counters.register(mux, &p)
 	}
 	if p.Denials != nil {
 		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
 	}
-	if p.Quotas != nil {
-		inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
-	}
+	inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
 	historyMux := http.NewServeMux()
-	registerHistory(historyMux, p.History)
+	registerHistory(historyMux, &p)
 	if p.Query != nil {
 		historyMux.Handle("/prometheus/", p.Query)
 	}

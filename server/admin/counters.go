@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 )
@@ -48,11 +47,12 @@ type change struct {
 	do   func(context.Context, *question) error
 }
 
-func (c *Counters) register(mux *http.ServeMux, g *Guard, h *query.History) {
+func (c *Counters) register(mux *http.ServeMux, p *Parts) {
+	g := p.Guard
 	mux.HandleFunc("GET /api/v1/counters", c.handler(g, nil, "domain", "descriptor"))
 	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, &change{"reset", c.reset}, "domain", "descriptor"))
 	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, &change{"grant", c.grant}, "domain", "descriptor", "hits"))
-	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(g, h))
+	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(p))
 }
 
 // handler reads a question from the parameters of these names, changes counters unless the change is nil, and shows them.

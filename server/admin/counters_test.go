@@ -122,7 +122,7 @@ func writeToken(t *testing.T, file, token string) {
 
 const ann = "?domain=shop&descriptor=user=ann"
 
-func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
+func TestCountersShowTheirAlgorithmsState(t *testing.T) {
 	p := newPort(t, &Guard{})
 	for key, want := range map[string]string{
 		"user": `,"path":"user","key":"4:shop4:user3:ann","limits":[` +
@@ -146,7 +146,7 @@ func TestCountersAreShownByWhatTheirAlgorithmKeeps(t *testing.T) {
 	}
 }
 
-func TestWritesAreGuarded(t *testing.T) {
+func TestWritesNeedLoopbackOrToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	writeToken(t, file, "a secret of weir")
 	withFile := &Guard{TokenFile: file, Host: "127.0.0.1"}
@@ -211,7 +211,7 @@ func TestWritesAreGuarded(t *testing.T) {
 }
 
 // What was given back is told to the hit, for each limit, and of a reset what was forgotten; and the log has who did it.
-func TestAChangeTellsWhatItDid(t *testing.T) {
+func TestChangesReportTheirEffect(t *testing.T) {
 	const grant, reset = "POST /grant", "DELETE "
 	for _, c := range []struct {
 		key, do       string
@@ -253,7 +253,7 @@ func TestAChangeTellsWhatItDid(t *testing.T) {
 	}
 }
 
-func TestValuesAreNotLoggedUnasked(t *testing.T) {
+func TestValuesAreLoggedOnlyOnRequest(t *testing.T) {
 	p := newPort(t, &Guard{Host: "127.0.0.1"})
 	p.counters.LogValues = false
 	p.hit(t, "user", 2)
@@ -277,7 +277,7 @@ func (r raced) Inspect(ctx context.Context, key []byte, limits []descriptors.Lim
 	return counts, err
 }
 
-func TestWhatOthersCountMeanwhileIsInWhatWasGivenBack(t *testing.T) {
+func TestGrantReportsConcurrentHits(t *testing.T) {
 	p := newPort(t, &Guard{Host: "127.0.0.1"})
 	p.hit(t, "guest", 1)
 	once := sync.OnceFunc(func() { p.hit(t, "guest", 2) })
@@ -288,7 +288,7 @@ func TestWhatOthersCountMeanwhileIsInWhatWasGivenBack(t *testing.T) {
 }
 
 // People compare it with what they see in Redis.
-func TestAKeyOfRatelimitIsShownAsItBegins(t *testing.T) {
+func TestRatelimitKeysAreShownByPrefix(t *testing.T) {
 	p := newPort(t, &Guard{})
 	p.counters.Rules = inForce{fixture.ConfigWith(t, yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}},
 		"domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}\n")}

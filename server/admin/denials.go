@@ -27,7 +27,8 @@ type DenialsAnswer struct {
 	Since   float64        `json:"since"` // Unix seconds; nothing is known of what was before
 	Now     float64        `json:"now"`   // likewise, when it was answered
 	Denials []DenialAnswer `json:"denials"`
-	More    int            `json:"more"` // that were left out, of Denials or of Recent
+	More    int            `json:"more"`           // that were left out, of Denials or of Recent
+	Name    string         `json:"name,omitempty"` // of this weir
 	*RecentAnswer
 }
 
@@ -39,25 +40,28 @@ type RecentAnswer struct {
 	Recent    []DenialAnswer `json:"recent"`
 }
 
-// DenialAnswer is a rule that has denied requests, all or one descriptor's within a minute, and the last of these denials.
+// DenialAnswer is a rule that has denied requests or, Shadow, would have: all, or within a minute those of one descriptor or, if
+// values were not asked for, of several; and the last of these denials.
 type DenialAnswer struct {
-	First          float64 `json:"first,omitempty"` // Unix seconds, of Recent
-	At             float64 `json:"at"`              // likewise, of the last
-	Domain         string  `json:"domain"`
-	Path           string  `json:"path"`  // as it is stored
-	Limit          string  `json:"limit"` // 10/minute
-	Name           string  `json:"name,omitempty"`
-	Algorithm      string  `json:"algorithm"`
-	Hits           uint64  `json:"hits"`             // that the last asked for
-	Count          uint64  `json:"count"`            // that counted then
-	RetrySeconds   *int64  `json:"retry_seconds"`    // from now, until a request like the last would pass; null for never
-	DecidedBy      string  `json:"decided_by"`       // store, deny_cache, look, local, policy
-	Shadow         bool    `json:"shadow,omitempty"` // denied nothing, as shadow mode let it pass
-	Quota          bool    `json:"quota,omitempty"`
-	Override       bool    `json:"override,omitempty"` // the request brought the limit with it
-	DeniedRequests uint64  `json:"denied_requests"`    // since the start
-	DeniedHits     uint64  `json:"denied_hits"`
-	Descriptor     string  `json:"descriptor,omitempty"` // of the last, if values were asked for
+	First        float64 `json:"first,omitempty"` // Unix seconds, of Recent
+	At           float64 `json:"at"`              // likewise, of the last
+	Domain       string  `json:"domain"`
+	Path         string  `json:"path"`  // as it is stored
+	Limit        string  `json:"limit"` // 10/minute
+	Name         string  `json:"name,omitempty"`
+	Algorithm    string  `json:"algorithm"`
+	Hits         uint64  `json:"hits"`             // that the last asked for
+	Count        uint64  `json:"count"`            // that counted then
+	RetrySeconds *int64  `json:"retry_seconds"`    // from now, until a request like the last would pass; null for never
+	DecidedBy    string  `json:"decided_by"`       // store, deny_cache, look, local, policy
+	Shadow       bool    `json:"shadow,omitempty"` // denied nothing, as shadow mode let it pass
+	Quota        bool    `json:"quota,omitempty"`
+	Override     bool    `json:"override,omitempty"` // the request brought the limit with it
+	OverRequests uint64  `json:"over_requests"`      // since the start; denied, unless in shadow mode
+	OverHits     uint64  `json:"over_hits"`
+	Weir         string  `json:"weir,omitempty"`        // of Recent: that stored it, before this one began
+	Descriptors  int     `json:"descriptors,omitempty"` // of Recent: how many there are that this is of
+	Descriptor   string  `json:"descriptor,omitempty"`  // of the last, if values were asked for
 }
 
 func (d *Denials) handler(g *Guard) http.HandlerFunc {
@@ -77,7 +81,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &DenialsAnswer{Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}}
+	a := &DenialsAnswer{Name: d.Recorder.Weir, Since: seconds(d.Since), Now: seconds(now), Denials: []DenialAnswer{}}
 	var all []denials.Summary
 	if f.To.IsZero() {
 		all = d.Recorder.List(f)
@@ -135,7 +139,7 @@ func denialAnswer(s *denials.Summary, now time.Time) DenialAnswer {
 	a := DenialAnswer{
 		At: seconds(last.At), Domain: s.Domain, Path: s.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
 		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.Source.String(),
-		Shadow: s.Shadow, Quota: last.Quota, Override: last.Override, DeniedRequests: s.Requests, DeniedHits: s.Hits,
+		Shadow: s.Shadow, Quota: last.Quota, Override: last.Override, OverRequests: s.Requests, OverHits: s.Hits, Descriptors: s.Descriptors, Weir: s.Weir,
 		Descriptor: s.Descriptor,
 	}
 	if !s.First.IsZero() {

@@ -39,9 +39,9 @@ func denialsPort(t *testing.T) http.Handler {
 
 func TestDenialsAreListedNewestFirstWithoutValues(t *testing.T) {
 	const user = `{"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
-		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99}`
+		`"retry_seconds":null,"decided_by":"store","shadow":true,"over_requests":1,"over_hits":99}`
 	const pay = `{"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
-		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}`
+		`"retry_seconds":21,"decided_by":"store","over_requests":2,"over_hits":3}`
 	for query, want := range map[string]string{
 		"": user + "," + pay + `],"more":0}`, "domain=shop": user + "," + pay + `],"more":0}`, "n=1": user + `],"more":1}`,
 		"domain=shop&path=user": user + `],"more":0}`, "path=user/path=%252Fpay": pay + `],"more":0}`, "path=user/path=/pay": pay + `],"more":0}`,
@@ -54,7 +54,7 @@ func TestDenialsAreListedNewestFirstWithoutValues(t *testing.T) {
 	}
 }
 
-func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
+func TestDenialsShowValuesOnlyOnRequest(t *testing.T) {
 	for query, want := range map[string]bool{"": false, "?values=false": false, "?values=true": true} {
 		w := get(denialsPort(t), "/api/v1/denials"+query)
 		if got := strings.Contains(w.Body.String(), `"descriptor":"user=ann,path=/pay"`); got != want || w.Code != 200 {
@@ -67,12 +67,12 @@ func TestValuesAreShownOnlyToThoseWhoAskForThem(t *testing.T) {
 }
 
 // It is noon, and the port began an hour ago. denialsPort says who was denied when.
-func TestWasAnnDeniedAtThatTime(t *testing.T) {
+func TestDenialsFiltersByUserAndTime(t *testing.T) {
 	h := denialsPort(t)
 	const pay = `{"first":1795262403,"at":1795262413,"domain":"shop","path":"user/path=%2Fpay","limit":"5/minute","algorithm":"sliding_window","hits":2,"count":10,` +
-		`"retry_seconds":21,"decided_by":"store","denied_requests":2,"denied_hits":3}`
+		`"retry_seconds":21,"decided_by":"store","over_requests":2,"over_hits":3,"descriptors":1}`
 	const user = `{"first":1795262423,"at":1795262423,"domain":"shop","path":"user","limit":"10/minute","name":"users","algorithm":"sliding_window","hits":99,"count":10,` +
-		`"retry_seconds":null,"decided_by":"store","shadow":true,"denied_requests":1,"denied_hits":99}`
+		`"retry_seconds":null,"decided_by":"store","shadow":true,"over_requests":1,"over_hits":99,"descriptors":1}`
 	for query, want := range map[string]string{
 		"descriptor=user%3Dann":                                      `"from":0,"to":1795262434,"kept_since":1795258833,"recent":[` + user + "," + pay + "]",
 		"descriptor=user%3Dann&n=1":                                  `"more":1,"from":0,"to":1795262434,"kept_since":1795258833,"recent":[` + user + "]",

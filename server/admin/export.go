@@ -21,20 +21,20 @@ const maxExports = 1
 // it is not whole, nor is one whose body has no end.
 const ExportTrailer = "Weir-Exported"
 
-// exportHandler writes exports of a history.
-func exportHandler(h *query.History) http.HandlerFunc {
+// exportHandler writes exports of the history.
+func exportHandler(p *Parts) http.HandlerFunc {
 	turns := make(connlimit.Semaphore, maxExports)
 	return func(w http.ResponseWriter, r *http.Request) {
 		parameters, err := parametersOf(r)
 		switch {
 		case err != nil:
-		case h == nil:
-			err = errNoHistory
+		case p.History == nil:
+			err = p.errNoHistory()
 		case !turns.Acquire(r.Context(), maxWaitingTime):
 			err = refuse(http.StatusServiceUnavailable, "Another export of the history is being read.")
 		default:
 			defer turns.Release()
-			err = export(w, r, h, parameters)
+			err = export(w, r, p.History, parameters)
 		}
 		if err != nil {
 			writeError(w, err, historyError)

@@ -44,7 +44,7 @@ func sorted(text string) string {
 	return strings.Join(lines, "")
 }
 
-func TestAnExportIsWhatIsStored(t *testing.T) {
+func TestExportHasAllStoredHits(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct{ query, want string }{
 		{"domain=mail", "domain,path,outcome,value,start,width,sum,peak\nmail,from,over,,1791763200,86400,9,9\nmail,from,over,,1795262280,60,6,6\n"},
@@ -99,7 +99,7 @@ func (f *failing) Query(ctx context.Context, q history.Query, yield func(history
 	return err
 }
 
-func TestAnExportThatFailsInTheMiddleIsCutOff(t *testing.T) {
+func TestFailingExportIsCutOff(t *testing.T) {
 	k := threeMonths(t)
 	h := query.New(&failing{Store: k.store, after: 2}, func() time.Time { return k.now })
 	response, body, err := exported(t, h, "to=-0m&format=openmetrics")
@@ -112,7 +112,7 @@ func TestAnExportThatFailsInTheMiddleIsCutOff(t *testing.T) {
 	}
 }
 
-func TestASeriesThatCannotBeReadIsLeftOutOfAnExport(t *testing.T) {
+func TestExportLeavesUnreadableSeriesOut(t *testing.T) {
 	k := threeMonths(t)
 	odd := history.ID{Domain: "shop", Path: "user", Value: "a\r\nb", Outcome: history.Over}
 	k.add(t, hit{odd, noon.Unix(), 3})
@@ -140,7 +140,7 @@ func (s seldom) Query(ctx context.Context, q history.Query, yield func(history.S
 	})
 }
 
-func TestAStoreMayTakeItsTimeForAnExport(t *testing.T) {
+func TestSlowStoreDoesNotEndAnExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := threeMonths(t)
 		h := query.New(seldom{k.store}, func() time.Time { return k.now })

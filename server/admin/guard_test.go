@@ -40,7 +40,7 @@ func personalPort(t *testing.T, g *Guard) http.Handler {
 	})
 }
 
-func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
+func TestValuesNeedTheReadToken(t *testing.T) {
 	dir := t.TempDir()
 	write, read := filepath.Join(dir, "write"), filepath.Join(dir, "read")
 	writeToken(t, write, writer)
@@ -96,7 +96,7 @@ func TestValuesAreReadByWhomTheyAreFor(t *testing.T) {
 }
 
 // Somebody without the right follows a value by its hash.
-func TestAHiddenValueIsAskedForByItsHash(t *testing.T) {
+func TestHiddenValueIsFoundByItsHash(t *testing.T) {
 	h := personalPort(t, &Guard{})
 	ask := func(path string) string {
 		return send(h, "GET", path, func(r *http.Request) { r.RemoteAddr = "10.0.0.9:9" }).Body.String()
@@ -116,7 +116,7 @@ func TestAHiddenValueIsAskedForByItsHash(t *testing.T) {
 	}
 }
 
-func TestAPortAnswersToItsOwnNames(t *testing.T) {
+func TestPortAnswersOnlyToItsNames(t *testing.T) {
 	for _, c := range []struct {
 		host, path string
 		guard      *Guard
@@ -154,7 +154,7 @@ func TestAPortAnswersToItsOwnNames(t *testing.T) {
 	}
 }
 
-func TestRefusedTokensAreLoggedInASample(t *testing.T) {
+func TestRefusedTokenLogsAreSampled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	writeToken(t, file, writer)
 	var logged bytes.Buffer

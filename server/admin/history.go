@@ -20,32 +20,33 @@ const (
 // historyError introduces the errors of a history's store.
 const historyError = "The history cannot be read: "
 
-// errNoHistory is the answer where there is no history.
-var errNoHistory = refuse(http.StatusNotFound,
-	"This weir keeps no history. As ratelimit it is off by default: set REDIS_HISTORY_URL. Else HISTORY=false is set, or its "+
-		"store did not open, which is logged.")
+// errNoHistory returns the answer where there is no history.
+func (p *Parts) errNoHistory() error {
+	return refuse(http.StatusNotFound, "This weir keeps no history: %s.", p.NoHistory)
+}
 
-// registerHistory serves /api/v1/history, or answers there that there is none if h is nil.
-func registerHistory(mux *http.ServeMux, h *query.History) {
+// registerHistory serves /api/v1/history, or answers there that there is none.
+func registerHistory(mux *http.ServeMux, p *Parts) {
+	h := p.History
 	turns := make(connlimit.Semaphore, maxHistoryAnswers)
 	inTurn := func(pattern string, ask http.Handler) {
 		mux.Handle(pattern, turns.Bound(ask, maxQuestionTime+maxReadingTime))
 	}
-	inTurn("GET /api/v1/history", historyHandler(h, h.Show))
-	inTurn("GET /api/v1/history/top", historyHandler(h, h.Top))
-	inTurn("GET /api/v1/history/verify", historyHandler(h, h.Verify))
-	mux.HandleFunc("GET /api/v1/history/export", exportHandler(h))
+	inTurn("GET /api/v1/history", historyHandler(p, h.Show))
+	inTurn("GET /api/v1/history/top", historyHandler(p, h.Top))
+	inTurn("GET /api/v1/history/verify", historyHandler(p, h.Verify))
+	mux.HandleFunc("GET /api/v1/history/export", exportHandler(p))
 }
 
 // historyHandler answers questions about a history.
-func historyHandler[A any](h *query.History, answer func(context.Context, query.Parameters) (A, error)) http.Handler {
+func historyHandler[A any](p *Parts, answer func(context.Context, query.Parameters) (A, error)) http.Handler {
 	return serveJSON(historyError, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOf(r)
 		if err != nil {
 			return nil, err
 		}
-		if h == nil {
-			return nil, errNoHistory
+		if p.History == nil {
+			return nil, p.errNoHistory()
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
 		defer cancel()

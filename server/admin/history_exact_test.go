@@ -82,7 +82,7 @@ func randomHistory(t *testing.T, r *rand.Rand) (*kept, truth) {
 var seed = flag.Uint64("seed", 22, "seed of the random histories and questions")
 
 // How ranges are cut is proven in backend/history; here, that nothing on the way from the store to the client changes it.
-func TestEveryAnswerIsExactWhateverIsAsked(t *testing.T) {
+func TestHistoryAnswersAreExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(*seed, 1))
 	zones := []string{"", "UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata", "Pacific/Chatham"}
 	histories := 6
@@ -140,7 +140,7 @@ func checkShape(a query.HistoryAnswer, most int, step, now int64) error {
 	return nil
 }
 
-func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
+func TestDamagedChunkHidesNoOtherSeries(t *testing.T) {
 	dir := t.TempDir()
 	k := keptBy(t, noon, filehistory.Open, dir)
 	k.add(t, hit{bobWithin, noon.Unix(), 7}, hit{mailOver, noon.Unix(), 4}, hit{annWithin, noon.Unix() - 7200, 3})
@@ -176,7 +176,7 @@ func TestADamagedChunkHidesNoOtherSeries(t *testing.T) {
 }
 
 // A series without a name is met again when a path that nobody has is looked for as a readable one.
-func TestASeriesWithoutANameIsWarnedOfOnce(t *testing.T) {
+func TestNamelessSeriesIsWarnedOfOnce(t *testing.T) {
 	const key = "row 7374 is damaged"
 	k := newKept(t, noon)
 	k.History = query.New(&failing{Store: k.store, with: history.Series{Unnamed: true, Points: []history.Point{{Sum: 7}}, Err: errors.New(key)}},

@@ -103,7 +103,7 @@ func threeMonths(t *testing.T) *kept {
 	return k
 }
 
-func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
+func TestHistoryAnswersTheStoredHits(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct{ promise, query, want string }{
 		{"the last hour, every series of its own", "?", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
@@ -113,7 +113,7 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 			`{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},{"start":1795262340,"width":60,"sum":3,"peak":3,"tier":"1m"},{"start":1795262400,"width":60,"sum":7,"peak":7,"tier":"1m","partial":true}]},` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"}]}]}`},
 		{"one domain and outcome, all tiers, in a range widened to whole buckets", "?domain=shop&outcome=within&path=user/path%3D%252Fpay&from=-80d",
-			`{"from":1788307200,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
+			`{"from":1788307200,"to":1795262460,"asked_from":1788350433,"asked_to":1795262434,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 				`{"domain":"shop","path":"user/path=%2Fpay","outcome":"within","value":"","total":58,"lifetime":58,"points":[` +
 				`{"start":1788307200,"width":86400,"sum":17,"peak":17,"tier":"1d"},{"start":1793534400,"width":3600,"sum":13,"peak":13,"tier":"1h"},` +
 				`{"start":1795089600,"width":300,"sum":13,"peak":11,"tier":"5m"},{"start":1795258860,"width":60,"sum":5,"peak":5,"tier":"1m"},` +
@@ -124,12 +124,12 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 			`{"domain":"shop","path":"user","outcome":"within","value":"user=%2Fbob","total":1,"lifetime":1,"points":[{"start":1795262220,"width":60,"sum":1,"peak":1,"tier":"1m"}]}]}`},
 		{"a series without hits in the range still has a lifetime", "?domain=mail&from=-1m&to=1795262400", `{"from":1795262340,"to":1795262400,"since":1791763200,"until":1795262340,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"mail","path":"from","outcome":"over","value":"","total":0,"lifetime":15,"points":[]}]}`},
-		{"nothing", "?domain=nobody", `{"from":1795258800,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[]}`},
+		{"nothing", "?domain=nobody", `{"from":1795258800,"to":1795262460,"no_series":true,"warnings":[],"unreadable":0,"now":1795262433,"series":[]}`},
 		{"cut into buckets, the empty ones too", "?outcome=over&domain=shop&from=-3m&points=10", `{"from":1795262220,"to":1795262460,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[` +
 			`{"start":1795262220,"width":60,"sum":0,"peak":0},{"start":1795262280,"width":60,"sum":0,"peak":0},` +
 			`{"start":1795262340,"width":60,"sum":4,"peak":4,"tier":"1m"},{"start":1795262400,"width":60,"sum":0,"peak":0,"partial":true}]}]}`},
-		{"steps say how wide they are", "?outcome=over&domain=shop&from=-3m&step=2m", `{"from":1795262160,"to":1795262520,"step":120,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
+		{"steps say how wide they are", "?outcome=over&domain=shop&from=-3m&step=2m", `{"from":1795262160,"to":1795262520,"step":120,"asked_from":1795262253,"asked_to":1795262434,"warnings":[],"unreadable":0,"now":1795262433,"series":[` +
 			`{"domain":"shop","path":"user/path=%2Fpay","outcome":"over","value":"","total":4,"lifetime":4,"points":[` +
 			`{"start":1795262160,"width":120,"sum":0,"peak":0},{"start":1795262280,"width":120,"sum":4,"peak":4,"tier":"1m"},` +
 			`{"start":1795262400,"width":120,"sum":0,"peak":0,"partial":true}]}]}`},
@@ -153,7 +153,7 @@ func TestHistoryIsAnsweredAsItIsStored(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsBounded(t *testing.T) {
+func TestHistoryAnswerIsBounded(t *testing.T) {
 	k := newKept(t, noon)
 	for i := range 120 {
 		k.add(t, hit{history.ID{Domain: "shop", Path: fmt.Sprint("rule", i)}, noon.Unix(), 1})
@@ -168,7 +168,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 }
 
 // Where days begin is proven in backend/history.
-func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
+func TestTooFineStepIsWidenedOrRefused(t *testing.T) {
 	k := threeMonths(t)
 	for _, c := range []struct {
 		promise, query string
@@ -204,7 +204,7 @@ func TestAStepThatIsTooFineIsWidenedOrRefused(t *testing.T) {
 }
 
 // One hit an hour, and hours are all that is stored: each way of asking gives the hits of as many hours as the days have.
-func TestDaysOfHalfHourZonesAreTheirHours(t *testing.T) {
+func TestHalfHourZonesHaveExactDays(t *testing.T) {
 	k := newKept(t, noon)
 	for at := noon.Unix() - 30*86400; at < noon.Unix()-10*86400; at += 3600 {
 		k.add(t, hit{annWithin, at, 1})
@@ -237,7 +237,7 @@ func TestDaysOfHalfHourZonesAreTheirHours(t *testing.T) {
 	}
 }
 
-func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
+func TestTimesWithoutZoneUseTheRequestedZone(t *testing.T) {
 	k := threeMonths(t)
 	for query, want := range map[string]int64{
 		"?from=2026-11-21":                                     1795219200,
@@ -253,7 +253,7 @@ func TestTimesWithoutAZoneAreOfTheZoneAskedFor(t *testing.T) {
 }
 
 // Sums and largest minutes of the values of a rule are added up, bucket by bucket; the tier is the coarsest.
-func TestTheValuesOfARuleAreAddedUp(t *testing.T) {
+func TestRuleAddsUpItsValues(t *testing.T) {
 	k := newKept(t, noon)
 	one, two := history.ID{Domain: "a", Path: "b", Value: "v=1"}, history.ID{Domain: "a", Path: "b", Value: "v=2"}
 	old, recent := noon.Add(-26*time.Hour).Truncate(time.Minute).Unix(), noon.Add(-time.Hour).Truncate(time.Minute).Unix()
@@ -282,5 +282,23 @@ func TestTheValuesOfARuleAreAddedUp(t *testing.T) {
 		if len(top.Top) != want || top.Top[0].Hits != map[int]uint64{3: 11, 2: 19, 1: 11}[want] {
 			t.Errorf("top with %q ranks %+v, want %d rows", parameters, top.Top, want)
 		}
+	}
+}
+
+func TestAnswerNamesMissingAndNestedHits(t *testing.T) {
+	k := newKept(t, noon)
+	k.FlushInterval = 15 * time.Second
+	for query, want := range map[string]string{"?": `"no_series":true,"lag":15,`, "/top": `"no_series":true,"lag":15,`, "/verify": `"lag":15}`,
+		"?to=2026-11-21T11:00:00Z": `"no_series":true,"warnings"`} {
+		if code, body := k.get("/api/v1/history" + query); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("an empty history answers %s with %d %s, want %s: hits of the last seconds are not there yet", query, code, body, want)
+		}
+	}
+	near := annWithin
+	near.Outcome = history.Near
+	k.add(t, hit{annWithin, noon.Unix(), 7}, hit{near, noon.Unix(), 2})
+	_, body := k.get("/api/v1/history?")
+	if !strings.Contains(body, `"outcome":"near","value":"","part_of":"within",`) || strings.Count(body, "part_of") != 1 || strings.Contains(body, "no_series") {
+		t.Errorf("answered is %s, want near, and it alone, as part of within: the others add up to all hits", body)
 	}
 }

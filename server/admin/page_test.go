@@ -12,7 +12,7 @@ func front(likeRatelimit bool, method, path, accept string) *httptest.ResponseRe
 	return send(serving(Parts{LikeRatelimit: likeRatelimit}), method, path, func(r *http.Request) { r.Header.Set("Accept", accept) })
 }
 
-func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {
+func TestRootServesThePageOrList(t *testing.T) {
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 	for _, c := range []struct {
 		promise       string
@@ -46,7 +46,7 @@ func TestPeopleGetThePageAndToolsTheirList(t *testing.T) {
 	}
 }
 
-func TestThePageCannotBeWrittenTo(t *testing.T) {
+func TestOnlyReadingMethodsAreAllowed(t *testing.T) {
 	for _, path := range []string{"/", "/help", "/page/main.js", "/api/v1/rules"} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
 			if w := front(false, method, path, ""); w.Code != http.StatusMethodNotAllowed || !strings.Contains(w.Header().Get("Allow"), "GET") {

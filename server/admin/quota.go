@@ -10,21 +10,18 @@ import (
 // QuotaAnswer is what /api/v1/quota answers: the buckets of Envoys that limit by themselves, the hungriest first.
 type QuotaAnswer struct {
 	Streams int           `json:"streams"`
-	Buckets []QuotaBucket `json:"buckets"`
-	More    int           `json:"more"` // that were left out
-}
-
-// QuotaBucket is a bucket of one Envoy.
-type QuotaBucket struct {
-	rlqs.Bucket
-	Descriptor string `json:"descriptor,omitempty"` // if values were asked for
+	Buckets []rlqs.Bucket `json:"buckets"` // with their descriptors if values were asked for
+	More    int           `json:"more"`    // that were left out
 }
 
 func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
 	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOnly(r, "domain", "n", "values")
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case quotas == nil:
+			return nil, refuse(http.StatusNotFound, "No quotas are served here: weir serve has them with RLQS_ENABLED=true, as ratelimit they are off.")
 		}
 		n, err := parameters.Number("n", defaultDenials, maxDenials)
 		if err != nil {
@@ -38,14 +35,12 @@ func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
 			return nil, err
 		}
 		all, streams := quotas.Buckets(parameters.Get("domain"), time.Now())
-		a := &QuotaAnswer{Streams: streams, Buckets: []QuotaBucket{}, More: max(0, len(all)-n)}
-		for _, b := range all[:len(all)-a.More] {
-			one := QuotaBucket{Bucket: b}
-			if values {
-				one.Descriptor = b.Descriptor.String()
+		for i := range all {
+			if !values {
+				all[i].Descriptor = ""
 			}
-			a.Buckets = append(a.Buckets, one)
 		}
-		return a, nil
+		listed := min(n, len(all))
+		return &QuotaAnswer{streams, all[:listed], len(all) - listed}, nil
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-func TestQuotaValuesNeedTheirRight(t *testing.T) {
+func TestQuotaValuesNeedTheReadToken(t *testing.T) {
 	quotas := rlqs.New(limit.New(nil, limit.Options{}, hits.New(0)), rlqs.Options{Log: slog.New(slog.DiscardHandler)})
 	port := httptest.NewServer(quotaHandler(quotas, &Guard{Host: "192.0.2.1", ReadFile: "missing"}))
 	defer port.Close()
@@ -29,7 +29,10 @@ func TestQuotaValuesNeedTheirRight(t *testing.T) {
 			t.Errorf("%q: %s, %+v, %v; want %d", query, answer.Status, a, err, want)
 		}
 	}
-	if text, _ := json.Marshal(QuotaBucket{}); strings.Contains(string(text), "escriptor") {
+	if w := get(serving(Parts{}), "/api/v1/quota"); w.Code != 404 || !strings.Contains(w.Body.String(), "RLQS_ENABLED=true") {
+		t.Errorf("without quotas: %d %s, want 404 and what turns them on", w.Code, w.Body)
+	}
+	if text, _ := json.Marshal(rlqs.Bucket{}); strings.Contains(string(text), "escriptor") {
 		t.Errorf("without values a bucket tells its descriptor: %s", text)
 	}
 }

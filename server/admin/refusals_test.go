@@ -74,7 +74,7 @@ var refusals = map[string]string{
 }
 
 // A script tells by the status whether it or weir is at fault, and people by the sentence what is right.
-func TestAQuestionThatCannotBeAnsweredIsRefusedWithASentence(t *testing.T) {
+func TestBadQueriesAreRefusedWithASentence(t *testing.T) {
 	g := &Guard{Host: "127.0.0.1"}
 	p := newPort(t, g)
 	rules := p.counters.Rules
@@ -92,10 +92,11 @@ func TestAQuestionThatCannotBeAnsweredIsRefusedWithASentence(t *testing.T) {
 	}
 }
 
-func TestAQuestionForWhatIsNotThereIsRefused(t *testing.T) {
+func TestQueriesWithoutAStoreAreRefused(t *testing.T) {
 	p := newPort(t, &Guard{})
+	p.Handler = serving(Parts{Counters: p.counters, Guard: &Guard{}, NoHistory: "set this"})
 	for _, question := range []string{"history/top", "history/export", "counters/top?domain=shop&from=-1h"} {
-		if code, body := p.ask("GET", "/api/v1/"+question); code != 404 || !strings.HasPrefix(body, "This weir keeps no history") {
+		if code, body := p.ask("GET", "/api/v1/"+question); code != 404 || body != "This weir keeps no history: set this." {
 			t.Errorf("a weir without a history answers %s with %d %s, want 404 and that", question, code, body)
 		}
 	}

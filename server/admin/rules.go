@@ -38,6 +38,7 @@ type RuleLimit struct {
 	Burst     uint64 `json:"burst,omitempty"` // of a token bucket
 	Algorithm string `json:"algorithm"`
 	Name      string `json:"name"`
+	Bound     string `json:"bound"` // how many are admitted in any window at most, for people
 }
 
 // RulesAnswer is what /api/v1/rules answers.
@@ -92,7 +93,8 @@ func ruleAnswer(r *descriptors.Rule) RuleAnswer {
 		Shadow: r.Shadow, Unlimited: r.Unlimited, Quota: r.Quota}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		a.Limits = append(a.Limits, RuleLimit{Text: l.String(), Requests: l.Requests, Window: int64(l.Window / time.Second),
+		_, bound := l.Bound(r.Charge)
+		a.Limits = append(a.Limits, RuleLimit{Bound: bound, Text: l.String(), Requests: l.Requests, Window: int64(l.Window / time.Second),
 			Burst: l.Burst, Algorithm: l.Algorithm.String(), Name: l.Name})
 	}
 	return a

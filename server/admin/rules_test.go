@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func askRules(p Parts, known string) *httptest.ResponseRecorder {
 
 func loadedAt(at int64) func() time.Time { return func() time.Time { return time.Unix(at, 0) } }
 
-func TestTheRulesInForceAreListed(t *testing.T) {
+func TestRulesListsTheRulesInForce(t *testing.T) {
 	const mail = `
 domain: mail
 descriptors: [{key: from, value: "a,b=c/d%", rate_limit: {unit: day, requests_per_unit: 0}}]`
@@ -51,12 +52,16 @@ descriptors:
 		`{"text":"4294967295/6hour","requests":4294967295,"window":21600,"algorithm":"sliding_window","name":""}],"each":["user"],"shadow":false,"unlimited":false,"quota":false},` +
 		`{"domain":"shop","path":"user/path=%2Fpay","limits":[{"text":"5/second","requests":5,"window":1,"burst":9,"algorithm":"token_bucket","name":""}],"each":["user"],"shadow":true,"unlimited":false,"quota":false},` +
 		`{"domain":"shop","path":"user/path=%2Fstatic%2F*","limits":[],"each":["user","path"],"shadow":false,"unlimited":true,"quota":false}]}`
-	if got := strings.ReplaceAll(w.Body.String(), "\n", ""); w.Code != 200 || got != want || w.Header().Get("Content-Type") != "application/json" {
+	bounds := regexp.MustCompile(`,"bound":"at most \d+ in any [^"]+"`)
+	if found := bounds.FindAllString(w.Body.String(), -1); len(found) != 6 || !strings.HasPrefix(found[5], `,"bound":"at most 14 in any 1s: 9 at once`) {
+		t.Errorf("the bounds are %q, want one for each limit", found)
+	}
+	if got := bounds.ReplaceAllString(strings.ReplaceAll(w.Body.String(), "\n", ""), ""); w.Code != 200 || got != want || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("got %d %s\n%s\nwant\n%s", w.Code, w.Header().Get("Content-Type"), got, want)
 	}
 }
 
-func TestRulesAreListedBeforeThereIsAConfigurationAndWhereThereNeverIsOne(t *testing.T) {
+func TestRulesAnswersWithoutAConfiguration(t *testing.T) {
 	history := newKept(t, noon).History
 	for _, c := range []struct {
 		promise string
@@ -73,7 +78,7 @@ func TestRulesAreListedBeforeThereIsAConfigurationAndWhereThereNeverIsOne(t *tes
 	}
 }
 
-func TestRulesThatAreKnownAreNotSentAgain(t *testing.T) {
+func TestUnchangedRulesAreNotSentAgain(t *testing.T) {
 	const rule = "domain: a\ndescriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: %d}}]"
 	before := Parts{Rules: rulesOf(t, fmt.Sprintf(rule, 1)), Loaded: loadedAt(1)}
 	tag := askRules(before, "").Header().Get("ETag")
@@ -97,7 +102,7 @@ type inForce struct{ config *descriptors.Config }
 
 func (c inForce) Config() *descriptors.Config { return c.config }
 
-func TestRulesAreShownInTheLinesOfRatelimit(t *testing.T) {
+func TestRlconfigListsRulesLikeRatelimit(t *testing.T) {
 	const shop = `
 domain: shop
 descriptors:
@@ -127,7 +132,7 @@ shop.user.path_/pay=1%: unit=WEEK requests_per_unit=4294967295, shadow_mode: fal
 }
 
 // What is served is asked for where answers have their turns.
-func TestThePortServesOnlyWhatItHas(t *testing.T) {
+func TestMissingPartsAreNotServed(t *testing.T) {
 	bare := serving(Parts{})
 	listed := get(bare, "/help").Body.String()
 	for _, path := range []string{"/stats", "/rlconfig", "/debug/pprof/"} {

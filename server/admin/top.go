@@ -42,10 +42,10 @@ type TopRow struct {
 }
 
 // topHandler answers who takes the most. The history is asked one question at a time.
-func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
+func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 	turns := make(connlimit.Semaphore, 1)
 	return serveJSON(historyError, func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		if err := g.mayRead(r); err != nil {
+		if err := p.Guard.mayRead(r); err != nil {
 			return nil, err
 		}
 		parameters, err := parametersOnly(r, "domain", "path", "n", "by", "from", "to", "tz")
@@ -70,15 +70,15 @@ func (c *Counters) topHandler(g *Guard, h *query.History) http.HandlerFunc {
 			return c.topOfProcess(config, parameters, n)
 		}
 		switch {
-		case h == nil:
-			return nil, errNoHistory
+		case p.History == nil:
+			return nil, p.errNoHistory()
 		case !turns.Acquire(r.Context(), maxWaitingTime):
 			return nil, refuse(http.StatusServiceUnavailable, "Another question about the history is being answered.")
 		}
 		defer turns.Release()
 		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
 		defer cancel()
-		return topOfHistory(ctx, h, parameters, n)
+		return topOfHistory(ctx, p.History, parameters, n)
 	})
 }
 
@@ -168,7 +168,7 @@ func topOfHistory(ctx context.Context, h *query.History, parameters query.Parame
 			a.Top = append(a.Top, TopRow{Descriptor: descriptors.ReadablePath(r.Value), Path: r.Path, RankedHits: r.RankedHits})
 		}
 	}
-	if a.Found == 0 && top.Found > 0 {
+	if top.Hit > 0 && top.HitValues == 0 {
 		a.Warnings = append(a.Warnings, "No rule that was hit keeps values in the history: give it detailed_metric or value_to_metric.")
 	}
 	return a, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-func TestWhoTakesTheMostIsServed(t *testing.T) {
+func TestTopServesTheLargestKeys(t *testing.T) {
 	p := newPort(t, &Guard{})
 	p.hit(t, "user", 9)
 	for range 5 {
@@ -35,7 +35,7 @@ func TestWhoTakesTheMostIsServed(t *testing.T) {
 }
 
 // Of the history those values are listed that rules keep apart, of all weirs.
-func TestWhoTookTheMostIsReadInTheHistory(t *testing.T) {
+func TestTopReadsTheHistory(t *testing.T) {
 	k, ago := newKept(t, noon), noon.Unix()-600
 	k.add(t, hit{history.ID{Domain: "shop", Path: "user"}, ago, 1000},
 		hit{history.ID{Domain: "shop", Path: "user", Value: "user=a%2Fb"}, ago, 7},
@@ -46,6 +46,13 @@ func TestWhoTookTheMostIsReadInTheHistory(t *testing.T) {
 	const want = `"source":"history","by":"hits","from":1795258800,"to":1795262460,"found":3,"warnings":[],"top":[` +
 		`{"descriptor":"user=bob","path":"user","hits":9,"within":0,"over":9,"shadow":0,"degraded":0,"near":0},` +
 		`{"descriptor":"user=a/b","path":"user","hits":7,"within":7,"over":0,"shadow":0,"degraded":0,"near":0}]}`
+	k.add(t, hit{history.ID{Domain: "shop", Path: "trial", Outcome: history.Shadow}, ago, 3})
+	if code, body := p.ask("GET", "/api/v1/counters/top?domain=shop&from=-1h&by=shadow"); code != 200 || !strings.HasSuffix(body, `"found":0,"warnings":[],"top":[]}`) {
+		t.Errorf("where no value has shadow hits: %d %s, want no warning, as there are rules that keep values", code, body)
+	}
+	if _, body := p.ask("GET", "/api/v1/counters/top?domain=shop&from=-1h&path=trial"); !strings.Contains(body, "No rule that was hit keeps values") {
+		t.Errorf("of a rule that keeps none: %s, want a warning", body)
+	}
 	code, body := p.ask("GET", "/api/v1/counters/top?domain=shop&from=-1h&n=2")
 	if code != 200 || !strings.HasSuffix(body, want) {
 		t.Errorf("got %d\n%s\nwant …\n%s", code, body, want)

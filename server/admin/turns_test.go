@@ -32,7 +32,7 @@ func (r *reader) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func TestAnAnswerHasItsTurnUntilItIsRead(t *testing.T) {
+func TestAnswerHoldsItsSemaphoreUntilRead(t *testing.T) {
 	const history, export = "/api/v1/history?from=-80d&points=100", "/api/v1/history/export?format=openmetrics"
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("weir_up 1\n")) })
 	for _, c := range []struct {

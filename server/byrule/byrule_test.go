@@ -78,7 +78,7 @@ func (w *world) expect(t *testing.T, want, why string) {
 	}
 }
 
-func TestAnEntryIsThatOfItsRuleWhateverItsNumber(t *testing.T) {
+func TestEntryFollowsItsRuleAcrossReloads(t *testing.T) {
 	w := newWorld(t, shop)
 	w.use("user")
 	w.use("nothing")
@@ -99,7 +99,7 @@ func TestAnEntryIsThatOfItsRuleWhateverItsNumber(t *testing.T) {
 	}
 }
 
-func TestARuleThatIsGoneStaysUntilNoRequestCanUseIt(t *testing.T) {
+func TestRemovedRuleStaysForItsGrace(t *testing.T) {
 	const others = "__unknown__ __unmatched__=0, shop __unmatched__=0, shop path=0, "
 	w := newWorld(t, shop)
 	late := w.use("tenant") // held by a request in flight
@@ -122,7 +122,7 @@ func TestARuleThatIsGoneStaysUntilNoRequestCanUseIt(t *testing.T) {
 	}
 }
 
-func TestARuleThatComesBackBeginsItsGraceAnew(t *testing.T) {
+func TestReturningRuleRestartsItsGrace(t *testing.T) {
 	w := newWorld(t, shop)
 	tenant := w.use("tenant")
 	for i := range 4 {

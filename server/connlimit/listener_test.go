@@ -112,7 +112,7 @@ func TestOpenConnectionsAreServedBesideRefusedOnes(t *testing.T) {
 	}
 }
 
-func TestALineIsLoggedOnceInAWhile(t *testing.T) {
+func TestSampledLogsOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var s Sampled

@@ -45,7 +45,7 @@ func (w *world) apply(t testing.TB, text string) {
 // deny notes a denial of so many hits, of a descriptor of the domain shop.
 func (w *world) deny(at time.Time, hits uint64, shadow bool, d descriptors.Descriptor) {
 	rule := w.config.Match("shop", d).Rule
-	denial := Denial{At: at, Hits: hits, RetryIn: time.Minute, Limit: descriptors.Limit{Requests: hits, Unit: descriptors.Minute, Multiplier: 1}}
+	denial := Denial{At: at, Hits: hits, RetryIn: time.Minute, Limit: descriptors.Limit{Algorithm: descriptors.SlidingLog, Requests: hits, Unit: descriptors.Minute, Multiplier: 1}}
 	w.table.Note(rule, "shop", shadow, &denial, d)
 }
 
@@ -53,7 +53,7 @@ func entry(key, value string) descriptors.Descriptor {
 	return descriptors.Descriptor{{Key: key, Value: value}}
 }
 
-func TestAnUnknownDomainKeepsNothing(t *testing.T) {
+func TestUnknownDomainKeepsNoDenials(t *testing.T) {
 	w := newWorld(t, shop)
 	for i := range 1000 {
 		w.table.Note(nil, fmt.Sprint("made-up-", i), false, &Denial{At: noon}, entry("a", "b"))
@@ -63,7 +63,7 @@ func TestAnUnknownDomainKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestAKnownRuleAllocatesNothing(t *testing.T) {
+func TestKnownRuleAllocatesNothing(t *testing.T) {
 	w := newWorld(t, shop)
 	d := entry("user", strings.Repeat("v", 2*MaxDescriptor))
 	rule := w.config.Match("shop", d).Rule
@@ -73,7 +73,7 @@ func TestAKnownRuleAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestTheWaitAfterADenialIsCountedDown(t *testing.T) {
+func TestRetryAfterCountsDown(t *testing.T) {
 	d := Denial{At: noon, RetryIn: 56 * time.Second}
 	for after, want := range map[time.Duration]time.Duration{
 		0: 56 * time.Second, 6 * time.Second: 50 * time.Second, time.Hour: 0, -time.Hour: 56 * time.Second, // a clock that was set back

@@ -50,7 +50,7 @@ func (l *Log) logSample() {
 			message = "requests would be denied, were it not for shadow mode: a limit is reached"
 		}
 		about := []any{"domain", s.Domain, "rule", descriptors.ReadablePath(s.Path), "limit", s.Last.Limit.String(),
-			"denied_requests", s.Requests - t.logged, "decided_by", s.Last.Source.String()}
+			"requests", s.Requests - t.logged, "decided_by", s.Last.Source.String()}
 		if l.Values {
 			about = append(about, "descriptor", s.Descriptor)
 		}

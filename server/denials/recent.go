@@ -36,6 +36,7 @@ type group struct {
 	minute  int64
 	hash    uint64
 	entries []uint64     // the hash of each, by which a descriptor is found that is longer than what is kept of it
+	stored  bool         // by Store, which alone uses it
 	first   atomic.Int64 // Unix nanoseconds
 }
 
@@ -101,29 +102,59 @@ func (r *recent) hashes(dst []uint64, descriptor descriptors.Descriptor) []uint6
 	return dst
 }
 
-// Recent returns up to n recent denials that a filter matches, by minute, limit and descriptor, the latest begun first;
-// how many more there are; and since when all are kept, zero if none is forgotten.
+// lineKey tells lines of an answer without descriptors apart.
+type lineKey struct {
+	of     *ruleTally
+	minute int64
+	limit  descriptors.Limit
+	source backend.Source
+}
+
+// Recent returns up to n recent denials that a filter matches, by minute, limit and, if values are asked for, descriptor: the
+// latest begun first; how many more there are; and since when all are kept, zero if none is forgotten.
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
 	r.recent.mu.Lock()
-	ring, next, since := slices.Clone(r.recent.ring[:]), r.recent.next, r.recent.since
+	kept, since := r.recent.ordered(), r.recent.since
 	r.recent.mu.Unlock()
-	for i := range uint64(slots) {
-		g := ring[(next-1-i)%slots]
+	lines := make(map[lineKey]int)
+	for _, g := range slices.Backward(kept) {
 		missing := func(entry uint64) bool { return !slices.Contains(g.entries, entry) }
-		if g == nil || !f.matches(g.of.rule) || slices.ContainsFunc(wanted, missing) {
+		if !f.matches(g.of.rule) || slices.ContainsFunc(wanted, missing) {
 			continue
 		}
 		s, _ := g.of.summary(&g.tally, f.Values)
-		s.First = time.Unix(0, g.first.Load())
+		s.First, s.Descriptors, s.Weir = time.Unix(0, g.first.Load()), 1, g.of.weir
 		before := g.minute < f.From.Unix()/60 || !s.Last.At.Add(maxLag).After(f.From)
-		switch {
-		case before || !f.To.IsZero() && !s.First.Before(f.To):
-		case len(all) < n:
+		if before || !f.To.IsZero() && !s.First.Before(f.To) {
+			continue
+		}
+		if !f.Values {
+			own := lineKey{g.of, g.minute, s.Last.Limit, max(s.Last.Source, backend.FromLook)}
+			if at, known := lines[own]; known {
+				if at < n {
+					all[at].merge(&s)
+				}
+				continue
+			}
+			lines[own] = len(lines)
+		}
+		if len(all) < n {
 			all = append(all, s)
-		default:
+		} else {
 			more++
 		}
 	}
 	return all, more, since
+}
+
+// merge adds the denials of another descriptor.
+func (s *Summary) merge(other *Summary) {
+	if other.Last.At.After(s.Last.At) {
+		s.Last = other.Last
+	}
+	if other.First.Before(s.First) {
+		s.First = other.First
+	}
+	s.Requests, s.Hits, s.Descriptors = s.Requests+other.Requests, s.Hits+other.Hits, s.Descriptors+other.Descriptors
 }

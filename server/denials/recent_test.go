@@ -54,7 +54,7 @@ func someDescriptor(random *rand.Rand, users int) descriptors.Descriptor {
 
 // Whatever is denied in whatever order, an answer has every denial that the oracle knows, once, in the line of its minute,
 // unless it was before the time that the answer names.
-func TestRecentDenialsAreThoseOfANaiveList(t *testing.T) {
+func TestRecentDenialsMatchANaiveList(t *testing.T) {
 	forgot, histories, longest := 0, uint64(6), 30_000
 	if testing.Short() {
 		histories, longest = 3, 15_000
@@ -148,7 +148,7 @@ func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 // The oracle counts by itself. What is not in the answer was before the time that it names, while eight goroutines write and
 // one reads. Whatever order denials are noted in, as a request may wait for its store while others come and go, a rule
 // keeps one that is less than a millisecond older than the newest.
-func TestConcurrentDenialsAreInTheRecentOnesExactlyOnce(t *testing.T) {
+func TestConcurrentDenialsAreListedExactlyOnce(t *testing.T) {
 	w := newWorld(t, shop)
 	const goroutines, each = 8, 8000
 	begin := noon.Truncate(time.Minute)
@@ -212,7 +212,7 @@ func kept(w *world, q Filter) []Summary {
 	return all
 }
 
-func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
+func TestRecentDenialsAreBounded(t *testing.T) {
 	for name, length := range map[string]int{"short": 1, "long": 4 * MaxDescriptor} {
 		w := newWorld(t, shop)
 		for i := range 2 * slots { // each of another user, within one minute, so that there are as many as can be
@@ -241,7 +241,7 @@ func TestRecentDenialsAreBoundedInNumberAndBytes(t *testing.T) {
 }
 
 // A hot key takes one slot a minute, and so do hundreds beside it: what was denied before stays.
-func TestHotKeysPushOutNothing(t *testing.T) {
+func TestHotKeysEvictNoOtherDenials(t *testing.T) {
 	w := newWorld(t, shop)
 	w.deny(noon, 1, false, entry("user", "ann"))
 	for i := range 12_000 { // of 300 keys for ten minutes, each every 15 seconds
@@ -253,7 +253,7 @@ func TestHotKeysPushOutNothing(t *testing.T) {
 	}
 }
 
-func TestARecentDenialIsFoundByAnyOfItsEntriesAndByNoOther(t *testing.T) {
+func TestDenialIsFoundByAnyEntry(t *testing.T) {
 	w := newWorld(t, shop)
 	of := descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: strings.Repeat("é", MaxDescriptor)}, {Key: "note", Value: `a,b\c=d`}}
 	w.deny(noon, 1, false, of)
@@ -268,5 +268,26 @@ func TestARecentDenialIsFoundByAnyOfItsEntriesAndByNoOther(t *testing.T) {
 		if n := len(kept(w, Filter{Descriptor: asked})); n != want {
 			t.Errorf("%.40q finds %d denials, want %d: what lies beyond %d bytes counts as well", text, n, want, MaxDescriptor)
 		}
+	}
+}
+
+// Without values lines of one minute and limit would look alike.
+func TestLinesWithoutValuesCoverAllDescriptors(t *testing.T) {
+	w := newWorld(t, shop)
+	for i := range 9 {
+		w.deny(noon.Add(time.Duration(i)*time.Second), 2, false, entry("user", fmt.Sprint("u", i%3)))
+		w.deny(noon.Add(time.Duration(i)*time.Second), 2, true, entry("user", "u0"))
+	}
+	w.deny(noon.Add(time.Minute), 2, false, entry("user", "u0"))
+	all, more, _ := w.recorder.Recent(Filter{}, 2)
+	if len(all) != 2 || more != 1 || all[0].Descriptors != 1 || all[1].Descriptors != 3 {
+		t.Fatalf("%d lines and %d more, %+v; want the later minute, three descriptors, and one more", len(all), more, all)
+	}
+	all, _, _ = w.recorder.Recent(Filter{}, 9)
+	if s := all[1]; s.Requests != 9 || s.Shadow || !all[2].Shadow || s.Hits != 18 || s.Descriptors != 3 || !s.First.Equal(noon) || !s.Last.At.Equal(noon.Add(8*time.Second)) {
+		t.Errorf("three descriptors are %+v, want 9 requests of 18 hits from noon to 8 s later", s)
+	}
+	if all, _, _ = w.recorder.Recent(Filter{Values: true}, 9); len(all) != 5 {
+		t.Errorf("with values there are %d lines, want one of each descriptor", len(all))
 	}
 }

@@ -13,11 +13,13 @@ import (
 
 // Recorder keeps denials by rule, beyond reloads. Its methods may be called by any number of goroutines.
 type Recorder struct {
+	Weir string // the name of this process, for what it stores
+
 	rules  *byrule.Registry[ruleDenials]
 	recent recent
 }
 
-// ruleDenials are those of a rule: what was refused, and what shadow mode let through.
+// ruleDenials are those of a rule: what was denied, and what shadow mode let through.
 type ruleDenials [2]ruleTally
 
 // ruleTally is the tally of a rule, with or without shadow mode.
@@ -25,6 +27,7 @@ type ruleTally struct {
 	tally
 	rule   byrule.Name
 	shadow bool
+	weir   string // of restored denials: who denied
 	logged uint64 // requests that Log has told of, used by it alone
 }
 

@@ -16,7 +16,7 @@ import (
 
 // The figures of the first rows are those of envoyproxy/ratelimit's own tests: the counters of either program are to draw
 // one curve. TotalHits are all hits in every row.
-func TestHitsAreCountedByTheArithmeticOfEnvoyproxyRatelimit(t *testing.T) {
+func TestTotalsCountHitsLikeRatelimit(t *testing.T) {
 	const always = descriptors.ChargeAlways
 	known := backend.Decision{Source: backend.FromDenyCache}
 	for _, tc := range []struct {

@@ -86,7 +86,7 @@ func expect(t *testing.T, got map[history.ID]uint64, want map[history.ID]uint64)
 	}
 }
 
-func TestEachHitIsHandedOutOnce(t *testing.T) {
+func TestDrainReturnsEachHitOnce(t *testing.T) {
 	r, c := New(manyValues), fixture.Config(t, shop)
 	table := r.Table(c)
 	at(table, c, "shop", "user", "ann").Record(ten(5), nearTwo, modes)
@@ -121,7 +121,7 @@ func TestEachHitIsHandedOutOnce(t *testing.T) {
 
 // Whole before part when adding, part before whole when reading: at no moment are there more near hits than hits. What is
 // counted while a drain hands out comes with the next, and nothing of a hot key is lost to those who rank it.
-func TestReadingBesideHitsLosesNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
+func TestConcurrentReadsLoseNoHits(t *testing.T) {
 	r, c := New(0), fixture.Config(t, shop)
 	counter := at(r.Table(c), c, "shop", "user", "")
 	const writers, each = 3, 5000
@@ -162,7 +162,7 @@ func TestReadingBesideHitsLosesNoneAndNoPartIsLargerThanItsWhole(t *testing.T) {
 }
 
 // What is kept by rule, and for how long, is tested in package byrule.
-func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
+func TestHitsOfRemovedRulesAreDrained(t *testing.T) {
 	r, c := New(manyValues), fixture.Config(t, shop)
 	late := at(r.Table(c), c, "shop", "tenant", "a") // held by a request in flight
 	r.Table(fixture.Config(t, "domain: shop"))
@@ -176,7 +176,7 @@ func TestHitsOfARuleThatIsGoneAreHandedOut(t *testing.T) {
 	}
 }
 
-func TestALongValueIsOtherAndWithoutValuesARuleIsOneSeries(t *testing.T) {
+func TestLongValuesCountAsOther(t *testing.T) {
 	longest := strings.Repeat("v", maxValue-len("tenant="))
 	for values, want := range map[int]map[history.ID]uint64{
 		manyValues: {{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1, {Domain: "shop", Path: "tenant", Value: history.OtherValue}: 3},
@@ -190,7 +190,7 @@ func TestALongValueIsOtherAndWithoutValuesARuleIsOneSeries(t *testing.T) {
 	}
 }
 
-func TestHugeHitsDoNotWrap(t *testing.T) {
+func TestHugeHitsDoNotOverflow(t *testing.T) {
 	r, c := New(0), fixture.Config(t, shop)
 	counter := at(r.Table(c), c, "shop", "user", "")
 	for range 1000 {

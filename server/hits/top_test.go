@@ -39,7 +39,7 @@ func (a *asked) taken(when time.Time) (TopKeys, map[string]TopKey) {
 	return top, all
 }
 
-func TestWhoTakesTheMostIsKnownByLowerBounds(t *testing.T) {
+func TestTopGivesLowerBounds(t *testing.T) {
 	a, random := newAsked(t), rand.New(rand.NewPCG(7, 8))
 	zipf, denied := rand.NewZipf(random, 1.1, 1, 1<<20), uint64(0)
 	const requests = 30_000
@@ -68,7 +68,7 @@ func TestWhoTakesTheMostIsKnownByLowerBounds(t *testing.T) {
 	}
 }
 
-func TestWhoTookMuchIsForgottenAfterTwoPeriods(t *testing.T) {
+func TestTopDropsKeysAfterTwoPeriods(t *testing.T) {
 	a := newAsked(t)
 	a.hit("ann", 3, over, noon)
 	a.hit("bob", 1, within, noon.Add(20*time.Second))

@@ -62,7 +62,7 @@ func top(of map[uint64]uint64, n int) []uint64 {
 
 // Of a million values whose shares fall as 1/rank^1.1, three weirs find the ten that have the most, among them one that
 // comes late. What each is told to have is a lower bound, and what is left of all hits is __other__'s.
-func TestTheTopTenOfAMillionValuesAreFound(t *testing.T) {
+func TestTopTenOfManyValuesAreFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	zipf := rand.NewZipf(random, 1.1, 1, 1_000_000-1)
 	s := newStream(t, 3)
@@ -97,7 +97,7 @@ func TestTheTopTenOfAMillionValuesAreFound(t *testing.T) {
 }
 
 // A free place costs nobody anything. Those that are reserved stay for heavy values.
-func TestAFreePlaceGoesToWhoeverComes(t *testing.T) {
+func TestFreeSeriesGoToAnyValue(t *testing.T) {
 	s := newStream(t, 1)
 	comes := func(from, to uint64) (values int) {
 		for range 3 { // flushes
@@ -120,7 +120,7 @@ func TestAFreePlaceGoesToWhoeverComes(t *testing.T) {
 }
 
 // However many values come, and however often weirs start anew, a rule has no more series than the bound.
-func TestAMillionNewValuesAddNoMoreSeriesThanTheBound(t *testing.T) {
+func TestMillionNewValuesKeepTheSeriesBound(t *testing.T) {
 	handed := make(map[history.ID]uint64)
 	value, fresh, heavy := uint64(0), uint64(4000), uint64(300) // so many between two drains
 	if testing.Short() {
@@ -158,7 +158,7 @@ func TestAMillionNewValuesAddNoMoreSeriesThanTheBound(t *testing.T) {
 // Values come for a week, and go. For years two weirs hand them to one history, which moves them to coarser tiers
 // and drops them in the end: there are never more series than the places allow, a value that comes to stay gets one, and
 // all series together have each day's hits, to the integer.
-func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
+func TestLaterHeavyValueGetsASeries(t *testing.T) {
 	const places, stays, kept = 10, 1_000_000, 200 // days
 	random := rand.New(rand.NewPCG(7, 8))
 	now := noon
@@ -224,7 +224,7 @@ func TestAPlaceGoesToALaterHeavyValue(t *testing.T) {
 }
 
 // Who sends many values, as many hits each, leaves places for those that have the most hits afterwards.
-func TestManyLikeValuesDoNotTakeAllPlaces(t *testing.T) {
+func TestEqualValuesDoNotTakeAllSeries(t *testing.T) {
 	s := newStream(t, 1)
 	for value := range uint64(manyValues) {
 		s.spots[0](value).RecordUnlimited(20)
@@ -238,7 +238,7 @@ func TestManyLikeValuesDoNotTakeAllPlaces(t *testing.T) {
 }
 
 // A part of a value's hits is never more than the whole, nor is that of all others.
-func TestNoValueHasMoreNearHitsThanHits(t *testing.T) {
+func TestNearHitsNeverExceedHits(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	s := newStream(t, 1)
 	for range 20 {

@@ -62,7 +62,7 @@ func newGuarded(t *testing.T) (*limit.Limiter, *hits.Recorder) {
 	return newLimiterOn(t, g, limit.Options{}, guarded)
 }
 
-func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
+func TestRulesFollowTheirPolicyWithoutAStore(t *testing.T) {
 	l, recorder := newGuarded(t)
 	c := ask(t, l, "shop", 1, one("open", "x"), one("strict", "x"), one("watched", "x"), one("here", "x"))
 	var over []bool
@@ -96,7 +96,7 @@ func TestWithoutAStoreEachRuleDecidesByItsPolicy(t *testing.T) {
 	}
 }
 
-func TestWithoutAStoreARequestIsRefusedIfAnyOfItsDescriptorsIs(t *testing.T) {
+func TestAnyDenyingPolicyDeniesTheRequest(t *testing.T) {
 	l, _ := newGuarded(t)
 	for _, keys := range [][]string{{"unsure", "strict"}, {"strict", "unsure"}, {"blocked", "unsure"}, {"blocked"}} {
 		c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 1}}
@@ -123,7 +123,7 @@ descriptors:
   - {key: shadow, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: hour}}
 `
 
-func TestARefusedRequestGivesBackWhatItsOtherDescriptorsWereCharged(t *testing.T) {
+func TestDeniedRequestRefundsItsOtherDescriptors(t *testing.T) {
 	l, _, _ := newLimiterWith(t, limit.Options{}, refunding)
 	left := func(c *limit.Call) (all []uint64) {
 		for _, s := range c.Statuses {
@@ -155,7 +155,7 @@ func TestARefusedRequestGivesBackWhatItsOtherDescriptorsWereCharged(t *testing.T
 	}
 }
 
-func TestARefundThatFailsIsCountedAndTheRequestIsRefusedAllTheSame(t *testing.T) {
+func TestFailedRefundIsCountedAndStillDenies(t *testing.T) {
 	store, _ := newStore(t)
 	lost := false
 	l, _ := newLimiterOn(t, partly{store, func(c *backend.Check) bool { return lost && c.Op == backend.Refund }}, limit.Options{}, refunding)

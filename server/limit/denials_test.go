@@ -66,7 +66,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 `
 
-func TestWhatIsRefusedIsKept(t *testing.T) {
+func TestDenialsAreKept(t *testing.T) {
 	user, shadow := one("user", "ann"), one("shadow", "s")
 	for _, tc := range []struct {
 		promise string
@@ -109,7 +109,7 @@ func TestWhatIsRefusedIsKept(t *testing.T) {
 	}
 }
 
-func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
+func TestDenialTellsItsRetryTime(t *testing.T) {
 	k := newKeeping(t, limit.Options{}, refusing)
 	k.ask(t, 3, one("user", "ann"))
 	k.clock.nanos.Add(int64(20 * time.Second))
@@ -129,11 +129,28 @@ func TestADenialKnowsWhenItsRequestWouldPass(t *testing.T) {
 	}
 }
 
-func TestTheFailurePolicyIsKeptAsWhoDenied(t *testing.T) {
+func TestDenialNamesTheFailurePolicy(t *testing.T) {
 	l, _ := newLimiterOn(t, guard.New(away(t), guard.Config{Policy: descriptors.PolicyDeny}), limit.Options{}, refusing)
 	k := &keeping{l, new(clock), l.Denials}
 	k.ask(t, 1, one("user", "ann"))
 	if got, want := k.list(), "user 3/minute 1 of 1 hits denied by policy: user=ann"; got != want {
 		t.Errorf("kept is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAnUnrecordedLimiterKeepsNothing(t *testing.T) {
+	for _, unrecorded := range []bool{false, true} {
+		l, _, recorder := newLimiterWith(t, limit.Options{Unrecorded: unrecorded}, refusing)
+		denied := 0
+		for range 5 {
+			if ask(t, l, "shop", 1, one("user", "ann")).Over {
+				denied++
+			}
+		}
+		kept, counted := l.Denials.List(denials.Filter{}), recorded(recorder)
+		if denied != 2 || (len(kept) == 0) != unrecorded || (len(counted) == 0) != unrecorded {
+			t.Errorf("unrecorded %v: %d are denied, %d denials and the hits of %d rules are kept; want the same verdicts, and nothing kept",
+				unrecorded, denied, len(kept), len(counted))
+		}
 	}
 }

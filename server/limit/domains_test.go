@@ -52,7 +52,7 @@ func try(l *limit.Limiter, domain string, d ...limit.Descriptor) {
 	_ = l.Decide(context.Background(), c)
 }
 
-func TestEachRequestCountsOnceUnderItsDomainAndOutcome(t *testing.T) {
+func TestRequestCountsOnceByDomainAndOutcome(t *testing.T) {
 	store, _ := newStore(t)
 	l := limit.New(store, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	ann := one("user", "ann")
@@ -136,7 +136,7 @@ func TestReloadsLoseNoRequestAndNoHit(t *testing.T) {
 	}
 }
 
-func TestAnUnknownDomainIsLoggedOnceAMinuteWithTheRemedy(t *testing.T) {
+func TestUnknownDomainIsLoggedEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := newLogging(t)
 		expect := func(want, why string) {

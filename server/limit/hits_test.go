@@ -40,7 +40,7 @@ func ratelimitOf(total, within, near, over uint64) [hits.Statistics]uint64 {
 }
 
 // The history and envoyproxy/ratelimit's statistics differ in a charge that straddles the limit, and in what no rule has.
-func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
+func TestOutcomeOfHitsIsRecorded(t *testing.T) {
 	shadowed := ratelimitOf(2, 1, 1, 1)
 	shadowed[hits.ShadowMode] = 1
 	many := make([]limit.Descriptor, 300)
@@ -120,7 +120,7 @@ func TestWhatBecomesOfHitsIsRecorded(t *testing.T) {
 	}
 }
 
-func TestWhatShadowModeLetsThroughIsNotOver(t *testing.T) {
+func TestHitsAdmittedByShadowAreNotOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
 	for _, want := range []limit.Result{limit.OK, limit.Shadowed, limit.Shadowed} {
 		c := ask(t, l, "shop", 6, one("user", "ann"))
@@ -134,7 +134,7 @@ func TestWhatShadowModeLetsThroughIsNotOver(t *testing.T) {
 	}
 }
 
-func TestOnlyAQuotaThatRefusesIsOver(t *testing.T) {
+func TestOnlyDenyingQuotasAreOver(t *testing.T) {
 	for other, want := range map[string]hits.Totals{"q2": {Shadow: 2}, "closed": {Over: 2}} {
 		l, _, recorder := newLimiterWith(t, limit.Options{}, refusing)
 		c := ask(t, l, "shop", 2, one("q1", "a"), one(other, "a"))

@@ -73,6 +73,8 @@ type Options struct {
 	CanLease bool
 	// Leases, beside CanLease, has it do so for all rules that say nothing of it.
 	Leases bool
+	// Unrecorded keeps neither what became of hits nor denials: a simulation has its own results, and costs a third less.
+	Unrecorded bool
 	// Log is told, once a minute at most, of a domain that is asked for and not configured, of a request that is too large,
 	// and of an invalid one; nil tells nobody.
 	Log *slog.Logger
@@ -184,9 +186,11 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 		}
 	}
 	l.conclude(c)
-	l.count(c)
-	if c.Over || c.Shadowed || c.ShadowOver {
-		c.keepDenials()
+	if !l.options.Unrecorded {
+		l.count(c)
+		if c.Over || c.Shadowed || c.ShadowOver {
+			c.keepDenials()
+		}
 	}
 	if c.Over && (l.options.RefundOthers || r.config.RefundsOnDeny(c.Domain)) {
 		l.refund(ctx, c)

@@ -125,7 +125,7 @@ func see(s limit.Status) seen {
 	return out
 }
 
-func TestVerdicts(t *testing.T) {
+func TestDecideAppliesModesAndHits(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		addend uint32
@@ -190,7 +190,7 @@ func TestStatusesKeepTheirOrder(t *testing.T) {
 }
 
 // The worked example that README.md opens with.
-func TestTheExampleOfTheReadme(t *testing.T) {
+func TestReadmeExampleHolds(t *testing.T) {
 	l, clk, _ := newLimiterWith(t, limit.Options{}, shop)
 	noon := clk.nanos.Load()
 	at := func(afterNoon time.Duration) *limit.Call {
@@ -216,7 +216,7 @@ func TestTheExampleOfTheReadme(t *testing.T) {
 	}
 }
 
-func TestBadRequests(t *testing.T) {
+func TestBadRequestsAreRefused(t *testing.T) {
 	l, _, _ := newLimiterWith(t, limit.Options{}, shop)
 	unconfigured := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
 	broken := limit.New(nil, limit.Options{Algorithm: descriptors.SlidingWindow}, hits.New(0))
@@ -247,7 +247,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-func TestAKnownKeyCostsNoAllocation(t *testing.T) {
+func TestKnownKeyCostsNoAllocation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options limit.Options
 		keys    []string
@@ -284,7 +284,7 @@ func TestAKnownKeyCostsNoAllocation(t *testing.T) {
 }
 
 // One huge request must not make every later one carry its room.
-func TestResetGivesUpTheRoomOfAHugeRequest(t *testing.T) {
+func TestResetFreesAHugeRequestsMemory(t *testing.T) {
 	c := new(limit.Call)
 	d := c.AddDescriptor()
 	d.Entries = make(descriptors.Descriptor, 100_000)
@@ -311,7 +311,7 @@ func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return a.Store.Decide(ctx, checks, out)
 }
 
-func TestARuleSaysWhetherItsKeysLease(t *testing.T) {
+func TestRulesDecideWhetherKeysLease(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options limit.Options

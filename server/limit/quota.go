@@ -3,7 +3,6 @@ package limit
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
@@ -55,44 +54,52 @@ type Usage struct {
 // Report charges hits that were let through, whatever the limit says, and records them as within, and those that were
 // denied as over. A shadow rule's are within or over as its limits have it. While the store is away all are degraded.
 func (l *Limiter) Report(ctx context.Context, usages []Usage) {
-	for some := range slices.Chunk(usages, MaxDescriptors) {
-		var checks []backend.Check
-		var of []*Usage
-		for i := range some {
-			u := &some[i]
-			switch {
-			case u.Allowed+u.Denied == 0:
-			case u.Key == "":
-				if u.Found == descriptors.UnknownDomain {
-					u.rules.hits.CountUnknownDomain()
-				}
-				u.rules.hits.Counter(u.Rule, u.Domain).RecordUnlimited(u.Rule, u.Descriptor, u.Allowed+u.Denied)
-			case u.Allowed == 0:
-				checks, of = append(checks, u.check(backend.Look, 0)), append(of, u)
-			default:
-				checks, of = append(checks, u.check(backend.Count, u.Allowed)), append(of, u)
-			}
-		}
-		if len(checks) == 0 {
+	var checks []backend.Check
+	var of []*Usage
+	for i := range usages {
+		u, op := &usages[i], backend.Count
+		switch {
+		case u.Allowed+u.Denied == 0:
 			continue
+		case u.Key == "":
+			if u.Found == descriptors.UnknownDomain {
+				u.rules.hits.CountUnknownDomain()
+			}
+			u.rules.hits.Counter(u.Rule, u.Domain).RecordUnlimited(u.Rule, u.Descriptor, u.Allowed+u.Denied)
+			continue
+		case u.Allowed == 0:
+			op = backend.Look
 		}
-		decisions := make([]backend.Decision, len(checks))
-		l.ask(ctx, checks, decisions)
-		for i := range checks {
-			l.recordUsage(of[i], &checks[i], &decisions[i])
-		}
+		checks, of = append(checks, u.check(op, u.Allowed)), append(of, u)
+	}
+	decisions := l.askAll(ctx, checks)
+	for i := range checks {
+		l.recordUsage(of[i], &checks[i], &decisions[i])
 	}
 }
 
-// Room tells what remains of some limits of each quota, without counting. Limits of nil are all of the rule's.
-func (l *Limiter) Room(ctx context.Context, quotas []Quota, limits [][]descriptors.Limit) []backend.Decision {
-	checks, decisions := make([]backend.Check, len(quotas)), make([]backend.Decision, len(quotas))
-	for i := range quotas {
-		checks[i] = quotas[i].check(backend.Look, 0)
-		if limits[i] != nil {
-			checks[i].Limits = limits[i]
-		}
+// Room is what remains of some limits of a quota's rule.
+type Room struct {
+	Quota
+	Limits []descriptors.Limit
+	backend.Decision
+}
+
+// Room tells what remains, without counting.
+func (l *Limiter) Room(ctx context.Context, rooms []Room) {
+	checks := make([]backend.Check, len(rooms))
+	for i := range rooms {
+		checks[i] = rooms[i].check(backend.Look, 0)
+		checks[i].Limits = rooms[i].Limits
 	}
+	for i, d := range l.askAll(ctx, checks) {
+		rooms[i].Decision = d
+	}
+}
+
+// askAll has the store decide any number of checks.
+func (l *Limiter) askAll(ctx context.Context, checks []backend.Check) []backend.Decision {
+	decisions := make([]backend.Decision, len(checks))
 	for from := 0; from < len(checks); from += MaxDescriptors {
 		to := min(from+MaxDescriptors, len(checks))
 		l.ask(ctx, checks[from:to], decisions[from:to])

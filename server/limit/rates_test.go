@@ -8,7 +8,7 @@ import (
 )
 
 // How much of a key is leased is by the rate at which this process is asked for it.
-func TestAKeyIsKnownByItsRate(t *testing.T) {
+func TestChecksCarryTheirKeysRate(t *testing.T) {
 	at, r := time.Unix(1_800_000_000, 0), new(rates)
 	const ann, bob, carl, dora hits.Key = 7, 8, 7 + 1<<50, 7 + 1<<51
 	var got float32

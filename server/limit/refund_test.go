@@ -48,7 +48,7 @@ func each(keys ...string) (ds []limit.Descriptor) {
 }
 
 // The same request three times, under limits of two: twice it passes, and then some of it is over.
-func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
+func TestDeniedRequestChargesOnlyDenyingDescriptors(t *testing.T) {
 	type counts = map[string]uint64
 	full := with(one("other", ""), override(2, descriptors.Minute, 1))
 	for _, tc := range []struct {
@@ -106,7 +106,7 @@ func TestARefusedRequestCountsOnlyWhereItIsOver(t *testing.T) {
 	}
 }
 
-func TestHitsThatAreGivenBackAreRecordedAsWithin(t *testing.T) {
+func TestRefundedHitsAreRecordedAsWithin(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{RefundOthers: true}, sparing)
 	ask(t, l, "shop", 2, each("two", "other")...)
 	ask(t, l, "shop", 7, each("two", "other")...)

@@ -17,7 +17,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 `
 
-func TestATraceTellsRuleVerdictKeyAndWhoDecided(t *testing.T) {
+func TestTraceTellsRuleVerdictAndKey(t *testing.T) {
 	l, _, _ := newLimiterWith(t, limit.Options{}, traced)
 	ask(t, l, "shop", 1, one("user", "ann"))
 	c := ask(t, l, "shop", 1, one("user", "ann"), one("free", "x"), one("nothing", "x"), one("user", "bob"))
@@ -40,7 +40,7 @@ func TestATraceTellsRuleVerdictKeyAndWhoDecided(t *testing.T) {
 }
 
 // Whoever sends requests does not decide how long a line of the log is.
-func TestATraceIsBounded(t *testing.T) {
+func TestTraceIsBounded(t *testing.T) {
 	l, _, _ := newLimiterWith(t, limit.Options{}, traced)
 	ds := make([]limit.Descriptor, limit.MaxDescriptors)
 	for i := range ds {

@@ -10,7 +10,7 @@ export function hint(text) {
 /** noHistory says why there are no curves at all. */
 export function noHistory() {
   return [make('p', {}, 'This weir keeps no history, so there are no curves.'),
-    hint('HISTORY=true turns it on. If it is on, its store did not open: the log says why.')];
+    hint('HISTORY=true turns it on.')];
 }
 
 /** noRules says what to do where there is nothing to look at. */

@@ -39,7 +39,7 @@ export function showName(view, rule, back) {
 /** chipsOf says what a rule does. */
 function chipsOf(rule, view) {
   const chip = text => make('span', { class: 'chip' }, text);
-  const chips = rule.limits.map(l => make('span', { class: 'chip', 'data-kind': 'limit' }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
+  const chips = rule.limits.map(l => make('span', { class: 'chip', 'data-kind': 'limit', title: l.bound }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
   if (rule.each?.length > 0 && rule.limits.length > 0) chips.push(chip(`for each value of ${shown(rule.each.join(' and '), 120)}`));
   if (rule.unlimited) chips.push(chip('unlimited'));
   if (rule.shadow) chips.push(chip('shadow mode: denies nothing'));
@@ -151,5 +151,5 @@ export function showDenial(answer) {
     : last.retry_seconds === 0 ? 'would pass now' : `would pass in ${exact(last.retry_seconds)} s`;
   line.replaceChildren(last.shadow ? 'Last over, in shadow mode: ' : 'Last denied: ', make('b', {}, ago(answer.now - last.at)),
     ` (${when(last.at)}), by ${shown(last.limit, 60)}: ${exact(last.hits)} asked when ${exact(last.count)} counted; one like it ${again}. ` +
-    `${exact(last.denied_requests)} ${last.denied_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' denied'} since this weir started, ${when(answer.since)}.`);
+    `${exact(last.over_requests)} ${last.over_requests === 1 ? 'request' : 'requests'}${last.shadow ? '' : ' denied'} since this weir started, ${when(answer.since)}.`);
 }

@@ -321,12 +321,23 @@ function drawChart() {
   const name = view.domain ? `${shown(view.domain)} ${shownPath(view.path)}` : 'All rules';
   const title = `${name}, ${span(curve.from, curve.to)}: ${exact(curve.totals.hits)} hits, ${exact(curve.totals.over)} denied`;
   drawnWidth = width;
-  const drawing = draw(svg, curve, { title, outcomes: looked, limits: limitLines(ruleInView(), view.value), now: now(), width, height, cut: view.cut });
+  const limits = limitLines(ruleInView(), view.value);
+  if (view.limit && view.path) limits.push({ at: +view.limit, text: `${view.limit}/min?` });
+  showTrial();
+  const drawing = draw(svg, curve, { title, outcomes: looked, limits, now: now(), width, height, cut: view.cut });
   reader.show(curve, drawing, now());
   return drawing.at;
 }
 
-/** drawNothing says why there is no curve at all. */
+/** showTrial says how many minutes a limit cuts. */
+function showTrial() {
+  byId('trial').hidden = !view.path;
+  if (document.activeElement !== byId('limit')) byId('limit').value = view.limit;
+  const cut = curve.buckets.filter(b => b.peak.hits > +view.limit);
+  say(byId('cuts'), view.limit && `cuts ${cut.some(b => b.width > 60) ? 'at least ' : ''}${exact(cut.length)} minutes of all callers`);
+}
+
+/** drawNothing says why there is no curve. */
 function drawNothing() {
   byId('chart').replaceChildren();
   byId('legend').replaceChildren();
@@ -388,6 +399,7 @@ function listen() {
   byId('copy').addEventListener('click', () => copy(byId('link').href));
   byId('zones').addEventListener('click', event => event.target.dataset.tz !== undefined && go({ tz: event.target.dataset.tz }));
   byId('values').tHead.addEventListener('click', event => event.target.dataset.by !== undefined && go({ by: event.target.dataset.by }));
+  byId('limit').addEventListener('change', event => go({ limit: event.target.value }));
   byId('to-rules').addEventListener('click', () => byId('filter').focus());
   for (const part of document.querySelectorAll('.copies')) {
     const kinds = [['command', 'command'], ['query', 'PromQL']].slice(0, 'one' in part.dataset ? 1 : 2);

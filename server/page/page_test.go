@@ -44,7 +44,7 @@ func served(name string) string {
 	return "/page/" + name
 }
 
-func TestEachFileIsServedAsABrowserNeedsIt(t *testing.T) {
+func TestFilesHaveTheirTypesAndHeaders(t *testing.T) {
 	media := map[string]string{".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 	forbids := map[string]string{ // what the page does not do
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -93,7 +93,7 @@ var (
 	asked    = regexp.MustCompile(`\bask\('([^']*)'`)
 )
 
-func TestReferencesAreRelativeSoThatAProxyMayPutThePageAnywhere(t *testing.T) {
+func TestReferencesAreRelative(t *testing.T) {
 	all := contents(t)
 	known := func(name string) bool { _, there := all[name]; return there }
 	found := 0

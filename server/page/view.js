@@ -25,6 +25,7 @@ export function parse(fragment) {
     outcome: outcomes.includes(given.get('outcome')) ? given.get('outcome') : '',
     filter: given.get('filter') ?? '',
     cut: given.get('cut') === '1',
+    limit: /^\d{1,9}$/.exec(given.get('limit'))?.[0] ?? '',
     list: given.get('list') === 'range' ? 'range' : '',
     by: ['hits', 'over'].includes(given.get('by')) ? given.get('by') : '',
     tz: given.get('tz') === 'UTC' ? 'UTC' : '',
@@ -47,7 +48,7 @@ function moment(text) {
 /** format writes a view as a fragment, with its #. What is as usual is left out. */
 export function format(view) {
   const out = new URLSearchParams();
-  for (const name of ['domain', 'path', 'value', 'outcome']) {
+  for (const name of ['domain', 'path', 'value', 'outcome', 'limit']) {
     if (view[name]) out.set(name, view[name]);
   }
   if (view.range) {

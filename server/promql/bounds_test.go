@@ -19,7 +19,7 @@ import (
 const tooMany = "query processing would load too many samples into memory in query execution"
 
 // Codes and types of errors are compared with a real Prometheus; its words, which change with its version, stand here.
-func TestWhatCannotBeAnsweredIsSaidInPrometheusWords(t *testing.T) {
+func TestErrorsUsePrometheusWords(t *testing.T) {
 	w := serve(t, keeping(t, someHours(2)))
 	now := formatted(someday.Unix())
 	span := func(query, start, end, step string) []string {
@@ -56,7 +56,7 @@ func TestWhatCannotBeAnsweredIsSaidInPrometheusWords(t *testing.T) {
 	}
 }
 
-func TestAnyTimeIsAnswered(t *testing.T) {
+func TestAnyTimeCanBeQueried(t *testing.T) {
 	w := serve(t, keeping(t, someHours(2)))
 	for _, at := range []string{"0", "-1", "4", "1e12", "9223309901257974", "-9223309901257974", "2026-11-23T10:00:00.5+05:30"} {
 		for _, query := range []string{"1+1", "weir_hits_total", "increase(weir_hits_total[5m])", "weir_hits_total offset -1000d",
@@ -68,7 +68,7 @@ func TestAnyTimeIsAnswered(t *testing.T) {
 	}
 }
 
-func TestABodyOfAHundredMegabytesIsNotRead(t *testing.T) {
+func TestHugeBodyIsNotRead(t *testing.T) {
 	w := serve(t, keeping(t, nil))
 	left := io.LimitedReader{R: rand.Reader, N: 100 << 20}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.address+"/api/v1/query", io.MultiReader(&left))
@@ -113,7 +113,7 @@ func (b weighed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestOfAThousandRequestsAtOnceFewAreInMemory(t *testing.T) {
+func TestConcurrentRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const requests, atATime, form = 1000, 3, "query=weir_hits_total"
 		store := &hanging{}
@@ -155,7 +155,7 @@ func TestOfAThousandRequestsAtOnceFewAreInMemory(t *testing.T) {
 }
 
 // Lists of names read the whole history as well.
-func TestWhatTakesTooLongEndsAsPrometheusEndsIt(t *testing.T) {
+func TestTimeoutsAnswerLikePrometheus(t *testing.T) {
 	w := serve(t, &hanging{}, func(c *promql.Config) { c.Timeout = time.Millisecond })
 	for _, path := range []string{"query", "labels", "label/path/values", "series"} {
 		a := w.get("api/v1/"+path, "match[]", "weir_hits_total", "query", "weir_hits_total")
@@ -166,7 +166,7 @@ func TestWhatTakesTooLongEndsAsPrometheusEndsIt(t *testing.T) {
 }
 
 // What a text may be is proven in the engine; selectors come to the parser by another way.
-func TestSelectorsAreBoundedAsQueriesAre(t *testing.T) {
+func TestSelectorsAreBoundedLikeQueries(t *testing.T) {
 	w := serve(t, keeping(t, nil))
 	var many []string
 	for range 4000 {

@@ -45,7 +45,7 @@ func TestGrafanaFindsItsDataSourceHealthy(t *testing.T) {
 }
 
 // What only takes GET is asked by POST first, and by GET once that is refused.
-func TestWhatTakesGETAloneSaysSo(t *testing.T) {
+func TestGETOnlyPathsRefusePOST(t *testing.T) {
 	w := serve(t, keeping(t, nil))
 	for _, path := range []string{"status/buildinfo", "metadata", "rules", "alerts", "targets", "label/domain/values"} {
 		if a := w.post("api/v1/" + path); a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") == "" {

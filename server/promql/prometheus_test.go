@@ -35,7 +35,7 @@ func openMetrics(all []history.Increment) string {
 	return b.String() + "# EOF\n"
 }
 
-func TestAnswersAreThoseOfAPrometheus(t *testing.T) {
+func TestAnswersMatchPrometheus(t *testing.T) {
 	var all []history.Increment
 	for _, i := range someHours(6) {
 		if i.ID.Value == "" {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	quota "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
@@ -25,7 +26,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
+func TestResetStreamsLeaveNothingBehind(t *testing.T) {
 	w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 	w.options.MaxStreams, w.options.MaxBuckets = 2000, 5000
 	honest := w.connect(t)
@@ -51,10 +52,12 @@ func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
 	}
 	var before int64
 	goroutines := 0
-	rounds := 20
+	rounds := 60
 	if testing.Short() {
 		rounds = 5
 	}
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
 	for round := range rounds {
 		ctx, reset := context.WithCancel(t.Context())
 		for i := range 1000 {
@@ -65,6 +68,9 @@ func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
 			_ = stream.Send(garbage[i%len(garbage)])
 		}
 		serve(1 + round%19)
+		if !testing.Short() { // in short as fast as it goes
+			<-second.C
+		}
 		reset()
 		process.Eventually(t, "all streams but the honest one are gone", func() error {
 			if got := w.Totals(); got.Streams != 1 {
@@ -85,14 +91,27 @@ func TestStreamsThatAreResetLeaveNothing(t *testing.T) {
 }
 
 // A million users have a bucket each: the stream keeps as many as it may, and the hits of all are counted.
-func TestABucketForEachUserIsBounded(t *testing.T) {
+func TestBucketsPerStreamAreBounded(t *testing.T) {
 	users := 1_000_000
 	if testing.Short() {
 		users = 100_000
 	}
-	w := start(t, fixture.Memory(t, nil), "{domain: shop, descriptors: [{key: user, rate_limit: {unlimited: true}}]}", 1, nil)
-	w.options.MaxBuckets, w.options.MaxStreamBuckets = 10_000, 10_000
-	stream := w.connect(t)
+	t.Run("limited", func(t *testing.T) {
+		bucketForEachUser(t, "{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 5, unit: hour}}]}", users)
+	})
+	t.Run("unlimited", func(t *testing.T) {
+		bucketForEachUser(t, "{domain: shop, descriptors: [{key: user, rate_limit: {unlimited: true}}]}", 100_000)
+	})
+}
+
+func bucketForEachUser(t *testing.T, rules string, users int) {
+	t.Helper()
+	w := start(t, fixture.Memory(t, nil), rules, 1, nil)
+	w.options.MaxBuckets, w.options.MaxStreamBuckets = 20_000, 10_000
+	honest, stream := w.connect(t), w.connect(t)
+	if err := honest.Send(usage("shop", map[string]string{"user": "ann"}, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		for {
 			if _, err := stream.Recv(); err != nil {
@@ -120,9 +139,58 @@ func TestABucketForEachUserIsBounded(t *testing.T) {
 		}
 		return nil
 	})
+	if m, err := honest.Recv(); err != nil || m.BucketAction[0].GetQuotaAssignmentAction() == nil {
+		t.Errorf("an honest stream is told %v, %v", m, err)
+	}
 	got := w.Totals()
-	if got.Buckets != 10_000 || got.Refused["stream_buckets"] == 0 {
-		t.Errorf("%+v, want 10000 buckets and the bound named", got)
+	if got.Buckets != 10_001 || got.Refused["stream_buckets"] == 0 {
+		t.Errorf("%+v, want 10001 buckets and the bound named", got)
 	}
 	t.Logf("%d MB live with 10,000 of %d buckets", heap()>>20, users)
+}
+
+// Buckets of a pattern with share_threshold share one budget. What each costs must not grow with their number.
+func TestManyBucketsOfABudgetDelayNobody(t *testing.T) {
+	const rules = "{domain: shop, descriptors: [{key: user, value: 'u*', share_threshold: true, rate_limit: {requests_per_unit: 100000, unit: minute}}]}"
+	w := start(t, fixture.Memory(t, nil), rules, 1, nil)
+	w.options.MaxBuckets, w.options.MaxStreamBuckets = 100_000, 10_000
+	streams := 5
+	if testing.Short() {
+		streams = 1
+	}
+	for n := range streams {
+		stream := w.connect(t)
+		go func() {
+			for {
+				if _, err := stream.Recv(); err != nil {
+					return
+				}
+			}
+		}()
+		for from := 0; from < 10_000; from += 1000 {
+			m := usage("shop", map[string]string{"user": "u"}, 0, 0)
+			for i := range 1000 {
+				m.BucketQuotaUsages = append(m.BucketQuotaUsages, usage("", map[string]string{"user": fmt.Sprint("u", n, from+i)}, 1, 0).BucketQuotaUsages...)
+			}
+			if err := stream.Send(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	process.Eventually(t, "all have a bucket", func() error {
+		if got := w.Totals(); got.Buckets != streams*10_000 {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	w.limiter.Apply(fixture.Config(t, rules))
+	process.Eventually(t, "all are assigned their share of the new rule", func() error {
+		all, _ := w.Buckets("", time.Now())
+		for _, b := range all {
+			if b.Assignment == "none" {
+				return fmt.Errorf("%+v", b)
+			}
+		}
+		return nil
+	})
 }

@@ -40,17 +40,18 @@ type shared struct {
 	said map[string]map[string]string
 }
 
-func (s *shared) Exchange(_ context.Context, key, name, says string, gone []string) (map[string]string, error) {
+func (s *shared) Exchange(_ context.Context, key, name, says string) (map[string]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.said[key] == nil {
 		s.said[key] = make(map[string]string)
 	}
-	s.said[key][name] = says
-	for _, one := range append(gone, map[bool][]string{true: {name}}[says == ""]...) {
-		delete(s.said[key], one)
+	delete(s.said[key], name)
+	others := maps.Clone(s.said[key])
+	if says != "" {
+		s.said[key][name] = says
 	}
-	return maps.Clone(s.said[key]), nil
+	return others, nil
 }
 
 // start serves with rules on a store, one of so many weirs. Small bounds are for tests.

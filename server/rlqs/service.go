@@ -1,9 +1,13 @@
+// Package rlqs serves Envoy's RateLimitQuotaService: Envoys report what they let through, and get shares of the rules'
+// budgets, so that a request asks nobody. QUOTAS.md tells an operator what that promises. Read it from
+// [Service.StreamRateLimitQuotas] downwards.
 package rlqs
 
 import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -11,8 +15,10 @@ import (
 	"time"
 
 	quota "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -28,9 +34,9 @@ type Options struct {
 
 // Exchange tells the replicas of weir each other's demands.
 type Exchange interface {
-	// Exchange leaves under a key what a replica says, nothing if it is "", and removes what those have said that are gone.
-	// It returns what all say, by their names.
-	Exchange(ctx context.Context, key, name, says string, gone []string) (all map[string]string, err error)
+	// Exchange returns what others have said lately about a key, by their names, and leaves what a replica says, nothing if
+	// it is "".
+	Exchange(ctx context.Context, key, name, says string) (others map[string]string, err error)
 }
 
 // Service serves quotas. Its methods may be called by any number of goroutines.
@@ -53,7 +59,7 @@ type Service struct {
 func New(l *limit.Limiter, o Options) *Service {
 	return &Service{limiter: l, options: o, name: rand.Text(), wake: make(chan struct{}, 1), streams: make(map[*stream]struct{}),
 		budgets: make(map[string]*budget), dirty: make(map[*budget]bool), logged: make(map[string]time.Time),
-		totals: Totals{Refused: map[string]uint64{"streams": 0, "buckets": 0, "stream_buckets": 0, "bucket_id": 0}}}
+		totals: Totals{Refused: map[string]uint64{"streams": 0, "buckets": 0, "stream_buckets": 0, "bucket_id": 0, "message_bytes": 0}}}
 }
 
 // Register adds the service to a server.
@@ -67,6 +73,8 @@ const (
 	// idleTime is how long a bucket has no request before Envoy is told to forget it, as nothing else makes it;
 	// crowdedIdleTime that of a stream with more than half of the buckets that it may have.
 	idleTime, crowdedIdleTime = time.Minute, 2 * reportInterval
+	// crowd is how many buckets may share a budget for a new one to be assigned at once.
+	crowd = 1000
 	// silentTime is how long an Envoy may not report a bucket before it gets no more of it.
 	silentTime = 3 * reportInterval
 )
@@ -88,70 +96,150 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// sweep finds the rules of a new configuration, ends reservations, and abandons idle buckets.
+// sweep finds the rules of a new configuration, and ends reservations.
 func (s *Service) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for st := range s.streams {
-		idle := idleTime
-		if len(st.buckets) > s.options.MaxStreamBuckets/2 {
-			idle = crowdedIdleTime
-		}
-		for id, b := range st.buckets {
-			if !s.limiter.Current(&b.quota) {
-				s.leave(b)
-				s.join(b, now)
-			}
-			if b.reportedAt.Sub(b.busyAt) >= idle-balancePause {
-				s.totals.Abandoned++
-				st.send(id, abandon(b.id()))
-				s.leave(b)
-				delete(st.buckets, id)
-				s.totals.Buckets--
-			}
+		for _, b := range st.buckets {
+			s.refresh(b, now)
 		}
 	}
 	for _, of := range s.budgets {
-		n := len(of.buckets)
-		of.buckets = slices.DeleteFunc(of.buckets, func(b *bucket) bool { return b.gone && !now.Before(b.until) })
-		if len(of.buckets) < n {
+		n := len(of.left)
+		of.left = slices.DeleteFunc(of.left, func(b *bucket) bool { return !now.Before(b.until) })
+		if ended := n - len(of.left); ended > 0 {
+			s.totals.Buckets -= ended
 			s.share(of, false)
 		}
 	}
 }
 
-// join finds the rule of a bucket, and lets it share its budget.
-func (s *Service) join(b *bucket, now time.Time) {
-	b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor)
-	if !b.quota.Enforced {
-		b.assignUnlimited(s.options.TTL, now)
-		return
+// refresh finds the rule of a bucket, if the configuration is another, and lets a bucket without limits pass. A domain
+// whose files are broken gets no answer, as in RLS.
+func (s *Service) refresh(b *bucket, now time.Time) {
+	if !s.limiter.Current(&b.quota) {
+		s.leave(b)
+		if b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor); b.quota.Enforced && !b.gone {
+			s.join(b)
+		}
 	}
+	if b.budget == nil && !b.gone && b.quota.Found != descriptors.BrokenDomain {
+		b.assign(allowAll, 0, s.options.TTL, now)
+	}
+}
+
+// join lets a bucket share the budget of its rule. It takes over what is reserved for its host.
+func (s *Service) join(b *bucket) {
 	of := s.budgets[b.quota.Key]
 	if of == nil {
-		of = &budget{peers: make(map[string]replica)}
+		of = new(budget)
 		s.budgets[b.quota.Key] = of
 	}
-	of.quota, b.budget = b.quota, of
-	b.demand = max(b.demand, of.takeOver(b.stream.host))
-	of.buckets = append(of.buckets, b)
-	s.share(of, true)
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	of.quota = b.quota
+	if i := slices.IndexFunc(of.left, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
+		b.demand = max(b.demand, of.left[i].share)
+		of.left = slices.Delete(of.left, i, i+1)
+		s.totals.Buckets--
+	}
+	of.add(b)
+	s.share(of, len(of.buckets) <= crowd)
+	wake(s.wake)
+}
+
+// leave takes a bucket out of its budget.
+func (s *Service) leave(b *bucket) {
+	if of := b.budget; of != nil {
+		of.remove(b)
+		s.share(of, false)
 	}
 }
 
 // share has a budget shared anew, at once or with the next balance.
 func (s *Service) share(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
 
-// leave takes a bucket out of its budget.
-func (s *Service) leave(b *bucket) {
-	if of := b.budget; of != nil {
-		of.buckets = slices.DeleteFunc(of.buckets, func(other *bucket) bool { return other == b })
-		b.budget = nil
-		s.share(of, false)
+// abandon has an Envoy forget a bucket, with or without room here.
+func (s *Service) abandon(b *bucket) {
+	s.leave(b)
+	b.kind = abandoned
+	b.stream.tell(b)
+	s.totals.Abandoned++
+	if !b.gone {
+		b.gone = true
+		delete(b.stream.buckets, b.name)
+		s.totals.Buckets--
 	}
+}
+
+// balance shares the budgets that have had reports, or those alone that must not wait.
+func (s *Service) balance(ctx context.Context, urgent bool) {
+	s.mu.Lock()
+	var all []*budget
+	var rooms []limit.Room
+	for b, now := range s.dirty {
+		if urgent && !now {
+			continue
+		}
+		delete(s.dirty, b)
+		if len(b.buckets)+len(b.left) == 0 {
+			delete(s.budgets, b.quota.Key)
+		}
+		all, rooms = append(all, b), append(rooms, limit.Room{Quota: b.quota, Limits: spent(b.quota.Rule.Limits)})
+	}
+	s.mu.Unlock()
+	replicas, others := s.options.Replicas(), make([]map[string]message, len(all))
+	var asking errgroup.Group
+	asking.SetLimit(16)
+	for i, b := range all {
+		asking.Go(func() error {
+			others[i] = s.exchange(ctx, b, rooms[i].Key, replicas)
+			return nil
+		})
+	}
+	s.limiter.Room(ctx, rooms)
+	_ = asking.Wait() // none returns an error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, b := range all {
+		parts := uint64(1)
+		if others[i] == nil {
+			parts = uint64(replicas)
+		}
+		if rooms[i].Source == backend.FromLocal { // it is this one's part
+			rooms[i].Remaining *= uint64(replicas)
+		}
+		b.assign(&rooms[i], parts, s.name, others[i], s.options.TTL, time.Now())
+	}
+}
+
+// exchange tells the other replicas what is demanded here, and returns what they say, by their names; nil if that is not
+// known. What cannot be read says nothing.
+func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas int) map[string]message {
+	others := make(map[string]message)
+	if replicas == 1 {
+		return others
+	} else if s.options.Exchange == nil {
+		return nil
+	}
+	s.mu.Lock()
+	here, _ := b.message(time.Now())
+	says, _ := json.Marshal(here) // of numbers
+	if len(b.buckets)+len(b.left) == 0 {
+		says = nil
+	}
+	s.mu.Unlock()
+	said, err := s.options.Exchange.Exchange(ctx, key, s.name, string(says))
+	if err != nil {
+		return nil
+	}
+	for name, text := range said {
+		var m message
+		wrong := func(d Demand) bool { return d.Weight < 1 || d.Weight > maxWeight }
+		if json.Unmarshal([]byte(text), &m) == nil && !slices.ContainsFunc(m.Demands, wrong) {
+			others[name] = m
+		}
+	}
+	return others
 }
 
 // refuse counts what a bound refuses, and logs it once a minute.
@@ -163,10 +251,9 @@ func (s *Service) refuse(bound, peer, remedy string) {
 	}
 }
 
-// Totals are counts since the start, but for the first three, which are now's.
+// Totals are counts since the start, but for the first two, which are now's.
 type Totals struct {
 	Streams, Buckets int
-	Assigned         float64           // hits a second, by shares
 	Reports          uint64            // of a bucket each
 	Allowed, Denied  uint64            // hits that they tell of
 	Over             uint64            // of Allowed, those beyond what was assigned meanwhile
@@ -180,39 +267,48 @@ func (s *Service) Totals() Totals {
 	defer s.mu.Unlock()
 	t := s.totals
 	t.Streams, t.Refused = len(s.streams), maps.Clone(t.Refused)
+	return t
+}
+
+// Assigned returns how many hits a second Envoys may let through by their shares.
+func (s *Service) Assigned() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hits := uint64(0)
 	for _, of := range s.budgets {
-		for _, b := range of.buckets {
-			t.Assigned += perSecond(b.share)
+		for _, b := range slices.Concat(of.buckets, of.left) {
+			hits += b.share
 		}
 	}
-	return t
+	return perSecond(hits)
 }
 
 func perSecond(hits uint64) float64 { return float64(hits) / horizon.Seconds() }
 
 // Bucket is what is known of a bucket of one Envoy, as the API tells it.
 type Bucket struct {
-	Domain     string                 `json:"domain"`
-	Path       string                 `json:"path"` // of its rule
-	Descriptor descriptors.Descriptor `json:"-"`
-	Envoy      string                 `json:"envoy"`      // host:port
-	Assignment string                 `json:"assignment"` // share, allow_all, deny_all, or none
-	Demand     float64                `json:"demand"`     // hits a second, with a fifth to grow by
-	Share      float64                `json:"share"`      // likewise, assigned
-	Ends       float64                `json:"ends"`       // seconds until the assignment does
-	Reported   float64                `json:"reported"`   // seconds since the last report
-	Allowed    uint64                 `json:"allowed"`    // hits, since the stream began
-	Denied     uint64                 `json:"denied"`
+	Domain     string  `json:"domain"`
+	Path       string  `json:"path"` // of its rule
+	Descriptor string  `json:"descriptor,omitempty"`
+	Envoy      string  `json:"envoy"`      // host:port
+	Assignment string  `json:"assignment"` // share, allow_all, deny_all, or none
+	Demand     float64 `json:"demand"`     // hits a second, with a fifth to grow by
+	Share      float64 `json:"share"`      // likewise, assigned
+	Ends       float64 `json:"ends"`       // seconds until the assignment does
+	Reported   float64 `json:"reported"`   // seconds since the last report
+	Allowed    uint64  `json:"allowed"`    // hits, since the stream began
+	Denied     uint64  `json:"denied"`
 }
 
 // Buckets returns the buckets of a domain, of all if it is "", the hungriest first, and how many streams there are.
 func (s *Service) Buckets(domain string, now time.Time) (all []Bucket, streams int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	all = []Bucket{}
 	for st := range s.streams {
 		for _, b := range st.buckets {
 			if domain == "" || domain == b.quota.Domain {
-				all = append(all, Bucket{b.quota.Domain, b.quota.Path(), b.quota.Descriptor, st.peer, cmp.Or(b.kind, "none"),
+				all = append(all, Bucket{b.quota.Domain, b.quota.Path(), b.quota.Descriptor.String(), st.peer, cmp.Or(b.kind, "none"),
 					perSecond(b.demand), perSecond(b.share), max(0, b.until.Sub(now).Seconds()),
 					now.Sub(b.reportedAt).Seconds(), b.allowed, b.denied})
 			}

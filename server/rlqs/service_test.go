@@ -19,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/limit"
 )
 
@@ -34,7 +35,7 @@ func ann(t *testing.T, w *weir, rate int) *envoy {
 	return e
 }
 
-func TestNoWindowHoldsMoreThanLimitAndReports(t *testing.T) {
+func TestNoWindowExceedsLimitAndReports(t *testing.T) {
 	for _, unit := range []string{"second, unit_multiplier: 2", "second, unit_multiplier: 20", "minute"} {
 		for _, algorithm := range []string{"sliding_window", "fixed_window", "token_bucket"} {
 			inBubble(t, func(t *testing.T) {
@@ -72,7 +73,7 @@ func TestNoWindowHoldsMoreThanLimitAndReports(t *testing.T) {
 	}
 }
 
-func TestTheHungryGetWhatIsLeftWithinTwoReports(t *testing.T) {
+func TestUnusedSharesMoveWithinTwoReports(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store, exchange := fixture.Memory(t, nil), &shared{said: make(map[string]map[string]string)}
 		const rules = "{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 100, unit: second}}]}"
@@ -97,7 +98,7 @@ func TestTheHungryGetWhatIsLeftWithinTwoReports(t *testing.T) {
 	})
 }
 
-func TestReportsAreHistoryToTheInteger(t *testing.T) {
+func TestHistoryCountsReportsExactly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		e := ann(t, w, 30)
@@ -118,7 +119,7 @@ func TestReportsAreHistoryToTheInteger(t *testing.T) {
 	})
 }
 
-func TestALostEnvoysShareReturnsAfterItsTTL(t *testing.T) {
+func TestLostEnvoysShareReturnsAfterTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), "{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 100, unit: second}}]}", 1, nil)
 		lost, left := ann(t, w, 50), ann(t, w, 50)
@@ -198,7 +199,44 @@ func TestRulesWithoutALimitAllowAll(t *testing.T) {
 	})
 }
 
-func TestIdleBucketsAreAbandonedAndBusyOnesNot(t *testing.T) {
+func TestUnknownDomainsPassAndBrokenOnesFail(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
+		for domain, want := range map[string]string{"shop": "share", "none": "allow_all", "broken": "none"} {
+			if domain == "broken" {
+				w.limiter.Apply(yaml.NewLastGood(yaml.Options{}).Update([]yaml.File{{Name: "shop.yaml", Data: []byte(minute)}, {Name: "broken.yaml", Data: []byte("domain: broken\nx: y")}}, nil).Config)
+			}
+			stream := w.connect(t)
+			_ = stream.Send(usage(domain, map[string]string{"user": "ann"}, 3, 2))
+			time.Sleep(time.Second)
+			all, _ := w.Buckets(domain, time.Now())
+			if len(all) != 1 || all[0].Assignment != want {
+				t.Errorf("domain %s: %+v, want %s", domain, all, want)
+			}
+			w.limiter.Apply(fixture.Config(t, minute))
+		}
+		if all := w.Totals(); all.Allowed != 9 || all.Denied != 6 {
+			t.Errorf("%+v, want the reports of all three", all)
+		}
+	})
+}
+
+func TestShadowRuleRecordsHypotheticalOverHits(t *testing.T) {
+	const rules = "{domain: shop, descriptors: [{key: user, shadow_mode: true, rate_limit: {requests_per_unit: 10, unit: day}}]}"
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), rules, 1, nil)
+		stream := w.connect(t)
+		for range 2 {
+			_ = stream.Send(usage("shop", map[string]string{"user": "ann"}, 8, 0))
+			synctest.Wait()
+		}
+		if got := w.counted(); got[history.Within] != 10 || got[history.Shadow] != 6 {
+			t.Errorf("recorded %v, want 10 within the limit and 6 in shadow", got)
+		}
+	})
+}
+
+func TestOnlyIdleBucketsAreAbandoned(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		busy, idle := ann(t, w, 1), ann(t, w, 1)
@@ -220,7 +258,7 @@ func TestIdleBucketsAreAbandonedAndBusyOnesNot(t *testing.T) {
 	})
 }
 
-func TestBoundsRefuseWithTheirNames(t *testing.T) {
+func TestExceededBoundsAreNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		first := w.connect(t)
@@ -235,6 +273,7 @@ func TestBoundsRefuseWithTheirNames(t *testing.T) {
 		for i := range 15 {
 			_ = second.Send(usage("shop", map[string]string{"user": fmt.Sprint(i)}, 1, 0))
 		}
+		synctest.Wait()
 		for range 6 {
 			_ = w.connect(t).Send(usage("shop", map[string]string{"user": "0"}, 0, 0))
 		}
@@ -249,13 +288,55 @@ func TestBoundsRefuseWithTheirNames(t *testing.T) {
 				t.Errorf("%d refused for %s, want %d", got.Refused[bound], bound, want)
 			}
 		}
+		if got.Abandoned != 6 || got.Buckets != 40 { // nothing else makes an Envoy forget a bucket
+			t.Errorf("%+v, want six idle buckets without room abandoned", got)
+		}
 		if all := w.counted(); all[history.Within] != 50 {
 			t.Errorf("%d hits are recorded, want all 50 of buckets with and without room", all[history.Within])
 		}
 	})
 }
 
-func TestAStreamKeepsItsDomain(t *testing.T) {
+// Buckets of streams that ended are kept while their assignments last, and so count.
+func TestBucketsOfEndedStreamsAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
+		for i := range 5 {
+			stream := w.connect(t)
+			for j := range 20 {
+				_ = stream.Send(usage("shop", map[string]string{"user": fmt.Sprint(i, j)}, 1, 0))
+			}
+			synctest.Wait()
+			_ = stream.CloseSend()
+			synctest.Wait()
+		}
+		if got := w.Totals(); got.Buckets != 40 || got.Refused["buckets"] != 60 {
+			t.Errorf("%+v, want 40 buckets and 60 refused", got)
+		}
+		time.Sleep(17 * time.Second)
+		if got := w.Totals(); got.Buckets != 0 || len(w.budgets) != 0 {
+			t.Errorf("%+v and %d budgets after their assignments", got, len(w.budgets))
+		}
+	})
+}
+
+func TestBucketReportedTwiceIsAbandonedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
+		stream := w.connect(t)
+		m := usage("shop", map[string]string{"user": "ann"}, 0, 0)
+		_ = stream.Send(m)
+		time.Sleep(idleTime)
+		m.BucketQuotaUsages = append(m.BucketQuotaUsages, m.BucketQuotaUsages[0], m.BucketQuotaUsages[0])
+		_ = stream.Send(m)
+		synctest.Wait()
+		if got := w.Totals(); got.Buckets != 0 {
+			t.Errorf("%+v, want no bucket", got)
+		}
+	})
+}
+
+func TestStreamCannotChangeItsDomain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		for _, domains := range [][]string{{""}, {"shop", "", "bank"}} {
@@ -290,7 +371,7 @@ func (a *away) Decide(ctx context.Context, checks []backend.Check, out []backend
 	return nil
 }
 
-func TestThePolicyAssignsWhileTheStoreIsAway(t *testing.T) {
+func TestFailurePolicyAssignsWithoutTheStore(t *testing.T) {
 	for policy, want := range map[string]string{"allow": "allow_all", "deny": "deny_all", "local": "share", "error": "share"} {
 		inBubble(t, func(t *testing.T) {
 			store := &away{Store: fixture.Memory(t, nil)}
@@ -324,7 +405,7 @@ func TestThePolicyAssignsWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-func TestRLSCallersAreNeverOverBesideEnvoys(t *testing.T) {
+func TestRLSCallersAndEnvoysShareTheLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		ann(t, w, 5)
@@ -354,7 +435,7 @@ func TestRLSCallersAreNeverOverBesideEnvoys(t *testing.T) {
 	})
 }
 
-func TestAStreamEndsBehindItsNextReport(t *testing.T) {
+func TestDrainedStreamEndsAfterItsReport(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
 		ctx, drain := context.WithCancel(context.Background())

@@ -1,11 +1,10 @@
-// Package rlqs serves Envoy's RateLimitQuotaService: Envoys report what they let through, and get shares of the rules'
-// budgets, so that a request asks nobody. QUOTAS.md tells an operator what that promises.
 package rlqs
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
-	"sort"
+	"slices"
 	"time"
 
 	quota "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
@@ -29,61 +28,48 @@ const (
 
 // Demand is what one Envoy would let through of a budget in a horizon.
 type Demand struct {
-	Hits   uint64
+	Hits   uint64 // at most maxHits
 	Weight uint64 // from 1 to maxWeight
 }
 
 // Shares divides a capacity, in hits, by weighted max-min fairness: each gets what it demands, or as much for a unit of its
-// weight as all others whose demand is not met. A tenth goes to all by their weights first, for those who begin, and what
-// nobody demands likewise at last. The shares add up to the capacity, if there is a demand.
+// weight as all others whose demand is not met. Each demands its part of a tenth at least, for those who begin. What nobody
+// demands is shared by the weights. The shares add up to the capacity, if there is a demand.
 func Shares(capacity uint64, demands []Demand) []uint64 {
-	capacity = min(capacity, maxHits)
-	shares, rest, weights := make([]uint64, len(demands)), capacity, uint64(0)
+	rest, weights := min(capacity, maxHits), uint64(0)
 	for _, d := range demands {
 		weights += d.Weight
 	}
-	give := func(hits func(i int) uint64) {
-		for i := range demands {
-			n := min(hits(i), rest)
-			shares[i], rest = shares[i]+n, rest-n
-		}
-	}
-	give(func(i int) uint64 { return capacity / floorShare * demands[i].Weight / weights })
-	lacks := make([]uint64, len(demands)) // beyond its floor
+	shares, wants, order := make([]uint64, len(demands)), make([]uint64, len(demands)), make([]int, len(demands))
 	for i, d := range demands {
-		lacks[i] = min(d.Hits, maxHits) - min(d.Hits, maxHits, shares[i])
+		wants[i], order[i] = max(min(d.Hits, maxHits), rest/floorShare*d.Weight/weights), i
 	}
-	fits := func(level int) bool { // for each unit of weight
-		sum := uint64(0)
-		for i, d := range demands {
-			sum += min(lacks[i], uint64(level)*d.Weight)
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(cmp.Compare(wants[i]*demands[j].Weight, wants[j]*demands[i].Weight), cmp.Compare(i, j))
+	})
+	give := func(most func(i int) uint64) { // the least wanting first, as what they leave is for those behind them
+		left := weights
+		for _, i := range order {
+			n := min(most(i), rest*demands[i].Weight/left)
+			shares[i], rest, left = shares[i]+n, rest-n, left-demands[i].Weight
 		}
-		return sum <= rest
 	}
-	level := sort.Search(int(rest)+1, func(level int) bool { return !fits(level) }) - 1
-	met := level == int(rest)
-	give(func(i int) uint64 { return min(lacks[i], uint64(level)*demands[i].Weight) })
-	if spare := rest; met {
-		give(func(i int) uint64 { return spare * demands[i].Weight / weights })
-	}
-	for rest > 0 && len(demands) > 0 { // fewer than all weigh
-		give(func(int) uint64 { return 1 })
-	}
+	give(func(i int) uint64 { return wants[i] })
+	give(func(int) uint64 { return maxHits })
 	return shares
 }
 
 // spent returns the limits of which hits that remain can be given away for a horizon. Those of the others have left their
-// window before the next report: these limits are kept by their rate alone. nil if there are none.
-func spent(limits []descriptors.Limit) (some []descriptors.Limit) {
-	for i := range limits {
-		if !paced(&limits[i]) {
-			some = append(some, limits[i])
-		}
+// window before the next report: these limits are kept by their rate alone. It returns all if there are no others.
+func spent(limits []descriptors.Limit) []descriptors.Limit {
+	some := slices.DeleteFunc(slices.Clone(limits), paced)
+	if len(some) == 0 {
+		return limits
 	}
 	return some
 }
 
-func paced(l *descriptors.Limit) bool {
+func paced(l descriptors.Limit) bool {
 	return l.Algorithm != descriptors.TokenBucket && l.Window <= reportInterval
 }
 
@@ -92,17 +78,15 @@ func paced(l *descriptors.Limit) bool {
 func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 	capacity := uint64(maxHits)
 	remaining -= min(remaining, unreported)
-	for i := range limits {
-		l := &limits[i]
-		inHorizon := mulDiv(min(l.Requests, maxHits), uint64(horizon), uint64(l.Window))
+	for _, l := range limits {
+		hits := mulDiv(min(l.Requests, maxHits), uint64(horizon), uint64(l.Window)) // by its rate
 		switch {
 		case l.Algorithm == descriptors.TokenBucket:
-			capacity = min(capacity, remaining+inHorizon)
-		case paced(l):
-			capacity = min(capacity, inHorizon)
-		default:
-			capacity = min(capacity, remaining)
+			hits += remaining
+		case !paced(l):
+			hits = remaining
 		}
+		capacity = min(capacity, hits)
 	}
 	return capacity
 }
@@ -117,37 +101,38 @@ func mulDiv(a, b, c uint64) uint64 {
 	return q
 }
 
-// strategy returns what makes Envoy let through a share, in hits a horizon: nothing, or a token bucket of a second's hits.
+// action returns what the Envoy is to be told. A TTL has whole seconds: Envoy drops the rest, and takes no TTL for 0.
+func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketAction {
+	a := &quota.RateLimitQuotaResponse_BucketAction{BucketId: b.id}
+	if b.kind == abandoned {
+		a.BucketAction = &quota.RateLimitQuotaResponse_BucketAction_AbandonAction_{}
+		return a
+	}
+	a.BucketAction = &quota.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction_{
+		QuotaAssignmentAction: &quota.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction{
+			AssignmentTimeToLive: durationpb.New(max(time.Second, ttl.Truncate(time.Second))), RateLimitStrategy: strategy(b.kind, b.share)}}
+	return a
+}
+
+// strategy returns what makes Envoy let through all, nothing, or a share, in hits a horizon, by a token bucket of a second's.
 // Envoy 1.40 takes two token buckets for the same unless their sizes or the tokens of a fill differ, and divides by the
 // whole seconds of the interval. A small share is filled by the horizon, so that any two differ, and none is rounded.
-func strategy(share uint64) *envoytype.RateLimitStrategy {
-	second := share / uint64(horizon/time.Second)
-	bucket := &envoytype.TokenBucket{MaxTokens: uint32(max(1, min(second, math.MaxUint32)))}
-	tokens, interval := share, horizon
-	switch {
-	case share == 0:
+func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
+	switch kind {
+	case allowAll:
+		return blanket(envoytype.RateLimitStrategy_ALLOW_ALL)
+	case denyAll:
 		return blanket(envoytype.RateLimitStrategy_DENY_ALL)
-	case second >= 100: // as a bucket that fills by steps needs it; a hundredth at most is rounded
-		tokens, interval = min(second, math.MaxUint32), time.Second
 	}
-	bucket.TokensPerFill, bucket.FillInterval = wrapperspb.UInt32(uint32(tokens)), durationpb.New(interval)
-	return &envoytype.RateLimitStrategy{Strategy: &envoytype.RateLimitStrategy_TokenBucket{TokenBucket: bucket}}
+	second := min(share/uint64(horizon/time.Second), math.MaxUint32)
+	tokens, interval := share, horizon
+	if second >= 100 { // as a bucket that fills by steps needs it; a hundredth at most is rounded
+		tokens, interval = second, time.Second
+	}
+	return &envoytype.RateLimitStrategy{Strategy: &envoytype.RateLimitStrategy_TokenBucket{TokenBucket: &envoytype.TokenBucket{
+		MaxTokens: uint32(max(1, second)), TokensPerFill: wrapperspb.UInt32(uint32(tokens)), FillInterval: durationpb.New(interval)}}}
 }
 
 func blanket(rule envoytype.RateLimitStrategy_BlanketRule) *envoytype.RateLimitStrategy {
 	return &envoytype.RateLimitStrategy{Strategy: &envoytype.RateLimitStrategy_BlanketRule_{BlanketRule: rule}}
-}
-
-type action = quota.RateLimitQuotaResponse_BucketAction
-
-// assign returns the action that assigns a strategy, for whole seconds: Envoy drops the rest, and takes no TTL for 0.
-func assign(id *quota.BucketId, s *envoytype.RateLimitStrategy, ttl time.Duration) *action {
-	return &action{BucketId: id, BucketAction: &quota.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction_{
-		QuotaAssignmentAction: &quota.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction{
-			AssignmentTimeToLive: durationpb.New(max(time.Second, ttl.Truncate(time.Second))), RateLimitStrategy: s}}}
-}
-
-// abandon returns the action that makes Envoy forget a bucket.
-func abandon(id *quota.BucketId) *action {
-	return &action{BucketId: id, BucketAction: &quota.RateLimitQuotaResponse_BucketAction_AbandonAction_{}}
 }

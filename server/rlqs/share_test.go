@@ -44,7 +44,7 @@ func sharesByHit(capacity uint64, demands []Demand) []uint64 {
 	return shares
 }
 
-func TestSharesAgreeWithHitByHit(t *testing.T) {
+func TestSharesMatchSharingHitByHit(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		capacity, demands := random.Uint64N(1500), make([]Demand, 1+random.IntN(9))
@@ -64,7 +64,7 @@ func TestSharesAgreeWithHitByHit(t *testing.T) {
 	}
 }
 
-func TestTheHungryGetTheIdleOnesRest(t *testing.T) {
+func TestSharesGiveUnusedHitsToDemand(t *testing.T) {
 	got := Shares(6000, []Demand{{Hits: 100_000, Weight: 1}, {Weight: 1}, {Hits: 50, Weight: 1}})
 	if got[0] < 5400 || got[1] != 200 || got[2] != 200 {
 		t.Errorf("of 6000 a hungry one and two idle ones get %v, want all but their floors of 200", got)
@@ -83,7 +83,7 @@ func limitOf(t *testing.T, requests uint64, unit descriptors.Unit, multiplier ui
 	return l
 }
 
-func TestTheStrictestLimitGivesTheCapacity(t *testing.T) {
+func TestCapacityFollowsTheStrictestLimit(t *testing.T) {
 	second := limitOf(t, 100, descriptors.Second, 1, descriptors.SlidingWindow)
 	hour := limitOf(t, 10_000, descriptors.Hour, 1, descriptors.FixedWindow)
 	bucket := limitOf(t, 60, descriptors.Minute, 1, descriptors.TokenBucket)
@@ -107,11 +107,11 @@ func TestTheStrictestLimitGivesTheCapacity(t *testing.T) {
 }
 
 // What Envoy 1.40 makes of a strategy: see reference/envoy-api.md, 2.2.
-func TestAStrategyLetsThroughItsShare(t *testing.T) {
+func TestStrategyAdmitsItsShare(t *testing.T) {
 	type compared struct{ max, tokens uint32 } // by Envoy, to tell a change
 	var before compared
 	for share := uint64(1); share < 100_000; share += 1 + share/97 {
-		b := strategy(share).GetTokenBucket()
+		b := strategy("share", share).GetTokenBucket()
 		seconds, tokens := b.FillInterval.AsDuration().Seconds(), b.TokensPerFill.GetValue()
 		if b.FillInterval.Nanos != 0 || seconds < 1 || b.MaxTokens == 0 || tokens == 0 {
 			t.Fatalf("a share of %d: %v, want whole seconds and tokens", share, b)
@@ -126,13 +126,16 @@ func TestAStrategyLetsThroughItsShare(t *testing.T) {
 			before = now
 		}
 	}
-	if got := strategy(0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
+	if got := strategy(denyAll, 0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
 		t.Errorf("no share: %v", got)
 	}
-	if b := strategy(1 << 50).GetTokenBucket(); b.MaxTokens != 1<<32-1 {
+	if b := strategy("share", 1<<50).GetTokenBucket(); b.MaxTokens != 1<<32-1 {
 		t.Errorf("a share beyond 32 bits: %v", b)
 	}
-	if a := assign(nil, strategy(1), 1500*time.Millisecond).GetQuotaAssignmentAction(); a.AssignmentTimeToLive.AsDuration() != time.Second {
-		t.Errorf("a TTL of 1.5 s: %v, want whole seconds", a.AssignmentTimeToLive)
+	for ttl, want := range map[time.Duration]int64{0: 1, 1500 * time.Millisecond: 1, 15 * time.Second: 15} {
+		a := (&bucket{kind: denyAll}).action(ttl).GetQuotaAssignmentAction()
+		if got := a.AssignmentTimeToLive; got.GetSeconds() != want || got.GetNanos() != 0 || a.RateLimitStrategy == nil {
+			t.Errorf("a TTL of %v: %v, want %d s and a strategy", ttl, a, want)
+		}
 	}
 }

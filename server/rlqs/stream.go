@@ -37,29 +37,38 @@ const (
 	weightHeader = "x-weir-weight"
 )
 
-// reports is a message of an Envoy, which the server's codec bounds.
+// reports is a message of an Envoy.
 type reports struct {
 	*quota.RateLimitQuotaUsageReports
+	bytes int
 }
 
-// MaxBytes bounds the message.
-func (reports) MaxBytes() int { return MaxMessage }
+// Fits notes the length of the message. It reports whether the server's codec is to read it.
+func (r *reports) Fits(bytes int) bool {
+	r.bytes = bytes
+	return bytes <= MaxMessage
+}
 
 // stream is that of one Envoy. Service.mu guards it.
 type stream struct {
 	peer, host string
 	weight     uint64
-	domain     string // of the first message
-	buckets    map[string]*bucket
-	unsent     map[string]*action // the last for each bucket
+	domain     string             // of the first message
+	buckets    map[string]*bucket // by their names
+	untold     map[string]*bucket // those of which the Envoy is to be told
 	wake       chan struct{}
 }
 
-// send leaves an action for a bucket to sendAll, in the place of an earlier one.
-func (st *stream) send(bucket string, a *action) {
-	st.unsent[bucket] = a
+// tell has the Envoy told of a bucket, instead of what it was to be told before.
+func (st *stream) tell(b *bucket) {
+	st.untold[b.name] = b
+	wake(st.wake)
+}
+
+// wake lets whoever waits for a channel of size 1 go on, now or next time.
+func wake(c chan struct{}) {
 	select {
-	case st.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -73,47 +82,51 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 		return err
 	}
 	defer s.close(st)
-	ended := make(chan struct{})
+	received, ended := make(chan *reports), make(chan struct{})
 	defer close(ended)
-	received, failed := make(chan *quota.RateLimitQuotaUsageReports), make(chan error, 1)
+	var failed error // why received is closed
 	go func() {
+		defer close(received)
 		for {
-			m := reports{new(quota.RateLimitQuotaUsageReports)}
-			if err := gs.RecvMsg(m); err != nil {
-				failed <- err
+			m := &reports{RateLimitQuotaUsageReports: new(quota.RateLimitQuotaUsageReports)}
+			if failed = gs.RecvMsg(m); failed != nil {
 				return
 			}
 			select {
-			case received <- m.RateLimitQuotaUsageReports:
+			case received <- m:
 			case <-ended:
 				return
 			}
 		}
 	}()
-	go s.sendAll(st, gs, ended)
-	draining, end, last := ctx.Done(), (<-chan time.Time)(nil), error(nil)
+	draining, end := ctx.Done(), (<-chan time.Time)(nil)
 	for err == nil {
 		select {
-		case m := <-received:
-			err = cmp.Or(s.report(ctx, st, m), last)
-		case err = <-failed:
+		case m, open := <-received:
+			if !open && errors.Is(failed, io.EOF) {
+				return nil
+			} else if !open {
+				return failed
+			}
+			if err = s.report(ctx, st, m); err == nil && end != nil {
+				err = errDrained
+			}
+		case <-st.wake:
+			err = s.send(st, gs)
 		case <-draining:
 			draining, end = nil, time.After(drainTime)
-			last = status.Error(codes.Unavailable, "weir is about to end: open a stream to another one")
 		case <-end:
-			err = last
+			err = errDrained
 		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
 	}
 	return err
 }
 
+var errDrained = status.Error(codes.Unavailable, "weir is about to end: open a stream to another one")
+
 // open makes a stream, if there is room for one.
 func (s *Service) open(ctx context.Context) (*stream, error) {
-	st := &stream{weight: 1, buckets: make(map[string]*bucket), unsent: make(map[string]*action),
-		wake: make(chan struct{}, 1)}
+	st := &stream{weight: 1, buckets: make(map[string]*bucket), untold: make(map[string]*bucket), wake: make(chan struct{}, 1)}
 	if p, ok := peer.FromContext(ctx); ok {
 		st.peer = p.Addr.String()
 		st.host, _, _ = net.SplitHostPort(st.peer)
@@ -137,46 +150,49 @@ func (s *Service) open(ctx context.Context) (*stream, error) {
 	return st, nil
 }
 
+// close keeps what is assigned for its time, as the Envoy goes by it.
 func (s *Service) close(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range st.buckets {
-		if b.gone = true; b.budget != nil {
-			s.share(b.budget, false)
+		of := b.budget
+		s.leave(b)
+		if b.gone = true; of == nil {
+			s.totals.Buckets--
+		} else {
+			of.left = append(of.left, b)
 		}
 	}
-	s.totals.Buckets -= len(st.buckets)
 	delete(s.streams, st)
 }
 
-// sendAll sends what is left for the stream until it has ended.
-func (s *Service) sendAll(st *stream, to grpc.ServerStream, ended <-chan struct{}) {
-	for more := false; ; {
-		if !more {
-			select {
-			case <-ended:
-				return
-			case <-st.wake:
-			}
+// send tells the Envoy what it does not know yet.
+func (s *Service) send(st *stream, to grpc.ServerStream) error {
+	m := new(quota.RateLimitQuotaResponse)
+	s.mu.Lock()
+	for name, b := range st.untold {
+		if len(m.BucketAction) == maxActions {
+			wake(st.wake)
+			break
 		}
-		m := new(quota.RateLimitQuotaResponse)
-		s.mu.Lock()
-		for id, a := range st.unsent {
-			m.BucketAction = append(m.BucketAction, a)
-			if delete(st.unsent, id); len(m.BucketAction) == maxActions {
-				break
-			}
-		}
-		more = len(st.unsent) > 0
-		s.mu.Unlock()
-		if len(m.BucketAction) > 0 && to.SendMsg(m) != nil {
-			return // the stream ends
-		}
+		m.BucketAction = append(m.BucketAction, b.action(s.options.TTL))
+		delete(st.untold, name)
 	}
+	s.mu.Unlock()
+	if len(m.BucketAction) == 0 {
+		return nil
+	}
+	return to.SendMsg(m)
 }
 
 // report takes in a message: its hits are charged and recorded, and then its budgets are shared anew.
-func (s *Service) report(ctx context.Context, st *stream, m *quota.RateLimitQuotaUsageReports) error {
+func (s *Service) report(ctx context.Context, st *stream, m *reports) error {
+	if m.bytes > MaxMessage {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refuse("message_bytes", st.peer, "make fewer buckets, or shorter ids: lower RLQS_MAX_STREAM_BUCKETS")
+		return status.Errorf(codes.ResourceExhausted, "the message has %d bytes, and %d are the most: make fewer buckets, or shorter ids", m.bytes, MaxMessage)
+	}
 	st.domain = cmp.Or(st.domain, m.Domain)
 	switch {
 	case st.domain == "":
@@ -184,7 +200,9 @@ func (s *Service) report(ctx context.Context, st *stream, m *quota.RateLimitQuot
 	case m.Domain != "" && m.Domain != st.domain:
 		return status.Errorf(codes.InvalidArgument, "the domain of a stream is that of its first message: %.100q, not %.100q", st.domain, m.Domain)
 	}
-	now, usages := time.Now(), make([]limit.Usage, 0, len(m.BucketQuotaUsages))
+	now := time.Now()
+	var buckets []*bucket
+	var usages []limit.Usage
 	s.mu.Lock()
 	for _, u := range m.BucketQuotaUsages {
 		set := readID(u.BucketId)
@@ -192,14 +210,9 @@ func (s *Service) report(ctx context.Context, st *stream, m *quota.RateLimitQuot
 			s.refuse("bucket_id", st.peer, fmt.Sprintf("give a bucket 1 to %d entries, of %d bytes together", maxEntries, maxIDBytes))
 			continue
 		}
-		usage := limit.Usage{Allowed: min(u.NumRequestsAllowed, maxReported), Denied: min(u.NumRequestsDenied, maxReported), At: now}
-		if b := s.bucket(st, set, now); b != nil {
-			s.take(b, &usage)
-			usage.Quota = b.quota
-		} else {
-			usage.Quota, _ = s.limiter.Quota(st.domain, set)
-		}
-		usages = append(usages, usage)
+		b := s.bucket(st, u.BucketId, set, now)
+		buckets, usages = append(buckets, b), append(usages, limit.Usage{Quota: b.quota,
+			Allowed: min(u.NumRequestsAllowed, maxReported), Denied: min(u.NumRequestsDenied, maxReported), At: now})
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), balancePause)
@@ -207,10 +220,8 @@ func (s *Service) report(ctx context.Context, st *stream, m *quota.RateLimitQuot
 	s.limiter.Report(ctx, usages)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range usages {
-		if b := s.budgets[usages[i].Key]; b != nil {
-			s.share(b, false)
-		}
+	for i, b := range buckets {
+		s.take(b, &usages[i])
 	}
 	return nil
 }
@@ -229,32 +240,31 @@ func readID(id *quota.BucketId) (set descriptors.Descriptor) {
 }
 
 // bucket returns a bucket of a stream, a new one if there is room. What has none is charged, and gets no assignment.
-func (s *Service) bucket(st *stream, set descriptors.Descriptor, now time.Time) *bucket {
-	id := fmt.Sprintf("%q", set)
+func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descriptor, now time.Time) *bucket {
+	name := fmt.Sprintf("%q", set)
+	if b := st.buckets[name]; b != nil {
+		s.refresh(b, now)
+		return b
+	}
+	b := &bucket{id: id, name: name, stream: st, quota: limit.Quota{Domain: st.domain, Descriptor: set}, reportedAt: now, busyAt: now}
 	switch {
-	case st.buckets[id] != nil:
-		return st.buckets[id]
 	case len(st.buckets) >= s.options.MaxStreamBuckets:
 		s.refuse("stream_buckets", st.peer, "make fewer buckets, or raise RLQS_MAX_STREAM_BUCKETS")
-		return nil
+		b.gone = true
 	case s.totals.Buckets >= s.options.MaxBuckets:
 		s.refuse("buckets", st.peer, "raise RLQS_MAX_BUCKETS, or add replicas")
-		return nil
+		b.gone = true
+	default:
+		st.buckets[name] = b
+		s.totals.Buckets++
 	}
-	b := &bucket{name: id, stream: st, quota: limit.Quota{Domain: st.domain, Descriptor: set}, reportedAt: now, busyAt: now}
-	st.buckets[id] = b
-	s.totals.Buckets++
-	s.join(b, now)
+	s.refresh(b, now)
 	return b
 }
 
 // take notes a report. The time since the last one is this process's: Envoy's has whole seconds, 0 at first.
 func (s *Service) take(b *bucket, u *limit.Usage) {
 	now, sum := u.At, u.Allowed+u.Denied
-	if !s.limiter.Current(&b.quota) {
-		s.leave(b)
-		s.join(b, now)
-	}
 	elapsed := max(now.Sub(b.reportedAt), time.Second)
 	demand := mulDiv(sum+sum/5, uint64(horizon), uint64(elapsed))
 	if b.reports == 0 {
@@ -265,10 +275,18 @@ func (s *Service) take(b *bucket, u *limit.Usage) {
 	b.demand = min(demand, maxHits)
 	s.totals.Reports, s.totals.Allowed, s.totals.Denied = s.totals.Reports+1, s.totals.Allowed+u.Allowed, s.totals.Denied+u.Denied
 	b.reports, b.reportedAt, b.allowed, b.denied = b.reports+1, now, b.allowed+u.Allowed, b.denied+u.Denied
-	if sum > 0 {
-		b.busyAt = now
+	idle := idleTime
+	if len(b.stream.buckets) > s.options.MaxStreamBuckets/2 {
+		idle = crowdedIdleTime
 	}
-	if b.budget == nil {
-		b.assignUnlimited(s.options.TTL, now)
+	switch {
+	case sum > 0:
+		b.busyAt = now
+	case b.gone || now.Sub(b.busyAt) >= idle:
+		s.abandon(b)
+		return
+	}
+	if b.budget != nil {
+		s.share(b.budget, false)
 	}
 }

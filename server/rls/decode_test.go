@@ -102,7 +102,7 @@ func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
 }
 
 // A caller's header is no way round the limits of a request's other descriptors, nor round its own.
-func TestBytesThatAreNoUTF8AreCounted(t *testing.T) {
+func TestInvalidUTF8IsCounted(t *testing.T) {
 	t.Parallel()
 	data := written(t, &ratelimit.RateLimitRequest{Domain: "shop",
 		Descriptors: described(t, "user=a??z", "remote_address=10.0.0.1")})
@@ -116,7 +116,7 @@ func TestBytesThatAreNoUTF8AreCounted(t *testing.T) {
 }
 
 // Two bytes of a message are a descriptor of 160 bytes, or an entry of 32: no request may have so many that they matter.
-func TestAMessageOfEmptyPartsTakesNoMemory(t *testing.T) {
+func TestEmptyMessagePartsTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	for part, data := range map[string][]byte{"descriptor": bytes.Repeat([]byte{0x12, 0}, MaxRequest/2),
 		"entry": protowire.AppendBytes([]byte{0x12}, bytes.Repeat([]byte{0x0a, 0}, MaxRequest/2-8))} {

@@ -42,7 +42,7 @@ func said(t testing.TB, m *structpb.Struct) string {
 	return string(text)
 }
 
-func TestDynamicMetadataSaysWhichRuleRefused(t *testing.T) {
+func TestDynamicMetadataTellsWhichRuleDenied(t *testing.T) {
 	const long = `{"domain":"shop","limit":"3/hour","path":"long","retry_after":3660,"rule":"long"}`
 	const shadow = `{"domain":"shop","limit":"1/day","path":"shadow","retry_after":86460,"rule":"shadow"}`
 	const pay = `"denied":{"domain":"shop","limit":"0/minute","name":"payments","path":"user/path=%2Fpay","rule":"user/path=/pay"}`
@@ -93,7 +93,7 @@ func TestDynamicMetadataSaysWhichRuleRefused(t *testing.T) {
 	}
 }
 
-func TestDebugLogsOneLineARequest(t *testing.T) {
+func TestDebugLogsOneLinePerRequest(t *testing.T) {
 	var log bytes.Buffer
 	level := new(slog.LevelVar)
 	w := newWorld(t, fixture.Config(t, refusing), limit.Options{},

@@ -71,7 +71,7 @@ func encoded(t *testing.T, o Options, c *limit.Call) *ratelimit.RateLimitRespons
 	return answer
 }
 
-func TestDurationsRoundUpToAtLeastASecond(t *testing.T) {
+func TestDurationsRoundUpToSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]uint64{
 		0: 1, time.Microsecond: 1, time.Second: 1, time.Second + 1: 2, 61 * time.Second: 61, math.MaxInt64: 9223372037,
 	} {

@@ -9,7 +9,7 @@ import (
 )
 
 // What rules say of themselves is among the behaviours of package server.
-func TestDynamicMetadataTellOfTheRequest(t *testing.T) {
+func TestDynamicMetadataDescribesTheRequest(t *testing.T) {
 	c := &limit.Call{Request: limit.Request{Domain: "shop", Hits: 3, Descriptors: []limit.Descriptor{
 		{Entries: descriptors.Descriptor{{Key: "user", Value: "v"}}, HasHits: true, HasOverride: true,
 			Override: limit.Override{Requests: 10, Unit: descriptors.Minute, Multiplier: 5, HasMultiplier: true}},
@@ -21,7 +21,7 @@ func TestDynamicMetadataTellOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestADegradedAnswerSaysWhoDecidedAndWhy(t *testing.T) {
+func TestDegradedAnswerNamesPolicyAndReason(t *testing.T) {
 	c := &limit.Call{Verdict: limit.Verdict{Degraded: true, Statuses: []limit.Status{
 		{}, {Decision: backend.Decision{Policy: descriptors.PolicyDeny, Reason: backend.Down}},
 		{Decision: backend.Decision{Policy: descriptors.PolicyLocal, Reason: backend.Late}}}}}

@@ -50,7 +50,7 @@ func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string,
 // A caller who waits for as many seconds as retry-after says is admitted by every descriptor, also by one that the
 // refused request itself has filled, and one who comes a second earlier is refused by some. Two users do the same until
 // then: one who is early may count.
-func TestRetryAfterIsWhenEveryDescriptorAdmits(t *testing.T) {
+func TestRetryAfterAdmitsEveryDescriptor(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	all := []string{"window", "brief", "fixed", "log", "several", "mixed", "shadow"}
 	w := newWorld(t, fixture.Config(t, waiting), limit.Options{}, Options{Headers: Headers{RetryAfter: true}})

@@ -170,8 +170,8 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*inbound)
 	if !ok {
-		if bound, ok := v.(interface{ MaxBytes() int }); ok && data.Len() > bound.MaxBytes() {
-			return status.Errorf(codes.ResourceExhausted, "the message has %d bytes, and %d are the most", data.Len(), bound.MaxBytes())
+		if bounded, ok := v.(interface{ Fits(bytes int) bool }); ok && !bounded.Fits(data.Len()) {
+			return nil // it tells its caller
 		}
 		return c.CodecV2.Unmarshal(data, v)
 	}

@@ -114,7 +114,7 @@ func written(t testing.TB, r *ratelimit.RateLimitRequest) []byte {
 }
 
 // Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
-func TestInterceptorsStandAroundTheDecoder(t *testing.T) {
+func TestInterceptorsWrapTheDecoder(t *testing.T) {
 	s := serve(nil, new(descriptors.Config), limit.Options{}, Options{})
 	decode := func(in any) error { return NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("\n\xff")}, in) }
 	var inside error

@@ -56,7 +56,7 @@ func ofUser(domain string) *limit.Call {
 		Descriptors: []limit.Descriptor{{Entries: descriptors.Descriptor{{Key: "user", Value: "ann"}}}}}}
 }
 
-func TestWhichConfigurationIsInForceIsShown(t *testing.T) {
+func TestMetricsShowTheConfigurationInForce(t *testing.T) {
 	m, l := limiting(nil)
 	const loads = `
 weir_config_loads_total{result="applied"} %d
@@ -80,7 +80,7 @@ weir_config_loaded_timestamp_seconds 1.7e+09`, c.Hash())
 	m.expect(t, "one that was rejected leaves what is in force", "weir_config_", fmt.Sprintf(loads, 1, 1, 0)+inForce)
 }
 
-func TestRequestsOfADomainAreThereBeforeTheFirst(t *testing.T) {
+func TestDomainSeriesExistBeforeTheFirstRequest(t *testing.T) {
 	m, l := limiting(nil)
 	l.Apply(fixture.Config(t, oneRule))
 	_ = l.Decide(t.Context(), ofUser("shpo"))
@@ -108,7 +108,7 @@ func (late) Decide(_ context.Context, _ []backend.Check, out []backend.Decision)
 	return nil
 }
 
-func TestDegradedDecisionsAreThereBeforeTheFirst(t *testing.T) {
+func TestDegradedSeriesExistBeforeTheFirstDecision(t *testing.T) {
 	m, l := limiting(late{})
 	l.Apply(fixture.Config(t, oneRule))
 	if err := l.Decide(t.Context(), ofUser("shop")); err != nil {

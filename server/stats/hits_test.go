@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-func TestEachHitIsInOneSeriesOfWeirHitsTotal(t *testing.T) {
+func TestHitsTotalCountsEachHitOnce(t *testing.T) {
 	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+
 		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")
 	recorder, m := hits.New(100), New("test")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestEachServerOfARedisIsMeasuredAndForgottenOnceItIsGone(t *testing.T) {
+func TestEachRedisServerIsMeasuredUntilGone(t *testing.T) {
 	m := New("test")
 	r := m.Redis()
 	away := map[string]bool{"a:1": false, "b:2": true}

@@ -172,7 +172,7 @@ func (m *Metrics) Hits(r *hits.Recorder) {
 
 var (
 	hitsTotal = prometheus.NewDesc("weir_hits_total",
-		"Hits by rule and what became of them: within its limits, over, which is refused, shadow, over but let through, or degraded, "+
+		"Hits by rule and what became of them: within its limits, over, which is denied, shadow, over but let through, or degraded, "+
 			"decided without a store.",
 		[]string{"domain", "path", "outcome"}, nil)
 	nearTotal = prometheus.NewDesc("weir_near_hits_total",

@@ -6,5 +6,5 @@
 //
 // The tests' own binary is the writers and jobs. -kills sets how many kills there are, -seed repeats their choices. In
 // the short form a single server and a cluster are under fire. A file under fire is filehistory's
-// TestAKilledProcessLeavesEveryHitOnce.
+// TestKilledProcessLeavesEachHitOnce.
 package historyfire

@@ -26,8 +26,9 @@ var scenes = []scene{
 	{"a ring whose nodes are killed", killedNodes},
 }
 
-// TestEachHitIsCountedOnceUnderFire: what was counted is in its series, once, and what was acknowledged is counted.
-func TestEachHitIsCountedOnceUnderFire(t *testing.T) {
+// TestHistoryCountsEachHitOnceDuringFaults: what was counted is in its series, once, and what was acknowledged is
+// counted.
+func TestHistoryCountsEachHitOnceDuringFaults(t *testing.T) {
 	under, deaths := scenes, *kills
 	if testing.Short() {
 		under, deaths = scenes[:2], *kills/4

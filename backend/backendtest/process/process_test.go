@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAHeldPortIsTheTestsAlone(t *testing.T) {
+func TestAddrReservesAPortForTheTest(t *testing.T) {
 	addr := Addr(t)
 	for range 2 { // again after it was killed
 		l, err := net.Listen("tcp", addr)
@@ -28,7 +28,7 @@ func TestAHeldPortIsTheTestsAlone(t *testing.T) {
 }
 
 // A container listens on all addresses, on some of which others have ports from the kernel.
-func TestAHeldPortIsFreeOnAllAddresses(t *testing.T) {
+func TestPortIsFreeOnAllAddresses(t *testing.T) {
 	for i := range 2200 {
 		addr := "127.0.0.2:0"
 		if i >= 2000 {
@@ -43,7 +43,7 @@ func TestAHeldPortIsFreeOnAllAddresses(t *testing.T) {
 }
 
 // A test that stops its server by hand stops it once more when it ends.
-func TestAPortGivenBackTwiceClosesNothingElse(t *testing.T) {
+func TestSecondReleaseClosesNoOtherListener(t *testing.T) {
 	_, release, err := HoldPort()
 	if err != nil {
 		t.Fatal(err)

@@ -108,6 +108,7 @@ var rules = [...]rule{
 	{domain: "mail", path: "tenant", value: "tenant=globex", descriptor: "tenant=globex", within: 5, limit: 10},
 	{domain: "mail", path: "tenant", value: "tenant=initech", descriptor: "tenant=initech", within: 1.2},
 	{domain: "mail", path: "recipient", descriptor: "recipient=r#@example.org", within: 4, addedAgo: 200 * day},
+	{domain: "shop", path: "path=%2Flogin", descriptor: "path=/login", within: 9, nearEvery: 30},
 }
 
 // The attack on paying, the quarter of an hour without a store and the first of the retries are counted back from the last

@@ -8,7 +8,7 @@ import (
 )
 
 // Timers do not run by the clock that tells the time, so one may fire a little before its moment by that clock.
-func TestAFlushThatComesEarlyEndsItsIntervalAllTheSame(t *testing.T) {
+func TestEarlyFlushEndsItsInterval(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
 		at          time.Duration // after noon

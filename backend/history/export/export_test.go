@@ -140,7 +140,7 @@ func sleepUntil(hour, minute, second int) {
 	time.Sleep(time.Until(time.Date(2000, 1, 1, hour, minute, second, 0, time.UTC)))
 }
 
-func TestHitsBelongToTheMinuteInWhichTheirIntervalBegan(t *testing.T) {
+func TestHitsCountInTheirIntervalsFirstMinute(t *testing.T) {
 	atWork(t, 12*time.Hour+7*time.Second, nil, func(t *testing.T, s *station) { // in the middle of an interval
 		for _, at := range []int{8, 14, 16, 44, 46, 59, 61, 74} { // seconds after 12:00
 			sleepUntil(12, 0, at)
@@ -160,7 +160,7 @@ func TestHitsBelongToTheMinuteInWhichTheirIntervalBegan(t *testing.T) {
 	})
 }
 
-func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
+func TestHangingStoreBlocksNeitherRecordingNorShutdown(t *testing.T) {
 	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		forever := make(chan struct{})
 		s.store.set(func(context.Context, history.Partition) error { // not even its deadline wakes it
@@ -185,7 +185,7 @@ func TestAStoreThatHangsStopsNeitherRecordingNorShutdown(t *testing.T) {
 }
 
 // One of two servers hangs. What belongs to the other must be counted at each flush all the same.
-func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
+func TestHangingServerDelaysNoOtherServer(t *testing.T) {
 	atWork(t, 0, func(c *export.Config) { c.Timeout = 4700 * time.Millisecond }, func(t *testing.T, s *station) { // ends at no flush
 		s.store.set(func(ctx context.Context, p history.Partition) error {
 			if p < history.Partitions/2 {
@@ -225,7 +225,7 @@ func TestAServerThatHangsKeepsNoOtherWaiting(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
+func TestUnavailableStoreIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("connection refused") }, nil)
@@ -247,7 +247,7 @@ func TestAStoreThatIsAwayIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestManyHitsWaitByHoursAndTooManyAreDropped(t *testing.T) {
+func TestFullOutboxMergesHoursThenDropsHits(t *testing.T) {
 	atWork(t, 6*time.Hour, func(c *export.Config) { c.MaxCells, c.Interval = 100, time.Minute }, func(t *testing.T, s *station) {
 		s.store.set(func(context.Context, history.Partition) error { return errors.New("away") }, nil)
 		record := func(minutes int) {
@@ -281,7 +281,7 @@ func TestManyHitsWaitByHoursAndTooManyAreDropped(t *testing.T) {
 	})
 }
 
-func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
+func TestHitsBeyondASeriesMaximumAreDropped(t *testing.T) {
 	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		for _, hits := range []uint64{history.MaxTotal, 5, math.MaxUint64/2 + 7} {
 			s.recorder.record(series(0), hits)
@@ -304,7 +304,7 @@ func TestMoreThanASeriesHoldsIsDroppedOrRefused(t *testing.T) {
 }
 
 // After a failover that forgot, a writer that is idle hears of it only if it asks.
-func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
+func TestIdleWriterResendsHitsLostInFailover(t *testing.T) {
 	atWork(t, 0, nil, func(t *testing.T, s *station) {
 		time.Sleep(time.Second)
 		empty := s.store.Snapshot()
@@ -325,7 +325,7 @@ func TestAnIdleWriterNoticesAFailoverThatForgot(t *testing.T) {
 	})
 }
 
-func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
+func TestUnrecoverableFailoverLossIsCounted(t *testing.T) {
 	t.Parallel()
 	const sent = 1500
 	for _, tc := range []struct {
@@ -359,7 +359,7 @@ func TestAFailoverThatForgotMoreIsLossAndCounted(t *testing.T) {
 
 // After the end of a writer nobody sends again what a failover forgets. So it ends only when a replica has it all, or
 // says how much that replica may lack.
-func TestAFailoverAfterTheEndForgetsNothingUncounted(t *testing.T) {
+func TestCloseWaitsForReplicasOrCountsLoss(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		lag      time.Duration // of the replica
@@ -408,7 +408,7 @@ func TestAFailoverAfterTheEndForgetsNothingUncounted(t *testing.T) {
 }
 
 // A store forgets writers that it has not heard for a week. That is no loss.
-func TestALongIdleWriterBeginsAnew(t *testing.T) {
+func TestWriterIdleForAWeekLosesNothing(t *testing.T) {
 	t.Parallel()
 	atWork(t, 0, func(c *export.Config) { c.Interval = time.Hour }, func(t *testing.T, s *station) {
 		s.recorder.record(series(0), 1)
@@ -425,7 +425,7 @@ func TestALongIdleWriterBeginsAnew(t *testing.T) {
 }
 
 // Whatever a store does that may happen to one, all that was recorded is in it or accounted for, to the integer.
-func TestNothingIsLostThatIsNotCounted(t *testing.T) {
+func TestLostHitsAreAlwaysCounted(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string

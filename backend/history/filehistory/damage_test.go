@@ -107,7 +107,7 @@ func instructs(t *testing.T, what string, err error, dir string) {
 
 // What a disk may do to a file is an error that tells an operator what to do, or is not noticed, but it never ends the
 // process.
-func TestDamagedPagesNeverEndTheProcess(t *testing.T) {
+func TestDamagedPagesNeverCrashTheProcess(t *testing.T) {
 	sound := wholeFile(t)
 	for _, c := range []struct {
 		kind      string
@@ -175,7 +175,7 @@ func farFreePages(sound []byte, far uint64) []byte {
 	return damaged
 }
 
-func TestAFileThatMayNotGrowIsNotDamaged(t *testing.T) {
+func TestFileThatCannotGrowIsNotDamaged(t *testing.T) {
 	s := &Store{name: "history file x"}
 	for op, damaged := range map[string]bool{"write": true, "truncate": false, "open": false} {
 		if err := s.wrap(&fs.PathError{Op: op, Path: "x", Err: syscall.EFBIG}); errors.Is(err, ErrDamaged) != damaged {
@@ -203,7 +203,7 @@ func damage(r *rand.Rand, file []byte) {
 	}
 }
 
-func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
+func TestFileShrinkingWhileOpenIsAnError(t *testing.T) {
 	dir := holding(t, wholeFile(t))
 	s := opened(t, Open, Config{Dir: dir})
 	if err := os.Truncate(filepath.Join(dir, Name), 4096*2); err != nil {
@@ -219,7 +219,7 @@ func TestAFileThatShrinksUnderAStoreIsAnError(t *testing.T) {
 	}
 }
 
-func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
+func TestDamagedRowBlocksNoOtherPartition(t *testing.T) {
 	dir := holding(t, wholeFile(t))
 	s := opened(t, Open, Config{Dir: dir})
 	ids := seriesOf(300)
@@ -255,7 +255,7 @@ func TestADamagedRowKeepsNoOtherPartitionOut(t *testing.T) {
 	}
 }
 
-func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
+func TestDamagedSeriesHidesNoOtherSeries(t *testing.T) {
 	put := func(t *testing.T, store history.Store, key, row []byte) string {
 		t.Helper()
 		err := store.(*Store).update(func(tx *bolt.Tx) error { return tx.Bucket(rowsBucket).Put(key, row) })

@@ -190,7 +190,7 @@ func holds(t *testing.T, dir string, told uint64) {
 }
 
 // The victim writes and rolls when it is killed; the file must be right to the integer each time.
-func TestAKilledProcessLeavesEveryHitOnce(t *testing.T) {
+func TestKilledProcessLeavesEachHitOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(*seed, 6))
@@ -203,7 +203,7 @@ func TestAKilledProcessLeavesEveryHitOnce(t *testing.T) {
 	t.Logf("%d kills, %d batches, exact after each", third(*kills), told(t, said(t, dir)))
 }
 
-func TestAFullDiskLosesNothing(t *testing.T) {
+func TestFullDiskLosesNoHits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	v := startVictim(t, dir, "-limit", fmt.Sprint(64<<10))

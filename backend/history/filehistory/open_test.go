@@ -19,7 +19,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-func TestASecondProcessIsToldWhomToAsk(t *testing.T) {
+func TestOpenReportsAFileInUse(t *testing.T) {
 	c := Config{Dir: t.TempDir(), Keep: history.DefaultKeep()}
 	s := opened(t, Open, c)
 	_, err := Open(c) // the lock belongs to the opened file, so this process can be the second
@@ -32,7 +32,7 @@ func TestASecondProcessIsToldWhomToAsk(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOursIsAnErrorAndLeftAloneAndWhatWasBegunIsUsed(t *testing.T) {
+func TestOpenLeavesForeignFilesAlone(t *testing.T) {
 	write := func(content []byte) func(string) error {
 		return func(path string) error { return os.WriteFile(path, content, 0o600) }
 	}
@@ -88,7 +88,7 @@ func TestWhatIsNotOursIsAnErrorAndLeftAloneAndWhatWasBegunIsUsed(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatCannotBeWrittenIsAnError(t *testing.T) {
+func TestOpenReportsAnUnwritableDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestADirectoryThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
+func TestCountsSurviveARestart(t *testing.T) {
 	dir := holding(t, wholeFile(t))
 	private := func(name string, want os.FileMode) {
 		t.Helper()
@@ -132,15 +132,15 @@ func TestWhatWasCountedIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-func TestABadKeepIsAnError(t *testing.T) {
+func TestInMemoryRefusesAnEmptyRetention(t *testing.T) {
 	if _, err := InMemory(Config{}); err == nil {
 		t.Error("a store opened that keeps nothing at all")
 	}
 }
 
-// TestFormatsExampleIsReal replays the example of FORMAT.md and compares the rows, byte by byte, before the job and
-// after.
-func TestFormatsExampleIsReal(t *testing.T) {
+// TestFormatDocumentExampleHolds replays the example of FORMAT.md and compares the rows, byte by byte, before the job
+// and after.
+func TestFormatDocumentExampleHolds(t *testing.T) {
 	clock := time.Date(2026, 11, 21, 12, 3, 30, 0, time.UTC)
 	s := opened(t, Open, Config{Dir: t.TempDir(), Now: func() time.Time { return clock }})
 	within := history.ID{Domain: "shop", Path: "user/path=%2Fpay", Outcome: history.Within}

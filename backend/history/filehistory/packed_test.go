@@ -7,7 +7,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-func TestUnpackRefusesWhatWasNeverPacked(t *testing.T) {
+func TestUnpackRefusesForeignBytes(t *testing.T) {
 	hour, days := history.Chunk{Tier: history.Minutes}, history.Chunk{Tier: history.Days, Number: 2026}
 	for promise, c := range map[string]struct {
 		chunk  history.Chunk

@@ -48,7 +48,7 @@ func TestFilePassesTheSuite(t *testing.T) {
 	t.Parallel()
 	historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 		s := opened(t, Open, config(t.TempDir(), o))
-		s.db.NoSync = true // nothing here waits for a disk: TestAKilledProcessLeavesEveryHitOnce does
+		s.db.NoSync = true // nothing here waits for a disk: TestKilledProcessLeavesEachHitOnce does
 		return s
 	}, historytest.Depth{Steps: third(*steps), Seed: *seed})
 }

@@ -110,18 +110,28 @@ var errTooManySeries = errors.New("too many series")
 
 // Metadata is what answers say of the range and of what they were made of. All times are Unix seconds.
 type Metadata struct {
-	From       int64    `json:"from"`            // that asked for, widened to whole buckets
-	To         int64    `json:"to"`              // exclusive
-	Step       int64    `json:"step,omitempty"`  // seconds, of the buckets; 0, and left out, unless a step was asked for
-	Since      int64    `json:"since,omitempty"` // where the first hits are stored: of the range, or of all time if it has none
-	Until      int64    `json:"until,omitempty"` // and where the last ones end; a curve with hits leaves both out
+	From       int64    `json:"from"`                 // that asked for, widened to whole buckets
+	To         int64    `json:"to"`                   // exclusive
+	Step       int64    `json:"step,omitempty"`       // seconds, of the buckets; 0, and left out, unless a step was asked for
+	Since      int64    `json:"since,omitempty"`      // where the first hits are stored: of the range, or of all time if it has none
+	Until      int64    `json:"until,omitempty"`      // and where the last ones end; a curve with hits leaves both out
+	NoSeries   bool     `json:"no_series,omitempty"`  // nothing of what is asked for was ever stored
+	Lag        int64    `json:"lag,omitempty"`        // seconds that hits take at most until they are stored, if the range ends in them
+	AskedFrom  int64    `json:"asked_from,omitempty"` // the range that was asked for, if From, or To and not beyond now, is a minute or more outside it
+	AskedTo    int64    `json:"asked_to,omitempty"`
 	Warnings   []string `json:"warnings"`
 	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: a warning names one
 }
 
 // metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
 func (h *History) metadata(ctx context.Context, q *Question, r *result, personal bool, warnings ...string) (Metadata, error) {
-	a := Metadata{From: r.From, To: r.To, Step: r.step, Unreadable: r.unreadable.Count}
+	a := Metadata{From: r.From, To: r.To, Step: r.step, NoSeries: !r.found && r.unreadable.Count == 0, Unreadable: r.unreadable.Count}
+	if lag := int64(h.FlushInterval.Seconds()); q.Range.To > q.Now-lag {
+		a.Lag = lag
+	}
+	if max(q.Range.From-r.From, min(r.To, q.Now+1)-q.Range.To) >= minute {
+		a.AskedFrom, a.AskedTo = q.Range.From, q.Range.To
+	}
 	a.Warnings = append(append([]string{}, warnings...), r.unreadable.Warnings()...)
 	if (personal || q.Value != nil && !r.found) && history.HidesValues(ctx) {
 		a.Warnings = append(a.Warnings, HiddenNotice)

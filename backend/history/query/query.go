@@ -16,6 +16,8 @@ import (
 // History answers from a store, to any number of goroutines. An answer may take some 100 MB while it is made: bound how
 // many there are at a time. Errors are a [Refusal], or the store's.
 type History struct {
+	FlushInterval time.Duration // how often hits are stored, for answers that say so; 0 if it is not known
+
 	store history.Store
 	now   func() time.Time
 }

@@ -25,9 +25,10 @@ type HistoryAnswer struct {
 // SeriesAnswer is one series.
 type SeriesAnswer struct {
 	SeriesName
-	Total    uint64        `json:"total"`    // of the points
-	Lifetime uint64        `json:"lifetime"` // all that was ever counted, whether it is still stored or not
-	Points   []PointAnswer `json:"points"`   // oldest first
+	PartOf   string        `json:"part_of,omitempty"` // the outcome that these hits are counted in, too: near is part of within
+	Total    uint64        `json:"total"`             // of the points
+	Lifetime uint64        `json:"lifetime"`          // all that was ever counted, whether it is still stored or not
+	Points   []PointAnswer `json:"points"`            // oldest first
 }
 
 // SeriesName identifies a series.
@@ -136,7 +137,11 @@ func (c *curves) add(s *history.Series, q *Question) {
 	buckets := c.buckets(s)
 	if c.answers[id] == nil {
 		c.size += 1 + len(buckets)
-		c.answers[id] = &SeriesAnswer{SeriesName: nameOf(id), Points: make([]PointAnswer, 0, len(buckets))}
+		a := &SeriesAnswer{SeriesName: nameOf(id), Points: make([]PointAnswer, 0, len(buckets))}
+		if id.Outcome.IsPart() {
+			a.PartOf = history.Within.String()
+		}
+		c.answers[id] = a
 	}
 	c.answers[id].add(s, buckets, q.Now)
 }

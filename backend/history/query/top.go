@@ -21,6 +21,8 @@ type TopAnswer struct {
 	Found int      `json:"found"`
 	Total uint64   `json:"total"` // by the same, of all that were found
 	Top   []TopRow `json:"top"`   // the most first
+
+	Hit, HitValues int `json:"-"` // rules and values with any hits, and of these the values
 }
 
 // TopRow is a rule, or one value of it.
@@ -102,7 +104,11 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 func (q *Question) rank(rows map[history.ID]*TopRow) TopAnswer {
 	a := TopAnswer{By: q.by, Top: []TopRow{}}
 	var ranked []*TopRow
-	for _, row := range rows {
+	for id, row := range rows {
+		a.Hit++
+		if id.Value != "" {
+			a.HitValues++
+		}
 		if hits := *row.By(q.by); hits > 0 {
 			a.Total += hits
 			ranked = append(ranked, row)

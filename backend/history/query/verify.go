@@ -13,10 +13,11 @@ const maxNamed = 1000 // series that are not exact are named; further ones are o
 
 // VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
 type VerifyAnswer struct {
-	Series int            `json:"series"` // looked at
-	Points int            `json:"points"` // in them
-	Broken int            `json:"broken"` // series that are not exact, or cannot be read
-	Named  []BrokenSeries `json:"named"`  // of these, the first 1,000 that were met, in order
+	Series int            `json:"series"`        // looked at
+	Points int            `json:"points"`        // in them
+	Broken int            `json:"broken"`        // series that are not exact, or cannot be read
+	Named  []BrokenSeries `json:"named"`         // of these, the first 1,000 that were met, in order
+	Lag    int64          `json:"lag,omitempty"` // seconds that hits take at most until they are stored, if no series is
 }
 
 // BrokenSeries is a series whose stored and expired hits do not make its lifetime, or of which some cannot be read; its
@@ -59,6 +60,9 @@ func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error
 	})
 	if err != nil {
 		return VerifyAnswer{}, err
+	}
+	if a.Series == 0 {
+		a.Lag = int64(h.FlushInterval.Seconds())
 	}
 	slices.SortFunc(a.Named, func(x, y BrokenSeries) int { return cmp.Or(x.id.Compare(y.id), strings.Compare(x.Error, y.Error)) })
 	return a, nil

@@ -56,9 +56,9 @@ func apply(t *testing.T, s *Store, p history.Partition, b history.Batch) {
 	}
 }
 
-// TestABatchThatMeetsDamageLeavesNoTrace damages one key after the other that a batch comes to, so that it fails in its
+// TestApplyOnDamageChangesNothing damages one key after the other that a batch comes to, so that it fails in its
 // midst. Nothing in Redis may then be different, and when the key is mended the same batch is counted once.
-func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
+func TestApplyOnDamageChangesNothing(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	p, ids := historytest.Partners(5)
@@ -116,9 +116,9 @@ func TestABatchThatMeetsDamageLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestAMoveThatMeetsDamageLosesNothing damages what a move of one of many series reads or adds to. It must lose nothing,
+// TestMoveOnDamageLosesNoHits damages what a move of one of many series reads or adds to. It must lose nothing,
 // and hold up no other series.
-func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
+func TestMoveOnDamageLosesNoHits(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	to := history.ChunkOf(history.FiveMinutes, start.Unix())
@@ -160,9 +160,9 @@ func TestAMoveThatMeetsDamageLosesNothing(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreNoneDoNotHoldUpOthers puts pages of them where the job comes first: both where it goes by what is
+// TestDownsampleSkipsInvalidSeriesNames puts pages of such names where the job comes first: both where it goes by what is
 // due, and where it visits all as it does not know the dates.
-func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
+func TestDownsampleSkipsInvalidSeriesNames(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	for way, dated := range map[string]bool{"by what is due": true, "all": false} {
@@ -200,7 +200,7 @@ func TestNamesThatAreNoneDoNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
+func TestDamagedSeriesHidesNoOtherSeries(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	damage := func(kind string, key func(series string) string, command ...any) historytest.Damage {
@@ -242,7 +242,7 @@ func TestDamageKeepsNoOtherSeriesFromBeingRead(t *testing.T) {
 	}, damages...)
 }
 
-func TestNamesThatAreLostKeepNoOtherPartitionFromBeingRead(t *testing.T) {
+func TestLostNamesHideNoOtherPartition(t *testing.T) {
 	f := shared(t, topology.Single)
 	s := opened(t, f, fixed(start), nil)
 	a := newWriter(s, 3)

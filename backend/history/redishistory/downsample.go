@@ -103,7 +103,7 @@ func (j *job) visitAll(ctx context.Context, p history.Partition, now int64, ages
 	if err := j.visitDue(ctx, p, now, math.Inf(1)); err != nil || j.dry || failures != j.failures {
 		return err
 	}
-	if _, err := j.run(ctx, p, j.scripts.command, []string{agesKey(p)}, "set", ages); err != nil { // a full server; the next job visits all again
+	if _, err := j.command(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
 		j.log.Debug("the ages of the tiers were not noted", "error", err)
 	}
 	return nil

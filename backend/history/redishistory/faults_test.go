@@ -46,9 +46,9 @@ func (w *writer) count(t *testing.T, before int64) {
 
 func impatient(c *Config) { c.Redis.Timeout = 300 * time.Millisecond }
 
-// TestWhatEndangersAServerIsFoundOut: one that may evict is told of, and one that was restarted is asked to write its
-// append-only file anew, see needsRewrite.
-func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
+// TestServersThatMayLoseDataAreReported: a server that may evict is reported, and one that was restarted is asked to
+// write its append-only file anew, see needsRewrite.
+func TestServersThatMayLoseDataAreReported(t *testing.T) {
 	t.Parallel()
 	var l process.Output
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "maxmemory-policy allkeys-lru"))
@@ -65,7 +65,7 @@ func TestWhatEndangersAServerIsFoundOut(t *testing.T) {
 	})
 }
 
-func TestAnotherFormatIsLeftUntouched(t *testing.T) {
+func TestOtherFormatsAreLeftUntouched(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	s := opened(t, f, fixed(start), nil)
@@ -88,8 +88,8 @@ func TestAnotherFormatIsLeftUntouched(t *testing.T) {
 	}
 }
 
-// TestAFullServerRefusesBatchesAndLetsMovesThrough: moves are what makes room.
-func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
+// Batches are refused then, but moves are what makes room.
+func TestFullServerStillAllowsMoves(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
 	clock := start
@@ -118,8 +118,8 @@ func TestAFullServerRefusesBatchesAndLetsMovesThrough(t *testing.T) {
 	}
 }
 
-// TestSettledMeansThatTheReplicasHaveIt: a writer may end then, and any failover finds its batches.
-func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
+// TestSettleWaitsForReplicas: a writer may end then, and any failover finds its batches.
+func TestSettleWaitsForReplicas(t *testing.T) {
 	f := shared(t, topology.Sentinel)
 	a := newWriter(opened(t, f, fixed(start), nil), 3)
 	primary, replica := f.Sentinel.Await(t), f.Sentinel.Nodes[0]
@@ -162,7 +162,7 @@ func TestSettledMeansThatTheReplicasHaveIt(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsAwayIsNotSettled(t *testing.T) {
+func TestSettleWaitsForAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	s := opened(t, singleOf(server), fixed(start), impatient)
@@ -174,7 +174,7 @@ func TestAServerThatIsAwayIsNotSettled(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingAtAReplicaIsTold(t *testing.T) {
+func TestReplicaLagIsReported(t *testing.T) {
 	const primary = "role:master\r\nmaster_repl_offset:900\r\nmaster_replid:x\r\n"
 	for _, c := range []struct{ promise, info, want string }{
 		{"never a replica", primary + "repl_backlog_active:0\r\n", ""},
@@ -197,7 +197,7 @@ func TestWhatIsMissingAtAReplicaIsTold(t *testing.T) {
 }
 
 // A move writes coarse buckets that it read before: what an import adds to them meanwhile must make it read again.
-func TestHitsImportedDuringAMoveAreKept(t *testing.T) {
+func TestMoveKeepsHitsImportedMeanwhile(t *testing.T) {
 	f := shared(t, topology.Single)
 	p, ids := historytest.Partners(1)
 	minute := start.Unix()/300*5 - 2*1440 // which is due

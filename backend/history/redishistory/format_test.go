@@ -16,8 +16,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// TestFormatsExampleIsReal replays the example of FORMAT.md.
-func TestFormatsExampleIsReal(t *testing.T) {
+func TestFormatDocumentExampleHolds(t *testing.T) {
 	f := shared(t, topology.Single)
 	clock := time.Date(2026, 5, 9, 10, 58, 30, 0, time.UTC)
 	s := opened(t, f, func() time.Time { return clock }, nil)

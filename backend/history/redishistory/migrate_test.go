@@ -114,7 +114,7 @@ func onlyAt(t *testing.T, s *Store, nodes ...*redistest.Server) {
 
 // A mover that is killed at any step of a move leaves a history that is exact, readable and can be written, and the next
 // one ends the move; when the killed one goes on after that, as a machine that was paused, it does no harm.
-func TestAMoverKilledAtAnyStepLosesNothing(t *testing.T) {
+func TestKilledMoverLosesNothing(t *testing.T) {
 	nodes := redistest.Ring(t, 3)
 	var here, bystander, next *Store
 	here = opened(t, ringOf(nodes[:2]...), fixed(start), nil)
@@ -173,7 +173,7 @@ func TestAMoverKilledAtAnyStepLosesNothing(t *testing.T) {
 
 // Three nodes become five and then two, and back, while a client counts, jobs downsample and queries run: each answer is of
 // a moment, and in the end each hit is there once.
-func TestARingGrowsAndShrinksUnderLoad(t *testing.T) {
+func TestRingMovesUnderLoad(t *testing.T) {
 	nodes := redistest.Ring(t, 5)
 	var clock atomic.Int64
 	clock.Store(start.Unix())
@@ -240,14 +240,20 @@ func TestARingGrowsAndShrinksUnderLoad(t *testing.T) {
 }
 
 // A batch that is sent again after its partition has moved is known there.
-func TestABatchCountsOnceOverAMove(t *testing.T) {
+func TestBatchCountsOnceAcrossAMove(t *testing.T) {
 	nodes := redistest.Ring(t, 2)
 	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
 	batch := w.next(start.Unix() / 60)
 	apply(t, w.Store, w.p, batch)
+	if err := w.StoreDenials(t.Context(), []Denial{{start, "ann"}}, start); err != nil {
+		t.Fatal(err)
+	}
 	mover := opened(t, ringOf(nodes[0]), fixed(start), nil)
 	if r := move(t, mover, MoveConfig{To: urlOf(nodes[1])}); len(r.Partitions) != history.Partitions || r.Version != history.Partitions+2 {
 		t.Errorf("a move of all says version %d and %d partitions", r.Version, len(r.Partitions))
+	}
+	if all, err := w.Denials(t.Context(), start); err != nil || len(all) != 1 {
+		t.Errorf("after a move of all there are the denials %q, %v, want the one that was stored", all, err)
 	}
 	for name, s := range map[string]*Store{"a store of before": w.Store, "one that names the new node": opened(t, ringOf(nodes[1]), fixed(start), nil)} {
 		r, err := s.Apply(t.Context(), w.p, batch)
@@ -258,7 +264,7 @@ func TestABatchCountsOnceOverAMove(t *testing.T) {
 }
 
 // Writers take away the fence of a mover that has died, and that one cannot switch any more: what they count would be lost.
-func TestNothingIsSwitchedOnceTheFenceHasEnded(t *testing.T) {
+func TestExpiredFenceSwitchesNothing(t *testing.T) {
 	nodes := redistest.Ring(t, 2)
 	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
 	w.count(t, 0)
@@ -291,7 +297,7 @@ func TestNothingIsSwitchedOnceTheFenceHasEnded(t *testing.T) {
 }
 
 // The partitions of a node that is gone for good begin anew; all others keep what they have.
-func TestALostNodeTakesOnlyItsOwnPartitions(t *testing.T) {
+func TestLostNodeLosesOnlyItsPartitions(t *testing.T) {
 	nodes := redistest.Ring(t, 3)
 	s := opened(t, ringOf(nodes...), fixed(start), impatient)
 	c := &client{s: s, counted: make(map[history.ID]uint64)}
@@ -328,7 +334,7 @@ func TestALostNodeTakesOnlyItsOwnPartitions(t *testing.T) {
 }
 
 // A table of before this version, which is a list of names, is the ring as it was; and nothing moves in it.
-func TestANodeThatComesTakesItsShareOnly(t *testing.T) {
+func TestAddedNodeTakesItsShareOnly(t *testing.T) {
 	nodes := redistest.Ring(t, 3)
 	s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
 	c := &client{s: s, counted: make(map[history.ID]uint64)}
@@ -356,7 +362,7 @@ func TestANodeThatComesTakesItsShareOnly(t *testing.T) {
 }
 
 // A node that is killed in the midst of a move, and comes back with its append-only file, has lost nothing of it.
-func TestANodeKilledInAMoveLosesNothing(t *testing.T) {
+func TestKilledNodeLosesNothingOfAMove(t *testing.T) {
 	nodes := redistest.Ring(t, 3, redistest.WithConfig("appendonly yes"))
 	c := &client{s: opened(t, ringOf(nodes[:2]...), fixed(start), nil), counted: make(map[history.ID]uint64)}
 	c.countRound(t, 100)

@@ -132,7 +132,7 @@ func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
 		return err
 	}
 	one.Series = uint64(len(ids))
-	if err := m.copyKeys(ctx, one, []string{dueKey(p), writersKey(p), agesKey(p)}); err != nil {
+	if err := m.copyKeys(ctx, one, []string{dueKey(p), writersKey(p), agesKey(p), denialsKeyOf(p)}); err != nil {
 		return err
 	}
 	for page := range slices.Chunk(ids, pageSize) {
@@ -230,7 +230,7 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 	if err != nil {
 		return err
 	}
-	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), probeKey(p), dueKey(p)})
+	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)})
 }
 
 // tokenOf is the token in a state, "" if there is none.

@@ -112,7 +112,7 @@ func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, 
 	command, key string, options ...any) error {
 	from, err := s.route(ctx, p)
 	for cursor := "0"; err == nil; {
-		answer, err := s.run(ctx, p, s.scripts.command, []string{key}, append([]any{command, cursor, "count", scanCount}, options...)...)
+		answer, err := s.command(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, 
 			from, cursor = at, "0"
 			continue
 		}
-		reply := item[[]any](answer, 1)
+		reply, _ := answer.([]any)
 		if len(reply) != 2 {
 			return errUnreadable
 		}

@@ -33,7 +33,7 @@ func (f fleet) as(t *testing.T, user string, rules ...string) fleet {
 }
 
 // An operator copies the lines of OPERATION.md into an ACL: a right that they leave out is a history that is not kept.
-func TestOperationNamesEveryRight(t *testing.T) {
+func TestOperationDocumentListsEveryRight(t *testing.T) {
 	text, err := os.ReadFile("../../../cmd/weir/OPERATION.md")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestOperationNamesEveryRight(t *testing.T) {
 }
 
 // Whoever only reads needs a user of Redis that cannot do anything else, on any topology.
-func TestAReaderNeedsNoRightToWrite(t *testing.T) {
+func TestReadingNeedsNoWriteRight(t *testing.T) {
 	for name, f := range map[string]fleet{"single": shared(t, topology.Single), "ring": shared(t, topology.Ring),
 		"cluster": shared(t, topology.Cluster)} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAReaderNeedsNoRightToWrite(t *testing.T) {
 }
 
 // It is named, and no series is told to be damaged.
-func TestAMissingRightIsNamed(t *testing.T) {
+func TestMissingRightIsNamed(t *testing.T) {
 	f := shared(t, topology.Single)
 	for _, c := range []struct{ promise, without string }{
 		{"all that the error asks for is enough", ""},
@@ -123,7 +123,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 }
 
 // A mover's user needs what OPERATION.md names, and of no more.
-func TestAMoverNeedsItsRights(t *testing.T) {
+func TestMoverNeedsItsRights(t *testing.T) {
 	f := shared(t, topology.Ring)
 	newWriter(opened(t, f, fixed(start), nil), 3).count(t, 0)
 	to := MoveConfig{To: f.Servers[0].Addr}

@@ -20,7 +20,7 @@ func nodeOf(t *testing.T, s *Store, p history.Partition) (string, error) {
 	return r.node, err
 }
 
-func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
+func TestRingPartitionsArePlacedOnceAndEvenly(t *testing.T) {
 	nodes := slices.Clone(shared(t, topology.Ring).Servers)
 	s := opened(t, ringOf(nodes...), fixed(start), nil)
 	slices.Reverse(nodes)
@@ -44,7 +44,7 @@ func TestARingIsPlacedOnceAndEvenly(t *testing.T) {
 }
 
 // The stored table rules: silent remapping would split series in two.
-func TestTheStoredTableRulesOverTheConfiguration(t *testing.T) {
+func TestStoredTableOverridesTheConfiguration(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
 	a, b, c := nodes[0].Addr, nodes[1].Addr, nodes[2].Addr
 	names := func(of ...string) string { slices.Sort(of); return rendezvous(of).text() }
@@ -82,8 +82,8 @@ func TestTheStoredTableRulesOverTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsAwayKeepsItsPartitions: what lies on it waits, what lies elsewhere goes on, nothing moves.
-func TestANodeThatIsAwayKeepsItsPartitions(t *testing.T) {
+// TestUnavailableNodeKeepsItsPartitions: what lies on it waits, what lies elsewhere goes on, nothing moves.
+func TestUnavailableNodeKeepsItsPartitions(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 3)
 	f := ringOf(nodes...)

@@ -171,6 +171,16 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	return reply, nil
 }
 
+// command sends one about a key of a partition, which is its second word.
+func (s *Store) command(ctx context.Context, p history.Partition, words ...any) (answer any, err error) {
+	script := s.scripts.command
+	if slices.Contains([]any{"set", "zadd", "zrem"}, words[0]) {
+		script = s.scripts.write
+	}
+	reply, err := s.run(ctx, p, script, []string{words[1].(string)}, append(words[:1:1], words[2:]...)...)
+	return item[any](reply, 1), err
+}
+
 var errUnreadable = errors.New("the reply is not the script's")
 
 // replyError returns the error that a reply of any script may be, nil if it is none.

@@ -74,7 +74,7 @@ func instant(t *testing.T, prometheus, expression string, at int64) map[history.
 }
 
 // Prometheus 2 counts a window's beginning as inside, so that increase() is not compared: instant values are.
-func TestPrometheusHasTheValuesOfTheHistory(t *testing.T) {
+func TestPrometheusReadsTheExportedValues(t *testing.T) {
 	t.Parallel()
 	store := threeWeeks(t)
 	prometheus := process.PrometheusOver(t, write(t, store, transfer.OpenMetrics))

@@ -20,7 +20,7 @@ func readAll(text string) (rows []Row, err error) {
 	return rows, err
 }
 
-func TestRowsAreRead(t *testing.T) {
+func TestReadRowsTakesPlainAndWindowsCSV(t *testing.T) {
 	t.Parallel()
 	want := []Row{
 		{history.ID{Domain: "shop", Path: "user", Outcome: history.Over, Value: "user=ann"}, 1795219200, 3600, 7, 3},
@@ -37,7 +37,7 @@ func TestRowsAreRead(t *testing.T) {
 	}
 }
 
-func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
+func TestBadRowErrorsNameLineAndColumn(t *testing.T) {
 	t.Parallel()
 	const header = "domain,path,outcome,value,start,width,sum,peak\nshop,user,over,,1795219200,3600,7,3\n"
 	for text, want := range map[string]string{
@@ -73,7 +73,7 @@ func TestABadRowIsToldWithItsLineAndColumn(t *testing.T) {
 	}
 }
 
-func TestARowIsCountedWithItsSumAndPeak(t *testing.T) {
+func TestImportKeepsSumAndPeak(t *testing.T) {
 	t.Parallel()
 	for _, r := range []Row{
 		{Start: 0, Width: 60, Sum: 1}, {Start: 0, Width: 60, Sum: 9, Peak: 9}, {Start: 3600, Width: 300, Sum: 7, Peak: 3},
@@ -103,7 +103,7 @@ func TestARowIsCountedWithItsSumAndPeak(t *testing.T) {
 }
 
 // As many minutes as a row has would take a Redis 1,440 times as long, and a job that moves them.
-func TestRowsOfBucketsAreOneIncrementEach(t *testing.T) {
+func TestEachBucketRowIsOneIncrement(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		row        Row

@@ -157,7 +157,7 @@ func (m *mortal) Apply(ctx context.Context, p history.Partition, b history.Batch
 	return r, err
 }
 
-func TestWhatIsReadBackIsWhatWasWritten(t *testing.T) {
+func TestImportReadsBackItsExport(t *testing.T) {
 	t.Parallel()
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +223,7 @@ func (u *unmovable) Downsample(context.Context, time.Time) (history.DownsampleRe
 	return history.DownsampleResult{}, errUnsteady
 }
 
-func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {
+func TestImportFinishesThoughDownsamplingFails(t *testing.T) {
 	t.Parallel()
 	const rows = 720 // of 720 minutes, as no bucket has half a day: enough for a job before the end
 	var text strings.Builder
@@ -244,7 +244,7 @@ func TestWhatCannotBeMovedEndsNoReading(t *testing.T) {
 	}
 }
 
-func TestPartsOfAnImportAreRecognised(t *testing.T) {
+func TestImportRecognisesRepeatedParts(t *testing.T) {
 	t.Parallel()
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestPartsOfAnImportAreRecognised(t *testing.T) {
 	}
 }
 
-func TestRowsOlderThanTheRetentionAreToldOfBeforeTheyAreLost(t *testing.T) {
+func TestImportWarnsOfRowsPastRetention(t *testing.T) {
 	t.Parallel()
 	const daySeconds = 24 * 60 * 60
 	keeps := keep().Ages[history.Days]

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 )
 
-func TestOnlyProofAllowsToSendAgain(t *testing.T) {
+func TestRetryNeedsProofOfNoExecution(t *testing.T) {
 	for text, want := range map[string]struct {
 		kind kind
 		addr string
@@ -54,7 +54,7 @@ func TestOnlyProofAllowsToSendAgain(t *testing.T) {
 
 // What proves that a function did not run proves nothing of another command, nor of what a script has run up to its
 // error.
-func TestAFunctionThatCannotBeCalledDidNotRun(t *testing.T) {
+func TestUncallableFunctionsCountAsNotRun(t *testing.T) {
 	for text, want := range map[string]kind{
 		"ERR Function not found":                                         classNoScript,
 		"ERR unknown command 'fcall', with args beginning":               classNoScript,
@@ -84,7 +84,7 @@ func TestAFunctionThatCannotBeCalledDidNotRun(t *testing.T) {
 }
 
 // Not even by a client that repeats commands and pipelines, as go-redis does unless it is told otherwise.
-func TestTheLibraryNeverRepeatsACountingCommand(t *testing.T) {
+func TestGoRedisNeverRepeatsCountingCommands(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 2; size++ {
 		server := redistest.NewStub(t, redistest.Answers(map[string]string{"evalsha 1": redistest.HangUp}))

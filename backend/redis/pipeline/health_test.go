@@ -49,7 +49,7 @@ func watched(t *testing.T, on *listed, c topology.Config, probe func(name string
 var errAway = errors.New("dial a:1: connection refused")
 
 // The clock is the test's: how long the machine takes does not count.
-func TestAwaitGivesUpWhenItsTimeIsOverAndNotBefore(t *testing.T) {
+func TestAwaitGivesUpAtItsDeadline(t *testing.T) {
 	late := topology.Config{GiveUp: 2 * time.Second, ProbePause: time.Hour, LongestProbePause: time.Hour}
 	for name, c := range map[string]struct {
 		config topology.Config
@@ -83,7 +83,7 @@ func TestAwaitGivesUpWhenItsTimeIsOverAndNotBefore(t *testing.T) {
 
 // A cluster of which nobody answers has no list of servers: that is told once, and once that it is over. What was known
 // of the servers is not told again.
-func TestALostListOfServersIsToldOnce(t *testing.T) {
+func TestLostServerListIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on, broken := &listed{names: []string{"a:1", "b:1"}}, false // both under on.mu
 		h, log := watched(t, on, topology.Config{}, func(name string) error {

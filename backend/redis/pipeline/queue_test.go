@@ -82,7 +82,7 @@ func waiting(p *Pipeline) (n int) {
 
 // A batch that has to be sent again leaves without the checks whose callers have gone meanwhile: nobody would hear of
 // their answers, and they would count.
-func TestWhoHasLeftIsNotSentAgain(t *testing.T) {
+func TestRetryDropsChecksWithoutCallers(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{
 		"after the script was loaded": "-NOSCRIPT No matching script.\r\n",
@@ -148,7 +148,7 @@ func TestChecksOfOneCallStayInOrder(t *testing.T) {
 	}
 }
 
-func TestQueuesOfServersThatAreGoneAreForgotten(t *testing.T) {
+func TestQueuesOfRemovedServersAreDeleted(t *testing.T) {
 	t.Parallel()
 	p := testPipeline(t, redistest.NewStub(t, redistest.Answers(nil)).Addr, ample)
 	queues := func(after time.Duration) int {

@@ -15,7 +15,7 @@ import (
 
 // A script that does not end blocks its server for everybody. Whatever someone did to the fields of a key, each check
 // of it must end, with a decision or an error of its own.
-func TestADamagedKeyHangsNothing(t *testing.T) {
+func TestDamagedKeyNeverBlocksRedis(t *testing.T) {
 	client := startRedis(t)
 	limit := func(n uint64, u descriptors.Unit, a descriptors.Algorithm, p time.Duration) descriptors.Limit {
 		return backendtest.NewLimit(t, n, u, 1, a, p)

@@ -16,9 +16,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// TestKeysOfTheGuideAreReal replays the examples of KEYS.md: user ann of the shop may send 1,000 requests in an hour
+// TestKeysDocumentExamplesHold replays the examples of KEYS.md: user ann of the shop may send 1,000 requests in an hour
 // and 100 in a fixed minute; or 60 in an hour by a token bucket of 20; or 1,000 in an hour by a log.
-func TestKeysOfTheGuideAreReal(t *testing.T) {
+func TestKeysDocumentExamplesHold(t *testing.T) {
 	client := startRedis(t)
 	guide, err := os.ReadFile("../KEYS.md")
 	if err != nil {
@@ -74,9 +74,9 @@ func replay(t *testing.T, client *redis.Client, limits ...descriptors.Limit) str
 	return key
 }
 
-// TestTheTableOfTheReadmeIsReal replays the example that README.md opens with, and compares its table of what Redis
+// TestReadmeTableMatchesRedis replays the example that README.md opens with, and compares its table of what Redis
 // holds.
-func TestTheTableOfTheReadmeIsReal(t *testing.T) {
+func TestReadmeTableMatchesRedis(t *testing.T) {
 	client := startRedis(t)
 	limits := []descriptors.Limit{backendtest.NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingWindow, 0),
 		backendtest.NewLimit(t, 500, descriptors.Hour, 1, descriptors.SlidingWindow, 0)}

@@ -70,7 +70,7 @@ func (g *logs) fill(hits int) {
 	}
 }
 
-func TestADeniedCheckWritesNothing(t *testing.T) {
+func TestDeniedCheckWritesNothing(t *testing.T) {
 	five := func(u descriptors.Unit, a descriptors.Algorithm) descriptors.Limit {
 		return backendtest.NewLimit(t, 5, u, 1, a, 0)
 	}
@@ -99,7 +99,7 @@ func TestADeniedCheckWritesNothing(t *testing.T) {
 
 // A window of thousands of hits that passes, a grant of them, and a clock that steps back over them must not hold up
 // the server: what they leave over goes by and by, a few chunks with each check.
-func TestALongLogIsCutAtOnceAndClearedByAndBy(t *testing.T) {
+func TestLongLogIsTrimmedInSmallSteps(t *testing.T) {
 	const full, most = 40, 8
 	limit := backendtest.NewLimit(t, 9999, descriptors.Minute, 1, descriptors.SlidingLog, 0)
 	for what, cut := range map[string]func(g *logs) backend.Decision{
@@ -130,7 +130,7 @@ func (g *logs) lives(what string, least time.Duration) {
 }
 
 // The key lives until its last hit has left, and up to a sixteenth of its window longer.
-func TestALogExpiresWithItsLastHit(t *testing.T) {
+func TestLogExpiresWithItsLastHit(t *testing.T) {
 	g := newLogs(t, backendtest.NewLimit(t, 10, descriptors.Minute, 1, descriptors.SlidingLog, 0))
 	for _, step := range []struct {
 		what string
@@ -161,7 +161,7 @@ func anyBucket(t *testing.T, r *rand.Rand) descriptors.Limit {
 
 // The conformance suite keeps to numbers that fractions and doubles agree on. Here they are of any size, and the script
 // must round as Go does, to the last hit and the last microsecond.
-func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
+func TestScriptTokenBucketsMatchGo(t *testing.T) {
 	client := startRedis(t)
 	r := rand.New(rand.NewPCG(*seed, 27))
 	for round := range part(*steps) / 200 {
@@ -203,7 +203,7 @@ func TestBucketsOfTheScriptAreThoseOfGo(t *testing.T) {
 
 // The key of a bucket lives until its last hit has leaked, and up to a sixteenth of a window longer; also where a
 // configuration has it leak slower. It goes when nothing is left.
-func TestABucketExpiresWithItsLastHit(t *testing.T) {
+func TestTokenBucketExpiresWithItsLastHit(t *testing.T) {
 	g := newLogs(t, backendtest.NewLimit(t, 60, descriptors.Minute, 1, descriptors.TokenBucket, 0))
 	g.ask(backend.Count, 30)
 	g.lives("30 hits of 60 a minute", 30*time.Second)
@@ -223,7 +223,7 @@ func TestABucketExpiresWithItsLastHit(t *testing.T) {
 }
 
 // Whatever someone did to the field, a check ends, with a decision or an error of its own.
-func TestADamagedBucketHangsNothing(t *testing.T) {
+func TestDamagedTokenBucketNeverBlocksRedis(t *testing.T) {
 	client := startRedis(t)
 	r := rand.New(rand.NewPCG(28, 29))
 	for range part(3000) {

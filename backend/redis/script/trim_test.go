@@ -117,7 +117,7 @@ func longest(limits []descriptors.Limit) (l descriptors.Limit, whole time.Durati
 
 // A key that stays hot under a new configuration forgets what the old one has counted when that no longer counts, and
 // not before: during a rolling update both are asked.
-func TestADroppedLimitLeavesAHotKeyWhenItsTimeIsUp(t *testing.T) {
+func TestDroppedLimitExpiresFromAHotKey(t *testing.T) {
 	t.Parallel()
 	client := startRedis(t)
 	for name, change := range changes(t) {
@@ -151,8 +151,7 @@ func dropped(t *testing.T, client *redis.Client, before, after []descriptors.Lim
 	}
 }
 
-// A dropped limit of thousands of fields goes in many small steps.
-func TestWhatADroppedLimitLeavesGoesInSmallSteps(t *testing.T) {
+func TestDroppedLimitIsTrimmedInSmallSteps(t *testing.T) {
 	t.Parallel()
 	client, packed := startRedis(t), startRedis(t)
 	for _, setting := range []string{"hash-max-listpack-entries", "hash-max-listpack-value"} {

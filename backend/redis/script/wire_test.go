@@ -199,7 +199,7 @@ func arguments(now any, checks []*backend.Check) []any {
 }
 
 // Between now and what was counted lie more than a million chunks of a fine precision, and hardly any of them is there.
-func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
+func TestScriptFollowsAFarClockStepBack(t *testing.T) {
 	client, key := startRedis(t), string(AppendKey(nil, []byte("key")))
 	limit := backendtest.NewLimit(t, 0, descriptors.Minute, 2, descriptors.SlidingWindow, 50*time.Millisecond)
 	check := backend.Check{Limits: []descriptors.Limit{limit}, Hits: 1, Charge: descriptors.ChargeAlways}
@@ -216,7 +216,7 @@ func TestAClockThatStepsBackFarIsFollowed(t *testing.T) {
 }
 
 // A clock that stands at its beginning, as one without a battery does, is a clock: buckets may be number 0.
-func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
+func TestWindowsCountFromBucketZero(t *testing.T) {
 	client := startRedis(t)
 	limits := []descriptors.Limit{backendtest.NewLimit(t, 9, descriptors.Year, 4, descriptors.SlidingWindow, time.Hour)}
 	for hour := range part(24 * 16) {
@@ -234,7 +234,7 @@ func TestWindowsCountFromTheFirstBucketOfAllOn(t *testing.T) {
 }
 
 // Redis would have to remove all keys at once whose windows end together.
-func TestKeysDoNotEndTogether(t *testing.T) {
+func TestKeysExpireAtDifferentTimes(t *testing.T) {
 	client, hit := startRedis(t), backend.Check{Limits: []descriptors.Limit{
 		backendtest.NewLimit(t, 10, descriptors.Hour, 1, descriptors.FixedWindow, 0)}, Hits: 1}
 	var keys []string

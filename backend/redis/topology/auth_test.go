@@ -46,7 +46,7 @@ func TestCredentialsAreReadAsDocumented(t *testing.T) {
 	}
 }
 
-func TestAFileOfCredentialsMustHaveAPassword(t *testing.T) {
+func TestCredentialsFileMustHaveAPassword(t *testing.T) {
 	files := []string{"/nowhere/auth", "/dev/zero", t.TempDir(), writeFile(t, "auth", "ann:"+strings.Repeat("a", maxFile))}
 	for _, content := range []string{"", "\n", "ann:\n"} {
 		files = append(files, writeFile(t, "auth", content))
@@ -58,7 +58,7 @@ func TestAFileOfCredentialsMustHaveAPassword(t *testing.T) {
 	}
 }
 
-func TestAPasswordIsRotatedWithoutARestart(t *testing.T) {
+func TestPasswordRotatesWithoutARestart(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s := redistest.Single(t, redistest.WithACL("ann", secret, "~weir:*", "+ping", "+set"))
@@ -94,7 +94,7 @@ func TestAPasswordIsRotatedWithoutARestart(t *testing.T) {
 	}
 }
 
-func TestAPasswordThatIsLiftedNeedsNoRestart(t *testing.T) {
+func TestRemovedPasswordNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Single(t, redistest.WithPassword(secret))
 	on, _ := openTopology(t, Config{URL: s.Addr})

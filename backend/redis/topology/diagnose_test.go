@@ -16,7 +16,7 @@ type moved1 struct{}
 func (moved1) Error() string { return "MOVED 1 b:1" }
 func (moved1) RedisError()   {}
 
-func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) {
+func TestDiagnoseSuggestsClusterOnlyForSingle(t *testing.T) {
 	const hint = "set the type to cluster"
 	for kind, want := range map[Type]bool{Single: true, Cluster: false} {
 		s, _ := openServers(t, Config{Type: kind, URL: "127.0.0.1:1"})
@@ -28,7 +28,7 @@ func TestOnlyAServerThatIsTakenForASingleOneIsBlamedForItsCluster(t *testing.T) 
 }
 
 // Whoever looks at a key of a ring knows only the client of its node.
-func TestANodeOfARingIsNamedAsItIsWritten(t *testing.T) {
+func TestRingNodesAreNamedAsConfigured(t *testing.T) {
 	s, _ := openServers(t, Config{Type: Ring, URL: "redis://ann:" + secret + "@127.0.0.1:1/3", Fixed: true})
 	client, _ := s.Owner([]byte("a"))
 	if err := s.DiagnoseOf(client, "get", errors.New("connection refused")); !strings.HasPrefix(err.Error(), "127.0.0.1:1/3: GET: ") {
@@ -40,7 +40,7 @@ func TestANodeOfARingIsNamedAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfAConnectionNamesItsRemedy(t *testing.T) {
+func TestConnectionErrorsNameTheRemedy(t *testing.T) {
 	s, _ := openServers(t, Config{URL: "127.0.0.1:1"})
 	for _, c := range []struct {
 		err  error

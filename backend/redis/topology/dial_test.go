@@ -25,7 +25,7 @@ func dialTLS(t *testing.T, addr string, config *tls.Config, timeout time.Duratio
 	return err
 }
 
-func TestAServerMustHaveTheNameOfItsAddressOrTheOneThatIsAskedFor(t *testing.T) {
+func TestTLSServerMustHaveTheExpectedName(t *testing.T) {
 	authority, roots := certstest.New(t, "authority"), x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority.PEM)
 	for _, test := range []struct {
@@ -55,7 +55,7 @@ func TestAServerMustHaveTheNameOfItsAddressOrTheOneThatIsAskedFor(t *testing.T) 
 	}
 }
 
-func TestAHandshakeThatHangsIsEndedByTheTimeout(t *testing.T) {
+func TestHangingHandshakeEndsAtTheTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
 	if err != nil {
 		t.Fatal(err)

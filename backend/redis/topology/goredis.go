@@ -19,20 +19,20 @@ import (
 //   - It repeats commands whose replies it did not see, and follows redirects, which counts twice: shared turns that off
 //     (TestGoRedisRepeatsNothingOnAnyTopology). It turns each -1 into 0, which means its default where options are used
 //     again: newNode and NewPingClient write -1 anew. NoRetry of pipeline.Command stops it by whatever client
-//     (pipeline TestTheLibraryNeverRepeatsACountingCommand).
+//     (pipeline TestGoRedisNeverRepeatsCountingCommands).
 //   - It ends a new connection with its first caller: pipeline's commandContext gives that the timeout of Config, and
-//     Args of pipeline.Command tells what was written (TestASlowServerGetsAConnectionInTheEnd).
-//   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAServerThatIsAway).
-//   - It makes room for all that a reply announces: replies.go (TestADamagedReplyCostsLittleAndEndsTheConnection).
+//     Args of pipeline.Command tells what was written (TestSlowGreetingStillYieldsAConnection).
+//   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAnUnavailableServer).
+//   - It makes room for all that a reply announces: replies.go (TestDamagedReplyEndsTheConnectionCheaply).
 //   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
-//     (TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne).
-//   - It makes a client for every node that a map of slots names: cluster.validate (TestAMapOfTooManyNodesIsRefused). An
-//     address that begins with a slash it takes for a path: dial (TestNoServerNamesAPath).
+//     (TestUnexpectedSentinelRepliesAreNotRead).
+//   - It makes a client for every node that a map of slots names: cluster.validate (TestOversizedClusterMapIsRefused). An
+//     address that begins with a slash it takes for a path: dial (TestServersCannotNameSocketPaths).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
-//     (TestNobodyWaitsForAServerThatIsAway). It closes the clients of nodes that have left: Left
-//     (TestAClusterReachesNodesThatNoMapKnows).
+//     (TestNobodyWaitsForAnUnavailableServer). It closes the clients of nodes that have left: Left
+//     (TestClusterReachesUnmappedNodes).
 //   - It keeps connections to a server that has become a replica: Disconnect
-//     (TestADemotedPrimaryWithoutTheLibraryIsLeftAtOnce).
+//     (TestDemotedPrimaryIsLeftAtOnce).
 
 // options makes the options of go-redis.
 type options struct {

@@ -73,7 +73,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
+func TestOpenRefusesUnusableConfigurations(t *testing.T) {
 	tests := []struct {
 		config Config
 		want   string
@@ -103,7 +103,7 @@ func TestAConfigurationThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestNamesOfTypesAndLossesAreReadInAnyCase(t *testing.T) {
+func TestTypeAndNodeLossIgnoreCase(t *testing.T) {
 	var kind Type
 	var loss NodeLoss
 	err := errors.Join(kind.UnmarshalText([]byte("Cluster")), loss.UnmarshalText([]byte("PIN")))
@@ -121,7 +121,7 @@ func TestNamesOfTypesAndLossesAreReadInAnyCase(t *testing.T) {
 
 // A connection is counted until it is closed; and go-redis still sees through the counting whether the server has
 // closed it, before it sends a command that must not be sent twice.
-func TestConnectionsAreCountedWhileTheyAreOpen(t *testing.T) {
+func TestOpenConnectionsAreCounted(t *testing.T) {
 	server := redistest.Single(t)
 	var n Connections
 	servers, err := Connect(Config{URL: server.Addr, Timeout: time.Minute, PoolSize: 1, Connections: &n}, "")

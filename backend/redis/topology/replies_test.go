@@ -13,7 +13,7 @@ import (
 )
 
 // Whatever a server says, it costs little memory, and its connection is not used again.
-func TestADamagedReplyCostsLittleAndEndsTheConnection(t *testing.T) {
+func TestDamagedReplyEndsTheConnectionCheaply(t *testing.T) {
 	const most = 4 * maxText // bytes that are allocated, in all
 	for name, reply := range map[string]string{
 		"a map of 99,999,999":      "%99999999\r\n",
@@ -81,7 +81,7 @@ func damagedServer(t *testing.T, reply string) (addr string, closed chan struct{
 }
 
 // What servers say passes, however it is cut.
-func TestWholeRepliesPass(t *testing.T) {
+func TestFragmentedRepliesPass(t *testing.T) {
 	text := func(n int) string { return fmt.Sprintf("$%d\r\n%s\r\n", n, strings.Repeat("\n", n)) }
 	var slots strings.Builder // a cluster's map, each slot by itself
 	for i := range 16_384 {

@@ -45,7 +45,7 @@ var nodeNames = map[string]func(i int) string{
 }
 
 // Neither the order of the list nor how a node is written moves a key: replicas of weir would disagree.
-func TestKeysSpreadOverARingAndMoveNoMoreThanTheyMust(t *testing.T) {
+func TestRingSpreadsKeysAndMovesFew(t *testing.T) {
 	t.Parallel()
 	const most = 10 // nodes
 	for kind, name := range nodeNames {
@@ -107,7 +107,7 @@ func setNodes(t *testing.T, on Topology, list string) {
 	}
 }
 
-func TestANodeKeepsItsClientUntilItsCredentialsChange(t *testing.T) {
+func TestNodeKeepsItsClientUntilCredentialsChange(t *testing.T) {
 	t.Parallel()
 	on, _ := openTopology(t, Config{Type: Ring, URL: "redis://:x@127.0.0.1:1", Fixed: true})
 	before, _ := on.Owner(nil)
@@ -129,7 +129,7 @@ func TestANodeKeepsItsClientUntilItsCredentialsChange(t *testing.T) {
 }
 
 // A key that another weir has counted on one node must not begin at zero on another.
-func TestKeysAreWhereTheRingOfGoRedisPlacesThem(t *testing.T) {
+func TestRingPlacesKeysLikeGoRedis(t *testing.T) {
 	t.Parallel()
 	addrs := make(map[string]string)
 	for i := range 7 {
@@ -191,7 +191,7 @@ func wantAt(on Topology, keys [][]byte, addr string) error {
 	return nil
 }
 
-func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
+func TestLostNodesKeysAreRemappedMeanwhile(t *testing.T) {
 	t.Parallel()
 	on, log, nodes := startRing(t, Remap)
 	keys := keysOf(t, on)
@@ -232,7 +232,7 @@ func TestALostNodesKeysAreRemappedUntilItIsBack(t *testing.T) {
 	})
 }
 
-func TestALostNodesKeysArePinned(t *testing.T) {
+func TestLostNodesKeysArePinned(t *testing.T) {
 	t.Parallel()
 	on, _, nodes := startRing(t, Pin)
 	keys := keysOf(t, on)
@@ -257,7 +257,7 @@ func TestALostNodesKeysArePinned(t *testing.T) {
 	process.Eventually(t, "the node has its keys again", func() error { return wantAt(on, keys[lost.Addr], lost.Addr) })
 }
 
-func TestOnlyOtherNodesOfARingAreALossOfCounts(t *testing.T) {
+func TestOnlyChangedRingNodesAreALoss(t *testing.T) {
 	t.Parallel()
 	on, _ := openTopology(t, Config{Type: Ring, URL: "127.0.0.1:1,127.0.0.1:2", NodeLoss: Pin})
 	for i, list := range []string{"redis://:" + secret + "@127.0.0.1:2\n127.0.0.1:1\n", "127.0.0.1:1,127.0.0.1:3"} {
@@ -270,7 +270,7 @@ func TestOnlyOtherNodesOfARingAreALossOfCounts(t *testing.T) {
 	}
 }
 
-func TestARingFollowsItsFile(t *testing.T) {
+func TestRingFollowsItsFile(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 4)
 	file := writeFile(t, "nodes", fmt.Sprintf("%s\n%s,%s\n", nodes[0].Addr, nodes[1].Addr, nodes[2].Addr))
@@ -315,7 +315,7 @@ func TestARingFollowsItsFile(t *testing.T) {
 }
 
 // A history that has moved is on nodes that no configuration names yet.
-func TestARingWithFixedNodesIsJoinedByOthers(t *testing.T) {
+func TestJoinAddsNodesToAFixedRing(t *testing.T) {
 	t.Parallel()
 	s, err := Connect(Config{Type: Ring, URL: "rediss://ann:secret@10.0.0.1:6379,10.0.0.2:6379", Fixed: true}, "")
 	if err != nil {

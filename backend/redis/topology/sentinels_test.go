@@ -25,7 +25,7 @@ func list(texts ...string) string {
 	return out
 }
 
-func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
+func TestUnexpectedSentinelRepliesAreNotRead(t *testing.T) {
 	other := func(i int) string { return list("ip", fmt.Sprint("10.0.0.", i), "port", "26379", "flags", "sentinel") }
 	var most strings.Builder
 	for i := range maxSentinels {
@@ -70,7 +70,7 @@ func TestASentinelIsReadOnlyAsFarAsItSpeaksLikeOne(t *testing.T) {
 }
 
 // go-redis keeps what it has read beyond a reply for the next command.
-func TestASentinelCannotAnswerBeforeItIsAsked(t *testing.T) {
+func TestSentinelReplyBeforeItsQuestionIsRefused(t *testing.T) {
 	conn := &sentinelConn{
 		Conn: failedConn{}, sentinels: newSentinels(Config{Log: slog.New(slog.DiscardHandler)}),
 		reader: bufio.NewReader(strings.NewReader("+OK\r\n" + list("10.0.0.1"))),
@@ -85,7 +85,7 @@ func TestASentinelCannotAnswerBeforeItIsAsked(t *testing.T) {
 	}
 }
 
-func TestASentinelThatNamesHalfAPrimaryIsTold(t *testing.T) {
+func TestIncompletePrimaryAddressIsReported(t *testing.T) {
 	s := redistest.NewStub(t, func(int, []string) string { return list("10.0.0.1") })
 	on, log := openTopology(t, Config{Type: Sentinel, URL: "weir," + s.Addr})
 	client, _ := on.Owner(nil)
@@ -99,7 +99,7 @@ func TestASentinelThatNamesHalfAPrimaryIsTold(t *testing.T) {
 	}
 }
 
-func TestAMapOfTooManyNodesIsRefused(t *testing.T) {
+func TestOversizedClusterMapIsRefused(t *testing.T) {
 	slots := fmt.Sprintf("*%d\r\n", maxNodes+1)
 	for i := range maxNodes + 1 {
 		slots += fmt.Sprintf("*3\r\n:%d\r\n:%d\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", i, i, i+1)
@@ -118,7 +118,7 @@ func TestAMapOfTooManyNodesIsRefused(t *testing.T) {
 }
 
 // Replicas lack what the primary counted last.
-func TestAnotherPrimaryIsALoss(t *testing.T) {
+func TestChangeOfPrimaryIsALoss(t *testing.T) {
 	losses := new(atomic.Uint64)
 	reached := countChanges(losses)
 	for want, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.1:6379"} {
@@ -130,7 +130,7 @@ func TestAnotherPrimaryIsALoss(t *testing.T) {
 	}
 }
 
-func TestNoServerNamesAPath(t *testing.T) {
+func TestServersCannotNameSocketPaths(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.Listen("unix", path)
 	if err != nil {

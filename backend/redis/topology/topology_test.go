@@ -71,7 +71,7 @@ func isOn(key []byte, owner *redistest.Server, all ...*redistest.Server) error {
 	return nil
 }
 
-func TestASingleServerIsReachedInEveryWay(t *testing.T) {
+func TestSingleServerIsReachedInEveryWay(t *testing.T) {
 	t.Parallel()
 	open := redistest.Single(t, redistest.WithUnixSocket())
 	locked := redistest.Single(t, redistest.WithPassword(secret))
@@ -109,7 +109,7 @@ func TestASingleServerIsReachedInEveryWay(t *testing.T) {
 	}
 }
 
-func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
+func TestSentinelsLeadToEachNewPrimary(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Sentinel(t, redistest.WithPassword(secret), redistest.WithSentinelPassword(secret))
 	on, _ := openTopology(t, Config{
@@ -134,7 +134,7 @@ func TestSentinelsLeadToThePrimaryAndItsSuccessor(t *testing.T) {
 	}
 }
 
-func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
+func TestClusterFailoverIsFollowed(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, redistest.WithPassword(secret))
 	on, _ := openTopology(t, Config{Type: Cluster, URL: strings.Join(append(nodes.Addrs()[:2], nodes.Addrs()...), ","), Auth: secret})
@@ -182,7 +182,7 @@ func TestAClusterIsFollowedThroughAFailover(t *testing.T) {
 	process.Eventually(t, "a replica is found that took over by itself", func() error { return set(on, key) })
 }
 
-func TestAClusterReachesNodesThatNoMapKnows(t *testing.T) {
+func TestClusterReachesUnmappedNodes(t *testing.T) {
 	t.Parallel()
 	stranger := redistest.Single(t)
 	on, _ := openTopology(t, Config{Type: Cluster, URL: "127.0.0.1:1"})
@@ -215,7 +215,7 @@ func TestAClusterReachesNodesThatNoMapKnows(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForAServerThatIsAway(t *testing.T) {
+func TestNobodyWaitsForAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Config{
 		{Type: Single, URL: "127.0.0.1:1"},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestASingleServerIsNamedInEveryFormThatIsDocumented(t *testing.T) {
+func TestURLTakesEveryDocumentedForm(t *testing.T) {
 	tests := []struct {
 		url, socketType string
 		want            target
@@ -43,7 +43,7 @@ func TestASingleServerIsNamedInEveryFormThatIsDocumented(t *testing.T) {
 // secret is in the bad URLs below wherever a password could be.
 const secret = "hunter2"
 
-func TestABadURLIsExplainedWithoutItsPassword(t *testing.T) {
+func TestURLErrorsHideThePassword(t *testing.T) {
 	single := func(url string) error { _, err := parseSingle(url, ""); return err }
 	as := func(socketType string) func(string) error {
 		return func(url string) error { _, err := parseSingle(url, socketType); return err }

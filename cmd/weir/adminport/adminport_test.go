@@ -22,7 +22,7 @@ func serve(t *testing.T, answer http.HandlerFunc) string {
 	return s.Listener.Addr().String()
 }
 
-func TestTheTokenGoesToTheAdminPortAlone(t *testing.T) {
+func TestTokenGoesOnlyToTheAdminPort(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("another port is asked") })
 	shown := make(chan string, 1)
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func TestTheTokenGoesToTheAdminPortAlone(t *testing.T) {
 }
 
 // A stream may take long as a whole, but none of its parts.
-func TestAStreamThatStopsIsAnError(t *testing.T) {
+func TestStalledStreamIsAnError(t *testing.T) {
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "a part")
 		_ = http.NewResponseController(w).Flush()
@@ -52,7 +52,7 @@ func TestAStreamThatStopsIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnotherPortIsToldFromTheAdminPort(t *testing.T) {
+func TestWrongPortIsExplained(t *testing.T) {
 	grpc, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestAnotherPortIsToldFromTheAdminPort(t *testing.T) {
 	}
 }
 
-func TestEachAddressOfANameIsAsked(t *testing.T) {
+func TestEveryResolvedAddressIsAsked(t *testing.T) {
 	resolve := func(_ context.Context, network, host string) (all []netip.Addr, err error) {
 		known := map[string]string{"ip4 pods": "10.0.0.9 10.0.0.7", "ip6 pods": "fd00::7", "ip6 six": "fd00::8 fd00::7", "ip4 one": "10.0.0.1",
 			"ip4 localhost": "127.0.0.1", "ip6 localhost": "::1", "ip4 loops": "127.0.0.1 127.0.1.1", "ip4 10.1.1.1": "10.1.1.1"}

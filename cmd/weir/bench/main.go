@@ -19,6 +19,9 @@
 // which reads the same requests, and by the answers a second that came in time: what matters is whether Envoy still gets
 // its answer.
 //
+// With --envoy the load goes through a real Envoy, of .tools or PATH, which asks the floor, asks weir (RLS), or limits by
+// itself and reports to weir (RLQS). The rate is bounded, as what RLQS costs goes by the time and not by the requests.
+//
 // Client and servers share the machine. On two noisy cores microseconds, rates and latencies move by tens of per cent
 // from one run to the next; only ratios within one run mean anything, and those still move by a tenth or two. That is
 // why the report gives medians of interleaved rounds with their spread, and why a missed budget is told but never
@@ -82,6 +85,9 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	defer started.close()
 	if err != nil {
 		return err
+	}
+	if o.Envoy {
+		return benchEnvoy(ctx, o, dir, started, out, progress)
 	}
 	m := measurement{options: o, scenarios: chosen, servers: started, progress: progress}
 	outcomes, err := m.rounds(ctx)

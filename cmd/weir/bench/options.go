@@ -16,6 +16,7 @@ type options struct {
 	Only                      []string      // names of scenarios; none: all
 	Binary                    string        // "": built from this module
 	Env                       []string      // NAME=VALUE, for weir
+	Envoy                     bool          // through a real Envoy, instead of the scenarios
 }
 
 // parseOptions reads the command line and refuses what cannot be measured. What is wrong, and the help, also go to out.
@@ -35,6 +36,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	})
 	f.Func("env", "a `NAME=VALUE` for the environment of weir; may be repeated", func(setting string) error {
 		o.Env = append(o.Env, setting)
+		return nil
+	})
+	f.BoolFunc("envoy", "send requests through a real Envoy, by RLS and by RLQS, instead of the scenarios; --measure 10s", func(string) error {
+		o.Envoy, o.Measure, o.Only = true, 10*time.Second, []string{"sliding-minute"} // two reports, and the weir of that scenario
 		return nil
 	})
 	if err := f.Parse(args); err != nil {

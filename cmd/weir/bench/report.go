@@ -22,7 +22,11 @@ func (o outcome) over(figure func(round) float64) spread {
 	for _, r := range o.rounds {
 		values = append(values, figure(r))
 	}
-	slices.Sort(values)
+	return spreadOf(values)
+}
+
+func spreadOf(values []float64) spread {
+	values = slices.Sorted(slices.Values(values))
 	n := len(values)
 	return spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}
 }

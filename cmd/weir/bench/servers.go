@@ -30,6 +30,7 @@ type server struct {
 	conns   []*grpc.ClientConn
 	store   store     // what weir counts in; nil for one that counts in memory
 	others  []*server // that count in the same and get their share of the load
+	port    int       // on which it serves
 	debug   int       // the admin port
 }
 
@@ -54,7 +55,7 @@ func (s *server) launch(ctx context.Context, name string, ports int, command fun
 		}
 		held, s.release = append(held, port), append(s.release, release)
 	}
-	s.debug = held[ports-1]
+	s.port, s.debug = held[0], held[ports-1]
 	var err error
 	if s.process, err = process.Launch(name, command(held), new(process.Output), ""); err != nil {
 		return err

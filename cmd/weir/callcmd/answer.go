@@ -55,7 +55,7 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
 	shadow := a.metadata("shadow_denied").GetStructValue().AsMap()
 	if rule, limited := shadow["rule"].(string); limited {
-		text := fmt.Sprintf("shadow mode: rule %s, %v, would have refused it", rule, shadow["limit"])
+		text := fmt.Sprintf("shadow mode: rule %s, %v, would have denied it", rule, shadow["limit"])
 		if wait, known := shadow["retry_after"].(float64); known {
 			text += ", again in " + terminal.Span(int64(wait))
 		}
@@ -104,6 +104,9 @@ func (c *client) limitColumns(o *outcome, i int) []string {
 			reset += terminal.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
 				f["policy"].GetStringValue()))
 		}
+	}
+	if s.GetCode() == overLimit && !o.denied() && o.metadata("shadow_denied") == nil {
+		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA the latter says nothing
 	}
 	switch {
 	case s.GetCurrentLimit() != nil:

@@ -30,7 +30,7 @@ func saying(said map[string]any, s *rls.RateLimitResponse_DescriptorStatus) *rls
 	return a
 }
 
-func TestCallPrintsTheAnswerForPeopleAndScripts(t *testing.T) {
+func TestCallPrintsTextOrJSON(t *testing.T) {
 	ask := []string{"--domain", "shop", "--descriptor", "user=ann"}
 	two := append(ask, "--descriptor", "user=ann,path=/pay")
 	named := perMinute(500, 0, 3*time.Hour+5*time.Minute)
@@ -84,7 +84,13 @@ OVER  overall, answered in N ms
 		{"what shadow mode let pass", ask, saying(map[string]any{"shadow_denied": map[string]any{
 			"rule": "user", "limit": "10/minute", "retry_after": 41}}, shadow), `
 OK    user=ann  10/minute  0 left  resets in 41s
-      shadow mode: rule user, 10/minute, would have refused it, again in 41s
+      shadow mode: rule user, 10/minute, would have denied it, again in 41s
+OK    overall, answered in N ms
+`, 0},
+		{"why what is over passes", append(ask, "--descriptor", "team=a"), &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK,
+			Statuses: []*rls.RateLimitResponse_DescriptorStatus{perMinute(10, 0, time.Minute), passed}}, `
+OVER  user=ann  10/minute  0 left  again in 1m; let pass: a quota while another has room, or shadow mode
+OK    team=a    no limit applies
 OK    overall, answered in N ms
 `, 0},
 		{"that a domain is unknown, and not only the descriptor", ask, saying(map[string]any{"unknown_domain": true}, passed), `
@@ -127,7 +133,7 @@ func (c printed) check(t *testing.T) {
 	}
 }
 
-func TestCallSendsWhatTheFlagsSay(t *testing.T) {
+func TestCallSendsItsFlags(t *testing.T) {
 	const ann = `entries {key: "user" value: "ann,x"}`
 	for _, c := range []struct {
 		promise, flags, want string
@@ -157,7 +163,7 @@ func TestCallSendsWhatTheFlagsSay(t *testing.T) {
 	}
 }
 
-func TestCallTellsAnErrorInOneSentence(t *testing.T) {
+func TestCallReportsErrorsInOneSentence(t *testing.T) {
 	const nobody = "127.0.0.1:1" // which the kernel gives to none of the servers that run beside this
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })

@@ -101,7 +101,7 @@ func (c *Command) client() (*client, error) {
 		caller.descriptors = append(caller.descriptors, d)
 	}
 	if c.Limit != "" {
-		l, err := parseLimit(c.Limit)
+		l, err := ParseLimit(c.Limit)
 		if err != nil {
 			return nil, fmt.Errorf("--limit: %w", err)
 		}
@@ -138,8 +138,8 @@ func (c *Command) checkFlags() error {
 
 var limitForm = regexp.MustCompile(`^(\d+)/(\d*)([a-zA-Z]+)$`)
 
-// parseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute.
-func parseLimit(text string) (descriptors.Limit, error) {
+// ParseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute. Its error says so.
+func ParseLimit(text string) (descriptors.Limit, error) {
 	found := limitForm.FindStringSubmatch(text)
 	if found == nil {
 		return descriptors.Limit{}, fmt.Errorf("%q is not a limit: write 10/minute or 10/5minute", text)

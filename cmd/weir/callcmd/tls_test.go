@@ -15,7 +15,7 @@ import (
 )
 
 // The service asks clients for certificates, by the same authority.
-func TestItAsksByTLS(t *testing.T) {
+func TestCallUsesMutualTLS(t *testing.T) {
 	authority, dir := certstest.New(t, "authority"), t.TempDir()
 	ca, cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	certificate, itsKey := authority.Issue(t, "weir.test", "127.0.0.1")

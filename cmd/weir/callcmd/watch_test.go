@@ -80,7 +80,7 @@ latency  p50 1.00 ms   p99 1.00 ms   max 1.00 ms
 	}
 }
 
-func TestManyCallsGoOnAfterErrorsAndSayTheFirst(t *testing.T) {
+func TestManyCallsContinueAfterErrors(t *testing.T) {
 	got := runWatch(t, Command{Rate: 40, For: 500 * time.Millisecond}, func(n int, _ func()) (*rls.RateLimitResponse, error) {
 		switch n % 4 {
 		case 0:
@@ -96,7 +96,7 @@ func TestManyCallsGoOnAfterErrorsAndSayTheFirst(t *testing.T) {
 	}
 }
 
-func TestManyCallsThatAreInterruptedPrintEachAnswer(t *testing.T) {
+func TestInterruptedCallsPrintEachAnswer(t *testing.T) {
 	got := runWatch(t, Command{Rate: 100, JSON: true}, func(n int, interrupt func()) (*rls.RateLimitResponse, error) {
 		if n == 4 {
 			interrupt()

@@ -106,7 +106,7 @@ func server(t *testing.T, f certs.Files) string {
 	return serve(t, config)
 }
 
-func TestNewConnectionsHaveTheCertificateThatIsThereNow(t *testing.T) {
+func TestNewConnectionsUseTheCurrentCertificate(t *testing.T) {
 	authority := certstest.New(t, "authority")
 	files := certs.Files{Cert: filepath.Join(t.TempDir(), "c.pem"), Key: filepath.Join(t.TempDir(), "k.pem")}
 	cert, key := authority.Issue(t, "weir", "one")
@@ -134,7 +134,7 @@ func TestNewConnectionsHaveTheCertificateThatIsThereNow(t *testing.T) {
 	}
 }
 
-func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
+func TestBadFilesKeepTheLastCertificates(t *testing.T) {
 	authority, dir := certstest.New(t, "authority"), t.TempDir()
 	cert, key := authority.Issue(t, "weir")
 	_, otherKey := authority.Issue(t, "weir")
@@ -196,7 +196,7 @@ func TestBadFilesKeepTheLastGoodOnesAndAreToldOnce(t *testing.T) {
 	}
 }
 
-func TestTheFirstErrorNamesTheFile(t *testing.T) {
+func TestFirstErrorNamesTheFile(t *testing.T) {
 	authority, dir := certstest.New(t, "authority"), t.TempDir()
 	cert, key := authority.Issue(t, "weir")
 	good := mount(t, dir, cert, key, authority.PEM)
@@ -226,7 +226,7 @@ func TestTheFirstErrorNamesTheFile(t *testing.T) {
 	}
 }
 
-func TestOnlyClientsOfTheAuthorityThatIsThereNowGetIn(t *testing.T) {
+func TestOnlyClientsOfTheCurrentAuthorityConnect(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
 			old, next, dir := certstest.New(t, "old"), certstest.New(t, "next"), t.TempDir()
@@ -258,7 +258,7 @@ func TestOnlyClientsOfTheAuthorityThatIsThereNowGetIn(t *testing.T) {
 	}
 }
 
-func TestClientsMustHaveTheName(t *testing.T) {
+func TestClientsMustHaveTheConfiguredName(t *testing.T) {
 	authority, dir := certstest.New(t, "authority"), t.TempDir()
 	cert, key := authority.Issue(t, "weir")
 	files := mount(t, dir, cert, key, authority.PEM)
@@ -284,7 +284,7 @@ func TestClientsMustHaveTheName(t *testing.T) {
 	}
 }
 
-func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
+func TestClientUsesTheCurrentFiles(t *testing.T) {
 	for form, client := range map[string]func(certs.Files) (func() *tls.Config, error){
 		"gRPC": func(f certs.Files) (func() *tls.Config, error) {
 			c, err := certs.Client(f, quiet(t))
@@ -331,7 +331,7 @@ func TestAClientTrustsAndShowsWhatIsThereNow(t *testing.T) {
 	}
 }
 
-func TestOnlyServersOfATrustedAuthorityAndNameAreTalkedTo(t *testing.T) {
+func TestClientAcceptsOnlyTrustedServers(t *testing.T) {
 	ours, theirs, public := certstest.New(t, "ours"), certstest.New(t, "theirs"), certstest.Public(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	write(t, ca, ours.PEM)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -73,6 +75,22 @@ func (c *Command) sourceName() string {
 	return c.Path
 }
 
+// Load returns the configuration of a directory or a file, as weir check reads it, for commands that use it: its problems are
+// printed, and if there are errors, terminal.No is returned.
+func Load(path string, out terminal.Output) (*descriptors.Config, error) {
+	c := Command{Path: path}
+	f, err := c.read(out.In)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.unreadable:
+		return nil, errors.New(f.problems[0].Text)
+	case !Report(out.Err, c.sourceName(), f.problems):
+		return nil, terminal.No
+	}
+	return f.config, nil
+}
+
 // printText prints the problems, then the rules or the explanation.
 func (c *Command) printText(out terminal.Output, f *findings) error {
 	if f.unreadable {
@@ -130,7 +148,7 @@ func List(out io.Writer, config *descriptors.Config) error {
 		fmt.Fprintln(w, terminal.Printable(domain))
 		rules, passes := config.DomainContent(domain)
 		for _, r := range rules {
-			fmt.Fprintf(w, "  %s\t%s\n", printablePath(r.Path), r.Describe())
+			fmt.Fprintf(w, "  %s\t%s%s\n", printablePath(r.Path), r.Describe(), looseBounds(r))
 		}
 		for _, p := range passes {
 			fmt.Fprintf(w, "  %s\tpasses, uncounted\n", printablePath(p.Path))
@@ -141,6 +159,16 @@ func List(out io.Writer, config *descriptors.Config) error {
 	}
 	_, err := fmt.Fprintf(out, "OK: %s, %s\n", terminal.Count(config.DomainCount(), "domain"), terminal.Count(len(config.Rules()), "rule"))
 	return err
+}
+
+// looseBounds says of which limits of a rule more than their number may be admitted in some window.
+func looseBounds(r *descriptors.Rule) (text string) {
+	for i := range r.Limits {
+		if most, _ := r.Limits[i].Bound(r.Charge); most > r.Limits[i].Requests {
+			text += fmt.Sprintf(" (up to %d in some %s)", most, strings.TrimPrefix(r.Limits[i].String(), strconv.FormatUint(r.Limits[i].Requests, 10)+"/"))
+		}
+	}
+	return text
 }
 
 // printablePath returns a rule's path, or a value of its history, as people read it.

@@ -45,7 +45,7 @@ func inConfigMap(file string) string {
 		strings.ReplaceAll(strings.TrimSpace(file), "\n", "\n    ") + "\n---\n"
 }
 
-func TestCheckJudgesWhatItIsGiven(t *testing.T) {
+func TestCheckReportsFaultsAndExitCode(t *testing.T) {
 	const (
 		dubious = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unit: minute}}\n"
 		listed  = `domain: shop
@@ -82,7 +82,7 @@ spec: {template: {spec: {
 		out, stderr string // what they hold
 	}{
 		{"policies and names are listed", listed, dir, "", 0, list, ""},
-		{"a path has its value", goodShop, dir, "", 0, "user/path=/pay  5/minute\nOK: 1 domain, 2 rules\n", ""},
+		{"a path has its value", goodShop, dir, "", 0, "user/path=/pay  5/minute (up to 10 in some minute)\nOK: 1 domain, 2 rules\n", ""},
 		{"a fault has its line", unit, dir, "", 1, "", "error: shop.yaml:8: domain shop, user/path=/pay: unknown key \"unti\""},
 		{"a warning is none", dubious, dir, "", 0, "OK: ", "warning: shop.yaml:3"},
 		{"but with --strict", dubious, strict, "", 1, "", "error: shop.yaml:3"},

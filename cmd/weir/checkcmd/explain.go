@@ -2,14 +2,18 @@ package checkcmd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
 )
 
 const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
@@ -87,6 +91,8 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
 	for i := range r.Limits {
 		t.add("limit", "%s", describeLimit(r, &r.Limits[i]))
+		_, why := r.Limits[i].Bound(r.Charge)
+		t.add("bound", "%s", why)
 	}
 	if r.Unlimited {
 		t.add("limit", "none: unlimited")
@@ -134,7 +140,7 @@ func (f *findings) printCounting(t table, e *descriptors.Explanation) {
 	}
 	t.add("failure", "%s, by %s: while the store gives no answer, hits %s", policy, variable, policy.Effect())
 	if f.config.RefundsOnDeny(e.Domain) {
-		t.add("refund", "refund_on_deny: a refused request gives back what it charged to descriptors that are not over")
+		t.add("refund", "refund_on_deny: a denied request gives back what it charged to descriptors that are not over")
 	}
 }
 
@@ -158,36 +164,52 @@ func quotedList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// requestLines says what each descriptor does for a request that has them all, then what is charged, and the verdict.
+// requestLines asks the limiter what each descriptor does for a request that has them all, then what is charged, and the
+// verdict.
 func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) {
-	var replaced, charged, deniers, quotas []string
+	store := &trial{}
+	limiter := limit.New(store, limit.Options{}, hits.New(0))
+	limiter.Apply(f.config)
+	call := limit.Call{Request: limit.Request{Domain: all[0].Domain}}
 	for i := range all {
-		if r := all[i].Match.Rule; r != nil {
-			replaced = append(replaced, r.Replaces...)
-		}
+		call.AddDescriptor().Entries = all[i].Descriptor
 	}
+	_ = limiter.Decide(context.Background(), &call) // of a domain that is right it has no error
+	if call.TooLarge {
+		return []string{"verdict: too large, so nothing of it is counted; denied if a rule of its domain denies requests"}
+	}
+	var charged, deniers, quotas []string
 	for i := range all {
-		r, name := all[i].Match.Rule, descriptors.Shown(all[i].Descriptor.String())
-		lines = append(lines, name+": "+effect(r, replaced))
-		switch {
-		case r == nil || r.Unlimited || r.ReplacedBy(replaced):
-			continue
-		case r.Shadow:
-		case r.Quota:
-			quotas = append(quotas, name)
+		name, s, does := descriptors.Shown(all[i].Descriptor.String()), &call.Statuses[i], ""
+		switch replaces := all[i].Match.Rule; {
+		case s.Unlimited && len(s.Rule.Replaces) > 0:
+			does = "never denies: unlimited; limits named " + quotedList(s.Rule.Replaces) + " step aside for it"
+		case s.Unlimited:
+			does = "never denies: unlimited; limits of others hold"
+		case s.Rule != nil:
+			switch charged = append(charged, name); {
+			case s.Shadow:
+				does = "never denies, in shadow mode: "
+			case s.Quota:
+				does, quotas = "denies when all quotas of the request are over: ", append(quotas, name)
+			default:
+				does, deniers = "denies when it is over: ", append(deniers, name)
+			}
+			does += descriptors.DescribeLimits(store.checks[len(charged)-1].Limits...)
+		case replaces != nil:
+			does = "passes, uncounted: another descriptor replaces it"
 		default:
-			deniers = append(deniers, name)
+			does = "passes, uncounted: no rule applies"
 		}
-		charged = append(charged, name)
+		lines = append(lines, name+": "+does)
 	}
 	if len(quotas) > 0 {
 		deniers = append(deniers, "all of "+strings.Join(quotas, ", "))
 	}
-	verdict := "OK: nothing here denies"
-	if len(deniers) > 0 {
+	verdict, charge := "OK: nothing here denies", "nothing"
+	if call.Over {
 		verdict = "denied if over: " + strings.Join(deniers, ", or ") + "; else OK. Envoy shows the limit with the least left"
 	}
-	charge := "nothing"
 	if len(charged) > 0 {
 		charge = strings.Join(charged, ", ") + ", each by itself, also where another denies or is unlimited"
 		if f.config.RefundsOnDeny(all[0].Domain) {
@@ -197,25 +219,15 @@ func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) 
 	return append(lines, "charged: "+charge, "verdict: "+verdict)
 }
 
-// effect describes what a rule, nil for none, does in a request that replaces the limits of some names.
-func effect(r *descriptors.Rule, replaced []string) string {
-	switch {
-	case r == nil:
-		return "passes, uncounted: no rule applies"
-	case r.ReplacedBy(replaced):
-		return "passes, uncounted: another descriptor replaces it"
-	case r.Unlimited && len(r.Replaces) > 0:
-		return "never denies: unlimited; limits named " + quotedList(r.Replaces) + " step aside for it"
-	case r.Unlimited:
-		return "never denies: unlimited; limits of others hold"
-	}
-	does := "denies when it is over: "
-	switch {
-	case r.Shadow:
-		does = "never denies, in shadow mode: "
-	case r.Quota:
-		does = "denies when all quotas of the request are over: "
-	}
-	remaining := slices.DeleteFunc(slices.Clone(r.Limits), func(l descriptors.Limit) bool { return l.ReplacedBy(replaced) })
-	return does + descriptors.DescribeLimits(remaining...)
+// trial is a store by which every limit is over. It keeps the checks that it is asked.
+type trial struct{ checks []backend.Check }
+
+// Decide implements backend.Counter.
+func (t *trial) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
+	t.checks = checks
+	clear(out[:len(checks)]) // not allowed
+	return nil
 }
+
+// Close implements backend.Counter.
+func (*trial) Close() error { return nil }

@@ -3,6 +3,7 @@ package checkcmd
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,11 +31,13 @@ descriptors:
   - {key: trusted, value: "yes"}
 `
 
-func TestExplainShowsAllThatARuleSays(t *testing.T) {
+func TestExplainShowsTheWholeRule(t *testing.T) {
 	for d, want := range map[string]string{
 		"user=bot-7": `
 limit     10/minute  sliding_window of 1m, buckets of 1s, 1m, denied hits count too, name "bot-minute"
+bound     at most 10 in any 1m: the oldest bucket counts whole until all of it is out, so a hit may be denied up to 1s too early; denied hits count too, so that a caller who goes on asking may stay denied
 limit     9/2week  fixed_window of 14d, denied hits count too
+bound     at most 18 in any 14d: 9 just before a multiple of 14d since 1970, and as many just after it, and nothing is denied too early but by a denied request of several hits, which uses up its window
 key       "4:shop4:user5:bot-*"
 failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 replaces  "any-minute", "gifts", where a request matches them as well
@@ -47,11 +50,13 @@ history   each value apart: user=bot-*
 `,
 		"any=thing": `
 limit    5/hour  sliding_log of 1h, exact to the microsecond, name "any-minute"
+bound    at most 5 in any 1h: each hit counts for exactly the window, and nothing is denied too early
 key      "4:shop3:any5:thing"
 failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 `,
 		"any=thing,tenant=a/b": `
 limit    1/second  sliding_window of 1s, buckets of 50ms, 1s
+bound    at most 1 in any 1s: the oldest bucket counts whole until all of it is out, so a hit may be denied up to 50ms too early
 key      "4:shop3:any5:thing6:tenant3:a/b"
 failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 history  each value apart: tenant=a/b
@@ -69,7 +74,7 @@ limit  none: unlimited
 	}
 }
 
-func TestARequestIsExplainedAsAWhole(t *testing.T) {
+func TestExplainAnswersForWholeRequests(t *testing.T) {
 	const file = `domain: shop
 descriptors:
   - key: user
@@ -118,8 +123,12 @@ verdict: OK: nothing here denies
 			t.Errorf("%q: exit code %d, %s\n%s\nwant the domain once, and at the end%s", tc.asked, code, errs, out, tc.want)
 		}
 	}
+	if _, out, _ := runOn(t, file, Command{Path: "limits", Explain: slices.Repeat([]string{"user=ann"}, 65)}, ""); !strings.HasSuffix(out,
+		"\nverdict: too large, so nothing of it is counted; denied if a rule of its domain denies requests\n") {
+		t.Errorf("of 65 descriptors:\n%s\nwant what weir serve does with so many", out)
+	}
 	_, out, _ := runOn(t, strings.Replace(file, "shop\n", "shop\nrefund_on_deny: true\n", 1), Command{Path: "limits", Explain: []string{"user=ann"}}, "")
-	if !strings.Contains(out, "refund_on_deny: a refused request gives back") {
+	if !strings.Contains(out, "refund_on_deny: a denied request gives back") {
 		t.Errorf("%s\nwant to be told of refund_on_deny", out)
 	}
 	code, out, _ := runOn(t, file, Command{Path: "limits", Explain: []string{"user=ann + team=red"}, Domain: "shpo"}, "")
@@ -129,7 +138,7 @@ verdict: OK: nothing here denies
 }
 
 // What weir would serve can be explained while other files are wrong: that is when it is asked.
-func TestExplainGoesAsFarAsFilesAreRight(t *testing.T) {
+func TestExplainWorksBesideBadFiles(t *testing.T) {
 	ann := []string{"user=ann"}
 	for _, tc := range []struct {
 		asked     []string

@@ -12,7 +12,7 @@ descriptors:
   - {key: user, rate_limit: {unit: minute}}
 `
 
-func TestJSONIsOneDocument(t *testing.T) {
+func TestCheckPrintsOneJSONDocument(t *testing.T) {
 	code, out, errs := runOn(t, twiceWrong+"  - {key: path, value: /pay, rate_limit: {unit: day, requests_per_unit: 1, unti: 1}}\n", Command{Path: "limits", JSON: true}, "")
 	const wrong = `{"ok":false,"errors":2,"warnings":1,"problems":[` +
 		`{"file":"limits/shop.yaml","line":3,"domain":"100%, a:b","path":"user=%2Fpay","rule":"user=/pay","severity":"error","text":"unit: \"minuet\" is not a unit: use one of second, minute, hour, day, week, month, year"},` +
@@ -23,8 +23,9 @@ func TestJSONIsOneDocument(t *testing.T) {
 	}
 	code, out, errs = runOn(t, wholeLanguage, Command{Path: "limits", JSON: true}, "")
 	for _, want := range []string{
-		`{"ok":true,"errors":0,"warnings":0,"problems":[],"domains":[{"domain":"shop","rules":[{"path":"user=bot-*","readable":"user=bot-*","file":"limits/shop.yaml","line":3,"limits":[{"limit":"10/minute","requests":10,"unit":"minute","multiplier":1,"algorithm":"sliding_window","window_seconds":60,"precision_seconds":1,"name":"bot-minute","charge":"always"},`,
-		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always"}],"unlimited":false,"shadow":true,"quota":true,"lease":false,"on_backend_failure":"allow","message":"Slow down.\n","metadata":{"more":[1,true],"tier":"<low>"},"replaces":["any-minute","gifts"]}`,
+		`{"ok":true,"errors":0,"warnings":0,"problems":[],"domains":[{"domain":"shop","rules":[{"path":"user=bot-*","readable":"user=bot-*","file":"limits/shop.yaml","line":3,"limits":[{"limit":"10/minute","requests":10,"unit":"minute","multiplier":1,"algorithm":"sliding_window","window_seconds":60,"precision_seconds":1,"name":"bot-minute","charge":"always","most_in_any_window":10,"bound":"at most 10 in any 1m: `,
+		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always","most_in_any_window":18,"bound":"at most 18 in any 14d: `,
+		`which uses up its window"}],"unlimited":false,"shadow":true,"quota":true,"lease":false,"on_backend_failure":"allow","message":"Slow down.\n","metadata":{"more":[1,true],"tier":"<low>"},"replaces":["any-minute","gifts"]}`,
 		`{"path":"gift","readable":"gift","file":"limits/shop.yaml","line":20,"limits":[],"unlimited":true,"shadow":false,"quota":false,"name":"gifts",`,
 		`"passes":[{"path":"trusted=yes","readable":"trusted=yes","file":"limits/shop.yaml","line":21}]}]}`,
 	} {
@@ -38,7 +39,7 @@ func TestJSONIsOneDocument(t *testing.T) {
 	}
 }
 
-func TestJSONExplains(t *testing.T) {
+func TestExplainPrintsJSON(t *testing.T) {
 	for _, c := range []struct {
 		file, descriptor, domain string
 		code                     int

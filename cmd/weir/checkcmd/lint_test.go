@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-func TestALimitThatNeverBindsIsTold(t *testing.T) {
+func TestCheckReportsLimitsThatNeverBind(t *testing.T) {
 	rule := func(limits string) string {
 		return "domain: shop\ndescriptors:\n- key: user\n  rate_limits:\n  - {" + strings.ReplaceAll(limits, "; ", "}\n  - {") + "}\n"
 	}
@@ -40,7 +40,7 @@ func TestALimitThatNeverBindsIsTold(t *testing.T) {
 
 // What covers another limit denies whatever that one denies: beside it that one changes no verdict, whatever is asked,
 // charged and given back.
-func TestALimitThatIsCoveredChangesNoVerdict(t *testing.T) {
+func TestCoveredLimitChangesNoVerdict(t *testing.T) {
 	const seed = 24
 	r := rand.New(rand.NewPCG(seed, seed))
 	random := func(a descriptors.Algorithm) descriptors.Limit {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-func TestEveryVariableOfRedisIsReadForBoth(t *testing.T) {
+func TestBothRedisReadEveryVariable(t *testing.T) {
 	authority, dir := certstest.New(t, "authority"), t.TempDir()
 	cert, key := authority.Issue(t, "weir")
 	certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": authority.PEM})

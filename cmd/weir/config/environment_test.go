@@ -45,7 +45,7 @@ func environmentDocument(t *testing.T) string {
 }
 
 // An operator must find every variable that weir reads, with its default.
-func TestTheDocumentListsEveryVariable(t *testing.T) {
+func TestEnvironmentDocumentListsEveryVariable(t *testing.T) {
 	rows := make(map[string]string) // variable → its row
 	for line := range strings.Lines(environmentDocument(t)) {
 		if strings.HasPrefix(line, "| `") {
@@ -105,7 +105,7 @@ func meant(t *testing.T, name string) []string {
 }
 
 // Whoever replaces envoyproxy/ratelimit must find what becomes of each variable, and it must be so.
-func TestEachVariableOfRatelimitHasItsVerdict(t *testing.T) {
+func TestEveryRatelimitVariableIsDocumented(t *testing.T) {
 	reads, said := readVariables(t), differences(t)
 	for _, name := range ratelimitVariables(t) {
 		if _, read := reads[name]; !read && said[name] == "" {
@@ -126,7 +126,7 @@ func told(e Environment) string {
 	return log.String()
 }
 
-func TestUnreadVariablesAreToldWithTheNearest(t *testing.T) {
+func TestUnreadVariablesNameTheNearest(t *testing.T) {
 	for variable, near := range map[string]string{"REDIS_URLL=r:1": "REDIS_URL", "HISTORY_KEEP_MINUTE=0": "HISTORY_KEEP_MINUTES",
 		"GRPC_PROT=1": "GRPC_PORT", "RUNTIME_WATCHROOT=false": "RUNTIME_WATCH_ROOT", "CONFIG_TYPES=FILE": "CONFIG_TYPE",
 		"MEMCACHE_HOSTPORT=m:1": "MEMCACHE_HOST_PORT", "STATSD_PROTO=udp": "STATSD_PROTOCOL", "ADMIN_TOKEN=hunter2": "ADMIN_TOKEN_FILE",
@@ -163,7 +163,7 @@ const othersVariables = `REDIS_EMPTY= DOG_STATSD_MOGRIFIER_A_PATTERN=a
 	POD_NAME=w POD_IP=10.0.0.1 NODE_NAME=n NAMESPACE=n REPLICA_ID=0 DATA_HOME=/d DATA_DSN=x LOG_COLOR=always LOG_DIR=/l LOG_FILE=/l
 	TLS_ENABLED=true HTTP_PORT=80 METRICS_PORT=1 DEBUG=1 DD_AGENT_HOST=a DD_SITE=x DD_TRACE_AGENT_PORT=1 WEIR_BINARY=/w WEIR_VERSION=1`
 
-func TestVariablesOfOthersAreNotTold(t *testing.T) {
+func TestForeignVariablesAreNotReported(t *testing.T) {
 	all := strings.Fields(othersVariables)
 	for _, service := range []string{"REDIS", "WEIR", "WEIR_ADMIN", "MEMCACHED", "HISTORY", "STATSD", "LOG", "REDIS_HOST"} {
 		for _, of := range []string{"SERVICE_HOST=10.0.0.1", "SERVICE_PORT=6379", "SERVICE_PORT_TCP=6379", "PORT=tcp://10.0.0.1:6379",
@@ -178,7 +178,7 @@ func TestVariablesOfOthersAreNotTold(t *testing.T) {
 	}
 }
 
-func TestUnreadVariablesAreToldAtTheStart(t *testing.T) {
+func TestUnreadVariablesAreLoggedAtStart(t *testing.T) {
 	for name, verdict := range differences(t) {
 		got := told(Environment{name: "hunter2"})
 		if verdict == "not carried" && !strings.Contains(got, name+" (") || strings.Contains(got, "hunter2") {

@@ -53,6 +53,19 @@ func (s *Settings) HistoryInRedis() bool {
 	return s.HistoryVariable() != "" || s.BackendType == "redis" && !(s.HistoryInDataDir && s.DataDir != "")
 }
 
+// HistoryRemedy says what to set so that a history is kept, and where it is then.
+func (s *Settings) HistoryRemedy() string {
+	switch variable := s.HistoryVariable(); {
+	case variable != "":
+		return "set HISTORY=true to keep one in the Redis of " + variable
+	case s.HistoryInRedis():
+		return "set HISTORY=true to keep one in the Redis of the counters, with REDIS_HISTORY_URL in another"
+	case s.DataDir != "":
+		return "set HISTORY=true to keep one in DATA_DIR=" + s.DataDir
+	}
+	return "set HISTORY=true to keep one in memory until the process ends, with DATA_DIR in a file there"
+}
+
 // RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one. Its
 // error is that of RedisConfig.
 func (s *Settings) RedisHistory(log *slog.Logger) (redishistory.Config, error) {

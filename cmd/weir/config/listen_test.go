@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/certstest"
 )
 
-func TestTheGRPCPortsTLSIsReadFromTheEnvironment(t *testing.T) {
+func TestGRPCPortReadsItsTLSSettings(t *testing.T) {
 	authority, dir := certstest.New(t, "mesh"), t.TempDir()
 	cert, key := authority.Issue(t, "weir")
 	certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": authority.PEM})
@@ -41,7 +41,7 @@ func TestTheGRPCPortsTLSIsReadFromTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestPortsAreThoseOfAServerWithTheSameEnvironment(t *testing.T) {
+func TestCommandsFindTheServersPorts(t *testing.T) {
 	for _, c := range []struct{ host, port, socket, admin, grpc string }{
 		{"", "", "", "127.0.0.1:6070", "127.0.0.1:8081"},
 		{"0.0.0.0", "7070", "", "127.0.0.1:7070", "127.0.0.1:7070"},

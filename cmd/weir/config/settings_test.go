@@ -25,7 +25,7 @@ func mustRead(t *testing.T, variables string) Settings {
 }
 
 // What the parts of weir are configured by, of environments.
-func TestWhatAnEnvironmentSays(t *testing.T) {
+func TestReadTurnsVariablesIntoSettings(t *testing.T) {
 	level := func(s *Settings) any { return slog.Level(s.LogLevel) }
 	headers := func(s *Settings) any { return s.Answers().Headers }
 	usual := rls.Names{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
@@ -78,7 +78,7 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 }
 
 // What weir check finds right, weir serve takes.
-func TestAToolReadsFilesAsAServerDoes(t *testing.T) {
+func TestToolsReadFilesLikeTheServer(t *testing.T) {
 	for _, environment := range []string{"", "ALGORITHM=fixed_window MERGE_DOMAIN_CONFIG=true",
 		"MEMCACHE_HOST_PORT=m:1", "MEMCACHE_SRV=_m._tcp.example.com", "BACKEND_TYPE=memory MEMCACHE_HOST_PORT=m:1",
 		"REDIS_URL=r:1 MEMCACHE_HOST_PORT=m:1", "REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_URL_FILE=/f"} {
@@ -91,7 +91,7 @@ func TestAToolReadsFilesAsAServerDoes(t *testing.T) {
 }
 
 // A chart or a compose file that passes on a variable that nobody has set, sets it to nothing.
-func TestWhatIsSetToNothingIsNotSet(t *testing.T) {
+func TestEmptyVariablesCountAsUnset(t *testing.T) {
 	empty := make(Environment)
 	for _, name := range Names() {
 		if !mayBeEmpty(name) {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/xds"
 )
 
-func TestAllOfTheServerIsPassedOn(t *testing.T) {
+func TestXDSGetsEveryServerSetting(t *testing.T) {
 	s, err := Read(Environment{
 		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:18001",
 		"CONFIG_GRPC_XDS_NODE_ID": "envoy-ratelimit", "CONFIG_GRPC_XDS_NODE_METADATA": "a=b,c=d=e,hunter2,",
@@ -46,7 +46,7 @@ func TestAllOfTheServerIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestTheServerIsAskedOverTLS(t *testing.T) {
+func TestXDSServerIsAskedOverTLS(t *testing.T) {
 	s, err := Read(Environment{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "gateway",
 		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": filepath.Join(t.TempDir(), "ca.crt")})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
 
-func TestWhereStatisticsGo(t *testing.T) {
+func TestStatsdSinksFollowTheEnvironment(t *testing.T) {
 	const both = "USE_STATSD=true USE_DOG_STATSD=true STATSD_HOST=[::1] STATSD_PORT=9125 EXTRA_TAGS=team:a " +
 		"DD_ENV=prod DD_SERVICE=rl DD_VERSION=1 DD_ENTITY_ID=pod USE_DOG_STATSD_MOGRIFIERS=M " +
 		`DOG_STATSD_MOGRIFIER_M_PATTERN=^ratelimit\.(.*)$ DOG_STATSD_MOGRIFIER_M_NAME=rl DOG_STATSD_MOGRIFIER_M_TAGS=rest:$1`
@@ -39,7 +39,7 @@ func TestWhereStatisticsGo(t *testing.T) {
 }
 
 // Envoy Gateway mounts the mapping from a ConfigMap that need not be there.
-func TestAMappingThatIsMissingMeansTheDefault(t *testing.T) {
+func TestMissingMappingMeansTheDefault(t *testing.T) {
 	dir := t.TempDir()
 	own := filepath.Join(dir, "own.yaml")
 	if err := os.WriteFile(own, []byte("mappings: []"), 0o600); err != nil {

@@ -79,7 +79,7 @@ const (
 	named     = "DOG_STATSD_MOGRIFIER_A_NAME=y DOG_STATSD_MOGRIFIER_A_TAGS=k"
 )
 
-func TestAWrongVariableIsNamed(t *testing.T) {
+func TestReadNamesTheWrongVariable(t *testing.T) {
 	for environment, want := range wrong {
 		_, err := Read(env(environment))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {

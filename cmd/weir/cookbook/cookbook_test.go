@@ -21,7 +21,7 @@ var write = flag.Bool("write", false, "put what really becomes of the requests i
 
 // TestEveryRecipeDoesWhatItShows runs all recipes of the cookbook through one Envoy and one weir.
 func TestEveryRecipeDoesWhatItShows(t *testing.T) {
-	recipes := readRecipes(t)
+	recipes := readRecipes(t, document)
 	if len(recipes) < 10 {
 		t.Fatalf("found only %d recipes: this test looks in the wrong place", len(recipes))
 	}
@@ -62,12 +62,12 @@ func TestEveryRecipeDoesWhatItShows(t *testing.T) {
 	}
 }
 
-// TestRecipesBoundTheHeadersTheyKeyOn wants each recipe that is keyed on a header to link to the one that bounds it: callers
-// choose how long a header is, and all of it goes to weir.
-func TestRecipesBoundTheHeadersTheyKeyOn(t *testing.T) {
+// TestHeaderRecipesLinkToTheirBound wants each recipe that is keyed on a header to link to the one that bounds it:
+// callers choose how long a header is, and all of it goes to weir.
+func TestHeaderRecipesLinkToTheirBound(t *testing.T) {
 	const bounds = "bound-what-you-key-on"
 	keyed := 0
-	for _, r := range readRecipes(t) {
+	for _, r := range readRecipes(t, document) {
 		envoy, err := json.Marshal(r.envoy)
 		if err != nil {
 			t.Fatal(err)

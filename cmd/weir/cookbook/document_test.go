@@ -28,8 +28,8 @@ type recipe struct {
 	prose      string                    // its text beside the blocks
 }
 
-// readRecipes takes the recipes out of the document. A block that no test could run is an error.
-func readRecipes(t *testing.T) (all []*recipe) {
+// readRecipes takes the recipes out of a document. A block that no test could run is an error.
+func readRecipes(t *testing.T, document string) (all []*recipe) {
 	t.Helper()
 	text, err := os.ReadFile(document)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // The bootstrap and the limits that the repository ships, as they are, but for ports, and for windows and a timeout that
 // no busy machine outlasts.
-func TestTheShippedBootstrapAndLimitsHoldPayingBack(t *testing.T) {
+func TestShippedBootstrapAndLimitsHold(t *testing.T) {
 	const domain = "shop"
 	limits := replaced(t, "k8s/base/config/shop.yaml", "unit: hour", "unit: day", "unit: minute", "unit: hour")
 	w := weirtest.ServeFiles(t, map[string]string{"shop.yaml": limits})
@@ -59,7 +59,7 @@ GET /pay  x-user: cat                → user=cat + user=cat,path=/pay → 200  
 `
 
 // The Envoy that limits by itself, as it is, but for ports: a bucket's limit holds once it has an assignment.
-func TestTheShippedQuotasHold(t *testing.T) {
+func TestShippedQuotasHold(t *testing.T) {
 	const rules = "domain: weir\ndescriptors:\n- {key: route, value: default, rate_limit: {unit: day, requests_per_unit: 0}}\n" +
 		"- {key: route, value: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 6}}]}\n"
 	w := weirtest.ServeFiles(t, map[string]string{"weir.yaml": rules})

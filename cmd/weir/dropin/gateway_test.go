@@ -20,7 +20,7 @@ import (
 // plenty is a limit that nobody reaches.
 const plenty = 4_000_000_000
 
-func TestEnvoyGatewayIsLimitedWithNothingChangedButTheImage(t *testing.T) {
+func TestEnvoyGatewayWorksWithTheImageSwapped(t *testing.T) {
 	onNode(t, func(t *testing.T) {
 		g := startGateway(t)
 		g.proxy.Refuse()

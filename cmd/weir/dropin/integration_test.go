@@ -73,7 +73,7 @@ var integrationSuite = []suite{
 // What envoyproxy/ratelimit's own integration suite asks of that program, asked of weir under its name, in its
 // environment: the cases are its own, written anew, under its names. There the server is a part of the test; here it is
 // the binary, and the statistics are read from its debug port. make test has the first variant.
-func TestRatelimitsIntegrationSuite(t *testing.T) {
+func TestRatelimitsIntegrationSuitePasses(t *testing.T) {
 	t.Parallel()
 	suites := integrationSuite
 	if testing.Short() {

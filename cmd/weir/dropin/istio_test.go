@@ -14,7 +14,7 @@ import (
 
 // Its command comes as an argument of the image's entry point, as a compose file's does. Without any rule, every request
 // is OK.
-func TestIstiosSampleIsLimitedWithNothingChangedButTheImage(t *testing.T) {
+func TestIstioSampleWorksWithTheImageSwapped(t *testing.T) {
 	onNode(t, func(t *testing.T) {
 		weirtest.AwaitRoomInHour()
 		redis := redistest.Single(t)

@@ -25,7 +25,7 @@ func ownLimit(d *descriptorpb.RateLimitDescriptor, requests uint32) *descriptorp
 
 // What dashboards and probes of people ask for: calls by their method, of which /json is none, the descriptors of limits
 // that requests bring, and a debug port that answers on any path.
-func TestSeriesAndProbesMoveWithTheImage(t *testing.T) {
+func TestSwappedImageKeepsSeriesAndProbes(t *testing.T) {
 	t.Parallel()
 	weirtest.AwaitRoomInHour()
 	prometheus := process.Addr(t)
@@ -80,7 +80,7 @@ func TestSeriesAndProbesMoveWithTheImage(t *testing.T) {
 
 // Where weir does otherwise, MIGRATION.md says so: it gives back what a refused request took, and of no other; and a
 // larger limit that a request brings counts at once, whatever the local cache knows of a smaller one.
-func TestWhatDiffersIsAsMigrationSays(t *testing.T) {
+func TestDifferencesMatchTheMigrationDocument(t *testing.T) {
 	t.Parallel()
 	weirtest.AwaitRoomInHour()
 	rules := weirtest.Rule("basic", "unit: hour, requests_per_unit: 9") + weirtest.Rule("tiny", "unit: hour, requests_per_unit: 1")

@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-func TestCallSaysInItsExitCodeWhetherARequestPasses(t *testing.T) {
+func TestCallExitCodeTellsTheVerdict(t *testing.T) {
 	t.Parallel()
 	w := weirtest.Serve(t, weirtest.Rule("basic", "unit: hour, requests_per_unit: 1"))
 	nobody := process.Addr(t)
@@ -55,7 +55,7 @@ type wanted struct {
 }
 
 // An operator asks a weir that is running who is over a limit, what was denied, and what was counted.
-func TestAnOperatorSeesWhatWasCountedAndDenied(t *testing.T) {
+func TestCommandsShowCountersAndDenials(t *testing.T) {
 	t.Parallel()
 	w := weirtest.Serve(t, weirtest.Rule("a/b", "unit: hour, requests_per_unit: 2, name: hourly"),
 		"LOG_LEVEL=debug", "HISTORY_FLUSH_INTERVAL=1s", "DENIAL_LOG_INTERVAL=1s")

@@ -18,7 +18,7 @@ import (
 var largePlan = weirtest.Rule("large", "unit: hour, requests_per_unit: 100000000")
 
 // The drain's delay is an hour, so that no step of the test can miss it: a second signal ends it. SIGHUP does not.
-func TestSIGTERMUnderLoadFailsNoCallOfAClientThatLeavesLater(t *testing.T) {
+func TestSIGTERMUnderLoadFailsNoCall(t *testing.T) {
 	t.Parallel()
 	w := weirtest.Serve(t, largePlan, "DRAIN_DELAY=1h", "DRAIN_TIMEOUT=1h")
 	if err := health(w.Client(t), grpc_health_v1.HealthCheckResponse_SERVING); err != nil {
@@ -77,7 +77,7 @@ func awaitCounts(t *testing.T, c *weirtest.Client, plan string) {
 }
 
 // One client takes all connections that it may have, and more: probes and other clients must not notice.
-func TestHealthAnswersAndTheDrainWorkWhileAllConnectionsAreTaken(t *testing.T) {
+func TestExhaustedConnectionsBlockNeitherHealthNorDrain(t *testing.T) {
 	t.Parallel()
 	const most = 16
 	w := weirtest.Serve(t, largePlan, fmt.Sprint("GRPC_MAX_CONNECTIONS_PER_CLIENT=", most), "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s")

@@ -33,7 +33,7 @@ func someCSV(t *testing.T) (file string, hits int) {
 }
 
 // Killed in the middle, an import is run again and counts each hit once; so it does in either store.
-func TestAnImportThatIsKilledAndRunAgainCountsEachHitOnce(t *testing.T) {
+func TestKilledImportCountsEachHitOnce(t *testing.T) {
 	t.Parallel()
 	file, hits := someCSV(t)
 	t.Run("Redis", func(t *testing.T) {

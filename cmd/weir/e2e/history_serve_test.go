@@ -38,7 +38,7 @@ func wantAnswers(t *testing.T, w *weirtest.Weir, paths map[string]wanted) {
 
 // Two weirs of a fleet count; a third process, which may only read, answers for both. With the files of the fleet it
 // knows the same rules, also after they have changed.
-func TestTheHistoryOfAFleetIsServedByAProcessThatOnlyReads(t *testing.T) {
+func TestReadOnlyProcessServesTheFleetsHistory(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Single(t, redistest.WithPassword("secret"), redistest.WithACL("reader", "secret",
 		"~weir:*", "+evalsha", "+get", "+hgetall", "+ping", "+script|load", "+time", "+zscan"))

@@ -25,7 +25,7 @@ func expectLifetime(t *testing.T, w *weirtest.Weir, want uint64) {
 	})
 }
 
-func TestATornHistoryFileIsSaidAndLeftAloneWhileWeirLimits(t *testing.T) {
+func TestDamagedHistoryFileDoesNotStopLimiting(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	w := weirtest.Serve(t, largePlan, "DATA_DIR="+data, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s")

@@ -16,7 +16,7 @@ import (
 
 // Two weirs lease from one Redis, and one of them is killed while it holds hits. No more pass than fit, at most a tenth
 // of them fewer, operators see what is leased, and what the killed weir held is back with its window.
-func TestWeirsThatLeaseAdmitNoMoreThoughOneIsKilled(t *testing.T) {
+func TestLeasesHoldTheLimitDespiteAKill(t *testing.T) {
 	t.Parallel()
 	const limit, workers = 20_000, 16
 	redis := redistest.Single(t)

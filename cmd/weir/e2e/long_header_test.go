@@ -126,7 +126,7 @@ func flood(t *testing.T, addr, user string, connections int) (passed int) {
 // than that one, so what passes weir may be what passes that one under a quarter more connections, and a quarter of all. A
 // weir that reads slowly takes several times as long, and is far beyond. Where a quarter passes the plain server, too, the
 // machine is too slow to tell; and it may stand still while weir has its turn, so only the fourth such finding is weir's.
-func TestLongHeadersPassNoLimit(t *testing.T) {
+func TestLongHeadersBypassNoLimit(t *testing.T) {
 	w := weirtest.Serve(t, fmt.Sprintf("- key: user\n  rate_limit: { unit: day, requests_per_unit: %d }\n", longHeaderLimit))
 	_, weirPort, _ := net.SplitHostPort(w.GRPC)
 	timeouts := []string{"0.1s", "0.02s"} // k8s/envoy's, and Envoy's default

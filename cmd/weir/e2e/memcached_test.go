@@ -72,7 +72,7 @@ func awaitHit(t *testing.T, c *weirtest.Client, user string) {
 }
 
 // As ratelimit with that program's environment alone, half of the hits are those of its client.
-func TestStartedAsRatelimitItCountsOnInItsMemcached(t *testing.T) {
+func TestRatelimitCountsContinueInMemcached(t *testing.T) {
 	t.Parallel()
 	server := memcachedtest.Start(t)
 	w := weirtest.Ratelimit(t, weirtest.Rule("small", "unit: day, requests_per_unit: 4"),
@@ -96,7 +96,7 @@ func TestStartedAsRatelimitItCountsOnInItsMemcached(t *testing.T) {
 }
 
 // A log cannot be counted there: it is refused at the start, and on a reload, which keeps the last good rules.
-func TestALogIsRefusedWithMemcached(t *testing.T) {
+func TestSlidingLogIsRefusedWithMemcached(t *testing.T) {
 	t.Parallel()
 	settings := []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" + memcachedtest.Start(t).Addr, patientMemcached}
 	w := weirtest.Serve(t, weirtest.Rule("small", "unit: hour, requests_per_unit: 3"), settings...)

@@ -29,7 +29,7 @@ func warned(p *process.Process, text string) (lines []string) {
 
 // In place of envoyproxy/ratelimit, weir is started by its name, with no arguments and its variables. Only ports and
 // the socket are of this test, since others share the machine.
-func TestStartedAsRatelimitItServesAsTheOneThatItReplaces(t *testing.T) {
+func TestWeirStartedAsRatelimitServesLikeIt(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t, redistest.WithUnixSocket())
 	root := filepath.Join(t.TempDir(), "data")

@@ -16,6 +16,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/server/admin"
+	"github.com/weirproxy/weir/server/rlqs"
 )
 
 // quotaEnvoy is an Envoy that limits by itself, and what it has let through and denied of a load.
@@ -167,7 +168,7 @@ func (l *rlsLoad) stop() {
 // shares complains unless a weir has so many buckets, all with an assignment.
 func shares(w *weirtest.Weir, n int) error {
 	all, err := quotas(w)
-	if err == nil && (len(all.Buckets) != n || slices.ContainsFunc(all.Buckets, func(one admin.QuotaBucket) bool { return one.Assignment == "none" })) {
+	if err == nil && (len(all.Buckets) != n || slices.ContainsFunc(all.Buckets, func(one rlqs.Bucket) bool { return one.Assignment == "none" })) {
 		err = fmt.Errorf("its buckets are %+v, want %d with an assignment", all.Buckets, n)
 	}
 	return err
@@ -175,13 +176,14 @@ func shares(w *weirtest.Weir, n int) error {
 
 const quotaLimit, quotaWindow, quotaInterval = 3000, 30 * time.Second, 5 * time.Second
 
+var quotaRules = weirtest.Rule("quota", fmt.Sprintf("unit: second, unit_multiplier: 30, requests_per_unit: %d", quotaLimit))
+
 // Three Envoys share a limit by demand, behind two weirs on one Redis, beside callers of RLS. One Envoy is killed, then a
 // weir, and then Redis hangs.
 func TestEnvoysShareALimitByDemand(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Single(t)
-	rules := weirtest.Rule("quota", fmt.Sprintf("unit: second, unit_multiplier: 30, requests_per_unit: %d", quotaLimit)) +
-		"    on_backend_failure: deny\n"
+	rules := quotaRules + "    on_backend_failure: deny\n"
 	var weirs [2]*weirtest.Weir
 	for i := range weirs {
 		weirs[i] = weirtest.Serve(t, rules, "REDIS_URL="+redis.Addr, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s")
@@ -276,25 +278,128 @@ func killWeir(t *testing.T, a, b *weirtest.Weir, e *quotaEnvoy) (lost int) {
 	return lost + passed + denied + 5*5
 }
 
-// freeze freezes Redis, and wants the policy to deny all.
+// freeze freezes Redis, and wants the failure policy of the rule to decide.
 func freeze(t *testing.T, redis *redistest.Server, w *weirtest.Weir, e *quotaEnvoy) {
 	t.Helper()
 	redis.Freeze()
 	defer redis.Thaw()
 	e.stopped = make(chan struct{})
 	e.load(t, 50)
-	w.Eventually(t, "without Redis the policy denies", func() error {
-		all, err := quotas(w)
-		for _, one := range all.Buckets {
-			if one.Assignment != "deny_all" {
-				err = fmt.Errorf("%+v", one)
+	for _, c := range []struct{ policy, assigned string }{{"deny", "deny_all"}, {"allow", "allow_all"}, {"local", "share"}} {
+		w.Configure(t, quotaRules+"    on_backend_failure: "+c.policy+"\n")
+		w.Eventually(t, "without Redis the policy "+c.policy+" assigns", func() error {
+			if err := assigned(w, c.assigned); err != nil {
+				return err
 			}
+			return e.passes(c.policy != "deny")
+		})
+	}
+}
+
+// assigned complains unless all buckets at a weir have an assignment of a kind.
+func assigned(w *weirtest.Weir, kind string) error {
+	all, err := quotas(w)
+	for _, one := range all.Buckets {
+		if one.Assignment != kind {
+			err = fmt.Errorf("%+v, want %s", one, kind)
 		}
-		before, _ := e.counts()
-		time.Sleep(100 * time.Millisecond)
-		if after, _ := e.counts(); err == nil && after > before {
-			err = fmt.Errorf("%d passed", after-before)
+	}
+	return err
+}
+
+// passes complains unless in the next moment all requests pass, or none does.
+func (e *quotaEnvoy) passes(all bool) error {
+	passedBefore, deniedBefore := e.counts()
+	time.Sleep(200 * time.Millisecond)
+	passed, denied := e.counts()
+	passed, denied = passed-passedBefore, denied-deniedBefore
+	if all && (passed == 0 || denied > 0) || !all && (passed > 0 || denied == 0) {
+		return fmt.Errorf("%d requests pass and %d are denied", passed, denied)
+	}
+	return nil
+}
+
+// An Envoy sees a rule that changes, one that goes and comes back, and a weir that drains. Both Envoys then share a limit at
+// the other weir until one is killed.
+func TestEnvoysFollowReloadsAndDrains(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Single(t)
+	var weirs [2]*weirtest.Weir
+	for i := range weirs {
+		weirs[i] = weirtest.Serve(t, quotaRules, "REDIS_URL="+redis.Addr, "HISTORY_FLUSH_INTERVAL=1s", "DRAIN_DELAY=0s")
+	}
+	a, b := weirs[0], weirs[1]
+	moving := startQuotaEnvoy(t, "ann", a, b)
+	moving.load(t, 40)
+	for _, step := range []struct {
+		change, rules, assigned string
+		pass                    bool
+	}{
+		{"a limit", quotaRules, "share", true},
+		{"a limit of nothing", weirtest.Rule("quota", "unit: hour, requests_per_unit: 0"), "deny_all", false},
+		{"no rule", weirtest.Rule("other", "unit: hour, requests_per_unit: 1"), "allow_all", true},
+		{"a shadow rule", weirtest.Rule("quota", "unit: hour, requests_per_unit: 0") + "    shadow_mode: true\n", "allow_all", true},
+		{"a limit again", quotaRules, "share", true},
+	} {
+		for _, w := range weirs {
+			w.Configure(t, step.rules)
+		}
+		a.Eventually(t, "the Envoy follows a reload to "+step.change, func() error {
+			if err := assigned(a, step.assigned); err != nil {
+				return err
+			}
+			return moving.passes(step.pass)
+		})
+	}
+	if testing.Short() { // what follows waits for half a minute, and server/rlqs proves it on a clock of its own
+		return
+	}
+	a.Terminate(t)
+	b.Eventually(t, "the stream of a weir that drains moves", func() error { return shares(b, 1) })
+	if code := a.ExitCode(t); code != 0 {
+		t.Errorf("the drain ends with %d", code)
+	}
+	moving.stop()
+	passed, denied := moving.counts()
+	b.Eventually(t, "a drain loses no hit, and counts none twice", func() error {
+		kept, err := b.Lifetimes()
+		if sum := int(kept["within"] + kept["over"] + kept["shadow"] + kept["degraded"]); err == nil && sum != passed+denied {
+			err = fmt.Errorf("the history has %d hits (%v), want %d that passed and %d that were denied", sum, kept, passed, denied)
 		}
 		return err
 	})
+	wantShareBack(t, b)
+}
+
+// wantShareBack has two Envoys share a limit of 4 a second, kills one, and wants its share to be kept while its
+// assignment lasts, and no longer.
+func wantShareBack(t *testing.T, w *weirtest.Weir) {
+	t.Helper()
+	w.Configure(t, weirtest.Rule("quota", "unit: second, requests_per_unit: 4"))
+	killed, left := startQuotaEnvoy(t, "bob", w), startQuotaEnvoy(t, "bob", w)
+	killed.load(t, 20)
+	left.load(t, 20)
+	bobs := func() (all []rlqs.Bucket, err error) {
+		a, err := quotas(w)
+		return slices.DeleteFunc(a.Buckets, func(one rlqs.Bucket) bool { return one.Demand < 5 }), err
+	}
+	var before []rlqs.Bucket
+	w.Eventually(t, "two Envoys have a half each", func() (err error) {
+		if before, err = bobs(); err == nil && (len(before) != 2 || max(before[0].Share, before[1].Share) > 2.4) {
+			err = fmt.Errorf("%+v", before)
+		}
+		return err
+	})
+	at, ends := time.Now(), min(before[0].Ends, before[1].Ends)
+	killed.kill()
+	w.Eventually(t, "a killed Envoy's share is back", func() error {
+		now, err := bobs()
+		if err == nil && (len(now) != 1 || now[0].Share < 3.8) {
+			err = fmt.Errorf("%+v", now)
+		}
+		return err
+	})
+	if after := time.Since(at).Seconds(); after < ends-1 {
+		t.Errorf("it is back %.1f s after the kill, while its assignment lasts for %.1f s", after, ends)
+	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // What each setting does is proven of the packages that it is handed to; here, that it reaches them.
-func TestSettingsOfTheStoreReachIt(t *testing.T) {
+func TestStoreSettingsReachTheStore(t *testing.T) {
 	t.Parallel()
 	main, perSecond := redistest.Single(t), redistest.Single(t)
 	w := weirtest.Serve(t, weirtest.Rule("fast", "unit: second, unit_multiplier: 9000, requests_per_unit: 1, algorithm: fixed_window")+
@@ -45,7 +45,7 @@ func TestSettingsOfTheStoreReachIt(t *testing.T) {
 }
 
 // A weir whose library somebody else replaces counts on by scripts, as one does that never uses functions.
-func TestAForeignLibraryIsToldWhileScriptsCount(t *testing.T) {
+func TestForeignLibraryIsReportedWhileScriptsCount(t *testing.T) {
 	t.Parallel()
 	redis, rule := redistest.Single(t), weirtest.Rule("slow", "unit: hour, requests_per_unit: 3")
 	scripts := weirtest.Serve(t, rule, "REDIS_URL="+redis.Addr, weirtest.PatientRedis, "REDIS_FUNCTIONS=false")

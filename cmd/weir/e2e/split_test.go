@@ -22,7 +22,7 @@ var splitting = weirtest.Rule("named", `unit: hour, requests_per_unit: 3, name: 
 	weirtest.Rule("told", "unit: hour, requests_per_unit: 0") + `    message: "` + evil + `"` + "\n"
 
 // Whoever may write the limits of one domain must not be able to write the answers of everybody behind that Envoy.
-func TestNoTextOfARuleSplitsAnAnswer(t *testing.T) {
+func TestRuleTextCannotSplitHeaders(t *testing.T) {
 	t.Parallel()
 	refuses := weirtest.ServeFiles(t, map[string]string{"shop.yaml": "domain: shop\ndescriptors:\n" + splitting,
 		"other.yaml": "domain: other\ndescriptors: []\n"})

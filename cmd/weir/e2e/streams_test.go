@@ -12,7 +12,7 @@ import (
 
 // A tool that reflects, and a balancer that watches the health, keep a stream open for as long as they live, on the
 // connection on which calls are made.
-func TestCallsGoOnBesideOpenStreams(t *testing.T) {
+func TestOpenStreamsBlockNoCalls(t *testing.T) {
 	t.Parallel()
 	open := 12 * time.Second
 	if !testing.Short() {

@@ -36,7 +36,7 @@ func valuesKept(t *testing.T, w *weirtest.Weir) (hits map[string]uint64, sum uin
 
 // Three weirs share a history; one is killed with hits that it has not brought there. Nothing else is missing, no value
 // has more than it had, and those that took the most are listed.
-func TestWhoTakesTheMostOfAFleetIsFoundThroughAKill(t *testing.T) {
+func TestFleetTopSurvivesAKilledReplica(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Single(t)
 	fleet := make([]*weirtest.Weir, 3)

@@ -14,11 +14,11 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// TestAMillionKeysTakeWhatIsToBePlanned fills the memory backend with the keys that it has room for: a fifth of a million
+// TestMillionKeysFitThePlannedMemory fills the memory backend with the keys that it has room for: a fifth of a million
 // in make test and with the race detector, else twice a million, so that old ones are replaced. It compares what the
 // process takes with what OPERATION.md tells operators to plan. A collector that the machine holds up takes more: a
 // quarter above it is no failure.
-func TestAMillionKeysTakeWhatIsToBePlanned(t *testing.T) {
+func TestMillionKeysFitThePlannedMemory(t *testing.T) {
 	const inOne, callers = 50, 8
 	keys, asked := 1_000_000, 2_000_000
 	if testing.Short() || raced() {

@@ -28,7 +28,7 @@ func hourly(means ...uint64) (points []query.PointAnswer) {
 
 func plain(s string) string { return s }
 
-func TestABarIsAsHighAsItsMean(t *testing.T) {
+func TestBarHeightIsTheBucketsMean(t *testing.T) {
 	const want = `
     40/min ┤         ███
            ┤         ███▄▄▄
@@ -45,7 +45,7 @@ func TestABarIsAsHighAsItsMean(t *testing.T) {
 }
 
 // A new history has hits only today. The rate is that of the ten hours that have passed.
-func TestTheUnfinishedBucketIsDrawnPale(t *testing.T) {
+func TestUnfinishedBucketIsDrawnPale(t *testing.T) {
 	const today = 20000 * day
 	points := []query.PointAnswer{{Start: today - day, Width: day}, {Start: today, Width: day, Sum: 3000, Peak: 9, Tier: "1m", Partial: true},
 		{Start: today + day, Width: day, Partial: true}}
@@ -65,7 +65,7 @@ func TestTheUnfinishedBucketIsDrawnPale(t *testing.T) {
 	}
 }
 
-func TestBucketsThatDoNotFitAreAddedUp(t *testing.T) {
+func TestExcessBucketsAreAddedUp(t *testing.T) {
 	var many []uint64
 	for range 100 {
 		many = append(many, 30)
@@ -85,7 +85,7 @@ func TestBucketsThatDoNotFitAreAddedUp(t *testing.T) {
 	}
 }
 
-func TestTimesOnTheAxisAreRoundAndLocal(t *testing.T) {
+func TestAxisTimesAreRoundAndLocal(t *testing.T) {
 	berlin, newYork, kolkata := zoneOf(t, "Europe/Berlin"), zoneOf(t, "America/New_York"), zoneOf(t, "Asia/Kolkata")
 	for _, c := range []struct {
 		promise  string
@@ -117,7 +117,7 @@ func TestTimesOnTheAxisAreRoundAndLocal(t *testing.T) {
 	}
 }
 
-func TestRatesAreSaidInUnitsThatPeopleRead(t *testing.T) {
+func TestRatesUseReadableUnits(t *testing.T) {
 	for _, c := range []struct {
 		perSecond float64
 		want      string

@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-func TestADemoFillsAnEmptyHistory(t *testing.T) {
+func TestDemoFillsAnEmptyHistory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	t.Setenv("DATA_DIR", dir)
 	const days, until = 4, "2026-11-21T12:00:00Z"
@@ -89,7 +89,7 @@ func TestADemoFillsAnEmptyHistory(t *testing.T) {
 
 // What the limits of the demo decide of its requests is what was made up of the hours before: who looks at the page sees no
 // seam. The numbers are of a Thursday's noon, when the shop is busy.
-func TestADemoThatIsServedGoesOnAsItWasMadeUp(t *testing.T) {
+func TestServedDemoContinuesTheHistory(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	now := noon.Add(-time.Hour)

@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-func TestDownsampleMovesWhatIsDueInTheRedisOfTheEnvironment(t *testing.T) {
+func TestDownsampleMovesDueBucketsInRedis(t *testing.T) {
 	t.Setenv("REDIS_HISTORY_URL", redistest.Single(t).Addr)
 	t.Setenv("REDIS_TIMEOUT", "60s")
 	t.Setenv("HISTORY_KEEP_MINUTES", "100h") // while the import moves what is due

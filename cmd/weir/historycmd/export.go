@@ -49,7 +49,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
 	if !written.Found && len(written.Warnings) == 0 {
-		return errNoSeries(q)
+		return c.errNoSeries(q, 0)
 	}
 	for _, warning := range written.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))
@@ -68,7 +68,7 @@ func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer)
 		return written, err
 	}
 	if store != nil {
-		written, err = transfer.Export(ctx, query.New(store, time.Now), query.Parameters(q), c.Format, out)
+		written, err = transfer.Export(ctx, c.history(store), query.Parameters(q), c.Format, out)
 		return written, errors.Join(err, store.Close())
 	}
 	trailer, err := c.Stream(ctx, "/api/v1/history/export", q, out)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func (*Command) Help() string {
 	return `Opens the Redis that the environment names, as weir serve reads it. A history that is not in Redis belongs to its
 weir serve, which is asked on its admin port; with --admin that is so in any case.
 
-    weir history top  --from -7d --by over                                          who was refused last week
+    weir history top  --from -7d --by over                                          who was denied last week
     weir history show --path user/path=/pay --from 2025-11-15 --to 2025-11-16       a day, a year ago
     weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
@@ -58,6 +59,8 @@ type readFlags struct {
 	Path   string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
+
+	set *config.Settings // of the environment, once open has opened its Redis
 }
 
 // printFlags are those of the commands that print an answer.
@@ -68,13 +71,13 @@ type printFlags struct {
 
 // seriesFlags choose series of the rules, for show and export.
 type seriesFlags struct {
-	Outcome string `placeholder:"NAME" help:"Only within, over (refused), shadow, degraded or near."`
+	Outcome string `placeholder:"NAME" help:"Only within, over (denied), shadow, degraded or near."`
 	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
 }
 
 // rangeFlags are the range of time of show, top and export.
 type rangeFlags struct {
-	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit."`
+	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit, of suggest and simulate 30 days before."`
 	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone, such as Europe/Berlin; unless given, that of this process."`
 }
@@ -143,21 +146,7 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Output, q url.Values, path string,
 	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
-	defer cancel()
-	store, err := p.open()
-	switch {
-	case err != nil:
-	case store != nil:
-		a, err = answer(query.New(store, time.Now), ctx, query.Parameters(q))
-		err = errors.Join(err, store.Close())
-	default:
-		var body []byte
-		if body, err = p.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q); err == nil && json.Unmarshal(body, &a) != nil {
-			err = fmt.Errorf("what %s answers is not what weir answers", p.Address)
-		}
-	}
-	if err != nil {
+	if a, err = ask(ctx, &p.readFlags, q, path, answer); err != nil {
 		return a, err
 	}
 	if p.JSON {
@@ -168,6 +157,64 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 		_, err = io.WriteString(out.Out, text)
 	}
 	return a, err
+}
+
+// ask returns the answer to a question, of the Redis that the environment names or else of an admin port.
+func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path string,
+	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	store, err := s.open()
+	if err != nil {
+		return a, err
+	}
+	if store != nil {
+		a, err = answer(s.history(store), ctx, query.Parameters(q))
+		return a, errors.Join(err, store.Close())
+	}
+	body, err := s.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q)
+	if err == nil && json.Unmarshal(body, &a) != nil {
+		err = fmt.Errorf("what %s answers is not what weir answers", s.Address)
+	}
+	return a, err
+}
+
+// RuleFlags name one rule and a range of its history, for commands that work with its hits.
+type RuleFlags struct {
+	readFlags
+	rangeFlags
+}
+
+// Read returns the series of the rule, of every value that the history keeps, as they are stored: of all outcomes that
+// together are all hits. Its error says that there are none, or that several domains have the path.
+func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.SeriesAnswer, error) {
+	if f.Path == "" {
+		return nil, errors.New("name a rule by --path, as weir history top lists them")
+	}
+	if f.From == "" {
+		f.From = "-30d"
+	}
+	q := url.Values{"domain": {f.Domain}, "path": {f.Path}}
+	if err := f.addTo(q, out); err != nil {
+		return nil, err
+	}
+	a, err := ask(ctx, &f.readFlags, q, "", (*query.History).Show)
+	if err != nil {
+		return nil, err
+	}
+	var warnings strings.Builder
+	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
+	fmt.Fprint(out.Err, &warnings)
+	whole := slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
+	switch {
+	case len(a.Series) == 0:
+		return nil, errNoSeries(q)
+	case len(whole) == 0:
+		return nil, errors.New(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
+	case whole[0].Domain != whole[len(whole)-1].Domain: // they are sorted
+		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", whole[0].Domain, whole[len(whole)-1].Domain)
+	}
+	return whole, nil
 }
 
 // open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be
@@ -183,7 +230,15 @@ func (s *readFlags) open() (*redishistory.Store, error) {
 	if err != nil || s.Address != "" {
 		return nil, err
 	}
+	s.set = &set
 	return openRedis(&set, slog.New(slog.DiscardHandler), true)
+}
+
+// history returns what answers from a store that open has opened.
+func (s *readFlags) history(store *redishistory.Store) *query.History {
+	h := query.New(store, time.Now)
+	h.FlushInterval = s.set.History.FlushInterval
+	return h
 }
 
 // exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact.
@@ -200,12 +255,31 @@ func writeWarnings(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// errNoSeries returns the error of a question that no series fits.
-func errNoSeries(q url.Values) error {
-	if q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") == "" {
-		return errors.New("there is no history yet; it comes within 15 seconds of a hit, unless HISTORY=false")
+// errNoSeries returns the error of a question that no series fits. Hits are stored after lag seconds at most, or 0 if that is
+// not known. Whether the weirs of a Redis keep a history there cannot be seen in it.
+func (s *readFlags) errNoSeries(q url.Values, lag int64) error {
+	text := "there is no history yet"
+	switch {
+	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
+		text = "no history of that; weir history top --from -1y lists what there is"
+	case s.set == nil:
+	case !s.set.KeepHistory:
+		return fmt.Errorf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy())
+	default:
+		lag, text = int64(s.set.History.FlushInterval.Seconds()), storeName(s.set)+" holds no history: weirs keep one there unless HISTORY=false is set"
+		if s.set.HistoryVariable() == "" {
+			text += ", those started as ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"
+		}
 	}
-	return errors.New("no history of that; weir history top lists what there is")
+	return errors.New(text + describeLag("; ", lag))
+}
+
+// describeLag says when hits appear, behind what introduces it; nothing if that is not known.
+func describeLag(introduction string, lag int64) string {
+	if lag == 0 {
+		return ""
+	}
+	return introduction + "hits appear within " + terminal.Span(lag)
 }
 
 // readable returns a series' name as people are shown it.
@@ -220,15 +294,23 @@ func describeNoHits(a *query.Metadata, zone *time.Location) string {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }
 		text += fmt.Sprintf("; there are hits from %s to %s", stamp(a.Since), stamp(a.Until))
 	}
-	return text + ".\n"
+	return text + describeLag("; ", a.Lag) + ".\n"
 }
 
-// describeRange returns a range in words: 2026-11-21 11:00 to 12:01 UTC (1h 1m).
-func describeRange(from, to int64, zone *time.Location) string {
-	begin, end := time.Unix(from, 0).In(zone), time.Unix(to, 0).In(zone)
-	layout := "2006-01-02 15:04 MST"
-	if begin.Format(time.DateOnly) == end.Format(time.DateOnly) {
-		layout = "15:04 MST"
+// describeRange returns a line about the range that was answered, which ends with more, and one about the range that was asked
+// for where that is another:
+//
+//	2026-11-21 11:00 to 12:30 UTC (1h 30m), by hits
+//	widened to whole buckets from 11:10 to 12:10
+func describeRange(a *query.Metadata, zone *time.Location, more string) string {
+	const full = "2006-01-02 15:04"
+	short, stamp := full, func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
+	if stamp(a.From, time.DateOnly) == stamp(a.To, time.DateOnly) {
+		short = "15:04"
 	}
-	return fmt.Sprintf("%s to %s (%s)", begin.Format("2006-01-02 15:04"), end.Format(layout), terminal.Span(to-from))
+	text := fmt.Sprintf("%s to %s (%s)%s\n", stamp(a.From, full), stamp(a.To, short+" MST"), terminal.Span(a.To-a.From), more)
+	if a.AskedTo > 0 {
+		text += fmt.Sprintf("widened to whole buckets from %s to %s\n", stamp(a.AskedFrom, short), stamp(a.AskedTo, short))
+	}
+	return text
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/backend/history/query"
@@ -88,8 +89,10 @@ var somePort string // of someHistory, once it has been asked for
 func noon() time.Time { return historyNoon }
 
 func serveHistory(store history.Store) *httptest.Server {
+	h := query.New(store, noon)
+	h.FlushInterval = 15 * time.Second
 	return httptest.NewServer(admin.Handler(admin.Parts{Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
-		History: query.New(store, noon), Guard: &admin.Guard{}}))
+		History: h, Guard: &admin.Guard{}}))
 }
 
 // historyPort is the address of an admin port over a history.
@@ -188,7 +191,7 @@ No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 1
 }
 
 // A later weir may rank by what this one does not know, and list rules in that order.
-func TestARankingOfALaterWeirIsShownByItsHits(t *testing.T) {
+func TestTopShowsUnknownRankingsByHits(t *testing.T) {
 	rows := []query.TopRow{{Domain: "few", RankedHits: query.RankedHits{Hits: 1}}, {Domain: "many", RankedHits: query.RankedHits{Hits: 100}}}
 	got := describeTop(&query.TopAnswer{By: "cost", Found: 3, Total: 7, Top: rows}, time.UTC, terminal.Paint{})
 	if want := "     1  █                     few \n   100  ████████████████████  many \nand 1 more; -n lists more\n"; !strings.HasSuffix(got, want) {
@@ -196,7 +199,7 @@ func TestARankingOfALaterWeirIsShownByItsHits(t *testing.T) {
 	}
 }
 
-func TestHistoryPrintsWhatThePortOfTheEnvironmentAnswers(t *testing.T) {
+func TestHistoryPrintsTheAdminPortsAnswer(t *testing.T) {
 	address := someHistory(t)
 	host, port, _ := net.SplitHostPort(address)
 	t.Setenv("DEBUG_HOST", host)
@@ -219,10 +222,13 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 		want    string
 	}{
 		{"a rule that has none", []string{"show", "--domain", "shop", "--path", "usr", "--admin", port},
-			"no history of that; weir history top lists what there is"},
+			"no history of that; weir history top --from -1y lists what there is"},
 		{"a value that has none", []string{"show", "--domain", "mail", "--value", "x\x1b", "--admin", port}, "no history of that"},
-		{"a proof of nothing", []string{"verify", "--domain", "shp", "--admin", port}, "no history of that; weir history top lists"},
-		{"no history at all", []string{"verify", "--admin", empty}, "there is no history yet"},
+		{"a proof of nothing", []string{"verify", "--domain", "shp", "--admin", port}, "no history of that; weir history top --from -1y lists"},
+		{"no history at all", []string{"verify", "--admin", empty}, "there is no history yet; hits appear within 15s"},
+		{"nor to rank", []string{"top", "--admin", empty}, "there is no history yet; hits appear within 15s"},
+		{"nor to draw", []string{"show", "--admin", empty}, "there is no history yet; hits appear within 15s"},
+		{"a ranking of nothing", []string{"top", "--domain", "shp", "--admin", port}, "no history of that; weir history top --from -1y lists"},
 		{"nobody listens", []string{"top", "--admin", gone}, gone + ": connect: connection refused"},
 		{"no time", []string{"top", "--timeout", "0s", "--admin", port}, "--timeout"},
 		{"a time in words", []string{"show", "--from", "yesterday", "--admin", port},
@@ -239,7 +245,53 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 	}
 }
 
-func TestAValueWithoutItsKeyLeadsToIt(t *testing.T) {
+// Whether the weirs of a Redis keep a history there, or were started as ratelimit and keep none, cannot be seen in it.
+func TestRedisWithoutHistoryNamesTheSetting(t *testing.T) {
+	redis := redistest.Single(t)
+	for _, c := range []struct{ variable, history, want string }{
+		{"REDIS_URL", "", "the Redis of REDIS_URL holds no history: weirs keep one there unless HISTORY=false is set, those started as " +
+			"ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"},
+		{"REDIS_HISTORY_URL", "", "the Redis of REDIS_HISTORY_URL holds no history: weirs keep one there unless HISTORY=false is set; hits appear within 7s"},
+		{"REDIS_URL", "false", "and HISTORY=false is set: set HISTORY=true to keep one in the Redis of the counters"},
+	} {
+		t.Run(c.variable+c.history, func(t *testing.T) {
+			t.Setenv(c.variable, redis.Addr)
+			t.Setenv("HISTORY", c.history)
+			t.Setenv("HISTORY_FLUSH_INTERVAL", "7s")
+			for _, command := range []string{"top --by refused", "show", "verify", "export"} {
+				if _, err := runHistory(t, strings.Fields(command)...); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 {
+					t.Errorf("weir history %s ends with %v, want %q and exit code 2", command, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+// Each widens a range in its own way: by what is stored, or by the width of what it draws.
+func TestWidenedRangesAreNamedAlike(t *testing.T) {
+	port := someHistory(t)
+	for _, command := range []string{"top --from 2026-10-13T10:00:00Z --to 2026-10-14T10:00:00Z", "show --domain mail --step 1d --from 2026-10-13T10:00:00Z --to 2026-10-14T10:00:00Z"} {
+		got, err := runHistory(t, append(strings.Fields(command), "--admin", port)...)
+		const want = "2026-10-13 00:00 to 2026-10-15 00:00 UTC (2d)"
+		if err != nil || !strings.HasPrefix(got, want) || !strings.Contains(got, "\nwidened to whole buckets from 2026-10-13 10:00 to 2026-10-14 10:00\n") {
+			t.Errorf("weir history %s prints\n%s(%v)\nwant %s, and what was asked for", command, got, err, want)
+		}
+	}
+}
+
+// What is yet to come of the last bucket is in neither.
+func TestShowAndTopNameOneRange(t *testing.T) {
+	port := someHistory(t)
+	for _, command := range []string{"top --from -2d", "show --domain shop --from -2d"} {
+		got, err := runHistory(t, append(strings.Fields(command), "--admin", port)...)
+		line, _, _ := strings.Cut(got, ",")
+		if err != nil || line != "2026-11-19 12:00 to 2026-11-21 12:01 UTC (2d)" {
+			t.Errorf("weir history %s is of %s (%v)", command, line, err)
+		}
+	}
+}
+
+func TestShowSuggestsTheFullValue(t *testing.T) {
 	store := openHistory(t, t.TempDir())
 	acme := history.ID{Domain: "shop", Path: "tenant", Value: "tenant=acme,user=ann", Outcome: history.Within}
 	countHits(t, store, acme, 0, time.Minute, func(time.Duration) int { return 3 })
@@ -255,7 +307,7 @@ func TestAValueWithoutItsKeyLeadsToIt(t *testing.T) {
 	}
 }
 
-func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
+func TestHistoryVerifyReportsItsFindings(t *testing.T) {
 	dir := t.TempDir()
 	store := openHistory(t, dir)
 	countHits(t, store, payOver, 2*time.Hour, time.Hour, func(time.Duration) int { return 5 })
@@ -279,7 +331,7 @@ func TestHistoryVerifyEndsWithWhatItFound(t *testing.T) {
 	}
 }
 
-func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
+func TestHistoryShowWarnsOfUnreadableSeries(t *testing.T) {
 	dir := t.TempDir()
 	store := openHistory(t, dir)
 	countHits(t, store, payOver, time.Hour, time.Hour, func(time.Duration) int { return 5 })
@@ -302,7 +354,7 @@ func TestHistoryShowsWhatCanBeReadAndWarnsOfTheRest(t *testing.T) {
 		unwanted string
 	}{
 		{"show gives the others", []string{"show"}, 1, []string{warning, other + "  within", "total 12"}, "No such"},
-		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo such hits in this range.\n"}, other},
+		{"show has nothing else", append([]string{"show"}, victim...), 1, []string{warning, "\nNo such hits in this range; hits appear within 15s.\n"}, other},
 		{"a program is told too", append([]string{"show", "--json"}, victim...), 1,
 			[]string{`"warnings":["` + warning, `"unreadable":1,"now":1795262400,"series":[]`}, other},
 		{"who asks for another", []string{"show", "--domain", "mail"}, 0, []string{other}, "read"},
@@ -339,8 +391,7 @@ func TestManySeriesDoNotFloodATerminal(t *testing.T) {
 	}
 }
 
-// What the README shows is what the command prints.
-func TestTheReadmeShowsACurveAsItIs(t *testing.T) {
+func TestReadmeCurveMatchesTheCommand(t *testing.T) {
 	text, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func csvFile(t *testing.T, text string) string {
 	return file
 }
 
-func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
+func TestHistoryMovesToRedisAndBack(t *testing.T) {
 	source := someHistory(t)
 	written, err := runHistory(t, "export", "--admin", source)
 	if err != nil || !strings.HasPrefix(written, "domain,path,outcome,value,start,width,sum,peak\n") {
@@ -91,7 +91,7 @@ func TestAHistoryMovesFromAFileToRedisAndBack(t *testing.T) {
 }
 
 // What a port answers is proven in server/admin.
-func TestAnExportIsWhatThePortAnswers(t *testing.T) {
+func TestExportPrintsThePortsAnswer(t *testing.T) {
 	port := someHistory(t)
 	for query, args := range map[string][]string{
 		"": nil, "?format=openmetrics": {"--format", "openmetrics"},
@@ -114,7 +114,7 @@ func TestAnExportIsWhatThePortAnswers(t *testing.T) {
 	}
 }
 
-func TestAnExportThatIsCutOffDoesNotLookWhole(t *testing.T) {
+func TestTruncatedExportIsAnError(t *testing.T) {
 	for name, end := range map[string]func(){
 		"reading what": func() { panic(http.ErrAbortHandler) }, "did not say that this is all": func() {},
 	} {
@@ -132,7 +132,7 @@ func TestAnExportThatIsCutOffDoesNotLookWhole(t *testing.T) {
 	}
 }
 
-func TestAnImportChecksBeforeItCounts(t *testing.T) {
+func TestImportChecksBeforeItCounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	t.Setenv("DATA_DIR", dir)
 	const header = "domain,path,outcome,value,start,width,sum,peak\n"

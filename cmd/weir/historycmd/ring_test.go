@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/redishistory"
 )
 
-func TestMoveBringsARingToOtherNodes(t *testing.T) {
+func TestMoveChangesTheNodesOfARing(t *testing.T) {
 	nodes := redistest.Ring(t, 3)
 	two, three := nodes[0].Addr+","+nodes[1].Addr, nodes[0].Addr+","+nodes[1].Addr+","+nodes[2].Addr
 	t.Setenv("REDIS_TYPE", "ring")

@@ -68,6 +68,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 		return err
 	}
 	parts.Ready, parts.History = store.Ready, query.New(store, time.Now)
+	parts.History.FlushInterval = set.History.FlushInterval
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},

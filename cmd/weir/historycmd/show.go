@@ -32,7 +32,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	a, err := printAnswer(ctx, &c.printFlags, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
 		if len(a.Series) == 0 && len(a.Warnings) == 0 {
-			return "", errNoSeries(q)
+			return "", c.errNoSeries(q, a.Lag)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil
@@ -67,7 +67,11 @@ func (v *showView) String() string {
 	if slices.ContainsFunc(a.Series, func(s query.SeriesAnswer) bool { return len(s.Points) > 0 && s.Points[len(s.Points)-1].Partial }) {
 		counting = ", ┄ still counting"
 	}
-	fmt.Fprintln(&b, describeRange(a.From, a.To, v.zone)+counting)
+	answered := a.Metadata
+	if minute := a.Now - a.Now%60 + 60; answered.From < minute { // as history top has it: no hits are in what is yet to come
+		answered.To = min(answered.To, minute)
+	}
+	b.WriteString(describeRange(&answered, v.zone, counting))
 	writeWarnings(&b, a.Warnings, v.paint)
 	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
 	drawn = drawn[:min(len(drawn), maxCurves)]
@@ -92,7 +96,11 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 	if colour == nil {
 		colour = v.paint.Yellow
 	}
-	fmt.Fprintf(b, "\n%s  %s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)))
+	part := ""
+	if s.PartOf != "" {
+		part = ", part of " + terminal.Printable(s.PartOf)
+	}
+	fmt.Fprintf(b, "\n%s  %s%s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)), part)
 	drawn := slices.Clone(s.Points)
 	for i := range drawn {
 		if p := &drawn[i]; p.Partial { // as wide as what has passed of it: else it would look like a drop

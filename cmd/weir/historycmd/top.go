@@ -19,7 +19,7 @@ import (
 type topCommand struct {
 	printFlags
 	rangeFlags
-	By string `default:"hits" help:"What to rank by: hits, within, over (refused), shadow, degraded or near."`
+	By string `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
 
@@ -29,6 +29,9 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	a, err := printAnswer(ctx, &c.printFlags, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+		if a.NoSeries {
+			return "", c.errNoSeries(q, a.Lag)
+		}
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
 	return cmp.Or(err, exitFor(a.Unreadable))
@@ -60,7 +63,7 @@ func topColumns(a *query.TopAnswer) []string {
 //	 1,000     0  ██                    shop user
 func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, by %s\n", describeRange(a.From, a.To, zone), terminal.Printable(a.By))
+	b.WriteString(describeRange(&a.Metadata, zone, ", by "+terminal.Printable(a.By)))
 	writeWarnings(&b, a.Warnings, p)
 	b.WriteByte('\n')
 	columns := topColumns(a)

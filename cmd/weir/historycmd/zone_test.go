@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-func TestTimesAreOfTheShownZone(t *testing.T) {
+func TestTimesUseTheShownZone(t *testing.T) {
 	port := someHistory(t)
 	for _, c := range []struct {
 		args []string
@@ -20,7 +20,7 @@ func TestTimesAreOfTheShownZone(t *testing.T) {
 	}{
 		{[]string{"show", "--domain", "shop", "--from", "2026-11-20", "--to", "2026-11-21", "--tz", "Europe/Berlin"}, "2026-11-20 00:00 to 2026-11-21 00:00 CET (1d)\n"},
 		{[]string{"top", "--from", "2026-11-21 12:30", "--to", "2026-11-21T12:45", "--tz", "Europe/Berlin"}, "2026-11-21 12:30 to 12:45 CET (15m), by hits\n"},
-		{[]string{"show", "--domain", "shop", "--from", "2026-11-20", "--step", "1d", "--tz", "Asia/Kolkata"}, "2026-11-20 00:00 to 2026-11-22 00:00 IST (2d), ┄ still counting\n"},
+		{[]string{"show", "--domain", "shop", "--from", "2026-11-20", "--step", "1d", "--tz", "Asia/Kolkata"}, "2026-11-20 00:00 to 2026-11-21 17:31 IST (1d 17h), ┄ still counting\n"},
 	} {
 		if got, err := runHistory(t, append(c.args, "--admin", port)...); err != nil || !strings.HasPrefix(got, c.want) {
 			t.Errorf("weir history %s prints\n%s(%v), want it to begin with %s", strings.Join(c.args, " "), got, err, c.want)
@@ -48,7 +48,7 @@ func TestTimesAreOfTheShownZone(t *testing.T) {
 	}
 }
 
-func TestDaysAreOfTheProcessWithoutTZ(t *testing.T) {
+func TestDaysWithoutTZUseTheLocalZone(t *testing.T) {
 	show := showCommand{rangeFlags: rangeFlags{From: "2026-11-20", To: "2026-11-21"}, Step: "1d"}
 	show.Address, show.Timeout, show.Domain = someHistory(t), process.Hang, "shop"
 	var local, named bytes.Buffer

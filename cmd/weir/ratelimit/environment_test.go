@@ -25,7 +25,7 @@ func mustRead(t *testing.T, variables string) Settings {
 	return s
 }
 
-func TestTheNameDecidesTheDefaults(t *testing.T) {
+func TestDefaultsAreThoseOfRatelimit(t *testing.T) {
 	s := mustRead(t, "")
 	if s.BackendType != "redis" || s.Algorithm != descriptors.FixedWindow || s.Keys().Format != descriptors.KeysOfRatelimit ||
 		s.Redis.URL != "/var/run/nutcracker/ratelimit.sock" || s.Redis.SocketType != "unix" ||
@@ -49,7 +49,7 @@ func TestTheNameDecidesTheDefaults(t *testing.T) {
 }
 
 // What weir's settings are, of environments of envoyproxy/ratelimit.
-func TestWhatAnEnvironmentSays(t *testing.T) {
+func TestReadTurnsVariablesIntoSettings(t *testing.T) {
 	socket := func(s *Settings) string { return s.Redis.SocketType }
 	// It reads the files of TLS only where TLS is on, and of half a pair none.
 	tls := func(s *Settings) string {
@@ -87,7 +87,7 @@ func TestWhatAnEnvironmentSays(t *testing.T) {
 }
 
 // Values with which envoyproxy/ratelimit starts.
-func TestWhateverStartsRatelimitStartsWeir(t *testing.T) {
+func TestReadAcceptsEveryValueRatelimitAccepts(t *testing.T) {
 	for _, values := range strings.Fields(`LOG_FORMAT=JSON|Json|xml| LOG_LEVEL=WARNING|Trace|panic BACKEND_TYPE= NEAR_LIMIT_RATIO=0|1.5|80|-1|NaN|1e-3
 		LIMIT_LIMIT_HEADER=|a:b LIMIT_RESET_HEADER=X:Reset SHADOW_MODE=1|t|True|FALSE|0|F REDIS_PERSECOND=False|f REDIS_TLS=T PORT=0x1F90|0
 		GRPC_MAX_CONNECTION_AGE=-1s|9ns|0|1h30m GRPC_MAX_CONNECTION_AGE_GRACE=-1m REDIS_TYPE=SINGLE|Single REDIS_SOCKET_TYPE=tcp4|tcp6|unix
@@ -109,7 +109,7 @@ func TestWhateverStartsRatelimitStartsWeir(t *testing.T) {
 }
 
 // What ends envoyproxy/ratelimit too, or is weir's own.
-func TestWhatCannotBeReadEndsWeir(t *testing.T) {
+func TestReadRefusesUnreadableValues(t *testing.T) {
 	for _, given := range []string{"BACKEND_TYPE=memory,redis", "MEMCACHE_SRV=m BACKEND_TYPE=memcache", "LOG_LEVEL=loud", "HISTORY=maybe", "DENIAL_LOG_INTERVAL=10ms", "REDIS_TIMEOUT=soon",
 		"REDIS_TYPE=mesh REDIS_URL=a:1", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization=hunter2 CONFIG_TYPE=GRPC_XDS_SOTW"} {
 		name, _, _ := strings.Cut(given, "=")
@@ -120,7 +120,7 @@ func TestWhatCannotBeReadEndsWeir(t *testing.T) {
 }
 
 // A variable is looked at only where its switch is on.
-func TestWhatIsOffEndsNothing(t *testing.T) {
+func TestWrongValuesOfUnusedSettingsPass(t *testing.T) {
 	for _, tc := range []struct{ given, off, on string }{
 		{"STATSD_PORT=many", "USE_STATSD=false", "USE_STATSD=true"},
 		{"STATSD_PORT=many", "DISABLE_STATS=true", ""},
@@ -148,7 +148,7 @@ func TestWhatIsOffEndsNothing(t *testing.T) {
 	}
 }
 
-func TestAValueThatCannotBeMeantIsToldAndGivesWay(t *testing.T) {
+func TestImplausibleValuesFallBackToDefaults(t *testing.T) {
 	s := mustRead(t, "NEAR_LIMIT_RATIO=80 REDIS_TIMEOUT=-1s LIMIT_LIMIT_HEADER=a:b STATSD_PROTOCOL=quic STATSD_PORT=99999 LOG_FORMAT=logfmt")
 	if s.NearRatio != 0.8 || s.Redis.Timeout != 500*time.Millisecond || s.LimitHeader != "RateLimit-Limit" || s.LogsJSON() {
 		t.Errorf("the settings are %+v; want the defaults", s)
@@ -163,7 +163,7 @@ func TestAValueThatCannotBeMeantIsToldAndGivesWay(t *testing.T) {
 	}
 }
 
-func TestACredentialIsTakenFromTheVariableBeforeTheURL(t *testing.T) {
+func TestAuthVariablePrecedesTheURL(t *testing.T) {
 	for _, tc := range []struct {
 		kind, url, auth, sentinel        string
 		wantURL, wantAuth, wantSentinels string
@@ -186,7 +186,7 @@ func TestACredentialIsTakenFromTheVariableBeforeTheURL(t *testing.T) {
 	}
 }
 
-func TestLogsHaveTheWordsOfRatelimit(t *testing.T) {
+func TestLogsUseRatelimitsFieldNames(t *testing.T) {
 	logged := func(given string) string {
 		s := mustRead(t, given)
 		var out strings.Builder
@@ -225,13 +225,34 @@ func TestLogsHaveTheWordsOfRatelimit(t *testing.T) {
 }
 
 // It writes nothing unasked into a Redis that is shared, nor into a file system that may be read-only.
-func TestAHistoryIsKeptWhereItIsAskedFor(t *testing.T) {
+func TestHistoryIsKeptOnlyOnRequest(t *testing.T) {
 	for given, want := range map[string]bool{
 		"": false, "HISTORY=false": false, "HISTORY=false DATA_DIR=/data": false, "HISTORY=true": true, "DATA_DIR=/data": true,
 		"REDIS_HISTORY_URL=h:1": true, "REDIS_HISTORY_URL_FILE=/f": true, "HISTORY=true BACKEND_TYPE=memory": true,
 	} {
 		if s := mustRead(t, given); s.KeepHistory != want {
 			t.Errorf("%s: kept: %v, want %v", given, s.KeepHistory, want)
+		}
+	}
+}
+
+// What is said to be set for a history works where it is said.
+func TestMissingHistoryRemedyFitsTheBackend(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                    "in the Redis of the counters, with REDIS_HISTORY_URL in another",
+		"DATA_DIR=/data":      "in DATA_DIR=/data",
+		"BACKEND_TYPE=memory": "in memory until the process ends, with DATA_DIR in a file there",
+		"MEMCACHE_HOST_PORT=h:1 BACKEND_TYPE=memcache":  "in memory until the process ends, with DATA_DIR in a file there",
+		"HISTORY=false BACKEND_TYPE=memory DATA_DIR=/d": "in DATA_DIR=/d",
+		"HISTORY=false REDIS_HISTORY_URL=h:1":           "in the Redis of REDIS_HISTORY_URL",
+	} {
+		s := mustRead(t, given)
+		if got := s.HistoryRemedy(); got != "set HISTORY=true to keep one "+want {
+			t.Errorf("%s: %q, want %q", given, got, want)
+		}
+		s = mustRead(t, strings.Replace(given, "HISTORY=false", "", 1)+" HISTORY=true")
+		if inRedis := strings.Contains(want, "Redis of"); !s.KeepHistory || s.HistoryInRedis() != inRedis || !inRedis && (s.DataDir == "") != strings.Contains(want, "memory") {
+			t.Errorf("%s, and HISTORY=true: kept %v, in Redis %v, in %q; the remedy is %q", given, s.KeepHistory, s.HistoryInRedis(), s.DataDir, want)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheCommandLineNamesTheProgram(t *testing.T) {
+func TestCommandLineNamesTheProgram(t *testing.T) {
 	for _, tc := range []struct{ line, program, arguments string }{
 		{"weir", "", ""},
 		{"/bin/weir serve --config /data", "", "serve --config /data"},
@@ -28,7 +28,7 @@ func TestTheCommandLineNamesTheProgram(t *testing.T) {
 	}
 }
 
-func TestItSaysWhatDiffers(t *testing.T) {
+func TestWarnTellsDifferencesFromRatelimit(t *testing.T) {
 	for given, want := range map[string]struct {
 		told []string
 		hint bool
@@ -54,7 +54,7 @@ func TestItSaysWhatDiffers(t *testing.T) {
 	}
 }
 
-func TestIgnoredArgumentsAreToldWithoutWhatMayBeSecret(t *testing.T) {
+func TestIgnoredArgumentsAreLoggedWithoutSecrets(t *testing.T) {
 	var log strings.Builder
 	new(Settings).Warn([]string{"--quotaRateLimitServiceAddr=a:1", "-token", "hunter2", "--pass=hunter2"}, slog.New(slog.NewTextHandler(&log, nil)))
 	told, _, _ := strings.Cut(log.String(), "\n")

@@ -29,7 +29,7 @@ func TestProgressTellsRateAndTimeLeft(t *testing.T) {
 	}
 }
 
-func TestProgressIsSilentWhereNobodyLooks(t *testing.T) {
+func TestProgressIsSilentWithoutATerminal(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		var out bytes.Buffer
 		_, stop := (&ProgressFlag{Progress: asked}).Start(&out, "rows")

@@ -16,7 +16,7 @@ func TestSpanIsShort(t *testing.T) {
 	}
 }
 
-func TestTextThatTurnsAroundOrCommandsIsEscaped(t *testing.T) {
+func TestControlCharactersInTextAreEscaped(t *testing.T) {
 	const turned = "ann\u007f\u0085\u009b2J\u202egnp.exe\u2066\u2069\u200e\u200f\u061c\u202a é\u200b"
 	var line strings.Builder
 	if err := WriteJSON(&line, turned); err != nil {

@@ -23,7 +23,7 @@ var write = flag.Bool("write", false, "write what is made of values.yaml and of 
 
 var chartDir = filepath.Join("..", "..", "weir")
 
-func TestWhatIsMadeOfTheValuesIsCurrent(t *testing.T) {
+func TestFilesGeneratedFromValuesAreCurrent(t *testing.T) {
 	t.Parallel()
 	const schema, enum = "values.schema.json", `": \{"type": "string", "enum": \["", )".*"\]`
 	for _, made := range []struct {

@@ -7,7 +7,7 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
 {{- $scraped := index . 1 }}
 {{- $rules := $root.Values.monitoring.rules }}
 {{- $policy := include "weir.onFailure" $root }}
-{{- $then := get (dict "allow" "pass uncounted" "deny" "are refused" "local" "are counted in each pod by a share of the limit" "error" "get no verdict, so that Envoy's failure_mode_deny decides") $policy }}
+{{- $then := get (dict "allow" "pass uncounted" "deny" "are denied" "local" "are counted in each pod by a share of the limit" "error" "get no verdict, so that Envoy's failure_mode_deny decides") $policy }}
 - alert: WeirRedisShardDown
   expr: count by (redis, server) (weir_redis_breaker_open{ {{- $scraped -}} } == 1)
   for: 30s
@@ -25,7 +25,7 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
   annotations:
     summary: {{ "{{ $value | humanize }} decisions a second are made without Redis, by the policy {{ $labels.policy }} (reason: {{ $labels.reason }})." | quote }}
     description: >-
-      By allow they pass uncounted, by deny they are refused, by local they are counted in each pod by a share of the limit. Reason
+      By allow they pass uncounted, by deny they are denied, by local they are counted in each pod by a share of the limit. Reason
       down: a server is gone, and WeirRedisShardDown names it. Reason late: WeirRedisSlow names the server. Reason busy: more checks
       wait than it answers in time.
   {{- include "weir.alertEnd" (list $rules "critical" "WeirDegraded") | nindent 2 }}
@@ -77,7 +77,7 @@ so that a failover of seconds wakes nobody; WeirRedisShardDown is quicker, since
   annotations:
     summary: {{ "{{ $value | humanize }} refunds a second fail." | quote }}
     description: >-
-      What a refused request was charged by its other descriptors stays charged until their windows end, so that callers are refused
+      What a denied request was charged by its other descriptors stays charged until their windows end, so that callers are denied
       sooner than refund_on_deny promises. Redis is away or slow: WeirRedisShardDown and WeirRedisSlow name the server.
   {{- include "weir.alertEnd" (list $rules "warning" "WeirRefundsFail") | nindent 2 }}
 {{- end -}}

@@ -79,7 +79,7 @@ func FuzzBoundsHold(f *testing.F) {
 }
 
 // Weirs count apart, and their bounds are added.
-func TestBoundsAddOverSketches(t *testing.T) {
+func TestBoundsAddUpOverSketches(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, 1<<20)
 	parts := []*counted{newCounted(50), newCounted(50), newCounted(50)}
@@ -107,7 +107,7 @@ func TestBoundsAddOverSketches(t *testing.T) {
 	}
 }
 
-func TestARenewedSketchHoldsWhatHasAWeight(t *testing.T) {
+func TestRenewKeepsKeysWithWeight(t *testing.T) {
 	c := newCounted(8)
 	for key := range uint64(16) {
 		c.add(key, key+1)
@@ -127,7 +127,7 @@ func TestARenewedSketchHoldsWhatHasAWeight(t *testing.T) {
 	}
 }
 
-func TestAFullSketchAllocatesNothing(t *testing.T) {
+func TestFullSketchAllocatesNothing(t *testing.T) {
 	s, random := heavy.New[[4]uint64](64), rand.New(rand.NewPCG(1, 2))
 	add := func() {
 		for range 1000 {

@@ -62,7 +62,7 @@ func (b *tab) bands() (visible map[string]band) {
 	return visible
 }
 
-func TestTheCurveIsSeenInEveryRange(t *testing.T) {
+func TestCurveIsDrawnInEveryRange(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	b := open(t, w.Admin, look{fragment: pay})
@@ -136,7 +136,7 @@ func TestShadowAndDegradedAreToldApart(t *testing.T) {
 	b.wantTotalsOfAPI(w, "shop", "user", "")
 }
 
-func TestBackAndForwardGoThroughWhatWasLookedAt(t *testing.T) {
+func TestBackAndForwardFollowTheViews(t *testing.T) {
 	t.Parallel()
 	b := open(t, ofAYear(t).Admin, look{fragment: pay + "&range=1h"})
 	b.click("#ranges button[data-range='7d']")
@@ -164,7 +164,7 @@ func TestBackAndForwardGoThroughWhatWasLookedAt(t *testing.T) {
 
 // What the link shows in another browser is what was seen. Of a range that ends now the last bucket is not over, and
 // its rate falls from second to second; of one that is over, the picture is the same to the last point.
-func TestTheLinkLeadsToExactlyThisView(t *testing.T) {
+func TestLinkReopensTheSameView(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	const numbers = `[document.querySelector('#name').textContent, document.querySelector('#domain').textContent, document.querySelector('#about').textContent,
@@ -196,7 +196,7 @@ func TestTheLinkLeadsToExactlyThisView(t *testing.T) {
 	}
 }
 
-func TestARangeCanBePicked(t *testing.T) {
+func TestRangeCanBePicked(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	b := open(t, w.Admin, look{fragment: pay})
@@ -220,7 +220,7 @@ func TestARangeCanBePicked(t *testing.T) {
 	b.await("a sentence about the range", `/before/.test(document.querySelector('#message').textContent)`)
 }
 
-func TestValuesOfARuleCanBeLookedAt(t *testing.T) {
+func TestValuesOfARuleAreShown(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	b := open(t, w.Admin, look{fragment: "#domain=mail&path=tenant&range=30d"})
@@ -241,7 +241,7 @@ func TestValuesOfARuleCanBeLookedAt(t *testing.T) {
 }
 
 // Who has no mouse finds every rule by the filter, and reads every bucket.
-func TestKeysFindEveryRuleAndReadEveryBucket(t *testing.T) {
+func TestKeyboardReachesEveryRuleAndBucket(t *testing.T) {
 	t.Parallel()
 	b := open(t, ofAYear(t).Admin, look{fragment: pay + "&range=1d"})
 	found := func(filter, want string) {

@@ -72,7 +72,7 @@ func sorted(column int) string {
 }
 
 // "Who was throttled last week?" is answered by two clicks, by keys, and by a link.
-func TestTheListRanksTheChosenRange(t *testing.T) {
+func TestListRanksTheChosenRange(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	to := time.Now().Truncate(24*time.Hour).Unix() - 86400 // so that nothing is counted meanwhile
@@ -117,7 +117,7 @@ func TestTheListRanksTheChosenRange(t *testing.T) {
 }
 
 // A rule that is configured no more has a past, which a click leads to.
-func TestARuleOfThePastIsReachedByAClick(t *testing.T) {
+func TestClickOpensARemovedRule(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	const past = `tr.rule[data-domain="shop"][data-path="__unmatched__"]`

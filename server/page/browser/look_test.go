@@ -2,9 +2,12 @@ package browser
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -23,7 +26,7 @@ var looks = map[string]look{
 }
 
 // Nothing is cut off at the side, whoever looks: what is wider than the window would need a second scroll bar.
-func TestThePageFitsEveryWindow(t *testing.T) {
+func TestPageFitsEveryWindow(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for name, l := range looks {
@@ -73,7 +76,7 @@ func (b *tab) wantNoSideScroll() {
 
 // A limit holds for each key: the curve of one key has its line, named beside the bars; the sum of many keys has none, as
 // it would be read as that of all.
-func TestALimitIsDrawnWhereTheCurveIsOfOneKey(t *testing.T) {
+func TestLimitLineNeedsASingleKey(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for _, l := range []look{{}, {width: 360, height: 740}} {
@@ -92,6 +95,47 @@ func TestALimitIsDrawnWhereTheCurveIsOfOneKey(t *testing.T) {
 	}
 }
 
+// A limit that somebody thinks about is drawn over the curve, with how many minutes it would have cut.
+func TestNewLimitCanBeTried(t *testing.T) {
+	t.Parallel()
+	w := ofAYear(t)
+	from, to := aWeek()
+	b := open(t, w.Admin, look{fragment: fmt.Sprintf("#domain=shop&path=route%%3Dsearch&from=%d&to=%d", from, to)})
+	if cuts := eval[string](b, `document.querySelector('#cuts').textContent`); cuts != "" {
+		t.Errorf("without a limit it says %q", cuts)
+	}
+	b.do(chromedp.Focus(chromedp.CSS("#limit"), chromedp.NodeVisible))
+	b.press("12\r")
+	b.drawn("how many minutes the limit would have cut", `document.querySelector('#cuts').textContent !== ''`)
+	if names := eval[string](b, `[...document.querySelectorAll('.limit-label')].map(e => e.textContent).sort().join()`); !strings.Contains(names, "12/min?") {
+		t.Errorf("the limits are called %q", names)
+	}
+	a, most := answer{}, make(map[int64]int64) // the largest minutes, by bucket
+	step := eval[int64](b, `Number(new URL(performance.getEntriesByType('resource').map(e => e.name).filter(u => u.includes('history?') && u.includes('search')).at(0)).searchParams.get('step'))`)
+	ask(t, w, "", url.Values{"domain": {"shop"}, "path": {"route=search"}, "from": {fmt.Sprint(from)}, "to": {fmt.Sprint(to)},
+		"step": {fmt.Sprintf("%dm", step/60)}}, &a)
+	for _, s := range a.Series {
+		for _, p := range s.Points {
+			if s.Outcome != "near" {
+				most[p.Start] += p.Peak
+			}
+		}
+	}
+	cut := 0
+	for _, peak := range most {
+		if peak > 12 {
+			cut++
+		}
+	}
+	want := fmt.Sprintf("cuts at least %d minutes of all callers", cut)
+	if cuts := eval[string](b, `document.querySelector('#cuts').textContent`); cuts != want || cut == 0 {
+		t.Errorf("it says %q, want %q", cuts, want)
+	}
+	if hash := eval[string](b, `location.hash`); !strings.Contains(hash, "limit=12") {
+		t.Errorf("the link is %s, want the limit in it", hash)
+	}
+}
+
 // wantOneScroll wants nothing to scroll inside of the page: fingers would be caught there.
 func (b *tab) wantOneScroll() {
 	b.Helper()
@@ -102,7 +146,7 @@ func (b *tab) wantOneScroll() {
 }
 
 // axe-core measures the contrast of text in HTML. WCAG 2.2 AA asks for 4.5 of text in the curve, too, and for 3 of a band.
-func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
+func TestCurveHasContrastInBothThemes(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	for _, dark := range []bool{false, true} {
@@ -137,7 +181,7 @@ func TestTheCurveCanBeReadInLightAndDark(t *testing.T) {
 }
 
 // Whoever has no mouse comes to everything that can be used, and sees where they are.
-func TestTheTabKeyReachesEverything(t *testing.T) {
+func TestTabKeyReachesEverything(t *testing.T) {
 	t.Parallel()
 	fragments := []string{"#domain=mail&path=tenant&range=7d", "#range=7d"}
 	if testing.Short() {

@@ -36,7 +36,7 @@ func refusedIn(t *testing.T, w *weirtest.Weir, from, to int64) (refused int64) {
 }
 
 // What is refused, of whom, and was it so a week before? The page that opens first answers.
-func TestTheOverviewAnswersFirst(t *testing.T) {
+func TestOverviewShowsDenialsOfEachDomain(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	from, to := aWeek()
@@ -78,7 +78,7 @@ func TestTheOverviewAnswersFirst(t *testing.T) {
 }
 
 // By keys alone from all rules to one domain's, and to one rule.
-func TestKeysLeadFromTheOverviewToARule(t *testing.T) {
+func TestKeyboardLeadsFromOverviewToRule(t *testing.T) {
 	t.Parallel()
 	b := open(t, ofAYear(t).Admin, look{fragment: "#range=7d"})
 	b.do(chromedp.Focus(chromedp.CSS(".card")))
@@ -97,7 +97,7 @@ func TestKeysLeadFromTheOverviewToARule(t *testing.T) {
 
 // Keys are listed of the half to whole minute that counters top looks back, and rates are of the last five: a machine that
 // takes longer to show them begins again.
-func TestWhoIsRefusedIsListed(t *testing.T) {
+func TestDeniedKeysAreListed(t *testing.T) {
 	t.Parallel()
 	const limits = `{domain: a, descriptors: [{key: user, rate_limit: {requests_per_unit: 3, unit: day}},
 		{key: trial, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: day}}]}`
@@ -121,7 +121,7 @@ func TestWhoIsRefusedIsListed(t *testing.T) {
 }
 
 // What is copied beside a figure gives that figure: a command in a shell, PromQL to the port.
-func TestFiguresAreCopiedAsWhatGivesThem(t *testing.T) {
+func TestCopiedQueriesGiveTheirFigures(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	from, to := aWeek()

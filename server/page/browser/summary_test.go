@@ -10,7 +10,7 @@ import (
 )
 
 // The narrow window has buckets twice as wide, in which the largest minutes of more outcomes may have met.
-func TestEachWindowTellsTheSameLargestMinute(t *testing.T) {
+func TestEveryWindowWidthShowsTheSamePeak(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	from, to := aWeek()
@@ -24,7 +24,7 @@ func TestEachWindowTellsTheSameLargestMinute(t *testing.T) {
 	}
 }
 
-func TestDraggingOverTheCurveSelectsNoLabel(t *testing.T) {
+func TestDraggingOverTheCurveSelectsNoText(t *testing.T) {
 	t.Parallel()
 	from, to := aWeek()
 	b := open(t, ofAYear(t).Admin, look{fragment: fmt.Sprintf("%s&from=%d&to=%d", pay, from, to)})
@@ -44,7 +44,7 @@ func TestDraggingOverTheCurveSelectsNoLabel(t *testing.T) {
 	}
 }
 
-func TestSomebodyWhoAskedIsNotRefused(t *testing.T) {
+func TestAdmittedKeysAreNotCalledDenied(t *testing.T) {
 	t.Parallel()
 	w := serve(t, map[string]string{"a.yaml": `{domain: a, descriptors: [{key: user, rate_limit: {requests_per_unit: 3, unit: day}}]}`})
 	send(t, w, hits{2, "a", []string{"user", "ann"}})
@@ -55,7 +55,7 @@ func TestSomebodyWhoAskedIsNotRefused(t *testing.T) {
 }
 
 // The history begins in the middle of the time before: its sums are of less than those of the range.
-func TestAnIncompleteTimeBeforeIsToldEverywhere(t *testing.T) {
+func TestIncompleteComparisonIsMarkedEverywhere(t *testing.T) {
 	t.Parallel()
 	days := int64(400)
 	if testing.Short() {

@@ -21,7 +21,7 @@ func shopOf(t testing.TB) map[string]string {
 }
 
 // A name that a request brought is text, wherever it is shown.
-func TestHostileNamesAreText(t *testing.T) {
+func TestHostileNamesStayText(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	b := open(t, w.Admin, look{})
@@ -74,7 +74,7 @@ func (b *tab) reload(at string) {
 }
 
 // Fragments come from whoever made the link.
-func TestAHostileLinkDoesNothing(t *testing.T) {
+func TestHostileLinkDoesNothing(t *testing.T) {
 	t.Parallel()
 	w := ofAYear(t)
 	b := openBlank(t, w.Admin, look{})
@@ -92,7 +92,7 @@ func TestAHostileLinkDoesNothing(t *testing.T) {
 }
 
 // A page that has nothing to draw says why, and what to do.
-func TestWhatIsNotThereIsASentence(t *testing.T) {
+func TestMissingDataIsExplained(t *testing.T) {
 	t.Parallel()
 	shop := shopOf(t)
 	for name, c := range map[string]struct {
@@ -116,7 +116,7 @@ func TestWhatIsNotThereIsASentence(t *testing.T) {
 }
 
 // A store that is away is a sentence on the page, and so is a weir that has gone; what there is stays to be seen.
-func TestWhatIsAwayIsASentence(t *testing.T) {
+func TestUnavailableStoreIsExplained(t *testing.T) {
 	t.Parallel()
 	w := serve(t, shopOf(t), "REDIS_HISTORY_URL=redis://"+process.Addr(t))
 	b := openBlank(t, w.Admin, look{})

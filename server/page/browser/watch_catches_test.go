@@ -13,7 +13,7 @@ import (
 )
 
 // The other tests can fail: a page that does what weir's must not is complained of.
-func TestAWatchCatches(t *testing.T) {
+func TestBrowserWatchReportsForbiddenBehaviour(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/" {

@@ -44,6 +44,7 @@ type answer struct {
 	Series []struct {
 		Outcome         string
 		Total, Lifetime int64
+		Points          []struct{ Start, Peak int64 }
 	}
 }
 

@@ -69,7 +69,7 @@ func live() int64 {
 
 // Ten years of 10,000 series are 120 million samples. The query ends with Prometheus's error, and at no time has held more
 // than its bound.
-func TestAQueryForAllEndsBeforeItHoldsMoreThanItsBound(t *testing.T) {
+func TestQueryForAllEndsAtItsBound(t *testing.T) {
 	var most, before int64
 	reads := 0
 	d := newDecade(t, 10_000, func(n int) {
@@ -98,7 +98,7 @@ func TestAQueryForAllEndsBeforeItHoldsMoreThanItsBound(t *testing.T) {
 }
 
 // Names take memory as samples do, in queries and in lists of labels.
-func TestNamesAreBoundedAsSamplesAre(t *testing.T) {
+func TestNamesAreBoundedLikeSamples(t *testing.T) {
 	d := newDecade(t, 100_000, func(int) {})
 	keep, one := history.DefaultKeep(), &history.Increment{Minute: someday.Unix()/minute - 10, Hits: 1}
 	d.of = new(history.Ledger)
@@ -117,7 +117,7 @@ func TestNamesAreBoundedAsSamplesAre(t *testing.T) {
 }
 
 // Forty of these around each other would make names of terabytes, of one series.
-func TestNamesThatGrowAreBoundedAsSamples(t *testing.T) {
+func TestGrowingNamesAreBoundedLikeSamples(t *testing.T) {
 	p, e := few(t)
 	nest := func(inner, before, after string) string {
 		return strings.Repeat(before, 40) + inner + strings.Repeat(after, 40)
@@ -152,7 +152,7 @@ func TestQueriesWithoutABoundAreRefused(t *testing.T) {
 	}
 }
 
-func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
+func TestHostileQueryTextIsAnError(t *testing.T) {
 	e := newPast(t, history.DefaultKeep()).engine()
 	matching := func(pattern string) string { return `weir_hits_total{path=~"` + pattern + `"}` }
 	for text, want := range map[string]string{
@@ -182,7 +182,7 @@ func TestATextThatWouldTakeTheProcessDownIsAnError(t *testing.T) {
 }
 
 // The error is the same wherever the query is when its time is over, or nobody waits any more.
-func TestAQueryEndsWithItsTimeOrItsCaller(t *testing.T) {
+func TestQueryEndsWithTimeoutOrCaller(t *testing.T) {
 	d := newDecade(t, 50, func(int) {})
 	var gone promql.ErrQueryCanceled
 	var late promql.ErrQueryTimeout
@@ -233,7 +233,7 @@ func (broken) Query(context.Context, history.Query, func(history.Series) error) 
 	return errBroken
 }
 
-func TestAStoreThatFailsIsAnErrorOfTheStorage(t *testing.T) {
+func TestFailingStoreIsAStorageError(t *testing.T) {
 	e := newPast(t, history.DefaultKeep()).engine(func(c *Config) { c.Store = broken{} })
 	var failed promql.ErrStorage
 	if err := instant(t, e, "weir_hits_total", someday.Unix()).Err; !errors.As(err, &failed) || !strings.Contains(err.Error(), errBroken.Error()) {

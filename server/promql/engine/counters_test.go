@@ -12,7 +12,7 @@ import (
 )
 
 // The table of what Grafana asks, over 70 days in all tiers, of a busy and a sparse series.
-func TestWhatIsAskedBetweenBordersOfBucketsIsExact(t *testing.T) {
+func TestQueriesBetweenBucketBordersAreExact(t *testing.T) {
 	p := seventyDays(t, history.DefaultKeep())
 	e, now := p.engine(), p.clock.Load()
 	midnight := now / day * day
@@ -95,7 +95,7 @@ func TestRatesInsideBucketsHaveNoGap(t *testing.T) {
 	}
 }
 
-func TestBeforeTheFirstHitAndInTheFutureThereIsNothing(t *testing.T) {
+func TestNoSamplesOutsideTheHistory(t *testing.T) {
 	p := newPast(t, history.DefaultKeep())
 	now := p.clock.Load()
 	first := now/minute - 40
@@ -186,7 +186,7 @@ func TestAnyWindowBetweenBordersIsExact(t *testing.T) {
 }
 
 // A series that was rolled early has days where its age promises minutes: the query finds out, and looks further.
-func TestWhatWasRolledEarlyHasNoGap(t *testing.T) {
+func TestEarlyDownsampledSeriesHasNoGap(t *testing.T) {
 	keep := history.DefaultKeep()
 	keep.MaxPoints = 1
 	p := newPast(t, keep)

@@ -82,7 +82,7 @@ func queryFor(matchers labels.Selector) (history.Query, bool) {
 	}
 	for o := range history.Outcome(history.Outcomes) {
 		id := history.ID{Outcome: o}
-		if ofMetric.Matches(counterLabels(id)) || ofMetric.Matches(peakLabels(id)) {
+		if matches(ofMetric, counterLabels(id)) || matches(ofMetric, peakLabels(id)) {
 			q.Outcomes = append(q.Outcomes, o)
 		}
 	}

@@ -77,7 +77,7 @@ func TestPathsAndValuesTakeBothSpellings(t *testing.T) {
 	}
 }
 
-func TestSelectorsFindWhatTheyName(t *testing.T) {
+func TestSelectorsFindTheNamedSeries(t *testing.T) {
 	p, e := few(t)
 	for text, want := range map[string][]string{
 		"weir_hits_total": {`{__name__="weir_hits_total", domain="mail", outcome="within", path="path=%2F", value="{x=\"y\"}\n"} 7`,
@@ -97,9 +97,18 @@ func TestSelectorsFindWhatTheyName(t *testing.T) {
 		`weir_hits_total{domain="shop",domain=~"m.*"}`: nil,
 		`weir_hits_total{pod="x"}`:                     nil,
 		`weir_hits_total{pod="",outcome="over"}`:       {`{__name__="weir_hits_total", domain="shop", outcome="over", path="user"} 3`},
-		`weir_hits_total{outcome="near"}`:              nil,
-		`weir_near_hits_total{outcome="near"}`:         nil,
-		`weir_hits_peak{outcome="near"} offset 8m`:     {`{__name__="weir_hits_peak", domain="shop", outcome="near", path="user"} 1`},
+		`weir_hits_total{outcome="denied"}`:            {`{__name__="weir_hits_total", domain="shop", outcome="over", path="user"} 3`},
+		`weir_hits_total{outcome="refused"}`:           {`{__name__="weir_hits_total", domain="shop", outcome="over", path="user"} 3`},
+		`weir_hits_total{outcome=~"denied|shadow"}`: {`{__name__="weir_hits_total", domain="shop", outcome="over", path="user"} 3`,
+			`{__name__="weir_hits_total", domain="shop", outcome="shadow", path="user"} 5`},
+		`weir_hits_total{outcome!="denied",value="",domain="shop"}`: {`{__name__="weir_hits_total", domain="shop", outcome="shadow", path="user"} 5`,
+			`{__name__="weir_hits_total", domain="shop", outcome="within", path="user"} 2`},
+		`weir_hits_total{outcome!~"refused|within",value=""}`: {`{__name__="weir_hits_total", domain="shop", outcome="shadow", path="user"} 5`},
+		`weir_hits_total{outcome=~"d.*"}`:                     {`{__name__="weir_hits_total", domain="shop", outcome="degraded", path="user", value="ann"} 6`},
+		`weir_hits_peak{outcome="denied"} offset 8m`:          {`{__name__="weir_hits_peak", domain="shop", outcome="over", path="user"} 1`},
+		`weir_hits_total{outcome="near"}`:                     nil,
+		`weir_near_hits_total{outcome="near"}`:                nil,
+		`weir_hits_peak{outcome="near"} offset 8m`:            {`{__name__="weir_hits_peak", domain="shop", outcome="near", path="user"} 1`},
 		`max_over_time(weir_hits_peak{outcome=~"near|shadow"}[1h])`: {`{domain="shop", outcome="near", path="user"} 3`,
 			`{domain="shop", outcome="shadow", path="user"} 4`},
 		`weir_limit_requests`: {`{__name__="weir_limit_requests", domain="shop", limit="10/minute", path="user"} 10`,
@@ -154,7 +163,7 @@ func TestPeaksAreStepsWithoutGaps(t *testing.T) {
 }
 
 // A bucket that is not over, a day after an early roll, has its peak until now and not a moment longer.
-func TestPeaksEndNow(t *testing.T) {
+func TestPeaksHoldUntilNow(t *testing.T) {
 	keep := history.DefaultKeep()
 	keep.MaxPoints = 1
 	p := newPast(t, keep)

@@ -72,7 +72,7 @@ func (s *selection) readSpelled(ctx context.Context, query history.Query) error 
 	names.Path, names.Value, names.To = nil, nil, names.From // nothing but names is read
 	stored := make(map[[2]string]bool)
 	err := s.readStore(ctx, names, func(one history.Series) error {
-		if s.matches(counterLabels(one.ID)) || s.matches(peakLabels(one.ID)) {
+		if matches(s.matchers, counterLabels(one.ID)) || matches(s.matchers, peakLabels(one.ID)) {
 			stored[[2]string{one.ID.Path, one.ID.Value}] = true
 		}
 		return nil
@@ -86,17 +86,22 @@ func (s *selection) readSpelled(ctx context.Context, query history.Query) error 
 	return err
 }
 
-// matches reports whether labels fit all matchers. A path or a value is taken as it is stored, and as people are shown it.
-func (s *selection) matches(l labels.Labels) bool {
-	for _, m := range s.matchers {
-		text := l.Get(m.Name)
+// matches reports whether labels fit all matchers. A path or a value is taken as it is stored, and as people are shown it;
+// the outcome over also by the other names of it, where a matcher has one whole or as an alternative.
+func matches(matchers labels.Selector, l labels.Labels) bool {
+	for _, m := range matchers {
+		text, wants := l.Get(m.Name), m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
 		fits := m.Matches(text)
-		if m.Name == pathLabel || m.Name == valueLabel {
-			switch shown := m.Matches(descriptors.ReadablePath(text)); m.Type {
-			case labels.MatchEqual, labels.MatchRegexp:
+		switch m.Name {
+		case pathLabel, valueLabel:
+			if shown := m.Matches(descriptors.ReadablePath(text)); wants {
 				fits = fits || shown
-			default:
+			} else {
 				fits = fits && shown
+			}
+		case outcomeLabel:
+			if text == history.Over.String() && (namesOver(m.Value) || slices.ContainsFunc(m.SetMatches(), namesOver)) {
+				fits = wants
 			}
 		}
 		if !fits {
@@ -106,10 +111,16 @@ func (s *selection) matches(l labels.Labels) bool {
 	return true
 }
 
+// namesOver reports whether a text is a name of the outcome over.
+func namesOver(text string) bool {
+	o, err := history.ParseOutcome(text)
+	return err == nil && o == history.Over
+}
+
 // add adds what is asked for of a stored series.
 func (s *selection) add(one history.Series) error {
 	counter, peak := counterLabels(one.ID), peakLabels(one.ID)
-	wantsCounter, wantsPeak := s.matches(counter), s.matches(peak)
+	wantsCounter, wantsPeak := matches(s.matchers, counter), matches(s.matchers, peak)
 	if !one.Unnamed && !wantsCounter && !wantsPeak {
 		return nil
 	}
@@ -223,7 +234,7 @@ func (s *selection) addLimits() error {
 			text := l.String()
 			name := labels.FromStrings(nameLabel, LimitRequests, domainLabel, rule.Domain, limitLabel, text,
 				pathLabel, rule.Path).WithoutEmpty()
-			if seen[text] || !s.matches(name) {
+			if seen[text] || !matches(s.matchers, name) {
 				continue
 			}
 			seen[text] = true

@@ -17,7 +17,7 @@ type point struct {
 }
 
 // Wherever one seeks, one finds what going step by step finds; and what that is, is told by the samples alone.
-func TestSeekingFindsWhatGoingStepByStepFinds(t *testing.T) {
+func TestSeekingFindsTheSameAsStepping(t *testing.T) {
 	r := dice(t)
 	for range 300 {
 		s := series{stepwise: r.IntN(2) == 0, repeat: 1000 * (1 + r.Int64N(50)), complete: r.IntN(2) == 0}

@@ -57,7 +57,7 @@ func expect(t testing.TB, why string, m *mapped.Metrics, want ...string) {
 }
 
 // What dashboards and alerts ask for: names and labels as envoyproxy/ratelimit has them, seen on a running one.
-func TestPrometheusSeesTheNamesAndLabelsOfEnvoyproxyRatelimit(t *testing.T) {
+func TestPrometheusNamesAndLabelsMatchRatelimit(t *testing.T) {
 	w := newWorld(t, true)
 	m := newPrometheus(t, w, mapped.DefaultMapping(false), nil)
 	expect(t, "a series appears with its first hit", m, "ratelimit_localcache_entryCount 7", "ratelimit_service_config_load_success 1")
@@ -90,7 +90,7 @@ func TestPrometheusSeesTheNamesAndLabelsOfEnvoyproxyRatelimit(t *testing.T) {
 		`ratelimit_localcache_entryCount 7`)
 }
 
-func TestDotsOfValuesSeparateNoLabelsIfAsked(t *testing.T) {
+func TestSanitizedDotsSeparateNoLabels(t *testing.T) {
 	w := newWorld(t, true)
 	w.recorder.CountAsRatelimit(true)
 	w.limiter.Apply(fixture.Config(t, "domain: a.b\ndescriptors:\n- {key: host.name, value: c.d, rate_limit: &l {requests_per_unit: 20, unit: hour}}\n"+
@@ -116,7 +116,7 @@ mappings:
 - {match: ".", match_type: regex, action: drop, name: dropped}
 `
 
-func TestAMappingOfOnesOwnIsObeyed(t *testing.T) {
+func TestCustomMappingIsObeyed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mapping string
 		labels  map[string]string
@@ -154,7 +154,7 @@ mappings:
 	}
 }
 
-func TestAMappingThatIsWrongIsRefused(t *testing.T) {
+func TestWrongMappingIsRefused(t *testing.T) {
 	w := newWorld(t, true)
 	for mapping, want := range map[string]string{
 		"mappings: 5":                          "unmarshal",
@@ -172,7 +172,7 @@ func TestAMappingThatIsWrongIsRefused(t *testing.T) {
 	}
 }
 
-func TestResponseTimesAreShownInSecondsUnlessAskedOtherwise(t *testing.T) {
+func TestResponseTimesAreSecondsByDefault(t *testing.T) {
 	for milliseconds, want := range map[bool]string{false: "_sum{grpc_method=\"ShouldRateLimit\"} 0.0005\n", true: "_sum{grpc_method=\"ShouldRateLimit\"} 0.5\n"} {
 		w := newWorld(t, true)
 		m := newPrometheus(t, w, mapped.DefaultMapping(milliseconds), nil)

@@ -18,7 +18,7 @@ func text(t *testing.T, s *ratelimit.Statistics) string {
 	return b.String()
 }
 
-func TestStatisticsHaveTheNamesOfEnvoyproxyRatelimit(t *testing.T) {
+func TestStatisticsNamesMatchRatelimit(t *testing.T) {
 	w := newWorld(t, true)
 	w.metrics.ConfigRejected()
 	w.calls[ratelimit.Check] = 1
@@ -52,7 +52,7 @@ ratelimit_server.ShouldRateLimit.total_requests: 5
 	}
 }
 
-func TestUncountedAsRatelimitThereIsOnlyWhatIsCountedAnyway(t *testing.T) {
+func TestUncountedRatelimitStatisticsAreLeftOut(t *testing.T) {
 	w := newWorld(t, false)
 	w.ask(t, 1, "user=ann")
 	w.decide(t, limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")})

@@ -84,7 +84,7 @@ const plenty = 1 << 20
 
 // Nobody listens, or a connection breaks anywhere, in the middle of a line too: all that was due is sent again, once.
 // No datagram is cut up on its way.
-func TestABrokenConnectionLosesNothing(t *testing.T) {
+func TestBrokenConnectionLosesNoStatistics(t *testing.T) {
 	c, form := &counted{loads: 1, calls: 7}, Plain(map[string]string{"long": strings.Repeat("x", 400)})
 	for o := range c.requests {
 		c.requests[o] = 7
@@ -117,7 +117,7 @@ func TestABrokenConnectionLosesNothing(t *testing.T) {
 }
 
 // One who accepts and never reads must not hold the sender for longer than its timeout.
-func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
+func TestReaderThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{loads: 1}
 		s := sender(Plain(nil), c.statistics())
@@ -132,7 +132,7 @@ func TestWhoDoesNotReadIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestEachKindOfReaderGetsLinesInItsForm(t *testing.T) {
+func TestLinesHaveTheFormOfTheSink(t *testing.T) {
 	mogrifier, err := NewMogrifier(`^ratelimit\.service\.(.*)$`, "rl", map[string]string{"of": "$1"})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 	}
 }
 
-func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
+func TestCountsAreSentPeriodicallyAndAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sums := make(map[string]uint64)
 		var loads atomic.Uint64
@@ -204,7 +204,7 @@ func TestWhatIsCountedLeavesAtEachIntervalAndAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestTheFirstTimesOfAnIntervalStandForAll(t *testing.T) {
+func TestFirstTimesOfAnIntervalAreSampled(t *testing.T) {
 	all := &New(Config{}).times[ratelimit.ShouldRateLimit]
 	for round := range 3 {
 		for i := range 10 * maxTimes {
@@ -226,7 +226,7 @@ func TestTheFirstTimesOfAnIntervalStandForAll(t *testing.T) {
 	}
 }
 
-func TestMogrifiersAreCheckedBeforeTheyAreUsed(t *testing.T) {
+func TestNewMogrifierRefusesBadPatterns(t *testing.T) {
 	for _, tc := range []struct{ pattern, name, value, want string }{
 		{"(", "a", "b", "pattern"}, {"a(b)", "$2", "b", "$2"}, {"a(b)", "$1", "x$3", "$3"}, {"a", "$99999999999999999999", "b", "$9"},
 	} {

@@ -52,7 +52,7 @@ func runClient(t *testing.T, arguments ...string) (stdout, stderr string, code i
 	return out.String(), err.String(), code
 }
 
-func TestTheClientAsksAsItsFlagsSay(t *testing.T) {
+func TestClientSendsItsFlags(t *testing.T) {
 	s, addr := serve(t)
 	stdout, stderr, code := runClient(t, "-dial_string", addr, "--domain=shop", "-descriptors", `user=a\,path=/pay`, "-descriptors", "k=")
 	if code != 0 || stderr != "" {
@@ -75,7 +75,7 @@ func TestTheClientAsksAsItsFlagsSay(t *testing.T) {
 	}
 }
 
-func TestTheClientTellsWhatFails(t *testing.T) {
+func TestClientReportsErrors(t *testing.T) {
 	_, addr := serve(t)
 	for _, tc := range []struct {
 		promise   string

@@ -1,0 +1,293 @@
+package historycmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/cmd/weir/checkcmd"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Suggest tells which limits would have denied a share of the minutes of a rule's history.
+type Suggest struct {
+	RuleFlags
+	Deny float64 `default:"0.1" placeholder:"PERCENT" help:"Which share of the minutes --yaml may deny: 0.1, or another number of percent; 0 for none."`
+	YAML string  `name:"yaml" placeholder:"DIR|FILE" help:"Print the descriptor file of the rule, from there, with that limit in it."`
+	JSON bool    `name:"json" help:"Print the answer as JSON."`
+}
+
+// Help returns what weir suggest --help shows below the first sentence.
+func (*Suggest) Help() string {
+	return `Reads a rule's hits, denied ones too, from where weir history reads them, and tells which limits by the minute would have
+denied something in 1 %, 0.1 % and none of the minutes: of each value, where the history keeps values.
+
+    weir suggest --domain shop --path path=/login --from -1y
+    weir suggest --domain shop --path path=/login --from -30d --yaml limits > limits.new/shop.yaml
+
+Minutes are kept for a day, unless HISTORY_KEEP_ variables say otherwise. Of a coarser bucket the sum and the largest minute are
+known; how many of its other minutes exceed a limit is estimated. Exit code: 0, or 2 if it failed.`
+}
+
+// suggestion is the limits for one value, or for all hits of a rule.
+type suggestion struct {
+	Value   string     `json:"value"`
+	Minutes int64      `json:"minutes"` // from the first hit to the end of the last bucket
+	Exact   int64      `json:"exact"`   // of them, minutes that are kept as such, or that had no hit
+	Peak    uint64     `json:"peak"`    // the largest minute
+	Limits  []proposed `json:"limits"`
+
+	merged  map[bucketKey]*query.PointAnswer
+	buckets []*query.PointAnswer // the same, in their order, so that sums are always the same
+	from    int64
+}
+
+const minute = 60 // seconds
+
+type bucketKey struct{ start, width int64 }
+
+// proposed is a limit by the minute, and in how many minutes it would have denied something.
+type proposed struct {
+	Percent float64 `json:"percent"`
+	Limit   uint64  `json:"limit"`
+	Minutes int64   `json:"minutes"`  // as estimated
+	AtLeast int64   `json:"at_least"` // as the largest minutes of buckets show
+	AtMost  int64   `json:"at_most"`  // as their sums allow
+}
+
+// Run asks the history, and prints suggestions or a changed file.
+func (c *Suggest) Run(ctx context.Context, out terminal.Output) error {
+	if !(c.Deny >= 0 && c.Deny < 100) {
+		return fmt.Errorf("--deny %v is no share: from 0 to 100 percent", c.Deny)
+	}
+	series, err := c.Read(ctx, &out)
+	if err != nil {
+		return err
+	}
+	all := suggest(series, []float64{1, .1, 0, c.Deny}) // the last is for --yaml
+	switch {
+	case c.YAML != "":
+		return c.printFile(out, series[0].Domain, series[0].Path, all)
+	case c.JSON:
+		return terminal.WriteJSON(out.Out, all)
+	}
+	_, err = io.WriteString(out.Out, describeSuggestions(readable(series[0].Domain, series[0].Path, ""), series[0].Path, all))
+	return err
+}
+
+// suggest returns the suggestions for each value of a rule, the busiest first.
+func suggest(series []query.SeriesAnswer, percents []float64) (all []*suggestion) {
+	for i := range series {
+		s := &series[i]
+		at := slices.IndexFunc(all, func(o *suggestion) bool { return o.Value == s.Value })
+		if at < 0 {
+			at = len(all)
+			all = append(all, &suggestion{Value: s.Value, from: math.MaxInt64, merged: make(map[bucketKey]*query.PointAnswer)})
+		}
+		all[at].add(s.Points)
+	}
+	for _, s := range all {
+		s.propose(percents)
+	}
+	slices.SortFunc(all, func(a, b *suggestion) int { return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Value, b.Value)) })
+	return all
+}
+
+// add adds the points of an outcome. That the largest minutes of two outcomes are the same minute is not known: the sum is
+// the most that there can have been in one.
+func (s *suggestion) add(points []query.PointAnswer) {
+	for _, p := range points {
+		key := bucketKey{p.Start, p.Width}
+		if s.merged[key] == nil {
+			s.merged[key] = &query.PointAnswer{Start: p.Start, Width: p.Width}
+		}
+		b := s.merged[key]
+		b.Sum, b.Peak = b.Sum+p.Sum, b.Peak+p.Peak
+		s.from = min(s.from, p.Start)
+		s.Minutes = max(s.Minutes, p.Start+p.Width)
+	}
+}
+
+// propose finds for each share of the minutes the smallest limit that denies something in no more of them, as estimated.
+func (s *suggestion) propose(percents []float64) {
+	s.Minutes = (s.Minutes - s.from) / minute
+	s.Exact = s.Minutes
+	s.buckets = slices.SortedFunc(maps.Values(s.merged), func(a, b *query.PointAnswer) int { return cmp.Compare(a.Start, b.Start) })
+	for _, b := range s.buckets {
+		s.Peak = max(s.Peak, min(b.Peak, b.Sum))
+		if b.Width > minute {
+			s.Exact -= b.Width / minute
+		}
+	}
+	for _, percent := range percents {
+		low, high := uint64(0), s.Peak // high denies nothing
+		for low < high {
+			middle := low + (high-low)/2
+			if estimated, _, _ := s.over(middle); estimated <= percent/100*float64(s.Minutes) {
+				high = middle
+			} else {
+				low = middle + 1
+			}
+		}
+		estimated, least, most := s.over(high)
+		s.Limits = append(s.Limits, proposed{percent, high, int64(math.Round(estimated)), least, most})
+	}
+}
+
+// over returns in how many minutes there were more hits than a limit: as estimated, at least and at most.
+func (s *suggestion) over(limit uint64) (estimated float64, least, most int64) {
+	for _, b := range s.buckets {
+		peak := min(b.Peak, b.Sum)
+		if peak <= limit {
+			continue
+		}
+		minutes := b.Width / minute
+		atMost := min(minutes, int64(b.Sum/(limit+1)))
+		estimated += min(max(tail(float64(minutes), float64(b.Sum), float64(peak), float64(limit)), 1), float64(atMost))
+		least, most = least+1, most+atMost
+	}
+	return estimated, least, most
+}
+
+// tail returns how many of n minutes with that sum exceed a limit, if their hits are Weibull distributed: by the scale, which
+// is taken for the mean, and by the largest of n, which one of them exceeds.
+func tail(n, sum, peak, limit float64) float64 {
+	mean := (sum - peak) / (n - 1)
+	if n < 3 || mean <= 0 || peak <= mean {
+		return 1
+	}
+	shape := math.Log(math.Log(n)) / math.Log(peak/mean)
+	return n * math.Exp(-math.Pow(limit/mean, shape))
+}
+
+// countsValues reports whether a rule counts values of its path each by itself, as far as the path shows it.
+func countsValues(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(segment string) bool {
+		return !strings.Contains(segment, "=") || strings.Contains(segment, "*")
+	})
+}
+
+const maxSuggested = 10 // values in a table
+
+// describeSuggestions writes a table of limits, for each value, and what it cannot know.
+func describeSuggestions(name, path string, all []*suggestion) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, largest minute %s\n\n", name, terminal.Count(int(all[0].Minutes), "minute"), terminal.Thousands(all[0].Peak))
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "would have denied something in\tlimit\tminutes\tat least\tat most\n")
+	for _, s := range all[:min(len(all), maxSuggested)] {
+		for _, l := range s.Limits[:3] {
+			share := "no minute"
+			if l.Percent > 0 {
+				share = fmt.Sprintf("%v %% of the minutes", l.Percent)
+			}
+			line := fmt.Sprintf("%s\t%d/minute\t%s\t%s\t%s\t%s", share, l.Limit, terminal.Thousands(uint64(l.Minutes)),
+				terminal.Thousands(uint64(l.AtLeast)), terminal.Thousands(uint64(l.AtMost)), descriptors.Shown(descriptors.ReadablePath(s.Value)))
+			fmt.Fprintln(table, strings.TrimRight(line, "\t"))
+		}
+	}
+	_ = table.Flush() // a builder takes everything
+	if more := len(all) - maxSuggested; more > 0 {
+		fmt.Fprintf(&b, "and %d more values; --json has all\n", more)
+	}
+	b.WriteString("\nWhat this cannot know: what will be asked tomorrow, windows that begin within a minute, and requests that clients\n" +
+		"would not have made, or made again, had they been denied.\n")
+	if estimated := all[0].Minutes - all[0].Exact; estimated > 0 {
+		fmt.Fprintf(&b, "%.3g %% of the minutes are known only by the sum and the largest minute of a longer bucket: how many exceed a limit is estimated.\n",
+			100*float64(estimated)/float64(all[0].Minutes))
+	}
+	if countsValues(path) && all[0].Value == "" {
+		b.WriteString("The rule counts each value by itself, and the history keeps their sum: these limits are those of all callers together.\n" +
+			"With value_to_metric the history keeps values.\n")
+	}
+	return b.String()
+}
+
+// printFile prints the file that has the rule, with the limit that every value that the history keeps gets along with.
+func (c *Suggest) printFile(out terminal.Output, domain, path string, all []*suggestion) error {
+	config, err := checkcmd.Load(c.YAML, out)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(config.Rules(), func(r *descriptors.Rule) bool { return r.Domain == domain && r.Path == path })
+	if at < 0 {
+		return fmt.Errorf("%s has no rule %s", c.YAML, readable(domain, path, ""))
+	}
+	limit, found := uint64(0), false
+	for _, s := range all {
+		if s.Value != history.OtherValue && (s.Value != "" || !countsValues(path)) {
+			limit, found = max(limit, s.Limits[3].Limit), true
+		}
+	}
+	if !found {
+		return fmt.Errorf("rule %s counts each value by itself, and the history keeps only their sum: no limit for one follows; "+
+			"with value_to_metric: true it keeps values", readable(domain, path, ""))
+	}
+	name, line, _ := strings.Cut(config.Rules()[at].Where, ":")
+	file := c.YAML
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		file = filepath.Join(file, name)
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		text, err = changeLimit(text, line, limit)
+	}
+	if err != nil {
+		return fmt.Errorf("%s:%s: %w", file, line, err)
+	}
+	_, err = out.Out.Write(text)
+	return err
+}
+
+// changeLimit returns a descriptor file in which the first limit by the minute of the descriptor on a line is another.
+func changeLimit(text []byte, line string, limit uint64) ([]byte, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return nil, err
+	}
+	var requests *yaml.Node
+	var find func(n *yaml.Node, within bool)
+	find = func(n *yaml.Node, within bool) {
+		unit, number := valueOf(n, "unit"), valueOf(n, "requests_per_unit")
+		if within && requests == nil && unit != nil && strings.EqualFold(unit.Value, "minute") && number != nil && valueOf(n, "unit_multiplier") == nil {
+			requests = number
+		}
+		for i, child := range n.Content {
+			below := n.Kind == yaml.MappingNode && i%2 == 1 && n.Content[i-1].Value == "descriptors"
+			find(child, (within || n.Kind == yaml.MappingNode && strconv.Itoa(n.Line) == line && valueOf(n, "key") != nil) && !below)
+		}
+	}
+	find(&root, false)
+	if requests == nil {
+		return nil, fmt.Errorf("the rule has no limit with unit: minute, which could become %d/minute", limit)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	changed := &lines[requests.Line-1]
+	before, after := (*changed)[:requests.Column-1], (*changed)[requests.Column-1:]
+	*changed = before + strconv.FormatUint(limit, 10) + strings.TrimPrefix(after, requests.Value)
+	return []byte(strings.Join(lines, "")), nil
+}
+
+// valueOf returns the value of a key in a mapping, nil for none.
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}

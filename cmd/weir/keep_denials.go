@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/server/denials"
+)
+
+// lateDenial is how much later than its minute a denial may be noted: its request had to wait for an answer.
+const lateDenial = 5 * time.Second
+
+// denialKeeper stores the recent denials beside the history in Redis, and reads those of all weirs when it begins.
+type denialKeeper struct {
+	store    *redishistory.Store
+	recorder *denials.Recorder
+	log      *slog.Logger
+
+	restored, failed bool
+}
+
+// of sets whose denials are kept.
+func (k *denialKeeper) of(r *denials.Recorder) {
+	host, _ := os.Hostname()
+	r.Weir = fmt.Sprintf("%s:%d", host, os.Getpid()) // a container's is the first process of its pod
+	if k != nil {
+		k.recorder = r
+	}
+}
+
+// keep stores what was denied in minutes that ended before a moment. What fails is tried again by the next. It does
+// nothing of nil.
+func (k *denialKeeper) keep(ctx context.Context, before time.Time) {
+	if k == nil || k.recorder == nil {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, lastFlush)
+	defer cancel()
+	now := time.Now()
+	err := k.restore(bounded, now)
+	if err == nil {
+		err = k.recorder.Store(before, func(all []denials.Summary) error {
+			lines := make([]redishistory.Denial, len(all))
+			for i := range all {
+				text, _ := json.Marshal(&all[i]) // of texts, numbers and times
+				lines[i] = redishistory.Denial{At: all[i].Last.At, Text: string(text)}
+			}
+			return k.store.StoreDenials(bounded, lines, now)
+		})
+	}
+	if ctx.Err() != nil {
+		return // the process ends
+	}
+	if err != nil && !k.failed {
+		k.log.Warn("recent denials cannot be kept beside the history; it is tried again", "error", err)
+	}
+	k.failed = err != nil
+}
+
+// restore reads, once, what weirs have stored.
+func (k *denialKeeper) restore(ctx context.Context, now time.Time) error {
+	if k.restored {
+		return nil
+	}
+	texts, err := k.store.Denials(ctx, now)
+	if err != nil {
+		return err
+	}
+	all := make([]denials.Summary, 0, len(texts))
+	for _, text := range texts {
+		var s denials.Summary
+		line, _ := text.(string)
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			k.log.Warn("a stored denial cannot be read", "error", err)
+			continue
+		}
+		all = append(all, s)
+	}
+	k.recorder.Restore(all)
+	k.restored = true
+	return nil
+}

@@ -1,0 +1,116 @@
+package simulatecmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// past is a rule's hits of the history, made into arrivals. The history has neither the moments of hits within a minute, nor
+// the minutes of what was downsampled but the largest of each bucket, nor callers but the values that it keeps: these are
+// made up, evenly.
+type past struct {
+	domain  string
+	minutes []pastMinute
+	random  *rand.Rand
+}
+
+// pastMinute is the hits of a series in a minute, in Unix seconds.
+type pastMinute struct {
+	at      int64
+	hits    uint64
+	callers [][]descriptors.Descriptor // of whom each asks as often
+}
+
+// readPast reads the history of the rule that the flags name. Of a value that the history does not keep there are so many
+// callers.
+func readPast(ctx context.Context, flags *historycmd.RuleFlags, out *terminal.Output, callers int, random *rand.Rand) (*past, error) {
+	series, err := flags.Read(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	p := &past{domain: series[0].Domain, random: random}
+	for _, s := range series {
+		who := make([][]descriptors.Descriptor, callers)
+		for i := range who {
+			who[i] = []descriptors.Descriptor{descriptorOf(s.Path, s.Value, fmt.Sprintf("made-up-%d", i+1))}
+		}
+		for _, point := range s.Points {
+			p.spread(&point, who)
+		}
+	}
+	return p, nil
+}
+
+// descriptorOf returns a descriptor that a rule's path stands for, with a value of its history and, for any other value
+// that the path leaves open, made up.
+func descriptorOf(path, value, madeUp string) (d descriptors.Descriptor) {
+	known := make(map[string]string)
+	for entry := range strings.SplitSeq(value, ",") {
+		key, value, _ := strings.Cut(entry, "=")
+		known[key] = value
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		key, value, _ := strings.Cut(segment, "=")
+		if kept := known[key]; kept != "" {
+			value = kept
+		} else if value == "" {
+			value = madeUp
+		}
+		value = strings.ReplaceAll(descriptors.ReadablePath(value), "*", madeUp)
+		d = append(d, descriptors.Entry{Key: descriptors.ReadablePath(key), Value: value})
+	}
+	return d
+}
+
+// spread gives each minute of a bucket its hits: one of them the largest that is known, the others what is left.
+func (p *past) spread(b *query.PointAnswer, callers [][]descriptors.Descriptor) {
+	hits, left := make([]uint64, max(b.Width/60, 1)), b.Sum
+	largest := p.random.IntN(len(hits))
+	if len(hits) > 1 && b.Peak <= left {
+		hits[largest] = b.Peak
+		left -= b.Peak
+	}
+	for range left {
+		minute := p.random.IntN(len(hits))
+		if minute == largest {
+			minute = (minute + 1) % len(hits)
+		}
+		hits[minute]++
+	}
+	for i, n := range hits {
+		p.minutes = append(p.minutes, pastMinute{b.Start + int64(i)*60, n, callers})
+	}
+}
+
+// traffic makes the arrivals, minute by minute.
+func (p *past) traffic(yield func(request) error) error {
+	slices.SortStableFunc(p.minutes, func(a, b pastMinute) int { return cmp.Compare(a.at, b.at) })
+	var all []request // of a minute
+	for i, m := range p.minutes {
+		for range m.hits {
+			all = append(all, request{at: time.UnixMicro(m.at*1e6 + p.random.Int64N(60e6)), domain: p.domain,
+				descriptors: m.callers[p.random.IntN(len(m.callers))]})
+		}
+		if i+1 < len(p.minutes) && p.minutes[i+1].at == m.at {
+			continue
+		}
+		slices.SortFunc(all, func(a, b request) int { return a.at.Compare(b.at) })
+		for _, r := range all {
+			if err := yield(r); err != nil {
+				return err
+			}
+		}
+		all = all[:0]
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package simulatecmd
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/admin"
+)
+
+func TestThePastKeepsSumsAndLargestMinutes(t *testing.T) {
+	p := &past{domain: "shop", random: rand.New(rand.NewPCG(1, 0))}
+	ann, bob := []descriptors.Descriptor{{{Key: "user", Value: "ann"}}}, []descriptors.Descriptor{{{Key: "user", Value: "bob"}}}
+	p.spread(&query.PointAnswer{Start: 3600, Width: 3600, Sum: 600, Peak: 90}, [][]descriptors.Descriptor{ann})
+	p.spread(&query.PointAnswer{Start: 3600, Width: 60, Sum: 5, Peak: 5}, [][]descriptors.Descriptor{bob})
+	asked, byMinute, last := make(map[string]int), make(map[int64]int), time.Time{}
+	if err := p.traffic(func(r request) error {
+		if r.at.Before(last) || r.at.Unix() < 3600 || r.at.Unix() >= 7200 {
+			t.Fatalf("a request at %v, after one at %v", r.at, last)
+		}
+		last = r.at
+		if asked[r.text()]++; r.text() == "user=ann" {
+			byMinute[r.at.Unix()/60]++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	largest, others := 0, 0
+	for _, n := range byMinute {
+		if n > largest {
+			largest, others = n, max(others, largest)
+		} else {
+			others = max(others, n)
+		}
+	}
+	if fmt.Sprint(asked) != "map[user=ann:600 user=bob:5]" || largest != 90 || others > 30 {
+		t.Errorf("asked is %v, with minutes of %d and at most %d; want 600 with one minute of 90, and 5", asked, largest, others)
+	}
+}
+
+func TestAPathBecomesADescriptor(t *testing.T) {
+	for _, tc := range [][3]string{
+		{"user/path=%2Fpay", "", "user=x,path=/pay"}, {"user/path=%2Fstatic%2F*", "user=a%2Cb", `user=a\,b,path=/static/x`},
+		{"tenant", "tenant=acme", "tenant=acme"}, {"a%3Db=c", "", "a=b=c"},
+	} {
+		if got := descriptorOf(tc[0], tc[1], "x").String(); got != tc[2] {
+			t.Errorf("%s of value %s becomes %s, want %s", tc[0], tc[1], got, tc[2])
+		}
+	}
+}
+
+func TestARulesHistoryIsSimulated(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	minute := noon.Unix()/60 - 30
+	historytest.Count(t, store, history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Within}, Minute: minute, Hits: 30},
+		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Over}, Minute: minute, Hits: 12},
+		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Near}, Minute: minute, Hits: 9})
+	port := httptest.NewServer(admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), History: query.New(store, func() time.Time { return noon }), Guard: &admin.Guard{}}))
+	defer port.Close()
+	c := Command{FromHistory: true, JSON: true, Callers: 3}
+	c.Path, c.Address, c.Timeout = "user", strings.TrimPrefix(port.URL, "http://"), time.Minute
+	text, r, err := simulate(t, shop, c, "")
+	if err != nil || len(r.Rules) != 1 || r.Rules[0].Results[0].Asked != 42 || r.Rules[0].Results[0].Callers != 3 || !strings.Contains(r.Traffic, "made up") {
+		t.Errorf("%s, %v; want all hits but near ones, which are part of others, of three callers, and to be told what is made up", text, err)
+	}
+}

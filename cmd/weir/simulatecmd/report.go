@@ -1,0 +1,169 @@
+package simulatecmd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// report is what --json prints. Times are Unix seconds.
+type report struct {
+	Traffic   string       `json:"traffic"`
+	Requests  uint64       `json:"requests"`
+	Unlimited uint64       `json:"unlimited"` // requests that no limit applied to
+	From      int64        `json:"from"`
+	To        int64        `json:"to"`
+	Rules     []ruleReport `json:"rules,omitempty"`
+	Compared  *differences `json:"compared,omitempty"`
+}
+
+type ruleReport struct {
+	Domain      string         `json:"domain"`
+	Path        string         `json:"path"` // escaped, as it is stored
+	Shadow      bool           `json:"shadow"`
+	Limits      []string       `json:"limits"`
+	Results     []*ruleResults `json:"results"` // first that of the rules as they are
+	DeniedMost  []*caller      `json:"denied_most"`
+	WorstMinute minute         `json:"worst_minute"`
+}
+
+// newReport returns what simulations of one configuration made of the same traffic, of a path or of all: rules by domain
+// and path.
+func newReport(traffic, path string, all []*simulation) *report {
+	first := &all[0].results
+	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix()}
+	for rule, of := range first.rules {
+		if path != "" && !descriptors.SamePath(rule.Path, path) {
+			continue
+		}
+		one := ruleReport{Domain: rule.Domain, Path: rule.Path, Shadow: rule.Shadow}
+		one.DeniedMost, one.WorstMinute = of.most()
+		for i := range rule.Limits {
+			one.Limits = append(one.Limits, descriptors.DescribeLimits(rule.Limits[i])+" "+rule.Limits[i].Algorithm.String())
+		}
+		for _, s := range all {
+			s.results.rules[rule].Algorithm = s.name
+			one.Results = append(one.Results, s.results.rules[rule])
+		}
+		r.Rules = append(r.Rules, one)
+	}
+	slices.SortFunc(r.Rules, func(a, b ruleReport) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
+	})
+	return r
+}
+
+// String writes the report for people: a table for each rule.
+func (r *report) text(zone *time.Location) string {
+	var b strings.Builder
+	stamp := func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
+	fmt.Fprintf(&b, "%s requests, %s to %s, %s\n", terminal.Thousands(r.Requests), stamp(r.From, time.DateTime), stamp(r.To, time.DateTime+" MST"),
+		r.Traffic)
+	if r.Unlimited > 0 {
+		fmt.Fprintf(&b, "No limit applied to %s of them: weir check --explain says why.\n", terminal.Thousands(r.Unlimited))
+	}
+	for i := range r.Rules {
+		d := &r.Rules[i]
+		fmt.Fprintf(&b, "\n%s %s  %s", terminal.Printable(d.Domain), terminal.Printable(descriptors.ReadablePath(d.Path)), strings.Join(d.Limits, ", "))
+		if d.Shadow {
+			b.WriteString(", in shadow mode: what is denied here passes")
+		}
+		b.WriteString("\n" + d.table())
+		if len(d.DeniedMost) > 0 {
+			fmt.Fprintf(&b, "  denied most: %s\n  worst minute: %s denied at %s\n", named(d.DeniedMost, "; "), terminal.Thousands(d.WorstMinute.Denied),
+				stamp(d.WorstMinute.Start, "2006-01-02 15:04"))
+		}
+	}
+	if r.Compared != nil {
+		b.WriteString(r.Compared.text())
+	}
+	return b.String()
+}
+
+// table writes a line for each simulation:
+//
+//	             asked  admitted  denied      callers denied  worst window
+//	as it is     1,200  900       300 (25 %)  3 of 100        10
+func (d *ruleReport) table() string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\tasked\tadmitted\tdenied\tcallers denied\tworst window")
+	for _, s := range d.Results {
+		worst := strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Worst), " ", ", "), "[]")
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d of %d\t%s\n", s.Algorithm, terminal.Thousands(s.Asked), terminal.Thousands(s.Admitted),
+			share(s.Denied, s.Asked), s.CallersDenied, s.Callers, worst)
+	}
+	_ = table.Flush() // a builder takes everything
+	return b.String()
+}
+
+func named(callers []*caller, separator string) string {
+	texts := make([]string, len(callers))
+	for i, who := range callers {
+		texts[i] = fmt.Sprintf("%s %s of %s", descriptors.Shown(who.Descriptor), terminal.Thousands(who.Denied), terminal.Thousands(who.Asked))
+	}
+	return strings.Join(texts, separator)
+}
+
+// share writes a part of a whole: 300 (25 %).
+func share(part, whole uint64) string {
+	if part == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%s (%.3g %%)", terminal.Thousands(part), 100*float64(part)/float64(whole))
+}
+
+// differences are the requests that two configurations decide differently, and who asked most of them.
+type differences struct {
+	Before          uint64    `json:"denied_before"`
+	Now             uint64    `json:"denied_now"`
+	DeniedNow       uint64    `json:"denied_only_now"`
+	AdmittedNow     uint64    `json:"denied_only_before"`
+	DeniedNowMost   []*caller `json:"denied_only_now_most"`
+	AdmittedNowMost []*caller `json:"denied_only_before_most"`
+
+	now, before map[string]*caller // who was denied only then, by what they ask
+}
+
+// add adds requests that two simulations have decided.
+func (d *differences) add(batch []request, before, now *simulation) {
+	for i := range min(len(before.over), len(now.over)) { // less than the batch where one failed
+		if before.over[i] == now.over[i] {
+			continue
+		}
+		of, n := d.now, &d.DeniedNow
+		if before.over[i] {
+			of, n = d.before, &d.AdmittedNow
+		}
+		*n++
+		name := batch[i].text()
+		if of[name] == nil {
+			of[name] = &caller{Descriptor: name}
+		}
+		of[name].Denied++
+	}
+	d.Before, d.Now = before.results.denied, now.results.denied
+}
+
+// text writes the differences for people.
+func (d *differences) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Denied are %s by the files in force, %s by the new ones.\n", terminal.Thousands(d.Before), terminal.Thousands(d.Now))
+	for _, part := range []struct {
+		what string
+		n    uint64
+		most []*caller
+	}{{"Denied only by the new files", d.DeniedNow, d.DeniedNowMost}, {"Denied only by those in force", d.AdmittedNow, d.AdmittedNowMost}} {
+		fmt.Fprintf(&b, "\n%s: %s\n", part.what, terminal.Thousands(part.n))
+		for _, who := range part.most {
+			fmt.Fprintf(&b, "  %s  %s\n", terminal.Thousands(who.Denied), descriptors.Shown(who.Descriptor))
+		}
+	}
+	return b.String()
+}

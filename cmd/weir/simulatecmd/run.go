@@ -1,0 +1,183 @@
+package simulatecmd
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/memory"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// request is one request of the traffic. Simulations share its descriptors.
+type request struct {
+	at          time.Time
+	domain      string
+	descriptors []descriptors.Descriptor
+	hits        uint32 // of each descriptor; 0 means 1
+}
+
+// text returns what is asked: user=ann + path=/pay.
+func (r *request) text() string {
+	texts := make([]string, len(r.descriptors))
+	for i, d := range r.descriptors {
+		texts[i] = d.String()
+	}
+	return strings.Join(texts, " + ")
+}
+
+// traffic calls yield with requests in the order of their times, and ends with the first error.
+type traffic func(yield func(request) error) error
+
+// simulation is the limiter over a memory store of its own, on the clock of the traffic, with one configuration and
+// perhaps another algorithm for all its limits.
+type simulation struct {
+	name    string
+	limiter *limit.Limiter
+	store   *store
+	call    limit.Call
+	results results
+	over    []bool // of each request of the last batch: it was denied
+}
+
+// newSimulation returns a simulation, which must be closed. An algorithm of 0 leaves each limit its own.
+func newSimulation(name string, config *descriptors.Config, a descriptors.Algorithm) *simulation {
+	s := &simulation{name: name, store: &store{algorithm: a, converted: make(map[*descriptors.Limit]conversion)}, results: newResults()}
+	s.store.Store = memory.Open(memory.Config{MaxKeys: math.MaxInt, Now: func() time.Time { return time.UnixMicro(s.store.clock.Load()) }})
+	s.limiter = limit.New(s.store, limit.Options{Algorithm: descriptors.SlidingWindow, Unrecorded: true}, hits.New(0))
+	s.limiter.Apply(config)
+	return s
+}
+
+// batchSize is how many requests are decided before the next simulation decides the same ones.
+const batchSize = 4096
+
+// run has all simulations decide the traffic, each in its order, and calls each with every batch when all have. It ends
+// early, without an error, when ctx does: what came until then is decided.
+func run(ctx context.Context, t traffic, each func([]request), all ...*simulation) error {
+	batch := make([]request, 0, batchSize)
+	decide := func() error {
+		errs := make([]error, len(all))
+		var deciding sync.WaitGroup
+		for i, s := range all {
+			deciding.Go(func() { errs[i] = s.decide(batch) })
+		}
+		deciding.Wait()
+		each(batch)
+		batch = batch[:0]
+		if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+			return errs[i]
+		}
+		return ctx.Err()
+	}
+	err := t(func(r request) error {
+		if batch = append(batch, r); len(batch) < batchSize {
+			return nil
+		}
+		return decide()
+	})
+	if err == nil || ctx.Err() != nil {
+		err = decide()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// decide decides requests, by the clock that they bring.
+func (s *simulation) decide(batch []request) error {
+	s.over = s.over[:0]
+	for i := range batch {
+		r := &batch[i]
+		s.call.Reset()
+		s.call.Domain, s.call.Hits, s.call.At = r.domain, r.hits, r.at
+		for _, d := range r.descriptors {
+			added := s.call.AddDescriptor()
+			added.Entries = append(added.Entries, d...)
+		}
+		s.store.clock.Store(r.at.UnixMicro())
+		s.store.checks = s.store.checks[:0]
+		if err := s.limiter.Decide(context.Background(), &s.call); err != nil {
+			return err
+		}
+		s.results.add(r, &s.call, s.store.checks)
+		s.over = append(s.over, s.call.Over)
+	}
+	return nil
+}
+
+// store is a memory store that keeps what the limiter asks of it, and may count by another algorithm.
+type store struct {
+	*memory.Store
+	clock     atomic.Int64 // Unix microseconds; the store's sweep reads it too
+	algorithm descriptors.Algorithm
+	converted map[*descriptors.Limit]conversion // by the first of the limits that a check had
+	checks    []backend.Check                   // of the request, without refunds
+	room      []backend.Check
+}
+
+// conversion is limits, and what they are by another algorithm.
+type conversion struct{ from, to []descriptors.Limit }
+
+// Decide implements backend.Counter.
+func (s *store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	asked := checks
+	if s.algorithm != 0 {
+		s.room = append(s.room[:0], checks...)
+		for i := range s.room {
+			s.room[i].Limits = s.convert(checks[i].Limits)
+		}
+		asked = s.room
+	}
+	if checks[0].Op != backend.Refund {
+		s.checks = append(s.checks, checks...)
+	}
+	return s.Store.Decide(ctx, asked, out)
+}
+
+// convert returns limits by the store's algorithm. The limiter may use the memory of limits again, for others.
+func (s *store) convert(from []descriptors.Limit) []descriptors.Limit {
+	c, known := s.converted[&from[0]]
+	if !known || !slices.Equal(c.from, from) {
+		c = conversion{slices.Clone(from), convertLimits(from, s.algorithm)}
+		s.converted[&from[0]] = c
+	}
+	return c.to
+}
+
+// convertLimits returns limits by an algorithm: of two that would count in one state the smaller. If one of them cannot be
+// counted so, all stay as they are.
+func convertLimits(from []descriptors.Limit, a descriptors.Algorithm) (to []descriptors.Limit) {
+	for i := range from {
+		l, err := descriptors.NewLimit(from[i].Requests, from[i].Unit, from[i].Multiplier, a, 0)
+		if err != nil {
+			return from
+		}
+		if from[i].Algorithm == a {
+			l = from[i]
+		}
+		same := slices.IndexFunc(to, func(other descriptors.Limit) bool { return other.SameState(&l) })
+		switch {
+		case same < 0:
+			to = append(to, l)
+		case l.Capacity() < to[same].Capacity():
+			to[same] = l
+		}
+	}
+	return to
+}
+
+// changes reports whether some limit of a configuration is of another algorithm.
+func changes(config *descriptors.Config, a descriptors.Algorithm) bool {
+	return slices.ContainsFunc(config.Rules(), func(r *descriptors.Rule) bool {
+		return slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return l.Algorithm != a })
+	})
+}

@@ -1,0 +1,202 @@
+// Package simulatecmd is weir simulate, which asks what limits would do to traffic. It decides nothing itself: the limiter
+// of weir serve does, over a memory store, on a clock that the traffic moves.
+package simulatecmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weirproxy/weir/cmd/weir/callcmd"
+	"github.com/weirproxy/weir/cmd/weir/checkcmd"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
+	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Command simulates limits.
+type Command struct {
+	Dirs    []string `arg:"" name:"dir" placeholder:"DIR" help:"Descriptor files, as weir check takes them; with --compare those in force, then the new ones."`
+	Compare bool     `help:"Tell who would be denied by the second files and not by the first, and the reverse."`
+
+	CSV         string `name:"csv" placeholder:"FILE" help:"Traffic: rows of time (RFC 3339 or Unix seconds), descriptor and, if you like, hits and domain; - is standard input."`
+	EnvoyLog    string `placeholder:"FILE" help:"Traffic: Envoy's access log as JSON, an object with start_time a line; with --map."`
+	Map         string `placeholder:"K={FIELD}" help:"What Envoy asks for a line of the log: 'user={x_user},path={path|path} + remote_address={peer|host}'; |path cuts off the query, |host the port."`
+	Pattern     string `enum:"poisson,bursts,boundary,day,one-of-many," default:"" placeholder:"NAME" help:"Traffic that is made up: poisson, bursts (as many at once as fit), boundary (such a burst before a window of the clock ends, and one after), day (little at midnight, most at noon) or one-of-many (one caller asks 20 times as often)."`
+	FromHistory bool   `help:"Traffic: the hits of the rule of --path in the history. What it does not know is made up: moments within a minute, minutes of what was downsampled, and callers."`
+
+	Descriptor string        `placeholder:"K=V,K=V" help:"What a --pattern asks; # stands for a caller's number."`
+	Callers    int           `default:"1" placeholder:"N" help:"How many callers a --pattern has, or --from-history for each value that the history keeps."`
+	Rate       string        `placeholder:"10/minute" help:"How often each caller of a --pattern asks on average; as often as its first limit admits unless given."`
+	For        time.Duration `placeholder:"1h" help:"How long a --pattern goes on; 1h, of a day 24h, or 10 windows if that is longer, unless given."`
+	Seed       uint64        `default:"1" help:"Another number makes up other traffic."`
+
+	historycmd.RuleFlags
+	Others bool   `negatable:"" default:"true" help:"Simulate each other algorithm as well."`
+	JSON   bool   `name:"json" help:"Print one JSON document."`
+	Plot   string `placeholder:"FILE.svg" help:"Draw the rule that denied most, or that of --path, over time."`
+	terminal.ProgressFlag
+}
+
+// Help returns what weir simulate --help shows below the first sentence.
+func (*Command) Help() string {
+	return `Asks the limiter of weir serve, on a simulated clock, what it would do to traffic, and shows by rule what it admits and
+denies, whom, and when; beside it each other algorithm. A worst window is the most that one caller was admitted in any.
+
+    weir simulate limits --pattern boundary --descriptor user=ann
+    weir simulate limits --pattern one-of-many --descriptor 'user=u#' --callers 100 --for 2h
+    weir simulate limits --csv requests.csv --plot denied.svg
+    weir simulate limits --envoy-log access.json --map 'user={x_user},path={path|path}'
+    weir simulate limits --from-history --path route=search --from -30d
+    weir simulate --compare limits new-limits --csv requests.csv
+
+Refused requests are not asked again, and no store is away. Ctrl-C shows what was simulated until then. Exit code: 0, 1 if
+the files have errors, 2 for another error.`
+}
+
+// Run simulates and reports.
+func (c *Command) Run(ctx context.Context, out terminal.Output) error {
+	if want := map[bool]int{false: 1, true: 2}[c.Compare]; len(c.Dirs) != want {
+		return errors.New("name one directory of descriptor files or, with --compare, that of the files in force and that of the new ones")
+	}
+	var all []*simulation
+	for _, dir := range c.Dirs {
+		config, err := checkcmd.Load(dir, out)
+		if err != nil {
+			return err
+		}
+		all = append(all, newSimulation("as it is", config, 0))
+	}
+	config := all[len(all)-1].limiter.Config()
+	for _, a := range descriptors.Algorithms() {
+		if c.Others && !c.Compare && changes(config, a) {
+			all = append(all, newSimulation(a.String(), config, a))
+		}
+	}
+	t, about, err := c.traffic(ctx, config, &out)
+	if err != nil {
+		return err
+	}
+	differing := differences{now: make(map[string]*caller), before: make(map[string]*caller)}
+	progress, stop := c.Start(out.Err, "requests")
+	err = run(ctx, t, func(batch []request) {
+		if progress.Done.Add(int64(len(batch))); c.Compare {
+			differing.add(batch, all[0], all[1])
+		}
+	}, all...)
+	stop()
+	for _, s := range all {
+		err = errors.Join(err, s.store.Close())
+	}
+	if err != nil {
+		return err
+	}
+	if all[0].results.requests == 0 {
+		return errors.New("this traffic has no request")
+	}
+	r := newReport(about, c.Path, all[:len(all)-len(c.Dirs)+1])
+	if c.Compare {
+		differing.DeniedNowMost, differing.AdmittedNowMost = ranked(differing.now), ranked(differing.before)
+		r.Rules, r.Compared = nil, &differing
+	}
+	if c.Plot != "" {
+		if err := r.plot(c.Plot); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return terminal.WriteJSON(out.Out, r)
+	}
+	_, err = io.WriteString(out.Out, r.text(out.Zone))
+	return err
+}
+
+// traffic returns the traffic that the flags choose, and says what it is.
+func (c *Command) traffic(ctx context.Context, config *descriptors.Config, out *terminal.Output) (traffic, string, error) {
+	chosen := 0
+	for _, given := range [...]bool{c.CSV != "", c.EnvoyLog != "", c.Pattern != "", c.FromHistory} {
+		if given {
+			chosen++
+		}
+	}
+	random := rand.New(rand.NewPCG(c.Seed, 0))
+	switch {
+	case chosen != 1:
+		return nil, "", errors.New("choose the traffic by one of --csv, --envoy-log, --pattern and --from-history")
+	case (c.Map != "") != (c.EnvoyLog != ""):
+		return nil, "", errors.New("--map says what Envoy asks for a line of --envoy-log: give both")
+	case c.Callers < 1:
+		return nil, "", errors.New("--callers must be at least 1")
+	case c.FromHistory:
+		p, err := readPast(ctx, &c.RuleFlags, out, c.Callers, random)
+		if err != nil {
+			return nil, "", err
+		}
+		return p.traffic, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser buckets, and " +
+			"callers\nwhom the history does not keep are made up.", nil
+	case c.Pattern != "":
+		p, err := c.pattern(config, random)
+		if err != nil {
+			return nil, "", err
+		}
+		return p.traffic, fmt.Sprintf("made up: %s, %s", c.Pattern, terminal.Count(c.Callers, "caller")), nil
+	}
+	domain, err := c.domain(config)
+	if err != nil {
+		return nil, "", err
+	}
+	f := &file{name: cmp.Or(c.CSV, c.EnvoyLog), domain: domain, mapping: c.Map}
+	progress, stop := c.Start(out.Err, "requests read")
+	err = f.read(ctx, out.In, &progress.Done)
+	stop()
+	return f.traffic, "of " + terminal.Printable(f.name), err
+}
+
+// domain returns the domain of requests that name none.
+func (c *Command) domain(config *descriptors.Config) (string, error) {
+	names := config.DomainNames()
+	if c.Domain == "" && len(names) != 1 {
+		return "", fmt.Errorf("--domain is missing: one of %s", descriptors.Listed(names))
+	}
+	return cmp.Or(c.Domain, names[0]), nil
+}
+
+// pattern returns the pattern that the flags describe, made for the limit that its first caller meets.
+func (c *Command) pattern(config *descriptors.Config, random *rand.Rand) (*pattern, error) {
+	domain, err := c.domain(config)
+	if err != nil {
+		return nil, err
+	}
+	if c.Descriptor == "" {
+		return nil, errors.New("--descriptor is missing: what the callers of the pattern ask, such as user=u#")
+	}
+	p := &pattern{kind: c.Pattern, domain: domain, random: random}
+	if p.callers, err = newCallers(c.Descriptor, c.Callers); err != nil {
+		return nil, fmt.Errorf("--descriptor: %w", err)
+	}
+	rule := config.Match(domain, p.callers[0][0]).Rule
+	if rule == nil || rule.Unlimited {
+		return nil, fmt.Errorf("no limit of domain %s applies to %s: weir check %s --domain %[1]s --explain '%[2]s' says why",
+			domain, p.callers[0][0], c.Dirs[0])
+	}
+	l := rule.Limits[0]
+	p.window, p.burst = l.Window, int(l.Capacity())
+	if c.Rate != "" {
+		if l, err = callcmd.ParseLimit(c.Rate); err != nil {
+			return nil, fmt.Errorf("--rate: %w", err)
+		}
+	}
+	if p.rate = float64(l.Requests) / l.Window.Seconds(); p.rate == 0 && c.Pattern != "boundary" {
+		return nil, errors.New("--rate must be above 0, or left out where the limit is")
+	}
+	p.length = time.Hour
+	if c.Pattern == "day" {
+		p.length = 24 * time.Hour
+	}
+	p.length = cmp.Or(c.For, max(p.length, 10*p.window))
+	return p, nil
+}

@@ -1,0 +1,212 @@
+package simulatecmd
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// file is traffic that was recorded.
+type file struct {
+	name, domain string // domain is that of requests that name none
+	mapping      string // of an access log; "" for CSV
+	in           io.Reader
+	all          []request
+}
+
+// read reads the file, or standard input for a dash. Requests come in any order, as an access log is written when they end,
+// so all are read before the first is decided.
+func (f *file) read(ctx context.Context, in io.Reader, read *atomic.Int64) (err error) {
+	if f.name != "-" {
+		opened, err := os.Open(f.name)
+		if err != nil {
+			return err
+		}
+		defer opened.Close()
+		in = opened
+	}
+	f.in = interruptible{ctx, in}
+	add := func(r request) {
+		f.all = append(f.all, r)
+		read.Add(1)
+	}
+	if f.mapping != "" {
+		err = f.readLog(add)
+	} else {
+		err = f.readCSV(add)
+	}
+	slices.SortStableFunc(f.all, func(a, b request) int { return a.at.Compare(b.at) })
+	return err
+}
+
+// interruptible reads until a context ends.
+type interruptible struct {
+	context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (r interruptible) Read(p []byte) (int, error) {
+	if err := r.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// traffic yields what was read.
+func (f *file) traffic(yield func(request) error) error {
+	for _, r := range f.all {
+		if err := yield(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readCSV reads rows of time, descriptor, hits and domain, or as a header names them.
+func (f *file) readCSV(add func(request)) error {
+	rows := csv.NewReader(f.in)
+	rows.ReuseRecord, rows.FieldsPerRecord = true, -1
+	columns, known := []string{"time", "descriptor", "hits", "domain"}, make(map[string][]descriptors.Descriptor)
+	for {
+		row, err := rows.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", f.name, err)
+		case slices.Contains(row, "descriptor"):
+			columns = slices.Clone(row)
+			continue
+		}
+		r, err := parseRow(func(name string) string {
+			if i := slices.Index(columns, name); i >= 0 && i < len(row) {
+				return row[i]
+			}
+			return ""
+		}, known)
+		if err != nil {
+			line, _ := rows.FieldPos(0)
+			return fmt.Errorf("%s:%d: %w", f.name, line, err)
+		}
+		r.domain = cmp.Or(r.domain, f.domain)
+		add(r)
+	}
+}
+
+// parseRow reads a row by its columns. known are the descriptors of rows before it, by their texts.
+func parseRow(field func(string) string, known map[string][]descriptors.Descriptor) (r request, err error) {
+	hits, badHits := strconv.ParseUint(cmp.Or(field("hits"), "1"), 10, 32)
+	if badHits != nil || hits == 0 {
+		return r, fmt.Errorf("hits: %q is not a number from 1 to %d", field("hits"), uint32(math.MaxUint32))
+	}
+	text := field("descriptor")
+	if known[text] == nil {
+		if known[strings.Clone(text)], err = parseRequest(text); err != nil {
+			return r, fmt.Errorf("descriptor: %w", err)
+		}
+	}
+	r = request{domain: strings.Clone(field("domain")), descriptors: known[text], hits: uint32(hits)}
+	r.at, err = parseTime(field("time"))
+	return r, err
+}
+
+// parseRequest reads the descriptors of a request: user=ann + path=/pay.
+func parseRequest(text string) (all []descriptors.Descriptor, err error) {
+	for _, part := range descriptors.SplitRequest(strings.Clone(text)) {
+		d, err := descriptors.ParseDescriptor(part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// parseTime reads RFC 3339 or Unix seconds, with fractions.
+func parseTime(text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || seconds < 0 || seconds > 1e11 {
+		return time.Time{}, fmt.Errorf("time: %q is neither RFC 3339, such as 2026-11-21T12:00:00.5Z, nor Unix seconds", text)
+	}
+	return time.UnixMicro(int64(math.Round(seconds * 1e6))), nil
+}
+
+// readLog reads Envoy's access log in JSON, an object a line.
+func (f *file) readLog(add func(request)) error {
+	mapped, err := parseRequest(f.mapping)
+	if err != nil {
+		return fmt.Errorf("--map: %w", err)
+	}
+	lines := bufio.NewScanner(f.in)
+	lines.Buffer(nil, 1<<20)
+	for number := 1; lines.Scan(); number++ {
+		var fields map[string]any
+		err := json.Unmarshal(lines.Bytes(), &fields)
+		r := request{domain: f.domain}
+		if err == nil {
+			text, _ := fields["start_time"].(string)
+			r.at, err = parseTime(text)
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", f.name, number, err)
+		}
+		if r.descriptors = mapFields(mapped, fields); len(r.descriptors) > 0 { // as Envoy asks nothing without one
+			add(r)
+		}
+	}
+	if lines.Err() != nil {
+		return fmt.Errorf("%s: %w", f.name, lines.Err())
+	}
+	return nil
+}
+
+// field is a field of an access log in a mapping: {path}, {path|path} without its query, {peer|host} without its port.
+var field = regexp.MustCompile(`\{([^{}|]+)(\|path|\|host)?\}`)
+
+// mapFields fills in fields. As Envoy does, it leaves out a descriptor of which one is missing.
+func mapFields(mapped []descriptors.Descriptor, fields map[string]any) (all []descriptors.Descriptor) {
+	for _, m := range mapped {
+		d, whole := slices.Clone(m), true
+		for i := range d {
+			d[i].Value = field.ReplaceAllStringFunc(d[i].Value, func(name string) string {
+				parts := field.FindStringSubmatch(name)
+				value := fields[parts[1]]
+				text := fmt.Sprint(value)
+				whole = whole && value != nil && text != "" && text != "-" // as Envoy writes what is not there
+				switch parts[2] {
+				case "|path":
+					text, _, _ = strings.Cut(text, "?")
+				case "|host":
+					if host, _, err := net.SplitHostPort(text); err == nil {
+						text = host
+					}
+				}
+				return text
+			})
+		}
+		if whole {
+			all = append(all, d)
+		}
+	}
+	return all
+}

@@ -1,0 +1,77 @@
+package denials
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/byrule"
+)
+
+// Store hands the recent denials of minutes that ended before a moment to put, the oldest first, each as Recent gives it with
+// values, and those again that put failed with. It is for one goroutine at a time.
+func (r *Recorder) Store(before time.Time, put func([]Summary) error) error {
+	var groups []*group
+	var all []Summary
+	for _, g := range r.recent.inOrder() {
+		if !g.stored && (g.minute+1)*60 <= before.Unix() {
+			s, _ := g.of.summary(&g.tally, true)
+			s.First, s.Descriptors, s.Weir = time.Unix(0, g.first.Load()), 1, r.Weir
+			groups, all = append(groups, g), append(all, s)
+		}
+	}
+	err := put(all)
+	for _, g := range groups {
+		g.stored = err == nil
+	}
+	return err
+}
+
+// Restore adds denials that weirs had stored to the recent ones, the oldest first: as older than all that there are. It is for
+// the goroutine of Store.
+func (r *Recorder) Restore(all []Summary) {
+	type origin struct {
+		weir   string
+		rule   byrule.Name
+		shadow bool
+	}
+	tallies, groups := make(map[origin]*ruleTally), make([]*group, 0, len(all))
+	for i := range all {
+		s := &all[i]
+		from := origin{s.Weir, byrule.Name{Domain: s.Domain, Path: s.Path}, s.Shadow}
+		if tallies[from] == nil {
+			tallies[from] = &ruleTally{rule: from.rule, shadow: from.shadow, weir: from.weir}
+		}
+		g := &group{of: tallies[from], minute: s.First.Unix() / 60, stored: true}
+		if d, err := descriptors.ParseDescriptor(s.Descriptor); err == nil {
+			g.entries = r.recent.hashes(nil, d)
+		}
+		g.hash = r.recent.groupHash(g.of, &s.Last, g.minute, g.entries)
+		g.first.Store(s.First.UnixNano())
+		g.requests.Store(s.Requests)
+		g.hits.Store(s.Hits)
+		g.last.Store(&lastDenial{s.Last, s.Descriptor})
+		groups = append(groups, g)
+	}
+	r.recent.mu.Lock()
+	defer r.recent.mu.Unlock()
+	groups = append(groups, r.recent.ordered()...)
+	r.recent.ring, r.recent.next = [slots]*group{}, 0
+	clear(r.recent.byHash)
+	for _, g := range groups {
+		r.recent.keep(g)
+	}
+}
+
+// inOrder returns the groups that are kept, the one that began first first.
+func (r *recent) inOrder() []*group {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ordered()
+}
+
+// ordered is inOrder for who holds the lock.
+func (r *recent) ordered() []*group {
+	at := r.next % slots
+	return slices.DeleteFunc(slices.Concat(r.ring[at:], r.ring[:at]), func(g *group) bool { return g == nil })
+}
