@@ -208,7 +208,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.Ser
 	whole := slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
 	switch {
 	case len(a.Series) == 0:
-		return nil, errNoSeries(q)
+		return nil, f.errNoSeries(q, a.Lag)
 	case len(whole) == 0:
 		return nil, errors.New(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
 	case whole[0].Domain != whole[len(whole)-1].Domain: // they are sorted
