@@ -120,6 +120,8 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 	for _, n := range m.config.Lost {
 		if !slices.Contains(old.Nodes, n) || slices.Contains(targets, n) {
 			return fmt.Errorf("node %s cannot be lost: the history is on %q, and is to move to %q", n, old.Nodes, targets)
+		} else if failed[n] == nil {
+			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
 		}
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
