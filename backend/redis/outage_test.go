@@ -138,7 +138,8 @@ func TestLostShardFailsOnlyItsKeys(t *testing.T) {
 	}
 	away := make([]bool, len(checks))
 	for i := range checks {
-		away[i] = s.servers.NodeOf(script.AppendKey(nil, checks[i].Key)) == nodes[1].Addr
+		names := s.servers.Nodes()
+		away[i] = names[topology.Rendezvous(names, script.AppendKey(nil, checks[i].Key))] == nodes[1].Addr
 	}
 	nodes[1].Freeze()
 	defer nodes[1].Thaw()

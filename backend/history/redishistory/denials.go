@@ -4,10 +4,14 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/weirproxy/weir/backend/history"
 )
 
 // denialsKey holds the denials that weirs have stored: texts, by when they were, in Unix milliseconds.
-var denialsKey = partitionKey(0) + "denials"
+var denialsKey = denialsKeyOf(0)
+
+func denialsKeyOf(p history.Partition) string { return partitionKey(p) + "denials" }
 
 // At most 8,192 denials of the last day are kept: as many as a weir keeps in memory.
 const maxDenials, maxDenialAge = 8 << 10, 24 * time.Hour

@@ -110,10 +110,15 @@ func (s *Store) scanNames(ctx context.Context, p history.Partition, q *history.Q
 // scores, some of them maybe twice.
 func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, value string),
 	command, key string, options ...any) error {
-	for cursor := "0"; ; {
+	from, err := s.route(ctx, p)
+	for cursor := "0"; err == nil; {
 		answer, err := s.command(ctx, p, append([]any{command, key, cursor, "count", scanCount}, options...)...)
 		if err != nil {
 			return err
+		}
+		if at, _ := s.route(ctx, p); at != from { // a cursor is of one node
+			from, cursor = at, "0"
+			continue
 		}
 		reply, _ := answer.([]any)
 		if len(reply) != 2 {
@@ -127,6 +132,7 @@ func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, 
 			return nil
 		}
 	}
+	return err
 }
 
 var escape = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `-`, `\-`, `\`, `\\`)

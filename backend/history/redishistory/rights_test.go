@@ -47,7 +47,7 @@ func TestOperationDocumentListsEveryRight(t *testing.T) {
 			t.Errorf("OPERATION.md does not name the right %s for those who only read: %s%s", rule, readers, line)
 		}
 	}
-	for _, rule := range strings.Fields(rights) {
+	for _, rule := range strings.Fields(rights + movingRights) {
 		if !strings.Contains(document, " "+rule+" ") {
 			t.Errorf("OPERATION.md does not name the right %s, which the history in Redis needs", rule)
 		}
@@ -119,5 +119,21 @@ func TestMissingRightIsNamed(t *testing.T) {
 				t.Errorf("without the right %s the error is %v, want it to name that and the line that grants it", c.without, err)
 			}
 		})
+	}
+}
+
+// A mover's user needs what OPERATION.md names, and of no more.
+func TestMoverNeedsItsRights(t *testing.T) {
+	f := shared(t, topology.Ring)
+	newWriter(opened(t, f, fixed(start), nil), 3).count(t, 0)
+	to := MoveConfig{To: f.Servers[0].Addr}
+	granted := append([]string{"+ping"}, strings.Fields(rights)...)
+	_, err := opened(t, f.as(t, "weir", granted...), fixed(start), func(c *Config) { c.Moves = true }).Move(t.Context(), to)
+	if err == nil || !strings.Contains(err.Error(), "+restore") {
+		t.Errorf("without its rights a mover ends with %v, want it to name them", err)
+	}
+	granted = append(granted, strings.Fields(movingRights)...)
+	if _, err := opened(t, f.as(t, "weir", granted...), fixed(start), func(c *Config) { c.Moves = true }).Move(t.Context(), to); err != nil {
+		t.Errorf("with all rights a mover ends with %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package redishistory
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,15 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
+// nodeOf is the name of the node that a store has a partition on.
+func nodeOf(t *testing.T, s *Store, p history.Partition) (string, error) {
+	r, err := s.route(t.Context(), p)
+	if r == nil {
+		return "", err
+	}
+	return r.node, err
+}
+
 func TestRingPartitionsArePlacedOnceAndEvenly(t *testing.T) {
 	nodes := slices.Clone(shared(t, topology.Ring).Servers)
 	s := opened(t, ringOf(nodes...), fixed(start), nil)
@@ -19,8 +27,8 @@ func TestRingPartitionsArePlacedOnceAndEvenly(t *testing.T) {
 	other := opened(t, ringOf(nodes...), fixed(start), nil)
 	held := make(map[string]int)
 	for _, p := range new(history.Query).Partitions() {
-		a, failed := s.node(t.Context(), p)
-		b, err := other.node(t.Context(), p)
+		a, failed := nodeOf(t, s, p)
+		b, err := nodeOf(t, other, p)
 		if held[a]++; a != b || errors.Join(failed, err) != nil {
 			t.Fatalf("partition %d is on %s, and with the nodes in another order on %s, %v", p, a, b, errors.Join(failed, err))
 		}
@@ -35,18 +43,27 @@ func TestRingPartitionsArePlacedOnceAndEvenly(t *testing.T) {
 	}
 }
 
-// TestRingWithOtherNodesIsAnError: silent remapping would split series in two.
-func TestRingWithOtherNodesIsAnError(t *testing.T) {
+// The stored table rules: silent remapping would split series in two.
+func TestStoredTableOverridesTheConfiguration(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
 	a, b, c := nodes[0].Addr, nodes[1].Addr, nodes[2].Addr
-	for promise, tc := range map[string]struct {
-		stored map[int]string
-		want   string
+	names := func(of ...string) string { slices.Sort(of); return rendezvous(of).text() }
+	moved := &table{Version: 3, Nodes: []string{c}, At: make([]int, history.Partitions)}
+	for _, tc := range []struct {
+		promise string
+		stored  map[int]string
+		want    string // the error
+		on      string // partition 0
+		after   string // what node 1 stores
 	}{
-		"as it was":         {map[int]string{0: fmt.Sprintf("[%q,%q]", min(a, b), max(a, b))}, ""},
-		"a node is missing": {map[int]string{1: fmt.Sprintf("[%q,%q,%q]", a, b, c)}, "node " + b + " holds history of a ring of"},
-		"a node is unknown": {map[int]string{0: fmt.Sprintf("[%q]", a)}, "node " + a + " holds history of a ring of"},
-		"no JSON":           {map[int]string{1: "x"}, "the history is damaged: weir:h:placement on " + b},
+		{"as it was", map[int]string{0: names(a, b)}, "", rendezvous([]string{min(a, b), max(a, b)}).node(0), names(a, b)},
+		{"a node is missing in the configuration", map[int]string{1: names(a, b, c)}, "", rendezvous([]string{a, b, c}).node(0), names(a, b, c)},
+		{"one is unknown to the table", map[int]string{0: names(a)}, "", a, ""},
+		{"a newer table counts, and names nodes to ask", map[int]string{0: names(a, b, c), 1: moved.text()}, "", c, moved.text()},
+		{"two rings", map[int]string{0: names(a), 1: names(b)}, "holds history of a ring of", "", names(b)},
+		{"two rings, one of which has moved", map[int]string{0: names(a), 1: moved.text()}, "holds history of a ring of", "", moved.text()},
+		{"no JSON", map[int]string{1: "x"}, "the history is damaged: weir:h:placement on " + b, "", "x"},
+		{"a table with a node too few", map[int]string{1: `{"version":1,"nodes":["` + a + `"],"at":[0,1]}`}, "the history is damaged", "", `{"version":1,"nodes":["` + a + `"],"at":[0,1]}`},
 	} {
 		for i, n := range nodes {
 			n.Client().FlushAll(t.Context())
@@ -55,15 +72,12 @@ func TestRingWithOtherNodesIsAnError(t *testing.T) {
 			}
 		}
 		s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
-		_, err := s.node(t.Context(), 0)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %q", promise, err, tc.want)
+		on, err := nodeOf(t, s, 0)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || on != tc.on {
+			t.Errorf("%s: partition 0 is on %q, %v, want %q and %q", tc.promise, on, err, tc.on, tc.want)
 		}
-		for i, n := range nodes {
-			content := n.Client().Get(t.Context(), placementKey).Val()
-			if tc.stored[i] != "" && content != tc.stored[i] || i == 2 && content != "" || tc.want != "" && content != tc.stored[i] {
-				t.Errorf("%s: node %d has the placement %q, and had %q", promise, i, content, tc.stored[i])
-			}
+		if got := nodes[1].Client().Get(t.Context(), placementKey).Val(); got != tc.after {
+			t.Errorf("%s: node 1 then has the placement %.99q, want %.99q", tc.promise, got, tc.after)
 		}
 	}
 }
@@ -75,7 +89,7 @@ func TestUnavailableNodeKeepsItsPartitions(t *testing.T) {
 	f := ringOf(nodes...)
 	nodes[1].Freeze()
 	fresh := opened(t, f, fixed(start), impatient)
-	if _, err := fresh.node(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "to make one all must answer") {
+	if _, err := nodeOf(t, fresh, 0); err == nil || !strings.Contains(err.Error(), "to make one all must answer") {
 		t.Errorf("without a placement and with a node away: %v, want an error that says that all must answer", err)
 	}
 	nodes[1].Thaw()
@@ -87,7 +101,7 @@ func TestUnavailableNodeKeepsItsPartitions(t *testing.T) {
 	later := opened(t, f, fixed(start), impatient)
 	away := 0
 	for _, p := range new(history.Query).Partitions() {
-		node, _ := s.node(t.Context(), p)
+		node, _ := nodeOf(t, s, p)
 		if node == nodes[1].Addr {
 			if away++; away > 3 {
 				continue // each takes its time
@@ -103,7 +117,7 @@ func TestUnavailableNodeKeepsItsPartitions(t *testing.T) {
 	}
 	nodes[1].Restart(t) // it kept nothing
 	for _, p := range new(history.Query).Partitions() {
-		if node, _ := s.node(t.Context(), p); node != nodes[1].Addr {
+		if node, _ := nodeOf(t, s, p); node != nodes[1].Addr {
 			continue
 		}
 		r, err := later.Apply(t.Context(), p, history.Batch{Writer: "ann", Seq: 2, After: 1})

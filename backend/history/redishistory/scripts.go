@@ -11,14 +11,18 @@ import (
 var sources embed.FS
 
 // scripts are what runs in the servers; see the head of each file.
-type scripts struct{ apply, change, due, read, peek, forget, probe, placement *pipeline.Script }
+type scripts struct {
+	apply, change, due, read, peek, forget, probe, command, write *pipeline.Script
+	placement, state, dump, put                                   *pipeline.Script // of nodes
+}
 
-// rights are the ACL rules for the history: for the scripts, and for the commands beside them. readingRights are those
-// for a history that is only read.
+// rights are the ACL rules for the history. readingRights are those for a history that is only read, movingRights those to
+// move partitions besides.
 const (
 	rights = "~weir:* +bgrewriteaof +del +evalsha +get +hdel +hget +hgetall +hincrby +hlen +hmget +hscan +hset +info " +
 		"+script|load +set +time +zadd +zcard +zrangebyscore +zrem +zscan"
 	readingRights = "~weir:* +evalsha +get +hgetall +script|load +time +zscan"
+	movingRights  = " +dump +restore"
 )
 
 // newScripts puts the scripts together from their parts.
@@ -32,9 +36,11 @@ func newScripts() scripts {
 		return pipeline.NewScript(source)
 	}
 	return scripts{
-		apply: script("numbers", "exact", "apply"), change: script("numbers", "change"), due: script("numbers", "due"),
-		read: script("numbers", "read"), peek: script("numbers", "peek"), forget: script("numbers", "forget"),
-		probe: script("numbers", "probe"), placement: script("placement"),
+		apply: script("numbers", "fence", "exact", "apply"), change: script("numbers", "fence", "change"),
+		due: script("numbers", "fence", "due"), forget: script("numbers", "fence", "forget"),
+		read: script("numbers", "read"), peek: script("numbers", "peek"), probe: script("numbers", "probe"),
+		command: script("numbers", "command"), write: script("numbers", "fence", "command"),
+		placement: script("placement"), state: script("state"), dump: script("dump"), put: script("put"),
 	}
 }
 

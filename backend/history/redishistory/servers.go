@@ -104,6 +104,9 @@ func (s *Store) Settle(ctx context.Context) error {
 	var last error                     // of the round before
 	for {
 		err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
+			if t := s.ring.table.Load(); t != nil && !slices.Contains(t.Nodes, name) {
+				return nil // it has left the ring
+			}
 			answer, err := do("info", "replication")
 			if err != nil {
 				return err

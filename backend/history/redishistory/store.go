@@ -31,6 +31,9 @@ var ErrFormat = errors.New("the history is in another format")
 // ErrDamaged is wrapped by errors that name a key which holds what nothing of weir has written there.
 var ErrDamaged = errors.New("the history is damaged")
 
+// ErrMoving is wrapped by errors that say that a partition is on its way to another node.
+var ErrMoving = errors.New("it is being moved to another node")
+
 // Config is where the history is, and how it is kept.
 type Config struct {
 	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing
@@ -47,14 +50,18 @@ type Config struct {
 	// ReadOnly makes a store that only reads, with fewer rights: Apply and Downsample fail. Whether the servers can keep a
 	// history is not found out then.
 	ReadOnly bool
-	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply or Downsample. It is
-	// for tests.
+	// Moves makes a store for Move, whose errors name the rights that it needs besides.
+	Moves bool
+	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply, Downsample or Move.
+	// It is for tests.
 	Step func(name string)
 }
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
-	Visited func() // called after each partition that a job has looked at, unless nil; to be set before the first
+	Visited func() // called after each partition that a job has looked at or moved, unless nil; to be set before the first
+	// Planned is called by Move with how many partitions it is to move, likewise.
+	Planned func(partitions int)
 
 	c       Config // with its defaults
 	servers *topology.Servers
@@ -62,6 +69,7 @@ type Store struct {
 	log     *slog.Logger
 
 	ring   ring
+	pinned *route // of a mover's view of one partition at one node, else nil
 	probed [history.Partitions]atomic.Bool
 	stop   context.CancelFunc
 	watch  sync.WaitGroup
@@ -87,6 +95,9 @@ func Open(c Config) (*Store, error) {
 	needed := rights
 	if c.ReadOnly {
 		needed = readingRights
+	}
+	if c.Moves {
+		needed += movingRights
 	}
 	c.Redis.Fixed = true
 	servers, err := topology.Connect(c.Redis, needed)
@@ -135,19 +146,18 @@ func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// locate finds out where a partition is kept.
-func (s *Store) locate(ctx context.Context, p history.Partition) (topology.At, error) {
-	node, err := s.node(ctx, p)
-	return topology.At{Key: []byte(partitionKey(p)), Node: node}, err
-}
-
-// run runs a script in a partition. Keys and arguments are those that follow the format and the time.
+// run runs a script in a partition. Keys and arguments are those that follow the format and the time. It goes where the
+// partition has moved to, and waits for one that is being moved.
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
-	at, err := s.locate(ctx, p)
-	if err == nil {
-		reply, err = pipeline.Run(ctx, s.servers, at, script, append([]string{formatKey(p)}, keys...),
-			append([]any{format, s.c.Now()}, args...)...)
+	for begin, again := time.Now(), true; again; {
+		var r *route
+		if r, err = s.route(ctx, p); err != nil {
+			break
+		}
+		reply, err = pipeline.Run(ctx, s.servers, topology.At{Key: []byte(partitionKey(p)), Node: r.node}, script,
+			append([]string{formatKey(p)}, keys...), append([]any{r.format(), s.c.Now()}, args...)...)
+		again = s.follow(ctx, p, r, reply, err, begin)
 	}
 	switch {
 	case err == nil:
@@ -161,16 +171,14 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	return reply, nil
 }
 
-// command sends one about a key of a partition.
+// command sends one about a key of a partition, which is its second word.
 func (s *Store) command(ctx context.Context, p history.Partition, words ...any) (answer any, err error) {
-	at, err := s.locate(ctx, p)
-	if err == nil {
-		answer, err = pipeline.Do(ctx, s.servers, at, words...)
+	script := s.scripts.command
+	if slices.Contains([]any{"set", "zadd", "zrem"}, words[0]) {
+		script = s.scripts.write
 	}
-	if err != nil {
-		return nil, fmt.Errorf("partition %d of the history: %w", p, err)
-	}
-	return answer, nil
+	reply, err := s.run(ctx, p, script, []string{words[1].(string)}, append(words[:1:1], words[2:]...)...)
+	return item[any](reply, 1), err
 }
 
 var errUnreadable = errors.New("the reply is not the script's")
@@ -183,6 +191,8 @@ func replyError(reply pipeline.Reply) error {
 	case "format":
 		return fmt.Errorf("%w: %s, and this weir knows %s: use the weir that wrote it, or another database",
 			ErrFormat, item[string](reply, 1), format)
+	case "moving", "copying", "moved":
+		return fmt.Errorf("%w (%s): try again", ErrMoving, item[string](reply, 0))
 	case "damaged":
 		return fmt.Errorf("%w: %s: %s", ErrDamaged, item[string](reply, 1), item[string](reply, 2))
 	}

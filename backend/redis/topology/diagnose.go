@@ -25,6 +25,12 @@ func Forbidden(err error) bool {
 	return goredis.IsPermissionError(err) || forbidden.MatchString(err.Error())
 }
 
+// IsReply reports whether an error is a server's answer.
+func IsReply(err error) bool {
+	var reply goredis.Error
+	return errors.As(err, &reply)
+}
+
 // lockedSentinels matches what go-redis says of sentinels that refuse credentials.
 var lockedSentinels = regexp.MustCompile("all sentinels .*(NOAUTH|WRONGPASS)")
 

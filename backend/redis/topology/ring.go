@@ -167,6 +167,36 @@ func (r *ring) nodeOf(key []byte) (owner *node) {
 	return owner
 }
 
+// Rendezvous returns the index of that of some nodes which a key is placed on while all of them live.
+func Rendezvous(nodes []string, key []byte) (owner int) {
+	hash, best := keyHash(key), uint64(0)
+	for i, name := range nodes {
+		if s := score(xxhash.Sum64String(name), hash); i == 0 || s > best {
+			owner, best = i, s
+		}
+	}
+	return owner
+}
+
+// join adds the nodes of a list that the ring lacks: see [Servers.Join].
+func (r *ring) join(list string) (names []string, err error) {
+	targets, err := parseNodes(list)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range targets {
+		names = append(names, t.name)
+		if slices.ContainsFunc(r.nodes, func(n *node) bool { return n.name == t.name }) {
+			continue
+		}
+		if first := r.nodes[0].target; !t.tls && t.password == "" {
+			t.tls, t.user, t.password = first.tls, first.user, first.password
+		}
+		r.nodes = append(slices.Clone(r.nodes), r.newNode(t))
+	}
+	slices.Sort(names)
+	return names, err
+}
+
 // byName returns the node of a name, alive or not; nil if the ring has none.
 func (r *ring) byName(name string) *node { return r.find(func(n *node) bool { return n.name == name }) }
 

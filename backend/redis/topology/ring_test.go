@@ -313,3 +313,40 @@ func TestRingFollowsItsFile(t *testing.T) {
 		t.Errorf("the empty file was logged %d times, want once:\n%s", n, log)
 	}
 }
+
+// A history that has moved is on nodes that no configuration names yet.
+func TestJoinAddsNodesToAFixedRing(t *testing.T) {
+	t.Parallel()
+	s, err := Connect(Config{Type: Ring, URL: "rediss://ann:secret@10.0.0.1:6379,10.0.0.2:6379", Fixed: true}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	names, err := s.Join("redis://10.0.0.3:6379/2,rediss://bob:own@10.0.0.4:6379,10.0.0.1:6379")
+	if want := []string{"10.0.0.1:6379", "10.0.0.3:6379/2", "10.0.0.4:6379"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("nodes join as %q, %v, want %q", names, err, want)
+	}
+	if all := s.Nodes(); len(all) != 4 {
+		t.Errorf("the ring then has %q, want 4 nodes", all)
+	}
+	for name, want := range map[string]string{"10.0.0.3:6379/2": "ann secret true 2", "10.0.0.4:6379": "bob own true 0"} {
+		n := s.ring.byName(name)
+		if got := fmt.Sprint(n.user, " ", n.password, " ", n.tls, " ", n.db); got != want {
+			t.Errorf("%s is reached with %s, want %s: those of the first node, unless it has its own", name, got, want)
+		}
+		if _, err := s.Locate(At{Node: name}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.Join("10.0.0.5"); err == nil {
+		t.Error("a node without a port joins")
+	}
+	other, err := Connect(Config{URL: "10.0.0.1:6379"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Join("10.0.0.2:6379"); err == nil {
+		t.Error("a server that is no ring is joined")
+	}
+}

@@ -110,14 +110,13 @@ func (s *Servers) Nodes() []string {
 	return s.ring.names()
 }
 
-// NodeOf returns the name of the ring's node that a key is placed on, "" where there is no ring or no node lives.
-func (s *Servers) NodeOf(key []byte) string {
-	if s.ring != nil {
-		if n := s.ring.nodeOf(key); n != nil {
-			return n.name
-		}
+// Join adds the nodes of a list to a ring with fixed nodes, but for those that it has, and returns the names of all in it.
+// One that is written without TLS and credentials has those of the ring's first.
+func (s *Servers) Join(list string) ([]string, error) {
+	if s.ring == nil || !s.Config.Fixed {
+		return nil, errors.New("redis: only a ring with fixed nodes can be joined")
 	}
-	return ""
+	return s.ring.join(list)
 }
 
 // NodeLost reports whether a ring has a node of that name that counts as lost.

@@ -34,6 +34,7 @@ type Command struct {
 	Verify verifyCommand `cmd:"" help:"Prove that the history holds, to the integer, all that was counted."`
 	Export exportCommand `cmd:"" help:"Write what is stored as CSV or OpenMetrics."`
 	Import importCommand `cmd:"" help:"Count the rows of a CSV file, as export writes it."`
+	Move   moveCommand   `cmd:"" help:"Bring a history on a ring of Redis servers to other nodes, live."`
 	Demo   demoCommand   `cmd:"" help:"Fill an empty history with a year of made-up hits."`
 	Serve  serveCommand  `cmd:"" help:"Answer Grafana and the page over the history of a fleet, and limit nothing."`
 }

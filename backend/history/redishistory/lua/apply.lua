@@ -157,7 +157,7 @@ for i = 1, #parts, 4 do
 	end
 end
 if not heldFormat then
-	call('SET', KEYS[1], ARGV[1])
+	call('SET', KEYS[1], known)
 end
 local entry = seq
 if #refused > 0 then -- a replay is told of it too

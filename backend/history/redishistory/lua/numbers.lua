@@ -19,8 +19,16 @@ local function seconds(given)
 	return tonumber(call('TIME')[1])
 end
 
--- The first key is the format of what the partition holds. Another one is left alone.
+-- The first key is the format of what the partition holds, and says if it moves between nodes: see FORMAT.md. Another
+-- format is left alone. Who knows the token of a move has met its tombstone, or is the mover.
+local known, token = string.match(ARGV[1], '^(%S+) ?(%S*)$')
 local heldFormat = call('GET', KEYS[1])
-if heldFormat and heldFormat ~= ARGV[1] then
-	return {'format', heldFormat}
+local state, mover, detail
+if heldFormat and heldFormat ~= known then
+	state, mover, detail = string.match(heldFormat, '^' .. known .. ' (%a+) (%S+) ?(.*)$')
+	if not state or not find(' moving copying moved ', ' ' .. state .. ' ', 1, true) then
+		return {'format', heldFormat}
+	elseif state ~= 'moving' and mover ~= token then
+		return {state, mover, detail}
+	end
 end

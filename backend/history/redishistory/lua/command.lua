@@ -1,0 +1,5 @@
+-- Runs a command where the partition is.
+--
+-- KEYS: format, the command's key. ARGV: format, time, the command, its other arguments. Reply: done, and the answer.
+
+return {'done', call(ARGV[3], KEYS[2], unpack(ARGV, 4))}

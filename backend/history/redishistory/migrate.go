@@ -1,0 +1,369 @@
+package redishistory
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+const (
+	// moverKey is on every node of a ring while a mover is at work, and holds its token and its machine.
+	moverKey = prefix + ":mover"
+	// fenceTime is how long a fence, and a mover's lock, last unless they are renewed. They are after a third of it.
+	fenceTime = 30 * time.Second
+	// dumpSize is how many keys are copied with one script, and sampled how many series of a partition a plan measures.
+	dumpSize, sampled = 64, 10
+)
+
+// MoveConfig is what Move is to do.
+type MoveConfig struct {
+	To      string   // the nodes of the ring afterwards, as a URL names them
+	Lost    []string // nodes that are gone for good: what is on them begins anew
+	Machine string   // for people who are told that a mover is at work
+	DryRun  bool     // only find out what would be moved
+}
+
+// MovedPartition is a partition that moves, and what of it was copied; in a dry run, what is expected from a sample.
+type MovedPartition struct {
+	Partition history.Partition `json:"partition"`
+	From      string            `json:"from"`
+	To        string            `json:"to"`
+	Lost      bool              `json:"lost,omitempty"` // its node is gone for good, and so are its hits
+	Moved     bool              `json:"moved"`
+	Series    uint64            `json:"series"`
+	Bytes     uint64            `json:"bytes"`
+}
+
+// MoveResult is what a mover did, or would do.
+type MoveResult struct {
+	Version    int              `json:"version"` // of the table
+	Nodes      []string         `json:"nodes"`
+	Partitions []MovedPartition `json:"partitions"` // that move
+	// Expected is, in a dry run, how long it will take at the speed of a sample.
+	Expected time.Duration `json:"expected_ns,omitempty"`
+}
+
+// mover is one run of Move.
+type mover struct {
+	*Store
+	config  MoveConfig
+	token   string
+	lock    string   // what it has its locks with
+	live    []string // the nodes of before and after, without those lost
+	table   *table
+	states  map[string][]string // by node and partition, as found at the start
+	renewed time.Time
+	result  MoveResult
+
+	// The partition that is being copied has this fence at its node; "" if none is.
+	fenced history.Partition
+	source string
+	fence  string
+	until  string
+}
+
+// Move brings the partitions of a ring to where they belong on other nodes, one after the other, while weirs count and
+// read. It may be killed anywhere: the next one goes on.
+func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
+	if s.ring.names == nil {
+		return MoveResult{}, errors.New("only the history on a ring is moved: a Redis Cluster moves slots by itself, and a " +
+			"single server or one with sentinels has nothing to share out")
+	}
+	m := &mover{Store: s, renewed: time.Now(), config: c, token: rand.Text(), states: make(map[string][]string)}
+	m.lock = m.token + " " + c.Machine
+	if s.c.ReadOnly && !c.DryRun {
+		return MoveResult{}, errReadOnly
+	}
+	defer m.unlock(context.WithoutCancel(ctx)) // of one that is stopped, too
+	targets, err := s.servers.Join(c.To)
+	if err == nil {
+		err = m.begin(ctx, targets)
+	}
+	if err == nil {
+		err = m.plan(ctx, rendezvous(targets))
+	}
+	if err == nil && s.Planned != nil {
+		s.Planned(len(m.result.Partitions))
+	}
+	if err == nil && !c.DryRun {
+		err = m.work(ctx, targets)
+	}
+	return m.result, err
+}
+
+// begin reads the table and the states of all partitions on all nodes.
+func (m *mover) begin(ctx context.Context, targets []string) error {
+	m.ring.mu.Lock()
+	failed, err := m.loadTables(ctx)
+	m.ring.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	old := m.ring.table.Load()
+	m.table = &table{old.Version, slices.Clone(old.Nodes), slices.Clone(old.At)}
+	for _, n := range targets {
+		if !slices.Contains(m.table.Nodes, n) {
+			m.table.Nodes = append(m.table.Nodes, n)
+		}
+	}
+	for _, n := range m.config.Lost {
+		if !slices.Contains(old.Nodes, n) || slices.Contains(targets, n) {
+			return fmt.Errorf("node %s cannot be lost: the history is on %q, and is to move to %q", n, old.Nodes, targets)
+		} else if failed[n] == nil {
+			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
+		}
+	}
+	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
+	for _, n := range m.live {
+		if failed[n] == nil && !m.config.DryRun {
+			failed[n] = m.takeLock(ctx, n, "")
+		}
+		if failed[n] != nil {
+			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, failed[n])
+		}
+		for p := range history.Partitions {
+			held, _, err := m.state(ctx, n, formatKey(history.Partition(p)))
+			if err != nil {
+				return err
+			}
+			m.states[n] = append(m.states[n], held)
+		}
+	}
+	for p := range m.table.At {
+		if err := m.findOwner(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findOwner corrects the table where a mover died before it was written: a tombstone is stronger, and what a lost node had
+// given away is not lost.
+func (m *mover) findOwner(p int) error {
+	for hops := 0; hops < len(m.table.Nodes); hops++ {
+		word := strings.Fields(m.stateAt(m.table.Nodes[m.table.At[p]], p))
+		if len(word) < 4 || word[1] != "moved" {
+			break
+		}
+		at := slices.Index(m.table.Nodes, word[3])
+		if at < 0 {
+			return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, word[3])
+		}
+		m.table.At[p] = at
+	}
+	for _, n := range m.live { // of a lost node, which the partition had left before that was written
+		if slices.Contains(m.config.Lost, m.table.Nodes[m.table.At[p]]) && m.states[n][p] == format {
+			m.table.At[p] = slices.Index(m.table.Nodes, n)
+		}
+	}
+	return nil
+}
+
+// stateAt is the state of a partition at a node as found at the start, "" for a lost one.
+func (m *mover) stateAt(node string, p int) string {
+	if states := m.states[node]; states != nil {
+		return states[p]
+	}
+	return ""
+}
+
+// plan finds out which partitions move, and in a dry run what of them there is.
+func (m *mover) plan(ctx context.Context, goal *table) error {
+	m.result.Version, m.result.Nodes = m.table.Version, goal.Nodes
+	var bytes, sampledBytes uint64
+	var took time.Duration
+	for i := range history.Partitions {
+		p := history.Partition(i)
+		one := MovedPartition{Partition: p, From: m.table.node(p), To: goal.node(p)}
+		if one.From == one.To {
+			continue
+		}
+		one.Lost = slices.Contains(m.config.Lost, one.From)
+		if m.config.DryRun && !one.Lost {
+			from := m.view(one.From, tokenOf(m.stateAt(one.From, i)))
+			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
+			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
+				return err
+			}
+			one.Series = uint64(len(ids))
+			begin := time.Now()
+			n, err := m.measure(ctx, from, p, ids[:min(len(ids), sampled)])
+			if err != nil {
+				return err
+			}
+			took += time.Since(begin)
+			sampledBytes += n
+			one.Bytes = n * one.Series / max(1, uint64(min(len(ids), sampled)))
+			bytes += one.Bytes
+		}
+		m.result.Partitions = append(m.result.Partitions, one)
+	}
+	if sampledBytes > 0 { // a move reads once to copy, writes, and reads both sides to compare
+		m.result.Expected = time.Duration(4 * float64(took) * float64(bytes) / float64(sampledBytes)).Round(time.Second)
+	}
+	return nil
+}
+
+// measure returns how many bytes the dumps of some series have.
+func (m *mover) measure(ctx context.Context, from *Store, p history.Partition, ids []history.ID) (bytes uint64, err error) {
+	records, _, err := from.readRecords(ctx, p, ids)
+	for i := 0; i < len(records) && err == nil; i++ {
+		var dumps pipeline.Reply
+		dumps, err = pipeline.Run(ctx, m.servers, topology.At{Node: from.pinned.node}, m.scripts.dump, records[i].allKeys())
+		bytes += size(dumps)
+	}
+	return bytes, err
+}
+
+func size(dumps pipeline.Reply) (bytes uint64) {
+	for i := range dumps {
+		bytes += uint64(len(item[string](dumps, i)))
+	}
+	return bytes
+}
+
+// allKeys are the keys of a series: its own first, and then those of its chunks.
+func (r *record) allKeys() []string {
+	keys := []string{r.key}
+	for _, c := range r.chunks {
+		keys = append(keys, chunkKeys(r.key, c)...)
+	}
+	return keys
+}
+
+// work cleans up after a mover that died, moves what is planned, and stores the table of the end.
+func (m *mover) work(ctx context.Context, targets []string) error {
+	if before := m.ring.table.Load(); len(m.result.Partitions) > 0 || !slices.Equal(before.Nodes, targets) {
+		if err := m.store(ctx); err != nil { // a node that is to get something is asked from now on
+			return err
+		}
+	}
+	if err := m.cleanUp(ctx); err != nil {
+		return err
+	}
+	for i := range m.result.Partitions {
+		if err := m.move(ctx, &m.result.Partitions[i]); err != nil {
+			return err
+		}
+		if m.Visited != nil {
+			m.Visited()
+		}
+	}
+	goal := rendezvous(targets)
+	if slices.Equal(m.table.Nodes, targets) {
+		return nil
+	}
+	m.table.Nodes, m.table.At = targets, goal.At
+	return m.store(ctx)
+}
+
+// unlock gives up the fence and the locks that there are. What cannot be given up ends by itself.
+func (m *mover) unlock(ctx context.Context) {
+	if m.fence != "" {
+		_, _ = m.swap(ctx, m.source, formatKey(m.fenced), m.fence, format, "", 0)
+	}
+	for _, n := range m.live {
+		if _, err := m.swap(ctx, n, moverKey, m.lock, "", "", 0); err != nil {
+			m.log.Debug("a mover's lock ends by itself", "node", n, "error", err)
+		}
+	}
+}
+
+// renewLocks renews the lock of each node.
+func (m *mover) renewLocks(ctx context.Context) error {
+	for _, n := range m.live {
+		if err := m.takeLock(ctx, n, m.lock); err != nil {
+			return err
+		}
+	}
+	m.renewed = time.Now()
+	return nil
+}
+
+func (m *mover) takeLock(ctx context.Context, node, before string) error {
+	held, err := m.swap(ctx, node, moverKey, before, m.lock, "", fenceTime)
+	if err == nil && held != m.lock {
+		_, machine, _ := strings.Cut(held, " ")
+		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds", machine, fenceTime, node)
+	}
+	return err
+}
+
+// cleanUp ends what a mover has begun that died: it removes what was left of partitions that have moved, or of copies that
+// are none.
+func (m *mover) cleanUp(ctx context.Context) error {
+	for _, n := range m.live {
+		for i, state := range m.states[n] {
+			p, owner, word := history.Partition(i), m.table.Nodes[m.table.At[i]], strings.Fields(state)
+			var err error
+			switch {
+			case len(word) < 3 || word[1] == "moving":
+			case word[1] == "moved":
+				err = m.remove(ctx, n, p, state)
+			case n == owner: // the switch was made
+				_, err = m.swap(ctx, n, formatKey(p), state, format, "", 0)
+			case !slices.Contains(m.config.Lost, owner) && !slices.ContainsFunc(m.result.Partitions, func(one MovedPartition) bool {
+				return one.Partition == p && one.To == n
+			}):
+				if err = m.raiseFence(ctx, owner, p); err != nil { // its mover may be alive
+					break
+				}
+				if err = m.remove(ctx, n, p, state); err == nil {
+					_, err = m.swap(ctx, n, formatKey(p), state, "", "", 0)
+				}
+				err = errors.Join(err, m.dropFence(ctx))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// store stores the table as the next version on all nodes.
+func (m *mover) store(ctx context.Context) error {
+	m.table.Version++
+	for _, n := range m.live {
+		held, err := m.placement(ctx, n, m.table.text(), m.table.Version)
+		if err == nil && held != m.table.text() {
+			err = fmt.Errorf("node %s has another table of version %d: another mover is at work", n, m.table.Version)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	m.result.Version = m.table.Version
+	m.ring.mu.Lock()
+	defer m.ring.mu.Unlock()
+	m.adopt(&table{m.table.Version, slices.Clone(m.table.Nodes), slices.Clone(m.table.At)})
+	return nil
+}
+
+// state returns what a key of a node holds, and the node's second.
+func (m *mover) state(ctx context.Context, node, key string) (held string, now int64, err error) {
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key})
+	return item[string](reply, 0), item[int64](reply, 1), err
+}
+
+// swap changes what a key of a node holds from one value to another, ” being no key, before the second late, and has it
+// last for a time, 0 for ever. It returns what the key then holds.
+func (m *mover) swap(ctx context.Context, node, key, from, to, late string, lasts time.Duration) (held string, err error) {
+	var life string
+	if lasts > 0 {
+		life = strconv.FormatInt(lasts.Milliseconds(), 10)
+	}
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, late, life)
+	return item[string](reply, 0), err
+}

@@ -1,0 +1,410 @@
+package redishistory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
+)
+
+// urlOf is the list of nodes that a move is to go to.
+func urlOf(nodes ...*redistest.Server) string { return ringOf(nodes...).config.URL }
+
+// client counts hits in many partitions, by batches that it sends again until they are acknowledged, and knows how many.
+type client struct {
+	s       *Store
+	counted map[history.ID]uint64
+	seq     [history.Partitions]uint64
+	name    string
+	now     func() time.Time
+}
+
+// countRound counts some hits of some series of each of n partitions, in minutes of the last days.
+func (c *client) countRound(t *testing.T, n int) {
+	t.Helper()
+	by := make(map[history.Partition][]history.Increment)
+	minute := start.Unix() / 60
+	if c.now != nil {
+		minute = c.now().Unix() / 60
+	}
+	for i := range 2 * n {
+		id := history.ID{Domain: "shop", Path: fmt.Sprint("p", i)}
+		hits := uint64(i + 1)
+		by[id.Partition()] = append(by[id.Partition()], history.Increment{ID: id, Minute: minute - int64(i), Hits: hits})
+		c.counted[id] += hits
+	}
+	for p, increments := range by {
+		c.seq[p]++
+		b := history.Batch{Writer: cmp.Or(c.name, "ann"), Seq: c.seq[p], After: c.seq[p] - 1, Increments: increments}
+		r, err := c.s.Apply(t.Context(), p, b)
+		if err != nil || r.Status != history.Applied {
+			t.Fatalf("batch %d of partition %d: %+v, %v", b.Seq, p, r, err)
+		}
+	}
+}
+
+// agree compares what a store holds with what was counted.
+func (c *client) agree(t *testing.T, s *Store) {
+	t.Helper()
+	found := historytest.All(t, s)
+	for id, want := range c.counted {
+		if one := found[id]; one.Lifetime != want || !one.Exact() {
+			t.Fatalf("%v has %d hits and is exact: %v, want %d", id, one.Lifetime, one.Exact(), want)
+		}
+	}
+	if len(found) != len(c.counted) {
+		t.Fatalf("%d series are found, want %d", len(found), len(c.counted))
+	}
+}
+
+// move runs a mover, which must come to its end.
+func move(t *testing.T, s *Store, c MoveConfig) MoveResult {
+	t.Helper()
+	r, err := s.Move(t.Context(), c)
+	if err != nil {
+		t.Fatalf("a move to %s: %v", c.To, err)
+	}
+	return r
+}
+
+// endFences lets the time pass after which a mover that was killed holds nothing any more.
+func endFences(t *testing.T, nodes ...*redistest.Server) {
+	t.Helper()
+	for _, n := range nodes {
+		n.Client().Del(t.Context(), moverKey)
+		for p := range history.Partitions {
+			key := formatKey(history.Partition(p))
+			if word := strings.Fields(n.Client().Get(t.Context(), key).Val()); len(word) == 4 && word[1] == "moving" {
+				word[3] = "1"
+				n.Client().Set(t.Context(), key, strings.Join(word, " "), 0)
+			}
+		}
+	}
+}
+
+// onlyAt fails if a node has keys of partitions that are elsewhere, other than tombstones.
+func onlyAt(t *testing.T, s *Store, nodes ...*redistest.Server) {
+	t.Helper()
+	for _, n := range nodes {
+		for _, key := range n.Client().Keys(t.Context(), "*{*").Val() {
+			var p int
+			_, _ = fmt.Sscanf(key, prefix+"{%d}", &p)
+			on, err := nodeOf(t, s, history.Partition(p))
+			state := n.Client().Get(t.Context(), formatKey(history.Partition(p))).Val()
+			switch tombstone := strings.HasPrefix(state, "1 moved "); {
+			case err != nil:
+				t.Fatal(err)
+			case on == n.Addr && state != format, on != n.Addr && (!tombstone || key != formatKey(history.Partition(p))):
+				t.Fatalf("node %s has %s, with the state %q, and the partition is on %s", n.Addr, key, state, on)
+			}
+		}
+	}
+}
+
+// A mover that is killed at any step of a move leaves a history that is exact, readable and can be written, and the next
+// one ends the move; when the killed one goes on after that, as a machine that was paused, it does no harm.
+func TestKilledMoverLosesNothing(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	var here, bystander, next *Store
+	here = opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	c := &client{s: here, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 40)
+	bystander = opened(t, ringOf(nodes[:2]...), fixed(start), nil) // whose table grows old
+	c.agree(t, bystander)
+	places := [][]*redistest.Server{nodes, nodes[:2], nodes[1:], {nodes[0], nodes[2]}}
+	atSteps := []string{"fenced", "copying", "copy", "compare", "switch", "switched", "table", "remove", "removed"}
+	for round, step := range atSteps {
+		to, skip := places[round%len(places)], 7*round
+		paused, resume, ended := make(chan bool), make(chan bool), make(chan error, 1)
+		killed := opened(t, ringOf(nodes...), fixed(start), func(cfg *Config) {
+			cfg.Step = func(name string) {
+				if skip--; skip < 0 && name == "move: "+step {
+					skip = math.MaxInt
+					paused <- true
+					<-resume
+				}
+			}
+		})
+		go func() {
+			_, err := killed.Move(context.Background(), MoveConfig{To: urlOf(to...), Machine: "killed"})
+			ended <- err
+		}()
+		select {
+		case <-paused:
+		case err := <-ended:
+			t.Fatalf("a mover never comes to %q: %v", step, err)
+		case <-time.After(process.Hang):
+			t.Fatal("a mover hangs")
+		}
+		_, err := here.Move(t.Context(), MoveConfig{To: urlOf(to...)})
+		if err == nil || !strings.Contains(err.Error(), "another mover, on killed, is at work") {
+			t.Fatalf("beside a mover at %q another ends with %v, want an error that names the first", step, err)
+		}
+		endFences(t, nodes...)
+		c.countRound(t, 40)
+		c.agree(t, bystander)
+		next = opened(t, ringOf(nodes...), fixed(start), nil)
+		move(t, next, MoveConfig{To: urlOf(to...)})
+		c.countRound(t, 40)
+		close(resume)
+		if err := <-ended; err == nil {
+			t.Errorf("a mover that was overtaken at %q ends without an error", step)
+		}
+		c.countRound(t, 40)
+		for _, s := range []*Store{here, bystander, next} {
+			c.agree(t, s)
+		}
+		onlyAt(t, next, nodes...)
+		historytest.Downsample(t, here, start)
+		c.agree(t, bystander)
+	}
+}
+
+// Three nodes become five and then two, and back, while a client counts, jobs downsample and queries run: each answer is of
+// a moment, and in the end each hit is there once.
+func TestRingMovesUnderLoad(t *testing.T) {
+	nodes := redistest.Ring(t, 5)
+	var clock atomic.Int64
+	clock.Store(start.Unix())
+	now := func() time.Time { return time.Unix(clock.Load(), 0) }
+	c := &client{s: opened(t, ringOf(nodes[:3]...), now, nil), counted: make(map[history.ID]uint64), now: now}
+	reader := opened(t, ringOf(nodes[:3]...), now, func(cfg *Config) { cfg.ReadOnly = true })
+	job := opened(t, ringOf(nodes[:3]...), now, nil)
+	c.countRound(t, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	queries := 0
+	running.Go(func() {
+		lifetimes := make(map[history.ID]uint64)
+		for ; ctx.Err() == nil; queries++ {
+			found := 0
+			err := reader.Query(context.Background(), historytest.Everything(), func(one history.Series) error {
+				if found++; !one.Exact() || one.Lifetime < lifetimes[one.ID] || one.Err != nil {
+					t.Errorf("a query finds %v with %d hits, exact: %v (%v), after %d", one.ID, one.Lifetime, one.Exact(), one.Err, lifetimes[one.ID])
+				}
+				lifetimes[one.ID] = one.Lifetime
+				return nil
+			})
+			if err != nil || found != 200 {
+				t.Errorf("a query finds %d series, want 200: %v", found, err)
+			}
+		}
+	})
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := job.Downsample(context.Background(), now()); err != nil {
+				t.Errorf("the job: %v", err)
+			}
+			clock.Add(6 * 3600)
+		}
+	})
+	moves := make(chan error, 1)
+	go func() {
+		defer close(moves)
+		mover := opened(t, ringOf(nodes[:3]...), now, nil)
+		targets := [][]*redistest.Server{nodes, nodes[3:], nodes[1:4]}
+		if !testing.Short() {
+			targets = slices.Repeat(targets, 4)
+		}
+		for _, to := range targets {
+			if _, err := mover.Move(context.Background(), MoveConfig{To: urlOf(to...)}); err != nil {
+				moves <- err
+				return
+			}
+		}
+	}()
+	for ended := false; !ended && !t.Failed(); {
+		c.countRound(t, 100)
+		select {
+		case err := <-moves:
+			if ended = true; err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+	}
+	stop()
+	running.Wait()
+	for _, s := range []*Store{c.s, reader, opened(t, ringOf(nodes[2]), now, nil)} {
+		c.agree(t, s)
+	}
+	onlyAt(t, c.s, nodes...)
+	t.Logf("%d batches to the busiest partition, %d queries", slices.Max(c.seq[:]), queries)
+}
+
+// A batch that is sent again after its partition has moved is known there.
+func TestBatchCountsOnceAcrossAMove(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
+	batch := w.next(start.Unix() / 60)
+	apply(t, w.Store, w.p, batch)
+	if err := w.StoreDenials(t.Context(), []Denial{{start, "ann"}}, start); err != nil {
+		t.Fatal(err)
+	}
+	mover := opened(t, ringOf(nodes[0]), fixed(start), nil)
+	if r := move(t, mover, MoveConfig{To: urlOf(nodes[1])}); len(r.Partitions) != history.Partitions || r.Version != history.Partitions+2 {
+		t.Errorf("a move of all says version %d and %d partitions", r.Version, len(r.Partitions))
+	}
+	if all, err := w.Denials(t.Context(), start); err != nil || len(all) != 1 {
+		t.Errorf("after a move of all there are the denials %q, %v, want the one that was stored", all, err)
+	}
+	for name, s := range map[string]*Store{"a store of before": w.Store, "one that names the new node": opened(t, ringOf(nodes[1]), fixed(start), nil)} {
+		r, err := s.Apply(t.Context(), w.p, batch)
+		if err != nil || r.Status != history.Duplicate {
+			t.Errorf("%s answers a batch of before the move with %+v, %v, want that it is known", name, r, err)
+		}
+	}
+}
+
+// Writers take away the fence of a mover that has died, and that one cannot switch any more: what they count would be lost.
+func TestExpiredFenceSwitchesNothing(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
+	w.count(t, 0)
+	last := false
+	killed := opened(t, ringOf(nodes[0]), fixed(start), func(c *Config) {
+		c.Step = func(name string) {
+			if name == "move: switch" && !last && nodes[1].Client().Exists(t.Context(), dueKey(w.p)).Val() == 1 {
+				last = true
+				endFences(t, nodes[0])
+			}
+		}
+	})
+	_, err := killed.Move(t.Context(), MoveConfig{To: urlOf(nodes[1])})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("partition %d was not switched", w.p)) {
+		t.Errorf("a mover whose fence has ended before the switch ends with %v, want that nothing was switched", err)
+	}
+	w.count(t, 0)
+	if state := nodes[0].Client().Get(t.Context(), formatKey(w.p)).Val(); state != format {
+		t.Errorf("after a batch the node has the state %q, want no fence", state)
+	}
+	mine := &mover{Store: w.Store}
+	if held, err := mine.swap(t.Context(), nodes[0].Addr, formatKey(w.p), format, "another", "1", 0); held != format || err != nil {
+		t.Errorf("a change that comes too late makes the state %q, %v", held, err)
+	}
+	for id, one := range historytest.All(t, w.Store) {
+		if one.Lifetime != 3 {
+			t.Errorf("%v has %d hits, want those of both batches", id, one.Lifetime)
+		}
+	}
+}
+
+// The partitions of a node that is gone for good begin anew; all others keep what they have.
+func TestLostNodeLosesOnlyItsPartitions(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	s := opened(t, ringOf(nodes...), fixed(start), impatient)
+	c := &client{s: s, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 100)
+	lost := make(map[history.Partition]bool)
+	for p := range history.Partitions {
+		node, _ := nodeOf(t, s, history.Partition(p))
+		lost[history.Partition(p)] = node == nodes[1].Addr
+	}
+	to := urlOf(nodes[0], nodes[2])
+	if _, err := s.Move(t.Context(), MoveConfig{To: to, Lost: []string{nodes[1].Addr}}); err == nil || !strings.Contains(err.Error(), "is not lost, it answers") {
+		t.Fatalf("of a node that answers a move as if it was lost ends with %v: hits would be lost for nothing", err)
+	}
+	nodes[1].Kill()
+	if _, err := s.Move(t.Context(), MoveConfig{To: to}); err == nil || !strings.Contains(err.Error(), "say --lost "+nodes[1].Addr) {
+		t.Fatalf("with a node away a move ends with %v, want that it names --lost", err)
+	}
+	r := move(t, opened(t, ringOf(nodes...), fixed(start), impatient), MoveConfig{To: to, Lost: []string{nodes[1].Addr}})
+	for _, one := range r.Partitions {
+		if !one.Lost || !lost[one.Partition] || !one.Moved {
+			t.Errorf("partition %d of a ring that only loses a node: %+v", one.Partition, one)
+		}
+	}
+	for id := range c.counted {
+		if lost[id.Partition()] {
+			delete(c.counted, id)
+		}
+	}
+	process.Eventually(t, "a store of before finds the new table", func() error {
+		return s.Query(t.Context(), historytest.Everything(), func(one history.Series) error { return one.Err })
+	})
+	c.agree(t, s)
+	c.seq = [history.Partitions]uint64{}
+	c.name = "bob"
+	c.countRound(t, 100)
+	c.agree(t, s)
+}
+
+// A table of before this version, which is a list of names, is the ring as it was; and nothing moves in it.
+func TestAddedNodeTakesItsShareOnly(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	c := &client{s: s, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 100)
+	dry := opened(t, ringOf(nodes[:2]...), fixed(start), func(c *Config) { c.ReadOnly = true })
+	plan := move(t, dry, MoveConfig{To: urlOf(nodes...), DryRun: true})
+	done := move(t, s, MoveConfig{To: urlOf(nodes...)})
+	series, bytes := uint64(0), [2]uint64{}
+	for i, one := range done.Partitions {
+		expected := plan.Partitions[i]
+		if one.To != nodes[2].Addr || expected.Partition != one.Partition || expected.To != one.To || expected.Series != one.Series {
+			t.Errorf("planned was %+v, and done %+v, want it to go to the node that came", expected, one)
+		}
+		series += one.Series
+		bytes[0] += expected.Bytes
+		bytes[1] += one.Bytes
+	}
+	if n := len(done.Partitions); n < 55 || n > 115 || series < 30 || bytes[0] == 0 || bytes[1] < bytes[0] {
+		t.Errorf("of two nodes' 256 partitions %d have moved to the third, with %d series and %d bytes of which %d were planned", n, series, bytes[1], bytes[0])
+	}
+	c.agree(t, s)
+	if again := move(t, s, MoveConfig{To: urlOf(nodes...)}); len(again.Partitions) > 0 || again.Version != done.Version {
+		t.Errorf("the same move again does %+v", again)
+	}
+}
+
+// A node that is killed in the midst of a move, and comes back with its append-only file, has lost nothing of it.
+func TestKilledNodeLosesNothingOfAMove(t *testing.T) {
+	nodes := redistest.Ring(t, 3, redistest.WithConfig("appendonly yes"))
+	c := &client{s: opened(t, ringOf(nodes[:2]...), fixed(start), nil), counted: make(map[history.ID]uint64)}
+	c.countRound(t, 100)
+	for round, step := range []string{"copy", "switch", "switched", "table", "remove", "copy"} {
+		to := [][]*redistest.Server{nodes, nodes[:2], nodes[1:]}[round%3]
+		for _, n := range nodes { // what the client has counted; a writer would send it again
+			if err := (&mover{Store: c.s}).durable(t.Context(), n.Addr); err != nil && slices.Contains(c.s.servers.Nodes(), n.Addr) {
+				t.Fatal(err)
+			}
+		}
+		killed, skip := 0, 20
+		mover := opened(t, ringOf(nodes[:2]...), fixed(start), func(cfg *Config) {
+			cfg.Step = func(name string) {
+				if skip--; skip < 0 && name == "move: "+step && killed == 0 {
+					killed++
+					for _, n := range []*redistest.Server{nodes[round%3], nodes[2]} {
+						n.Kill()
+						n.Restart(t)
+					}
+				}
+			}
+		})
+		for try := 0; ; try++ {
+			_, err := mover.Move(t.Context(), MoveConfig{To: urlOf(to...)})
+			if err == nil {
+				break
+			}
+			if endFences(t, nodes...); try == 3 {
+				t.Fatalf("after a node was killed at %q, movers end with %v", step, err)
+			}
+		}
+		c.countRound(t, 100)
+		c.agree(t, c.s)
+		if onlyAt(t, c.s, nodes...); killed == 0 {
+			t.Errorf("no node was killed at %q", step)
+		}
+	}
+}

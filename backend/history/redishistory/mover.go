@@ -1,0 +1,301 @@
+package redishistory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/redis/pipeline"
+	"github.com/weirproxy/weir/backend/redis/topology"
+)
+
+// move brings a partition to another node.
+func (m *mover) move(ctx context.Context, one *MovedPartition) error {
+	p := one.Partition
+	if !one.Lost {
+		if err := m.raiseFence(ctx, one.From, p); err != nil {
+			return err
+		}
+		m.step("fenced")
+	}
+	err := m.receive(ctx, one)
+	if err == nil && !one.Lost {
+		err = m.copyAndCompare(ctx, one)
+	}
+	tombstone := strings.Join([]string{format, "moved", m.token, one.To}, " ")
+	if err == nil && !one.Lost {
+		err = m.switchTo(ctx, one, tombstone)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := m.swap(ctx, one.To, formatKey(p), m.copying(), format, "", 0); err != nil {
+		return err
+	}
+	if err := m.durable(ctx, one.To); err != nil {
+		return err
+	}
+	one.Moved = true
+	m.table.At[p] = slices.Index(m.table.Nodes, one.To)
+	m.step("table")
+	if err := m.store(ctx); err != nil || one.Lost {
+		return err
+	}
+	m.step("remove")
+	err = m.remove(ctx, one.From, p, tombstone)
+	m.step("removed")
+	return err
+}
+
+// switchTo makes the fence a tombstone, once the copy is durable.
+func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone string) error {
+	if err := m.durable(ctx, one.To); err != nil {
+		return err
+	}
+	m.step("switch")
+	fence, late := m.fence, m.until
+	for try := range 2 { // again, in case that the node was killed before it had written it
+		held, err := m.swap(ctx, one.From, formatKey(one.Partition), fence, tombstone, late, 0)
+		if err == nil && held != tombstone {
+			err = fmt.Errorf("partition %d was not switched to %s, as its fence at %s has ended: run it again", one.Partition, one.To, one.From)
+		}
+		if m.fence, late = "", ""; err != nil {
+			return err
+		}
+		if try == 0 {
+			m.step("switched")
+		}
+		if err := m.durable(ctx, one.From); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// durable waits until a node has written to its append-only file what it holds, and its replicas have it.
+func (m *mover) durable(ctx context.Context, node string) error {
+	targets := make(map[string]uint64)
+	for begin := time.Now(); ; {
+		answer, err := pipeline.Do(ctx, m.servers, topology.At{Node: node}, "info")
+		if err != nil {
+			return err
+		}
+		info := parseInfo(answer)
+		if unwritten := info["aof_buffer_length"]; unwritten != "" && unwritten != "0" {
+			err = fmt.Errorf("%s does not write its append-only file", node)
+		} else if err = checkReplicas(info, node, targets); err == nil {
+			return nil
+		}
+		if time.Since(begin) > fenceTime/3 || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(settlePause)
+	}
+}
+
+func (m *mover) step(name string) { m.c.Step("move: " + name) }
+
+// copying is the state of a partition at the node that gets it, until the switch.
+func (m *mover) copying() string { return format + " copying " + m.token }
+
+// receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes.
+func (m *mover) receive(ctx context.Context, one *MovedPartition) error {
+	p, copying := one.Partition, m.copying()
+	held, _, err := m.state(ctx, one.To, formatKey(p))
+	if err == nil && held != format {
+		held, err = m.swap(ctx, one.To, formatKey(p), held, copying, "", 0)
+	}
+	if err == nil && held != copying {
+		err = fmt.Errorf("partition %d is at %s already: another mover was at work, or that node holds another history", p, one.To)
+	}
+	if err != nil {
+		return err
+	}
+	m.step("copying")
+	return m.remove(ctx, one.To, p, copying)
+}
+
+// copyAndCompare copies a partition that is fenced, and reads it on both sides.
+func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
+	p, from, to := one.Partition, m.view(one.From, ""), m.view(one.To, m.token)
+	ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
+	if err = cmp.Or(err, errors.Join(damage...)); err != nil {
+		return err
+	}
+	one.Series = uint64(len(ids))
+	if err := m.copyKeys(ctx, one, []string{dueKey(p), writersKey(p), agesKey(p), denialsKeyOf(p)}); err != nil {
+		return err
+	}
+	for page := range slices.Chunk(ids, pageSize) {
+		records, _, err := from.readRecords(ctx, p, page)
+		for i := 0; i < len(records) && err == nil; i++ {
+			if err = records[i].damage; err == nil {
+				err = m.copyKeys(ctx, one, records[i].allKeys())
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("partition %d cannot be copied: %w", p, err)
+		}
+	}
+	m.step("compare")
+	here, err := m.sums(ctx, from, p)
+	if err != nil {
+		return err
+	}
+	there, err := m.sums(ctx, to, p)
+	if err == nil && !maps.Equal(here, there) {
+		err = fmt.Errorf("partition %d of %s is not what it was copied from at %s: %d series and %d", p, one.To, one.From, len(there), len(here))
+	}
+	return err
+}
+
+// copyKeys copies keys of a partition as they are.
+func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys []string) error {
+	for some := range slices.Chunk(keys, dumpSize) {
+		if err := m.renew(ctx); err != nil {
+			return err
+		}
+		dumps, err := pipeline.Run(ctx, m.servers, topology.At{Node: one.From}, m.scripts.dump, some)
+		if err != nil {
+			return err
+		}
+		m.step("copy")
+		one.Bytes += size(dumps)
+		if err := m.put(ctx, one.To, one.Partition, m.copying(), some, dumps...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put makes keys of a partition what their dumps say, or removes them if there are none, while the state is a mover's.
+func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, dumps ...any) error {
+	args := append([]any{state}, dumps...)
+	for len(args) <= len(keys) {
+		args = append(args, "")
+	}
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...), args...)
+	if err == nil && item[string](reply, 0) != "put" {
+		err = fmt.Errorf("partition %d at %s is another mover's: %q", p, node, item[string](reply, 1))
+	}
+	return err
+}
+
+// sums returns for each series of a partition a hash of all that can be read of it.
+func (m *mover) sums(ctx context.Context, at *Store, p history.Partition) (map[history.ID]uint64, error) {
+	all := make(map[history.ID]uint64)
+	always := history.Query{From: math.MinInt64, To: math.MaxInt64}
+	err := at.queryPartition(ctx, p, &always, func(s history.Series) error {
+		var h maphash.Hash
+		h.SetSeed(hashSeed)
+		maphash.WriteComparable(&h, [2]uint64{s.Lifetime, s.Expired})
+		for _, point := range s.Points {
+			maphash.WriteComparable(&h, point)
+		}
+		all[s.ID] = h.Sum64()
+		return cmp.Or(s.Err, m.renew(ctx))
+	})
+	return all, err
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// remove removes all that a node has of a partition, but for its state, which is a mover's. What names other keys goes last.
+func (m *mover) remove(ctx context.Context, node string, p history.Partition, state string) error {
+	at := m.view(node, tokenOf(state))
+	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
+	for page := range slices.Chunk(ids, pageSize) {
+		var records []record
+		if err == nil {
+			err = m.renew(ctx)
+		}
+		if err == nil {
+			records, _, err = at.readRecords(ctx, p, page)
+		}
+		for i := 0; i < len(records) && err == nil; i++ {
+			keys := records[i].allKeys()
+			slices.Reverse(keys)
+			err = m.put(ctx, node, p, state, keys)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)})
+}
+
+// tokenOf is the token in a state, "" if there is none.
+func tokenOf(state string) string {
+	if word := strings.Fields(state); len(word) > 2 && word[1] != "moving" {
+		return word[2]
+	}
+	return ""
+}
+
+// view is the store as one node has a partition, which follows nothing.
+func (m *mover) view(node, token string) *Store {
+	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
+}
+
+// raiseFence puts a fence before a partition at its node: it is only read from now on.
+func (m *mover) raiseFence(ctx context.Context, node string, p history.Partition) error {
+	held, now, err := m.state(ctx, node, formatKey(p))
+	if err != nil {
+		return err
+	}
+	if word := strings.Fields(held); len(word) == 4 && word[1] == "moving" {
+		if until, _ := strconv.ParseInt(word[3], 10, 64); now < until {
+			return fmt.Errorf("another mover is moving partition %d: its fence at %s ends in %d s", p, node, until-now)
+		}
+	} else if held != "" && held != format {
+		return fmt.Errorf("partition %d at %s has become %q: run it again", p, node, held)
+	}
+	return m.setFence(ctx, node, p, held, "", now)
+}
+
+// setFence changes what is held to a fence that ends fenceTime from now, before it is too late.
+func (m *mover) setFence(ctx context.Context, node string, p history.Partition, held, late string, now int64) error {
+	until := strconv.FormatInt(now+int64(fenceTime/time.Second), 10)
+	fence := strings.Join([]string{format, "moving", m.token, until}, " ")
+	got, err := m.swap(ctx, node, formatKey(p), held, fence, late, 0)
+	if err == nil && got != fence {
+		err = fmt.Errorf("partition %d at %s has been given up, as its fence has ended: run it again", p, node)
+	}
+	if err == nil {
+		m.fenced, m.source, m.fence, m.until = p, node, fence, until
+	}
+	return err
+}
+
+// dropFence takes the fence away.
+func (m *mover) dropFence(ctx context.Context) error {
+	_, err := m.swap(ctx, m.source, formatKey(m.fenced), m.fence, format, "", 0)
+	m.fence = ""
+	return err
+}
+
+// renew renews the fence and the locks, if it is time.
+func (m *mover) renew(ctx context.Context) error {
+	if time.Since(m.renewed) < fenceTime/3 {
+		return ctx.Err()
+	}
+	if m.fence != "" {
+		_, now, err := m.state(ctx, m.source, formatKey(m.fenced))
+		if err == nil {
+			err = m.setFence(ctx, m.source, m.fenced, m.fence, m.until, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return m.renewLocks(ctx)
+}

@@ -1,0 +1,65 @@
+package historycmd
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history/redishistory"
+)
+
+func TestMoveChangesTheNodesOfARing(t *testing.T) {
+	nodes := redistest.Ring(t, 3)
+	two, three := nodes[0].Addr+","+nodes[1].Addr, nodes[0].Addr+","+nodes[1].Addr+","+nodes[2].Addr
+	t.Setenv("REDIS_TYPE", "ring")
+	t.Setenv("REDIS_HISTORY_URL", two)
+	t.Setenv("REDIS_TIMEOUT", "60s")
+	written, err := runHistory(t, "export", "--admin", someHistory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := runHistory(t, "import", csvFile(t, written)); err != nil {
+		t.Fatalf("weir history import prints %q, %v", got, err)
+	}
+	before, err := runHistory(t, "export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := runHistory(t, "move", "--to", three, "--dry-run")
+	if err != nil || !strings.Contains(got, "\nWould move ") || !strings.Contains(got, " → "+nodes[2].Addr) || strings.Contains(got, "Now set") {
+		t.Errorf("a dry run prints %q, %v", got, err)
+	}
+	if keys := nodes[2].Client().DBSize(t.Context()).Val(); keys != 0 {
+		t.Errorf("a dry run leaves %d keys on the new node", keys)
+	}
+	got, err = runHistory(t, "move", "--to", three, "--progress")
+	if err != nil || !strings.Contains(got, "\nMoved ") || strings.Contains(got, "LOST") {
+		t.Errorf("a move prints %q, %v", got, err)
+	}
+	t.Setenv("REDIS_HISTORY_URL", nodes[0].Addr) // one of its nodes is enough
+	if got, err := runHistory(t, "verify"); err != nil || !strings.Contains(got, ": each holds exactly what it ever counted.\n") {
+		t.Errorf("after a move weir history verify prints %q, %v", got, err)
+	}
+	if moved, err := runHistory(t, "export"); err != nil || sortedLines(moved) != sortedLines(before) {
+		t.Errorf("after a move the export is another than before, %v: %d and %d bytes", err, len(moved), len(before))
+	}
+	nodes[2].Kill()
+	t.Setenv("REDIS_TIMEOUT", "300ms")
+	if got, err = runHistory(t, "move", "--to", two); codeOf(err) != 2 || !strings.Contains(err.Error(), "say --lost "+nodes[2].Addr) {
+		t.Errorf("a move from a node that is away prints %q, %v", got, err)
+	}
+	got, err = runHistory(t, "move", "--to", two, "--lost", nodes[2].Addr, "--json")
+	var r redishistory.MoveResult
+	if err != nil || json.Unmarshal([]byte(got), &r) != nil || len(r.Partitions) == 0 || !r.Partitions[0].Lost || len(r.Nodes) != 2 {
+		t.Errorf("a move away from a lost node prints %.300q, %v", got, err)
+	}
+}
+
+func TestMoveIsForARing(t *testing.T) {
+	t.Setenv("REDIS_HISTORY_URL", redistest.Single(t).Addr)
+	got, err := runHistory(t, "move", "--to", "redis:6379")
+	if codeOf(err) != 2 || got != "" || !strings.Contains(err.Error(), "only the history on a ring is moved") {
+		t.Errorf("a move of a single server prints %q, %v", got, err)
+	}
+}
