@@ -20,7 +20,7 @@ type countersTop struct {
 	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
 	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
 	By     string            `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
-	N      int               `default:"20" short:"n" help:"How many to list, at most 1000."`
+	N      rows              `default:"20" short:"n" help:"How many to list, at most 1000."`
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
 	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
@@ -46,13 +46,13 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	now := time.Now()
-	query := url.Values{"n": {strconv.Itoa(c.N)}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
+	query := url.Values{"n": {strconv.Itoa(int(c.N))}, "by": {c.By}, "domain": {c.Domain}, "path": {c.Path},
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.In(out.Zone, now)}}
 	if c.From != "" {
 		_, stop := c.Start(out.Err, "")
 		defer stop()
 	}
-	merge := func(all []*admin.TopAnswer) (*admin.TopAnswer, error) { return mergeTop(all, c.N) }
+	merge := func(all []*admin.TopAnswer) (*admin.TopAnswer, error) { return mergeTop(all, int(c.N)) }
 	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, weirs int) string {
 		return (&topView{answer: a, weirs: weirs, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})

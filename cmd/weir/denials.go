@@ -24,7 +24,7 @@ type denialsCommand struct {
 	To         historycmd.Moment `placeholder:"T" help:"Likewise, before then."`
 	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	Values     bool              `help:"Show the descriptor of each last denial. Its values may be personal."`
-	N          int               `default:"20" short:"n" help:"How many to list, at most 1000."`
+	N          rows              `default:"20" short:"n" help:"How many to list, at most 1000."`
 	portFlags
 }
 
@@ -49,7 +49,7 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	now := time.Now()
-	query := url.Values{"n": {strconv.Itoa(c.N)}, "domain": {c.Domain}, "path": {c.Path},
+	query := url.Values{"n": {strconv.Itoa(int(c.N))}, "domain": {c.Domain}, "path": {c.Path},
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.After(c.From, out.Zone, now)}}
 	if c.Descriptor != nil { // an empty one, as of a variable that is not set, does not mean all
 		if err := checkDescriptor(*c.Descriptor); err != nil {
@@ -60,7 +60,7 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	if c.Values {
 		query.Set("values", "true")
 	}
-	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, c.N) }
+	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, int(c.N)) }
 	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, weirs int) string {
 		return c.describe(a, out.Zone, weirs)
 	})

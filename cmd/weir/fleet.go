@@ -23,6 +23,17 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
+// rows is how many rows a command lists.
+type rows int
+
+// Validate refuses what an admin port refuses, however many are asked.
+func (n rows) Validate() error {
+	if n < 1 || n > 1000 {
+		return fmt.Errorf("%d is not from 1 to 1000", n)
+	}
+	return nil
+}
+
 // askEach asks all weirs that --admin names, at the same time, and prints what merge makes of the answers of several: for
 // people, view of it. Its error names those that do not answer, after the answers of the others.
 func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,

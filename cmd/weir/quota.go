@@ -46,7 +46,7 @@ var quotaTotals = []total[rlqs.Totals]{
 type quotaCommand struct {
 	Domain string `placeholder:"NAME" help:"Only buckets of this domain."`
 	Values bool   `help:"Show the descriptor of each bucket. Its values may be personal."`
-	N      int    `default:"20" short:"n" help:"How many to list, at most 1000."`
+	N      rows   `default:"20" short:"n" help:"How many to list, at most 1000."`
 	portFlags
 }
 
@@ -63,8 +63,8 @@ stream began. An Envoy has its stream at one replica: --admin may be a name that
 
 // Run lists the buckets.
 func (c *quotaCommand) Run(ctx context.Context, out terminal.Output) error {
-	query := url.Values{"n": {strconv.Itoa(c.N)}, "domain": {c.Domain}, "values": {strconv.FormatBool(c.Values)}}
-	merge := func(all []*admin.QuotaAnswer) (*admin.QuotaAnswer, error) { return mergeQuota(all, c.N) }
+	query := url.Values{"n": {strconv.Itoa(int(c.N))}, "domain": {c.Domain}, "values": {strconv.FormatBool(c.Values)}}
+	merge := func(all []*admin.QuotaAnswer) (*admin.QuotaAnswer, error) { return mergeQuota(all, int(c.N)) }
 	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, merge, func(a *admin.QuotaAnswer, _ int) string { return c.describe(a) })
 }
 

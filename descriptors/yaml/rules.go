@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -82,12 +83,17 @@ func (p *parser) warnOfLimits(m mapping, r *descriptors.Rule) {
 			"bound: charge admitted, or use sliding_window")
 	}
 	cannotLease := func(l descriptors.Limit) bool {
-		return l.Algorithm != descriptors.SlidingWindow && l.Algorithm != descriptors.FixedWindow || r.Charge.Always(&l)
+		coarse := l.Algorithm == descriptors.SlidingWindow && l.Precision >= time.Second || l.Algorithm == descriptors.FixedWindow
+		return !coarse || l.Requests < minLeased || r.Charge.Always(&l)
 	}
 	if r.Leases(false) && slices.ContainsFunc(r.Limits, cannotLease) {
-		p.warnf(m.at("lease"), "lease has no effect: only sliding_window and fixed_window with charge: admitted lease")
+		p.warnf(m.at("lease"), "lease has no effect: it takes limits of %d hits or more, by sliding_window with a precision "+
+			"of 1s or more, or by fixed_window with charge: admitted", minLeased)
 	}
 }
+
+// minLeased is the smallest limit of which hits are leased: a tenth of it is the smallest lease, see LEASES.md.
+const minLeased = 80
 
 func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.SlidingLog }
 
