@@ -41,8 +41,8 @@ type Config struct {
 	Exported func(err error) // called after each export
 }
 
-// Tracer makes spans; a nil one makes none, but for Intercept. Its methods may be called by any number of goroutines, and none of them waits for the collector but
-// Close.
+// Tracer makes spans. Its methods may be called by any number of goroutines, and only Close waits for the collector.
+// Exchanges and Span of a nil one make none.
 type Tracer struct {
 	config   Config
 	provider *sdk.TracerProvider
@@ -237,7 +237,7 @@ type counted struct {
 	exported func(error)
 }
 
-// ExportSpans is the SDK's. Whoever wants to know of an error was told.
+// ExportSpans is the SDK's. It returns no error, which the SDK would log once more.
 func (c *counted) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := c.SpanExporter.ExportSpans(ctx, spans)
 	c.queue.waiting.Add(-int64(len(spans)))

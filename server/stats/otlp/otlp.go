@@ -212,7 +212,7 @@ type watched struct {
 	exported func(error)
 }
 
-// Export is the SDK's. Whoever wants to know of an error was told.
+// Export is the SDK's. It returns no error, which the SDK would log once more.
 func (w *watched) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	w.exported(w.Exporter.Export(ctx, m))
 	return nil
