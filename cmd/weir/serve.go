@@ -144,7 +144,7 @@ func (s *service) parts() server.Parts {
 		Admin: admin.Parts{
 			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
 			Counters: &admin.Counters{
-				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Now: time.Now, Log: s.log,
+				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Since: time.Now(), Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
 			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,

@@ -24,6 +24,7 @@ type Counters struct {
 	Counter   backend.Counter // gives hits back
 	Store     backend.Inspector
 	Recorder  *hits.Recorder
+	Since     time.Time // when the recorder was made
 	Now       func() time.Time
 	Log       *slog.Logger // hears of every change
 	LogValues bool         // show it the values of descriptors, which may be personal

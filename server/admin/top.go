@@ -93,7 +93,7 @@ func (c *Counters) topOfProcess(config *descriptors.Config, parameters query.Par
 	}
 	now := c.Now()
 	top := c.Recorder.TopKeys(now)
-	a.From, a.To, a.Missing = top.Since.Unix(), now.Unix()+1, &top.Missing
+	a.From, a.To, a.Missing = max(top.Since.Unix(), c.Since.Unix()), now.Unix()+1, &top.Missing
 	if a.By == "over" || a.By == "shadow" {
 		a.Missing = &top.MissingBeyond
 	}
