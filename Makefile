@@ -110,7 +110,7 @@ staticcheck:
 	$(GO) tool staticcheck ./...
 
 lint-modules: ## vet and staticcheck of the tests' own modules: the chart's, the image's, the page's
-	@for module in helm/charttest k8s/image server/page/browser; do $(GO) -C $$module vet ./... && \
+	@for module in helm/charttest k8s/image server/page/browser server/trace/collectortest; do $(GO) -C $$module vet ./... && \
 		(tool=$$($(GO) tool -n staticcheck) && cd $$module && $$tool ./...) || exit 1; done
 
 lines: ## counts what there is to read: lines of the product by package, of its tests, bytes of its documents

@@ -80,9 +80,10 @@ type Parts struct {
 	Service  *rls.Service
 	Quotas   *rlqs.Service // nil serves none
 	Health   *Health
-	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
-	Panicked func()                   // called for each panic that was caught
-	Checked  func(took time.Duration) // called for each gRPC health check; nil for nobody
+	Admin    admin.Parts                 // of the admin port; Listen fills in what Health and the Config say
+	Panicked func()                      // called for each panic that was caught
+	Checked  func(took time.Duration)    // called for each gRPC health check; nil for nobody
+	Trace    grpc.UnaryServerInterceptor // of calls of the gRPC port; nil for none
 	Log      *slog.Logger
 }
 
@@ -132,6 +133,10 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
+	unary := []grpc.UnaryServerInterceptor{r.unary}
+	if p.Trace != nil {
+		unary = append([]grpc.UnaryServerInterceptor{p.Trace}, unary...)
+	}
 	g := grpc.NewServer(
 		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
@@ -147,7 +152,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepalivePause, MaxConnectionAge: c.MaxConnectionAge,
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(r.unary),
+		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
 	)
 	p.Service.Register(g)

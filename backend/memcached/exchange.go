@@ -61,6 +61,7 @@ type group struct {
 func (v *server) Exchange(b *outbound.Batch[check]) {
 	x := b.Queue.State.(*exchange)
 	x.batch, x.numbers, x.values = b, x.numbers[:0], x.values[:0]
+	end := v.Trace(b.Requests)
 	for _, r := range b.Requests {
 		if r.State.tries++; r.State.tries > maxTries {
 			r.Answer(v.Unavailable(backend.Late, outbound.ErrLate))
@@ -80,6 +81,7 @@ func (v *server) Exchange(b *outbound.Batch[check]) {
 		x.disconnect()
 	}
 	v.Note(outcomeOf(err), b.Sent, err)
+	end(outcomeOf(err).String(), err)
 	if err != nil {
 		x.fail(reached, err)
 	}

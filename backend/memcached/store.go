@@ -38,7 +38,8 @@ type Config struct {
 	Timeout time.Duration
 	TLS     func() *tls.Config // of each connection; nil for none
 	Keys    incr.Keys
-	Log     *slog.Logger // nil is slog.Default()
+	Trace   outbound.Trace // nil for none
+	Log     *slog.Logger   // nil is slog.Default()
 
 	// For tests; the zero values are the right ones.
 	now           func() time.Time
@@ -96,7 +97,8 @@ func Open(c Config) *Store {
 	s := &Store{config: c}
 	s.ready, s.setReady = context.WithCancel(context.Background())
 	s.engine = outbound.New(outbound.Config{
-		ErrUnavailable: ErrUnavailable, Timeout: c.Timeout, MinExchange: minExchange, PingEvery: c.statsInterval}, s)
+		ErrUnavailable: ErrUnavailable, Timeout: c.Timeout, MinExchange: minExchange, PingEvery: c.statsInterval,
+		Trace: c.Trace}, s)
 	s.servers.Store(new(serverList))
 	var ctx context.Context
 	if ctx, s.stop = context.WithCancel(context.Background()); c.SRV != "" {

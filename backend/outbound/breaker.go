@@ -15,6 +15,11 @@ const (
 	Answered
 )
 
+// String returns the outcome's name, in a word.
+func (o Outcome) String() string {
+	return [...]string{"unknown", "unreachable", "lost", "loading", "refused", "answered"}[o]
+}
+
 // State is what a breaker knows of a server.
 type State uint8
 

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -50,7 +51,8 @@ func (g *group[S]) refuse(err error) {
 
 // caller is who waits in Decide.
 type caller struct {
-	deadline   time.Time // when it leaves at the latest
+	context    context.Context // of Decide; nil unless exchanges are traced
+	deadline   time.Time       // when it leaves at the latest
 	abandoned  atomic.Bool
 	unanswered atomic.Int32
 	done       chan struct{} // has a token once all are answered, and one from the deadline on if the caller waits so long

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,13 @@ type Config struct {
 	MinExchange time.Duration
 	// PingEvery is how often a server is sent a PING while nothing is wrong; 0: never.
 	PingEvery time.Duration
+	// Trace, if not nil, is told of each exchange.
+	Trace Trace
 }
+
+// Trace is told that an exchange with a server begins, and gets the context that Decide was given for each check in it.
+// What it returns, if not nil, is told the Outcome and its error. It may be called by any number of goroutines.
+type Trace func(server string, callers iter.Seq[context.Context]) (end func(outcome string, err error))
 
 // Engine decides checks on servers. Its methods may be called by any number of goroutines.
 type Engine[S any] struct {
@@ -107,13 +114,16 @@ func (e *Engine[S]) Decide(ctx context.Context, checks []backend.Check, out []ba
 		}
 		return nil
 	}
-	return e.finish(ctx, e.begin(checks, now, deadline), checks, out)
+	return e.finish(ctx, e.begin(ctx, checks, now, deadline), checks, out)
 }
 
 // begin lets checks join the queues of their keys' servers.
-func (e *Engine[S]) begin(checks []backend.Check, now, deadline time.Time) *call[S] {
+func (e *Engine[S]) begin(ctx context.Context, checks []backend.Check, now, deadline time.Time) *call[S] {
 	c := e.calls.Get().(*call[S])
 	c.set(checks, deadline)
+	if e.config.Trace != nil {
+		c.context = ctx
+	}
 	for i := range c.requests {
 		r := &c.requests[i]
 		var q *Queue[S]
@@ -152,7 +162,7 @@ func (e *Engine[S]) finish(ctx context.Context, c *call[S], checks []backend.Che
 	case <-c.done:
 		if e.deadlines.remove(&c.caller) {
 			err := e.decode(c, checks, out, nil)
-			if cap(c.text) <= maxKept {
+			if c.context = nil; cap(c.text) <= maxKept {
 				e.calls.Put(c)
 			}
 			return err

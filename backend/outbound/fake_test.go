@@ -72,7 +72,9 @@ func (f *fake) Exchange(b *Batch[string]) {
 	again := f.again > 0
 	f.again--
 	f.server.mu.Unlock()
+	end := f.server.Trace(b.Requests)
 	<-f.released
+	end(Answered.String(), nil)
 	if f.note != nil {
 		f.note(b)
 	}

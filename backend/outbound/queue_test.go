@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -181,6 +183,49 @@ func TestIdleServersAreRetired(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		if !f.server.Retire(time.Now(), left) {
 			t.Error("it was kept though it was idle for a minute")
+		}
+	})
+}
+
+// An exchange mixes callers: each of its checks is told with the context of its own.
+func TestTraceGetsEachChecksContext(t *testing.T) {
+	type name struct{}
+	store(t, 1, 1, func(t *testing.T, f *fake) {
+		var told [][]any
+		var ends []string
+		f.config.Trace = func(server string, callers iter.Seq[context.Context]) func(string, error) {
+			var names []any
+			for ctx := range callers {
+				names = append(names, ctx.Value(name{}))
+			}
+			told = append(told, names)
+			return func(outcome string, err error) { ends = append(ends, fmt.Sprint(server, " ", outcome, " ", err)) }
+		}
+		var waits []chan error
+		begin := func(who string, keys ...string) {
+			waits = append(waits, make(chan error, 1))
+			wait := waits[len(waits)-1]
+			go func() { wait <- f.ask(context.WithValue(t.Context(), name{}, who), ample, keys...) }()
+			synctest.Wait()
+		}
+		begin("first", "a")
+		begin("ann", "b", "c")
+		begin("bob", "d")
+		f.release()
+		for _, wait := range waits {
+			if err := <-wait; err != nil {
+				t.Error(err)
+			}
+		}
+		if want := [][]any{{"first"}, {"ann", "ann", "bob"}}; !reflect.DeepEqual(told, want) {
+			t.Errorf("the exchanges are of %v, want %v", told, want)
+		}
+		if want := []string{"server answered <nil>", "server answered <nil>"}; !slices.Equal(ends, want) {
+			t.Errorf("they ended as %q, want %q", ends, want)
+		}
+		f.config.Trace = nil
+		if n := testing.AllocsPerRun(100, func() { f.server.Trace(nil)("", nil) }); n != 0 {
+			t.Errorf("an exchange that nobody traces costs %v allocations, want none", n)
 		}
 	})
 }

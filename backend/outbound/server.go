@@ -111,6 +111,25 @@ func (s *Server[S]) Load() (out, waiting int, away bool) {
 	return out, waiting, s.breaker.state == Open
 }
 
+// Trace has an exchange of requests traced, none of which has an answer yet. The end is to be told what Note is.
+func (s *Server[S]) Trace(requests []*Request[S]) (end func(outcome string, err error)) {
+	if s.engine.config.Trace != nil {
+		end = s.engine.config.Trace(s.Name, func(yield func(context.Context) bool) {
+			for _, r := range requests {
+				if r.caller != nil && !yield(r.caller.context) {
+					return
+				}
+			}
+		})
+	}
+	if end == nil {
+		end = untraced
+	}
+	return end
+}
+
+func untraced(string, error) {}
+
 // Note tells the breaker the outcome of an exchange, and its error. It is cheap while nothing is wrong.
 func (s *Server[S]) Note(o Outcome, sent time.Time, err error) {
 	if o == Answered && s.healthy.Load() {

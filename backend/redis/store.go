@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/outbound"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -54,6 +55,8 @@ type Config struct {
 	Now func() time.Time
 	// Meter, if not nil, returns the meter of a server, once for each.
 	Meter func(server string) pipeline.Meter
+	// Trace, if not nil, is told of each exchange with a server.
+	Trace outbound.Trace
 	// ScriptsOnly never uses functions.
 	ScriptsOnly bool
 }
@@ -97,7 +100,7 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 		codec.Now = func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) }
 	}
 	s.Inspector, s.heartbeat = scripted{s}, newHeartbeat(s)
-	s.Pipeline = pipeline.New(servers, codec, code, c.Meter)
+	s.Pipeline = pipeline.New(servers, codec, code, c.Meter, c.Trace)
 	return s
 }
 
@@ -106,7 +109,7 @@ func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
 	s := &Store{servers: servers, now: c.Now}
 	p := &plain{store: s, keys: keys}
 	s.Inspector, s.heartbeat = p, newHeartbeat(s)
-	s.Pipeline = pipeline.New(servers, p, nil, c.Meter)
+	s.Pipeline = pipeline.New(servers, p, nil, c.Meter, c.Trace)
 	return s
 }
 

@@ -5,16 +5,18 @@ import (
 	"log/slog"
 
 	"github.com/weirproxy/weir/backend/memcached"
+	"github.com/weirproxy/weir/backend/outbound"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server/stats"
 )
 
 // openMemcached opens the memcached that the variables name, behind a guard.
-func openMemcached(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counterStore, error) {
+func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	c, err := set.MemcachedConfig(log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
+	c.Trace = trace
 	store := memcached.Open(c)
 	showTotals(metrics, nil, store.Stats, memcachedTotals)
 	showServers(store, "weir_memcached_servers", nil, metrics)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/weirproxy/weir/backend/outbound"
 	"github.com/weirproxy/weir/backend/redis"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -14,9 +15,9 @@ import (
 )
 
 // openRedis opens the Redis that the variables name, one, or one more for limits per second, behind a guard.
-func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counterStore, error) {
+func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	servers := metrics.Redis()
-	main, mainPool, err := openOne(set, &set.Redis, "main", metrics, servers, log)
+	main, mainPool, err := openOne(set, &set.Redis, "main", metrics, servers, trace, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
 	}
@@ -24,7 +25,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 	store := main
 	if set.BothRedis.UsePerSecond {
 		log = log.With("redis", "REDIS_PERSECOND")
-		perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, log)
+		perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, trace, log)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("opening the second counters (REDIS_PERSECOND_URL): %w", err), main.Close())
 		}
@@ -44,7 +45,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (
 
 // openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
 func openOne(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
-	log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
+	trace outbound.Trace, log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
 	c, err := set.RedisConfig(variables, log)
 	if err != nil {
 		return nil, nil, err
@@ -52,7 +53,7 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 	c.Connections = new(topology.Connections)
 	config := redis.Config{
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
-		ScriptsOnly: !set.BothRedis.Functions,
+		ScriptsOnly: !set.BothRedis.Functions, Trace: trace,
 	}
 	if set.Keys().Format == descriptors.KeysOfRatelimit {
 		store, err = redis.OpenRatelimit(config, set.RatelimitKeys())

@@ -68,12 +68,12 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 	kill := secondSignal(ctx, hangups != nil)
 	err := s.open(c.Config)
 	if err == nil {
-		log.Log(ctx, set.StartLevel, "weir starts", "version", buildVersion(), "backend", set.BackendType,
+		s.log.Log(ctx, set.StartLevel, "weir starts", "version", buildVersion(), "backend", set.BackendType,
 			"algorithm", set.Algorithm.String(), "config", s.source.name)
 		err = s.run(ctx, kill, hangups)
 	}
 	if err = errors.Join(err, s.close(kill)); err == nil {
-		log.Info("weir ends")
+		s.log.Info("weir ends")
 	}
 	return err
 }
@@ -84,6 +84,7 @@ type service struct {
 	log     *slog.Logger
 	metrics *stats.Metrics
 
+	telemetry  *telemetry
 	source     configSource
 	store      *counterStore
 	history    *historyPipeline
@@ -100,13 +101,17 @@ func (s *service) open(flag string) (err error) {
 	if ports.TLS, err = s.set.GRPCTLS(s.log); err != nil {
 		return err
 	}
+	if s.telemetry, err = openTelemetry(s.set, s.metrics, s.log); err != nil {
+		return err
+	}
+	s.log = s.telemetry.log
 	if s.source, err = openSource(flag, s.set, s.metrics, s.log); err != nil {
 		return err
 	}
-	if s.store, err = openStore(s.set, s.metrics, s.log); err != nil {
+	if s.store, err = openStore(s.set, s.metrics, s.telemetry, s.log); err != nil {
 		return err
 	}
-	if s.history, err = newHistoryPipeline(s.set, s.metrics, s.log); err != nil {
+	if s.history, err = newHistoryPipeline(s.set, s.metrics, s.telemetry, s.log); err != nil {
 		return err
 	}
 	if s.statistics, err = openStatistics(s.set, s.metrics, s.history.recorder, s.store, s.log); err != nil {
@@ -134,8 +139,8 @@ func (s *service) parts() server.Parts {
 	answers.Log = s.log
 	s.metrics.RefusedTokens(guard.Refused)
 	return server.Parts{
-		Service: rls.New(s.limiter, answers, s.statistics.observe), Quotas: s.quotas, Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
-		Checked: s.statistics.checked,
+		Service: rls.New(s.limiter, answers, s.observe), Quotas: s.quotas, Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
+		Checked: s.statistics.checked, Trace: s.telemetry.interceptor(),
 		Admin: admin.Parts{
 			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
 			Counters: &admin.Counters{
@@ -148,11 +153,17 @@ func (s *service) parts() server.Parts {
 	}
 }
 
+// observe is told of each request that was answered.
+func (s *service) observe(a rls.Answered) {
+	s.statistics.observe(a)
+	s.telemetry.observe(a)
+}
+
 // run serves until ctx ends, and then drains; the end of kill cuts that short.
 func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { s.source.follow(ctx, s.limiter, s.health, s.metrics, s.log) })
+	running.Go(func() { s.source.follow(ctx, s) })
 	running.Go(func() { hangups.Follow(ctx, s.source.reload) })
 	running.Go(func() {
 		if err := s.store.await(ctx); err != nil {
@@ -195,6 +206,9 @@ func (s *service) close(kill context.Context) (err error) {
 	}
 	if s.store != nil {
 		err = errors.Join(err, s.store.Close())
+	}
+	if s.telemetry != nil {
+		s.telemetry.close(kill)
 	}
 	return err
 }

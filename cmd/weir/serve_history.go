@@ -36,9 +36,10 @@ const (
 // historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
 type historyPipeline struct {
 	recorder   *hits.Recorder
-	store      *history.Reopening // nil without a history
-	exporter   *export.Exporter   // likewise
-	denials    *denialKeeper      // nil where none outlive the process
+	drain      func(now time.Time, emit func(id history.ID, hits uint64)) // of the recorder
+	store      *history.Reopening                                         // nil without a history
+	exporter   *export.Exporter                                           // likewise
+	denials    *denialKeeper                                              // nil where none outlive the process
 	downsample bool
 
 	flushInterval time.Duration
@@ -47,10 +48,16 @@ type historyPipeline struct {
 
 // newHistoryPipeline opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on
 // without. Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
-func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*historyPipeline, error) {
+func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*historyPipeline, error) {
 	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: set.History.FlushInterval}
-	if set.KeepHistory {
+	if set.KeepHistory || set.SendsHits() {
 		p.recorder = hits.New(set.History.Values)
+	}
+	var err error
+	if p.drain, err = t.openHits(p.recorder, metrics); err != nil {
+		return nil, err
+	}
+	if set.KeepHistory {
 		p.store = history.NewReopening(func() (history.Store, error) {
 			store, err := openHistory(set, log)
 			if redis, is := store.(*redishistory.Store); is {
@@ -63,7 +70,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, log *slog.
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
 		p.downsample = set.Downsamples()
-		c := export.Config{Drain: p.recorder.Drain, Store: p.store, Log: log, Interval: set.History.FlushInterval}
+		c := export.Config{Drain: p.drain, Store: t.trace(p.store), Log: log, Interval: set.History.FlushInterval}
 		if set.HistoryInRedis() {
 			c.Settle = p.store.Settle
 		}
@@ -100,7 +107,7 @@ func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, 
 func (p *historyPipeline) run(ctx context.Context) {
 	if p.store == nil {
 		for wait.For(ctx, time.Minute) { // rules that are gone are forgotten by a drain
-			p.recorder.Drain(time.Now(), func(history.ID, uint64) {})
+			p.drain(time.Now(), func(history.ID, uint64) {})
 		}
 		return
 	}

@@ -38,7 +38,7 @@ func kept(t *testing.T, store history.Store) map[string]uint64 {
 // recordSome records hits, runs what weir serve runs, and ends it as a drain does.
 func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPipeline {
 	t.Helper()
-	m, err := newHistoryPipeline(set, stats.New("test"), log)
+	m, err := newHistoryPipeline(set, stats.New("test"), &telemetry{set: set, log: log}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/descriptors/xds"
-	"github.com/weirproxy/weir/server"
-	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -48,17 +46,18 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 }
 
 // follow puts configurations in force as they come, until ctx ends.
-func (s configSource) follow(ctx context.Context, l *limit.Limiter, h *server.Health, m *stats.Metrics, log *slog.Logger) {
+func (s configSource) follow(ctx context.Context, to *service) {
 	err := s.Run(ctx, func(config *descriptors.Config) error {
-		before := l.Config()
-		l.Apply(config)
-		logChanges(log, before, config)
-		h.Configured(config.DomainCount())
-		m.ConfigApplied(time.Now())
+		defer to.telemetry.traces.Span("reload", "rules", len(config.Rules()))(nil)
+		before := to.limiter.Config()
+		to.limiter.Apply(config)
+		logChanges(to.log, before, config)
+		to.health.Configured(config.DomainCount())
+		to.metrics.ConfigApplied(time.Now())
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		log.Error("the configuration is no longer watched: changes have no effect until weir is restarted", "error", err)
+		to.log.Error("the configuration is no longer watched: changes have no effect until weir is restarted", "error", err)
 	}
 }
 

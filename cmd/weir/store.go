@@ -28,12 +28,12 @@ type counterStore struct {
 }
 
 // openStore opens the store that BACKEND_TYPE names.
-func openStore(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*counterStore, error) {
+func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*counterStore, error) {
 	switch set.BackendType {
 	case "redis":
-		return openRedis(set, metrics, log)
+		return openRedis(set, metrics, t.traces.Exchanges("redis"), log)
 	case "memcache":
-		return openMemcached(set, metrics, log)
+		return openMemcached(set, metrics, t.traces.Exchanges("memcached"), log)
 	}
 	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.", nil,

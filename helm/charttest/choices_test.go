@@ -91,6 +91,7 @@ var premises = []struct{ of, values string }{
 	{"grpc.tls.certificate", "grpc: {tls: {enabled: true, existingSecret: grpc-tls, certificate: {issuer: {name: limits}}}}"},
 	{"statistics.prometheus", "statistics: {prometheus: {enabled: true}}"},
 	{"statistics.statsd", "statistics: {statsd: {enabled: true, host: 127.0.0.1}}"},
+	{"telemetry", "telemetry: {endpoint: 'http://127.0.0.1:1'}"},
 	{"historyServer", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},
 	{"monitoring.dataSource", "history: {enabled: true}"},
 	{"monitoring.podMonitor", "monitoring: {serviceMonitor: {enabled: false}}"},

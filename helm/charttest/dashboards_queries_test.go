@@ -38,6 +38,7 @@ func TestEveryDashboardQueryFindsData(t *testing.T) {
 	r := render(t, "weir", loader.MergeMaps(watched(t, redis.Addr), valuesOf(t, `
 history: {enabled: true, flushInterval: 1s}
 historyServer: {enabled: true}
+telemetry: {endpoint: 'http://127.0.0.1:1', traces: {enabled: true}, metrics: {enabled: true}}
 descriptors: {shop.yaml: {domain: shop, refund_on_deny: true, descriptors: [
   {key: user, rate_limit: {requests_per_unit: 1000000, unit: hour}},
   {key: few, rate_limit: {requests_per_unit: 1, unit: hour}},

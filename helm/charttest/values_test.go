@@ -113,14 +113,18 @@ var leftOut = map[string]string{
 	"RUNTIME_SUBDIRECTORY":            "the chart says all of the path in RUNTIME_ROOT, or --config",
 	"SANITIZE_DESCRIPTOR_METRIC_DOTS": "it is for a mapping that comes from envoyproxy/ratelimit; extraEnv sets it",
 	"DISABLE_STATS":                   "each sink has a value that turns it on",
-	"USE_DOG_STATSD_MOGRIFIERS":       "what it names are more variables, which extraEnv must set anyway",
+	"TRACING_EXPORTER_PROTOCOL":       oneCollector, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": oneCollector,
+	"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": oneCollector,
+	"OTEL_SDK_DISABLED":                   "each signal has a value that turns it on",
+	"USE_DOG_STATSD_MOGRIFIERS":           "what it names are more variables, which extraEnv must set anyway",
 }
 
 const (
-	tuning    = "it tunes what works without it; extraEnv sets it"
-	datadog   = "Datadog sets it by a label of the pod, or extraEnv does"
-	password  = "a password in values is a password in every copy of them; redis.auth.existingSecret is a file"
-	byAddress = "it follows from the address"
+	oneCollector = "one protocol is for all; extraEnv sets others"
+	tuning       = "it tunes what works without it; extraEnv sets it"
+	datadog      = "Datadog sets it by a label of the pod, or extraEnv does"
+	password     = "a password in values is a password in every copy of them; redis.auth.existingSecret is a file"
+	byAddress    = "it follows from the address"
 )
 
 // rendered are the variables that weir gets, with a values file that sets them.

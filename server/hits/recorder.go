@@ -95,7 +95,7 @@ func (t *Table) CountUnknownDomain() {
 func (r *Recorder) NotFound() uint64 { return r.notFound.Load() }
 
 // Drain calls emit with the hits that were counted since the last call, by series of the history: each hit once. It
-// forgets rules that the latest configuration does not have, some minutes after their last request.
+// forgets rules that the latest configuration does not have, some minutes after their last request; with a zero time none.
 func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
@@ -105,7 +105,9 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 		drained.handOut(id, emit)
 		e.Value.values.drain(&r.quota, id, emit)
 	}
-	r.rules.Sweep(now)
+	if !now.IsZero() {
+		r.rules.Sweep(now)
+	}
 }
 
 // Totals are all hits of a rule since it was first configured in this process. Near is a part of Within; the others make

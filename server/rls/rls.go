@@ -25,7 +25,8 @@ import (
 // ServiceName is the gRPC service, as clients and health checks name it.
 const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
 
-const fullMethod = "/" + ServiceName + "/ShouldRateLimit"
+// Method is the full name of the method, as gRPC has it.
+const Method = "/" + ServiceName + "/ShouldRateLimit"
 
 // Service answers rate-limit requests.
 type Service struct {
@@ -55,16 +56,18 @@ type Options struct {
 
 // Answered is what became of a request.
 type Answered struct {
-	Result limit.Result
-	Took   time.Duration
-	JSON   bool // it came as JSON
+	Result  limit.Result
+	Took    time.Duration
+	JSON    bool            // it came as JSON
+	Call    *limit.Call     // the observer must not keep it
+	Context context.Context // of the request
 }
 
 // New makes the service. observe is told of every request that was answered: on the request path, by many goroutines.
 func New(l *limit.Limiter, options Options, observe func(Answered)) *Service {
 	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers)}
-	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: fullMethod}
+	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: Method}
 	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inbound)) }
 	return s
 }
@@ -125,7 +128,7 @@ func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*re
 		err = status.Error(codes.Unavailable, err.Error())
 	}
 	took := time.Since(begin)
-	s.observe(Answered{result, took, in.json})
+	s.observe(Answered{result, took, in.json, c, ctx})
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
 		s.logTrace(ctx, c, result, err, took)
 	}

@@ -43,7 +43,7 @@ func New(version string) *Metrics {
 	m.seconds = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
 		Help:    "Time from a decoded request to its encoded verdict.",
-		Buckets: []float64{10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3},
+		Buckets: RequestBuckets(),
 	})
 	m.panics = register.NewCounter(prometheus.CounterOpts{
 		Name: "weir_panics_total",
@@ -61,6 +61,11 @@ func New(version string) *Metrics {
 		"When the configuration in force was put in force, in Unix seconds; 0 for never.",
 		nil, func() float64 { return float64(m.configAppliedAt.Load()) / 1000 })
 	return m
+}
+
+// RequestBuckets returns the upper bounds of the buckets of weir_request_seconds, in seconds.
+func RequestBuckets() []float64 {
+	return []float64{10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3}
 }
 
 // Process is the metrics of a process of weir that need not limit. All its methods may be called by any number of

@@ -93,6 +93,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 	if b.dropExpired(requests); len(b.live) == 0 {
 		return
 	}
+	end := p.server.Trace(b.live)
 	if err == nil {
 		b.commands, b.pipe = b.commands[:0], b.pipe[:0]
 		b.pipeline.codec.Write(b, b.live)
@@ -107,6 +108,7 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 		best = outbound.Lost // for those who asked
 	}
 	p.server.Note(best, start, cmp.Or(cause, outbound.ErrLate))
+	end(best.String(), cause)
 	b.endRetries(ctx, p)
 }
 

@@ -54,11 +54,12 @@ type Meter interface {
 var ErrUnavailable = errors.New("redis is unavailable")
 
 // New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
-// The meter of a server, nil for none, is asked for when the server is first asked, and anew after Gone.
-func New(servers *topology.Servers, codec Codec, script *Script, meter func(server string) Meter) *Pipeline {
+// The meter of a server, nil for none, is asked for when the server is first asked, and anew after Gone. The trace may be nil.
+func New(servers *topology.Servers, codec Codec, script *Script, meter func(server string) Meter, trace outbound.Trace) *Pipeline {
 	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, Health: newHealth(servers),
 		stopping: make(chan struct{})}
-	p.engine = outbound.New(outbound.Config{ErrUnavailable: ErrUnavailable, Timeout: servers.Config.Timeout, Pace: pace}, engineCodec{p})
+	p.engine = outbound.New(outbound.Config{
+		ErrUnavailable: ErrUnavailable, Timeout: servers.Config.Timeout, Pace: pace, Trace: trace}, engineCodec{p})
 	return p
 }
 

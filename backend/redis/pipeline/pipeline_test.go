@@ -33,7 +33,7 @@ func testPipeline(t *testing.T, addr string, timeout time.Duration) *Pipeline {
 		AppendKey: redistest.AppendSumKey, AppendArg: redistest.AppendSumArg, DecodeReply: redistest.DecodeSum,
 	}
 	servers := connected(t, topology.Config{URL: addr, Timeout: timeout})
-	p := New(servers, codec, NewScript(redistest.SumScript), nil)
+	p := New(servers, codec, NewScript(redistest.SumScript), nil, nil)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Errorf("Close: %v", err)

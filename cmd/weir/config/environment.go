@@ -157,10 +157,18 @@ func notNegative[N ~int | ~int64](variable string, value N) error {
 	return require(value >= 0, variable, value, "it cannot be negative")
 }
 
+type group struct{ names, why string }
+
+// endpoints have no effect while nothing is sent there.
+var endpoints = group{"OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+	"neither TRACING_ENABLED nor OTEL_METRICS_EXPORTER=otlp is set"}
+
 // ineffective are the variables that weir does not read, by what their names begin with: those of envoyproxy/ratelimit,
 // and what others call the address and credentials of a store.
-var ineffective = []struct{ names, why string }{
-	{"TRACING_ OTEL_EXPORTER_", "weir sends no traces"},
+var ineffective = []group{
+	{"OTEL_TRACES_EXPORTER OTEL_TRACES_SAMPLER", "TRACING_ENABLED and TRACING_SAMPLING_RATE say what is sent"},
+	{"OTEL_PROPAGATORS", "traceparent and B3 are always read"},
+	{"OTEL_LOGS_EXPORTER OTEL_EXPORTER_OTLP_LOGS_", "logs go to stderr"},
 	{"GRPC_SERVER_TLS_CA_CERT", "GRPC_CLIENT_TLS_CACERT asks clients for certificates"},
 	{"REDIS_PIPELINE_ REDIS_PERSECOND_PIPELINE_ REDIS_CLUSTER_PIPELINE_ REDIS_PERSECOND_CLUSTER_PIPELINE_",
 		"checks are batched without waiting, and all servers asked at the same time"},
@@ -174,7 +182,11 @@ var ineffective = []struct{ names, why string }{
 // WarnOfIneffective logs which of them are set, and why weir does not read them, and which it does not know. It shows no value: some are secrets.
 func (e Environment) WarnOfIneffective(log *slog.Logger) {
 	var all []string
-	for _, group := range ineffective {
+	groups := ineffective
+	if !e.isOn("TRACING_ENABLED") && !strings.Contains(e["OTEL_METRICS_EXPORTER"], "otlp") {
+		groups = append(slices.Clip(groups), endpoints)
+	}
+	for _, group := range groups {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(e)) {
 			begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }

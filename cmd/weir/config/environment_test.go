@@ -185,9 +185,15 @@ func TestUnreadVariablesAreLoggedAtStart(t *testing.T) {
 			t.Errorf("%s is %s, and weir tells %q; want what has no effect told, and no value", name, verdict, got)
 		}
 	}
-	const two = "OTEL_EXPORTER_OTLP_ENDPOINT, TRACING_ENABLED (weir sends no traces)"
-	if got := told(Of("TRACING_ENABLED=1", "OTEL_EXPORTER_OTLP_ENDPOINT=o:4318")); !strings.Contains(got, `"`+two+`"`) {
+	const two = "OTEL_TRACES_EXPORTER, OTEL_TRACES_SAMPLER (TRACING_ENABLED and TRACING_SAMPLING_RATE say what is sent)"
+	if got := told(Of("OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=always_on")); !strings.Contains(got, `"`+two+`"`) {
 		t.Errorf("of two that are alike weir tells %q, want %q", got, two)
+	}
+	const idle = "OTEL_EXPORTER_OTLP_ENDPOINT (neither TRACING_ENABLED nor OTEL_METRICS_EXPORTER=otlp is set)"
+	for sent, want := range map[string]bool{"TRACING_ENABLED=false": true, "TRACING_ENABLED=true": false, "OTEL_METRICS_EXPORTER=otlp": false} {
+		if got := told(Of(sent, "OTEL_EXPORTER_OTLP_ENDPOINT=o:4318")); strings.Contains(got, `"`+idle+`"`) != want {
+			t.Errorf("of a collector's address with %s weir tells %q; that nothing is sent there is to be told: %v", sent, got, want)
+		}
 	}
 	off := Of("TRACING_ENABLED=False", "REDIS_PIPELINE_LIMIT=0", "REDIS_URL=r:1", "REDIS_SERVICE_HOST=r", "HOME=/")
 	if got := told(off); got != "" {

@@ -60,6 +60,7 @@ func (s *Settings) check() error {
 		s.checkTLS(),
 		s.History.check(),
 		s.Statistics.check(),
+		s.Telemetry.check(),
 		require(s.DenialLogEvery == 0 || s.DenialLogEvery >= time.Second, "DENIAL_LOG_INTERVAL", s.DenialLogEvery,
 			"use at least 1s, or 0 to log no denials"),
 		require(s.NearRatio >= 0 && s.NearRatio <= 1, "NEAR_LIMIT_RATIO", s.NearRatio, "use a number from 0 to 1"),

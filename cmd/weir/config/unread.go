@@ -9,7 +9,7 @@ import (
 
 var (
 	// family matches names that are meant for weir: its parts have these beginnings.
-	family = regexp.MustCompile(`^(REDIS|GRPC|RUNTIME|CONFIG|MEMCACHE|STATSD|HISTORY|XDS|RLQS|LIMIT|PROMETHEUS|ADMIN|DENIAL|DRAIN|DOG_STATSD)_`)
+	family = regexp.MustCompile(`^(REDIS|GRPC|RUNTIME|CONFIG|MEMCACHE|STATSD|HISTORY|XDS|RLQS|LIMIT|PROMETHEUS|ADMIN|DENIAL|DRAIN|TRACING|DOG_STATSD)_`)
 	// foreign matches NAME=VALUE of variables in these families that Kubernetes sets for Services, or that gRPC reads.
 	foreign = regexp.MustCompile(`^[^=]+_(SERVICE_(HOST|PORT)(_|=)|PORT_\d+_|PORT=\w+://)|^GRPC_(GO|XDS|EXPERIMENTAL|ENFORCE|DEFAULT|DNS|POLL|TRACE|VERBOSITY)[_=]`)
 )

@@ -111,6 +111,7 @@ type Variables struct {
 	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" default:"20s"`
 
 	Statistics
+	Telemetry
 
 	LogLevel  logLevel `envconfig:"LOG_LEVEL" default:"info"`
 	LogFormat string   `envconfig:"LOG_FORMAT" default:"text"`
@@ -234,4 +235,22 @@ type Statistics struct {
 	DisableStats  bool          `envconfig:"DISABLE_STATS" default:"false"`
 
 	MetricsWithoutDots bool `envconfig:"SANITIZE_DESCRIPTOR_METRIC_DOTS" default:"false"` // see descriptors.Rule.Metric
+}
+
+// Telemetry are the variables about spans and totals for an OpenTelemetry collector. Its SDK reads more of those that begin
+// with OTEL_ from the process.
+type Telemetry struct {
+	TracingEnabled  bool    `envconfig:"TRACING_ENABLED" default:"false"`
+	SamplingRate    float64 `envconfig:"TRACING_SAMPLING_RATE" default:"1"`
+	TracingProtocol string  `envconfig:"TRACING_EXPORTER_PROTOCOL"` // or OTEL_EXPORTER_OTLP_TRACES_PROTOCOL
+	TracingValues   bool    `envconfig:"TRACING_DESCRIPTOR_VALUES" default:"false"`
+	ServiceName     string  `envconfig:"TRACING_SERVICE_NAME"` // as ratelimit RateLimit
+	Namespace       string  `envconfig:"TRACING_SERVICE_NAMESPACE"`
+	InstanceID      string  `envconfig:"TRACING_SERVICE_INSTANCE_ID"`
+
+	MetricsExporter string `envconfig:"OTEL_METRICS_EXPORTER" default:"none"` // or otlp
+	SDKDisabled     string `envconfig:"OTEL_SDK_DISABLED"`
+	Protocol        string `envconfig:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf"` // or grpc
+	TracesProtocol  string `envconfig:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"`
+	MetricsProtocol string `envconfig:"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"`
 }

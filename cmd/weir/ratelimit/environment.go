@@ -16,7 +16,7 @@ import (
 // defaults are the values of variables that are not set.
 var defaults = config.Environment{
 	"ALGORITHM": descriptors.FixedWindow.String(), "ON_BACKEND_FAILURE": "error", "BACKEND_TYPE": "redis", "USE_STATSD": "true",
-	"DEBUG_PPROF": "true", "LOG_LEVEL": "warning", "RLQS_ENABLED": "false",
+	"DEBUG_PPROF": "true", "LOG_LEVEL": "warning", "RLQS_ENABLED": "false", "TRACING_SERVICE_NAME": "RateLimit",
 	// The file system may be read-only, Redis is the operator's, and envoyproxy/ratelimit logs no denials.
 	"DATA_DIR": "", "DENIAL_LOG_INTERVAL": "0", "DENIAL_METADATA": "false",
 }
@@ -29,7 +29,7 @@ var sockets = map[string]string{
 // takesAnyValue reports whether envoyproxy/ratelimit starts with any value of a variable that is of the right type.
 func takesAnyValue(variable string) bool {
 	const prefixes = `NEAR_LIMIT_RATIO LIMIT_ LOCAL_CACHE_SIZE EXPIRATION_JITTER LOG_FORMAT STATSD_PORT STATSD_PROTOCOL CONFIG_GRPC_XDS_ XDS_CLIENT_
-		GRPC_MAX_CONNECTION_AGE GRPC_CLIENT_TLS_ REDIS_TIMEOUT REDIS_PERSECOND_TIMEOUT REDIS_STARTUP_`
+		GRPC_MAX_CONNECTION_AGE GRPC_CLIENT_TLS_ REDIS_TIMEOUT REDIS_PERSECOND_TIMEOUT REDIS_STARTUP_ TRACING_SAMPLING_RATE OTEL_`
 	return slices.ContainsFunc(strings.Fields(prefixes), func(prefix string) bool { return strings.HasPrefix(variable, prefix) })
 }
 

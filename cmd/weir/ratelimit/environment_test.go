@@ -31,7 +31,7 @@ func TestDefaultsAreThoseOfRatelimit(t *testing.T) {
 		s.Redis.URL != "/var/run/nutcracker/ratelimit.sock" || s.Redis.SocketType != "unix" ||
 		s.PerSecond.URL != "/var/run/nutcracker/ratelimitpersecond.sock" || s.PerSecond.SocketType != "unix" ||
 		s.OnFailure != descriptors.PolicyError || s.DataDir != "" || s.KeepHistory || !s.Profiles ||
-		s.DenialLogEvery != 0 || s.DenialMetadata || len(s.StatsdSinks()) != 1 || !s.CountsAsRatelimit() {
+		s.DenialLogEvery != 0 || s.DenialMetadata || s.ServiceName != "RateLimit" || len(s.StatsdSinks()) != 1 || !s.CountsAsRatelimit() {
 		t.Errorf("the defaults are %+v; want those of envoyproxy/ratelimit", s)
 	}
 	s = mustRead(t, "ALGORITHM=sliding_window BACKEND_TYPE=memory REDIS_URL=redis:6379 REDIS_PERSECOND_TYPE=sentinel REDIS_PERSECOND_URL=primary,s:1 "+

@@ -20,7 +20,8 @@ type report struct {
 	From      int64        `json:"from"`
 	To        int64        `json:"to"`
 	Rules     []ruleReport `json:"rules,omitempty"`
-	Compared  *differences `json:"compared,omitempty"`
+	Denied    []uint64     `json:"denied"` // requests, by each simulation
+	Compared  []difference `json:"compared,omitempty"`
 }
 
 type ruleReport struct {
@@ -33,11 +34,21 @@ type ruleReport struct {
 	WorstMinute minute         `json:"worst_minute"`
 }
 
-// newReport returns what simulations of one configuration made of the same traffic, of a path or of all: rules by domain
-// and path.
-func newReport(traffic, path string, all []*simulation) *report {
+// newReport returns what simulations made of the same traffic, of a path or of all: rules by domain and path. With compared
+// they are of the configuration in force and of the new one, and it tells only what these decide differently.
+func newReport(traffic, path string, all []*simulation, compared *compared) *report {
 	first := &all[0].results
 	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix()}
+	for _, s := range all {
+		r.Denied = append(r.Denied, s.results.denied)
+	}
+	if compared != nil {
+		r.Compared = []difference{compared.now, compared.before}
+		for i := range r.Compared {
+			r.Compared[i].Most = ranked(r.Compared[i].callers)
+		}
+		return r
+	}
 	for rule, of := range first.rules {
 		if path != "" && !descriptors.SamePath(rule.Path, path) {
 			continue
@@ -80,8 +91,12 @@ func (r *report) text(zone *time.Location) string {
 				stamp(d.WorstMinute.Start, "2006-01-02 15:04"))
 		}
 	}
-	if r.Compared != nil {
-		b.WriteString(r.Compared.text())
+	for i := range r.Compared {
+		d := &r.Compared[i]
+		fmt.Fprintf(&b, "\nDenied only by %s: %s of %s\n", d.By, terminal.Thousands(d.Requests), terminal.Thousands(r.Denied[1-i]))
+		for _, who := range d.Most {
+			fmt.Fprintf(&b, "  %s  %s\n", terminal.Thousands(who.Denied), descriptors.Shown(who.Descriptor))
+		}
 	}
 	return b.String()
 }
@@ -119,51 +134,40 @@ func share(part, whole uint64) string {
 	return fmt.Sprintf("%s (%.3g %%)", terminal.Thousands(part), 100*float64(part)/float64(whole))
 }
 
-// differences are the requests that two configurations decide differently, and who asked most of them.
-type differences struct {
-	Before          uint64    `json:"denied_before"`
-	Now             uint64    `json:"denied_now"`
-	DeniedNow       uint64    `json:"denied_only_now"`
-	AdmittedNow     uint64    `json:"denied_only_before"`
-	DeniedNowMost   []*caller `json:"denied_only_now_most"`
-	AdmittedNowMost []*caller `json:"denied_only_before_most"`
+// difference is requests that one of two configurations alone denies, and who asked most of them.
+type difference struct {
+	By       string    `json:"denied_only_by"`
+	Requests uint64    `json:"requests"`
+	Most     []*caller `json:"most"`
 
-	now, before map[string]*caller // who was denied only then, by what they ask
+	callers map[string]*caller // by what they ask
 }
 
-// add adds requests that two simulations have decided.
-func (d *differences) add(batch []request, before, now *simulation) {
-	for i := range min(len(before.over), len(now.over)) { // less than the batch where one failed
-		if before.over[i] == now.over[i] {
-			continue
-		}
-		of, n := d.now, &d.DeniedNow
-		if before.over[i] {
-			of, n = d.before, &d.AdmittedNow
-		}
-		*n++
-		name := batch[i].text()
-		if of[name] == nil {
-			of[name] = &caller{Descriptor: name}
-		}
-		of[name].Denied++
+func (d *difference) add(r *request) {
+	d.Requests++
+	name := r.text()
+	if d.callers[name] == nil {
+		d.callers[name] = &caller{Descriptor: name}
 	}
-	d.Before, d.Now = before.results.denied, now.results.denied
+	d.callers[name].Denied++
 }
 
-// text writes the differences for people.
-func (d *differences) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Denied are %s by the files in force, %s by the new ones.\n", terminal.Thousands(d.Before), terminal.Thousands(d.Now))
-	for _, part := range []struct {
-		what string
-		n    uint64
-		most []*caller
-	}{{"Denied only by the new files", d.DeniedNow, d.DeniedNowMost}, {"Denied only by those in force", d.AdmittedNow, d.AdmittedNowMost}} {
-		fmt.Fprintf(&b, "\n%s: %s\n", part.what, terminal.Thousands(part.n))
-		for _, who := range part.most {
-			fmt.Fprintf(&b, "  %s  %s\n", terminal.Thousands(who.Denied), descriptors.Shown(who.Descriptor))
+// compared are the differences of two configurations.
+type compared struct{ now, before difference }
+
+func newCompared() *compared {
+	return &compared{difference{By: "the new files", callers: make(map[string]*caller)},
+		difference{By: "those in force", callers: make(map[string]*caller)}}
+}
+
+// add adds requests that two simulations have decided, less than the batch where one failed.
+func (c *compared) add(batch []request, before, now *simulation) {
+	for i := range min(len(before.over), len(now.over)) {
+		switch {
+		case now.over[i] && !before.over[i]:
+			c.now.add(&batch[i])
+		case before.over[i] && !now.over[i]:
+			c.before.add(&batch[i])
 		}
 	}
-	return b.String()
 }

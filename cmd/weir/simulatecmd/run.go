@@ -49,7 +49,7 @@ type simulation struct {
 
 // newSimulation returns a simulation, which must be closed. An algorithm of 0 leaves each limit its own.
 func newSimulation(name string, config *descriptors.Config, a descriptors.Algorithm) *simulation {
-	s := &simulation{name: name, store: &store{algorithm: a, converted: make(map[*descriptors.Limit]conversion)}, results: newResults()}
+	s := &simulation{name: name, store: newStore(config, a), results: newResults()}
 	s.store.Store = memory.Open(memory.Config{MaxKeys: math.MaxInt, Now: func() time.Time { return time.UnixMicro(s.store.clock.Load()) }})
 	s.limiter = limit.New(s.store, limit.Options{Algorithm: descriptors.SlidingWindow, Unrecorded: true}, hits.New(0))
 	s.limiter.Apply(config)
@@ -117,40 +117,38 @@ func (s *simulation) decide(batch []request) error {
 // store is a memory store that keeps what the limiter asks of it, and may count by another algorithm.
 type store struct {
 	*memory.Store
-	clock     atomic.Int64 // Unix microseconds; the store's sweep reads it too
-	algorithm descriptors.Algorithm
-	converted map[*descriptors.Limit]conversion // by the first of the limits that a check had
-	checks    []backend.Check                   // of the request, without refunds
+	clock     atomic.Int64                               // Unix microseconds; the store's sweep reads it too
+	algorithm descriptors.Algorithm                      // 0: that of each limit
+	converted map[*descriptors.Limit][]descriptors.Limit // by the first of a rule's limits: what they are by the algorithm
+	checks    []backend.Check                            // of the request, without refunds
 	room      []backend.Check
 }
 
-// conversion is limits, and what they are by another algorithm.
-type conversion struct{ from, to []descriptors.Limit }
+func newStore(config *descriptors.Config, a descriptors.Algorithm) *store {
+	s := &store{algorithm: a, converted: make(map[*descriptors.Limit][]descriptors.Limit)}
+	for _, r := range config.Rules() {
+		if a != 0 && len(r.Limits) > 0 {
+			s.converted[&r.Limits[0]] = convertLimits(r.Limits, a)
+		}
+	}
+	return s
+}
 
 // Decide implements backend.Counter.
 func (s *store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	asked := checks
-	if s.algorithm != 0 {
-		s.room = append(s.room[:0], checks...)
-		for i := range s.room {
-			s.room[i].Limits = s.convert(checks[i].Limits)
-		}
-		asked = s.room
-	}
 	if checks[0].Op != backend.Refund {
 		s.checks = append(s.checks, checks...)
 	}
-	return s.Store.Decide(ctx, asked, out)
-}
-
-// convert returns limits by the store's algorithm. The limiter may use the memory of limits again, for others.
-func (s *store) convert(from []descriptors.Limit) []descriptors.Limit {
-	c, known := s.converted[&from[0]]
-	if !known || !slices.Equal(c.from, from) {
-		c = conversion{slices.Clone(from), convertLimits(from, s.algorithm)}
-		s.converted[&from[0]] = c
+	if s.algorithm != 0 {
+		s.room = append(s.room[:0], checks...)
+		for i := range checks {
+			if s.room[i].Limits = s.converted[&checks[i].Limits[0]]; s.room[i].Limits == nil { // others replace a part of the rule
+				s.room[i].Limits = convertLimits(checks[i].Limits, s.algorithm)
+			}
+		}
+		checks = s.room
 	}
-	return c.to
+	return s.Store.Decide(ctx, checks, out)
 }
 
 // convertLimits returns limits by an algorithm: of two that would count in one state the smaller. If one of them cannot be

@@ -81,11 +81,14 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	differing := differences{now: make(map[string]*caller), before: make(map[string]*caller)}
+	var both *compared
+	if c.Compare {
+		both = newCompared()
+	}
 	progress, stop := c.Start(out.Err, "requests")
 	err = run(ctx, t, func(batch []request) {
 		if progress.Done.Add(int64(len(batch))); c.Compare {
-			differing.add(batch, all[0], all[1])
+			both.add(batch, all[0], all[1])
 		}
 	}, all...)
 	stop()
@@ -98,11 +101,7 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if all[0].results.requests == 0 {
 		return errors.New("this traffic has no request")
 	}
-	r := newReport(about, c.Path, all[:len(all)-len(c.Dirs)+1])
-	if c.Compare {
-		differing.DeniedNowMost, differing.AdmittedNowMost = ranked(differing.now), ranked(differing.before)
-		r.Rules, r.Compared = nil, &differing
-	}
+	r := newReport(about, c.Path, all, both)
 	if c.Plot != "" {
 		if err := r.plot(c.Plot); err != nil {
 			return err

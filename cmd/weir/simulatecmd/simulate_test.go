@@ -167,10 +167,14 @@ func TestComparedFilesDifferByRequest(t *testing.T) {
 		rows += fmt.Sprintf("%d,user=bob\n", 1010+i)
 	}
 	text, r, err := simulate(t, shop, Command{Dirs: []string{older}, Compare: true, CSV: "-", JSON: true}, rows)
-	d := r.Compared
-	if err != nil || d == nil || d.Before != 1 || d.Now != 2 || d.DeniedNow != 2 || d.AdmittedNow != 1 ||
-		d.DeniedNowMost[0].Descriptor != "user=bob" || d.AdmittedNowMost[0].Descriptor != "user=ann" {
+	if err != nil || fmt.Sprint(r.Denied) != "[1 2]" || len(r.Compared) != 2 || r.Compared[0].Requests != 2 || r.Compared[1].Requests != 1 ||
+		r.Compared[0].Most[0].Descriptor != "user=bob" || r.Compared[1].Most[0].Descriptor != "user=ann" {
 		t.Errorf("%s, %v; want ann's third in a second denied only before, and bob's eleventh and twelfth in a minute only now", text, err)
+	}
+	text, _, err = simulate(t, shop, Command{Dirs: []string{older}, Compare: true, CSV: "-"}, rows)
+	if want := "\nDenied only by the new files: 2 of 2\n  2  user=bob\n\nDenied only by those in force: 1 of 1\n  1  user=ann\n"; err != nil ||
+		!strings.HasSuffix(text, want) {
+		t.Errorf("%s, %v; want %s", text, err, want)
 	}
 }
 
@@ -304,5 +308,30 @@ func BenchmarkSimulate(b *testing.B) {
 			}
 			b.ReportMetric(float64(all[0].results.requests)/(cpu(b)-begin).Seconds(), "requests/cpu-s")
 		})
+	}
+}
+
+func TestLimitsBecomeThoseOfAnotherAlgorithm(t *testing.T) {
+	limit := func(requests uint64, u descriptors.Unit, multiplier uint32, a descriptors.Algorithm) descriptors.Limit {
+		l, err := descriptors.NewLimit(requests, u, multiplier, a, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const fixed, bucket = descriptors.FixedWindow, descriptors.TokenBucket
+	few, err := limit(5, descriptors.Hour, 1, bucket).WithBurst(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := limit(9, descriptors.Year, 250, fixed)
+	for _, tc := range []struct{ from, to []descriptors.Limit }{
+		{[]descriptors.Limit{limit(9, descriptors.Minute, 1, fixed), few}, []descriptors.Limit{limit(9, descriptors.Minute, 1, bucket), few}},
+		{[]descriptors.Limit{limit(9, descriptors.Hour, 1, fixed), few}, []descriptors.Limit{few}}, // one state: the smaller
+		{[]descriptors.Limit{long, few}, []descriptors.Limit{long, few}},                           // no bucket leaks so slowly
+	} {
+		if got := convertLimits(tc.from, bucket); !slices.Equal(got, tc.to) {
+			t.Errorf("%v become %v, want %v", tc.from, got, tc.to)
+		}
 	}
 }

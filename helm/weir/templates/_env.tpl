@@ -129,6 +129,7 @@
 - name: DRAIN_TIMEOUT
   value: {{ printf "%vs" .Values.drain.timeoutSeconds }}
 {{- include "weir.statisticsEnv" . }}
+{{- include "weir.telemetryEnv" . }}
 {{- if include "weir.keepsHistory" . }}
 {{- if eq (include "weir.backend" .) "redis" }}
 - name: HISTORY_DOWNSAMPLE
@@ -336,5 +337,44 @@
 {{- end }}
 {{- end }}
 {{- include "weir.pairs" (list "EXTRA_TAGS" ":" .extraTags) }}
+{{- end }}
+{{- end -}}
+
+{{/* A pod is an instance; what else Kubernetes knows of it, the collector finds by these names. */}}
+{{- define "weir.telemetryEnv" -}}
+{{- with .Values.telemetry }}
+{{- if or .traces.enabled .metrics.enabled }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ required "telemetry.endpoint: the URL of an OpenTelemetry collector is needed, as in http://collector.observability:4317" .endpoint | quote }}
+- name: OTEL_EXPORTER_OTLP_PROTOCOL
+  value: {{ .protocol }}
+{{- if .headers.existingSecret }}
+{{ include "weir.secretVariable" (list "OTEL_EXPORTER_OTLP_HEADERS" .headers.existingSecret .headers.key) }}
+{{- end }}
+- name: TRACING_SERVICE_INSTANCE_ID
+  valueFrom:
+    fieldRef: {fieldPath: metadata.name}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: "k8s.pod.name=$(TRACING_SERVICE_INSTANCE_ID),k8s.namespace.name={{ include "weir.namespace" $ }}"
+{{- include "weir.variable" (list "TRACING_SERVICE_NAME" .serviceName) }}
+{{- include "weir.variable" (list "TRACING_SERVICE_NAMESPACE" .serviceNamespace) }}
+{{- if .traces.enabled }}
+- name: TRACING_ENABLED
+  value: "true"
+{{- if not (kindIs "invalid" .traces.samplingRate) }}
+- name: TRACING_SAMPLING_RATE
+  value: {{ .traces.samplingRate | quote }}
+{{- end }}
+{{- if .traces.values }}
+- name: TRACING_DESCRIPTOR_VALUES
+  value: "true"
+{{- end }}
+{{- end }}
+{{- if .metrics.enabled }}
+- name: OTEL_METRICS_EXPORTER
+  value: otlp
+{{- include "weir.variable" (list "OTEL_METRIC_EXPORT_INTERVAL" .metrics.interval) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end -}}

@@ -14,6 +14,7 @@ history history.keep history.redis history.query history.downsample history.down
 historyServer historyServer.replicas
 statistics statistics.prometheus statistics.prometheus.port statistics.prometheus.path statistics.prometheus.mapper
 statistics.prometheus.mapper.key statistics.statsd statistics.dogstatsd
+telemetry telemetry.protocol telemetry.headers telemetry.headers.key telemetry.traces telemetry.metrics
 drain drain.delaySeconds drain.timeoutSeconds log log.level log.format
 serviceAccount serviceAccount.create probes probes.startup probes.readiness probes.liveness
 ingress httpRoute service service.type service.headless service.headless.enabled autoscaling podDisruptionBudget networkPolicy

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"google.golang.org/grpc"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/rls"
+	stats "github.com/weirproxy/weir/server/stats"
+	"github.com/weirproxy/weir/server/stats/otlp"
+	"github.com/weirproxy/weir/server/trace"
+)
+
+// telemetry sends spans and totals to an OpenTelemetry collector. Its methods do nothing for what is not sent.
+type telemetry struct {
+	set      *config.Settings
+	resource *resource.Resource
+	traces   *trace.Tracer // nil: none are sent
+	hits     *otlp.Sink    // nil: none are sent
+	log      *slog.Logger
+}
+
+// openTelemetry begins to trace, if that is asked for. Log lines in JSON then say of the process what spans say.
+func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*telemetry, error) {
+	t := &telemetry{set: set, log: log}
+	if !set.SendsTraces() && !set.SendsHits() {
+		return t, nil
+	}
+	t.resource = set.Resource(buildVersion(), log)
+	if set.LogsJSON() {
+		for _, a := range t.resource.Attributes() {
+			t.log = t.log.With(string(a.Key), a.Value.AsInterface())
+		}
+	}
+	otel.SetLogger(logr.FromSlogHandler(t.log.Handler())) // the library has no other way to tell what is wrong with variables
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Warn("OpenTelemetry", "error", err) }))
+	if !set.SendsTraces() {
+		return t, nil
+	}
+	var err error
+	t.traces, err = trace.New(context.Background(), trace.Config{GRPC: set.TracesByGRPC(), Ratio: set.SamplingRate,
+		Values: set.TracingValues, Method: rls.Method, Resource: t.resource, Exported: t.exports("traces", metrics)})
+	if err != nil {
+		return nil, fmt.Errorf("opening the export of traces: %w", err)
+	}
+	const dropped = "Spans that did not reach the collector: more waited than OTEL_BSP_MAX_QUEUE_SIZE, or it did not take them."
+	for reason, n := range t.traces.Dropped() {
+		metrics.Counter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": reason},
+			func() float64 { return float64(n.Load()) })
+	}
+	return t, nil
+}
+
+// openHits begins to send totals of hits, if that is asked for. It returns what drains the recorder beside that.
+func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (drain func(time.Time, func(history.ID, uint64)), err error) {
+	if !t.set.SendsHits() {
+		return recorder.Drain, nil
+	}
+	t.hits, err = otlp.New(context.Background(), otlp.Config{GRPC: t.set.HitsByGRPC(), Resource: t.resource, Recorder: recorder,
+		Buckets: stats.RequestBuckets(), Exported: t.exports("metrics", metrics), Now: time.Now})
+	if err != nil {
+		return nil, fmt.Errorf("opening the export of hits: %w", err)
+	}
+	return t.hits.Drain, nil
+}
+
+// exports returns what counts exports of a signal, and logs when they begin to fail and when they succeed again.
+func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
+	var done, failed atomic.Uint64
+	for result, n := range map[string]*atomic.Uint64{"done": &done, "failed": &failed} {
+		metrics.Counter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by what was sent and whether it took all.",
+			map[string]string{"signal": signal, "result": result}, func() float64 { return float64(n.Load()) })
+	}
+	var failing atomic.Bool
+	return func(err error) {
+		switch before := failing.Swap(err != nil); {
+		case err != nil && !before:
+			t.log.Warn("the OpenTelemetry collector does not take exports", "signal", signal, "error", err)
+		case err == nil && before:
+			t.log.Info("the OpenTelemetry collector takes exports again", "signal", signal)
+		}
+		if err != nil {
+			failed.Add(1)
+		} else {
+			done.Add(1)
+		}
+	}
+}
+
+// interceptor returns what traces calls of the gRPC port, nil for nothing.
+func (t *telemetry) interceptor() grpc.UnaryServerInterceptor {
+	if t.traces == nil {
+		return nil
+	}
+	return t.traces.Intercept
+}
+
+// observe is told of each request that was answered.
+func (t *telemetry) observe(a rls.Answered) {
+	if t.traces != nil {
+		t.traces.Answered(a.Context, a.Call, a.Result)
+	}
+	if t.hits != nil {
+		t.hits.Took(a.Context, a.Took)
+	}
+}
+
+// trace returns a history store whose batches have spans.
+func (t *telemetry) trace(store history.Store) history.Store {
+	if t.traces == nil {
+		return store
+	}
+	return tracedHistory{store, t}
+}
+
+type tracedHistory struct {
+	history.Store
+	*telemetry
+}
+
+// Apply is the store's.
+func (h tracedHistory) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
+	if len(b.Increments) == 0 { // it only asks for a position
+		return h.Store.Apply(ctx, p, b)
+	}
+	ended := h.traces.Span("history flush", "increments", len(b.Increments))
+	result, err := h.Store.Apply(ctx, p, b)
+	ended(err)
+	return result, err
+}
+
+// close sends what is left, for as long as the last hits may take to reach their history. The end of kill cuts it short.
+func (t *telemetry) close(kill context.Context) {
+	ctx, cancel := context.WithTimeout(kill, lastFlush)
+	defer cancel()
+	var err error
+	if t.hits != nil {
+		err = t.hits.Close(ctx)
+	}
+	if t.traces != nil {
+		err = errors.Join(err, t.traces.Close(ctx))
+	}
+	if err != nil {
+		t.log.Warn("the last spans or hits did not reach the OpenTelemetry collector", "error", err)
+	}
+}

@@ -1,0 +1,249 @@
+// Package trace sends spans to an OpenTelemetry collector: of each rate-limit request that its caller traces, of the
+// exchanges with servers that it needed, and of what weir does by itself.
+package trace
+
+import (
+	"context"
+	"iter"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"go.opentelemetry.io/contrib/propagators/b3"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	api "go.opentelemetry.io/otel/trace"
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/limit"
+)
+
+// Config says what is traced, and where spans go. The exporter reads more from the process's variables OTEL_EXPORTER_OTLP_*.
+type Config struct {
+	GRPC     bool    // export by gRPC, else by HTTP with protobuf
+	Ratio    float64 // of the traces that begin here; those of callers are sampled as they say
+	Values   bool    // spans of requests show the values of descriptors
+	Method   string  // that is traced, as gRPC names it
+	Resource *resource.Resource
+	Exported func(err error) // called after each export
+}
+
+// Tracer makes spans; a nil one makes none, but for Intercept. Its methods may be called by any number of goroutines, and none of them waits for the collector but
+// Close.
+type Tracer struct {
+	config   Config
+	provider *sdk.TracerProvider
+	tracer   api.Tracer
+	queue    *queue
+}
+
+// New makes a tracer. It does not connect: a collector that is away is no error.
+func New(ctx context.Context, c Config) (*Tracer, error) {
+	client := otlptracehttp.NewClient()
+	if c.GRPC {
+		client = otlptracegrpc.NewClient()
+	}
+	exporter, err := otlptrace.New(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tracer{config: c, queue: new(queue)}
+	t.queue.SpanProcessor = sdk.NewBatchSpanProcessor(&counted{exporter, t.queue, c.Exported},
+		func(o *sdk.BatchSpanProcessorOptions) { t.queue.size = int64(o.MaxQueueSize) }) // OTEL_BSP_MAX_QUEUE_SIZE
+	t.provider = sdk.NewTracerProvider(sdk.WithSpanProcessor(t.queue), sdk.WithResource(c.Resource),
+		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))))
+	t.tracer = t.provider.Tracer("github.com/weirproxy/weir")
+	return t, nil
+}
+
+// Close sends what waits, until ctx ends.
+func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+
+// Dropped counts the spans that never arrive: the queue had no room, or the collector did not take them.
+func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
+	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
+}
+
+// Intercept makes the span of a request, by the conventions for RPCs; an interceptor of gRPC. OpenTelemetry's own handler
+// costs a request that nobody samples half as much CPU as its answer, and any stats.Handler a fifth.
+func (t *Tracer) Intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	with := extract(ctx)
+	if caller := api.SpanContextFromContext(with); info.FullMethod != t.config.Method || caller.IsValid() && !caller.IsSampled() {
+		return next(ctx, in)
+	}
+	with, span := t.tracer.Start(with, t.config.Method[1:], api.WithSpanKind(api.SpanKindServer))
+	if !span.IsRecording() {
+		return next(ctx, in)
+	}
+	span.SetAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(t.config.Method[1:]))
+	out, err := next(with, in)
+	name := code.Code(status.Code(err)).String()
+	span.SetAttributes(semconv.RPCResponseStatusCode(name))
+	switch status.Code(err) {
+	case grpccodes.Unknown, grpccodes.DeadlineExceeded, grpccodes.Unimplemented, grpccodes.Internal, grpccodes.Unavailable, grpccodes.DataLoss:
+		end(span, name, err)
+	default: // others are the caller's errors
+		span.End()
+	}
+	return out, err
+}
+
+// extract returns ctx with the caller's span, of the first kind of headers that is there.
+func extract(ctx context.Context) context.Context {
+	from := incoming{ctx}
+	switch {
+	case from.Get("traceparent") != "":
+		return propagation.TraceContext{}.Extract(ctx, from)
+	case from.Get("b3") != "" || from.Get("x-b3-traceid") != "":
+		return b3.New().Extract(ctx, from)
+	}
+	return ctx
+}
+
+// incoming reads the metadata of a request without copying all of it.
+type incoming struct{ ctx context.Context }
+
+func (i incoming) Get(key string) string {
+	if values := metadata.ValueFromIncomingContext(i.ctx, key); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+func (incoming) Set(string, string) {}
+func (incoming) Keys() []string     { return nil }
+
+// Answered adds to the span of a request what became of it.
+func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
+	span := api.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	var paths []string
+	for i := range c.Statuses {
+		paths = append(paths, c.Statuses[i].Path())
+	}
+	span.SetAttributes(attribute.String("weir.domain", valid(descriptors.Shown(c.Domain))),
+		attribute.String("weir.outcome", r.String()), attribute.StringSlice("weir.paths", paths),
+		attribute.Bool("weir.degraded", c.Degraded))
+	if t.config.Values {
+		span.SetAttributes(attribute.String("weir.decisions", valid(c.Trace())))
+	}
+}
+
+// Exchanges returns what makes spans of exchanges with the servers of a system, by the conventions for database clients.
+// As the requests of an exchange are many callers', its span is a child of the first one that is sampled, and links to
+// the others. Where none is, there is no span.
+func (t *Tracer) Exchanges(system string) func(server string, callers iter.Seq[context.Context]) func(outcome string, err error) {
+	if t == nil {
+		return nil
+	}
+	return func(server string, callers iter.Seq[context.Context]) func(string, error) {
+		var parent context.Context
+		var links []api.Link
+		var last api.SpanID
+		checks := 0
+		for ctx := range callers {
+			checks++
+			switch caller := api.SpanContextFromContext(ctx); {
+			case !caller.IsSampled() || caller.SpanID() == last:
+			case parent == nil:
+				parent, last = ctx, caller.SpanID()
+			default:
+				links, last = append(links, api.Link{SpanContext: caller}), caller.SpanID()
+			}
+		}
+		if parent == nil {
+			return nil
+		}
+		_, span := t.tracer.Start(parent, server, api.WithSpanKind(api.SpanKindClient), api.WithLinks(links...),
+			api.WithAttributes(exchange(system, server, checks)...))
+		return func(outcome string, err error) {
+			span.SetAttributes(attribute.String("weir.reply", outcome))
+			end(span, outcome, err)
+		}
+	}
+}
+
+// exchange returns the attributes of an exchange.
+func exchange(system, server string, checks int) []attribute.KeyValue {
+	all := []attribute.KeyValue{semconv.DBSystemNameKey.String(system), attribute.Int("weir.checks", checks)}
+	if checks > 1 { // of one the conventions have no size
+		all = append(all, semconv.DBOperationBatchSize(checks))
+	}
+	host, port, err := net.SplitHostPort(server)
+	if n, wrong := strconv.Atoi(port); err == nil && wrong == nil {
+		return append(all, semconv.ServerAddress(host), semconv.ServerPort(n))
+	}
+	return append(all, semconv.ServerAddress(server))
+}
+
+// Span makes a span of something that weir does by itself, with so many things of a kind.
+func (t *Tracer) Span(name, kind string, n int) (ended func(err error)) {
+	if t == nil {
+		return func(error) {}
+	}
+	_, span := t.tracer.Start(context.Background(), name, api.WithAttributes(attribute.Int("weir."+kind, n)))
+	return func(err error) { end(span, "failed", err) }
+}
+
+// end ends a span, with an error of a class if there was one.
+func end(span api.Span, class string, err error) {
+	if err != nil {
+		span.SetAttributes(semconv.ErrorTypeKey.String(class))
+		span.SetStatus(codes.Error, valid(err.Error()))
+	}
+	span.End()
+}
+
+// valid makes a text fit for protobuf, which else refuses all spans of a batch.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// queue bounds the spans that wait for the collector, and counts those that it drops: the library's own does not tell.
+type queue struct {
+	sdk.SpanProcessor
+	size         int64
+	waiting      atomic.Int64
+	full, failed atomic.Uint64
+}
+
+// OnEnd is the SDK's.
+func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
+	if q.waiting.Add(1) > q.size {
+		q.waiting.Add(-1)
+		q.full.Add(1)
+		return
+	}
+	q.SpanProcessor.OnEnd(s)
+}
+
+// counted counts the spans that do not arrive.
+type counted struct {
+	sdk.SpanExporter
+	queue    *queue
+	exported func(error)
+}
+
+// ExportSpans is the SDK's. Whoever wants to know of an error was told.
+func (c *counted) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := c.SpanExporter.ExportSpans(ctx, spans)
+	c.queue.waiting.Add(-int64(len(spans)))
+	if err != nil {
+		c.queue.failed.Add(uint64(len(spans)))
+	}
+	c.exported(err)
+	return nil
+}

@@ -1,0 +1,298 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	api "go.opentelemetry.io/otel/trace"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirproxy/weir/backend/backendtest/fixture"
+	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/stats/otlp/otlptest"
+)
+
+const service = "weir-test"
+
+// start makes a tracer that sends to a receiver.
+func start(t testing.TB, c Config, receiver *otlptest.Receiver, variables ...string) *Tracer {
+	t.Helper()
+	setenv := map[bool]string{true: receiver.GRPC, false: receiver.HTTP}[c.GRPC]
+	for _, pair := range slices.Collect(slices.Chunk(append(variables, "OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+setenv), 2)) {
+		t.Setenv(pair[0], pair[1])
+	}
+	c.Resource = resource.NewSchemaless(attribute.String("service.name", service))
+	if c.Exported == nil {
+		c.Exported = func(error) {}
+	}
+	tracer, err := New(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tracer.Close(context.Background()) })
+	return tracer
+}
+
+// serve runs a gRPC server under an interceptor, nil for none, and returns a client of it and the method that it calls.
+func serve(t testing.TB, h grpc.UnaryServerInterceptor) healthpb.HealthClient {
+	t.Helper()
+	var options []grpc.ServerOption
+	if h != nil {
+		options = append(options, grpc.UnaryInterceptor(h))
+	}
+	server := grpc.NewServer(options...)
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(); server.Stop() })
+	return healthpb.NewHealthClient(conn)
+}
+
+const (
+	traceID = "0af7651916cd43dd8448eb211c80319c"
+	spanID  = "b7ad6b7169203331"
+)
+
+// TestCallersDecideWhatIsSampled covers the headers by which callers hand on their traces.
+func TestCallersDecideWhatIsSampled(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		ratio  float64 // of what has no caller
+		pairs  []string
+		parent bool // the span is of the caller's trace
+		spans  int
+	}{
+		{"sampled by traceparent", 0, []string{"traceparent", "00-" + traceID + "-" + spanID + "-01"}, true, 1},
+		{"not sampled by traceparent", 1, []string{"traceparent", "00-" + traceID + "-" + spanID + "-00"}, false, 0},
+		{"sampled by b3", 0, []string{"b3", traceID + "-" + spanID + "-1"}, true, 1},
+		{"sampled by b3 headers", 0, []string{"x-b3-traceid", traceID, "x-b3-spanid", spanID, "x-b3-sampled", "1"}, true, 1},
+		{"not sampled by b3", 1, []string{"b3", traceID + "-" + spanID + "-0"}, false, 0},
+		{"no trace, all sampled", 1, nil, false, 1},
+		{"no trace, none sampled", 0, nil, false, 0},
+		{"a broken traceparent", 1, []string{"traceparent", "00-zz"}, false, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			receiver := otlptest.Start(t)
+			tracer := start(t, Config{Method: healthpb.Health_Check_FullMethodName, Ratio: tc.ratio}, receiver)
+			c := serve(t, tracer.Intercept)
+			if _, err := c.Check(metadata.AppendToOutgoingContext(t.Context(), tc.pairs...), new(healthpb.HealthCheckRequest)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.List(t.Context(), new(healthpb.HealthListRequest)); err != nil { // another method
+				t.Fatal(err)
+			}
+			if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			spans := receiver.Spans(service)
+			if len(spans) != tc.spans {
+				t.Fatalf("%d spans came, want %d: %v", len(spans), tc.spans, spans)
+			}
+			for _, s := range spans {
+				if tc.parent && (fmt.Sprintf("%x", s.TraceId) != traceID || fmt.Sprintf("%x", s.ParentSpanId) != spanID) {
+					t.Errorf("the span is of trace %x under %x, want that of the caller", s.TraceId, s.ParentSpanId)
+				}
+				if s.Name != "grpc.health.v1.Health/Check" || s.Kind != otlp.Span_SPAN_KIND_SERVER {
+					t.Errorf("the span is %q, of kind %v; want the method, and a server's", s.Name, s.Kind)
+				}
+			}
+		})
+	}
+}
+
+// An error that is weir's own makes the span one of an error, one that is the caller's does not.
+func TestOnlyServersErrorsAreErrors(t *testing.T) {
+	receiver := otlptest.Start(t)
+	tracer := start(t, Config{Method: "/s/m", Ratio: 1}, receiver)
+	info := &grpc.UnaryServerInfo{FullMethod: "/s/m"}
+	for _, of := range []codes.Code{codes.OK, codes.InvalidArgument, codes.Unavailable} {
+		_, err := tracer.Intercept(t.Context(), nil, info, func(ctx context.Context, _ any) (any, error) {
+			if !api.SpanFromContext(ctx).IsRecording() {
+				t.Error("the request has no span")
+			}
+			return nil, status.Error(of, "for a reason")
+		})
+		if status.Code(err) != of {
+			t.Errorf("the caller gets %v, want %v", err, of)
+		}
+	}
+	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range receiver.Spans(service) {
+		got = append(got, fmt.Sprint(otlptest.Attribute(s.Attributes, "rpc.response.status_code"), " ", s.Status.GetCode(), " ", otlptest.Attribute(s.Attributes, "error.type")))
+	}
+	if want := []string{"OK STATUS_CODE_UNSET ", "INVALID_ARGUMENT STATUS_CODE_UNSET ", "UNAVAILABLE STATUS_CODE_ERROR UNAVAILABLE"}; !slices.Equal(got, want) {
+		t.Errorf("the spans say %q, want %q", got, want)
+	}
+}
+
+// caller returns the context of a request with a span of its own.
+func (t *Tracer) caller(name string) (context.Context, api.Span) {
+	return t.tracer.Start(context.Background(), name)
+}
+
+func TestAnExchangeLinksToItsRequests(t *testing.T) {
+	receiver := otlptest.Start(t)
+	tracer := start(t, Config{GRPC: true, Ratio: 1}, receiver)
+	ann, annSpan := tracer.caller("ann")
+	bob, bobSpan := tracer.caller("bob")
+	begin := tracer.Exchanges("redis")
+	// Two checks of one request, one of another, and one that is not sampled.
+	begin("10.0.0.7:6379", slices.Values([]context.Context{context.Background(), ann, ann, bob}))("lost", errors.New("i/o timeout \xff"))
+	begin("/run/redis.sock", slices.Values([]context.Context{bob}))("answered", nil)
+	if end := begin("10.0.0.7:6379", slices.Values([]context.Context{context.Background(), context.Background()})); end != nil {
+		t.Error("an exchange of requests that nobody traces has a span, want none")
+	}
+	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spans := receiver.Spans(service)
+	if len(spans) != 2 {
+		t.Fatalf("%d spans came, want 2: %v", len(spans), spans)
+	}
+	mixed, single := spans[0], spans[1]
+	id := func(s api.Span) string { return s.SpanContext().SpanID().String() }
+	if fmt.Sprintf("%x", mixed.ParentSpanId) != id(annSpan) || len(mixed.Links) != 1 || fmt.Sprintf("%x", mixed.Links[0].SpanId) != id(bobSpan) {
+		t.Errorf("the exchange is under %x and links to %v; want it under %s, with a link to %s", mixed.ParentSpanId, mixed.Links, id(annSpan), id(bobSpan))
+	}
+	got := make(map[string]string)
+	for _, a := range mixed.Attributes {
+		got[a.Key] = fmt.Sprint(a.Value.GetStringValue(), a.Value.GetIntValue())
+	}
+	for key, want := range map[string]string{"db.system.name": "redis0", "db.operation.batch.size": "4", "weir.checks": "4",
+		"server.address": "10.0.0.70", "server.port": "6379", "weir.reply": "lost0", "error.type": "lost0"} {
+		if got[key] != want {
+			t.Errorf("%s of the exchange is %q, want %q", key, got[key], want)
+		}
+	}
+	if mixed.Name != "10.0.0.7:6379" || mixed.Status.Message != "i/o timeout \uFFFD" || mixed.Kind != otlp.Span_SPAN_KIND_CLIENT {
+		t.Errorf("the exchange is %v, want a client's of the server, with the error", mixed)
+	}
+	if len(single.Links) != 0 || fmt.Sprintf("%x", single.ParentSpanId) != id(bobSpan) || otlptest.Attribute(single.Attributes, "server.address") != "/run/redis.sock" {
+		t.Errorf("the exchange of one request is %v; want it under that alone", single)
+	}
+}
+
+// decided is a call that the limiter has decided.
+func decided(t *testing.T) *limit.Call {
+	t.Helper()
+	l := limit.New(fixture.Memory(t, time.Now), limit.Options{}, hits.New(0))
+	l.Apply(fixture.Config(t, "domain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 1, unit: day}}]"))
+	c := new(limit.Call)
+	c.Domain = "shop"
+	d := c.AddDescriptor()
+	d.Entries = append(d.Entries, descriptors.Entry{Key: "user", Value: "ann"})
+	if err := l.Decide(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestValuesAreShownOnlyWhereAsked(t *testing.T) {
+	for _, values := range []bool{false, true} {
+		receiver := otlptest.Start(t)
+		tracer := start(t, Config{Ratio: 1, Values: values}, receiver)
+		ctx, span := tracer.caller("request")
+		tracer.Answered(ctx, decided(t), limit.OK)
+		span.End()
+		if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		shown := fmt.Sprint(receiver.Spans(service))
+		if strings.Contains(shown, "ann") != values {
+			t.Errorf("with values %v the span is %s", values, shown)
+		}
+		attributes := receiver.Spans(service)[0].Attributes
+		if otlptest.Attribute(attributes, "weir.domain") != "shop" || otlptest.Attribute(attributes, "weir.outcome") != limit.OK.String() {
+			t.Errorf("the span has %v, want the domain and the outcome", attributes)
+		}
+	}
+}
+
+// A collector that takes nothing costs the spans beyond the queue, which are counted, and no call any time.
+func TestACollectorThatHangsCostsSpansAlone(t *testing.T) {
+	const size, more = 64, 100
+	receiver := otlptest.Start(t)
+	receiver.Hold()
+	failures := make(chan error, 100)
+	tracer := start(t, Config{GRPC: true, Ratio: 1, Exported: func(err error) { failures <- err }}, receiver,
+		"OTEL_BSP_MAX_QUEUE_SIZE", fmt.Sprint(size), "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", fmt.Sprint(size/4))
+	for range size + more {
+		_, span := tracer.caller("request")
+		span.End()
+	}
+	dropped := tracer.Dropped()
+	if full := dropped["full"].Load(); full != more {
+		t.Errorf("%d spans were dropped, want %d: all but those that the queue holds", full, more)
+	}
+	receiver.Answer()
+	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(receiver.Spans(service)); got != size {
+		t.Errorf("%d spans came in the end, want %d", got, size)
+	}
+	receiver.Refuse()
+	_, span := tracer.caller("request")
+	span.End()
+	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+		t.Errorf("the library was told of %v, and logs it beside weir", err)
+	}
+	if full, failed := dropped["full"].Load(), dropped["failed"].Load(); full != more || failed != 1 {
+		t.Errorf("%d and %d spans were dropped, want %d for the queue and 1 that was refused", full, failed, more)
+	}
+	var last error
+	for range len(failures) {
+		last = <-failures
+	}
+	if last == nil || !strings.Contains(last.Error(), "refused by the test") {
+		t.Errorf("the last export ended with %v, want the refusal", last)
+	}
+}
+
+// BenchmarkCall tells what a call over gRPC costs by how it is traced: "off" is a server as it was before there were traces.
+func BenchmarkCall(b *testing.B) {
+	receiver := otlptest.Start(b)
+	for name, flags := range map[string]string{"not sampled": "00", "sampled": "01"} {
+		tracer := start(b, Config{GRPC: true, Method: healthpb.Health_Check_FullMethodName}, receiver)
+		b.Run(name, func(b *testing.B) { call(b, tracer.Intercept, flags) })
+	}
+	b.Run("off", func(b *testing.B) { call(b, nil, "00") })
+}
+
+func call(b *testing.B, h grpc.UnaryServerInterceptor, flags string) {
+	c := serve(b, h)
+	ctx := metadata.AppendToOutgoingContext(b.Context(), "traceparent", "00-"+traceID+"-"+spanID+"-"+flags)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Check(ctx, new(healthpb.HealthCheckRequest)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
