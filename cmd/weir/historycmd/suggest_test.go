@@ -144,7 +144,7 @@ func TestSuggestNamesItsUncertainty(t *testing.T) {
 }
 
 // What OPERATION.md shows of the demo's year is what is suggested of it.
-func TestDocumentedSuggestionIsReal(t *testing.T) {
+func TestDocumentShowsTheSuggestion(t *testing.T) {
 	text, err := os.ReadFile("../OPERATION.md")
 	if err != nil {
 		t.Fatal(err)
