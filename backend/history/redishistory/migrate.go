@@ -23,7 +23,7 @@ const (
 	// fenceTime is how long a fence, and a mover's lock, last unless they are renewed. They are after a third of it.
 	fenceTime = 30 * time.Second
 	// dumpSize is how many keys are copied with one script, and sampled how many series of a partition a plan measures.
-	dumpSize, sampled = 64, 10
+	dumpSize, sampled = 50, 10
 )
 
 // MoveConfig is what Move is to do.

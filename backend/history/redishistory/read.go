@@ -139,7 +139,7 @@ func (s *Store) load(ctx context.Context, r *record, needs func(history.Chunk) b
 	for try := range maxReads {
 		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
 		read := pieces(needed)
-		if try >= splitReads || s.pinned != nil { // a mover's fence is the shorter
+		if try >= splitReads {
 			read = [][]history.Chunk{needed}
 		}
 		if ledger, err := s.loadPieces(ctx, r, read); !errors.Is(err, errStale) {
