@@ -93,6 +93,12 @@ func TestReleaseInstallsAndIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := r.pod(t, "server").Containers[0].Image
+	if r, err = renderChart(t, packed, "weir", valuesOf(t, "image: {tag: v1}")); err != nil {
+		t.Fatal(err)
+	}
+	if tagged := r.pod(t, "server").Containers[0].Image; tagged != repository+":v1" {
+		t.Errorf("with image.tag v1 the chart installs %s", tagged)
+	}
 	index := readText(t, filepath.Join(unpacked(t, filepath.Join(dir, "weir-image-"+version+".tar")), "index.json"))
 	of, digest, _ := strings.Cut(image, "@")
 	if of != repository || !strings.Contains(index, `"`+repository+":"+version+`"`) || !strings.Contains(index, `"`+digest+`"`) {
@@ -107,6 +113,10 @@ func TestReleaseInstallsAndIsReproducible(t *testing.T) {
 		name := "weir-" + version + "-linux-" + arch
 		files := filepath.Join(unpacked(t, filepath.Join(dir, name+".tar.gz")), name)
 		wantRegistry(t, files, repository)
+		wantKustomizations(t, files, version)
+		if out, err := exec.Command("diff", "-r", "-x", "README.md", chart, filepath.Join(files, "helm", "weir")).CombinedOutput(); err != nil {
+			t.Errorf("the chart beside the binary is another than the release's: %v\n%s", err, out)
+		}
 		wantFiles(t, files, building, filepath.Dir(filepath.Dir(filepath.Dir(dir))), os.Getenv("HOME")+"/")
 		binary := readText(t, filepath.Join(files, "weir"))
 		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(binary)))
@@ -131,6 +141,23 @@ func wantRegistry(t *testing.T, dir, repository string) {
 	out, err := exec.Command("grep", "-rIhoE", `(ghcr\.io|127\.0\.0\.1:[0-9]+)/weirproxy/weir[-a-z]*`, dir).Output()
 	if names := slices.Compact(strings.Fields(string(out))); err != nil || !slices.Equal(names, []string{repository}) {
 		t.Errorf("%s names %v (%v), want %s", dir, names, err, repository)
+	}
+}
+
+// wantKustomizations wants what k8s/README.md names of the chart to be in the archive, and what it names of the forge to be the
+// version's.
+func wantKustomizations(t *testing.T, dir, version string) {
+	t.Helper()
+	text := readText(t, filepath.Join(dir, "k8s", "README.md"))
+	paths := regexp.MustCompile(`[ =](helm/weir[^ \n]*)`).FindAllStringSubmatch(text, -1)
+	for _, path := range paths {
+		if _, err := os.Stat(filepath.Join(dir, path[1])); err != nil {
+			t.Errorf("k8s/README.md names %s, which the archive lacks", path[1])
+		}
+	}
+	if bases := regexp.MustCompile(`github\.com/weirproxy/weir/k8s[^]]*`).FindAllString(text, -1); len(paths) < 3 || len(bases) == 0 ||
+		slices.ContainsFunc(bases, func(base string) bool { return !strings.HasSuffix(base, "?ref=v"+version) }) {
+		t.Errorf("k8s/README.md names the paths %v and the bases %v, want these of version %s", paths, bases, version)
 	}
 }
 
