@@ -94,6 +94,11 @@ func TestObjectsInDocumentsAreValid(t *testing.T) {
 			t.Errorf("%s shows no object", name)
 		}
 	}
+	for _, name := range []string{filepath.Join(chartDir, "README.md"), migration} {
+		if text := readText(t, name); strings.Contains(text, " --reuse-values") || !strings.Contains(text, " --reset-then-reuse-values") {
+			t.Errorf("%s has upgrades keep the old chart's defaults, its image's digest too: write --reset-then-reuse-values", name)
+		}
+	}
 	shown := 0
 	for _, m := range fencedYAML.FindAllStringSubmatch(readText(t, migration), -1) {
 		if !strings.Contains(m[1], "program: ratelimit") {

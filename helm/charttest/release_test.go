@@ -4,7 +4,10 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,21 +17,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// registryOfRelease is not that of this repository: a release names it instead, in documents and chart. Neither is a part of
-// the other's name by chance.
-const registryOfRelease = "ghcr.io/weirproxy/weir-mirror"
-
 // release makes a release in an empty clone, and returns where its files are.
-func release(t *testing.T, version string, arches []string) string {
+func release(t *testing.T, version, repository string, arches []string) string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "clone")
 	for _, args := range [][]string{{"git", "clone", "-q", root, clone},
-		{"make", "-s", "-C", clone, "release", "VERSION=" + version, "REGISTRY=" + registryOfRelease, "ARCHES=" + strings.Join(arches, " "),
+		{"make", "-s", "-C", clone, "release", "VERSION=" + version, "REGISTRY=" + repository, "ARCHES=" + strings.Join(arches, " "),
 			"MACS=" + strings.Join(arches[1:], " ")}} {
 		command := exec.Command(args[0], args[1:]...)
 		if out, err := command.CombinedOutput(); err != nil {
@@ -61,13 +61,21 @@ func TestReleaseInstallsAndIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	version := c.Metadata.Version
-	dir := release(t, version, arches)
+	// Not that of this repository: a release names it instead, in documents and chart.
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	t.Cleanup(server.Close)
+	repository := server.Listener.Addr().String() + "/weirproxy/weir-mirror"
+	dir := release(t, version, repository, arches)
 	if !testing.Short() {
-		sums, other := readText(t, filepath.Join(dir, "SHA256SUMS")), release(t, version, arches)
+		sums, other := readText(t, filepath.Join(dir, "SHA256SUMS")), release(t, version, repository, arches)
 		if others := readText(t, filepath.Join(other, "SHA256SUMS")); sums != others {
 			t.Errorf("two builds of one commit differ:\n%s\n%s", sums, others)
 		}
-		wantPublished(t, version, dir, other)
+		wantPublished(t, version, repository, dir, other)
+	}
+	elsewhere := exec.Command("make", "-s", "-C", filepath.Dir(filepath.Dir(dir)), "publish", "VERSION="+version, "REGISTRY="+repository+"-too", "SIGN=")
+	if out, err := elsewhere.CombinedOutput(); err == nil || !strings.Contains(string(out), "not of "+repository+"-too: run make release") {
+		t.Errorf("a chart that installs the image of %s is published elsewhere (%v):\n%s", repository, err, out)
 	}
 	check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	check.Dir = dir
@@ -85,19 +93,30 @@ func TestReleaseInstallsAndIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := r.pod(t, "server").Containers[0].Image
+	if r, err = renderChart(t, packed, "weir", valuesOf(t, "image: {tag: v1}")); err != nil {
+		t.Fatal(err)
+	}
+	if tagged := r.pod(t, "server").Containers[0].Image; tagged != repository+":v1" {
+		t.Errorf("with image.tag v1 the chart installs %s", tagged)
+	}
 	index := readText(t, filepath.Join(unpacked(t, filepath.Join(dir, "weir-image-"+version+".tar")), "index.json"))
-	repository, digest, _ := strings.Cut(image, "@")
-	if repository != registryOfRelease || !strings.Contains(index, `"`+repository+":"+version+`"`) || !strings.Contains(index, `"`+digest+`"`) {
+	of, digest, _ := strings.Cut(image, "@")
+	if of != repository || !strings.Contains(index, `"`+repository+":"+version+`"`) || !strings.Contains(index, `"`+digest+`"`) {
 		t.Errorf("the chart installs %s, which is not what the image's archive has: %s", image, index)
 	}
 
-	wantRegistry(t, unpacked(t, chart))
+	chart = filepath.Join(unpacked(t, chart), "weir")
+	wantRegistry(t, chart, repository)
 
 	building, _ := filepath.Abs(root)
 	for _, arch := range arches {
 		name := "weir-" + version + "-linux-" + arch
 		files := filepath.Join(unpacked(t, filepath.Join(dir, name+".tar.gz")), name)
-		wantRegistry(t, files)
+		wantRegistry(t, files, repository)
+		wantKustomizations(t, files, version)
+		if out, err := exec.Command("diff", "-r", "-x", "README.md", chart, filepath.Join(files, "helm", "weir")).CombinedOutput(); err != nil {
+			t.Errorf("the chart beside the binary is another than the release's: %v\n%s", err, out)
+		}
 		wantFiles(t, files, building, filepath.Dir(filepath.Dir(filepath.Dir(dir))), os.Getenv("HOME")+"/")
 		binary := readText(t, filepath.Join(files, "weir"))
 		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(binary)))
@@ -117,11 +136,28 @@ func TestReleaseInstallsAndIsReproducible(t *testing.T) {
 }
 
 // wantRegistry wants the release's registry to be named below a folder, and not this repository's own.
-func wantRegistry(t *testing.T, dir string) {
+func wantRegistry(t *testing.T, dir, repository string) {
 	t.Helper()
-	out, err := exec.Command("grep", "-rIhoE", `ghcr\.io/weirproxy/weir[-a-z]*`, dir).Output()
-	if names := slices.Compact(strings.Fields(string(out))); err != nil || !slices.Equal(names, []string{registryOfRelease}) {
-		t.Errorf("%s names %v (%v), want %s", dir, names, err, registryOfRelease)
+	out, err := exec.Command("grep", "-rIhoE", `(ghcr\.io|127\.0\.0\.1:[0-9]+)/weirproxy/weir[-a-z]*`, dir).Output()
+	if names := slices.Compact(strings.Fields(string(out))); err != nil || !slices.Equal(names, []string{repository}) {
+		t.Errorf("%s names %v (%v), want %s", dir, names, err, repository)
+	}
+}
+
+// wantKustomizations wants what k8s/README.md names of the chart to be in the archive, and what it names of the forge to be the
+// version's.
+func wantKustomizations(t *testing.T, dir, version string) {
+	t.Helper()
+	text := readText(t, filepath.Join(dir, "k8s", "README.md"))
+	paths := regexp.MustCompile(`[ =](helm/weir[^ \n]*)`).FindAllStringSubmatch(text, -1)
+	for _, path := range paths {
+		if _, err := os.Stat(filepath.Join(dir, path[1])); err != nil {
+			t.Errorf("k8s/README.md names %s, which the archive lacks", path[1])
+		}
+	}
+	if bases := regexp.MustCompile(`github\.com/weirproxy/weir/k8s[^]]*`).FindAllString(text, -1); len(paths) < 3 || len(bases) == 0 ||
+		slices.ContainsFunc(bases, func(base string) bool { return !strings.HasSuffix(base, "?ref=v"+version) }) {
+		t.Errorf("k8s/README.md names the paths %v and the bases %v, want these of version %s", paths, bases, version)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // theirs are the objects that values name and the chart does not make.
 var theirs = regexp.MustCompile(`^(redis-credentials|sentinel-credentials|seconds-credentials|redis-tls|memcached-tls|redis-nodes|` +
-	`history-redis|weir-admin|weir-admin-read|grpc-tls|xds-tls|statsd-mapper|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
+	`history-redis|weir-admin|weir-admin-read|grpc-tls|xds-tls|statsd-mapper|collector-headers|authorities-of-limits|limits-of-team-[ab]|more-settings)$`)
 
 // pod is that of the Deployment or DaemonSet of a component; what has none is the workload that weir is beside.
 func (r *Rendered) pod(t *testing.T, component any) *corev1.PodSpec {

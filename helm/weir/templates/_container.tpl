@@ -142,10 +142,14 @@ unless they are null.
 serviceAccountName: {{ .serviceAccount | default (include "weir.serviceAccountName" .root) }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with concat ((.root.Values.global | default dict).imagePullSecrets | default list) (.root.Values.imagePullSecrets | default list) }}
+{{- $secrets := list }}
+{{- range concat ((.root.Values.global | default dict).imagePullSecrets | default list) (.root.Values.imagePullSecrets | default list) }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary . (toYaml . | fromYaml).name) }}
+{{- end }}
+{{- with uniq $secrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ kindIs "string" . | ternary . (toYaml . | fromYaml).name }}
+  - name: {{ . }}
   {{- end }}
 {{- end }}
 {{- if not (kindIs "invalid" .root.Values.hostUsers) }}

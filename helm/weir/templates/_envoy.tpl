@@ -127,9 +127,9 @@ spec:
     {{- include "weir.istioBounds" (dict "root" . "match" "context: GATEWAY") | nindent 4 }}
 {{- end -}}
 
-{{/* Where a cluster of Envoy's own finds weir: all pods, by the headless Service, or else the Service. */}}
+{{/* Where a cluster of Envoy's own finds weir: all pods, by the headless Service, or else the Service, which alone keeps to the node. */}}
 {{- define "weir.socketAddress" -}}
-{{- $name := .Values.service.headless.enabled | ternary (printf "%s-headless" (include "weir.fullname" .)) (include "weir.fullname" .) -}}
+{{- $name := and .Values.service.headless.enabled (eq .Values.kind "Deployment") | ternary (printf "%s-headless" (include "weir.fullname" .)) (include "weir.fullname" .) -}}
 socket_address:
   address: {{ $name }}.{{ include "weir.namespace" . }}.svc.{{ .Values.mesh.clusterDomain }}
   port_value: {{ .Values.grpc.port }}

@@ -116,8 +116,9 @@ of the chart's: a tool that renders without a cluster, where even a list is empt
 {{- with (.Values.global | default dict).imageRegistry -}}
 {{- $repository = regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "" | printf "%s/%s" . -}}
 {{- end -}}
-{{- if $image.digest -}}
-{{- printf "%s@%s" $repository $image.digest -}}
+{{- $released := empty $image.tag | ternary (index .Chart.Annotations "weir/image-digest") "" -}}
+{{- with default $released $image.digest -}}
+{{- printf "%s@%s" $repository . -}}
 {{- else -}}
 {{- printf "%s:%s" $repository (default .Chart.AppVersion $image.tag) -}}
 {{- end -}}

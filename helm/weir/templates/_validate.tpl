@@ -57,10 +57,17 @@
 {{- fail (printf "podDisruptionBudget.minAvailable %d of %d replicas would let no node be drained: set it lower." (int $budget.minAvailable) (int $least)) -}}
 {{- end -}}
 {{- end -}}
+{{- if eq (toString $budget.minAvailable) "100%" -}}
+{{- fail "podDisruptionBudget.minAvailable 100% would let no node be drained: set it lower." -}}
+{{- end -}}
+{{- if and (kindIs "invalid" $budget.minAvailable) (regexMatch "^0+%?$" (toString $budget.maxUnavailable)) -}}
+{{- fail (printf "podDisruptionBudget.maxUnavailable %v would let no node be drained: set it to 1 or more." $budget.maxUnavailable) -}}
+{{- end -}}
 {{- end -}}
 {{- include "weir.validateScale" . -}}
 {{- include "weir.validateMode" . -}}
 {{- include "weir.validatePage" . -}}
+{{- include "weir.validateNetworkPolicy" . -}}
 {{- include "weir.validateLabels" . -}}
 {{- include "weir.validatePorts" . -}}
 {{- include "weir.validateGrace" . -}}
@@ -176,6 +183,17 @@
 {{- end -}}
 {{- if and .Values.httpRoute.enabled (not (and .Values.httpRoute.hostnames .Values.httpRoute.parentRefs)) -}}
 {{- fail "httpRoute leads from a Gateway to the page by a host name, which weir's admin port must know: set httpRoute.parentRefs and httpRoute.hostnames." -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Ports that would be open to all, or closed to Prometheus, against what is believed of them. */}}
+{{- define "weir.validateNetworkPolicy" -}}
+{{- $policy := .Values.networkPolicy -}}
+{{- if and (not $policy.enabled) (or $policy.clients $policy.operators $policy.viewers) -}}
+{{- fail "networkPolicy says who may reach weir, but networkPolicy.enabled is false, so everyone may: enable it, or leave out clients, operators and viewers." -}}
+{{- end -}}
+{{- if and $policy.enabled $policy.viewers (not $policy.operators) .Values.historyServer.enabled (or .Values.monitoring.serviceMonitor.enabled .Values.monitoring.podMonitor.enabled) -}}
+{{- fail "networkPolicy.viewers closes the ports of weir's metrics to all but operators, and beside historyServer viewers reach that alone, so Prometheus could not scrape weir: name it in networkPolicy.operators." -}}
 {{- end -}}
 {{- end -}}
 
