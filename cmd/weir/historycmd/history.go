@@ -292,7 +292,11 @@ func describeNoHits(a *query.Metadata, zone *time.Location) string {
 	text := "No such hits in this range"
 	if a.Until > 0 {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }
-		text += fmt.Sprintf("; there are hits from %s to %s", stamp(a.Since), stamp(a.Until))
+		others := "there are hits"
+		if a.Since >= a.From && a.Until <= a.To {
+			others = "hits of other outcomes are"
+		}
+		text += fmt.Sprintf("; %s from %s to %s", others, stamp(a.Since), stamp(a.Until))
 	}
 	return text + describeLag("; ", a.Lag) + ".\n"
 }

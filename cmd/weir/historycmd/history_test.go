@@ -179,6 +179,11 @@ and 1 more with 492; -n lists more
 
 No such hits in this range; there are hits from 2026-10-12 00:00 to 2026-11-21 12:01.
 `},
+		{[]string{"--domain", "mail", "--from", "2026-11-20", "--to", "2026-11-21", "--by", "over"}, `
+2026-11-20 00:00 to 2026-11-21 00:00 UTC (1d), by over
+
+No such hits in this range; hits of other outcomes are from 2026-11-20 12:00 to 2026-11-20 12:01.
+`},
 	} {
 		got, err := runHistory(t, append([]string{"top", "--admin", port}, c.args...)...)
 		if err != nil {
