@@ -38,9 +38,9 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 	}
 	writer := "import-" + hex.EncodeToString(hash[:16])
 	if err == nil {
-		all.Alike, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
+		all.Alike, all.Begun, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
 	}
-	if err == nil && all.Alike > 0 && !to.Add && !to.DryRun {
+	if err == nil && all.Alike > 0 && !to.Add {
 		err = fmt.Errorf("%d of its %d rows %w", all.Alike, all.Rows, errAlike)
 	}
 	if err != nil {
@@ -66,15 +66,15 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 }
 
 // errAlike is the error of a file that may have been counted by another name, as part of another file or a week ago.
-var errAlike = errors.New("look counted, as the history holds as many hits there; take --add if these are other hits, such as " +
-	"those of another weir")
+var errAlike = errors.New("look counted, as the history holds as many hits there; count what came later by " +
+	"weir history export --from '<time>' of the end of the last, or take --add if these are other hits, such as those of another weir")
 
-// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer, unless the run is dry.
-func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, err error) {
+// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer, as that has begun.
+func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, begun bool, err error) {
 	for p := range history.Partitions {
 		r, err := to.Store.Apply(ctx, history.Partition(p), history.Batch{Writer: writer})
-		if err != nil || r.Last > 0 && !to.DryRun {
-			return 0, err
+		if err != nil || r.Last > 0 {
+			return 0, err == nil, err
 		}
 	}
 	held := make(map[history.ID][]history.Point)
@@ -83,7 +83,7 @@ func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer stri
 		return nil
 	})
 	if err != nil || len(held) == 0 {
-		return 0, err
+		return 0, false, err
 	}
 	_, err = readFile(file, to, to.Now(), func(r Row) error {
 		points, hits := held[r.ID], uint64(0)
@@ -96,7 +96,7 @@ func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer stri
 		}
 		return context.Cause(ctx)
 	})
-	return alike, err
+	return alike, false, err
 }
 
 // checkLastLine returns an error for a file whose last line has no end.

@@ -45,6 +45,7 @@ type Loaded struct {
 	Hits    uint64 // in these rows, but for near hits, which are a part of those within
 	Known   uint64 // of Hits, those that an earlier run had counted
 	Refused uint64 // hits that were not counted, as their series is full
+	Begun   bool   // by an earlier run of the same file: what that counted is not counted again
 	Alike   uint64 // rows, of a file that none has begun, that look counted, as the store holds as many hits there
 }
 

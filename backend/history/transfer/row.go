@@ -61,7 +61,9 @@ func (r *Row) check(now time.Time, retention time.Duration) error {
 	case r.Start < 0 || r.Start%minute != 0 || r.Start > now.Unix() || expired:
 		return fmt.Errorf("column start: %d must be the Unix second of a whole minute, not in the future, and not older than "+
 			"HISTORY_RETENTION, %v, as it would be lost at once", r.Start, retention)
-	case r.Sum == 0 || r.Sum > history.MaxTotal || r.Peak > r.Sum || r.Peak > 0 && (r.Sum-1)/r.Peak >= minutes:
+	case r.Sum > 0 && r.Peak > r.Sum:
+		return fmt.Errorf("column peak: %d in a minute is more than the %d hits", r.Peak, r.Sum)
+	case r.Sum == 0 || r.Sum > history.MaxTotal || r.Peak > 0 && (r.Sum-1)/r.Peak >= minutes:
 		return fmt.Errorf("column sum: %d hits with at most %d in a minute cannot be in %d minutes: 1 to %d are allowed", r.Sum, r.Peak,
 			minutes, uint64(history.MaxTotal))
 	}

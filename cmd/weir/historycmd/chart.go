@@ -116,11 +116,17 @@ func (c *chart) axisOf(step int64) (axis, labels string) {
 		if p.Partial {
 			copy(line[i*c.barWidth:], []rune(strings.Repeat("┄", c.barWidth)))
 		}
-		column, round := i*c.barWidth, clock(p.Start+p.Width-1)/step*step
+		before, begin, end := clock(p.Start-1), clock(p.Start), clock(p.Start+p.Width-1)
+		if p.Width >= day { // it may be of UTC days, each shown for the local day nearest to it
+			midnight := func(at int64) int64 { return (at + day/2) / day * day }
+			begin, end = midnight(begin), midnight(end+1)-1
+			before = begin - 1
+		}
+		column, round := i*c.barWidth, end/step*step
 		label := axisLabel(round+monday, step, years)
-		skipped := round%day > 0 && round < clock(p.Start)
+		skipped := round%day > 0 && round < begin
 		crowded := len(text) > 0 && len(text) > column-2 || column+len(label) > columns
-		if skipped || crowded || round <= clock(p.Start-1) {
+		if skipped || crowded || round <= before {
 			continue
 		}
 		line[column] = '┬'

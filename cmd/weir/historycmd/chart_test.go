@@ -105,6 +105,9 @@ func TestAxisTimesAreRoundAndLocal(t *testing.T) {
 			"Mon 05 Oct Mon 12 Oct Mon 19 Oct Mon 26 Oct"},
 		{"years are told where there are two", time.Date(2025, 12, 20, 0, 0, 0, 0, berlin), time.Date(2026, 1, 19, 0, 0, 0, 0, berlin), 12 * hour,
 			"2025-12-22 2025-12-29 2026-01-05 2026-01-12"},
+		{"a UTC day is the local day nearest to it", time.Unix(1790985600, 0).In(berlin), time.Unix(1791072000, 0).In(berlin), day, "Sat 03 Oct"},
+		{"west of Greenwich too", time.Unix(1790985600, 0).In(newYork), time.Unix(1791072000, 0).In(newYork), day, "Sat 03 Oct"},
+		{"weeks of UTC days begin on Monday", time.Unix(1790553600, 0).In(berlin), time.Unix(1791763200, 0).In(berlin), 7 * day, "Mon 28 Sep Mon 05 Oct"},
 	} {
 		var points []query.PointAnswer
 		for at := c.from.Unix(); at < c.to.Unix(); at += c.width {

@@ -292,7 +292,11 @@ func describeNoHits(a *query.Metadata, zone *time.Location) string {
 	text := "No such hits in this range"
 	if a.Until > 0 {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }
-		text += fmt.Sprintf("; there are hits from %s to %s", stamp(a.Since), stamp(a.Until))
+		others := "there are hits"
+		if a.Since >= a.From && a.Until <= a.To {
+			others = "hits of other outcomes are"
+		}
+		text += fmt.Sprintf("; %s from %s to %s", others, stamp(a.Since), stamp(a.Until))
 	}
 	return text + describeLag("; ", a.Lag) + ".\n"
 }
@@ -301,16 +305,22 @@ func describeNoHits(a *query.Metadata, zone *time.Location) string {
 // for where that is another:
 //
 //	2026-11-21 11:00 to 12:30 UTC (1h 30m), by hits
-//	widened to whole buckets from 11:10 to 12:10
+//	asked for: 11:10 to 12:10
+//
+// The zone is that of the end, and of the beginning too where a change of the clock lies between them.
 func describeRange(a *query.Metadata, zone *time.Location, more string) string {
 	const full = "2006-01-02 15:04"
 	short, stamp := full, func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
 	if stamp(a.From, time.DateOnly) == stamp(a.To, time.DateOnly) {
 		short = "15:04"
 	}
-	text := fmt.Sprintf("%s to %s (%s)%s\n", stamp(a.From, full), stamp(a.To, short+" MST"), terminal.Span(a.To-a.From), more)
+	from := full
+	if stamp(a.From, "MST") != stamp(a.To, "MST") {
+		from, short = full+" MST", full
+	}
+	text := fmt.Sprintf("%s to %s (%s)%s\n", stamp(a.From, from), stamp(a.To, short+" MST"), terminal.Span(a.To-a.From), more)
 	if a.AskedTo > 0 {
-		text += fmt.Sprintf("widened to whole buckets from %s to %s\n", stamp(a.AskedFrom, short), stamp(a.AskedTo, short))
+		text += fmt.Sprintf("asked for: %s to %s\n", stamp(a.AskedFrom, short), stamp(a.AskedTo, short))
 	}
 	return text
 }

@@ -28,7 +28,7 @@ file in DATA_DIR, while no weir serve has it. cmd/weir/OPERATION.md has the colu
 
 All rows are checked before the first is counted. A file counts once: after an interruption, run the same command again
 within 7 days. A part of it, or a later export, is refused where the history holds as many hits already, unless you --add.
-Exit code: 0, 1 if hits were refused as their series is full or look counted to --dry-run, 2 for an error.`
+Exit code: 0, 1 if hits were refused as their series is full, 2 for an error; --dry-run has those of the run, but for 1.`
 }
 
 func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -58,12 +58,15 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	text := describeLoaded(loaded, time.Since(begin), storeName(&set))
 	if c.DryRun {
+		if loaded.Begun {
+			text += "Hits that an earlier run of this file counted would not be counted again.\n"
+		}
 		text += "That was a dry run: nothing was counted.\n"
 	}
 	if _, err = io.WriteString(out.Out, text); err != nil {
 		return err
 	}
-	if loaded.Refused > 0 || c.DryRun && loaded.Alike > 0 {
+	if loaded.Refused > 0 {
 		return terminal.No
 	}
 	return nil

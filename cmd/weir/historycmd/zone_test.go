@@ -19,6 +19,7 @@ func TestTimesUseTheShownZone(t *testing.T) {
 		want string
 	}{
 		{[]string{"show", "--domain", "shop", "--from", "2026-11-20", "--to", "2026-11-21", "--tz", "Europe/Berlin"}, "2026-11-20 00:00 to 2026-11-21 00:00 CET (1d)\n"},
+		{[]string{"show", "--domain", "shop", "--from", "2026-10-24", "--to", "2026-10-26", "--tz", "Europe/Berlin"}, "2026-10-24 00:00 CEST to 2026-10-26 00:00 CET (2d"},
 		{[]string{"top", "--from", "2026-11-21 12:30", "--to", "2026-11-21T12:45", "--tz", "Europe/Berlin"}, "2026-11-21 12:30 to 12:45 CET (15m), by hits\n"},
 		{[]string{"show", "--domain", "shop", "--from", "2026-11-20", "--step", "1d", "--tz", "Asia/Kolkata"}, "2026-11-20 00:00 to 2026-11-21 17:31 IST (1d 17h), ┄ still counting\n"},
 	} {
