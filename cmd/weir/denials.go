@@ -152,7 +152,7 @@ func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float
 // deciders are who decided, in plain words.
 var deciders = map[string]string{
 	"store":      "the store's count",
-	"deny_cache": "this weir knew from the store's last answer that the key is over",
+	"deny_cache": "the deny cache: the store had just denied the key",
 	"look":       "the store's count, by a look that adds nothing",
 	"local":      "this weir's own count",
 	"policy":     "nobody's count",

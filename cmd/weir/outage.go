@@ -38,7 +38,7 @@ func (c *counterStore) logOutages(ctx context.Context, o outages) {
 	for wait.For(ctx, outageInterval) {
 		o.look(time.Now(), c.failingServers())
 	}
-	o.end("weir ends while servers of " + o.kind + " do not count; so many descriptors were decided by each policy meanwhile")
+	o.end("weir ends while servers of " + o.kind + " cannot count; the descriptors that each policy decided meanwhile follow")
 }
 
 // failingServers names the servers that cannot count now, and their states.
@@ -64,7 +64,7 @@ func (o *outages) look(now time.Time, servers []string) {
 			o.logBegin(servers)
 		}
 	case !o.logged || now.Sub(o.seen) >= outageCalm:
-		o.end("all servers of " + o.kind + " count again; so many descriptors were decided by each policy meanwhile")
+		o.end("all servers of " + o.kind + " count again; the descriptors that each policy decided meanwhile follow")
 	}
 }
 
@@ -99,6 +99,6 @@ func (o *outages) logBegin(servers []string) {
 			about = append(about, p.String(), fmt.Sprintf("requests of %s %s", terminal.Count(n, "rule"), p.Effect()))
 		}
 	}
-	o.log.Warn("servers of "+o.kind+" do not count: until they do, failure policies decide about what they own", append(about,
+	o.log.Warn("servers of "+o.kind+" cannot count: until they can, failure policies decide for their keys", append(about,
 		"remedy", "bring them back, or change on_backend_failure in the rules, which is in force at once")...)
 }

@@ -59,11 +59,11 @@ func (s *Settings) HistoryRemedy() string {
 	case variable != "":
 		return "set HISTORY=true to keep one in the Redis of " + variable
 	case s.HistoryInRedis():
-		return "set HISTORY=true to keep one in the Redis of the counters, with REDIS_HISTORY_URL in another"
+		return "set HISTORY=true to keep one in the Redis of the counters (in another: REDIS_HISTORY_URL as well)"
 	case s.DataDir != "":
 		return "set HISTORY=true to keep one in DATA_DIR=" + s.DataDir
 	}
-	return "set HISTORY=true to keep one in memory until the process ends, with DATA_DIR in a file there"
+	return "set HISTORY=true to keep one in memory until the process ends (in a file: DATA_DIR as well)"
 }
 
 // RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one. Its

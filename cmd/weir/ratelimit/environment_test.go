@@ -239,10 +239,10 @@ func TestHistoryIsKeptOnlyOnRequest(t *testing.T) {
 // What is said to be set for a history works where it is said.
 func TestMissingHistoryRemedyFitsTheBackend(t *testing.T) {
 	for given, want := range map[string]string{
-		"":                    "in the Redis of the counters, with REDIS_HISTORY_URL in another",
+		"":                    "in the Redis of the counters (in another: REDIS_HISTORY_URL as well)",
 		"DATA_DIR=/data":      "in DATA_DIR=/data",
-		"BACKEND_TYPE=memory": "in memory until the process ends, with DATA_DIR in a file there",
-		"MEMCACHE_HOST_PORT=h:1 BACKEND_TYPE=memcache":  "in memory until the process ends, with DATA_DIR in a file there",
+		"BACKEND_TYPE=memory": "in memory until the process ends (in a file: DATA_DIR as well)",
+		"MEMCACHE_HOST_PORT=h:1 BACKEND_TYPE=memcache":  "in memory until the process ends (in a file: DATA_DIR as well)",
 		"HISTORY=false BACKEND_TYPE=memory DATA_DIR=/d": "in DATA_DIR=/d",
 		"HISTORY=false REDIS_HISTORY_URL=h:1":           "in the Redis of REDIS_HISTORY_URL",
 	} {

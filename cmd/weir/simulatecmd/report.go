@@ -34,9 +34,9 @@ type ruleReport struct {
 	WorstMinute minute         `json:"worst_minute"`
 }
 
-// newReport returns what simulations made of the same traffic, of a path or of all: rules by domain and path. With compared
+// newReport returns what simulations made of the same traffic, of a domain and path or of all: rules by domain and path. With compared
 // they are of the configuration in force and of the new one, and it tells only what these decide differently.
-func newReport(traffic, path string, all []*simulation, compared *compared) *report {
+func newReport(traffic, domain, path string, all []*simulation, compared *compared) *report {
 	first := &all[0].results
 	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix()}
 	for _, s := range all {
@@ -50,7 +50,7 @@ func newReport(traffic, path string, all []*simulation, compared *compared) *rep
 		return r
 	}
 	for rule, of := range first.rules {
-		if path != "" && !descriptors.SamePath(rule.Path, path) {
+		if domain != "" && rule.Domain != domain || path != "" && !descriptors.SamePath(rule.Path, path) {
 			continue
 		}
 		one := ruleReport{Domain: rule.Domain, Path: rule.Path, Shadow: rule.Shadow}

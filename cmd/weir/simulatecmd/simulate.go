@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
@@ -101,7 +102,10 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if all[0].results.requests == 0 {
 		return errors.New("this traffic has no request")
 	}
-	r := newReport(about, c.Path, all, both)
+	r := newReport(about, c.Domain, c.Path, all, both)
+	if !c.Compare && c.Path+c.Domain != "" && len(r.Rules) == 0 {
+		return fmt.Errorf("no request of this traffic got a rule of --path or --domain: weir check %s lists the rules", c.Dirs[0])
+	}
 	if c.Plot != "" {
 		if err := r.plot(c.Plot); err != nil {
 			return err
@@ -145,19 +149,29 @@ func (c *Command) traffic(ctx context.Context, config *descriptors.Config, out *
 		return p.traffic, fmt.Sprintf("made up: %s, %s", c.Pattern, terminal.Count(c.Callers, "caller")), nil
 	}
 	domain, err := c.domain(config)
+	if c.CSV != "" && c.Domain == "" { // its rows may name theirs
+		err = nil
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	f := &file{name: cmp.Or(c.CSV, c.EnvoyLog), domain: domain, mapping: c.Map}
+	f := &file{name: cmp.Or(c.CSV, c.EnvoyLog), domain: domain, domains: config.DomainNames(), mapping: c.Map}
 	progress, stop := c.Start(out.Err, "requests read")
 	err = f.read(ctx, out.In, &progress.Done)
 	stop()
-	return f.traffic, "of " + terminal.Printable(f.name), err
+	about := "of " + terminal.Printable(f.name)
+	if f.left > 0 {
+		about += fmt.Sprintf(", without %s that no descriptor of --map fits", terminal.Count(f.left, "line"))
+	}
+	return f.traffic, about, err
 }
 
 // domain returns the domain of requests that name none.
 func (c *Command) domain(config *descriptors.Config) (string, error) {
 	names := config.DomainNames()
+	if c.Domain != "" && !slices.Contains(names, c.Domain) {
+		return "", fmt.Errorf("--domain: %s is not configured, but %s", terminal.Printable(c.Domain), descriptors.Listed(names))
+	}
 	if c.Domain == "" && len(names) != 1 {
 		return "", fmt.Errorf("--domain is missing: one of %s", descriptors.Listed(names))
 	}

@@ -224,6 +224,12 @@ func TestPlotIsAnSVG(t *testing.T) {
 	}
 }
 
+// withRule names a rule.
+func withRule(c Command, domain, path string) Command {
+	c.Domain, c.Path = domain, path
+	return c
+}
+
 func TestWrongQueryNamesTheRemedy(t *testing.T) {
 	for _, tc := range []struct {
 		c    Command
@@ -239,7 +245,15 @@ func TestWrongQueryNamesTheRemedy(t *testing.T) {
 		{Command{CSV: "-"}, "", "this traffic has no request"},
 		{Command{CSV: "nowhere"}, "", "no such file"},
 		{Command{EnvoyLog: "-"}, "", "give both"},
-		{Command{EnvoyLog: "-", Map: "user={u}"}, "{", "-:1: unexpected end of JSON"},
+		{Command{EnvoyLog: "-", Map: "user={u}"}, "{", "-:1: the line is not a JSON object"},
+		{Command{EnvoyLog: "-", Map: "user={u}"}, "{}", "-:1: the line has no start_time"},
+		{Command{EnvoyLog: "-", Map: "user={u"}, "", `--map: "{u" is no field of the log`},
+		{Command{EnvoyLog: "-", Map: "user={u|lower}"}, "", "write {name}, {name|path} or {name|host}"},
+		{Command{EnvoyLog: "-", Map: "user={u}"}, `{"start_time": "2026-11-21T12:00:00Z", "peer": "x"}`, "no line has the fields of --map: there are peer, start_time"},
+		{Command{CSV: "-"}, "time,descriptor\n1,user=ann,path=/pay\n", "-:2: 3 fields, and there are 2 columns: put a descriptor with a comma in quotes"},
+		{Command{CSV: "-"}, "time,descriptor,hit\n1,user=ann,4\n", `the header names "hit": use time`},
+		{withRule(Command{CSV: "-"}, "shopp", ""), "1,user=ann\n", "--domain: shopp is not configured, but shop"},
+		{withRule(Command{CSV: "-"}, "", "usr"), "1,user=ann\n", "no request of this traffic got a rule of --path"},
 		{Command{Pattern: "day"}, "", "--descriptor is missing"},
 		{Command{Pattern: "day", Descriptor: "user=ann", Callers: 2}, "", "write # where"},
 		{Command{Pattern: "day", Descriptor: "open=1"}, "", "no limit of domain shop applies to open=1: weir check"},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"os"
@@ -24,10 +25,12 @@ import (
 
 // file is traffic that was recorded.
 type file struct {
-	name, domain string // domain is that of requests that name none
-	mapping      string // of an access log; "" for CSV
+	name, domain string   // domain is that of requests that name none, "" if each must
+	domains      []string // that are configured
+	mapping      string   // of an access log; "" for CSV
 	in           io.Reader
 	all          []request
+	left         int // lines of a log that lack what every descriptor of the mapping takes
 }
 
 // read reads the file, or standard input for a dash. Requests come in any order, as an access log is written when they end,
@@ -92,8 +95,17 @@ func (f *file) readCSV(add func(request)) error {
 		case err != nil:
 			return fmt.Errorf("%s: %w", f.name, err)
 		case slices.Contains(row, "descriptor"):
+			for _, name := range row {
+				if !slices.Contains(columns, name) {
+					return fmt.Errorf("%s: the header names %q: use time, descriptor, hits and domain", f.name, name)
+				}
+			}
 			columns = slices.Clone(row)
 			continue
+		}
+		line, _ := rows.FieldPos(0)
+		if len(row) > len(columns) {
+			return fmt.Errorf("%s:%d: %d fields, and there are %d columns: put a descriptor with a comma in quotes", f.name, line, len(row), len(columns))
 		}
 		r, err := parseRow(func(name string) string {
 			if i := slices.Index(columns, name); i >= 0 && i < len(row) {
@@ -101,11 +113,12 @@ func (f *file) readCSV(add func(request)) error {
 			}
 			return ""
 		}, known)
+		if r.domain = cmp.Or(r.domain, f.domain); err == nil && r.domain == "" {
+			err = fmt.Errorf("a column domain is missing, or --domain: one of %s", descriptors.Listed(f.domains))
+		}
 		if err != nil {
-			line, _ := rows.FieldPos(0)
 			return fmt.Errorf("%s:%d: %w", f.name, line, err)
 		}
-		r.domain = cmp.Or(r.domain, f.domain)
 		add(r)
 	}
 }
@@ -157,14 +170,21 @@ func (f *file) readLog(add func(request)) error {
 	if err != nil {
 		return fmt.Errorf("--map: %w", err)
 	}
+	if rest := field.ReplaceAllString(f.mapping, ""); strings.ContainsAny(rest, "{}") {
+		return fmt.Errorf("--map: %q is no field of the log: write {name}, {name|path} or {name|host}", rest[strings.IndexAny(rest, "{}"):])
+	}
+	seen := make(map[string]bool)
 	lines := bufio.NewScanner(f.in)
 	lines.Buffer(nil, 1<<20)
 	for number := 1; lines.Scan(); number++ {
 		var fields map[string]any
 		err := json.Unmarshal(lines.Bytes(), &fields)
 		r := request{domain: f.domain}
-		if err == nil {
-			text, _ := fields["start_time"].(string)
+		if err != nil {
+			err = fmt.Errorf("the line is not a JSON object, as Envoy's json_format writes it: %w", err)
+		} else if text, is := fields["start_time"].(string); !is {
+			err = errors.New("the line has no start_time: add \"start_time\": \"%START_TIME%\" to Envoy's json_format")
+		} else {
 			r.at, err = parseTime(text)
 		}
 		if err != nil {
@@ -172,10 +192,18 @@ func (f *file) readLog(add func(request)) error {
 		}
 		if r.descriptors = mapFields(mapped, fields); len(r.descriptors) > 0 { // as Envoy asks nothing without one
 			add(r)
+			continue
+		}
+		f.left++
+		for name := range fields {
+			seen[name] = true
 		}
 	}
-	if lines.Err() != nil {
+	switch {
+	case lines.Err() != nil:
 		return fmt.Errorf("%s: %w", f.name, lines.Err())
+	case len(f.all) == 0 && f.left > 0:
+		return fmt.Errorf("%s: no line has the fields of --map: there are %s", f.name, descriptors.Listed(slices.Sorted(maps.Keys(seen))))
 	}
 	return nil
 }
