@@ -122,7 +122,7 @@ func TestDenialsPrintsTimeAndDecider(t *testing.T) {
 	}{
 		{"all of a descriptor, with what it has besides", denialsCommand{Descriptor: &ann, N: 20}, `when                             domain  rule            limit            over  decided by
 2026-11-22 11:50:00 to 11:50:29  shop    user/path=/pay  5/minute         31    the deny cache: the store had just denied the key
-2026-11-22 11:40:00              shop    user            1000/hour users  1     nobody's count                                                    store away: decided by the failure policy
+2026-11-22 11:40:00              shop    user            1000/hour users  1     nobody's count                                     store away: decided by the failure policy
 All are kept since 2026-11-22 11:13:00; each replica keeps its own.
 `},
 		{"a time in another zone", denialsCommand{From: "2026-11-22 12:55", TZ: "Europe/Berlin", Values: true, N: 20}, `when                 domain  rule   limit        over                decided by

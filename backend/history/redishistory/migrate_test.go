@@ -215,7 +215,7 @@ func TestRingMovesUnderLoad(t *testing.T) {
 		mover := opened(t, ringOf(nodes[:3]...), now, nil)
 		targets := [][]*redistest.Server{nodes, nodes[3:], nodes[1:4]}
 		if !testing.Short() {
-			targets = slices.Repeat(targets, 4)
+			targets = slices.Repeat(targets, 2)
 		}
 		for _, to := range targets {
 			if _, err := mover.Move(context.Background(), MoveConfig{To: urlOf(to...)}); err != nil {
