@@ -135,7 +135,7 @@ func newFleet(t *testing.T, n, replicas int) counter {
 	for range replicas {
 		g := guard.New(&f.lender, guard.Config{Leases: true, Replicas: func() int { return replicas },
 			Now: func() time.Time { return time.UnixMicro(int64(f.now)) }})
-		l := limit.New(g, limit.Options{Leases: true}, hits.New(0))
+		l := limit.New(g, limit.Options{CanLease: true, Leases: true}, hits.New(0))
 		l.Apply(config)
 		f.replicas, f.guards = append(f.replicas, l), append(f.guards, g)
 	}
