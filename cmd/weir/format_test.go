@@ -239,8 +239,8 @@ func TestFormatDocumentExamplesHold(t *testing.T) {
 	}
 }
 
-// TestFormatDocumentNamesEveryJSONField compares the table with what is printed.
-func TestFormatDocumentNamesEveryJSONField(t *testing.T) {
+// TestFormatDocumentNamesEveryField compares the table with what is printed.
+func TestFormatDocumentNamesEveryField(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(formatDocument)
 	if err != nil {

@@ -20,7 +20,7 @@ func readAll(text string) (rows []Row, err error) {
 	return rows, err
 }
 
-func TestReadRowsTakesPlainAndWindowsCSV(t *testing.T) {
+func TestReadRowsTakesPlainAndWindowsFiles(t *testing.T) {
 	t.Parallel()
 	want := []Row{
 		{history.ID{Domain: "shop", Path: "user", Outcome: history.Over, Value: "user=ann"}, 1795219200, 3600, 7, 3},

@@ -25,7 +25,7 @@ func dialTLS(t *testing.T, addr string, config *tls.Config, timeout time.Duratio
 	return err
 }
 
-func TestTLSServerMustHaveTheExpectedName(t *testing.T) {
+func TestServerMustHaveTheExpectedName(t *testing.T) {
 	authority, roots := certstest.New(t, "authority"), x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority.PEM)
 	for _, test := range []struct {

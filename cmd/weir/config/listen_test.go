@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/certstest"
 )
 
-func TestGRPCPortReadsItsTLSSettings(t *testing.T) {
+func TestServingPortReadsItsCertificateSettings(t *testing.T) {
 	authority, dir := certstest.New(t, "mesh"), t.TempDir()
 	cert, key := authority.Issue(t, "weir")
 	certstest.Mount(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": authority.PEM})

@@ -46,7 +46,7 @@ func TestXDSGetsEveryServerSetting(t *testing.T) {
 	}
 }
 
-func TestXDSServerIsAskedOverTLS(t *testing.T) {
+func TestLimitServerIsAskedEncrypted(t *testing.T) {
 	s, err := Read(Environment{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "gateway",
 		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": filepath.Join(t.TempDir(), "ca.crt")})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 var largePlan = weirtest.Rule("large", "unit: hour, requests_per_unit: 100000000")
 
 // The drain's delay is an hour, so that no step of the test can miss it: a second signal ends it. SIGHUP does not.
-func TestSIGTERMUnderLoadFailsNoCall(t *testing.T) {
+func TestTerminationUnderLoadFailsNoCall(t *testing.T) {
 	t.Parallel()
 	w := weirtest.Serve(t, largePlan, "DRAIN_DELAY=1h", "DRAIN_TIMEOUT=1h")
 	if err := health(w.Client(t), grpc_health_v1.HealthCheckResponse_SERVING); err != nil {

@@ -22,7 +22,7 @@ func saysTimes(t *testing.T, w *weirtest.Weir, text string, times int) {
 }
 
 // Whoever serves in the background of a terminal has SIGHUP ignored. It is read all the same, and ends nothing.
-func TestSIGHUPReloadsThoughIgnoredBefore(t *testing.T) {
+func TestHangupReloadsThoughIgnoredBefore(t *testing.T) {
 	t.Parallel()
 	for name, ignored := range map[string]string{"heard": "", "ignored at the start": `trap "" HUP; `} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSIGHUPReloadsThoughIgnoredBefore(t *testing.T) {
 	}
 }
 
-func TestSIGHUPEndsWeirStartedAsRatelimit(t *testing.T) {
+func TestHangupEndsWeirStartedAsRatelimit(t *testing.T) {
 	t.Parallel()
 	w := weirtest.Ratelimit(t, largePlan, "BACKEND_TYPE=memory")
 	w.Signal(t, syscall.SIGHUP)
