@@ -7,8 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
@@ -338,12 +337,6 @@ func checkPromises(t *testing.T, name, traffic string, n int, a accuracy) {
 }
 
 // TestAccuracyIsAsDocumented measures what ACCURACY.md says. In its short form N is 10.
-// raced tells a build with the race detector, in which the largest limit takes a quarter of an hour and shows nothing more.
-func raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}
-
 func TestAccuracyIsAsDocumented(t *testing.T) {
 	const document = "ACCURACY.md"
 	text, err := os.ReadFile(document)
@@ -355,8 +348,9 @@ func TestAccuracyIsAsDocumented(t *testing.T) {
 		t.Fatalf("%s has no table", document)
 	}
 	var all strings.Builder
+	// With the race detector the largest limit takes a quarter of an hour, and shows nothing more.
 	for _, size := range []struct{ n, windows int }{{10, 1000}, {500, 100}, {100_000, 6}} {
-		if testing.Short() && size.n > 10 || raced() && size.n > 500 {
+		if testing.Short() && size.n > 10 || process.Raced() && size.n > 500 {
 			break
 		}
 		measured := table(t, size.n, size.windows)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -112,4 +114,10 @@ func Root() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("no folder above this one is weir's")
+}
+
+// Raced reports whether this is a build with the race detector, which needs several times the time and memory.
+func Raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

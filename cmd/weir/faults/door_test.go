@@ -7,12 +7,12 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -80,12 +80,6 @@ func (a *attack) play(ctx context.Context, conn net.Conn, says []byte, sent func
 	}
 }
 
-// raced tells a build with the race detector, which needs several times the memory.
-func raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}
-
 // honest is a client that asks every two milliseconds, and what became of its calls.
 type honest struct {
 	*weirtest.Load
@@ -127,7 +121,7 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 	if testing.Short() {
 		lasts = 0
 	}
-	if raced() { // a weir with the race detector is many times as slow, and what it holds says nothing
+	if process.Raced() { // a weir with the race detector is many times as slow, and what it holds says nothing
 		lasts, answers = 0, 10
 	}
 	t.Logf("| attack by %d connections | RSS, at most MB | honest answers | a second | failed | p50 ms | p99 | max |", hostileClients)
@@ -154,7 +148,7 @@ func TestHostileConnectionsTakeNeitherMemoryNorService(t *testing.T) {
 			if a.does&dribbles > 0 {
 				most = dribbledCap
 			}
-			if held > most && !raced() {
+			if held > most && !process.Raced() {
 				t.Errorf("weir held %d MB; want at most %d", held, most)
 			}
 			if len(good.failed) > 0 {

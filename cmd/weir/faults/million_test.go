@@ -11,6 +11,7 @@ import (
 
 	descriptorpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestMillionKeysFitThePlannedMemory(t *testing.T) {
 	const inOne, callers = 50, 8
 	keys, asked := 1_000_000, 2_000_000
-	if testing.Short() || raced() {
+	if testing.Short() || process.Raced() {
 		keys, asked = 200_000, 200_000
 	}
 	document, err := os.ReadFile("../OPERATION.md")
@@ -63,7 +64,7 @@ func TestMillionKeysFitThePlannedMemory(t *testing.T) {
 	}
 	t.Logf("%d keys take %d MB; OPERATION.md has operators plan %d for a million", keys, resident, plan)
 	const bare = 50 // MB, without keys
-	if resident > bare+plan*5/4*keys/1_000_000 && !raced() {
+	if resident > bare+plan*5/4*keys/1_000_000 && !process.Raced() {
 		t.Errorf("%d keys take %d MB, OPERATION.md has operators plan %d for a million", keys, resident, plan)
 	}
 }
