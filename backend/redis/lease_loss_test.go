@@ -144,11 +144,8 @@ func (l *lost) count(w *leasingWeir, hits uint64) uint64 {
 func TestLeasesNeverExceedAStatesLimit(t *testing.T) {
 	t.Parallel()
 	shard := new(atomic.Int64)
-	store, rounds := opened(t, on(t, topology.Single), shard), *leaseRounds
-	if testing.Short() {
-		rounds = min(rounds, 12)
-	}
-	for round := range rounds {
+	store := opened(t, on(t, topology.Single), shard)
+	for round := range leaseWalks() {
 		r := rand.New(rand.NewPCG(*conformanceSeed, 1000+uint64(round)))
 		l := &leasing{t: t, r: r, store: store, shard: shard, key: fmt.Appendf(nil, "losses/%d/%d", *conformanceSeed, round),
 			now: time.Unix(1_796_000_000+r.Int64N(1e6), r.Int64N(1e9)), limits: leasableLimits(t, r), loses: true,

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,13 +15,22 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-var leaseRounds = flag.Int("leases", 100,
-	"rounds of the walk of weirs that lease, of 1,000 steps each; 40 at most in the short form")
+var leaseRounds = flag.Int("leases", 0,
+	"rounds of the walk of weirs that lease, of 1,000 steps each; 0: a hundred, few in the short form or with the race detector")
+
+// leaseWalks is how many rounds a walk has.
+func leaseWalks() int {
+	if *leaseRounds == 0 && (testing.Short() || process.Raced()) {
+		return 12
+	}
+	return cmp.Or(*leaseRounds, 100)
+}
 
 // Weirs that lease, and that are killed, frozen, cut off and reconfigured, while one resets and others refund, admit no
 // more than N in any window.
@@ -28,11 +38,8 @@ func TestLeasesNeverExceedTheLimit(t *testing.T) {
 	t.Parallel()
 	shard := new(atomic.Int64)
 	store := opened(t, on(t, topology.Single), shard)
-	rounds, used := *leaseRounds, uint64(0)
-	if testing.Short() {
-		rounds = min(rounds, 12)
-	}
-	for round := range rounds {
+	used := uint64(0)
+	for round := range leaseWalks() {
 		r := rand.New(rand.NewPCG(*conformanceSeed, uint64(round)))
 		l := &leasing{t: t, r: r, store: store, shard: shard, key: fmt.Appendf(nil, "leases/%d/%d", *conformanceSeed, round),
 			now: time.Unix(1_796_000_000+r.Int64N(1e6), r.Int64N(1e9)), limits: leasableLimits(t, r), steps: r.IntN(3) == 0,

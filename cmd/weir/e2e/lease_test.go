@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
@@ -30,12 +31,14 @@ func TestLeasesHoldTheLimitDespiteAKill(t *testing.T) {
 	}
 	var admitted atomic.Int64 // under the long limit
 	var killed atomic.Bool
+	trickle := time.NewTicker(20 * time.Millisecond) // fast enough to lease, too slow for the limit
+	defer trickle.Stop()
 	hits := weirtest.StartLoad(t, workers, func(worker int) error {
 		at, plan := worker%2, "long"
 		switch {
 		case killed.Load():
 			at = 1
-		case rand.IntN(2) == 0, admitted.Load() > limit/2 && rand.IntN(200) > 0:
+		case rand.IntN(2) == 0, admitted.Load() > limit/2 && !ticked(trickle):
 			plan = "short" // the limit is not to be reached yet
 		}
 		status, err := clients[at].Hit(plan, "ann")
@@ -75,7 +78,7 @@ func TestLeasesHoldTheLimitDespiteAKill(t *testing.T) {
 	weirs[0].Kill()
 	weirs[1].Eventually(t, "the limit is reached", func() error {
 		if s, err := clients[1].Look("long", "ann"); err != nil || s.Code != rlspb.RateLimitResponse_OVER_LIMIT {
-			return fmt.Errorf("%d are admitted, and it answers %v, %w", admitted.Load(), s, err)
+			return fmt.Errorf("%d are admitted, and it answers %v, %v; the load ended: %v", admitted.Load(), s, err, hits.Err())
 		}
 		return nil
 	})
@@ -89,4 +92,14 @@ func TestLeasesHoldTheLimitDespiteAKill(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// ticked reports whether a ticker has ticked, once a tick.
+func ticked(t *time.Ticker) bool {
+	select {
+	case <-t.C:
+		return true
+	default:
+		return false
+	}
 }

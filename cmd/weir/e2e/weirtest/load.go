@@ -48,6 +48,14 @@ func (l *Load) Reach(t testing.TB, more int64) {
 	}
 }
 
+// Err is why the load has ended by itself, nil while it goes on.
+func (l *Load) Err() error {
+	if l.asking.Err() == nil {
+		return nil
+	}
+	return l.stop()
+}
+
 func (l *Load) stop() error {
 	l.leave()
 	return l.workers.Wait()
