@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
+
+	"github.com/weirproxy/weir/descriptors/regular"
 )
 
 // login holds the credentials for new connections. Redis keeps open ones when a password changes, and closes those of a
@@ -50,7 +51,7 @@ func (l *login) credentials(context.Context) (user, password string, err error) 
 
 // read needs l.mu, once others know l.
 func (l *login) read() error {
-	content, err := readFile(l.file)
+	content, err := regular.ReadFile(l.file)
 	if err != nil {
 		return fmt.Errorf("redis: the file of its credentials: %w", err)
 	}
@@ -63,21 +64,6 @@ func (l *login) read() error {
 }
 
 var errNoPassword = errors.New("there is no password in it: write password or user:password")
-
-// maxFile bounds the files that hold URLs and credentials, in bytes.
-const maxFile = 1 << 20
-
-// readFile reads such a file. Who opens a FIFO waits for its writer, maybe for ever.
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is not a regular file of 1 MiB at most", name)
-	}
-	return os.ReadFile(name)
-}
 
 // forTarget returns the login of one server: its URL's own credentials, if it has any, go first.
 func (l *login) forTarget(t target) *login {

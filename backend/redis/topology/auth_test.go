@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/descriptors/regular"
 )
 
 // writeFile writes a file of the test's own.
@@ -47,7 +48,7 @@ func TestCredentialsAreReadAsDocumented(t *testing.T) {
 }
 
 func TestCredentialsFileMustHaveAPassword(t *testing.T) {
-	files := []string{"/nowhere/auth", "/dev/zero", t.TempDir(), writeFile(t, "auth", "ann:"+strings.Repeat("a", maxFile))}
+	files := []string{"/nowhere/auth", "/dev/zero", t.TempDir(), writeFile(t, "auth", "ann:"+strings.Repeat("a", regular.MaxSize+1))}
 	for _, content := range []string{"", "\n", "ann:\n"} {
 		files = append(files, writeFile(t, "auth", content))
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirproxy/weir/descriptors/regular"
 )
 
 // Type says how the servers belong together.
@@ -167,7 +169,7 @@ func (c Config) readURL() (string, error) {
 	if c.URLFile == "" {
 		return c.URL, nil
 	}
-	content, err := readFile(c.URLFile)
+	content, err := regular.ReadFile(c.URLFile)
 	if err != nil {
 		return "", fmt.Errorf("redis: the file that holds its URL: %w", err)
 	}

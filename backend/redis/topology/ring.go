@@ -12,6 +12,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/descriptors/regular"
 )
 
 const (
@@ -297,7 +299,7 @@ func (r *ring) follow(list string) {
 		case <-r.ctx.Done():
 			return
 		}
-		content, err := readFile(r.URLFile)
+		content, err := regular.ReadFile(r.URLFile)
 		if err == nil && string(content) == list && trouble == "" {
 			continue
 		}

@@ -12,10 +12,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirproxy/weir/descriptors/regular"
 )
 
 const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 MB
@@ -36,7 +37,7 @@ func (t *Token) UnmarshalText(file []byte) error {
 	if len(file) == 0 {
 		return nil
 	}
-	content, err := os.ReadFile(string(file))
+	content, err := regular.ReadFile(string(file))
 	*t = Token(strings.TrimSpace(string(content)))
 	return err
 }

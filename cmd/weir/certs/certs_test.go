@@ -177,7 +177,7 @@ func TestBadFilesKeepTheLastCertificates(t *testing.T) {
 		{"no key", remove("tls.key"), files.Key},
 		{"no authorities", remove("ca.crt"), files.CA},
 		{"a FIFO", nobodyWrites, files.Cert + " is not a regular file"},
-		{"more than 1 MiB", func() { mount(t, dir, long, key, authority.PEM) }, files.Cert + " is longer than 1048576"},
+		{"more than 1 MiB", func() { mount(t, dir, long, key, authority.PEM) }, files.Cert + " is not a regular file of 1 MiB at most"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.spoil()

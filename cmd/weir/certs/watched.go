@@ -2,17 +2,15 @@ package certs
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
-	"syscall"
+
+	"github.com/weirproxy/weir/descriptors/regular"
 )
 
 // watched is what files hold, or last held while they cannot be used.
@@ -63,7 +61,7 @@ func (w *watched[T]) now() (none T) {
 func (w *watched[T]) read() (changed bool, err error) {
 	contents := make([][]byte, len(w.files))
 	for i, name := range w.files {
-		if contents[i], err = readFile(name); err != nil {
+		if contents[i], err = regular.ReadFile(name); err != nil {
 			return false, err
 		}
 		changed = changed || w.contents == nil || !bytes.Equal(contents[i], w.contents[i])
@@ -77,26 +75,6 @@ func (w *watched[T]) read() (changed bool, err error) {
 	}
 	w.contents, w.good = contents, good
 	return true, nil
-}
-
-// maxFile is how long a file may be, in bytes.
-const maxFile = 1 << 20
-
-// readFile reads a regular file. It does not wait for one who writes to a FIFO: all handshakes would.
-func readFile(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, cmp.Or(err, fmt.Errorf("%s is not a regular file", name))
-	}
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if len(content) > maxFile {
-		return nil, fmt.Errorf("%s is longer than %d bytes", name, maxFile)
-	}
-	return content, err
 }
 
 // watch reads the certificate and its key, which may be in different directories, and the authorities. What is not

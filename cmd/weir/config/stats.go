@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/weirproxy/weir/descriptors/regular"
 	"github.com/weirproxy/weir/server/stats/mapped"
 	"github.com/weirproxy/weir/server/stats/statsd"
 )
@@ -115,7 +115,7 @@ func (s *Statistics) PrometheusMapping(log *slog.Logger) (string, error) {
 	if s.PrometheusMapper == "" {
 		return mapped.DefaultMapping(s.PrometheusMilliseconds), nil
 	}
-	text, err := os.ReadFile(s.PrometheusMapper)
+	text, err := regular.ReadFile(s.PrometheusMapper)
 	if errors.Is(err, fs.ErrNotExist) {
 		log.Warn("PROMETHEUS_MAPPER_YAML names no file: the default mapping holds", "file", s.PrometheusMapper)
 		return mapped.DefaultMapping(s.PrometheusMilliseconds), nil

@@ -1,0 +1,33 @@
+// Package regular reads the small files that settings name: tokens, passwords, URLs, certificates, mappings.
+package regular
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// MaxSize is how long a file may be, in bytes.
+const MaxSize = 1 << 20
+
+// ReadFile reads a regular file of MaxSize at most. It waits for nobody who writes to a FIFO: the writer may never come.
+func ReadFile(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var content []byte
+	if info.Mode().IsRegular() {
+		content, err = io.ReadAll(io.LimitReader(f, MaxSize+1))
+	}
+	if !info.Mode().IsRegular() || len(content) > MaxSize {
+		return nil, fmt.Errorf("%s is not a regular file of %d MiB at most", name, MaxSize>>20)
+	}
+	return content, err
+}
