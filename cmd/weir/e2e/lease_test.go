@@ -19,7 +19,7 @@ import (
 // of them fewer, operators see what is leased, and what the killed weir held is back with its window.
 func TestLeasesHoldTheLimitDespiteAKill(t *testing.T) {
 	t.Parallel()
-	const limit, workers = 20_000, 16
+	const limit, workers = 10_000, 16
 	redis := redistest.Single(t)
 	var weirs [2]*weirtest.Weir
 	var clients [2]*weirtest.Client
@@ -61,7 +61,7 @@ func TestLeasesHoldTheLimitDespiteAKill(t *testing.T) {
 			return err
 		})
 	}
-	counted := regexp.MustCompile(`(\d+) of 20000 \((\d+) leased\)`)
+	counted := regexp.MustCompile(`(\d+) of 10000 \((\d+) leased\)`)
 	weirs[0].Eventually(t, "operators see what is leased", func() error {
 		text, code := weirs[1].Command(t, "counters", "get", "--domain", "shop", "--descriptor", "plan=long,user=ann")
 		shown := counted.FindStringSubmatch(text)
