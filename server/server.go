@@ -16,6 +16,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/connlimit"
@@ -80,11 +81,17 @@ type Parts struct {
 	Service  *rls.Service
 	Quotas   *rlqs.Service // nil serves none
 	Health   *Health
-	Admin    admin.Parts                 // of the admin port; Listen fills in what Health and the Config say
-	Panicked func()                      // called for each panic that was caught
-	Checked  func(took time.Duration)    // called for each gRPC health check; nil for nobody
-	Trace    grpc.UnaryServerInterceptor // of calls of the gRPC port; nil for none
+	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
+	Panicked func()                   // called for each panic that was caught
+	Checked  func(took time.Duration) // called for each gRPC health check; nil for nobody
+	Trace    Tracer                   // nil for none
 	Log      *slog.Logger
+}
+
+// Tracer makes the spans of requests.
+type Tracer interface {
+	Begin(ctx context.Context, call *tap.Info) context.Context // is called for each call of the gRPC port
+	End(ctx context.Context, err error)                        // is called with what Begin returned, if the call has one answer
 }
 
 // Server is the three ports and what answers on them.
@@ -128,14 +135,10 @@ func Listen(c Config, p Parts) (*Server, error) {
 }
 
 func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
-	r := recovery{p.Log, p.Panicked}
+	r := recovery{p.Log, p.Panicked, p.Trace}
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
-	}
-	unary := []grpc.UnaryServerInterceptor{r.unary}
-	if p.Trace != nil {
-		unary = append([]grpc.UnaryServerInterceptor{p.Trace}, unary...)
 	}
 	g := grpc.NewServer(
 		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
@@ -143,7 +146,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderList),
-		grpc.InTapHandle(boundHeaders),
+		grpc.InTapHandle(boundHeaders(p.Trace)),
 		grpc.MaxRecvMsgSize(rls.MaxMessage),
 		grpc.ReadBufferSize(readSize),
 		grpc.StaticStreamWindowSize(streamWindow),
@@ -152,7 +155,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepalivePause, MaxConnectionAge: c.MaxConnectionAge,
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.ChainUnaryInterceptor(unary...),
+		grpc.UnaryInterceptor(r.unary),
 		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
 	)
 	p.Service.Register(g)

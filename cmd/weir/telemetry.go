@@ -11,10 +11,10 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/resource"
-	"google.golang.org/grpc"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/rls"
 	stats "github.com/weirproxy/weir/server/stats"
@@ -98,12 +98,12 @@ func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 	}
 }
 
-// interceptor returns what traces calls of the gRPC port, nil for nothing.
-func (t *telemetry) interceptor() grpc.UnaryServerInterceptor {
+// requests returns what traces requests, nil for nothing.
+func (t *telemetry) requests() server.Tracer {
 	if t.traces == nil {
 		return nil
 	}
-	return t.traces.Intercept
+	return t.traces
 }
 
 // observe is told of each request that was answered.

@@ -4,7 +4,10 @@ package trace
 
 import (
 	"context"
+	"encoding/binary"
 	"iter"
+	"math"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -22,10 +25,10 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	api "go.opentelemetry.io/otel/trace"
 	"google.golang.org/genproto/googleapis/rpc/code"
-	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
@@ -45,6 +48,7 @@ type Config struct {
 // Exchanges and Span of a nil one make none.
 type Tracer struct {
 	config   Config
+	sampler  sdk.Sampler
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
 	queue    *queue
@@ -60,11 +64,11 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tracer{config: c, queue: new(queue)}
+	t := &Tracer{config: c, queue: new(queue), sampler: sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}
 	t.queue.SpanProcessor = sdk.NewBatchSpanProcessor(&counted{exporter, t.queue, c.Exported},
 		func(o *sdk.BatchSpanProcessorOptions) { t.queue.size = int64(o.MaxQueueSize) }) // OTEL_BSP_MAX_QUEUE_SIZE
 	t.provider = sdk.NewTracerProvider(sdk.WithSpanProcessor(t.queue), sdk.WithResource(c.Resource),
-		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))))
+		sdk.WithSampler(t.sampler), sdk.WithIDGenerator(ids{}))
 	t.tracer = t.provider.Tracer("github.com/weirproxy/weir")
 	return t, nil
 }
@@ -77,19 +81,30 @@ func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
 	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
 }
 
-// Intercept makes the span of a request, by the conventions for RPCs; an interceptor of gRPC. OpenTelemetry's own handler
-// costs a request that nobody samples half as much CPU as its answer, and any stats.Handler a fifth.
-func (t *Tracer) Intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	with := extract(ctx)
-	if caller := api.SpanContextFromContext(with); info.FullMethod != t.config.Method || caller.IsValid() && !caller.IsSampled() {
-		return next(ctx, in)
+// Begin begins the span of a call of the method, if it has one, in the context that it returns. It is told of each call
+// before that has a stream, as gRPC's tap is, where headers can be read without a copy. A call without a span allocates
+// nothing. OpenTelemetry's own handler costs a request that nobody samples half as much CPU as its answer, and any
+// stats.Handler a fifth.
+func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
+	headers := incoming(call.Header)
+	if call.FullMethodName != t.config.Method || unsampled(headers) {
+		return ctx
 	}
-	with, span := t.tracer.Start(with, t.config.Method[1:], api.WithSpanKind(api.SpanKindServer))
+	with, root := extract(ctx, headers), newTraceID()
+	if t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: with, TraceID: root}).Decision == sdk.Drop {
+		return ctx
+	}
+	with, _ = t.tracer.Start(context.WithValue(with, rootKey{}, root), t.config.Method[1:], api.WithSpanKind(api.SpanKindServer),
+		api.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(t.config.Method[1:])))
+	return with
+}
+
+// End ends the span of a call, if it has one, by the conventions for RPCs.
+func (t *Tracer) End(ctx context.Context, err error) {
+	span := api.SpanFromContext(ctx)
 	if !span.IsRecording() {
-		return next(ctx, in)
+		return
 	}
-	span.SetAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(t.config.Method[1:]))
-	out, err := next(with, in)
 	name := code.Code(status.Code(err)).String()
 	span.SetAttributes(semconv.RPCResponseStatusCode(name))
 	switch status.Code(err) {
@@ -98,26 +113,39 @@ func (t *Tracer) Intercept(ctx context.Context, in any, info *grpc.UnaryServerIn
 	default: // others are the caller's errors
 		span.End()
 	}
-	return out, err
+}
+
+// unsampled reports whether a caller says that it does not sample its trace, which most do. Extracting that trace allocates.
+func unsampled(headers incoming) bool {
+	switch parent, single := headers.Get("traceparent"), headers.Get("b3"); {
+	case len(parent) == len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"):
+		_, wrongTrace := api.TraceIDFromHex(parent[3:35])
+		_, wrongSpan := api.SpanIDFromHex(parent[36:52])
+		return strings.HasPrefix(parent, "00-") && strings.HasSuffix(parent, "-00") && wrongTrace == nil && wrongSpan == nil
+	case parent != "":
+		return false
+	case single != "":
+		return strings.HasSuffix(single, "-0")
+	}
+	return headers.Get("x-b3-sampled") == "0"
 }
 
 // extract returns ctx with the caller's span, of the first kind of headers that is there.
-func extract(ctx context.Context) context.Context {
-	from := incoming{ctx}
+func extract(ctx context.Context, headers incoming) context.Context {
 	switch {
-	case from.Get("traceparent") != "":
-		return propagation.TraceContext{}.Extract(ctx, from)
-	case from.Get("b3") != "" || from.Get("x-b3-traceid") != "":
-		return b3.New().Extract(ctx, from)
+	case headers.Get("traceparent") != "":
+		return propagation.TraceContext{}.Extract(ctx, headers)
+	case headers.Get("b3") != "" || headers.Get("x-b3-traceid") != "":
+		return b3.New().Extract(ctx, headers)
 	}
 	return ctx
 }
 
-// incoming reads the metadata of a request without copying all of it.
-type incoming struct{ ctx context.Context }
+// incoming are the headers of a call, with names in lower case.
+type incoming metadata.MD
 
 func (i incoming) Get(key string) string {
-	if values := metadata.ValueFromIncomingContext(i.ctx, key); len(values) > 0 {
+	if values := i[key]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
@@ -125,6 +153,33 @@ func (i incoming) Get(key string) string {
 
 func (incoming) Set(string, string) {}
 func (incoming) Keys() []string     { return nil }
+
+// rootKey is the key of contexts for the id of a trace that begins with a span: the sampler has decided about that id.
+type rootKey struct{}
+
+// ids makes random ids, as the SDK does.
+type ids struct{}
+
+// NewIDs returns the ids of a trace and of its first span.
+func (i ids) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
+	id, decided := ctx.Value(rootKey{}).(api.TraceID)
+	if !decided {
+		id = newTraceID()
+	}
+	return id, i.NewSpanID(ctx, id)
+}
+
+// NewSpanID returns the id of a span.
+func (ids) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
+	binary.NativeEndian.PutUint64(id[:], 1+rand.Uint64N(math.MaxUint64)) // 0 is no id
+	return id
+}
+
+func newTraceID() (id api.TraceID) {
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], 1+rand.Uint64N(math.MaxUint64))
+	return id
+}
 
 // Answered adds to the span of a request what became of it.
 func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
