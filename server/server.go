@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -90,6 +91,7 @@ type Parts struct {
 
 // Tracer makes the spans of requests.
 type Tracer interface {
+	HTTP(http.Handler) http.Handler                            // makes those of requests to /json
 	Begin(ctx context.Context, call *tap.Info) context.Context // is called for each call of the gRPC port
 	End(ctx context.Context, err error)                        // is called with what Begin returned, if the call has one answer
 }
@@ -200,8 +202,8 @@ func (s *Server) drain(kill context.Context) error {
 	bound, cancel := context.WithTimeoutCause(kill, s.config.DrainTimeout, errDrainTimeout)
 	defer cancel()
 	s.endStreams()
-	http := make(chan error, 1)
-	go func() { http <- s.http.shutDown(bound) }()
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.shutDown(bound) }()
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -214,5 +216,5 @@ func (s *Server) drain(kill context.Context) error {
 		s.grpc.Stop()
 		<-stopped
 	}
-	return errors.Join(<-http, s.admin.http.Close())
+	return errors.Join(<-ended, s.admin.http.Close())
 }

@@ -346,6 +346,27 @@ func (e endings) End(ctx context.Context, err error) {
 	}
 }
 
+func (endings) HTTP(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Traced", r.URL.Path)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func TestJsonRequestsAreTraced(t *testing.T) {
+	r := start(t, setup{trace: make(endings)})
+	for path, want := range map[string]string{"/json": "/json", "/healthcheck": ""} {
+		answer, err := http.Get("http://" + r.http.Address() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if got := answer.Header.Get("Traced"); got != want {
+			t.Errorf("a request to %s is traced as %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestPanicFailsOneCall(t *testing.T) {
 	ended := make(endings, 2)
 	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}, trace: ended})

@@ -1,10 +1,13 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -199,6 +202,61 @@ func TestSampledShareFollowsTheRatio(t *testing.T) {
 	}
 	if n := len(receiver.Spans(service)); n != len(traces) {
 		t.Errorf("%d spans came, want one for each of %d traces", n, len(traces))
+	}
+}
+
+// TestHttpRequestsHaveSpans covers requests by HTTP, whose callers decide as those by gRPC do.
+func TestHttpRequestsHaveSpans(t *testing.T) {
+	sampled := "00-" + traceID + "-" + spanID + "-01"
+	for name, tc := range map[string]struct {
+		method, traceparent string
+		ratio               float64
+		status              int    // of the answer; 0 sets none
+		want                string // the span's parent, status code, and class of error
+	}{
+		"sampled":          {"POST", sampled, 0, 429, spanID + " 429 STATUS_CODE_UNSET "},
+		"sampled, failing": {"POST", sampled, 0, 503, spanID + " 503 STATUS_CODE_ERROR 503"},
+		"not sampled":      {"POST", "00-" + traceID + "-" + spanID + "-00", 1, 0, ""},
+		"no trace":         {"POST", "", 1, 0, " 200 STATUS_CODE_UNSET "},
+		"not a question":   {"GET", sampled, 1, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			receiver := otlptest.Start(t)
+			tracer := start(t, Config{Ratio: tc.ratio}, receiver)
+			mux := http.NewServeMux()
+			mux.Handle("/json", tracer.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if recording := api.SpanFromContext(r.Context()).IsRecording(); recording != (tc.want != "") {
+					t.Errorf("that the request is traced is %v", recording)
+				}
+				if tc.status != 0 {
+					w.WriteHeader(tc.status)
+				}
+				_, _ = w.Write([]byte("answered"))
+			})))
+			r, w := httptest.NewRequest(tc.method, "/json", nil), httptest.NewRecorder()
+			r.Header.Set("Traceparent", tc.traceparent)
+			mux.ServeHTTP(w, r)
+			if w.Code != cmp.Or(tc.status, http.StatusOK) || w.Body.String() != "answered" {
+				t.Errorf("the client gets %d %s, want what the handler answered", w.Code, w.Body)
+			}
+			if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range receiver.Spans(service) {
+				if s.Name != "POST /json" || s.Kind != otlp.Span_SPAN_KIND_SERVER {
+					t.Errorf("the span is %q, of kind %v; want POST /json, and a server's", s.Name, s.Kind)
+				}
+				for _, a := range s.Attributes {
+					if a.Key == "http.response.status_code" {
+						got = append(got, fmt.Sprintf("%x %d %v %s", s.ParentSpanId, a.Value.GetIntValue(), s.Status.GetCode(), otlptest.Attribute(s.Attributes, "error.type")))
+					}
+				}
+			}
+			if strings.Join(got, ", ") != tc.want {
+				t.Errorf("the spans are %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
