@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/rls"
-	stats "github.com/weirproxy/weir/server/stats"
+	"github.com/weirproxy/weir/server/stats"
 	"github.com/weirproxy/weir/server/stats/otlp"
 	"github.com/weirproxy/weir/server/trace"
 )
@@ -116,17 +116,10 @@ func (t *telemetry) observe(a rls.Answered) {
 	}
 }
 
-// trace returns a history store whose batches have spans.
-func (t *telemetry) trace(store history.Store) history.Store {
-	if t.traces == nil {
-		return store
-	}
-	return tracedHistory{store, t}
-}
-
+// tracedHistory is a history whose batches have spans, if there is a tracer.
 type tracedHistory struct {
 	history.Store
-	*telemetry
+	traces *trace.Tracer
 }
 
 // Apply is the store's.

@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -28,7 +29,6 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"google.golang.org/genproto/googleapis/rpc/code"
 	grpccodes "google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -86,14 +86,13 @@ func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
 	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
 }
 
-// Begin begins the span of a call of the method, if it has one, in the context that it returns. It is told of each call
-// before that has a stream, as gRPC's tap is, where headers can be read without a copy. OpenTelemetry's own handler costs a
-// request that nobody samples half as much CPU as its answer, and any stats.Handler a fifth.
+// Begin begins the span of a call of the method, if it has one, in the context that it returns. It is for gRPC's tap, which
+// can read headers without a copy: a stats.Handler, as OpenTelemetry has one, costs each request a fifth of its CPU or more.
 func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
 	if call.FullMethodName != t.config.Method {
 		return ctx
 	}
-	return t.begin(ctx, incoming(call.Header), t.config.Method[1:], t.call...)
+	return t.begin(ctx, incoming{propagation.HeaderCarrier(call.Header)}, t.config.Method[1:], t.call...)
 }
 
 // begin begins the span of a request with these headers. A request without a span allocates nothing.
@@ -108,7 +107,7 @@ func (t *Tracer) begin(ctx context.Context, headers propagation.TextMapCarrier, 
 	if t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: with, TraceID: root}).Decision == sdk.Drop {
 		return ctx
 	}
-	with, _ = t.tracer.Start(context.WithValue(with, rootKey{}, root), name, options...)
+	with, _ = t.tracer.Start(context.WithValue(with, ids{}, root), name, options...)
 	return with
 }
 
@@ -122,31 +121,30 @@ func (t *Tracer) End(ctx context.Context, err error) {
 	span.SetAttributes(semconv.RPCResponseStatusCode(name))
 	switch status.Code(err) {
 	case grpccodes.Unknown, grpccodes.DeadlineExceeded, grpccodes.Unimplemented, grpccodes.Internal, grpccodes.Unavailable, grpccodes.DataLoss:
-		end(span, name, err)
-	default: // others are the caller's errors
-		span.End()
+	default:
+		err = nil // it is the caller's
 	}
+	end(span, name, err)
 }
 
 // HTTP returns a handler whose POST requests have spans, by the conventions for HTTP. OpenTelemetry's own would make weir
 // larger by 2 MB.
 func (t *Tracer) HTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			h.ServeHTTP(w, r)
-			return
+		ctx := r.Context()
+		if r.Method == http.MethodPost {
+			ctx = t.begin(ctx, propagation.HeaderCarrier(r.Header), "POST "+r.Pattern, api.WithSpanKind(api.SpanKindServer),
+				api.WithAttributes(semconv.HTTPRequestMethodPost, semconv.HTTPRoute(r.Pattern), semconv.URLPath(r.URL.Path), semconv.URLScheme("http")))
 		}
-		ctx := t.begin(r.Context(), propagation.HeaderCarrier(r.Header), "POST "+r.Pattern, api.WithSpanKind(api.SpanKindServer),
-			api.WithAttributes(semconv.HTTPRequestMethodPost, semconv.HTTPRoute(r.Pattern), semconv.URLPath(r.URL.Path), semconv.URLScheme("http")))
 		answer := &answer{w, http.StatusOK}
 		h.ServeHTTP(answer, r.WithContext(ctx))
 		span := api.SpanFromContext(ctx)
 		span.SetAttributes(semconv.HTTPResponseStatusCode(answer.status))
-		if answer.status < http.StatusInternalServerError { // others are the caller's errors
-			span.End()
-			return
+		var err error
+		if answer.status >= http.StatusInternalServerError { // others are the caller's errors
+			err = errors.New(http.StatusText(answer.status))
 		}
-		end(span, strconv.Itoa(answer.status), errors.New(http.StatusText(answer.status)))
+		end(span, strconv.Itoa(answer.status), err)
 	})
 }
 
@@ -167,41 +165,36 @@ var callers = propagation.NewCompositeTextMapPropagator(b3.New(), propagation.Tr
 
 // unsampled reports whether a caller says that it does not sample its trace, which most do. Extracting that trace allocates.
 func unsampled(headers propagation.TextMapCarrier) bool {
-	switch parent, single := headers.Get("traceparent"), headers.Get("b3"); {
-	case len(parent) == len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"):
-		_, wrongTrace := api.TraceIDFromHex(parent[3:35])
-		_, wrongSpan := api.SpanIDFromHex(parent[36:52])
-		return strings.HasPrefix(parent, "00-") && strings.HasSuffix(parent, "-00") && wrongTrace == nil && wrongSpan == nil
-	case parent != "":
-		return false
-	case single != "":
-		return strings.HasSuffix(single, "-0")
+	parent := headers.Get("traceparent")
+	if parent == "" {
+		sampled := cmp.Or(headers.Get("b3"), headers.Get("x-b3-sampled"))
+		return sampled == "0" || strings.HasSuffix(sampled, "-0")
 	}
-	return headers.Get("x-b3-sampled") == "0"
+	if len(parent) != 55 || !strings.HasPrefix(parent, "00-") || !strings.HasSuffix(parent, "-00") {
+		return false
+	}
+	_, wrongTrace := api.TraceIDFromHex(parent[3:35])
+	_, wrongSpan := api.SpanIDFromHex(parent[36:52])
+	return wrongTrace == nil && wrongSpan == nil
 }
 
-// incoming are the headers of a call, with names in lower case.
-type incoming metadata.MD
+// incoming are headers whose names are in lower case.
+type incoming struct{ propagation.HeaderCarrier }
 
+// Get returns the first header of a name.
 func (i incoming) Get(key string) string {
-	if values := i[key]; len(values) > 0 {
+	if values := i.HeaderCarrier[key]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-func (incoming) Set(string, string) {}
-func (incoming) Keys() []string     { return nil }
-
-// rootKey is the key of contexts for the id of a trace that begins with a span: the sampler has decided about that id.
-type rootKey struct{}
-
-// ids makes random ids, as the SDK does.
+// ids makes random ids, as the SDK does. As key of contexts it has the id of a trace that the sampler has decided about.
 type ids struct{}
 
 // NewIDs returns the ids of a trace and of its first span.
 func (i ids) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
-	id, decided := ctx.Value(rootKey{}).(api.TraceID)
+	id, decided := ctx.Value(i).(api.TraceID)
 	if !decided {
 		id = newTraceID()
 	}
