@@ -24,7 +24,11 @@ func httpHandler(c Config, p Parts) http.Handler {
 		}
 		_, _ = w.Write([]byte("OK")) // the client is gone if this fails
 	})
-	mux.Handle("/json", guardJSON(c, p.Service))
+	json := guardJSON(c, p.Service)
+	if p.Trace != nil {
+		json = p.Trace.HTTP(json)
+	}
+	mux.Handle("/json", json)
 	return mux
 }
 

@@ -17,9 +17,13 @@ import (
 type recovery struct {
 	log      *slog.Logger
 	panicked func()
+	trace    Tracer // which is told of errors; nil for nobody
 }
 
 func (r recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+	if r.trace != nil { // no interceptor of its own: gRPC would allocate for each call
+		defer func() { r.trace.End(ctx, err) }()
+	}
 	defer r.toError(info.FullMethod, &err)
 	return handle(ctx, req)
 }
@@ -39,16 +43,21 @@ func (r recovery) toError(method string, err *error) {
 }
 
 // boundHeaders refuses calls with more than maxHeaders headers, before they hold anything: each takes 250 bytes, and one
-// byte of a client's.
-func boundHeaders(ctx context.Context, call *tap.Info) (context.Context, error) {
-	n := 0
-	for _, values := range call.Header {
-		n += len(values)
+// byte of a client's. The spans of the others begin.
+func boundHeaders(trace Tracer) tap.ServerInHandle {
+	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		n := 0
+		for _, values := range call.Header {
+			n += len(values)
+		}
+		if n > maxHeaders {
+			return nil, status.Errorf(codes.ResourceExhausted, "the call has %d headers, and %d are the most", n, maxHeaders)
+		}
+		if trace != nil {
+			ctx = trace.Begin(ctx, call)
+		}
+		return ctx, nil
 	}
-	if n > maxHeaders {
-		return nil, status.Errorf(codes.ResourceExhausted, "the call has %d headers, and %d are the most", n, maxHeaders)
-	}
-	return ctx, nil
 }
 
 // maxReflections is how many reflection streams may begin in a second: what they answer is 100 KB until it is read, which

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/connlimit"
@@ -80,11 +82,18 @@ type Parts struct {
 	Service  *rls.Service
 	Quotas   *rlqs.Service // nil serves none
 	Health   *Health
-	Admin    admin.Parts                 // of the admin port; Listen fills in what Health and the Config say
-	Panicked func()                      // called for each panic that was caught
-	Checked  func(took time.Duration)    // called for each gRPC health check; nil for nobody
-	Trace    grpc.UnaryServerInterceptor // of calls of the gRPC port; nil for none
+	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
+	Panicked func()                   // called for each panic that was caught
+	Checked  func(took time.Duration) // called for each gRPC health check; nil for nobody
+	Trace    Tracer                   // nil for none
 	Log      *slog.Logger
+}
+
+// Tracer makes the spans of requests.
+type Tracer interface {
+	HTTP(http.Handler) http.Handler                            // makes those of requests to /json
+	Begin(ctx context.Context, call *tap.Info) context.Context // is called for each call of the gRPC port
+	End(ctx context.Context, err error)                        // is called with what Begin returned, if the call has one answer
 }
 
 // Server is the three ports and what answers on them.
@@ -128,14 +137,10 @@ func Listen(c Config, p Parts) (*Server, error) {
 }
 
 func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
-	r := recovery{p.Log, p.Panicked}
+	r := recovery{p.Log, p.Panicked, p.Trace}
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
-	}
-	unary := []grpc.UnaryServerInterceptor{r.unary}
-	if p.Trace != nil {
-		unary = append([]grpc.UnaryServerInterceptor{p.Trace}, unary...)
 	}
 	g := grpc.NewServer(
 		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
@@ -143,7 +148,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderList),
-		grpc.InTapHandle(boundHeaders),
+		grpc.InTapHandle(boundHeaders(p.Trace)),
 		grpc.MaxRecvMsgSize(rls.MaxMessage),
 		grpc.ReadBufferSize(readSize),
 		grpc.StaticStreamWindowSize(streamWindow),
@@ -152,7 +157,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepalivePause, MaxConnectionAge: c.MaxConnectionAge,
 			MaxConnectionAgeGrace: c.MaxConnectionAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.ChainUnaryInterceptor(unary...),
+		grpc.UnaryInterceptor(r.unary),
 		grpc.ChainStreamInterceptor(r.stream, boundReflection(), endStreamsWith(streams)),
 	)
 	p.Service.Register(g)
@@ -197,8 +202,8 @@ func (s *Server) drain(kill context.Context) error {
 	bound, cancel := context.WithTimeoutCause(kill, s.config.DrainTimeout, errDrainTimeout)
 	defer cancel()
 	s.endStreams()
-	http := make(chan error, 1)
-	go func() { http <- s.http.shutDown(bound) }()
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.shutDown(bound) }()
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -211,5 +216,5 @@ func (s *Server) drain(kill context.Context) error {
 		s.grpc.Stop()
 		<-stopped
 	}
-	return errors.Join(<-http, s.admin.http.Close())
+	return errors.Join(<-ended, s.admin.http.Close())
 }

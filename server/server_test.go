@@ -21,6 +21,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
@@ -44,6 +45,7 @@ type setup struct {
 	store   backend.Counter // nil is one in memory
 	limits  limit.Options
 	answers rls.Options
+	trace   Tracer
 	grpc    net.Listener // nil is a port of its own; the server has no other ports then
 }
 
@@ -81,7 +83,7 @@ func start(t testing.TB, s setup) *running {
 	var err error
 	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }),
 		Quotas: r.quotas, Health: r.health,
-		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Guard: &admin.Guard{}}, Panicked: func() { r.panics.Add(1) }, Log: slog.New(slog.DiscardHandler)})
+		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Guard: &admin.Guard{}}, Panicked: func() { r.panics.Add(1) }, Trace: s.trace, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,13 +331,56 @@ func (p panicky) Decide(ctx context.Context, checks []backend.Check, out []backe
 	return p.Counter.Decide(ctx, checks, out)
 }
 
+// endings is a tracer that is told how calls end which it saw begin.
+type endings chan codes.Code
+
+type begun struct{}
+
+func (endings) Begin(ctx context.Context, call *tap.Info) context.Context {
+	return context.WithValue(ctx, begun{}, call.FullMethodName)
+}
+
+func (e endings) End(ctx context.Context, err error) {
+	if ctx.Value(begun{}) == rls.Method {
+		e <- status.Code(err)
+	}
+}
+
+func (endings) HTTP(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Traced", r.URL.Path)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func TestJsonRequestsAreTraced(t *testing.T) {
+	r := start(t, setup{trace: make(endings)})
+	for path, want := range map[string]string{"/json": "/json", "/healthcheck": ""} {
+		answer, err := http.Get("http://" + r.http.Address() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if got := answer.Header.Get("Traced"); got != want {
+			t.Errorf("a request to %s is traced as %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestPanicFailsOneCall(t *testing.T) {
-	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}})
+	ended := make(endings, 2)
+	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}, trace: ended})
 	r.configure(t)
 	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
 		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, r.panics.Load())
 	}
 	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=ann")); err != nil {
 		t.Errorf("the call after a panic: %v; want an answer", err)
+	}
+	if len(ended) != 2 {
+		t.Fatalf("the tracer hears of the end of %d calls, want 2", len(ended))
+	}
+	if first, second := <-ended, <-ended; first != codes.Internal || second != codes.OK {
+		t.Errorf("the tracer hears of %v and %v, want INTERNAL and OK", first, second)
 	}
 }

@@ -140,7 +140,7 @@ func (s *service) parts() server.Parts {
 	s.metrics.RefusedTokens(guard.Refused)
 	return server.Parts{
 		Service: rls.New(s.limiter, answers, s.observe), Quotas: s.quotas, Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
-		Checked: s.statistics.checked, Trace: s.telemetry.interceptor(),
+		Checked: s.statistics.checked, Trace: s.telemetry.requests(),
 		Admin: admin.Parts{
 			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
 			Counters: &admin.Counters{

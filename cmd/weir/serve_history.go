@@ -70,7 +70,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 		}
 		p.downsample = set.Downsamples()
-		c := export.Config{Drain: p.drain, Store: t.trace(p.store), Log: log, Interval: set.History.FlushInterval}
+		c := export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log, Interval: set.History.FlushInterval}
 		if set.HistoryInRedis() {
 			c.Settle = p.store.Settle
 		}

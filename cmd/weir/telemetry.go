@@ -11,13 +11,13 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/resource"
-	"google.golang.org/grpc"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/rls"
-	stats "github.com/weirproxy/weir/server/stats"
+	"github.com/weirproxy/weir/server/stats"
 	"github.com/weirproxy/weir/server/stats/otlp"
 	"github.com/weirproxy/weir/server/trace"
 )
@@ -98,12 +98,12 @@ func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 	}
 }
 
-// interceptor returns what traces calls of the gRPC port, nil for nothing.
-func (t *telemetry) interceptor() grpc.UnaryServerInterceptor {
+// requests returns what traces requests, nil for nothing.
+func (t *telemetry) requests() server.Tracer {
 	if t.traces == nil {
 		return nil
 	}
-	return t.traces.Intercept
+	return t.traces
 }
 
 // observe is told of each request that was answered.
@@ -116,17 +116,10 @@ func (t *telemetry) observe(a rls.Answered) {
 	}
 }
 
-// trace returns a history store whose batches have spans.
-func (t *telemetry) trace(store history.Store) history.Store {
-	if t.traces == nil {
-		return store
-	}
-	return tracedHistory{store, t}
-}
-
+// tracedHistory is a history whose batches have spans, if there is a tracer.
 type tracedHistory struct {
 	history.Store
-	*telemetry
+	traces *trace.Tracer
 }
 
 // Apply is the store's.

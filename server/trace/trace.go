@@ -3,9 +3,15 @@
 package trace
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
+	"errors"
 	"iter"
+	"math"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,10 +28,9 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	api "go.opentelemetry.io/otel/trace"
 	"google.golang.org/genproto/googleapis/rpc/code"
-	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/limit"
@@ -45,6 +50,8 @@ type Config struct {
 // Exchanges and Span of a nil one make none.
 type Tracer struct {
 	config   Config
+	sampler  sdk.Sampler
+	call     []api.SpanStartOption // of spans of gRPC calls
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
 	queue    *queue
@@ -60,11 +67,13 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tracer{config: c, queue: new(queue)}
+	t := &Tracer{config: c, queue: new(queue), sampler: sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}
+	t.call = []api.SpanStartOption{api.WithSpanKind(api.SpanKindServer),
+		api.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(strings.TrimPrefix(c.Method, "/")))}
 	t.queue.SpanProcessor = sdk.NewBatchSpanProcessor(&counted{exporter, t.queue, c.Exported},
 		func(o *sdk.BatchSpanProcessorOptions) { t.queue.size = int64(o.MaxQueueSize) }) // OTEL_BSP_MAX_QUEUE_SIZE
 	t.provider = sdk.NewTracerProvider(sdk.WithSpanProcessor(t.queue), sdk.WithResource(c.Resource),
-		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))))
+		sdk.WithSampler(t.sampler), sdk.WithIDGenerator(ids{}))
 	t.tracer = t.provider.Tracer("github.com/weirproxy/weir")
 	return t, nil
 }
@@ -77,54 +86,132 @@ func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
 	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
 }
 
-// Intercept makes the span of a request, by the conventions for RPCs; an interceptor of gRPC. OpenTelemetry's own handler
-// costs a request that nobody samples half as much CPU as its answer, and any stats.Handler a fifth.
-func (t *Tracer) Intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	with := extract(ctx)
-	if caller := api.SpanContextFromContext(with); info.FullMethod != t.config.Method || caller.IsValid() && !caller.IsSampled() {
-		return next(ctx, in)
+// Begin begins the span of a call of the method, if it has one, in the context that it returns. It is for gRPC's tap, which
+// can read headers without a copy: a stats.Handler, as OpenTelemetry has one, costs each request a fifth of its CPU or more.
+func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
+	if call.FullMethodName != t.config.Method {
+		return ctx
 	}
-	with, span := t.tracer.Start(with, t.config.Method[1:], api.WithSpanKind(api.SpanKindServer))
+	return t.begin(ctx, incoming{propagation.HeaderCarrier(call.Header)}, t.config.Method[1:], t.call...)
+}
+
+// begin begins the span of a request with these headers. A request without a span allocates nothing.
+func (t *Tracer) begin(ctx context.Context, headers propagation.TextMapCarrier, name string, options ...api.SpanStartOption) context.Context {
+	if unsampled(headers) {
+		return ctx
+	}
+	with, root := ctx, newTraceID()
+	if headers.Get("traceparent") != "" || headers.Get("b3") != "" || headers.Get("x-b3-traceid") != "" {
+		with = callers.Extract(ctx, headers)
+	}
+	if t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: with, TraceID: root}).Decision == sdk.Drop {
+		return ctx
+	}
+	with, _ = t.tracer.Start(context.WithValue(with, ids{}, root), name, options...)
+	return with
+}
+
+// End ends the span of a call, if it has one, by the conventions for RPCs.
+func (t *Tracer) End(ctx context.Context, err error) {
+	span := api.SpanFromContext(ctx)
 	if !span.IsRecording() {
-		return next(ctx, in)
+		return
 	}
-	span.SetAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(t.config.Method[1:]))
-	out, err := next(with, in)
 	name := code.Code(status.Code(err)).String()
 	span.SetAttributes(semconv.RPCResponseStatusCode(name))
 	switch status.Code(err) {
 	case grpccodes.Unknown, grpccodes.DeadlineExceeded, grpccodes.Unimplemented, grpccodes.Internal, grpccodes.Unavailable, grpccodes.DataLoss:
-		end(span, name, err)
-	default: // others are the caller's errors
-		span.End()
+	default:
+		err = nil // it is the caller's
 	}
-	return out, err
+	end(span, name, err)
 }
 
-// extract returns ctx with the caller's span, of the first kind of headers that is there.
-func extract(ctx context.Context) context.Context {
-	from := incoming{ctx}
-	switch {
-	case from.Get("traceparent") != "":
-		return propagation.TraceContext{}.Extract(ctx, from)
-	case from.Get("b3") != "" || from.Get("x-b3-traceid") != "":
-		return b3.New().Extract(ctx, from)
-	}
-	return ctx
+// HTTP returns a handler whose POST requests have spans, by the conventions for HTTP. OpenTelemetry's own would make weir
+// larger by 2 MB.
+func (t *Tracer) HTTP(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		if r.Method == http.MethodPost {
+			ctx = t.begin(ctx, propagation.HeaderCarrier(r.Header), "POST "+r.Pattern, api.WithSpanKind(api.SpanKindServer),
+				api.WithAttributes(semconv.HTTPRequestMethodPost, semconv.HTTPRoute(r.Pattern), semconv.URLPath(r.URL.Path), semconv.URLScheme("http")))
+		}
+		answer := &answer{w, http.StatusOK}
+		h.ServeHTTP(answer, r.WithContext(ctx))
+		span := api.SpanFromContext(ctx)
+		span.SetAttributes(semconv.HTTPResponseStatusCode(answer.status))
+		var err error
+		if answer.status >= http.StatusInternalServerError { // others are the caller's errors
+			err = errors.New(http.StatusText(answer.status))
+		}
+		end(span, strconv.Itoa(answer.status), err)
+	})
 }
 
-// incoming reads the metadata of a request without copying all of it.
-type incoming struct{ ctx context.Context }
+// answer keeps the status of an answer.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
 
+// WriteHeader is net/http's.
+func (a *answer) WriteHeader(status int) {
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// callers reads the spans of callers. A traceparent goes before what there is of b3.
+var callers = propagation.NewCompositeTextMapPropagator(b3.New(), propagation.TraceContext{})
+
+// unsampled reports whether a caller says that it does not sample its trace, which most do. Extracting that trace allocates.
+func unsampled(headers propagation.TextMapCarrier) bool {
+	parent := headers.Get("traceparent")
+	if parent == "" {
+		sampled := cmp.Or(headers.Get("b3"), headers.Get("x-b3-sampled"))
+		return sampled == "0" || strings.HasSuffix(sampled, "-0")
+	}
+	if len(parent) != 55 || !strings.HasPrefix(parent, "00-") || !strings.HasSuffix(parent, "-00") {
+		return false
+	}
+	_, wrongTrace := api.TraceIDFromHex(parent[3:35])
+	_, wrongSpan := api.SpanIDFromHex(parent[36:52])
+	return wrongTrace == nil && wrongSpan == nil
+}
+
+// incoming are headers whose names are in lower case.
+type incoming struct{ propagation.HeaderCarrier }
+
+// Get returns the first header of a name.
 func (i incoming) Get(key string) string {
-	if values := metadata.ValueFromIncomingContext(i.ctx, key); len(values) > 0 {
+	if values := i.HeaderCarrier[key]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-func (incoming) Set(string, string) {}
-func (incoming) Keys() []string     { return nil }
+// ids makes random ids, as the SDK does. As key of contexts it has the id of a trace that the sampler has decided about.
+type ids struct{}
+
+// NewIDs returns the ids of a trace and of its first span.
+func (i ids) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
+	id, decided := ctx.Value(i).(api.TraceID)
+	if !decided {
+		id = newTraceID()
+	}
+	return id, i.NewSpanID(ctx, id)
+}
+
+// NewSpanID returns the id of a span.
+func (ids) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
+	binary.NativeEndian.PutUint64(id[:], 1+rand.Uint64N(math.MaxUint64)) // 0 is no id
+	return id
+}
+
+func newTraceID() (id api.TraceID) {
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], 1+rand.Uint64N(math.MaxUint64))
+	return id
+}
 
 // Answered adds to the span of a request what became of it.
 func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {

@@ -1,10 +1,13 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
@@ -21,6 +25,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/descriptors"
@@ -50,14 +55,21 @@ func start(t testing.TB, c Config, receiver *otlptest.Receiver, variables ...str
 	return tracer
 }
 
-// serve runs a gRPC server under an interceptor, nil for none, and returns a client of it and the method that it calls.
-func serve(t testing.TB, h grpc.UnaryServerInterceptor) healthpb.HealthClient {
+// serve runs a gRPC server with the hooks of weir's, that is traced unless the tracer is nil, and returns a client of it.
+func serve(t testing.TB, tracer *Tracer) healthpb.HealthClient {
 	t.Helper()
-	var options []grpc.ServerOption
-	if h != nil {
-		options = append(options, grpc.UnaryInterceptor(h))
-	}
-	server := grpc.NewServer(options...)
+	server := grpc.NewServer(grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		if tracer != nil {
+			ctx = tracer.Begin(ctx, call)
+		}
+		return ctx, nil
+	}), grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		out, err := next(ctx, in)
+		if tracer != nil {
+			tracer.End(ctx, err)
+		}
+		return out, err
+	}))
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,14 +103,21 @@ func TestCallersDecideWhatIsSampled(t *testing.T) {
 		{"sampled by b3", 0, []string{"b3", traceID + "-" + spanID + "-1"}, true, 1},
 		{"sampled by b3 headers", 0, []string{"x-b3-traceid", traceID, "x-b3-spanid", spanID, "x-b3-sampled", "1"}, true, 1},
 		{"not sampled by b3", 1, []string{"b3", traceID + "-" + spanID + "-0"}, false, 0},
+		{"not sampled by b3 headers", 1, []string{"x-b3-traceid", traceID, "x-b3-spanid", spanID, "x-b3-sampled", "0"}, false, 0},
+		{"none to be sampled by b3", 1, []string{"b3", "0"}, false, 0},
+		{"not sampled by b3, whatever older headers say", 1, []string{"b3", traceID + "-" + spanID + "-0", "x-b3-sampled", "1"}, false, 0},
+		{"sampled by b3, whatever older headers say", 0, []string{"b3", traceID + "-" + spanID + "-1", "x-b3-sampled", "0"}, true, 1},
+		{"not sampled by a later traceparent", 1, []string{"traceparent", "00-" + traceID + "-" + spanID + "-02"}, false, 0},
+		{"traceparent before b3", 0, []string{"traceparent", "00-" + traceID + "-" + spanID + "-01", "b3", traceID + "-" + spanID + "-0"}, true, 1},
 		{"no trace, all sampled", 1, nil, false, 1},
 		{"no trace, none sampled", 0, nil, false, 0},
 		{"a broken traceparent", 1, []string{"traceparent", "00-zz"}, false, 1},
+		{"a traceparent without a trace", 1, []string{"traceparent", "00-" + strings.Repeat("0", 32) + "-" + spanID + "-00"}, false, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			receiver := otlptest.Start(t)
 			tracer := start(t, Config{Method: healthpb.Health_Check_FullMethodName, Ratio: tc.ratio}, receiver)
-			c := serve(t, tracer.Intercept)
+			c := serve(t, tracer)
 			if _, err := c.Check(metadata.AppendToOutgoingContext(t.Context(), tc.pairs...), new(healthpb.HealthCheckRequest)); err != nil {
 				t.Fatal(err)
 			}
@@ -128,17 +147,8 @@ func TestCallersDecideWhatIsSampled(t *testing.T) {
 func TestOnlyServersErrorsAreErrors(t *testing.T) {
 	receiver := otlptest.Start(t)
 	tracer := start(t, Config{Method: "/s/m", Ratio: 1}, receiver)
-	info := &grpc.UnaryServerInfo{FullMethod: "/s/m"}
 	for _, of := range []codes.Code{codes.OK, codes.InvalidArgument, codes.Unavailable} {
-		_, err := tracer.Intercept(t.Context(), nil, info, func(ctx context.Context, _ any) (any, error) {
-			if !api.SpanFromContext(ctx).IsRecording() {
-				t.Error("the request has no span")
-			}
-			return nil, status.Error(of, "for a reason")
-		})
-		if status.Code(err) != of {
-			t.Errorf("the caller gets %v, want %v", err, of)
-		}
+		tracer.End(tracer.Begin(t.Context(), &tap.Info{FullMethodName: "/s/m"}), status.Error(of, "for a reason"))
 	}
 	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -149,6 +159,107 @@ func TestOnlyServersErrorsAreErrors(t *testing.T) {
 	}
 	if want := []string{"OK STATUS_CODE_UNSET ", "INVALID_ARGUMENT STATUS_CODE_UNSET ", "UNAVAILABLE STATUS_CODE_ERROR UNAVAILABLE"}; !slices.Equal(got, want) {
 		t.Errorf("the spans say %q, want %q", got, want)
+	}
+}
+
+// unsampledHeaders are those of callers whose requests have no span at a ratio of next to nothing.
+var unsampledHeaders = map[string]metadata.MD{
+	"no trace":                   {":authority": {"weir"}, "content-type": {"application/grpc"}},
+	"not sampled by traceparent": {"traceparent": {"00-" + traceID + "-" + spanID + "-00"}, "tracestate": {"a=b"}},
+	"not sampled by b3":          {"b3": {traceID + "-" + spanID + "-0"}},
+	"not sampled by b3 headers":  {"x-b3-traceid": {traceID}, "x-b3-spanid": {spanID}, "x-b3-sampled": {"0"}},
+}
+
+func TestUnsampledRequestsAllocateNothing(t *testing.T) {
+	tracer := start(t, Config{Method: "/s/m", Ratio: 1e-12}, otlptest.Start(t))
+	for name, headers := range unsampledHeaders {
+		call := &tap.Info{FullMethodName: "/s/m", Header: headers}
+		if n := testing.AllocsPerRun(1000, func() { tracer.End(tracer.Begin(t.Context(), call), nil) }); n != 0 {
+			t.Errorf("%s: %v allocations for a request without a span, want 0", name, n)
+		}
+	}
+}
+
+// Of requests whose callers trace nothing the share of the ratio is sampled, each by an id for which OpenTelemetry's
+// sampler says the same. The bounds are eight standard deviations.
+func TestSampledShareFollowsTheRatio(t *testing.T) {
+	const requests, ratio, want, most = 10_000, 0.1, 1000, 240
+	receiver := otlptest.Start(t)
+	tracer := start(t, Config{Method: "/s/m", Ratio: ratio}, receiver, "OTEL_BSP_MAX_QUEUE_SIZE", fmt.Sprint(requests))
+	sampler, traces := sdk.TraceIDRatioBased(ratio), make(map[api.TraceID]bool)
+	for range requests {
+		ctx := tracer.Begin(t.Context(), &tap.Info{FullMethodName: "/s/m"})
+		if span := api.SpanContextFromContext(ctx); span.IsSampled() {
+			traces[span.TraceID()] = true
+			if sampler.ShouldSample(sdk.SamplingParameters{ParentContext: t.Context(), TraceID: span.TraceID()}).Decision != sdk.RecordAndSample {
+				t.Errorf("%v is sampled, which another sampler of this ratio would drop", span.TraceID())
+			}
+		}
+		tracer.End(ctx, nil)
+	}
+	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(traces); n < want-most || n > want+most {
+		t.Errorf("%d of %d requests are sampled, want about %d", n, requests, want)
+	}
+	if n := len(receiver.Spans(service)); n != len(traces) {
+		t.Errorf("%d spans came, want one for each of %d traces", n, len(traces))
+	}
+}
+
+// TestHttpRequestsHaveSpans covers requests by HTTP, whose callers decide as those by gRPC do.
+func TestHttpRequestsHaveSpans(t *testing.T) {
+	sampled := "00-" + traceID + "-" + spanID + "-01"
+	for name, tc := range map[string]struct {
+		method, traceparent string
+		ratio               float64
+		status              int    // of the answer; 0 sets none
+		want                string // the span's parent, status code, and class of error
+	}{
+		"sampled":          {"POST", sampled, 0, 429, spanID + " 429 STATUS_CODE_UNSET "},
+		"sampled, failing": {"POST", sampled, 0, 503, spanID + " 503 STATUS_CODE_ERROR 503"},
+		"not sampled":      {"POST", "00-" + traceID + "-" + spanID + "-00", 1, 0, ""},
+		"no trace":         {"POST", "", 1, 0, " 200 STATUS_CODE_UNSET "},
+		"not a question":   {"GET", sampled, 1, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			receiver := otlptest.Start(t)
+			tracer := start(t, Config{Ratio: tc.ratio}, receiver)
+			mux := http.NewServeMux()
+			mux.Handle("/json", tracer.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if recording := api.SpanFromContext(r.Context()).IsRecording(); recording != (tc.want != "") {
+					t.Errorf("that the request is traced is %v", recording)
+				}
+				if tc.status != 0 {
+					w.WriteHeader(tc.status)
+				}
+				_, _ = w.Write([]byte("answered"))
+			})))
+			r, w := httptest.NewRequest(tc.method, "/json", nil), httptest.NewRecorder()
+			r.Header.Set("Traceparent", tc.traceparent)
+			mux.ServeHTTP(w, r)
+			if w.Code != cmp.Or(tc.status, http.StatusOK) || w.Body.String() != "answered" {
+				t.Errorf("the client gets %d %s, want what the handler answered", w.Code, w.Body)
+			}
+			if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range receiver.Spans(service) {
+				if s.Name != "POST /json" || s.Kind != otlp.Span_SPAN_KIND_SERVER {
+					t.Errorf("the span is %q, of kind %v; want POST /json, and a server's", s.Name, s.Kind)
+				}
+				for _, a := range s.Attributes {
+					if a.Key == "http.response.status_code" {
+						got = append(got, fmt.Sprintf("%x %d %v %s", s.ParentSpanId, a.Value.GetIntValue(), s.Status.GetCode(), otlptest.Attribute(s.Attributes, "error.type")))
+					}
+				}
+			}
+			if strings.Join(got, ", ") != tc.want {
+				t.Errorf("the spans are %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -276,23 +387,38 @@ func TestACollectorThatHangsCostsSpansAlone(t *testing.T) {
 	}
 }
 
-// BenchmarkCall tells what a call over gRPC costs by how it is traced: "off" is a server as it was before there were traces.
+// BenchmarkCall tells what a call over gRPC costs by how it is traced; "off" has no tracer.
 func BenchmarkCall(b *testing.B) {
 	receiver := otlptest.Start(b)
-	for name, flags := range map[string]string{"not sampled": "00", "sampled": "01"} {
-		tracer := start(b, Config{GRPC: true, Method: healthpb.Health_Check_FullMethodName}, receiver)
-		b.Run(name, func(b *testing.B) { call(b, tracer.Intercept, flags) })
-	}
-	b.Run("off", func(b *testing.B) { call(b, nil, "00") })
+	tracer := start(b, Config{GRPC: true, Method: healthpb.Health_Check_FullMethodName, Ratio: 0.01}, receiver)
+	parent := "00-" + traceID + "-" + spanID
+	b.Run("no trace", func(b *testing.B) { call(b, tracer) })
+	b.Run("not sampled", func(b *testing.B) { call(b, tracer, "traceparent", parent+"-00") })
+	b.Run("sampled", func(b *testing.B) { call(b, tracer, "traceparent", parent+"-01") })
+	b.Run("off", func(b *testing.B) { call(b, nil) })
 }
 
-func call(b *testing.B, h grpc.UnaryServerInterceptor, flags string) {
-	c := serve(b, h)
-	ctx := metadata.AppendToOutgoingContext(b.Context(), "traceparent", "00-"+traceID+"-"+spanID+"-"+flags)
+func call(b *testing.B, tracer *Tracer, headers ...string) {
+	c := serve(b, tracer)
+	ctx := metadata.AppendToOutgoingContext(b.Context(), headers...)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Check(ctx, new(healthpb.HealthCheckRequest)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkUnsampled tells what tracing adds to a request that has no span.
+func BenchmarkUnsampled(b *testing.B) {
+	tracer := start(b, Config{Method: "/s/m", Ratio: 1e-12}, otlptest.Start(b))
+	for name, headers := range unsampledHeaders {
+		b.Run(name, func(b *testing.B) {
+			call := &tap.Info{FullMethodName: "/s/m", Header: headers}
+			b.ReportAllocs()
+			for b.Loop() {
+				tracer.End(tracer.Begin(b.Context(), call), nil)
+			}
+		})
 	}
 }

@@ -104,6 +104,36 @@ func TestEnvoyWeirAndRedisShareOneTrace(t *testing.T) {
 	}
 }
 
+// A request by HTTP is in the trace of its caller, with the exchange that it needed.
+func TestJsonRequestsJoinTheirCallersTrace(t *testing.T) {
+	t.Parallel()
+	caller := &otlp.Span{TraceId: bytes.Repeat([]byte{7}, 16), SpanId: bytes.Repeat([]byte{9}, 8)}
+	collector, redis := otlptest.Start(t), redistest.Single(t)
+	w := weirtest.Serve(t, largePlan, append(sending(collector.GRPC), "REDIS_URL="+redis.Addr, weirtest.PatientRedis, "TRACING_SAMPLING_RATE=0")...)
+	awaitCounts(t, w.Client(t), "large")
+	body := `{"domain": "shop", "descriptors": [{"entries": [{"key": "plan", "value": "large"}, {"key": "user", "value": "bob"}]}]}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.HTTP+"/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Traceparent": {fmt.Sprintf("00-%x-%x-01", caller.TraceId, caller.SpanId)}}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("weir answers %v (%v), want 200", answer, err)
+	}
+	answer.Body.Close()
+	weirtest.Eventually(t, "the spans of weir and Redis are in the caller's trace", func() error {
+		spans := collector.Spans("weir")
+		for _, request := range under(spans, caller) {
+			if exchanges := under(spans, request); request.Name == "POST /json" && otlptest.Attribute(request.Attributes, "weir.outcome") == "ok" &&
+				len(exchanges) == 1 && exchanges[0].Name == redis.Addr {
+				return nil
+			}
+		}
+		return fmt.Errorf("they are %v", spans)
+	})
+}
+
 // askMany makes so many calls by several workers, of which none may fail.
 func askMany(t *testing.T, w *weirtest.Weir, calls int64) {
 	t.Helper()

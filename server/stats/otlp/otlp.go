@@ -167,25 +167,21 @@ func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 			r.series[series{outcome: history.Outcome(o)}] += 0
 		}
 	}
-	var all, near []metricdata.DataPoint[int64]
+	points := make(map[bool][]metricdata.DataPoint[int64]) // by whether they are of near hits
 	for name, r := range s.rules {
 		if now.Sub(r.last) > keepGone {
 			delete(s.rules, name)
 			continue
 		}
 		for of, n := range r.series {
-			point := metricdata.DataPoint[int64]{Attributes: attributes(name, of), StartTime: r.start, Time: now, Value: int64(n)}
-			if of.outcome == history.Near {
-				near = append(near, point)
-			} else {
-				all = append(all, point)
-			}
+			near := of.outcome == history.Near
+			points[near] = append(points[near], metricdata.DataPoint[int64]{Attributes: attributes(name, of), StartTime: r.start, Time: now, Value: int64(n)})
 		}
 	}
 	s.counted = now
 	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: scope}, Metrics: []metricdata.Metrics{
-		sum("weir.hits", "Hits by rule and what became of them.", all),
-		sum("weir.near_hits", "Of the hits within, those near the limit.", near),
+		sum("weir.hits", "Hits by rule and what became of them.", points[false]),
+		sum("weir.near_hits", "Of the hits within, those near the limit.", points[true]),
 	}}}, nil
 }
 

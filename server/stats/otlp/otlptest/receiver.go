@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,7 +204,7 @@ func (r *Receiver) Header(name string) string {
 func (r *Receiver) Spans(service string) []*trace.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]*trace.Span(nil), r.spans[service]...)
+	return slices.Clone(r.spans[service])
 }
 
 // About returns the attributes of a service that has sent spans.
@@ -213,16 +214,11 @@ func (r *Receiver) About(service string) []*common.KeyValue {
 	return r.about[service]
 }
 
-// Metrics returns all that was taken, in that order.
-func (r *Receiver) Metrics() []*metrics.ResourceMetrics {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]*metrics.ResourceMetrics(nil), r.metrics...)
-}
-
 // Last returns the last metric of a name, nil if there is none, with the attributes of its resource.
 func (r *Receiver) Last(name string) (found *metrics.Metric, of []*common.KeyValue) {
-	for _, one := range r.Metrics() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.metrics {
 		for _, scope := range one.ScopeMetrics {
 			for _, m := range scope.Metrics {
 				if m.Name == name {
