@@ -136,9 +136,13 @@ func (t *Tracer) HTTP(h http.Handler) http.Handler {
 			ctx = t.begin(ctx, propagation.HeaderCarrier(r.Header), "POST "+r.Pattern, api.WithSpanKind(api.SpanKindServer),
 				api.WithAttributes(semconv.HTTPRequestMethodPost, semconv.HTTPRoute(r.Pattern), semconv.URLPath(r.URL.Path), semconv.URLScheme("http")))
 		}
+		span := api.SpanFromContext(ctx)
+		if !span.IsRecording() {
+			h.ServeHTTP(w, r)
+			return
+		}
 		answer := &answer{w, http.StatusOK}
 		h.ServeHTTP(answer, r.WithContext(ctx))
-		span := api.SpanFromContext(ctx)
 		span.SetAttributes(semconv.HTTPResponseStatusCode(answer.status))
 		var err error
 		if answer.status >= http.StatusInternalServerError { // others are the caller's errors
