@@ -16,11 +16,10 @@ import (
 type report struct {
 	Traffic   string       `json:"traffic"`
 	Requests  uint64       `json:"requests"`
-	Unlimited uint64       `json:"unlimited"` // requests that no limit applied to
+	Unlimited uint64       `json:"unlimited"` // requests that no limit applied to, with --compare none of the new files
 	From      int64        `json:"from"`
 	To        int64        `json:"to"`
 	Rules     []ruleReport `json:"rules,omitempty"`
-	Denied    []uint64     `json:"denied"` // requests, by each simulation
 	Compared  []difference `json:"compared,omitempty"`
 }
 
@@ -34,16 +33,14 @@ type ruleReport struct {
 	WorstMinute minute         `json:"worst_minute"`
 }
 
-// newReport returns what simulations made of the same traffic, of a domain and path or of all: rules by domain and path. With compared
-// they are of the configuration in force and of the new one, and it tells only what these decide differently.
-func newReport(traffic, domain, path string, all []*simulation, compared *compared) *report {
+// newReport returns what simulations made of the same traffic, of a domain and path or of all: rules by domain and path. With
+// differences, they are of the configuration in force and of the new one, and it tells only these.
+func newReport(traffic, domain, path string, all []*simulation, differences []difference) *report {
 	first := &all[0].results
-	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix()}
-	for _, s := range all {
-		r.Denied = append(r.Denied, s.results.denied)
-	}
-	if compared != nil {
-		r.Compared = []difference{compared.now, compared.before}
+	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix(),
+		Compared: differences}
+	if differences != nil {
+		r.Unlimited = all[1].results.unlimited
 		for i := range r.Compared {
 			r.Compared[i].Most = ranked(r.Compared[i].callers)
 		}
@@ -77,7 +74,8 @@ func (r *report) text(zone *time.Location) string {
 	fmt.Fprintf(&b, "%s requests, %s to %s, %s\n", terminal.Thousands(r.Requests), stamp(r.From, time.DateTime), stamp(r.To, time.DateTime+" MST"),
 		r.Traffic)
 	if r.Unlimited > 0 {
-		fmt.Fprintf(&b, "No limit applied to %s of them: weir check --explain says why.\n", terminal.Thousands(r.Unlimited))
+		fmt.Fprintf(&b, "No limit%s applied to %s of them: weir check --explain says why.\n",
+			map[bool]string{true: " of the new files"}[r.Compared != nil], terminal.Thousands(r.Unlimited))
 	}
 	for i := range r.Rules {
 		d := &r.Rules[i]
@@ -93,7 +91,7 @@ func (r *report) text(zone *time.Location) string {
 	}
 	for i := range r.Compared {
 		d := &r.Compared[i]
-		fmt.Fprintf(&b, "\nDenied only by %s: %s of %s\n", d.By, terminal.Thousands(d.Requests), terminal.Thousands(r.Denied[1-i]))
+		fmt.Fprintf(&b, "\nDenied only by %s: %s of the %s that they deny\n", d.By, terminal.Count(int(d.Hits), "hit"), terminal.Thousands(d.Denied))
 		for _, who := range d.Most {
 			fmt.Fprintf(&b, "  %s  %s\n", terminal.Thousands(who.Denied), descriptors.Shown(who.Descriptor))
 		}
@@ -134,40 +132,39 @@ func share(part, whole uint64) string {
 	return fmt.Sprintf("%s (%.3g %%)", terminal.Thousands(part), 100*float64(part)/float64(whole))
 }
 
-// difference is requests that one of two configurations alone denies, and who asked most of them.
+// difference is the hits of requests that one of two configurations denies and the other does not, and who asked for most of
+// them.
 type difference struct {
-	By       string    `json:"denied_only_by"`
-	Requests uint64    `json:"requests"`
-	Most     []*caller `json:"most"`
+	By     string    `json:"denied_only_by"`
+	Hits   uint64    `json:"hits"`
+	Denied uint64    `json:"denied"` // hits that this configuration denies, whatever the other does
+	Most   []*caller `json:"most"`
 
 	callers map[string]*caller // by what they ask
 }
 
-func (d *difference) add(r *request) {
-	d.Requests++
-	name := r.text()
-	if d.callers[name] == nil {
-		d.callers[name] = &caller{Descriptor: name}
-	}
-	d.callers[name].Denied++
+// newDifferences returns the differences of the new configuration, and of the one in force.
+func newDifferences() []difference {
+	return []difference{{By: "the new files", callers: make(map[string]*caller)}, {By: "those in force", callers: make(map[string]*caller)}}
 }
 
-// compared are the differences of two configurations.
-type compared struct{ now, before difference }
-
-func newCompared() *compared {
-	return &compared{difference{By: "the new files", callers: make(map[string]*caller)},
-		difference{By: "those in force", callers: make(map[string]*caller)}}
-}
-
-// add adds requests that two simulations have decided, less than the batch where one failed.
-func (c *compared) add(batch []request, before, now *simulation) {
-	for i := range min(len(before.over), len(now.over)) {
-		switch {
-		case now.over[i] && !before.over[i]:
-			c.now.add(&batch[i])
-		case before.over[i] && !now.over[i]:
-			c.before.add(&batch[i])
+// add adds requests, of a domain or of all, that this configuration and the other have decided: less than the batch where
+// one failed.
+func (d *difference) add(batch []request, domain string, this, other *simulation) {
+	for i := range min(len(this.over), len(other.over)) {
+		r := &batch[i]
+		hits := uint64(max(r.hits, 1))
+		if !this.over[i] || domain != "" && r.domain != domain {
+			continue
 		}
+		if d.Denied += hits; other.over[i] {
+			continue
+		}
+		d.Hits += hits
+		name := r.text()
+		if d.callers[name] == nil {
+			d.callers[name] = &caller{Descriptor: name}
+		}
+		d.callers[name].Denied += hits
 	}
 }

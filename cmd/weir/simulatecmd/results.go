@@ -14,10 +14,10 @@ import (
 
 // results are what became of the traffic in one simulation.
 type results struct {
-	requests, denied uint64
-	unlimited        uint64 // requests that no limit applied to
-	from, to         time.Time
-	rules            map[*descriptors.Rule]*ruleResults
+	requests  uint64
+	unlimited uint64 // requests that no limit applied to
+	from, to  time.Time
+	rules     map[*descriptors.Rule]*ruleResults
 }
 
 func newResults() results { return results{rules: make(map[*descriptors.Rule]*ruleResults)} }
@@ -58,10 +58,7 @@ func (r *results) add(q *request, c *limit.Call, checks []backend.Check) {
 	if r.requests++; r.requests == 1 {
 		r.from = q.at
 	}
-	if r.to = q.at; c.Over {
-		r.denied++
-	}
-	if len(checks) == 0 {
+	if r.to = q.at; len(checks) == 0 {
 		r.unlimited++
 	}
 	for i := range c.Statuses {

@@ -64,6 +64,9 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if want := map[bool]int{false: 1, true: 2}[c.Compare]; len(c.Dirs) != want {
 		return errors.New("name one directory of descriptor files or, with --compare, that of the files in force and that of the new ones")
 	}
+	if c.Compare && (c.Plot != "" || c.Path != "" && !c.FromHistory) {
+		return errors.New("--compare tells of whole requests, not of a rule: leave out --plot and --path, or simulate each directory")
+	}
 	var all []*simulation
 	for _, dir := range c.Dirs {
 		config, err := checkcmd.Load(dir, out)
@@ -82,14 +85,15 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	var both *compared
+	var differences []difference
 	if c.Compare {
-		both = newCompared()
+		differences = newDifferences()
 	}
 	progress, stop := c.Start(out.Err, "requests")
 	err = run(ctx, t, func(batch []request) {
 		if progress.Done.Add(int64(len(batch))); c.Compare {
-			both.add(batch, all[0], all[1])
+			differences[0].add(batch, c.Domain, all[1], all[0])
+			differences[1].add(batch, c.Domain, all[0], all[1])
 		}
 	}, all...)
 	stop()
@@ -102,7 +106,10 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if all[0].results.requests == 0 {
 		return errors.New("this traffic has no request")
 	}
-	r := newReport(about, c.Domain, c.Path, all, both)
+	if !slices.ContainsFunc(all, func(s *simulation) bool { return s.results.unlimited < s.results.requests }) {
+		return fmt.Errorf("no limit applied to any request of this traffic: weir check %s --explain with a descriptor of it says why", c.Dirs[0])
+	}
+	r := newReport(about, c.Domain, c.Path, all, differences)
 	if !c.Compare && c.Path+c.Domain != "" && len(r.Rules) == 0 {
 		return fmt.Errorf("no request of this traffic got a rule of --path or --domain: weir check %s lists the rules", c.Dirs[0])
 	}

@@ -162,18 +162,24 @@ func TestComparedFilesDifferByRequest(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(older, "shop.yaml"), []byte(strings.ReplaceAll(shop, "10, unit: minute", "2, unit: second")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	rows := "1000,user=ann\n1000,user=ann\n1000,user=ann\n"
+	rows := "1000,user=ann\n1000,user=ann\n1000,user=ann,5\n1000,open=1\n"
 	for i := range 12 {
 		rows += fmt.Sprintf("%d,user=bob\n", 1010+i)
 	}
 	text, r, err := simulate(t, shop, Command{Dirs: []string{older}, Compare: true, CSV: "-", JSON: true}, rows)
-	if err != nil || fmt.Sprint(r.Denied) != "[1 2]" || len(r.Compared) != 2 || r.Compared[0].Requests != 2 || r.Compared[1].Requests != 1 ||
+	if err != nil || len(r.Compared) != 2 || r.Compared[0].Hits != 2 || r.Compared[1].Hits != 5 || r.Compared[1].Denied != 5 ||
 		r.Compared[0].Most[0].Descriptor != "user=bob" || r.Compared[1].Most[0].Descriptor != "user=ann" {
-		t.Errorf("%s, %v; want ann's third in a second denied only before, and bob's eleventh and twelfth in a minute only now", text, err)
+		t.Errorf("%s, %v; want ann's 5 hits in a second denied only before, and bob's eleventh and twelfth in a minute only now", text, err)
 	}
 	text, _, err = simulate(t, shop, Command{Dirs: []string{older}, Compare: true, CSV: "-"}, rows)
-	if want := "\nDenied only by the new files: 2 of 2\n  2  user=bob\n\nDenied only by those in force: 1 of 1\n  1  user=ann\n"; err != nil ||
-		!strings.HasSuffix(text, want) {
+	if want := `No limit of the new files applied to 1 of them: weir check --explain says why.
+
+Denied only by the new files: 2 hits of the 2 that they deny
+  2  user=bob
+
+Denied only by those in force: 5 hits of the 5 that they deny
+  5  user=ann
+`; err != nil || !strings.HasSuffix(text, want) {
 		t.Errorf("%s, %v; want %s", text, err, want)
 	}
 }
@@ -239,6 +245,9 @@ func TestWrongQueryNamesTheRemedy(t *testing.T) {
 		{Command{}, "", "choose the traffic by one of --csv"},
 		{Command{CSV: "-", Pattern: "day"}, "", "choose the traffic by one of --csv"},
 		{Command{Compare: true, CSV: "-"}, "", "with --compare"},
+		{Command{Compare: true, Dirs: []string{"."}, CSV: "-", Plot: "a.svg"}, "", "leave out --plot and --path"},
+		{withRule(Command{Compare: true, Dirs: []string{"."}, CSV: "-"}, "", "user"), "", "leave out --plot and --path"},
+		{Command{CSV: "-"}, "1,open=1\n2,nobody=1\n", "no limit applied to any request of this traffic"},
 		{Command{CSV: "-"}, "x,user=ann\n", `-:1: time: "x" is neither RFC 3339`},
 		{Command{CSV: "-"}, "1,user=ann\n2,user\n", `-:2: descriptor: "user" in "user" has no "="`},
 		{Command{CSV: "-"}, "1,user=ann,0\n", `-:1: hits: "0" is not a number from 1`},
