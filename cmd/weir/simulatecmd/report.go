@@ -14,13 +14,14 @@ import (
 
 // report is what --json prints. Times are Unix seconds.
 type report struct {
-	Traffic   string       `json:"traffic"`
-	Requests  uint64       `json:"requests"`
-	Unlimited uint64       `json:"unlimited"` // requests that no limit applied to, with --compare none of the new files
-	From      int64        `json:"from"`
-	To        int64        `json:"to"`
-	Rules     []ruleReport `json:"rules,omitempty"`
-	Compared  []difference `json:"compared,omitempty"`
+	Traffic     string       `json:"traffic"`
+	Requests    uint64       `json:"requests"`
+	Unlimited   uint64       `json:"unlimited"` // requests that no limit applied to, with --compare none of the new files
+	From        int64        `json:"from"`
+	To          int64        `json:"to"`
+	Interrupted bool         `json:"interrupted"` // requests after To were not simulated
+	Rules       []ruleReport `json:"rules,omitempty"`
+	Compared    []difference `json:"compared,omitempty"`
 }
 
 type ruleReport struct {
@@ -73,6 +74,9 @@ func (r *report) text(zone *time.Location) string {
 	stamp := func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
 	fmt.Fprintf(&b, "%s requests, %s to %s, %s\n", terminal.Thousands(r.Requests), stamp(r.From, time.DateTime), stamp(r.To, time.DateTime+" MST"),
 		r.Traffic)
+	if r.Interrupted {
+		b.WriteString("Stopped before the end: these are the first requests of this traffic, and what came after them was not simulated.\n")
+	}
 	if r.Unlimited > 0 {
 		fmt.Fprintf(&b, "No limit%s applied to %s of them: weir check --explain says why.\n",
 			map[bool]string{true: " of the new files"}[r.Compared != nil], terminal.Thousands(r.Unlimited))

@@ -56,7 +56,7 @@ denies, whom, and when; beside it each other algorithm. A worst window is the mo
     weir simulate --compare limits new-limits --csv requests.csv
 
 Refused requests are not asked again, and no store is away. Ctrl-C shows what was simulated until then. Exit code: 0, 1 if
-the files have errors, 2 for another error.`
+the files have errors, 2 for another error or after Ctrl-C.`
 }
 
 // Run simulates and reports.
@@ -97,6 +97,10 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 		}
 	}, all...)
 	stop()
+	interrupted := errors.Is(err, context.Canceled)
+	if interrupted {
+		err = nil
+	}
 	for _, s := range all {
 		err = errors.Join(err, s.store.Close())
 	}
@@ -110,6 +114,7 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 		return fmt.Errorf("no limit applied to any request of this traffic: weir check %s --explain with a descriptor of it says why", c.Dirs[0])
 	}
 	r := newReport(about, c.Domain, c.Path, all, differences)
+	r.Interrupted = interrupted
 	if !c.Compare && c.Path+c.Domain != "" && len(r.Rules) == 0 {
 		return fmt.Errorf("no request of this traffic got a rule of --path or --domain: weir check %s lists the rules", c.Dirs[0])
 	}
@@ -119,9 +124,13 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 		}
 	}
 	if c.JSON {
-		return terminal.WriteJSON(out.Out, r)
+		err = terminal.WriteJSON(out.Out, r)
+	} else {
+		_, err = io.WriteString(out.Out, r.text(out.Zone))
 	}
-	_, err = io.WriteString(out.Out, r.text(out.Zone))
+	if r.Interrupted {
+		err = cmp.Or(err, errors.New("stopped before the end: the report is of a part of the traffic"))
+	}
 	return err
 }
 

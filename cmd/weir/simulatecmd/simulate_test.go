@@ -30,6 +30,11 @@ descriptors:
 // simulate runs a command on a configuration, and returns what it prints, decoded too if that is JSON.
 func simulate(t *testing.T, rules string, c Command, in string) (text string, r report, err error) {
 	t.Helper()
+	return simulateUntil(t.Context(), t, rules, c, in)
+}
+
+func simulateUntil(ctx context.Context, t *testing.T, rules string, c Command, in string) (text string, r report, err error) {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "shop.yaml"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
@@ -39,8 +44,8 @@ func simulate(t *testing.T, rules string, c Command, in string) (text string, r 
 		c.Callers = 1
 	}
 	var out, errs bytes.Buffer
-	err = c.Run(t.Context(), terminal.Output{In: strings.NewReader(in), Out: &out, Err: &errs, Zone: time.UTC})
-	if c.JSON && err == nil {
+	err = c.Run(ctx, terminal.Output{In: strings.NewReader(in), Out: &out, Err: &errs, Zone: time.UTC})
+	if c.JSON && out.Len() > 0 {
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatalf("%s: %v", &out, err)
 		}
@@ -278,20 +283,16 @@ func TestWrongQueryNamesTheRemedy(t *testing.T) {
 	}
 }
 
-// What was simulated until Ctrl-C is reported.
-func TestInterruptedSimulationStillReports(t *testing.T) {
+// What was simulated until Ctrl-C is reported, as a part of the traffic.
+func TestInterruptedSimulationReportsAPart(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	s := newSimulation("", fixture.Config(t, shop), 0)
-	endless := traffic(func(yield func(request) error) error {
-		for at := int64(0); ; at++ {
-			if err := yield(request{at: time.Unix(at, 0), domain: "shop", descriptors: []descriptors.Descriptor{{{Key: "user", Value: "ann"}}}}); err != nil {
-				return err
-			}
+	stop()
+	for _, isJSON := range []bool{false, true} {
+		text, r, err := simulateUntil(ctx, t, shop, Command{Pattern: "poisson", Descriptor: "user=ann", Rate: "99999/second", JSON: isJSON}, "")
+		if code, _ := terminal.ExitCode(err); code != 2 || !strings.Contains(err.Error(), "of a part of the traffic") || r.Interrupted != isJSON ||
+			!isJSON && !strings.HasPrefix(text, "4,096 requests, 2026-01-01 00:00:00 to 2026-01-01 00:00:00 UTC, made up: poisson, 1 caller\nStopped before the end") {
+			t.Errorf("%s, %v; want a batch reported as a part, and an error", text, err)
 		}
-	})
-	err := run(ctx, endless, func([]request) { stop() }, s)
-	if err = errors.Join(err, s.store.Close()); err != nil || s.results.requests != batchSize {
-		t.Errorf("%d requests, %v; want a batch, and no error", s.results.requests, err)
 	}
 	f := file{name: "-"}
 	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), &new(terminal.Progress).Done); !errors.Is(err, context.Canceled) {
