@@ -39,6 +39,14 @@ func readPast(ctx context.Context, flags *historycmd.RuleFlags, out *terminal.Ou
 		return nil, err
 	}
 	p := &past{domain: series[0].Domain, random: random}
+	hits := uint64(0)
+	for _, s := range series {
+		hits += s.Total
+	}
+	if hits > maxRequests {
+		return nil, fmt.Errorf("the rule has %s hits in this range, and at most %s are simulated: give a later --from", terminal.Thousands(hits),
+			terminal.Thousands(maxRequests))
+	}
 	for _, s := range series {
 		who := make([][]descriptors.Descriptor, callers)
 		for i := range who {

@@ -272,6 +272,15 @@ func TestWrongQueryNamesTheRemedy(t *testing.T) {
 		{Command{Pattern: "day", Descriptor: "user=ann", Callers: 2}, "", "write # where"},
 		{Command{Pattern: "day", Descriptor: "open=1"}, "", "no limit of domain shop applies to open=1: weir check"},
 		{Command{Pattern: "day", Descriptor: "user=a", Rate: "x"}, "", `--rate: "x" is not a limit`},
+		{Command{Pattern: "boundary", Descriptor: "user=a", Rate: "9/minute"}, "", "--rate is not for --pattern boundary"},
+		{Command{Pattern: "one-of-many", Descriptor: "user=a"}, "", "--pattern one-of-many needs --callers"},
+		{Command{Pattern: "poisson", Descriptor: "user=a", Rate: "9000000/second"}, "", "poisson has 32,400,000,000 requests, and at most 1,000,000,000 are simulated: --for 1m51s is"},
+		{Command{Pattern: "boundary", Descriptor: "user=#", Callers: 1e6, For: 100 * time.Hour}, "", "boundary has 60,000,000,000 requests"},
+		{Command{Pattern: "day", Descriptor: "user=#", Callers: 1e6 + 1}, "", "--callers must be from 1 to 1,000,000"},
+		{Command{CSV: "-", Rate: "9/minute"}, "", "--rate is not for --csv, but for --pattern"},
+		{Command{CSV: "-", Map: "user={u}"}, "", "--map is not for --csv, but for --envoy-log"},
+		{Command{EnvoyLog: "-", Map: "user={u}", Callers: 2}, "", "--callers is not for --envoy-log, but for --pattern and --from-history"},
+		{Command{FromHistory: true, Descriptor: "user=a"}, "", "--descriptor is not for --from-history, but for --pattern"},
 		{Command{FromHistory: true}, "", "name a rule by --path"},
 	} {
 		if text, _, err := simulate(t, shop, tc.c, tc.in); err == nil || !strings.Contains(err.Error(), tc.want) {
