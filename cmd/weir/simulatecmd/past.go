@@ -20,6 +20,7 @@ import (
 // made up, evenly.
 type past struct {
 	domain  string
+	hits    int64
 	minutes []pastMinute
 	random  *rand.Rand
 }
@@ -39,12 +40,11 @@ func readPast(ctx context.Context, flags *historycmd.RuleFlags, out *terminal.Ou
 		return nil, err
 	}
 	p := &past{domain: series[0].Domain, random: random}
-	hits := uint64(0)
 	for _, s := range series {
-		hits += s.Total
+		p.hits += int64(s.Total)
 	}
-	if hits > maxRequests {
-		return nil, fmt.Errorf("the rule has %s hits in this range, and at most %s are simulated: give a later --from", terminal.Thousands(hits),
+	if p.hits > maxRequests {
+		return nil, fmt.Errorf("the rule has %s hits in this range, and at most %s are simulated: give a later --from", terminal.Thousands(uint64(p.hits)),
 			terminal.Thousands(maxRequests))
 	}
 	for _, s := range series {

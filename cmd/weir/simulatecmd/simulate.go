@@ -96,6 +96,7 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 		differences = newDifferences()
 	}
 	progress, stop := c.Start(out.Err, "requests")
+	progress.Total.Store(source.total)
 	err = run(ctx, source.traffic, func(batch []request) {
 		if progress.Done.Add(int64(len(batch))); c.Compare {
 			differences[0].add(batch, c.Domain, all[1], all[0])
@@ -105,6 +106,8 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	interrupted := errors.Is(err, context.Canceled)
 	if interrupted {
 		err = nil
+	} else {
+		progress.Total.Store(progress.Done.Load()) // how many a pattern has is not known before
 	}
 	stop()
 	for _, s := range all {
@@ -140,9 +143,10 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	return err
 }
 
-// source is traffic, and what people are told of it.
+// source is traffic, about how many requests it has, and what people are told of it.
 type source struct {
 	traffic traffic
+	total   int64
 	about   string
 }
 
@@ -155,14 +159,14 @@ func (c *Command) source(ctx context.Context, config *descriptors.Config, out *t
 		if err != nil {
 			return nil, err
 		}
-		return &source{p.traffic, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser " +
+		return &source{p.traffic, p.hits, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser " +
 			"buckets, and callers\nwhom the history does not keep are made up."}, nil
 	case c.Pattern != "":
 		p, err := c.pattern(config, random)
 		if err != nil {
 			return nil, err
 		}
-		return &source{p.traffic, fmt.Sprintf("made up: %s, %s", c.Pattern, terminal.Count(c.Callers, "caller"))}, nil
+		return &source{p.traffic, int64(p.requests()), fmt.Sprintf("made up: %s, %s", c.Pattern, terminal.Count(c.Callers, "caller"))}, nil
 	}
 	domain, err := c.domain(config)
 	if c.CSV != "" && c.Domain == "" { // its rows may name theirs
@@ -172,14 +176,14 @@ func (c *Command) source(ctx context.Context, config *descriptors.Config, out *t
 		return nil, err
 	}
 	f := &file{name: cmp.Or(c.CSV, c.EnvoyLog), domain: domain, domains: config.DomainNames(), mapping: c.Map}
-	progress, stop := c.Start(out.Err, "requests read")
-	err = f.read(ctx, out.In, &progress.Done)
+	progress, stop := c.Start(out.Err, "bytes read")
+	err = f.read(ctx, out.In, progress)
 	stop()
 	about := "of " + terminal.Printable(f.name)
 	if f.left > 0 {
 		about += fmt.Sprintf(", without %s that no descriptor of --map fits", terminal.Count(f.left, "line"))
 	}
-	return &source{f.traffic, about}, err
+	return &source{f.traffic, int64(len(f.all)), about}, err
 }
 
 // checkTraffic returns an error unless one traffic is chosen and each flag is for it.

@@ -150,7 +150,7 @@ func TestAccessLogIsMapped(t *testing.T) {
 {"start_time":"2026-11-21T12:00:00Z","x_user":null,"path":"/pay","peer":""}
 `
 	f := file{name: "-", domain: "shop", mapping: "user={x_user},path={path|path} + remote_address={peer|host}"}
-	if err := f.read(t.Context(), strings.NewReader(log), &new(terminal.Progress).Done); err != nil {
+	if err := f.read(t.Context(), strings.NewReader(log), new(terminal.Progress)); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -275,7 +275,7 @@ func TestWrongQueryNamesTheRemedy(t *testing.T) {
 		{Command{Pattern: "boundary", Descriptor: "user=a", Rate: "9/minute"}, "", "--rate is not for --pattern boundary"},
 		{Command{Pattern: "one-of-many", Descriptor: "user=a"}, "", "--pattern one-of-many needs --callers"},
 		{Command{Pattern: "poisson", Descriptor: "user=a", Rate: "9000000/second"}, "", "poisson has 32,400,000,000 requests, and at most 1,000,000,000 are simulated: --for 1m51s is"},
-		{Command{Pattern: "boundary", Descriptor: "user=#", Callers: 1e6, For: 100 * time.Hour}, "", "boundary has 60,000,000,000 requests"},
+		{Command{Pattern: "boundary", Descriptor: "user=#", Callers: 1000, For: 100_000 * time.Hour}, "", "boundary has 60,000,000,000 requests"},
 		{Command{Pattern: "day", Descriptor: "user=#", Callers: 1e6 + 1}, "", "--callers must be from 1 to 1,000,000"},
 		{Command{CSV: "-", Rate: "9/minute"}, "", "--rate is not for --csv, but for --pattern"},
 		{Command{CSV: "-", Map: "user={u}"}, "", "--map is not for --csv, but for --envoy-log"},
@@ -304,8 +304,30 @@ func TestInterruptedSimulationReportsAPart(t *testing.T) {
 		}
 	}
 	f := file{name: "-"}
-	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), &new(terminal.Progress).Done); !errors.Is(err, context.Canceled) {
+	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), new(terminal.Progress)); !errors.Is(err, context.Canceled) {
 		t.Errorf("reading ends with %v; want it interrupted", err)
+	}
+}
+
+func TestProgressHasATotal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.csv")
+	if err := os.WriteFile(file, []byte("1,user=ann\n2,user=ann\n3,user=ann\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	shown := terminal.ProgressFlag{Progress: true}
+	for want, c := range map[string]Command{
+		"33 of 33 bytes read, ":         {CSV: file, ProgressFlag: shown},
+		"\n3 of 3 requests, ":           {CSV: file, ProgressFlag: shown},
+		"4,096 of 359,996,400 requests": {Pattern: "poisson", Descriptor: "user=ann", Rate: "99999/second", ProgressFlag: shown},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		if c.Pattern != "" {
+			stop()
+		}
+		if text, _, err := simulateUntil(ctx, t, shop, c, ""); (err == nil) == (c.Pattern != "") || !strings.Contains(text, want) {
+			t.Errorf("%s, %v; want %s", text, err, want)
+		}
+		stop()
 	}
 }
 
