@@ -235,6 +235,26 @@ func TestPlotIsAnSVG(t *testing.T) {
 	}
 }
 
+// One minute that denies something shows among the 1,440 of a point.
+func TestPlottedPointsShowTheirWorstMinute(t *testing.T) {
+	var year []minute
+	for at := int64(0); at < 300*86400; at += 60 {
+		year = append(year, minute{at, 2, 0})
+	}
+	year[5000] = minute{5000 * 60, 40, 30}
+	asked, denied, width := curves(year)
+	if width != 1440 || len(asked) != 300 || asked[2] != 2 || asked[3] != 40 || denied[3] != 30 || denied[4] != 0 {
+		t.Errorf("%d points of %d minutes, the fourth of %v asked and %v denied; want 300 of 1,440, and its largest minute", len(asked), width, asked[3], denied[3])
+	}
+	file := filepath.Join(t.TempDir(), "a.svg")
+	if text, _, err := simulate(t, shop, Command{CSV: "-", Plot: file}, "0,user=ann\n864000,user=ann\n"); err != nil {
+		t.Fatal(text, err)
+	}
+	if svg, err := os.ReadFile(file); err != nil || !strings.Contains(string(svg), "each point is the largest of 49 minutes") {
+		t.Errorf("%.300s, %v; want to be told what a point is", svg, err)
+	}
+}
+
 // withRule names a rule.
 func withRule(c Command, domain, path string) Command {
 	c.Domain, c.Path = domain, path
