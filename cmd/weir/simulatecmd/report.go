@@ -87,7 +87,7 @@ func (r *report) text(zone *time.Location) string {
 		if d.Shadow {
 			b.WriteString(", in shadow mode: what is denied here passes")
 		}
-		b.WriteString("\n" + d.table())
+		b.WriteString("\n" + d.table(uint64(r.To/60-r.From/60)+1))
 		if len(d.DeniedMost) > 0 {
 			fmt.Fprintf(&b, "  denied most: %s\n  worst minute: %s denied at %s\n", named(d.DeniedMost, "; "), terminal.Thousands(d.WorstMinute.Denied),
 				stamp(d.WorstMinute.Start, "2006-01-02 15:04"))
@@ -105,16 +105,16 @@ func (r *report) text(zone *time.Location) string {
 
 // table writes a line for each simulation:
 //
-//	             asked  admitted  denied      callers denied  worst window
-//	as it is     1,200  900       300 (25 %)  3 of 100        10
-func (d *ruleReport) table() string {
+//	             asked  admitted  denied      in minutes  callers denied  worst window
+//	as it is     1,200  900       300 (25 %)  12 (10 %)   3 of 100        10
+func (d *ruleReport) table(minutes uint64) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tasked\tadmitted\tdenied\tcallers denied\tworst window")
+	fmt.Fprintln(table, "\tasked\tadmitted\tdenied\tin minutes\tcallers denied\tworst window")
 	for _, s := range d.Results {
 		worst := strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Worst), " ", ", "), "[]")
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d of %d\t%s\n", s.Algorithm, terminal.Thousands(s.Asked), terminal.Thousands(s.Admitted),
-			share(s.Denied, s.Asked), s.CallersDenied, s.Callers, worst)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", s.Algorithm, terminal.Thousands(s.Asked), terminal.Thousands(s.Admitted),
+			share(s.Denied, s.Asked), share(uint64(s.MinutesDenied), minutes), s.CallersDenied, s.Callers, worst)
 	}
 	_ = table.Flush() // a builder takes everything
 	return b.String()

@@ -29,6 +29,7 @@ type ruleResults struct {
 	Asked         uint64   `json:"asked"`
 	Admitted      uint64   `json:"admitted"`
 	Denied        uint64   `json:"denied"`
+	MinutesDenied int      `json:"minutes_denied"` // in which it denied something
 	Callers       int      `json:"callers"`
 	CallersDenied int      `json:"callers_denied"`
 	Worst         []uint64 `json:"worst_windows"` // by limit: the most that one caller was admitted in any window
@@ -96,6 +97,9 @@ func (r *ruleResults) add(who *caller, at int64, hits uint64, admitted, denied b
 	if denied {
 		if who.Denied == 0 {
 			r.CallersDenied++
+		}
+		if now.Denied == 0 {
+			r.MinutesDenied++
 		}
 		r.Denied, who.Denied, now.Denied = r.Denied+hits, who.Denied+hits, now.Denied+hits
 	}

@@ -123,11 +123,11 @@ func TestRecordedTrafficIsReportedByRule(t *testing.T) {
 	if err != nil || len(r.Rules) != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	want := map[string][5]uint64{"user": {36, 20, 16, 2, 10}, "trial": {24, 0, 24, 1, 0}}
+	want := map[string][6]uint64{"user": {36, 20, 16, 1, 2, 10}, "trial": {24, 0, 24, 1, 1, 0}}
 	for _, rule := range r.Rules {
 		s := rule.Results[0]
-		if got := [5]uint64{s.Asked, s.Admitted, s.Denied, uint64(s.CallersDenied), s.Worst[0]}; got != want[rule.Path] {
-			t.Errorf("of %s asked, admitted, denied, callers denied and worst window are %v, want %v", rule.Path, got, want[rule.Path])
+		if got := [6]uint64{s.Asked, s.Admitted, s.Denied, uint64(s.MinutesDenied), uint64(s.CallersDenied), s.Worst[0]}; got != want[rule.Path] {
+			t.Errorf("of %s asked, admitted, denied, minutes and callers denied and worst window are %v, want %v", rule.Path, got, want[rule.Path])
 		}
 	}
 	if user := r.Rules[1]; r.Requests != 26 || r.Unlimited != 2 || user.DeniedMost[0].Descriptor != "user=bob" || user.DeniedMost[0].Denied != 14 ||
@@ -137,7 +137,7 @@ func TestRecordedTrafficIsReportedByRule(t *testing.T) {
 	text, _, err := simulate(t, shop, Command{CSV: "-", Others: true}, rows.String())
 	for _, want := range []string{"26 requests, 1970-01-01 00:16:40 to 1970-01-01 00:16:51 UTC, of -\nNo limit applied to 2 of them",
 		"\nshop trial  1/minute sliding_window, in shadow mode", "user=bob 14 of 24; user=ann 2 of 12\n  worst minute: 16 denied at 1970-01-01 00:16",
-		"\ntoken_bucket  36     21        15 (41.7 %)  2 of 2          11\n"} {
+		"\ntoken_bucket  36     21        15 (41.7 %)  1 (100 %)   2 of 2          11\n"} {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s\n%v; want %q", text, err, want)
 		}
