@@ -38,6 +38,7 @@ func (r *report) plot(file string) error {
 	o.Theme = charts.GetDefaultTheme().WithSeriesColors([]charts.Color{charts.ColorBlue, charts.ColorRed})
 	o.Title.Text = title
 	o.XAxis.Labels, o.Legend.SeriesNames, o.Symbol = labels, []string{"asked", "denied"}, charts.Symbol{Shape: charts.SymbolNone}
+	o.Legend.Offset = charts.OffsetRight
 	p := charts.NewPainter(charts.PainterOptions{OutputFormat: charts.ChartOutputSVG, Width: 1000, Height: 400})
 	if err := p.LineChart(o); err != nil {
 		return err
