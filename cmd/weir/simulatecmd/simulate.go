@@ -160,7 +160,8 @@ func (c *Command) source(ctx context.Context, config *descriptors.Config, out *t
 			return nil, err
 		}
 		return &source{p.traffic, p.hits, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser " +
-			"buckets, and callers\nwhom the history does not keep are made up."}, nil
+			"buckets, and callers\nwhom the history does not keep are made up. Of coarser buckets all minutes but the largest are alike, so that\n" +
+			"fewer minutes are denied than weir suggest estimates."}, nil
 	case c.Pattern != "":
 		p, err := c.pattern(config, random)
 		if err != nil {
