@@ -29,7 +29,7 @@ type ruleReport struct {
 	Path        string         `json:"path"` // escaped, as it is stored
 	Shadow      bool           `json:"shadow"`
 	Limits      []string       `json:"limits"`
-	Results     []*ruleResults `json:"results"` // first that of the rules as they are
+	Results     []*ruleResults `json:"results"` // first that of the rules as they are, then those that may differ from it
 	DeniedMost  []*caller      `json:"denied_most"`
 	WorstMinute minute         `json:"worst_minute"`
 }
@@ -57,8 +57,10 @@ func newReport(traffic, domain, path string, all []*simulation, differences []di
 			one.Limits = append(one.Limits, descriptors.DescribeLimits(rule.Limits[i])+" "+rule.Limits[i].Algorithm.String())
 		}
 		for _, s := range all {
-			s.results.rules[rule].Algorithm = s.name
-			one.Results = append(one.Results, s.results.rules[rule])
+			as := s.results.rules[rule]
+			if as.Algorithm = s.name; as == of || differs(rule, s.store.algorithm) || as.Admitted != of.Admitted {
+				one.Results = append(one.Results, as)
+			}
 		}
 		r.Rules = append(r.Rules, one)
 	}

@@ -173,7 +173,10 @@ func convertLimits(from []descriptors.Limit, a descriptors.Algorithm) (to []desc
 
 // changes reports whether some limit of a configuration is of another algorithm.
 func changes(config *descriptors.Config, a descriptors.Algorithm) bool {
-	return slices.ContainsFunc(config.Rules(), func(r *descriptors.Rule) bool {
-		return slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return l.Algorithm != a })
-	})
+	return slices.ContainsFunc(config.Rules(), func(r *descriptors.Rule) bool { return differs(r, a) })
+}
+
+// differs reports whether some limit of a rule is of another algorithm.
+func differs(r *descriptors.Rule, a descriptors.Algorithm) bool {
+	return slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return l.Algorithm != a })
 }

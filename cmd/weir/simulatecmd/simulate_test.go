@@ -255,6 +255,21 @@ func TestPlottedPointsShowTheirWorstMinute(t *testing.T) {
 	}
 }
 
+// A rule that is of an algorithm already has no second line for it.
+func TestOwnAlgorithmIsShownOnce(t *testing.T) {
+	rules := shop + "  - {key: fixed, rate_limit: {requests_per_unit: 1, unit: minute, algorithm: fixed_window}}\n"
+	_, r, err := simulate(t, rules, Command{CSV: "-", Others: true, JSON: true}, "0,user=ann\n1,fixed=a\n")
+	shown := map[string]string{}
+	for _, rule := range r.Rules {
+		for _, s := range rule.Results {
+			shown[rule.Path] += s.Algorithm + " "
+		}
+	}
+	if err != nil || shown["user"] != "as it is fixed_window sliding_log token_bucket " || shown["fixed"] != "as it is sliding_window sliding_log token_bucket " {
+		t.Errorf("%v, %v; want each other algorithm", shown, err)
+	}
+}
+
 // withRule names a rule.
 func withRule(c Command, domain, path string) Command {
 	c.Domain, c.Path = domain, path
