@@ -2,7 +2,6 @@ package simulatecmd
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,12 +14,9 @@ import (
 
 const maxPlotted = 300 // points of a curve
 
-// plot draws the rule that denied most as an SVG: what it was asked, and what it denied, over time. A point is the largest
+// plot draws the rule, of one at least, that denied most as an SVG: what it was asked, and what it denied, over time. A point is the largest
 // of its minutes, as an average would hide the few that deny.
 func (r *report) plot(file string) error {
-	if len(r.Rules) == 0 {
-		return errors.New("--plot: no limit applied to a request")
-	}
 	of := slices.MaxFunc(r.Rules, func(a, b ruleReport) int { return cmp.Compare(a.Results[0].Denied, b.Results[0].Denied) })
 	minutes, labels := of.Results[0].minutes, []string(nil)
 	asked, denied, width := curves(minutes)

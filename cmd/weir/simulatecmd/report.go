@@ -51,8 +51,8 @@ func newReport(traffic, domain, path string, all []*simulation, differences []di
 		if domain != "" && rule.Domain != domain || path != "" && !descriptors.SamePath(rule.Path, path) {
 			continue
 		}
-		one := ruleReport{Domain: rule.Domain, Path: rule.Path, Shadow: rule.Shadow}
-		one.DeniedMost, one.WorstMinute = of.most()
+		one := ruleReport{Domain: rule.Domain, Path: rule.Path, Shadow: rule.Shadow, DeniedMost: ranked(of.callers),
+			WorstMinute: slices.MaxFunc(of.minutes, func(a, b minute) int { return cmp.Compare(a.Denied, b.Denied) })}
 		for i := range rule.Limits {
 			one.Limits = append(one.Limits, descriptors.DescribeLimits(rule.Limits[i])+" "+rule.Limits[i].Algorithm.String())
 		}
@@ -91,7 +91,7 @@ func (r *report) text(zone *time.Location) string {
 		}
 		b.WriteString("\n" + d.table(uint64(r.To/60-r.From/60)+1))
 		if len(d.DeniedMost) > 0 {
-			fmt.Fprintf(&b, "  denied most: %s\n  worst minute: %s denied at %s\n", named(d.DeniedMost, "; "), terminal.Thousands(d.WorstMinute.Denied),
+			fmt.Fprintf(&b, "  denied most: %s\n  worst minute: %s denied at %s\n", named(d.DeniedMost), terminal.Thousands(d.WorstMinute.Denied),
 				stamp(d.WorstMinute.Start, "2006-01-02 15:04"))
 		}
 	}
@@ -122,12 +122,12 @@ func (d *ruleReport) table(minutes uint64) string {
 	return b.String()
 }
 
-func named(callers []*caller, separator string) string {
+func named(callers []*caller) string {
 	texts := make([]string, len(callers))
 	for i, who := range callers {
 		texts[i] = fmt.Sprintf("%s %s of %s", descriptors.Shown(who.Descriptor), terminal.Thousands(who.Denied), terminal.Thousands(who.Asked))
 	}
-	return strings.Join(texts, separator)
+	return strings.Join(texts, "; ")
 }
 
 // share writes a part of a whole: 300 (25 %).

@@ -113,11 +113,6 @@ func (r *ruleResults) add(who *caller, at int64, hits uint64, admitted, denied b
 	}
 }
 
-// most returns the callers that were denied most, and the minute in which most was denied.
-func (r *ruleResults) most() ([]*caller, minute) {
-	return ranked(r.callers), slices.MaxFunc(r.minutes, func(a, b minute) int { return cmp.Compare(a.Denied, b.Denied) })
-}
-
 const maxNamed = 5 // callers that a report names
 
 // ranked returns the callers that were denied most.

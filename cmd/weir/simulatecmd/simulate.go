@@ -25,7 +25,7 @@ const maxRequests, maxCallers = 1e9, 1e6 // half an hour at best, and some hundr
 // Command simulates limits.
 type Command struct {
 	Dirs    []string `arg:"" name:"dir" placeholder:"DIR" help:"Descriptor files, as weir check takes them; with --compare those in force, then the new ones."`
-	Compare bool     `help:"Tell who would be denied by the second files and not by the first, and the reverse."`
+	Compare bool     `help:"Tell who would be denied by the second files and not by the first, and the reverse, by hits. Shadow mode denies nobody."`
 
 	CSV         string `name:"csv" placeholder:"FILE" help:"Traffic: rows of time (RFC 3339 or Unix seconds), descriptor and, if you like, hits and domain; - is standard input."`
 	EnvoyLog    string `placeholder:"FILE" help:"Traffic: Envoy's access log as JSON, an object with start_time a line; with --map."`
@@ -35,7 +35,7 @@ type Command struct {
 
 	Descriptor string        `placeholder:"K=V,K=V" help:"What a --pattern asks; # stands for a caller's number."`
 	Callers    int           `default:"1" placeholder:"N" help:"How many callers a --pattern has, or --from-history for each value that the history keeps."`
-	Rate       string        `placeholder:"10/minute" help:"How often each caller of a --pattern asks on average; as often as its first limit admits unless given."`
+	Rate       string        `placeholder:"10/minute" help:"How often each caller of a --pattern, but boundary, asks on average; as often as its first limit admits unless given."`
 	For        time.Duration `placeholder:"1h" help:"How long a --pattern goes on; 1h, of a day 24h, or 10 windows if that is longer, unless given."`
 	Seed       uint64        `default:"1" help:"Another number makes up other traffic."`
 

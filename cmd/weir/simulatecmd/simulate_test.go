@@ -339,8 +339,8 @@ func TestInterruptedSimulationReportsAPart(t *testing.T) {
 		}
 	}
 	f := file{name: "-"}
-	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), new(terminal.Progress)); !errors.Is(err, context.Canceled) {
-		t.Errorf("reading ends with %v; want it interrupted", err)
+	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), new(terminal.Progress)); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "stopped before all was read") {
+		t.Errorf("reading ends with %v; want to be told that it was stopped", err)
 	}
 }
 

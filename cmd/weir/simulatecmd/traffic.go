@@ -69,7 +69,7 @@ type interruptible struct {
 // Read implements io.Reader.
 func (r interruptible) Read(p []byte) (n int, err error) {
 	if err := r.Err(); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("stopped before all was read: %w", err)
 	}
 	n, err = r.Reader.Read(p)
 	r.done.Add(int64(n))
