@@ -159,3 +159,16 @@ var (
 	pathEscaper   = strings.NewReplacer("%", "%25", "/", "%2F", "=", "%3D")
 	pathUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%3D", "=", "%2C", ",")
 )
+
+// Bound returns how many hits a limit of the rule admits at most in any window, nil if nothing bounds them, and why, as
+// [Limit.Bound] does.
+func (r *Rule) Bound(l *Limit) (most *uint64, why string) {
+	n, why := l.Bound(r.Charge)
+	switch {
+	case r.Shadow:
+		return nil, "none: in shadow mode nothing is denied; without it " + why
+	case r.Quota:
+		return nil, "none while another quota of the request has room; else " + why
+	}
+	return &n, why
+}

@@ -93,7 +93,7 @@ func ruleAnswer(r *descriptors.Rule) RuleAnswer {
 		Shadow: r.Shadow, Unlimited: r.Unlimited, Quota: r.Quota}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		_, bound := l.Bound(r.Charge)
+		_, bound := r.Bound(l)
 		a.Limits = append(a.Limits, RuleLimit{Bound: bound, Text: l.String(), Requests: l.Requests, Window: int64(l.Window / time.Second),
 			Burst: l.Burst, Algorithm: l.Algorithm.String(), Name: l.Name})
 	}

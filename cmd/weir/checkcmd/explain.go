@@ -91,7 +91,7 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
 	for i := range r.Limits {
 		t.add("limit", "%s", describeLimit(r, &r.Limits[i]))
-		_, why := r.Limits[i].Bound(r.Charge)
+		_, why := r.Bound(&r.Limits[i])
 		t.add("bound", "%s", why)
 	}
 	if r.Unlimited {

@@ -28,6 +28,7 @@ descriptors:
     descriptors:
       - {key: tenant, value_to_metric: true, rate_limit: {requests_per_unit: 1, unit: second, precision: 50ms}}
   - {key: gift, rate_limit: {unlimited: true, name: gifts}}
+  - {key: team, quota_mode: true, rate_limit: {requests_per_unit: 5, unit: hour, algorithm: sliding_log}}
   - {key: trusted, value: "yes"}
 `
 
@@ -35,9 +36,9 @@ func TestExplainShowsTheWholeRule(t *testing.T) {
 	for d, want := range map[string]string{
 		"user=bot-7": `
 limit     10/minute  sliding_window of 1m, buckets of 1s, 1m, denied hits count too, name "bot-minute"
-bound     at most 10 in any 1m: the oldest bucket counts whole until all of it is out, so a hit may be denied up to 1s too early; denied hits count too, so that a caller who goes on asking may stay denied
+bound     none: in shadow mode nothing is denied; without it at most 10 in any 1m: the oldest bucket counts whole until all of it is out, so a hit may be denied up to 1s too early; denied hits count too, so that a caller who goes on asking may stay denied
 limit     9/2week  fixed_window of 14d, denied hits count too
-bound     at most 18 in any 14d: 9 just before a multiple of 14d since 1970, and as many just after it, and nothing is denied too early but by a denied request of several hits, which uses up its window
+bound     none: in shadow mode nothing is denied; without it at most 18 in any 14d: 9 just before a multiple of 14d since 1970, and as many just after it, and nothing is denied too early but by a denied request of several hits, which uses up its window
 key       "4:shop4:user5:bot-*"
 failure   allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 replaces  "any-minute", "gifts", where a request matches them as well
@@ -61,10 +62,17 @@ key      "4:shop3:any5:thing6:tenant3:a/b"
 failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
 history  each value apart: tenant=a/b
 `,
+		"team=red": `
+limit    5/hour  sliding_log of 1h, exact to the microsecond
+bound    none while another quota of the request has room; else at most 5 in any 1h: each hit counts for exactly the window, and nothing is denied too early
+key      "4:shop4:team3:red"
+failure  allow, by ON_BACKEND_FAILURE: while the store gives no answer, hits pass, uncounted
+quota    denied only when all quotas of a request are over
+`,
 		"gift=1": `
 limit  none: unlimited
 `,
-		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:21) has no limit, so it lets through what it matches.\n",
+		"trusted=yes": "\nNo rule applies: trusted=yes (shop.yaml:22) has no limit, so it lets through what it matches.\n",
 		"triste=yes":  "\nNo rule applies: in domain shop nothing fits triste=yes.\n",
 	} {
 		code, out, errs := runOn(t, wholeLanguage, Command{Path: "limits", Explain: []string{d}}, "")

@@ -84,8 +84,8 @@ type limitDocument struct {
 	Burst      uint64  `json:"burst,omitempty"`
 	Name       string  `json:"name,omitempty"`
 	Charge     string  `json:"charge"`
-	Most       uint64  `json:"most_in_any_window"`
-	Bound      string  `json:"bound"` // the same in words, why, and what may be denied too early
+	Most       *uint64 `json:"most_in_any_window"` // null in shadow mode, which denies nothing, and of quotas
+	Bound      string  `json:"bound"`              // the same in words, why, and what may be denied too early
 }
 
 // printJSON prints all that was found, and the explanations that are asked for.
@@ -170,7 +170,7 @@ func (f *findings) rule(r *descriptors.Rule) ruleDocument {
 		if r.Charge.Always(l) {
 			charge = "always"
 		}
-		most, bound := l.Bound(r.Charge)
+		most, bound := r.Bound(l)
 		d.Limits = append(d.Limits, limitDocument{Most: most, Bound: bound, Limit: l.String(), Requests: l.Requests, Unit: strings.ToLower(l.Unit.String()),
 			Multiplier: l.Multiplier, Algorithm: l.Algorithm.String(), Window: l.Window.Seconds(), Precision: l.Precision.Seconds(),
 			Burst: l.Burst, Name: l.Name, Charge: charge})

@@ -23,11 +23,12 @@ func TestCheckPrintsOneJSONDocument(t *testing.T) {
 	}
 	code, out, errs = runOn(t, wholeLanguage, Command{Path: "limits", JSON: true}, "")
 	for _, want := range []string{
-		`{"ok":true,"errors":0,"warnings":0,"problems":[],"domains":[{"domain":"shop","rules":[{"path":"user=bot-*","readable":"user=bot-*","file":"limits/shop.yaml","line":3,"limits":[{"limit":"10/minute","requests":10,"unit":"minute","multiplier":1,"algorithm":"sliding_window","window_seconds":60,"precision_seconds":1,"name":"bot-minute","charge":"always","most_in_any_window":10,"bound":"at most 10 in any 1m: `,
-		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always","most_in_any_window":18,"bound":"at most 18 in any 14d: `,
+		`{"ok":true,"errors":0,"warnings":0,"problems":[],"domains":[{"domain":"shop","rules":[{"path":"user=bot-*","readable":"user=bot-*","file":"limits/shop.yaml","line":3,"limits":[{"limit":"10/minute","requests":10,"unit":"minute","multiplier":1,"algorithm":"sliding_window","window_seconds":60,"precision_seconds":1,"name":"bot-minute","charge":"always","most_in_any_window":null,"bound":"none: in shadow mode nothing is denied; without it at most 10 in any 1m: `,
+		`{"limit":"9/2week","requests":9,"unit":"week","multiplier":2,"algorithm":"fixed_window","window_seconds":1209600,"charge":"always","most_in_any_window":null,"bound":"none: in shadow mode nothing is denied; without it at most 18 in any 14d: `,
 		`which uses up its window"}],"unlimited":false,"shadow":true,"quota":true,"lease":false,"on_backend_failure":"allow","message":"Slow down.\n","metadata":{"more":[1,true],"tier":"<low>"},"replaces":["any-minute","gifts"]}`,
+		`,"most_in_any_window":5,"bound":"at most 5 in any 1h: `,
 		`{"path":"gift","readable":"gift","file":"limits/shop.yaml","line":20,"limits":[],"unlimited":true,"shadow":false,"quota":false,"name":"gifts",`,
-		`"passes":[{"path":"trusted=yes","readable":"trusted=yes","file":"limits/shop.yaml","line":21}]}]}`,
+		`"passes":[{"path":"trusted=yes","readable":"trusted=yes","file":"limits/shop.yaml","line":22}]}]}`,
 	} {
 		if code != 0 || errs != "" || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, %s\n%s\nlacks %s", code, errs, out, want)

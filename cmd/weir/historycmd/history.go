@@ -187,7 +187,7 @@ type RuleFlags struct {
 
 // Read returns the series of the rule, of every value that the history keeps, as they are stored: of all outcomes that
 // together are all hits. Its error says that there are none, or that several domains have the path.
-func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.SeriesAnswer, error) {
+func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*query.HistoryAnswer, error) {
 	if f.Path == "" {
 		return nil, errors.New("name a rule by --path, as weir history top lists them")
 	}
@@ -205,16 +205,18 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.Ser
 	var warnings strings.Builder
 	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
 	fmt.Fprint(out.Err, &warnings)
-	whole := slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
+	found := len(a.Series) > 0
+	a.Series = slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
 	switch {
-	case len(a.Series) == 0:
+	case !found:
 		return nil, f.errNoSeries(q, a.Lag)
-	case len(whole) == 0:
+	case len(a.Series) == 0:
 		return nil, errors.New(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
-	case whole[0].Domain != whole[len(whole)-1].Domain: // they are sorted
-		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", whole[0].Domain, whole[len(whole)-1].Domain)
 	}
-	return whole, nil
+	if first, last := a.Series[0].Domain, a.Series[len(a.Series)-1].Domain; first != last { // they are sorted
+		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", first, last)
+	}
+	return &a, nil
 }
 
 // open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -45,15 +46,18 @@ how many of its other minutes exceed a limit is estimated. Exit code: 0, 1 if th
 
 // suggestion is the limits for one value, or for all hits of a rule.
 type suggestion struct {
-	Value   string     `json:"value"`
-	Minutes int64      `json:"minutes"` // from the first hit to the end of the last bucket
-	Exact   int64      `json:"exact"`   // of them, minutes that are kept as such, or that had no hit
-	Peak    uint64     `json:"peak"`    // the largest minute
-	Limits  []proposed `json:"limits"`
+	Value    string     `json:"value"`
+	From     int64      `json:"from"` // the range that was looked at, in Unix seconds
+	To       int64      `json:"to"`
+	Minutes  int64      `json:"minutes"`   // from the first hit to the end of the last bucket
+	WithHits int64      `json:"with_hits"` // of them, minutes of buckets that have hits
+	Exact    int64      `json:"exact"`     // of them, minutes that are kept as such, or that had no hit
+	Peak     uint64     `json:"peak"`      // the largest minute
+	Limits   []proposed `json:"limits"`
 
 	merged  map[bucketKey]*query.PointAnswer
 	buckets []*query.PointAnswer // the same, in their order, so that sums are always the same
-	from    int64
+	first   int64
 }
 
 const minute = 60 // seconds
@@ -74,29 +78,29 @@ func (c *Suggest) Run(ctx context.Context, out terminal.Output) error {
 	if !(c.Deny >= 0 && c.Deny < 100) {
 		return fmt.Errorf("--deny %v is no share: from 0 to 100 percent", c.Deny)
 	}
-	series, err := c.Read(ctx, &out)
+	a, err := c.Read(ctx, &out)
 	if err != nil {
 		return err
 	}
-	all := suggest(series, []float64{1, .1, 0, c.Deny}) // the last is for --yaml
+	all := suggest(a, []float64{1, .1, 0, c.Deny}) // the last is for --yaml
 	switch {
 	case c.YAML != "":
-		return c.printFile(out, series[0].Domain, series[0].Path, all)
+		return c.printFile(out, a, all)
 	case c.JSON:
 		return terminal.WriteJSON(out.Out, all)
 	}
-	_, err = io.WriteString(out.Out, describeSuggestions(readable(series[0].Domain, series[0].Path, ""), series[0].Path, all))
+	_, err = io.WriteString(out.Out, describeSuggestions(a, all, out.Zone))
 	return err
 }
 
 // suggest returns the suggestions for each value of a rule, the busiest first.
-func suggest(series []query.SeriesAnswer, percents []float64) (all []*suggestion) {
-	for i := range series {
-		s := &series[i]
+func suggest(a *query.HistoryAnswer, percents []float64) (all []*suggestion) {
+	for i := range a.Series {
+		s := &a.Series[i]
 		at := slices.IndexFunc(all, func(o *suggestion) bool { return o.Value == s.Value })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &suggestion{Value: s.Value, from: math.MaxInt64, merged: make(map[bucketKey]*query.PointAnswer)})
+			all = append(all, &suggestion{Value: s.Value, From: a.From, To: a.To, first: math.MaxInt64, merged: make(map[bucketKey]*query.PointAnswer)})
 		}
 		all[at].add(s.Points)
 	}
@@ -117,18 +121,21 @@ func (s *suggestion) add(points []query.PointAnswer) {
 		}
 		b := s.merged[key]
 		b.Sum, b.Peak = b.Sum+p.Sum, b.Peak+p.Peak
-		s.from = min(s.from, p.Start)
+		s.first = min(s.first, p.Start)
 		s.Minutes = max(s.Minutes, p.Start+p.Width)
 	}
 }
 
 // propose finds for each share of the minutes the smallest limit that denies something in no more of them, as estimated.
 func (s *suggestion) propose(percents []float64) {
-	s.Minutes = (s.Minutes - s.from) / minute
+	s.Minutes = (s.Minutes - s.first) / minute
 	s.Exact = s.Minutes
 	s.buckets = slices.SortedFunc(maps.Values(s.merged), func(a, b *query.PointAnswer) int { return cmp.Compare(a.Start, b.Start) })
 	for _, b := range s.buckets {
 		s.Peak = max(s.Peak, min(b.Peak, b.Sum))
+		if b.Sum > 0 {
+			s.WithHits += b.Width / minute
+		}
 		if b.Width > minute {
 			s.Exact -= b.Width / minute
 		}
@@ -183,10 +190,13 @@ func countsValues(path string) bool {
 
 const maxSuggested = 10 // values in a table
 
-// describeSuggestions writes a table of limits, for each value, and what it cannot know.
-func describeSuggestions(name, path string, all []*suggestion) string {
+// describeSuggestions writes the range that was looked at, a table of limits for each value, and what it cannot know.
+func describeSuggestions(a *query.HistoryAnswer, all []*suggestion, zone *time.Location) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, largest minute %s\n\n", name, terminal.Count(int(all[0].Minutes), "minute"), terminal.Thousands(all[0].Peak))
+	path := a.Series[0].Path
+	fmt.Fprintf(&b, "%s, %s%s from the first hit, %s in buckets with hits, largest minute %s\n\n",
+		readable(a.Series[0].Domain, path, ""), describeRange(&a.Metadata, zone, ""), terminal.Count(int(all[0].Minutes), "minute"),
+		terminal.Thousands(uint64(all[0].WithHits)), terminal.Thousands(all[0].Peak))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "would have denied something in\tlimit\tminutes\tat least\tat most\n")
 	for _, s := range all[:min(len(all), maxSuggested)] {
@@ -218,7 +228,8 @@ func describeSuggestions(name, path string, all []*suggestion) string {
 }
 
 // printFile prints the file that has the rule, with the limit that every value that the history keeps gets along with.
-func (c *Suggest) printFile(out terminal.Output, domain, path string, all []*suggestion) error {
+func (c *Suggest) printFile(out terminal.Output, a *query.HistoryAnswer, all []*suggestion) error {
+	domain, path := a.Series[0].Domain, a.Series[0].Path
 	config, err := checkcmd.Load(c.YAML, out)
 	if err != nil {
 		return err
@@ -227,13 +238,13 @@ func (c *Suggest) printFile(out terminal.Output, domain, path string, all []*sug
 	if at < 0 {
 		return fmt.Errorf("%s has no rule %s", c.YAML, readable(domain, path, ""))
 	}
-	limit, found := uint64(0), false
+	var by *suggestion
 	for _, s := range all {
-		if s.Value != history.OtherValue && (s.Value != "" || !countsValues(path)) {
-			limit, found = max(limit, s.Limits[3].Limit), true
+		if s.Value != history.OtherValue && (s.Value != "" || !countsValues(path)) && (by == nil || s.Limits[3].Limit > by.Limits[3].Limit) {
+			by = s
 		}
 	}
-	if !found {
+	if by == nil {
 		return fmt.Errorf("rule %s counts each value by itself, and the history keeps only their sum: no limit for one follows; "+
 			"with value_to_metric: true it keeps values", readable(domain, path, ""))
 	}
@@ -244,7 +255,10 @@ func (c *Suggest) printFile(out terminal.Output, domain, path string, all []*sug
 	}
 	text, err := os.ReadFile(file)
 	if err == nil {
-		text, err = changeLimit(text, line, limit)
+		l := by.Limits[3]
+		text, err = changeLimit(text, line, l.Limit, fmt.Sprintf("%d/minute would have denied something in %s of %s, %s in buckets with hits, %s",
+			l.Limit, terminal.Thousands(uint64(l.Minutes)), terminal.Count(int(by.Minutes), "minute"), terminal.Thousands(uint64(by.WithHits)),
+			strings.SplitN(describeRange(&a.Metadata, out.Zone, ""), "\n", 2)[0]))
 	}
 	if err != nil {
 		return fmt.Errorf("%s:%s: %w", file, line, err)
@@ -253,8 +267,11 @@ func (c *Suggest) printFile(out terminal.Output, domain, path string, all []*sug
 	return err
 }
 
-// changeLimit returns a descriptor file in which the first limit by the minute of the descriptor on a line is another.
-func changeLimit(text []byte, line string, limit uint64) ([]byte, error) {
+const comment = "# weir suggest: "
+
+// changeLimit returns a descriptor file in which the first limit by the minute of the descriptor on a line is another, with
+// a comment above it that says why, in place of such a comment on its last change.
+func changeLimit(text []byte, line string, limit uint64, why string) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
 		return nil, err
@@ -275,10 +292,17 @@ func changeLimit(text []byte, line string, limit uint64) ([]byte, error) {
 	if requests == nil {
 		return nil, fmt.Errorf("the rule has no limit with unit: minute, which could become %d/minute", limit)
 	}
-	lines := strings.SplitAfter(string(text), "\n")
-	changed := &lines[requests.Line-1]
-	before, after := (*changed)[:requests.Column-1], (*changed)[requests.Column-1:]
-	*changed = before + strconv.FormatUint(limit, 10) + strings.TrimPrefix(after, requests.Value)
+	number := strconv.FormatUint(limit, 10)
+	if number == requests.Value {
+		return text, nil
+	}
+	lines, at := strings.SplitAfter(string(text), "\n"), requests.Line-1
+	before, after := lines[at][:requests.Column-1], lines[at][requests.Column-1:]
+	indent := before[:len(before)-len(strings.TrimLeft(before, " "))]
+	lines[at] = indent + comment + why + "\n" + before + number + strings.TrimPrefix(after, requests.Value)
+	if at > 0 && strings.HasPrefix(strings.TrimLeft(lines[at-1], " "), comment) {
+		lines[at-1] = ""
+	}
 	return []byte(strings.Join(lines, "")), nil
 }
 

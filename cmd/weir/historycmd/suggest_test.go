@@ -18,8 +18,8 @@ import (
 )
 
 // demoYear is the series of the demo's year by their paths, as finely as a store keeps them; allMinutes has every minute.
-var demoYear, allMinutes = sync.OnceValue(func() map[string][]query.SeriesAnswer { return yearOf(history.DefaultKeep()) }),
-	sync.OnceValue(func() map[string][]query.SeriesAnswer {
+var demoYear, allMinutes = sync.OnceValue(func() map[string]*query.HistoryAnswer { return yearOf(history.DefaultKeep()) }),
+	sync.OnceValue(func() map[string]*query.HistoryAnswer {
 		keep := history.DefaultKeep()
 		for i := range keep.Ages {
 			keep.Ages[i] = 10 * 365 * 24 * time.Hour
@@ -27,7 +27,7 @@ var demoYear, allMinutes = sync.OnceValue(func() map[string][]query.SeriesAnswer
 		return yearOf(keep)
 	})
 
-func yearOf(keep history.Keep) map[string][]query.SeriesAnswer {
+func yearOf(keep history.Keep) map[string]*query.HistoryAnswer {
 	until := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	by := make(map[history.ID]*query.SeriesAnswer)
 	_ = demo.Buckets(until.AddDate(-1, 0, 0), until, keep, func(id history.ID, p history.Point) error {
@@ -39,9 +39,12 @@ func yearOf(keep history.Keep) map[string][]query.SeriesAnswer {
 		}
 		return nil
 	})
-	all := make(map[string][]query.SeriesAnswer)
+	all := make(map[string]*query.HistoryAnswer)
 	for id, s := range by {
-		all[id.Path] = append(all[id.Path], *s)
+		if all[id.Path] == nil {
+			all[id.Path] = &query.HistoryAnswer{Metadata: query.Metadata{From: until.AddDate(-1, 0, 0).Unix(), To: until.Unix()}}
+		}
+		all[id.Path].Series = append(all[id.Path].Series, *s)
 	}
 	return all
 }
@@ -90,14 +93,20 @@ descriptors:
   - {key: day, value: a, rate_limit: {requests_per_unit: 1000, unit: day}}
 `
 	for line, want := range map[string]string{
-		"4":  strings.Replace(rules, "user-minute, requests_per_unit: 100", "user-minute, requests_per_unit: 7", 1),
-		"9":  strings.Replace(rules, "requests_per_unit: 1000, unit: minute", "requests_per_unit: 7, unit: minute", 1),
-		"10": strings.Replace(rules, "requests_per_unit: 1000\n", "requests_per_unit: 7\n", 1),
+		"4":  strings.Replace(rules, "      - {name: user-minute, requests_per_unit: 100", "      # weir suggest: all.\n      - {name: user-minute, requests_per_unit: 7", 1),
+		"9":  strings.Replace(rules, "      - {key: path, value: /pay, rate_limit: {requests_per_unit: 1000", "      # weir suggest: all.\n      - {key: path, value: /pay, rate_limit: {requests_per_unit: 7", 1),
+		"10": strings.Replace(rules, "      requests_per_unit: 1000\n", "      # weir suggest: all.\n      requests_per_unit: 7\n", 1),
 		"15": "",
 	} {
-		got, err := changeLimit([]byte(rules), line, 7)
+		got, err := changeLimit([]byte(rules), line, 7, "all.")
 		if string(got) != want || (err == nil) == (want == "") {
 			t.Errorf("the rule on line %s: %v\n%s\nwant\n%s", line, err, got, want)
+		}
+	}
+	const changed = "    # weir suggest: all.\n    rate_limit: {unit: minute, requests_per_unit: 7}\n"
+	for again, want := range map[uint64]string{7: changed, 8: strings.NewReplacer("all", "more", "7", "8").Replace(changed)} {
+		if got, err := changeLimit([]byte("  - key: a\n"+changed), "1", again, "more."); err != nil || string(got) != "  - key: a\n"+want {
+			t.Errorf("again with %d: %s, %v; want one comment, and that of the last change", again, got, err)
 		}
 	}
 }
@@ -123,7 +132,7 @@ func runSuggest(t *testing.T, rules string, c Suggest) (string, error) {
 func TestSuggestNamesItsUncertainty(t *testing.T) {
 	pay := RuleFlags{readFlags: readFlags{Path: "user/path=/pay"}, rangeFlags: rangeFlags{From: "2026-11-19", To: "2026-11-21"}}
 	text, err := runSuggest(t, "", Suggest{RuleFlags: pay})
-	for _, want := range []string{"shop user/path=/pay: ", "would have denied something in  limit", "\n1 % of the minutes", "What this cannot know: ", "the sum and the largest minute of a longer bucket",
+	for _, want := range []string{"shop user/path=/pay, 2026-11-19 00:00 to 2026-11-21 00:00 UTC (2d)\n", " in buckets with hits, largest minute ", "would have denied something in  limit", "\n1 % of the minutes", "What this cannot know: ", "the sum and the largest minute of a longer bucket",
 		"The rule counts each value by itself, and the history keeps their sum"} {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s, %v; want %q", text, err, want)
@@ -135,7 +144,8 @@ func TestSuggestNamesItsUncertainty(t *testing.T) {
 	}
 	from := RuleFlags{readFlags: readFlags{Path: "from"}, rangeFlags: rangeFlags{From: "2026-10-01", To: "2026-11-21"}}
 	const mail = "domain: mail # of all\ndescriptors: [{key: from, value_to_metric: true, rate_limit: {requests_per_unit: 5, unit: minute}}]\n"
-	if text, err := runSuggest(t, mail, Suggest{RuleFlags: from}); err != nil || text != strings.Replace(mail, "unit: 5,", "unit: 12,", 1) {
+	if text, err := runSuggest(t, mail, Suggest{RuleFlags: from}); err != nil || !strings.HasSuffix(text, strings.Replace(mail[strings.Index(mail, "\n"):], "unit: 5,", "unit: 12,", 1)) ||
+		!strings.Contains(text, "\n# weir suggest: 12/minute would have denied something in 0 of ") || !strings.Contains(text, " in buckets with hits, 2026-10-01 00:00 to 2026-11-21 ") {
 		t.Errorf("%s, %v; want the limit that bob would have got along with", text, err)
 	}
 	if _, err := runSuggest(t, users, Suggest{RuleFlags: from}); err == nil || !strings.Contains(err.Error(), "has no rule mail from") {
@@ -150,7 +160,8 @@ func TestDocumentShowsTheSuggestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	const path = "path=%2Flogin"
-	want := describeSuggestions("shop path=/login", path, suggest(demoYear()[path], []float64{1, .1, 0, .1}))
+	a := demoYear()[path]
+	want := describeSuggestions(a, suggest(a, []float64{1, .1, 0, .1}), time.UTC)
 	for line := range strings.Lines(want) {
 		if line = strings.TrimSpace(line); !strings.Contains(string(text), line) {
 			t.Errorf("OPERATION.md lacks %q of\n%s", line, want)

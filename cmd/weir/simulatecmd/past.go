@@ -20,6 +20,7 @@ import (
 // made up, evenly.
 type past struct {
 	domain  string
+	hits    int64
 	minutes []pastMinute
 	random  *rand.Rand
 }
@@ -34,12 +35,19 @@ type pastMinute struct {
 // readPast reads the history of the rule that the flags name. Of a value that the history does not keep there are so many
 // callers.
 func readPast(ctx context.Context, flags *historycmd.RuleFlags, out *terminal.Output, callers int, random *rand.Rand) (*past, error) {
-	series, err := flags.Read(ctx, out)
+	answer, err := flags.Read(ctx, out)
 	if err != nil {
 		return nil, err
 	}
-	p := &past{domain: series[0].Domain, random: random}
-	for _, s := range series {
+	p := &past{domain: answer.Series[0].Domain, random: random}
+	for _, s := range answer.Series {
+		p.hits += int64(s.Total)
+	}
+	if p.hits > maxRequests {
+		return nil, fmt.Errorf("the rule has %s hits in this range, and at most %s are simulated: give a later --from", terminal.Thousands(uint64(p.hits)),
+			terminal.Thousands(maxRequests))
+	}
+	for _, s := range answer.Series {
 		who := make([][]descriptors.Descriptor, callers)
 		for i := range who {
 			who[i] = []descriptors.Descriptor{descriptorOf(s.Path, s.Value, fmt.Sprintf("made-up-%d", i+1))}

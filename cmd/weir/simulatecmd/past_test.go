@@ -69,6 +69,7 @@ func TestARulesHistoryIsSimulated(t *testing.T) {
 	minute := noon.Unix()/60 - 30
 	historytest.Count(t, store, history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Within}, Minute: minute, Hits: 30},
 		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Over}, Minute: minute, Hits: 12},
+		history.Increment{ID: history.ID{Domain: "shop", Path: "busy", Outcome: history.Within}, Minute: minute, Hits: 2e9},
 		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Near}, Minute: minute, Hits: 9})
 	port := httptest.NewServer(admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), History: query.New(store, func() time.Time { return noon }), Guard: &admin.Guard{}}))
 	defer port.Close()
@@ -77,5 +78,9 @@ func TestARulesHistoryIsSimulated(t *testing.T) {
 	text, r, err := simulate(t, shop, c, "")
 	if err != nil || len(r.Rules) != 1 || r.Rules[0].Results[0].Asked != 42 || r.Rules[0].Results[0].Callers != 3 || !strings.Contains(r.Traffic, "made up") {
 		t.Errorf("%s, %v; want all hits but near ones, which are part of others, of three callers, and to be told what is made up", text, err)
+	}
+	c.Path = "busy"
+	if text, _, err := simulate(t, shop, c, ""); err == nil || !strings.Contains(err.Error(), "the rule has 2,000,000,000 hits in this range, and at most 1,000,000,000") {
+		t.Errorf("%s, %v; want so many hits refused", text, err)
 	}
 }

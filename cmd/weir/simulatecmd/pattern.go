@@ -22,6 +22,9 @@ type pattern struct {
 	random       *rand.Rand
 }
 
+// requests returns about how many requests the pattern makes.
+func (p *pattern) requests() float64 { return p.rate * p.length.Seconds() * float64(len(p.callers)) }
+
 // newCallers returns what so many callers ask: the text of a request, in which # stands for a caller's number.
 func newCallers(text string, n int) (all [][]descriptors.Descriptor, err error) {
 	if !strings.Contains(text, "#") && n > 1 {

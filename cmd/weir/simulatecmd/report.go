@@ -14,14 +14,14 @@ import (
 
 // report is what --json prints. Times are Unix seconds.
 type report struct {
-	Traffic   string       `json:"traffic"`
-	Requests  uint64       `json:"requests"`
-	Unlimited uint64       `json:"unlimited"` // requests that no limit applied to
-	From      int64        `json:"from"`
-	To        int64        `json:"to"`
-	Rules     []ruleReport `json:"rules,omitempty"`
-	Denied    []uint64     `json:"denied"` // requests, by each simulation
-	Compared  []difference `json:"compared,omitempty"`
+	Traffic     string       `json:"traffic"`
+	Requests    uint64       `json:"requests"`
+	Unlimited   uint64       `json:"unlimited"` // requests that no limit applied to, with --compare none of the new files
+	From        int64        `json:"from"`
+	To          int64        `json:"to"`
+	Interrupted bool         `json:"interrupted"` // requests after To were not simulated
+	Rules       []ruleReport `json:"rules,omitempty"`
+	Compared    []difference `json:"compared,omitempty"`
 }
 
 type ruleReport struct {
@@ -29,21 +29,19 @@ type ruleReport struct {
 	Path        string         `json:"path"` // escaped, as it is stored
 	Shadow      bool           `json:"shadow"`
 	Limits      []string       `json:"limits"`
-	Results     []*ruleResults `json:"results"` // first that of the rules as they are
+	Results     []*ruleResults `json:"results"` // first that of the rules as they are, then those that may differ from it
 	DeniedMost  []*caller      `json:"denied_most"`
 	WorstMinute minute         `json:"worst_minute"`
 }
 
-// newReport returns what simulations made of the same traffic, of a domain and path or of all: rules by domain and path. With compared
-// they are of the configuration in force and of the new one, and it tells only what these decide differently.
-func newReport(traffic, domain, path string, all []*simulation, compared *compared) *report {
+// newReport returns what simulations made of the same traffic, of a domain and path or of all: rules by domain and path. With
+// differences, they are of the configuration in force and of the new one, and it tells only these.
+func newReport(traffic, domain, path string, all []*simulation, differences []difference) *report {
 	first := &all[0].results
-	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix()}
-	for _, s := range all {
-		r.Denied = append(r.Denied, s.results.denied)
-	}
-	if compared != nil {
-		r.Compared = []difference{compared.now, compared.before}
+	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix(),
+		Compared: differences}
+	if differences != nil {
+		r.Unlimited = all[1].results.unlimited
 		for i := range r.Compared {
 			r.Compared[i].Most = ranked(r.Compared[i].callers)
 		}
@@ -53,14 +51,16 @@ func newReport(traffic, domain, path string, all []*simulation, compared *compar
 		if domain != "" && rule.Domain != domain || path != "" && !descriptors.SamePath(rule.Path, path) {
 			continue
 		}
-		one := ruleReport{Domain: rule.Domain, Path: rule.Path, Shadow: rule.Shadow}
-		one.DeniedMost, one.WorstMinute = of.most()
+		one := ruleReport{Domain: rule.Domain, Path: rule.Path, Shadow: rule.Shadow, DeniedMost: ranked(of.callers),
+			WorstMinute: slices.MaxFunc(of.minutes, func(a, b minute) int { return cmp.Compare(a.Denied, b.Denied) })}
 		for i := range rule.Limits {
 			one.Limits = append(one.Limits, descriptors.DescribeLimits(rule.Limits[i])+" "+rule.Limits[i].Algorithm.String())
 		}
 		for _, s := range all {
-			s.results.rules[rule].Algorithm = s.name
-			one.Results = append(one.Results, s.results.rules[rule])
+			as := s.results.rules[rule]
+			if as.Algorithm = s.name; as == of || differs(rule, s.store.algorithm) || as.Admitted != of.Admitted {
+				one.Results = append(one.Results, as)
+			}
 		}
 		r.Rules = append(r.Rules, one)
 	}
@@ -76,8 +76,12 @@ func (r *report) text(zone *time.Location) string {
 	stamp := func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
 	fmt.Fprintf(&b, "%s requests, %s to %s, %s\n", terminal.Thousands(r.Requests), stamp(r.From, time.DateTime), stamp(r.To, time.DateTime+" MST"),
 		r.Traffic)
+	if r.Interrupted {
+		b.WriteString("Stopped before the end: these are the first requests of this traffic, and what came after them was not simulated.\n")
+	}
 	if r.Unlimited > 0 {
-		fmt.Fprintf(&b, "No limit applied to %s of them: weir check --explain says why.\n", terminal.Thousands(r.Unlimited))
+		fmt.Fprintf(&b, "No limit%s applied to %s of them: weir check --explain says why.\n",
+			map[bool]string{true: " of the new files"}[r.Compared != nil], terminal.Thousands(r.Unlimited))
 	}
 	for i := range r.Rules {
 		d := &r.Rules[i]
@@ -85,15 +89,15 @@ func (r *report) text(zone *time.Location) string {
 		if d.Shadow {
 			b.WriteString(", in shadow mode: what is denied here passes")
 		}
-		b.WriteString("\n" + d.table())
+		b.WriteString("\n" + d.table(uint64(r.To/60-r.From/60)+1))
 		if len(d.DeniedMost) > 0 {
-			fmt.Fprintf(&b, "  denied most: %s\n  worst minute: %s denied at %s\n", named(d.DeniedMost, "; "), terminal.Thousands(d.WorstMinute.Denied),
+			fmt.Fprintf(&b, "  denied most: %s\n  worst minute: %s denied at %s\n", named(d.DeniedMost), terminal.Thousands(d.WorstMinute.Denied),
 				stamp(d.WorstMinute.Start, "2006-01-02 15:04"))
 		}
 	}
 	for i := range r.Compared {
 		d := &r.Compared[i]
-		fmt.Fprintf(&b, "\nDenied only by %s: %s of %s\n", d.By, terminal.Thousands(d.Requests), terminal.Thousands(r.Denied[1-i]))
+		fmt.Fprintf(&b, "\nDenied only by %s: %s of the %s that they deny\n", d.By, terminal.Count(int(d.Hits), "hit"), terminal.Thousands(d.Denied))
 		for _, who := range d.Most {
 			fmt.Fprintf(&b, "  %s  %s\n", terminal.Thousands(who.Denied), descriptors.Shown(who.Descriptor))
 		}
@@ -103,27 +107,27 @@ func (r *report) text(zone *time.Location) string {
 
 // table writes a line for each simulation:
 //
-//	             asked  admitted  denied      callers denied  worst window
-//	as it is     1,200  900       300 (25 %)  3 of 100        10
-func (d *ruleReport) table() string {
+//	             asked  admitted  denied      in minutes  callers denied  worst window
+//	as it is     1,200  900       300 (25 %)  12 (10 %)   3 of 100        10
+func (d *ruleReport) table(minutes uint64) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tasked\tadmitted\tdenied\tcallers denied\tworst window")
+	fmt.Fprintln(table, "\tasked\tadmitted\tdenied\tin minutes\tcallers denied\tworst window")
 	for _, s := range d.Results {
 		worst := strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Worst), " ", ", "), "[]")
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d of %d\t%s\n", s.Algorithm, terminal.Thousands(s.Asked), terminal.Thousands(s.Admitted),
-			share(s.Denied, s.Asked), s.CallersDenied, s.Callers, worst)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", s.Algorithm, terminal.Thousands(s.Asked), terminal.Thousands(s.Admitted),
+			share(s.Denied, s.Asked), share(uint64(s.MinutesDenied), minutes), s.CallersDenied, s.Callers, worst)
 	}
 	_ = table.Flush() // a builder takes everything
 	return b.String()
 }
 
-func named(callers []*caller, separator string) string {
+func named(callers []*caller) string {
 	texts := make([]string, len(callers))
 	for i, who := range callers {
 		texts[i] = fmt.Sprintf("%s %s of %s", descriptors.Shown(who.Descriptor), terminal.Thousands(who.Denied), terminal.Thousands(who.Asked))
 	}
-	return strings.Join(texts, separator)
+	return strings.Join(texts, "; ")
 }
 
 // share writes a part of a whole: 300 (25 %).
@@ -134,40 +138,39 @@ func share(part, whole uint64) string {
 	return fmt.Sprintf("%s (%.3g %%)", terminal.Thousands(part), 100*float64(part)/float64(whole))
 }
 
-// difference is requests that one of two configurations alone denies, and who asked most of them.
+// difference is the hits of requests that one of two configurations denies and the other does not, and who asked for most of
+// them.
 type difference struct {
-	By       string    `json:"denied_only_by"`
-	Requests uint64    `json:"requests"`
-	Most     []*caller `json:"most"`
+	By     string    `json:"denied_only_by"`
+	Hits   uint64    `json:"hits"`
+	Denied uint64    `json:"denied"` // hits that this configuration denies, whatever the other does
+	Most   []*caller `json:"most"`
 
 	callers map[string]*caller // by what they ask
 }
 
-func (d *difference) add(r *request) {
-	d.Requests++
-	name := r.text()
-	if d.callers[name] == nil {
-		d.callers[name] = &caller{Descriptor: name}
-	}
-	d.callers[name].Denied++
+// newDifferences returns the differences of the new configuration, and of the one in force.
+func newDifferences() []difference {
+	return []difference{{By: "the new files", callers: make(map[string]*caller)}, {By: "those in force", callers: make(map[string]*caller)}}
 }
 
-// compared are the differences of two configurations.
-type compared struct{ now, before difference }
-
-func newCompared() *compared {
-	return &compared{difference{By: "the new files", callers: make(map[string]*caller)},
-		difference{By: "those in force", callers: make(map[string]*caller)}}
-}
-
-// add adds requests that two simulations have decided, less than the batch where one failed.
-func (c *compared) add(batch []request, before, now *simulation) {
-	for i := range min(len(before.over), len(now.over)) {
-		switch {
-		case now.over[i] && !before.over[i]:
-			c.now.add(&batch[i])
-		case before.over[i] && !now.over[i]:
-			c.before.add(&batch[i])
+// add adds requests, of a domain or of all, that this configuration and the other have decided: less than the batch where
+// one failed.
+func (d *difference) add(batch []request, domain string, this, other *simulation) {
+	for i := range min(len(this.over), len(other.over)) {
+		r := &batch[i]
+		hits := uint64(max(r.hits, 1))
+		if !this.over[i] || domain != "" && r.domain != domain {
+			continue
 		}
+		if d.Denied += hits; other.over[i] {
+			continue
+		}
+		d.Hits += hits
+		name := r.text()
+		if d.callers[name] == nil {
+			d.callers[name] = &caller{Descriptor: name}
+		}
+		d.callers[name].Denied += hits
 	}
 }

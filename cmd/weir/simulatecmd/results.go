@@ -14,10 +14,10 @@ import (
 
 // results are what became of the traffic in one simulation.
 type results struct {
-	requests, denied uint64
-	unlimited        uint64 // requests that no limit applied to
-	from, to         time.Time
-	rules            map[*descriptors.Rule]*ruleResults
+	requests  uint64
+	unlimited uint64 // requests that no limit applied to
+	from, to  time.Time
+	rules     map[*descriptors.Rule]*ruleResults
 }
 
 func newResults() results { return results{rules: make(map[*descriptors.Rule]*ruleResults)} }
@@ -29,6 +29,7 @@ type ruleResults struct {
 	Asked         uint64   `json:"asked"`
 	Admitted      uint64   `json:"admitted"`
 	Denied        uint64   `json:"denied"`
+	MinutesDenied int      `json:"minutes_denied"` // in which it denied something
 	Callers       int      `json:"callers"`
 	CallersDenied int      `json:"callers_denied"`
 	Worst         []uint64 `json:"worst_windows"` // by limit: the most that one caller was admitted in any window
@@ -58,10 +59,7 @@ func (r *results) add(q *request, c *limit.Call, checks []backend.Check) {
 	if r.requests++; r.requests == 1 {
 		r.from = q.at
 	}
-	if r.to = q.at; c.Over {
-		r.denied++
-	}
-	if len(checks) == 0 {
+	if r.to = q.at; len(checks) == 0 {
 		r.unlimited++
 	}
 	for i := range c.Statuses {
@@ -100,6 +98,9 @@ func (r *ruleResults) add(who *caller, at int64, hits uint64, admitted, denied b
 		if who.Denied == 0 {
 			r.CallersDenied++
 		}
+		if now.Denied == 0 {
+			r.MinutesDenied++
+		}
 		r.Denied, who.Denied, now.Denied = r.Denied+hits, who.Denied+hits, now.Denied+hits
 	}
 	if !admitted {
@@ -110,11 +111,6 @@ func (r *ruleResults) add(who *caller, at int64, hits uint64, admitted, denied b
 		log.Add(window.Instant(at), int64(hits))
 		r.Worst[i] = max(r.Worst[i], log.Sum(window.Instant(at)))
 	}
-}
-
-// most returns the callers that were denied most, and the minute in which most was denied.
-func (r *ruleResults) most() ([]*caller, minute) {
-	return ranked(r.callers), slices.MaxFunc(r.minutes, func(a, b minute) int { return cmp.Compare(a.Denied, b.Denied) })
 }
 
 const maxNamed = 5 // callers that a report names

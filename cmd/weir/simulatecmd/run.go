@@ -1,6 +1,7 @@
 package simulatecmd
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -60,7 +61,7 @@ func newSimulation(name string, config *descriptors.Config, a descriptors.Algori
 const batchSize = 4096
 
 // run has all simulations decide the traffic, each in its order, and calls each with every batch when all have. It ends
-// early, without an error, when ctx does: what came until then is decided.
+// early when ctx does, with its error: what came until then is decided.
 func run(ctx context.Context, t traffic, each func([]request), all ...*simulation) error {
 	batch := make([]request, 0, batchSize)
 	decide := func() error {
@@ -75,19 +76,16 @@ func run(ctx context.Context, t traffic, each func([]request), all ...*simulatio
 		if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 			return errs[i]
 		}
-		return ctx.Err()
+		return nil
 	}
 	err := t(func(r request) error {
 		if batch = append(batch, r); len(batch) < batchSize {
 			return nil
 		}
-		return decide()
+		return cmp.Or(decide(), ctx.Err())
 	})
-	if err == nil || ctx.Err() != nil {
+	if err == nil {
 		err = decide()
-	}
-	if ctx.Err() != nil {
-		return nil
 	}
 	return err
 }
@@ -175,7 +173,10 @@ func convertLimits(from []descriptors.Limit, a descriptors.Algorithm) (to []desc
 
 // changes reports whether some limit of a configuration is of another algorithm.
 func changes(config *descriptors.Config, a descriptors.Algorithm) bool {
-	return slices.ContainsFunc(config.Rules(), func(r *descriptors.Rule) bool {
-		return slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return l.Algorithm != a })
-	})
+	return slices.ContainsFunc(config.Rules(), func(r *descriptors.Rule) bool { return differs(r, a) })
+}
+
+// differs reports whether some limit of a rule is of another algorithm.
+func differs(r *descriptors.Rule, a descriptors.Algorithm) bool {
+	return slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return l.Algorithm != a })
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
@@ -19,10 +20,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
+const maxRequests, maxCallers = 1e9, 1e6 // half an hour at best, and some hundred bytes each
+
 // Command simulates limits.
 type Command struct {
 	Dirs    []string `arg:"" name:"dir" placeholder:"DIR" help:"Descriptor files, as weir check takes them; with --compare those in force, then the new ones."`
-	Compare bool     `help:"Tell who would be denied by the second files and not by the first, and the reverse."`
+	Compare bool     `help:"Tell who would be denied by the second files and not by the first, and the reverse, by hits. Shadow mode denies nobody."`
 
 	CSV         string `name:"csv" placeholder:"FILE" help:"Traffic: rows of time (RFC 3339 or Unix seconds), descriptor and, if you like, hits and domain; - is standard input."`
 	EnvoyLog    string `placeholder:"FILE" help:"Traffic: Envoy's access log as JSON, an object with start_time a line; with --map."`
@@ -32,7 +35,7 @@ type Command struct {
 
 	Descriptor string        `placeholder:"K=V,K=V" help:"What a --pattern asks; # stands for a caller's number."`
 	Callers    int           `default:"1" placeholder:"N" help:"How many callers a --pattern has, or --from-history for each value that the history keeps."`
-	Rate       string        `placeholder:"10/minute" help:"How often each caller of a --pattern asks on average; as often as its first limit admits unless given."`
+	Rate       string        `placeholder:"10/minute" help:"How often each caller of a --pattern, but boundary, asks on average; as often as its first limit admits unless given."`
 	For        time.Duration `placeholder:"1h" help:"How long a --pattern goes on; 1h, of a day 24h, or 10 windows if that is longer, unless given."`
 	Seed       uint64        `default:"1" help:"Another number makes up other traffic."`
 
@@ -56,13 +59,19 @@ denies, whom, and when; beside it each other algorithm. A worst window is the mo
     weir simulate --compare limits new-limits --csv requests.csv
 
 Refused requests are not asked again, and no store is away. Ctrl-C shows what was simulated until then. Exit code: 0, 1 if
-the files have errors, 2 for another error.`
+the files have errors, 2 for another error or after Ctrl-C.`
 }
 
 // Run simulates and reports.
 func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if want := map[bool]int{false: 1, true: 2}[c.Compare]; len(c.Dirs) != want {
 		return errors.New("name one directory of descriptor files or, with --compare, that of the files in force and that of the new ones")
+	}
+	if c.Compare && (c.Plot != "" || c.Path != "" && !c.FromHistory) {
+		return errors.New("--compare tells of whole requests, not of a rule: leave out --plot and --path, or simulate each directory")
+	}
+	if err := cmp.Or(c.checkTraffic(), out.SetZone(c.TZ)); err != nil {
+		return err
 	}
 	var all []*simulation
 	for _, dir := range c.Dirs {
@@ -78,20 +87,28 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 			all = append(all, newSimulation(a.String(), config, a))
 		}
 	}
-	t, about, err := c.traffic(ctx, config, &out)
+	source, err := c.source(ctx, config, &out)
 	if err != nil {
 		return err
 	}
-	var both *compared
+	var differences []difference
 	if c.Compare {
-		both = newCompared()
+		differences = newDifferences()
 	}
 	progress, stop := c.Start(out.Err, "requests")
-	err = run(ctx, t, func(batch []request) {
+	progress.Total.Store(source.total)
+	err = run(ctx, source.traffic, func(batch []request) {
 		if progress.Done.Add(int64(len(batch))); c.Compare {
-			both.add(batch, all[0], all[1])
+			differences[0].add(batch, c.Domain, all[1], all[0])
+			differences[1].add(batch, c.Domain, all[0], all[1])
 		}
 	}, all...)
+	interrupted := errors.Is(err, context.Canceled)
+	if interrupted {
+		err = nil
+	} else {
+		progress.Total.Store(progress.Done.Load()) // how many a pattern has is not known before
+	}
 	stop()
 	for _, s := range all {
 		err = errors.Join(err, s.store.Close())
@@ -102,7 +119,11 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if all[0].results.requests == 0 {
 		return errors.New("this traffic has no request")
 	}
-	r := newReport(about, c.Domain, c.Path, all, both)
+	if !slices.ContainsFunc(all, func(s *simulation) bool { return s.results.unlimited < s.results.requests }) {
+		return fmt.Errorf("no limit applied to any request of this traffic: weir check %s --explain with a descriptor of it says why", c.Dirs[0])
+	}
+	r := newReport(source.about, c.Domain, c.Path, all, differences)
+	r.Interrupted = interrupted
 	if !c.Compare && c.Path+c.Domain != "" && len(r.Rules) == 0 {
 		return fmt.Errorf("no request of this traffic got a rule of --path or --domain: weir check %s lists the rules", c.Dirs[0])
 	}
@@ -112,58 +133,101 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 		}
 	}
 	if c.JSON {
-		return terminal.WriteJSON(out.Out, r)
+		err = terminal.WriteJSON(out.Out, r)
+	} else {
+		_, err = io.WriteString(out.Out, r.text(out.Zone))
 	}
-	_, err = io.WriteString(out.Out, r.text(out.Zone))
+	if r.Interrupted {
+		err = cmp.Or(err, errors.New("stopped before the end: the report is of a part of the traffic"))
+	}
 	return err
 }
 
-// traffic returns the traffic that the flags choose, and says what it is.
-func (c *Command) traffic(ctx context.Context, config *descriptors.Config, out *terminal.Output) (traffic, string, error) {
-	chosen := 0
-	for _, given := range [...]bool{c.CSV != "", c.EnvoyLog != "", c.Pattern != "", c.FromHistory} {
-		if given {
-			chosen++
-		}
-	}
+// source is traffic, about how many requests it has, and what people are told of it.
+type source struct {
+	traffic traffic
+	total   int64
+	about   string
+}
+
+// source returns the traffic that the flags choose.
+func (c *Command) source(ctx context.Context, config *descriptors.Config, out *terminal.Output) (*source, error) {
 	random := rand.New(rand.NewPCG(c.Seed, 0))
 	switch {
-	case chosen != 1:
-		return nil, "", errors.New("choose the traffic by one of --csv, --envoy-log, --pattern and --from-history")
-	case (c.Map != "") != (c.EnvoyLog != ""):
-		return nil, "", errors.New("--map says what Envoy asks for a line of --envoy-log: give both")
-	case c.Callers < 1:
-		return nil, "", errors.New("--callers must be at least 1")
 	case c.FromHistory:
 		p, err := readPast(ctx, &c.RuleFlags, out, c.Callers, random)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		return p.traffic, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser buckets, and " +
-			"callers\nwhom the history does not keep are made up.", nil
+		return &source{p.traffic, p.hits, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser " +
+			"buckets, and callers\nwhom the history does not keep are made up. Of coarser buckets all minutes but the largest are alike, so that\n" +
+			"fewer minutes are denied than weir suggest estimates."}, nil
 	case c.Pattern != "":
 		p, err := c.pattern(config, random)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		return p.traffic, fmt.Sprintf("made up: %s, %s", c.Pattern, terminal.Count(c.Callers, "caller")), nil
+		return &source{p.traffic, int64(p.requests()), fmt.Sprintf("made up: %s, %s", c.Pattern, terminal.Count(c.Callers, "caller"))}, nil
 	}
 	domain, err := c.domain(config)
 	if c.CSV != "" && c.Domain == "" { // its rows may name theirs
 		err = nil
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	f := &file{name: cmp.Or(c.CSV, c.EnvoyLog), domain: domain, domains: config.DomainNames(), mapping: c.Map}
-	progress, stop := c.Start(out.Err, "requests read")
-	err = f.read(ctx, out.In, &progress.Done)
+	progress, stop := c.Start(out.Err, "bytes read")
+	err = f.read(ctx, out.In, progress)
 	stop()
 	about := "of " + terminal.Printable(f.name)
 	if f.left > 0 {
 		about += fmt.Sprintf(", without %s that no descriptor of --map fits", terminal.Count(f.left, "line"))
 	}
-	return f.traffic, about, err
+	return &source{f.traffic, int64(len(f.all)), about}, err
+}
+
+// checkTraffic returns an error unless one traffic is chosen and each flag is for it.
+func (c *Command) checkTraffic() error {
+	var chosen []string
+	for _, t := range [...]struct {
+		flag  string
+		given bool
+	}{{"--csv", c.CSV != ""}, {"--envoy-log", c.EnvoyLog != ""}, {"--pattern", c.Pattern != ""}, {"--from-history", c.FromHistory}} {
+		if t.given {
+			chosen = append(chosen, t.flag)
+		}
+	}
+	switch {
+	case len(chosen) != 1:
+		return errors.New("choose the traffic by one of --csv, --envoy-log, --pattern and --from-history")
+	case c.EnvoyLog != "" && c.Map == "":
+		return errors.New("--map says what Envoy asks for a line of --envoy-log: give both")
+	case c.Callers < 1 || c.Callers > maxCallers:
+		return fmt.Errorf("--callers must be from 1 to %s", terminal.Thousands(maxCallers))
+	case c.Pattern == "one-of-many" && c.Callers == 1:
+		return errors.New("--pattern one-of-many needs --callers, of which one asks more often")
+	case c.Pattern == "boundary" && c.Rate != "":
+		return errors.New("--rate is not for --pattern boundary, whose bursts are as large as the limit, but for poisson, bursts, day and one-of-many")
+	}
+	for _, f := range [...]struct {
+		flags string
+		given bool
+		of    []string
+	}{
+		{"--map", c.Map != "", []string{"--envoy-log"}},
+		{"--descriptor", c.Descriptor != "", []string{"--pattern"}},
+		{"--rate", c.Rate != "", []string{"--pattern"}},
+		{"--for", c.For != 0, []string{"--pattern"}},
+		{"--callers", c.Callers > 1, []string{"--pattern", "--from-history"}},
+		{"--seed", c.Seed > 1, []string{"--pattern", "--from-history"}},
+		{"--from, --to and --admin", c.From+c.To != "" || c.Address != "", []string{"--from-history"}},
+	} {
+		if f.given && !slices.Contains(f.of, chosen[0]) {
+			return fmt.Errorf("%s is not for %s, but for %s", f.flags, chosen[0], strings.Join(f.of, " and "))
+		}
+	}
+	return nil
 }
 
 // domain returns the domain of requests that name none.
@@ -203,7 +267,9 @@ func (c *Command) pattern(config *descriptors.Config, random *rand.Rand) (*patte
 			return nil, fmt.Errorf("--rate: %w", err)
 		}
 	}
-	if p.rate = float64(l.Requests) / l.Window.Seconds(); p.rate == 0 && c.Pattern != "boundary" {
+	if p.rate = float64(l.Requests) / l.Window.Seconds(); c.Pattern == "boundary" {
+		p.rate = float64(p.burst) / p.window.Seconds() // one burst a window
+	} else if p.rate == 0 {
 		return nil, errors.New("--rate must be above 0, or left out where the limit is")
 	}
 	p.length = time.Hour
@@ -211,5 +277,9 @@ func (c *Command) pattern(config *descriptors.Config, random *rand.Rand) (*patte
 		p.length = 24 * time.Hour
 	}
 	p.length = cmp.Or(c.For, max(p.length, 10*p.window))
+	if n := p.requests(); n > maxRequests {
+		return nil, fmt.Errorf("%s has %s requests, and at most %s are simulated: --for %s is as long as may be", c.Pattern,
+			terminal.Thousands(uint64(n)), terminal.Thousands(maxRequests), time.Duration(float64(p.length)*maxRequests/n).Truncate(time.Second))
+	}
 	return p, nil
 }

@@ -30,6 +30,11 @@ descriptors:
 // simulate runs a command on a configuration, and returns what it prints, decoded too if that is JSON.
 func simulate(t *testing.T, rules string, c Command, in string) (text string, r report, err error) {
 	t.Helper()
+	return simulateUntil(t.Context(), t, rules, c, in)
+}
+
+func simulateUntil(ctx context.Context, t *testing.T, rules string, c Command, in string) (text string, r report, err error) {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "shop.yaml"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
@@ -39,8 +44,8 @@ func simulate(t *testing.T, rules string, c Command, in string) (text string, r 
 		c.Callers = 1
 	}
 	var out, errs bytes.Buffer
-	err = c.Run(t.Context(), terminal.Output{In: strings.NewReader(in), Out: &out, Err: &errs, Zone: time.UTC})
-	if c.JSON && err == nil {
+	err = c.Run(ctx, terminal.Output{In: strings.NewReader(in), Out: &out, Err: &errs, Zone: time.UTC})
+	if c.JSON && out.Len() > 0 {
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatalf("%s: %v", &out, err)
 		}
@@ -118,11 +123,11 @@ func TestRecordedTrafficIsReportedByRule(t *testing.T) {
 	if err != nil || len(r.Rules) != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	want := map[string][5]uint64{"user": {36, 20, 16, 2, 10}, "trial": {24, 0, 24, 1, 0}}
+	want := map[string][6]uint64{"user": {36, 20, 16, 1, 2, 10}, "trial": {24, 0, 24, 1, 1, 0}}
 	for _, rule := range r.Rules {
 		s := rule.Results[0]
-		if got := [5]uint64{s.Asked, s.Admitted, s.Denied, uint64(s.CallersDenied), s.Worst[0]}; got != want[rule.Path] {
-			t.Errorf("of %s asked, admitted, denied, callers denied and worst window are %v, want %v", rule.Path, got, want[rule.Path])
+		if got := [6]uint64{s.Asked, s.Admitted, s.Denied, uint64(s.MinutesDenied), uint64(s.CallersDenied), s.Worst[0]}; got != want[rule.Path] {
+			t.Errorf("of %s asked, admitted, denied, minutes and callers denied and worst window are %v, want %v", rule.Path, got, want[rule.Path])
 		}
 	}
 	if user := r.Rules[1]; r.Requests != 26 || r.Unlimited != 2 || user.DeniedMost[0].Descriptor != "user=bob" || user.DeniedMost[0].Denied != 14 ||
@@ -132,7 +137,7 @@ func TestRecordedTrafficIsReportedByRule(t *testing.T) {
 	text, _, err := simulate(t, shop, Command{CSV: "-", Others: true}, rows.String())
 	for _, want := range []string{"26 requests, 1970-01-01 00:16:40 to 1970-01-01 00:16:51 UTC, of -\nNo limit applied to 2 of them",
 		"\nshop trial  1/minute sliding_window, in shadow mode", "user=bob 14 of 24; user=ann 2 of 12\n  worst minute: 16 denied at 1970-01-01 00:16",
-		"\ntoken_bucket  36     21        15 (41.7 %)  2 of 2          11\n"} {
+		"\ntoken_bucket  36     21        15 (41.7 %)  1 (100 %)   2 of 2          11\n"} {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s\n%v; want %q", text, err, want)
 		}
@@ -145,7 +150,7 @@ func TestAccessLogIsMapped(t *testing.T) {
 {"start_time":"2026-11-21T12:00:00Z","x_user":null,"path":"/pay","peer":""}
 `
 	f := file{name: "-", domain: "shop", mapping: "user={x_user},path={path|path} + remote_address={peer|host}"}
-	if err := f.read(t.Context(), strings.NewReader(log), &new(terminal.Progress).Done); err != nil {
+	if err := f.read(t.Context(), strings.NewReader(log), new(terminal.Progress)); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -162,18 +167,24 @@ func TestComparedFilesDifferByRequest(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(older, "shop.yaml"), []byte(strings.ReplaceAll(shop, "10, unit: minute", "2, unit: second")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	rows := "1000,user=ann\n1000,user=ann\n1000,user=ann\n"
+	rows := "1000,user=ann\n1000,user=ann\n1000,user=ann,5\n1000,open=1\n"
 	for i := range 12 {
 		rows += fmt.Sprintf("%d,user=bob\n", 1010+i)
 	}
 	text, r, err := simulate(t, shop, Command{Dirs: []string{older}, Compare: true, CSV: "-", JSON: true}, rows)
-	if err != nil || fmt.Sprint(r.Denied) != "[1 2]" || len(r.Compared) != 2 || r.Compared[0].Requests != 2 || r.Compared[1].Requests != 1 ||
+	if err != nil || len(r.Compared) != 2 || r.Compared[0].Hits != 2 || r.Compared[1].Hits != 5 || r.Compared[1].Denied != 5 ||
 		r.Compared[0].Most[0].Descriptor != "user=bob" || r.Compared[1].Most[0].Descriptor != "user=ann" {
-		t.Errorf("%s, %v; want ann's third in a second denied only before, and bob's eleventh and twelfth in a minute only now", text, err)
+		t.Errorf("%s, %v; want ann's 5 hits in a second denied only before, and bob's eleventh and twelfth in a minute only now", text, err)
 	}
 	text, _, err = simulate(t, shop, Command{Dirs: []string{older}, Compare: true, CSV: "-"}, rows)
-	if want := "\nDenied only by the new files: 2 of 2\n  2  user=bob\n\nDenied only by those in force: 1 of 1\n  1  user=ann\n"; err != nil ||
-		!strings.HasSuffix(text, want) {
+	if want := `No limit of the new files applied to 1 of them: weir check --explain says why.
+
+Denied only by the new files: 2 hits of the 2 that they deny
+  2  user=bob
+
+Denied only by those in force: 5 hits of the 5 that they deny
+  5  user=ann
+`; err != nil || !strings.HasSuffix(text, want) {
 		t.Errorf("%s, %v; want %s", text, err, want)
 	}
 }
@@ -224,69 +235,77 @@ func TestPlotIsAnSVG(t *testing.T) {
 	}
 }
 
-// withRule names a rule.
-func withRule(c Command, domain, path string) Command {
-	c.Domain, c.Path = domain, path
-	return c
+// One minute that denies something shows among the 1,440 of a point.
+func TestPlottedPointsShowTheirWorstMinute(t *testing.T) {
+	var year []minute
+	for at := int64(0); at < 300*86400; at += 60 {
+		year = append(year, minute{at, 2, 0})
+	}
+	year[5000] = minute{5000 * 60, 40, 30}
+	asked, denied, width := curves(year)
+	if width != 1440 || len(asked) != 300 || asked[2] != 2 || asked[3] != 40 || denied[3] != 30 || denied[4] != 0 {
+		t.Errorf("%d points of %d minutes, the fourth of %v asked and %v denied; want 300 of 1,440, and its largest minute", len(asked), width, asked[3], denied[3])
+	}
+	file := filepath.Join(t.TempDir(), "a.svg")
+	if text, _, err := simulate(t, shop, Command{CSV: "-", Plot: file}, "0,user=ann\n864000,user=ann\n"); err != nil {
+		t.Fatal(text, err)
+	}
+	if svg, err := os.ReadFile(file); err != nil || !strings.Contains(string(svg), "each point is the largest of 49 minutes") {
+		t.Errorf("%.300s, %v; want to be told what a point is", svg, err)
+	}
 }
 
-func TestWrongQueryNamesTheRemedy(t *testing.T) {
-	for _, tc := range []struct {
-		c    Command
-		in   string
-		want string
-	}{
-		{Command{}, "", "choose the traffic by one of --csv"},
-		{Command{CSV: "-", Pattern: "day"}, "", "choose the traffic by one of --csv"},
-		{Command{Compare: true, CSV: "-"}, "", "with --compare"},
-		{Command{CSV: "-"}, "x,user=ann\n", `-:1: time: "x" is neither RFC 3339`},
-		{Command{CSV: "-"}, "1,user=ann\n2,user\n", `-:2: descriptor: "user" in "user" has no "="`},
-		{Command{CSV: "-"}, "1,user=ann,0\n", `-:1: hits: "0" is not a number from 1`},
-		{Command{CSV: "-"}, "", "this traffic has no request"},
-		{Command{CSV: "nowhere"}, "", "no such file"},
-		{Command{EnvoyLog: "-"}, "", "give both"},
-		{Command{EnvoyLog: "-", Map: "user={u}"}, "{", "-:1: the line is not a JSON object"},
-		{Command{EnvoyLog: "-", Map: "user={u}"}, "{}", "-:1: the line has no start_time"},
-		{Command{EnvoyLog: "-", Map: "user={u"}, "", `--map: "{u" is no field of the log`},
-		{Command{EnvoyLog: "-", Map: "user={u|lower}"}, "", "write {name}, {name|path} or {name|host}"},
-		{Command{EnvoyLog: "-", Map: "user={u}"}, `{"start_time": "2026-11-21T12:00:00Z", "peer": "x"}`, "no line has the fields of --map: there are peer, start_time"},
-		{Command{CSV: "-"}, "time,descriptor\n1,user=ann,path=/pay\n", "-:2: 3 fields, and there are 2 columns: put a descriptor with a comma in quotes"},
-		{Command{CSV: "-"}, "time,descriptor,hit\n1,user=ann,4\n", `the header names "hit": use time`},
-		{withRule(Command{CSV: "-"}, "shopp", ""), "1,user=ann\n", "--domain: shopp is not configured, but shop"},
-		{withRule(Command{CSV: "-"}, "", "usr"), "1,user=ann\n", "no request of this traffic got a rule of --path"},
-		{Command{Pattern: "day"}, "", "--descriptor is missing"},
-		{Command{Pattern: "day", Descriptor: "user=ann", Callers: 2}, "", "write # where"},
-		{Command{Pattern: "day", Descriptor: "open=1"}, "", "no limit of domain shop applies to open=1: weir check"},
-		{Command{Pattern: "day", Descriptor: "user=a", Rate: "x"}, "", `--rate: "x" is not a limit`},
-		{Command{FromHistory: true}, "", "name a rule by --path"},
-	} {
-		if text, _, err := simulate(t, shop, tc.c, tc.in); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: %s, %v; want %q", tc.c, text, err, tc.want)
+// A rule that is of an algorithm already has no second line for it.
+func TestOwnAlgorithmIsShownOnce(t *testing.T) {
+	rules := shop + "  - {key: fixed, rate_limit: {requests_per_unit: 1, unit: minute, algorithm: fixed_window}}\n"
+	_, r, err := simulate(t, rules, Command{CSV: "-", Others: true, JSON: true}, "0,user=ann\n1,fixed=a\n")
+	shown := map[string]string{}
+	for _, rule := range r.Rules {
+		for _, s := range rule.Results {
+			shown[rule.Path] += s.Algorithm + " "
 		}
 	}
-	if text, _, err := simulate(t, "domain: shop\ndescriptors: 1\n", Command{CSV: "-"}, ""); !errors.Is(err, terminal.No) || !strings.Contains(text, "shop.yaml:2") {
-		t.Errorf("%s, %v; want the fault of the files, and exit code 1", text, err)
+	if err != nil || shown["user"] != "as it is fixed_window sliding_log token_bucket " || shown["fixed"] != "as it is sliding_window sliding_log token_bucket " {
+		t.Errorf("%v, %v; want each other algorithm", shown, err)
 	}
 }
 
-// What was simulated until Ctrl-C is reported.
-func TestInterruptedSimulationStillReports(t *testing.T) {
+// What was simulated until Ctrl-C is reported, as a part of the traffic.
+func TestInterruptedSimulationReportsAPart(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	s := newSimulation("", fixture.Config(t, shop), 0)
-	endless := traffic(func(yield func(request) error) error {
-		for at := int64(0); ; at++ {
-			if err := yield(request{at: time.Unix(at, 0), domain: "shop", descriptors: []descriptors.Descriptor{{{Key: "user", Value: "ann"}}}}); err != nil {
-				return err
-			}
+	stop()
+	for _, isJSON := range []bool{false, true} {
+		text, r, err := simulateUntil(ctx, t, shop, Command{Pattern: "poisson", Descriptor: "user=ann", Rate: "99999/second", JSON: isJSON}, "")
+		if code, _ := terminal.ExitCode(err); code != 2 || !strings.Contains(err.Error(), "of a part of the traffic") || r.Interrupted != isJSON ||
+			!isJSON && !strings.HasPrefix(text, "4,096 requests, 2026-01-01 00:00:00 to 2026-01-01 00:00:00 UTC, made up: poisson, 1 caller\nStopped before the end") {
+			t.Errorf("%s, %v; want a batch reported as a part, and an error", text, err)
 		}
-	})
-	err := run(ctx, endless, func([]request) { stop() }, s)
-	if err = errors.Join(err, s.store.Close()); err != nil || s.results.requests != batchSize {
-		t.Errorf("%d requests, %v; want a batch, and no error", s.results.requests, err)
 	}
 	f := file{name: "-"}
-	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), &new(terminal.Progress).Done); !errors.Is(err, context.Canceled) {
-		t.Errorf("reading ends with %v; want it interrupted", err)
+	if err := f.read(ctx, strings.NewReader("1,user=ann\n"), new(terminal.Progress)); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "stopped before all was read") {
+		t.Errorf("reading ends with %v; want to be told that it was stopped", err)
+	}
+}
+
+func TestProgressHasATotal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.csv")
+	if err := os.WriteFile(file, []byte("1,user=ann\n2,user=ann\n3,user=ann\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	shown := terminal.ProgressFlag{Progress: true}
+	for want, c := range map[string]Command{
+		"33 of 33 bytes read, ":         {CSV: file, ProgressFlag: shown},
+		"\n3 of 3 requests, ":           {CSV: file, ProgressFlag: shown},
+		"4,096 of 359,996,400 requests": {Pattern: "poisson", Descriptor: "user=ann", Rate: "99999/second", ProgressFlag: shown},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		if c.Pattern != "" {
+			stop()
+		}
+		if text, _, err := simulateUntil(ctx, t, shop, c, ""); (err == nil) == (c.Pattern != "") || !strings.Contains(text, want) {
+			t.Errorf("%s, %v; want %s", text, err, want)
+		}
+		stop()
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -34,8 +35,8 @@ type file struct {
 }
 
 // read reads the file, or standard input for a dash. Requests come in any order, as an access log is written when they end,
-// so all are read before the first is decided.
-func (f *file) read(ctx context.Context, in io.Reader, read *atomic.Int64) (err error) {
+// so all are read before the first is decided. Progress is in bytes.
+func (f *file) read(ctx context.Context, in io.Reader, progress *terminal.Progress) (err error) {
 	if f.name != "-" {
 		opened, err := os.Open(f.name)
 		if err != nil {
@@ -43,12 +44,12 @@ func (f *file) read(ctx context.Context, in io.Reader, read *atomic.Int64) (err 
 		}
 		defer opened.Close()
 		in = opened
+		if about, err := opened.Stat(); err == nil {
+			progress.Total.Store(about.Size()) // 0 of a pipe
+		}
 	}
-	f.in = interruptible{ctx, in}
-	add := func(r request) {
-		f.all = append(f.all, r)
-		read.Add(1)
-	}
+	f.in = interruptible{ctx, in, &progress.Done}
+	add := func(r request) { f.all = append(f.all, r) }
 	if f.mapping != "" {
 		err = f.readLog(add)
 	} else {
@@ -58,18 +59,21 @@ func (f *file) read(ctx context.Context, in io.Reader, read *atomic.Int64) (err 
 	return err
 }
 
-// interruptible reads until a context ends.
+// interruptible reads until a context ends, and counts bytes.
 type interruptible struct {
 	context.Context
 	io.Reader
+	done *atomic.Int64
 }
 
 // Read implements io.Reader.
-func (r interruptible) Read(p []byte) (int, error) {
+func (r interruptible) Read(p []byte) (n int, err error) {
 	if err := r.Err(); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("stopped before all was read: %w", err)
 	}
-	return r.Reader.Read(p)
+	n, err = r.Reader.Read(p)
+	r.done.Add(int64(n))
+	return n, err
 }
 
 // traffic yields what was read.
