@@ -48,8 +48,8 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
-	if !written.Found && len(written.Warnings) == 0 {
-		return c.errNoSeries(q, 0)
+	if !written.Found && written.LeftOut == 0 {
+		return c.errNoSeries(q, 0, written.Warnings)
 	}
 	for _, warning := range written.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))

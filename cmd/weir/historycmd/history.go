@@ -72,7 +72,12 @@ type printFlags struct {
 // seriesFlags choose series of the rules, for show and export.
 type seriesFlags struct {
 	Outcome string `placeholder:"NAME" help:"Only within, over (denied), shadow, degraded or near."`
-	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
+	valueFlag
+}
+
+// valueFlag chooses one value of the rules, for show, top and export.
+type valueFlag struct {
+	Value string `placeholder:"K=V,K=V" help:"Only this value, of a rule that counts values each by itself: tenant=acme."`
 }
 
 // rangeFlags are the range of time of show, top and export.
@@ -208,7 +213,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.Ser
 	whole := slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
 	switch {
 	case len(a.Series) == 0:
-		return nil, f.errNoSeries(q, a.Lag)
+		return nil, f.errNoSeries(q, a.Lag, a.Warnings)
 	case len(whole) == 0:
 		return nil, errors.New(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
 	case whole[0].Domain != whole[len(whole)-1].Domain: // they are sorted
@@ -256,10 +261,13 @@ func writeWarnings(b *strings.Builder, warnings []string, p terminal.Paint) {
 }
 
 // errNoSeries returns the error of a question that no series fits. Hits are stored after lag seconds at most, or 0 if that is
-// not known. Whether the weirs of a Redis keep a history there cannot be seen in it.
-func (s *readFlags) errNoSeries(q url.Values, lag int64) error {
+// not known; warnings are those of the answer, such as of a value that is not stored. Whether the weirs of a Redis keep a
+// history there cannot be seen in it.
+func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) error {
 	text := "there is no history yet"
 	switch {
+	case len(warnings) > 0:
+		return errors.New("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
 	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
 		text = "no history of that; weir history top --from -1y lists what there is"
 	case s.set == nil:

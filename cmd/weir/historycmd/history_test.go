@@ -296,19 +296,32 @@ func TestShowAndTopNameOneRange(t *testing.T) {
 	}
 }
 
-func TestShowSuggestsTheFullValue(t *testing.T) {
+func TestUnknownValuesNameTheNearest(t *testing.T) {
 	store := openHistory(t, t.TempDir())
-	acme := history.ID{Domain: "shop", Path: "tenant", Value: "tenant=acme,user=ann", Outcome: history.Within}
-	countHits(t, store, acme, 0, time.Minute, func(time.Duration) int { return 3 })
+	for _, value := range []string{"tenant=acme,user=ann", "tenant=bee"} {
+		id := history.ID{Domain: "shop", Path: "tenant", Value: value, Outcome: history.Within}
+		countHits(t, store, id, 0, time.Minute, func(time.Duration) int { return 3 })
+	}
+	countHits(t, store, payOver, 0, time.Minute, func(time.Duration) int { return 3 })
 	port := historyPort(t, store)
-	for value, want := range map[string]string{"acme": "There is no value \"acme\", but \"tenant=acme,user=ann\"", "acm": "no history of that"} {
-		got, err := runHistory(t, "show", "--value", value, "--admin", port)
-		if err != nil {
-			got = err.Error()
+	for args, want := range map[string]string{
+		"--value acme":                       `no history of that: There is no value "acme": values are written as key=value, and the most like it is "tenant=acme,user=ann"`,
+		"--value be":                         `and the most like it is "tenant=bee"`,
+		"--value Tenant=bee":                 `and the most like it is "tenant=bee"`,
+		"--value zz --domain shp":            "no history of that; weir history top --from -1y lists what there is",
+		"--value acme --path user/path=/pay": "no history of that: No value is kept there: value_to_metric or detailed_metric of a rule keeps its values",
+	} {
+		for _, command := range []string{"show", "top", "export"} {
+			if _, err := runHistory(t, append(strings.Fields(command+" "+args), "--admin", port)...); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("weir history %s %s ends with %v, want %s", command, args, err, want)
+			}
 		}
-		if !strings.Contains(got, want) {
-			t.Errorf("--value %s prints %q, want %q", value, got, want)
-		}
+	}
+	if got, err := runHistory(t, "top", "--value", "tenant=bee", "--admin", port); err != nil || !strings.Contains(got, "shop tenant value tenant=bee") || strings.Contains(got, "acme") {
+		t.Errorf("the rank of one value is\n%s(%v)", got, err)
+	}
+	if _, err := runHistory(t, "show", "--value", "tenant=bee", "--outcome", "over", "--admin", port); err == nil || strings.Contains(err.Error(), "no value") {
+		t.Errorf("a value without such hits ends with %v, want no word of a value that is not there", err)
 	}
 }
 

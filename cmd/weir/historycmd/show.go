@@ -31,8 +31,8 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	a, err := printAnswer(ctx, &c.printFlags, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
-		if len(a.Series) == 0 && len(a.Warnings) == 0 {
-			return "", c.errNoSeries(q, a.Lag)
+		if a.NoSeries {
+			return "", c.errNoSeries(q, a.Lag, a.Warnings)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil

@@ -23,7 +23,7 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := url.Values{"domain": {c.Domain}, "path": {c.Path}}
 	a, err := printAnswer(ctx, &c.printFlags, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
-			return "", c.errNoSeries(q, a.Lag)
+			return "", c.errNoSeries(q, a.Lag, nil)
 		}
 		return describeVerified(a, terminal.PaintFor(out.Out)), nil
 	})
