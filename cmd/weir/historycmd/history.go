@@ -49,9 +49,12 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
     weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
 Times are -90m, -12h, -30d, -2w or -1y before now, 14:03 (the last; for --to the first after --from), 2026-11-15,
-'2026-11-15 12:00', RFC 3339 or Unix seconds. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be
-read or, for verify, is not exact.`
+'2026-11-15 12:00', RFC 3339 or Unix seconds. ` + exitCodes
 }
+
+// exitCodes are those of the commands that read a history, for their help.
+const exitCodes = `Exit code: 0; 1 if a series that was asked for cannot be read or, for
+verify, is not exact; 2 for an error; 3 if there is nothing of what was asked for, or no history yet.`
 
 // readFlags are those of the commands that read a history: whose it is, and which rules are meant.
 type readFlags struct {
@@ -215,7 +218,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.Ser
 	case len(a.Series) == 0:
 		return nil, f.errNoSeries(q, a.Lag, a.Warnings)
 	case len(whole) == 0:
-		return nil, errors.New(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
+		return nil, terminal.Empty(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
 	case whole[0].Domain != whole[len(whole)-1].Domain: // they are sorted
 		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", whole[0].Domain, whole[len(whole)-1].Domain)
 	}
@@ -246,10 +249,14 @@ func (s *readFlags) history(store *redishistory.Store) *query.History {
 	return h
 }
 
-// exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact.
-func exitFor(broken int) error {
-	if broken > 0 {
+// exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact. Else it
+// returns terminal.Nothing if there is none of what was asked for.
+func exitFor(broken int, nothing bool) error {
+	switch {
+	case broken > 0:
 		return terminal.No
+	case nothing:
+		return terminal.Nothing
 	}
 	return nil
 }
@@ -267,19 +274,19 @@ func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) erro
 	text := "there is no history yet"
 	switch {
 	case len(warnings) > 0:
-		return errors.New("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
+		return terminal.Empty("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
 	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
 		text = "no history of that; weir history top --from -1y lists what there is"
 	case s.set == nil:
 	case !s.set.KeepHistory:
-		return fmt.Errorf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy())
+		return terminal.Empty(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy()))
 	default:
 		lag, text = int64(s.set.History.FlushInterval.Seconds()), storeName(s.set)+" holds no history: weirs keep one there unless HISTORY=false is set"
 		if s.set.HistoryVariable() == "" {
 			text += ", those started as ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"
 		}
 	}
-	return errors.New(text + describeLag("; ", lag))
+	return terminal.Empty(text + describeLag("; ", lag))
 }
 
 // describeLag says when hits appear, behind what introduces it; nothing if that is not known.

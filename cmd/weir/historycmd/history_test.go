@@ -186,7 +186,7 @@ No such hits in this range; hits of other outcomes are from 2026-11-20 12:00 to 
 `},
 	} {
 		got, err := runHistory(t, append([]string{"top", "--admin", port}, c.args...)...)
-		if err != nil {
+		if err != nil && !errors.Is(err, terminal.Nothing) {
 			t.Fatal(err)
 		}
 		if "\n"+got != c.want {
@@ -242,11 +242,36 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 		{"an unknown time zone", []string{"show", "--tz", "Mars", "--admin", port}, `--tz "Mars" is not a time zone`},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
+			code := 2
+			if strings.Contains(c.want, "no history") {
+				code = 3
+			}
 			out, err := runHistory(t, c.args...)
-			if err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 || out != "" {
-				t.Errorf("printed %q, got %v; want an error with %q and exit code 2", out, err, c.want)
+			if err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != code || out != "" {
+				t.Errorf("printed %q, got %v; want an error with %q and exit code %d", out, err, c.want, code)
 			}
 		})
+	}
+}
+
+// A script tells nothing from an error, whether it asks for text or JSON.
+func TestNothingHasOneExitCode(t *testing.T) {
+	port := someHistory(t)
+	for _, asked := range []string{"--domain shp", "--domain shop --from 2025-10-01 --to 2025-10-08"} {
+		for _, command := range []string{"show", "show --json", "show --outcome degraded", "top", "top --json", "top --by degraded", "export",
+			"export --format openmetrics", "verify", "verify --json"} {
+			if strings.HasPrefix(command, "verify") && asked != "--domain shp" {
+				continue // it takes no range
+			}
+			if _, err := runHistory(t, append(strings.Fields(command+" "+asked), "--admin", port)...); codeOf(err) != 3 {
+				t.Errorf("weir history %s %s ends with exit code %d (%v), want 3", command, asked, codeOf(err), err)
+			}
+		}
+	}
+	for _, command := range []string{"show --json", "top --json", "export", "verify --json"} {
+		if _, err := runHistory(t, append(strings.Fields(command), "--admin", port)...); err != nil {
+			t.Errorf("weir history %s of what there is ends with %v", command, err)
+		}
 	}
 }
 
@@ -264,8 +289,8 @@ func TestRedisWithoutHistoryNamesTheSetting(t *testing.T) {
 			t.Setenv("HISTORY", c.history)
 			t.Setenv("HISTORY_FLUSH_INTERVAL", "7s")
 			for _, command := range []string{"top --by refused", "show", "verify", "export"} {
-				if _, err := runHistory(t, strings.Fields(command)...); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 {
-					t.Errorf("weir history %s ends with %v, want %q and exit code 2", command, err, c.want)
+				if _, err := runHistory(t, strings.Fields(command)...); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 3 {
+					t.Errorf("weir history %s ends with %v, want %q and exit code 3", command, err, c.want)
 				}
 			}
 		})

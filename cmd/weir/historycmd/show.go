@@ -21,6 +21,8 @@ type showCommand struct {
 	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz), 1w; unless given, as many are drawn as fit."`
 }
 
+func (*showCommand) Help() string { return exitCodes }
+
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "outcome": {c.Outcome}, "value": {c.Value}, "step": {c.Step}}
 	width := terminal.Width(out.Out)
@@ -37,7 +39,8 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
 		return v.String(), nil
 	})
-	return cmp.Or(err, exitFor(a.Unreadable))
+	hits := slices.ContainsFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Total > 0 })
+	return cmp.Or(err, exitFor(a.Unreadable, !hits))
 }
 
 // showView shows series to people, each as a curve on the same axis of time:

@@ -24,6 +24,8 @@ type topCommand struct {
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
 
+func (*topCommand) Help() string { return exitCodes }
+
 func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "value": {c.Value}, "n": {strconv.Itoa(c.N)}, "by": {c.By}}
 	if err := c.addTo(q, &out); err != nil {
@@ -35,7 +37,7 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 		}
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, exitFor(a.Unreadable))
+	return cmp.Or(err, exitFor(a.Unreadable, a.Found == 0))
 }
 
 const topBar = 20 // columns, of the longest bar
