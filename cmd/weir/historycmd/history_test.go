@@ -434,6 +434,21 @@ func TestManySeriesDoNotFloodATerminal(t *testing.T) {
 	}
 }
 
+func TestMergedStepsAreNamed(t *testing.T) {
+	port := someHistory(t)
+	const merged = "(1d)\neach bar is the mean of 2 steps, as 96 do not fit into 80 columns; --json has every step\n"
+	for step, want := range map[string]bool{"15m": true, "1h": false, "": false} {
+		args := []string{"show", "--admin", port, "--domain", "shop", "--from", "2026-11-20", "--to", "2026-11-21"}
+		if step != "" {
+			args = append(args, "--step", step)
+		}
+		got, err := runHistory(t, args...)
+		if err != nil || strings.Contains(got, merged) != want || strings.Contains(got, "each bar") != want {
+			t.Errorf("with --step %q it prints\n%s(%v)\nwant it to say %q: %v", step, got, err, merged, want)
+		}
+	}
+}
+
 func TestReadmeCurveMatchesTheCommand(t *testing.T) {
 	text, err := os.ReadFile("../../../README.md")
 	if err != nil {
