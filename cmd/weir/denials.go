@@ -67,8 +67,8 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 		query.Set("values", "true")
 	}
 	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, weirs int) string {
-		return c.describe(ctx, a, out.Zone, weirs)
+	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, of weirs) string {
+		return c.describe(ctx, a, out.Zone, of)
 	})
 }
 
@@ -82,7 +82,7 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	flags := c.portFlags
 	flags.JSON = false
 	// Whoever does not answer, or may not be asked for values, has none to name.
-	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ int) string {
+	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ weirs) string {
 		adding.Lock()
 		defer adding.Unlock()
 		if a.RecentAnswer != nil {
@@ -102,15 +102,15 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 //
 //	when     domain  rule            limit     over  still
 //	12s ago  shop    user/path=/pay  5/minute  134   56s
-func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, zone *time.Location, weirs int) string {
+func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, zone *time.Location, of weirs) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
 	rows, title, what, since := a.Denials, "still", "rule", "Counted since "+show(a.Since)
 	if a.RecentAnswer != nil {
 		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
 	}
 	if len(rows) == 0 {
-		others := fmt.Sprintf(" That is of %d weirs, and of the last that began.\n", weirs)
-		if weirs == 1 {
+		others := fmt.Sprintf(" That is of %s, and of the last that began.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
+		if of.asked == 1 {
 			others = " Each replica keeps its own denials: ask the others, too.\n"
 		}
 		return c.describeNothing(a, show) + others +
@@ -140,10 +140,18 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
 	whose := "; each replica keeps its own.\n"
-	if weirs > 1 {
-		whose = fmt.Sprintf(", when the last of %d weirs began: a row for each weir.\n", weirs)
+	if of.asked > 1 {
+		whose = fmt.Sprintf(", when the last of %s began: a row for each weir.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
 	}
 	return text.String() + since + whose
+}
+
+// describeAsked says how many weirs were asked, and whose denials are missing.
+func describeAsked(of weirs) string {
+	if len(of.silent) == 0 {
+		return fmt.Sprintf("Asked %d weirs: all answered.", of.asked)
+	}
+	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, terminal.Printable(strings.Join(of.silent, ", ")))
 }
 
 // writeRows writes a table, whose first line is a title and, if values are to be shown, below each row its descriptor.
