@@ -113,6 +113,7 @@ var errTooManySeries = errors.New("too many series")
 
 // Metadata is what answers say of the range and of what they were made of. All times are Unix seconds.
 type Metadata struct {
+	Origin
 	From       int64    `json:"from"`                 // that asked for, widened to whole buckets
 	To         int64    `json:"to"`                   // exclusive
 	Step       int64    `json:"step,omitempty"`       // seconds, of the buckets; 0, and left out, unless a step was asked for

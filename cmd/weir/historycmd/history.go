@@ -63,7 +63,8 @@ type readFlags struct {
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 
-	set *config.Settings // of the environment, once open has opened its Redis
+	set    *config.Settings // of the environment, once open has opened its Redis
+	source string           // where the history is read, once open has chosen it
 }
 
 // printFlags are those of the commands that print an answer.
@@ -158,8 +159,12 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 		return a, err
 	}
 	if p.JSON {
+		if origin, is := any(&a).(interface{ SetSource(string) }); is {
+			origin.SetSource(p.source)
+		}
 		return a, terminal.WriteJSON(out.Out, a)
 	}
+	p.tellSource(out)
 	text, err := describe(&a)
 	if err == nil {
 		_, err = io.WriteString(out.Out, text)
@@ -187,6 +192,11 @@ func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path strin
 	return a, err
 }
 
+// tellSource writes where the history was read.
+func (s *readFlags) tellSource(out terminal.Output) {
+	fmt.Fprintf(out.Err, "Read from %s.\n", terminal.Printable(s.source))
+}
+
 // RuleFlags name one rule and a range of its history, for commands that work with its hits.
 type RuleFlags struct {
 	readFlags
@@ -210,6 +220,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.Ser
 	if err != nil {
 		return nil, err
 	}
+	f.tellSource(*out)
 	var warnings strings.Builder
 	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
 	fmt.Fprint(out.Err, &warnings)
@@ -229,16 +240,21 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) ([]query.Ser
 // asked, whose address it sets.
 func (s *readFlags) open() (*redishistory.Store, error) {
 	if s.Address != "" {
+		s.source = "the weir at " + s.Address
 		return nil, nil
 	}
 	set, err := config.Read(config.Process())
 	if err == nil && !set.HistoryInRedis() {
 		s.Address = config.AdminAddress()
+		s.source = "the weir at " + s.Address
+		if config.Process()["DATA_DIR"] != "" { // of another weir, perhaps
+			s.source += ", from the store of that one, whatever DATA_DIR is here"
+		}
 	}
 	if err != nil || s.Address != "" {
 		return nil, err
 	}
-	s.set = &set
+	s.set, s.source = &set, storeName(&set)
 	return openRedis(&set, slog.New(slog.DiscardHandler), true)
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
 	"net"
 	"net/http"
@@ -106,6 +105,13 @@ func historyPort(t *testing.T, store history.Store) string {
 // runHistory runs weir history as the command line would, and returns what it prints.
 func runHistory(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	out, _, err := runTelling(t, args...)
+	return out, err
+}
+
+// runTelling is runHistory, and returns what is written to stderr, too.
+func runTelling(t *testing.T, args ...string) (printed, told string, err error) {
+	t.Helper()
 	var line struct {
 		History Command `cmd:""`
 	}
@@ -116,11 +122,11 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 	}
 	k, err := parser.Parse(append([]string{"history"}, args...))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	out := new(bytes.Buffer)
-	err = k.Run(terminal.Output{Out: out, Err: io.Discard, Zone: time.UTC})
-	return out.String(), err
+	var out, stderr bytes.Buffer
+	err = k.Run(terminal.Output{Out: &out, Err: &stderr, Zone: time.UTC})
+	return out.String(), stderr.String(), err
 }
 
 // codeOf is the exit code of a command that ended with an error.
@@ -212,9 +218,38 @@ func TestHistoryPrintsTheAdminPortsAnswer(t *testing.T) {
 	for line, path := range map[string]string{"show --json": "", "top --json": "/top", "verify --json": "/verify", "export": "/export"} {
 		want, failed := weirtest.Get("http://" + address + "/api/v1/history" + path)
 		got, err := runHistory(t, strings.Fields(line)...)
+		got = strings.Replace(got, `"source":"the weir at `+address+`",`, "", 1)
 		if errors.Join(failed, err) != nil || sortedLines(got) != sortedLines(want) || want == "" {
 			t.Errorf("weir history %s prints\n%.300s(%v)\nthe port answers\n%.300s(%v)", line, got, err, want, failed)
 		}
+	}
+}
+
+func TestHistoryNamesWhereItWasRead(t *testing.T) {
+	port, redis := someHistory(t), redistest.Single(t)
+	host, number, _ := net.SplitHostPort(port)
+	for _, c := range []struct{ variables, flags, want string }{
+		{"", "--admin " + port, "the weir at " + port},
+		{"DEBUG_HOST=" + host + " DEBUG_PORT=" + number + " DATA_DIR=/tmp/year", "",
+			"the weir at " + port + ", from the store of that one, whatever DATA_DIR is here"},
+		{"REDIS_URL=" + redis.Addr, "", "the Redis of REDIS_URL"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			for variable := range strings.FieldsSeq(c.variables) {
+				name, value, _ := strings.Cut(variable, "=")
+				t.Setenv(name, value)
+			}
+			for _, command := range []string{"show", "top", "verify", "export"} {
+				if _, told, err := runTelling(t, strings.Fields(command+" "+c.flags)...); told != "Read from "+c.want+".\n" {
+					t.Errorf("weir history %s tells %q (%v), want it to name %s, also where it holds nothing", command, told, err, c.want)
+				}
+			}
+			for _, command := range []string{"show", "top", "verify"} {
+				if got, told, err := runTelling(t, strings.Fields(command+" --json "+c.flags)...); told != "" || !strings.Contains(got, `"source":"`+c.want+`"`) {
+					t.Errorf("weir history %s --json prints %.300s and tells %q (%v), want the source %s", command, got, told, err, c.want)
+				}
+			}
+		})
 	}
 }
 

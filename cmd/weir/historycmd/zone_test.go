@@ -3,6 +3,7 @@ package historycmd
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
@@ -53,9 +54,9 @@ func TestDaysWithoutTZUseTheLocalZone(t *testing.T) {
 	show := showCommand{rangeFlags: rangeFlags{From: "2026-11-20", To: "2026-11-21"}, Step: "1d"}
 	show.Address, show.Timeout, show.Domain = someHistory(t), process.Hang, "shop"
 	var local, named bytes.Buffer
-	err := show.Run(t.Context(), terminal.Output{Out: &local, Zone: zoneOf(t, "Asia/Tokyo")})
+	err := show.Run(t.Context(), terminal.Output{Out: &local, Err: io.Discard, Zone: zoneOf(t, "Asia/Tokyo")})
 	show.TZ = "Asia/Tokyo"
-	if err = errors.Join(err, show.Run(t.Context(), terminal.Output{Out: &named, Zone: time.UTC})); err != nil || local.String() != named.String() {
+	if err = errors.Join(err, show.Run(t.Context(), terminal.Output{Out: &named, Err: io.Discard, Zone: time.UTC})); err != nil || local.String() != named.String() {
 		t.Errorf("in Tokyo a day is shown as\n%s(%v)\nwant it as with --tz Asia/Tokyo:\n%s", &local, err, &named)
 	}
 }
