@@ -64,6 +64,7 @@
 {{- fail (printf "podDisruptionBudget.maxUnavailable %v would let no node be drained: set it to 1 or more." $budget.maxUnavailable) -}}
 {{- end -}}
 {{- end -}}
+{{- include "weir.validateUnused" . -}}
 {{- include "weir.validateScale" . -}}
 {{- include "weir.validateMode" . -}}
 {{- include "weir.validatePage" . -}}
@@ -123,6 +124,39 @@
 {{- fail (printf "descriptors.%s is no YAML of a descriptor file: %s. weir check names the line." $name $file.Error) -}}
 {{- else if not $file.domain -}}
 {{- fail (printf "descriptors.%s has no domain, by which Envoy asks for it: begin it with a line as domain: %s." $name $.Values.mesh.domain) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What was chosen for an object that is not made, by the defaults that values.yaml has. */}}
+{{- define "weir.validateUnused" -}}
+{{- $budget := .Values.podDisruptionBudget -}}
+{{- if and $budget.enabled (or (not (kindIs "invalid" $budget.minAvailable)) (not (has (toString $budget.maxUnavailable) (list "1" "<nil>")))) -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- fail "podDisruptionBudget is for mode service: in sidecar mode the pods are the workload's, and so is their budget." -}}
+{{- else if eq .Values.kind "DaemonSet" -}}
+{{- fail "podDisruptionBudget is for kind Deployment: draining a node leaves a DaemonSet's pods alone, so none would be made; leave it out." -}}
+{{- else if not (include "weir.severalPods" .) -}}
+{{- fail "podDisruptionBudget is for several pods, and of one none would be made: set replicas to 2 or more, or leave it out." -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.ingress -}}
+{{- if and (not .enabled) (or .hosts .className .tls) -}}
+{{- fail "ingress says by which names the page is reached, but ingress.enabled is false, so no Ingress would be made: enable it, or leave out hosts, className and tls." -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.httpRoute -}}
+{{- if and (not .enabled) (or .hostnames .parentRefs) -}}
+{{- fail "httpRoute says by which names the page is reached, but httpRoute.enabled is false, so no HTTPRoute would be made: enable it, or leave out hostnames and parentRefs." -}}
+{{- end -}}
+{{- end -}}
+{{- $scale := .Values.autoscaling -}}
+{{- if not $scale.enabled -}}
+{{- range $name, $default := dict "minReplicas" "2" "maxReplicas" "10" "targetCPU" "70" "targetMemory" "" "metrics" "[]" "behavior" "map[]" -}}
+{{- $chosen := get $scale $name -}}
+{{- if and (not (kindIs "invalid" $chosen)) (not (has (toString $chosen) (list "" $default))) -}}
+{{- fail (printf "autoscaling.%s says how weir is scaled, but autoscaling.enabled is false, so replicas holds: enable it, or leave %s out." $name $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
