@@ -73,6 +73,7 @@ var premises = []struct{ of, values string }{
 	{"calendarMonths", "redis: {addresses: [PLAIN]}"},
 	{"kind", "redis: {addresses: [PLAIN]}"},
 	{"autoscaling", "redis: {addresses: [PLAIN]}"},
+	{"service.externalTrafficPolicy", "service: {type: LoadBalancer}"},
 	{"ingress.enabled=true", "ingress: {hosts: [weir.test]}"},
 	{"httpRoute.enabled=true", "httpRoute: {parentRefs: [{name: gateway}], hostnames: [weir.test]}"},
 	{"history.downsample.by", "redis: {addresses: [PLAIN]}\nhistory: {enabled: true}"},

@@ -141,6 +141,17 @@
 {{- fail "podDisruptionBudget is for several pods, and of one none would be made: set replicas to 2 or more, or leave it out." -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.service -}}
+{{- if and (ne $.Values.mode "service") (or (ne .type "ClusterIP") .loadBalancerClass .loadBalancerSourceRanges .externalTrafficPolicy) -}}
+{{- fail "service is for mode service: in sidecar mode there is no Service, leave it out." -}}
+{{- end -}}
+{{- if and (ne .type "LoadBalancer") (or .loadBalancerClass .loadBalancerSourceRanges) -}}
+{{- fail (printf "service.loadBalancerClass and service.loadBalancerSourceRanges are for a load balancer, but service.type is %s: set it to LoadBalancer, or leave them out; networkPolicy.clients says who may reach weir in any case." .type) -}}
+{{- end -}}
+{{- if and (eq .type "ClusterIP") .externalTrafficPolicy -}}
+{{- fail "service.externalTrafficPolicy is for what comes from outside the cluster, but service.type is ClusterIP: set it to LoadBalancer or NodePort, or leave it out." -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.ingress -}}
 {{- if and (not .enabled) (or .hosts .className .tls) -}}
 {{- fail "ingress says by which names the page is reached, but ingress.enabled is false, so no Ingress would be made: enable it, or leave out hosts, className and tls." -}}
