@@ -51,7 +51,7 @@ func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	query := url.Values{"domain": {c.Domain}, "descriptor": {c.Descriptor}}
-	return askEach(ctx, out, &c.portFlags, "/api/v1/counters", query, nil, func(a *admin.CountersAnswer, _ int) string {
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters", query, nil, func(a *admin.CountersAnswer, _ weirs) string {
 		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 }

@@ -53,8 +53,8 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 		defer stop()
 	}
 	merge := func(all []*admin.TopAnswer) (*admin.TopAnswer, error) { return mergeTop(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, weirs int) string {
-		return (&topView{answer: a, weirs: weirs, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, of weirs) string {
+		return (&topView{answer: a, weirs: of.answered(), zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 }
 

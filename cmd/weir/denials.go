@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -19,7 +22,7 @@ import (
 type denialsCommand struct {
 	Domain     string            `placeholder:"NAME" help:"Only rules of this domain."`
 	Path       string            `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
-	Descriptor *string           `placeholder:"K=V,K=V" help:"Instead of rules, list what was denied of late, by the minute, of descriptors that have these entries."`
+	Descriptor *string           `aliases:"value" placeholder:"K=V,K=V" help:"Instead of rules, list what was denied of late, by the minute, of descriptors that have these entries."`
 	From       historycmd.Moment `placeholder:"T" help:"List what was denied of late, from then on: 02:30, -90m, 2026-11-15 or '2026-11-15 12:00'."`
 	To         historycmd.Moment `placeholder:"T" help:"Likewise, before then."`
 	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
@@ -53,6 +56,9 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.After(c.From, out.Zone, now)}}
 	if c.Descriptor != nil { // an empty one, as of a variable that is not set, does not mean all
 		if err := checkDescriptor(*c.Descriptor); err != nil {
+			if near := c.nearest(ctx); near != "" {
+				err = fmt.Errorf("%w. %s", err, near)
+			}
 			return err
 		}
 		query.Set("descriptor", *c.Descriptor)
@@ -61,28 +67,54 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 		query.Set("values", "true")
 	}
 	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, weirs int) string {
-		return c.describe(a, out.Zone, weirs)
+	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, of weirs) string {
+		return c.describe(ctx, a, out.Zone, of)
 	})
+}
+
+// nearest says which descriptor that was denied of late is most like the one asked for, if it may be known.
+func (c *denialsCommand) nearest(ctx context.Context) string {
+	if c.Descriptor == nil {
+		return ""
+	}
+	near, adding := descriptors.Nearest{Wanted: *c.Descriptor}, sync.Mutex{}
+	query := url.Values{"domain": {c.Domain}, "path": {c.Path}, "from": {"-1d"}, "n": {"1000"}, "values": {"true"}}
+	flags := c.portFlags
+	flags.JSON = false
+	// Whoever does not answer, or may not be asked for values, has none to name.
+	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ weirs) string {
+		adding.Lock()
+		defer adding.Unlock()
+		if a.RecentAnswer != nil {
+			for i := range a.Recent {
+				near.Add(a.Recent[i].Descriptor)
+			}
+		}
+		return ""
+	})
+	if near.Found == "" || near.Found == *c.Descriptor {
+		return ""
+	}
+	return fmt.Sprintf("Most like it is %s, which was denied of late", terminal.Printable(near.Found))
 }
 
 // describe returns a table for people:
 //
 //	when     domain  rule            limit     over  still
 //	12s ago  shop    user/path=/pay  5/minute  134   56s
-func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, weirs int) string {
+func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, zone *time.Location, of weirs) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
 	rows, title, what, since := a.Denials, "still", "rule", "Counted since "+show(a.Since)
 	if a.RecentAnswer != nil {
 		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
 	}
 	if len(rows) == 0 {
-		others := fmt.Sprintf(" That is of %d weirs, and of the last that began.\n", weirs)
-		if weirs == 1 {
+		others := fmt.Sprintf(" That is of %s, and of the last that began.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
+		if of.asked == 1 {
 			others = " Each replica keeps its own denials: ask the others, too.\n"
 		}
 		return c.describeNothing(a, show) + others +
-			c.hint(a) +
+			c.hint(ctx, a) +
 			"weir history top --by over has what was denied before, or says what to set for a history,\n" +
 			"and weir check DIR --explain DESCRIPTOR which rule a descriptor gets.\n"
 	}
@@ -108,10 +140,18 @@ func (c *denialsCommand) describe(a *admin.DenialsAnswer, zone *time.Location, w
 		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
 	whose := "; each replica keeps its own.\n"
-	if weirs > 1 {
-		whose = fmt.Sprintf(", when the last of %d weirs began: a row for each weir.\n", weirs)
+	if of.asked > 1 {
+		whose = fmt.Sprintf(", when the last of %s began: a row for each weir.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
 	}
 	return text.String() + since + whose
+}
+
+// describeAsked says how many weirs were asked, and whose denials are missing.
+func describeAsked(of weirs) string {
+	if len(of.silent) == 0 {
+		return fmt.Sprintf("Asked %d weirs: all answered.", of.asked)
+	}
+	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, terminal.Printable(strings.Join(of.silent, ", ")))
 }
 
 // writeRows writes a table, whose first line is a title and, if values are to be shown, below each row its descriptor.
@@ -124,9 +164,13 @@ func writeRows(b *strings.Builder, table string, values bool, descriptor func(ro
 	}
 }
 
-// hint says where the denials from before the start of the weir are, unless they were asked for.
-func (c *denialsCommand) hint(a *admin.DenialsAnswer) string {
+// hint says where the denials from before the start of the weir are, unless they were asked for; of a descriptor it names
+// one like it.
+func (c *denialsCommand) hint(ctx context.Context, a *admin.DenialsAnswer) string {
 	if a.RecentAnswer != nil {
+		if near := c.nearest(ctx); near != "" {
+			return near + ".\n"
+		}
 		return ""
 	}
 	return "weir denials --from -1d lists those of the last day, with a history in Redis from before this start, too,\n"

@@ -34,10 +34,19 @@ func (n rows) Validate() error {
 	return nil
 }
 
+// weirs are those that an answer is of: how many were asked, and which of them did not answer.
+type weirs struct {
+	asked  int
+	silent []string // their addresses
+}
+
+// answered returns how many answered.
+func (w weirs) answered() int { return w.asked - len(w.silent) }
+
 // askEach asks all weirs that --admin names, at the same time, and prints what merge makes of the answers of several: for
 // people, view of it. Its error names those that do not answer, after the answers of the others.
 func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,
-	merge func([]*A) (*A, error), view func(a *A, weirs int) string) error {
+	merge func([]*A) (*A, error), view func(a *A, of weirs) string) error {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
 	ports := f.Each(ctx, net.DefaultResolver.LookupNetIP)
 	if len(ports) > 1 && merge != nil {
@@ -50,11 +59,17 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 		asking.Go(func() {
 			one := portFlags{Port: ports[i], JSON: f.JSON}
 			answers[i], errs[i] = ask(ctx, terminal.Output{Out: &bodies[i]}, &one, http.MethodGet, path, maps.Clone(query),
-				func(a *A) string { return view(a, 1) })
+				func(a *A) string { return view(a, weirs{asked: 1}) })
 		})
 	}
 	asking.Wait()
 	var err error
+	of := weirs{asked: len(ports)}
+	for i, a := range answers {
+		if a == nil {
+			of.silent = append(of.silent, ports[i].Address)
+		}
+	}
 	answered := slices.DeleteFunc(slices.Clone(answers), func(a *A) bool { return a == nil })
 	switch {
 	case len(ports) == 1:
@@ -69,7 +84,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 		if f.JSON {
 			err = terminal.WriteJSON(out.Out, all)
 		} else {
-			_, err = fmt.Fprint(out.Out, view(all, len(answered)))
+			_, err = fmt.Fprint(out.Out, view(all, of))
 		}
 	}
 	return errors.Join(append(errs, err)...)

@@ -49,11 +49,11 @@ func TestDenialsOfAllWeirsAreListed(t *testing.T) {
 30s ago  shop    user/path=/pay  5/minute         1               10s
 9m ago   shop    user            1000/hour users  1               -
 Counted since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for each weir.
-`},
+Asked 3 weirs: without the denials of ` + gone + ", which did not answer.\n"},
 		{"no more than asked for", denialsCommand{N: 1}, "… and 2 rules more (-n lists them)"},
 		{"the recent ones stand side by side", denialsCommand{N: 20, From: "-1h"}, "2026-11-22 11:59:30"},
 		{"as JSON", denialsCommand{N: 20, portFlags: portFlags{JSON: true}}, `"over_requests":1,"over_hits":2},`},
-		{"nothing", denialsCommand{N: 20, Path: "bytes"}, "That is of 2 weirs"},
+		{"nothing", denialsCommand{N: 20, Path: "bytes"}, "That is of 2 weirs, and of the last that began.\nAsked 3 weirs: without the denials of " + gone + ", which did not answer.\n"},
 	} {
 		var out bytes.Buffer
 		flags.JSON = c.command.JSON
@@ -64,6 +64,26 @@ Counted since 2026-11-22 11:13:00, when the last of 2 weirs began: a row for eac
 		}
 		if err == nil || !strings.Contains(err.Error(), gone) {
 			t.Errorf("%s: it ends with %v, want %s named, as it does not answer", c.promise, err, gone)
+		}
+	}
+}
+
+func TestDenialsNameASilentWeir(t *testing.T) {
+	a, b := newDeniedWorld(t), newDeniedWorld(t)
+	a.deny(30*time.Second, time.Second, 1, false, backend.FromStore, descriptors.Entry{Key: "user", Value: "ann"})
+	one, gone := fleetOf(t, a.port)
+	both := portFlags{Port: adminport.Port{Address: a.port.Listener.Addr().String() + "," + b.port.Listener.Addr().String(), Timeout: time.Minute}}
+	for _, c := range []struct {
+		flags portFlags
+		want  string
+	}{
+		{one, "when the last of 1 weir began: a row for each weir.\nAsked 2 weirs: without the denials of " + gone + ", which did not answer.\n"},
+		{both, "when the last of 2 weirs began: a row for each weir.\nAsked 2 weirs: all answered.\n"},
+	} {
+		var out bytes.Buffer
+		_ = (&denialsCommand{N: 20, portFlags: c.flags}).Run(t.Context(), utc(&out))
+		if !strings.HasSuffix(out.String(), c.want) {
+			t.Errorf("weir denials prints\n%s\nwant it to end with\n%s", &out, c.want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ stream began. An Envoy has its stream at one replica: --admin may be a name that
 func (c *quotaCommand) Run(ctx context.Context, out terminal.Output) error {
 	query := url.Values{"n": {strconv.Itoa(int(c.N))}, "domain": {c.Domain}, "values": {strconv.FormatBool(c.Values)}}
 	merge := func(all []*admin.QuotaAnswer) (*admin.QuotaAnswer, error) { return mergeQuota(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, merge, func(a *admin.QuotaAnswer, _ int) string { return c.describe(a) })
+	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, merge, func(a *admin.QuotaAnswer, _ weirs) string { return c.describe(a) })
 }
 
 // describe returns a table for people.

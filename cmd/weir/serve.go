@@ -68,14 +68,22 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 	kill := secondSignal(ctx, hangups != nil)
 	err := s.open(c.Config)
 	if err == nil {
-		s.log.Log(ctx, set.StartLevel, "weir starts", "version", buildVersion(), "backend", set.BackendType,
-			"algorithm", set.Algorithm.String(), "config", s.source.name)
+		s.logStart(ctx)
 		err = s.run(ctx, kill, hangups)
 	}
 	if err = errors.Join(err, s.close(kill)); err == nil {
 		s.log.Info("weir ends")
 	}
 	return err
+}
+
+// logStart logs how weir counts, and whether it refuses at all.
+func (s *service) logStart(ctx context.Context) {
+	s.log.Log(ctx, s.set.StartLevel, "weir starts", "version", buildVersion(), "backend", s.set.BackendType,
+		"algorithm", s.set.Algorithm.String(), "config", s.source.name)
+	if s.set.ShadowMode {
+		s.log.Warn("nothing is refused: every rule is in shadow mode", "variable", "SHADOW_MODE")
+	}
 }
 
 // service is weir with all its parts.

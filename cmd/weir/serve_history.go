@@ -91,10 +91,13 @@ func (p *historyPipeline) api() *query.History {
 	return h
 }
 
-// queries answers Prometheus's API; it is nil where HISTORY_QUERY is off, or without a history.
+// queries answers Prometheus's API, or says what to set where HISTORY_QUERY is off, or without a history.
 func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
-	if p.store == nil || !set.History.Query {
-		return nil
+	switch {
+	case p.store == nil:
+		return promql.Off("this weir keeps no history: " + set.HistoryRemedy())
+	case !set.History.Query:
+		return promql.Off("this weir answers no queries of its history: set HISTORY_QUERY=true")
 	}
 	rules := func() []*descriptors.Rule { return limiter.Config().Rules() }
 	return promql.NewHandler(promql.Config{

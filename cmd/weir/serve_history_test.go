@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/stats"
 )
@@ -178,6 +181,27 @@ func TestHistoryFalseKeepsNoHistory(t *testing.T) {
 	}
 	if totals := m.recorder.Totals(); len(totals) != 3 {
 		t.Errorf("%d totals; want those of the rule, of no rule and of no domain: /metrics shows hits without a history too", len(totals))
+	}
+}
+
+func TestQueriesNameTheMissingVariable(t *testing.T) {
+	for variable, want := range map[string]string{
+		"HISTORY": `{"status":"error","errorType":"not_found","error":"this weir keeps no history: set HISTORY=true to keep one in memory ` +
+			`until the process ends (in a file: DATA_DIR as well)"}`,
+		"HISTORY_QUERY": `{"status":"error","errorType":"not_found","error":"this weir answers no queries of its history: set HISTORY_QUERY=true"}`,
+	} {
+		set := settingsAs(t, "weir", map[string]string{variable: "false", "DATA_DIR": ""})
+		log := slog.New(slog.DiscardHandler)
+		port := admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), Guard: &admin.Guard{Host: "127.0.0.1"},
+			Query: recordSome(t, set, log).queries(set, nil, log)})
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			answer, question := httptest.NewRecorder(), httptest.NewRequest(method, "http://127.0.0.1/prometheus/api/v1/query?query=up", nil)
+			port.ServeHTTP(answer, question)
+			if body := strings.TrimSpace(answer.Body.String()); answer.Code != http.StatusNotFound || body != want ||
+				answer.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("with %s=false a query is answered %d %s, want 404 and %s: Grafana shows that sentence", variable, answer.Code, body, want)
+			}
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ type Parts struct {
 	History  *query.History // nil says that there is none
 	// NoHistory says what to set for one, where History is nil.
 	NoHistory string
-	Query     http.Handler // /prometheus/; nil serves none
+	Query     http.Handler // /prometheus/, without a history too; nil serves none
 	Guard     *Guard
 	// LikeRatelimit serves by any name what envoyproxy/ratelimit serves, and /help on unknown paths, and on / to clients
 	// that do not ask for HTML.

@@ -61,6 +61,15 @@ func NewHandler(c Config) *Handler {
 	return h
 }
 
+// Off returns a handler that answers each request with the reason why no history is queried, as an error of Prometheus's.
+func Off(reason string) http.Handler {
+	var h Handler
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		h.write(w, refuse(notFound, "%s", reason))
+	})
+}
+
 // getOnly serves a path for GET. Grafana tries POST first, and needs to be told that it may not.
 func (h *Handler) getOnly(path string, serve http.HandlerFunc) {
 	h.mux.HandleFunc("GET "+path, serve)

@@ -106,10 +106,14 @@ func isWanted(stored string, wanted *string) bool {
 // maxProbed is how many series are read as a whole to say where hits are, because a range has none.
 const maxProbed = 1000
 
+// maxCompared is how many series are looked at for a value like one that is not stored.
+const maxCompared = 10_000
+
 var errTooManySeries = errors.New("too many series")
 
 // Metadata is what answers say of the range and of what they were made of. All times are Unix seconds.
 type Metadata struct {
+	Origin
 	From       int64    `json:"from"`                 // that asked for, widened to whole buckets
 	To         int64    `json:"to"`                   // exclusive
 	Step       int64    `json:"step,omitempty"`       // seconds, of the buckets; 0, and left out, unless a step was asked for
@@ -133,12 +137,49 @@ func (h *History) metadata(ctx context.Context, q *Question, r *result, personal
 		a.AskedFrom, a.AskedTo = q.Range.From, q.Range.To
 	}
 	a.Warnings = append(append([]string{}, warnings...), r.unreadable.Warnings()...)
-	if (personal || q.Value != nil && !r.found) && history.HidesValues(ctx) {
+	if a.NoSeries {
+		unknown, err := h.UnknownValue(ctx, q)
+		if err != nil {
+			return a, err
+		}
+		a.Warnings = append(a.Warnings, unknown...)
+	} else if (personal || q.Value != nil && !r.found) && history.HidesValues(ctx) {
 		a.Warnings = append(a.Warnings, HiddenNotice)
 	}
 	stored, err := h.storedRange(ctx, q, r)
 	a.Since, a.Until = stored.From, stored.To
 	return a, err
+}
+
+// UnknownValue returns a sentence if the value of a question without series is stored for none of its rules: how values are
+// written, with the one that is most like it. Who may not read values is told that instead.
+func (h *History) UnknownValue(ctx context.Context, q *Question) ([]string, error) {
+	if q.Value == nil {
+		return nil, nil
+	}
+	if history.HidesValues(ctx) {
+		return []string{HiddenNotice}, nil
+	}
+	all, near, series := *q, descriptors.Nearest{Wanted: *q.Value}, 0
+	all.Value, all.Outcomes = nil, nil
+	found, err := h.Each(ctx, &all, history.Range{}, func(s history.Series) error {
+		if series++; series > maxCompared {
+			return errTooManySeries
+		}
+		if history.IsPersonal(s.ID.Value) {
+			near.Add(descriptors.ReadablePath(s.ID.Value))
+		}
+		return nil
+	})
+	switch {
+	case err != nil && !errors.Is(err, errTooManySeries):
+		return nil, err
+	case near.Found == "" && found:
+		return []string{"No value is kept there: value_to_metric or detailed_metric of a rule keeps its values."}, nil
+	case near.Found == "" || near.Found == descriptors.ReadablePath(*q.Value):
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("There is no value %q: values are written as key=value, and the most like it is %q.", *q.Value, near.Found)}, nil
 }
 
 // storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else

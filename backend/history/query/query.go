@@ -27,6 +27,14 @@ func New(store history.Store, now func() time.Time) *History {
 	return &History{store: history.HidingStore(store), now: now}
 }
 
+// Origin is where an answer was read, for those who asked a command that chose it.
+type Origin struct {
+	Source string `json:"source,omitempty"` // such as: the weir at 127.0.0.1:6070
+}
+
+// SetSource names where the answer was read.
+func (o *Origin) SetSource(source string) { o.Source = source }
+
 // HiddenNotice tells who was shown hashes instead of values how to see them.
 const HiddenNotice = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
 	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."

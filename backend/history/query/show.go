@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -82,37 +81,12 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	for _, id := range slices.SortedFunc(maps.Keys(all.answers), history.ID.Compare) {
 		a.Series = append(a.Series, *all.answers[id])
 	}
-	var similar []string
-	if len(a.Series) == 0 {
-		if similar, err = h.similarValues(ctx, q); err != nil {
-			return a, err
-		}
-	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
-	a.Metadata, err = h.metadata(ctx, q, &r, personal, slices.Concat(similar, q.stepWarning(&r), midnightWarnings(&r.cut, q.zone))...)
+	a.Metadata, err = h.metadata(ctx, q, &r, personal, slices.Concat(q.stepWarning(&r), midnightWarnings(&r.cut, q.zone))...)
 	if _, some := r.met.Range(); some {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err
-}
-
-// similarValues returns a sentence with the first stored value that has the asked one behind a key, nil for none.
-func (h *History) similarValues(ctx context.Context, q *Question) (warnings []string, err error) {
-	all, found := q.Query, ""
-	if all.Value == nil {
-		return nil, nil
-	}
-	all.Value = nil
-	err = h.store.Query(ctx, all, func(s history.Series) error {
-		if v := s.ID.Value; strings.Contains(","+v+",", "="+*q.Value+",") && (found == "" || v < found) {
-			found = v
-		}
-		return nil
-	})
-	if found != "" {
-		warnings = []string{fmt.Sprintf("There is no value %q, but %q: ask for that.", *q.Value, found)}
-	}
-	return warnings, err
 }
 
 // curves are the series of an answer, in one shape.

@@ -13,6 +13,7 @@ const maxNamed = 1000 // series that are not exact are named; further ones are o
 
 // VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
 type VerifyAnswer struct {
+	Origin
 	Series int            `json:"series"`        // looked at
 	Points int            `json:"points"`        // in them
 	Broken int            `json:"broken"`        // series that are not exact, or cannot be read

@@ -80,5 +80,10 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		written.Found = written.Found || found
 	}
 	written.Warnings, written.LeftOut = leftOut.Warnings(), leftOut.Count
+	if !written.Found && written.LeftOut == 0 {
+		if written.Warnings, err = h.UnknownValue(ctx, q); err != nil {
+			return written, err
+		}
+	}
 	return written, out.Close()
 }

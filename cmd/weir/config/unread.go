@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weirproxy/weir/descriptors"
 )
 
 var (
@@ -43,7 +45,7 @@ func isSlip(wrong, right string) bool {
 	if more := len(wrong) - len(right); more < -2 || more > 2 {
 		return false
 	}
-	letters := distance(wrong, right)
+	letters := descriptors.Distance(wrong, right)
 	switch {
 	case len(right) > 8 && letters == 2:
 		return wrong[0] == right[0]
@@ -60,31 +62,8 @@ func nearest(wrong string, names []string) string {
 			if strings.HasPrefix(name, wrong) && name != wrong {
 				return 1
 			}
-			return distance(wrong, name)
+			return descriptors.Distance(wrong, name)
 		}
 		return cost(a) - cost(b)
 	})
-}
-
-// distance returns how many letters must be added, left out, changed, or swapped with the next, to make b of a.
-func distance(a, b string) int {
-	of := make([][]int, len(a)+1) // the beginnings of a and b, by their lengths
-	for i := range of {
-		of[i] = make([]int, len(b)+1)
-		for j := range of[i] {
-			if i == 0 || j == 0 {
-				of[i][j] = i + j
-				continue
-			}
-			changed := of[i-1][j-1]
-			if a[i-1] != b[j-1] {
-				changed++
-			}
-			of[i][j] = min(changed, of[i-1][j]+1, of[i][j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				of[i][j] = min(of[i][j], of[i-2][j-2]+1)
-			}
-		}
-	}
-	return of[len(a)][len(b)]
 }

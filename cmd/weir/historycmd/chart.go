@@ -43,7 +43,7 @@ func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) 
 
 // merge adds up neighbouring buckets, each time the same number, until there are no more than a limit.
 func merge(points []query.PointAnswer, limit int) (merged []query.PointAnswer) {
-	for group := range slices.Chunk(points, (len(points)+limit-1)/limit) {
+	for group := range slices.Chunk(points, stepsOfBar(len(points), limit)) {
 		sum := group[0]
 		for _, p := range group[1:] {
 			sum.Width, sum.Sum, sum.Peak, sum.Partial = sum.Width+p.Width, sum.Sum+p.Sum, max(sum.Peak, p.Peak), p.Partial
@@ -52,6 +52,9 @@ func merge(points []query.PointAnswer, limit int) (merged []query.PointAnswer) {
 	}
 	return merged
 }
+
+// stepsOfBar returns how many of a number of buckets [merge] adds up each time.
+func stepsOfBar(buckets, limit int) int { return (buckets + limit - 1) / limit }
 
 // draw appends the curve with its axes. The uppermost row ends at the highest mean. Bars that are partial are pale.
 func (c *chart) draw(b *strings.Builder, colour, pale func(string) string) {

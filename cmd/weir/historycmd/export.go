@@ -31,8 +31,8 @@ func (*exportCommand) Help() string {
     weir history export --format openmetrics > history.om
     promtool tsdb create-blocks-from openmetrics history.om prometheus-data
 
-server/admin/API.md has the columns, cmd/weir/OPERATION.md what a spreadsheet and Prometheus need to know. Exit code: 0, 1 if
-a series was left out, 2 for an error: what was written is not whole then.`
+server/admin/API.md has the columns, cmd/weir/OPERATION.md what a spreadsheet and Prometheus need to know.
+After exit code 1 or 2 what was written is not whole. ` + exitCodes
 }
 
 func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -48,8 +48,9 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
-	if !written.Found && len(written.Warnings) == 0 {
-		return c.errNoSeries(q, 0)
+	c.tellSource(out)
+	if !written.Found && written.LeftOut == 0 {
+		return c.errNoSeries(q, 0, written.Warnings)
 	}
 	for _, warning := range written.Warnings {
 		fmt.Fprintln(out.Err, terminal.Printable(warning))
@@ -58,7 +59,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		fmt.Fprintf(out.Err, "No hits between --from and --to, which is %s.\n",
 			time.Unix(written.To, 0).In(out.Zone).Format("2006-01-02 15:04 MST"))
 	}
-	return exitFor(written.LeftOut)
+	return exitFor(written.LeftOut, written.Rows == 0)
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.

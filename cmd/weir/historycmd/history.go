@@ -49,9 +49,12 @@ weir serve, which is asked on its admin port; with --admin that is so in any cas
     weir history show --domain shop --from -30d --step 1d --tz Europe/Berlin        a month, by local days
 
 Times are -90m, -12h, -30d, -2w or -1y before now, 14:03 (the last; for --to the first after --from), 2026-11-15,
-'2026-11-15 12:00', RFC 3339 or Unix seconds. Exit code: 0, 2 for an error, and 1 if a series that was asked for cannot be
-read or, for verify, is not exact.`
+'2026-11-15 12:00', RFC 3339 or Unix seconds. ` + exitCodes
 }
+
+// exitCodes are those of the commands that read a history, for their help.
+const exitCodes = `Exit code: 0; 1 if a series that was asked for cannot be read or, for
+verify, is not exact; 2 for an error; 3 if there is nothing of what was asked for, or no history yet.`
 
 // readFlags are those of the commands that read a history: whose it is, and which rules are meant.
 type readFlags struct {
@@ -60,7 +63,8 @@ type readFlags struct {
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 
-	set *config.Settings // of the environment, once open has opened its Redis
+	set    *config.Settings // of the environment, once open has opened its Redis
+	source string           // where the history is read, once open has chosen it
 }
 
 // printFlags are those of the commands that print an answer.
@@ -72,7 +76,12 @@ type printFlags struct {
 // seriesFlags choose series of the rules, for show and export.
 type seriesFlags struct {
 	Outcome string `placeholder:"NAME" help:"Only within, over (denied), shadow, degraded or near."`
-	Value   string `placeholder:"TEXT" help:"Only this value, of a rule that counts values each by itself."`
+	valueFlag
+}
+
+// valueFlag chooses one value of the rules, for show, top and export.
+type valueFlag struct {
+	Value string `placeholder:"K=V,K=V" help:"Only this value, of a rule that counts values each by itself: tenant=acme."`
 }
 
 // rangeFlags are the range of time of show, top and export.
@@ -150,8 +159,12 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 		return a, err
 	}
 	if p.JSON {
+		if origin, is := any(&a).(interface{ SetSource(string) }); is {
+			origin.SetSource(p.source)
+		}
 		return a, terminal.WriteJSON(out.Out, a)
 	}
+	p.tellSource(out)
 	text, err := describe(&a)
 	if err == nil {
 		_, err = io.WriteString(out.Out, text)
@@ -179,6 +192,11 @@ func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path strin
 	return a, err
 }
 
+// tellSource writes where the history was read.
+func (s *readFlags) tellSource(out terminal.Output) {
+	fmt.Fprintf(out.Err, "Read from %s.\n", terminal.Printable(s.source))
+}
+
 // RuleFlags name one rule and a range of its history, for commands that work with its hits.
 type RuleFlags struct {
 	readFlags
@@ -202,6 +220,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*query.Hist
 	if err != nil {
 		return nil, err
 	}
+	f.tellSource(*out)
 	var warnings strings.Builder
 	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
 	fmt.Fprint(out.Err, &warnings)
@@ -209,9 +228,9 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*query.Hist
 	a.Series = slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
 	switch {
 	case !found:
-		return nil, f.errNoSeries(q, a.Lag)
+		return nil, f.errNoSeries(q, a.Lag, a.Warnings)
 	case len(a.Series) == 0:
-		return nil, errors.New(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
+		return nil, terminal.Empty(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
 	}
 	if first, last := a.Series[0].Domain, a.Series[len(a.Series)-1].Domain; first != last { // they are sorted
 		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", first, last)
@@ -223,16 +242,21 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*query.Hist
 // asked, whose address it sets.
 func (s *readFlags) open() (*redishistory.Store, error) {
 	if s.Address != "" {
+		s.source = "the weir at " + s.Address
 		return nil, nil
 	}
 	set, err := config.Read(config.Process())
 	if err == nil && !set.HistoryInRedis() {
 		s.Address = config.AdminAddress()
+		s.source = "the weir at " + s.Address
+		if config.Process()["DATA_DIR"] != "" { // of another weir, perhaps
+			s.source += ", from the store of that one, whatever DATA_DIR is here"
+		}
 	}
 	if err != nil || s.Address != "" {
 		return nil, err
 	}
-	s.set = &set
+	s.set, s.source = &set, storeName(&set)
 	return openRedis(&set, slog.New(slog.DiscardHandler), true)
 }
 
@@ -243,10 +267,14 @@ func (s *readFlags) history(store *redishistory.Store) *query.History {
 	return h
 }
 
-// exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact.
-func exitFor(broken int) error {
-	if broken > 0 {
+// exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact. Else it
+// returns terminal.Nothing if there is none of what was asked for.
+func exitFor(broken int, nothing bool) error {
+	switch {
+	case broken > 0:
 		return terminal.No
+	case nothing:
+		return terminal.Nothing
 	}
 	return nil
 }
@@ -258,22 +286,25 @@ func writeWarnings(b *strings.Builder, warnings []string, p terminal.Paint) {
 }
 
 // errNoSeries returns the error of a question that no series fits. Hits are stored after lag seconds at most, or 0 if that is
-// not known. Whether the weirs of a Redis keep a history there cannot be seen in it.
-func (s *readFlags) errNoSeries(q url.Values, lag int64) error {
+// not known; warnings are those of the answer, such as of a value that is not stored. Whether the weirs of a Redis keep a
+// history there cannot be seen in it.
+func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) error {
 	text := "there is no history yet"
 	switch {
+	case len(warnings) > 0:
+		return terminal.Empty("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
 	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
 		text = "no history of that; weir history top --from -1y lists what there is"
 	case s.set == nil:
 	case !s.set.KeepHistory:
-		return fmt.Errorf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy())
+		return terminal.Empty(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy()))
 	default:
 		lag, text = int64(s.set.History.FlushInterval.Seconds()), storeName(s.set)+" holds no history: weirs keep one there unless HISTORY=false is set"
 		if s.set.HistoryVariable() == "" {
 			text += ", those started as ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"
 		}
 	}
-	return errors.New(text + describeLag("; ", lag))
+	return terminal.Empty(text + describeLag("; ", lag))
 }
 
 // describeLag says when hits appear, behind what introduces it; nothing if that is not known.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
 	"net"
 	"net/http"
@@ -106,6 +105,13 @@ func historyPort(t *testing.T, store history.Store) string {
 // runHistory runs weir history as the command line would, and returns what it prints.
 func runHistory(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	out, _, err := runTelling(t, args...)
+	return out, err
+}
+
+// runTelling is runHistory, and returns what is written to stderr, too.
+func runTelling(t *testing.T, args ...string) (printed, told string, err error) {
+	t.Helper()
 	var line struct {
 		History Command `cmd:""`
 	}
@@ -116,11 +122,11 @@ func runHistory(t *testing.T, args ...string) (string, error) {
 	}
 	k, err := parser.Parse(append([]string{"history"}, args...))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	out := new(bytes.Buffer)
-	err = k.Run(terminal.Output{Out: out, Err: io.Discard, Zone: time.UTC})
-	return out.String(), err
+	var out, stderr bytes.Buffer
+	err = k.Run(terminal.Output{Out: &out, Err: &stderr, Zone: time.UTC})
+	return out.String(), stderr.String(), err
 }
 
 // codeOf is the exit code of a command that ended with an error.
@@ -186,7 +192,7 @@ No such hits in this range; hits of other outcomes are from 2026-11-20 12:00 to 
 `},
 	} {
 		got, err := runHistory(t, append([]string{"top", "--admin", port}, c.args...)...)
-		if err != nil {
+		if err != nil && !errors.Is(err, terminal.Nothing) {
 			t.Fatal(err)
 		}
 		if "\n"+got != c.want {
@@ -212,9 +218,38 @@ func TestHistoryPrintsTheAdminPortsAnswer(t *testing.T) {
 	for line, path := range map[string]string{"show --json": "", "top --json": "/top", "verify --json": "/verify", "export": "/export"} {
 		want, failed := weirtest.Get("http://" + address + "/api/v1/history" + path)
 		got, err := runHistory(t, strings.Fields(line)...)
+		got = strings.Replace(got, `"source":"the weir at `+address+`",`, "", 1)
 		if errors.Join(failed, err) != nil || sortedLines(got) != sortedLines(want) || want == "" {
 			t.Errorf("weir history %s prints\n%.300s(%v)\nthe port answers\n%.300s(%v)", line, got, err, want, failed)
 		}
+	}
+}
+
+func TestHistoryNamesWhereItWasRead(t *testing.T) {
+	port, redis := someHistory(t), redistest.Single(t)
+	host, number, _ := net.SplitHostPort(port)
+	for _, c := range []struct{ variables, flags, want string }{
+		{"", "--admin " + port, "the weir at " + port},
+		{"DEBUG_HOST=" + host + " DEBUG_PORT=" + number + " DATA_DIR=/tmp/year", "",
+			"the weir at " + port + ", from the store of that one, whatever DATA_DIR is here"},
+		{"REDIS_URL=" + redis.Addr, "", "the Redis of REDIS_URL"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			for variable := range strings.FieldsSeq(c.variables) {
+				name, value, _ := strings.Cut(variable, "=")
+				t.Setenv(name, value)
+			}
+			for _, command := range []string{"show", "top", "verify", "export"} {
+				if _, told, err := runTelling(t, strings.Fields(command+" "+c.flags)...); told != "Read from "+c.want+".\n" {
+					t.Errorf("weir history %s tells %q (%v), want it to name %s, also where it holds nothing", command, told, err, c.want)
+				}
+			}
+			for _, command := range []string{"show", "top", "verify"} {
+				if got, told, err := runTelling(t, strings.Fields(command+" --json "+c.flags)...); told != "" || !strings.Contains(got, `"source":"`+c.want+`"`) {
+					t.Errorf("weir history %s --json prints %.300s and tells %q (%v), want the source %s", command, got, told, err, c.want)
+				}
+			}
+		})
 	}
 }
 
@@ -242,11 +277,36 @@ func TestHistoryErrorsAreSentences(t *testing.T) {
 		{"an unknown time zone", []string{"show", "--tz", "Mars", "--admin", port}, `--tz "Mars" is not a time zone`},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
+			code := 2
+			if strings.Contains(c.want, "no history") {
+				code = 3
+			}
 			out, err := runHistory(t, c.args...)
-			if err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 || out != "" {
-				t.Errorf("printed %q, got %v; want an error with %q and exit code 2", out, err, c.want)
+			if err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != code || out != "" {
+				t.Errorf("printed %q, got %v; want an error with %q and exit code %d", out, err, c.want, code)
 			}
 		})
+	}
+}
+
+// A script tells nothing from an error, whether it asks for text or JSON.
+func TestNothingHasOneExitCode(t *testing.T) {
+	port := someHistory(t)
+	for _, asked := range []string{"--domain shp", "--domain shop --from 2025-10-01 --to 2025-10-08"} {
+		for _, command := range []string{"show", "show --json", "show --outcome degraded", "top", "top --json", "top --by degraded", "export",
+			"export --format openmetrics", "verify", "verify --json"} {
+			if strings.HasPrefix(command, "verify") && asked != "--domain shp" {
+				continue // it takes no range
+			}
+			if _, err := runHistory(t, append(strings.Fields(command+" "+asked), "--admin", port)...); codeOf(err) != 3 {
+				t.Errorf("weir history %s %s ends with exit code %d (%v), want 3", command, asked, codeOf(err), err)
+			}
+		}
+	}
+	for _, command := range []string{"show --json", "top --json", "export", "verify --json"} {
+		if _, err := runHistory(t, append(strings.Fields(command), "--admin", port)...); err != nil {
+			t.Errorf("weir history %s of what there is ends with %v", command, err)
+		}
 	}
 }
 
@@ -264,8 +324,8 @@ func TestRedisWithoutHistoryNamesTheSetting(t *testing.T) {
 			t.Setenv("HISTORY", c.history)
 			t.Setenv("HISTORY_FLUSH_INTERVAL", "7s")
 			for _, command := range []string{"top --by refused", "show", "verify", "export"} {
-				if _, err := runHistory(t, strings.Fields(command)...); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 2 {
-					t.Errorf("weir history %s ends with %v, want %q and exit code 2", command, err, c.want)
+				if _, err := runHistory(t, strings.Fields(command)...); err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != 3 {
+					t.Errorf("weir history %s ends with %v, want %q and exit code 3", command, err, c.want)
 				}
 			}
 		})
@@ -296,19 +356,32 @@ func TestShowAndTopNameOneRange(t *testing.T) {
 	}
 }
 
-func TestShowSuggestsTheFullValue(t *testing.T) {
+func TestUnknownValuesNameTheNearest(t *testing.T) {
 	store := openHistory(t, t.TempDir())
-	acme := history.ID{Domain: "shop", Path: "tenant", Value: "tenant=acme,user=ann", Outcome: history.Within}
-	countHits(t, store, acme, 0, time.Minute, func(time.Duration) int { return 3 })
+	for _, value := range []string{"tenant=acme,user=ann", "tenant=bee"} {
+		id := history.ID{Domain: "shop", Path: "tenant", Value: value, Outcome: history.Within}
+		countHits(t, store, id, 0, time.Minute, func(time.Duration) int { return 3 })
+	}
+	countHits(t, store, payOver, 0, time.Minute, func(time.Duration) int { return 3 })
 	port := historyPort(t, store)
-	for value, want := range map[string]string{"acme": "There is no value \"acme\", but \"tenant=acme,user=ann\"", "acm": "no history of that"} {
-		got, err := runHistory(t, "show", "--value", value, "--admin", port)
-		if err != nil {
-			got = err.Error()
+	for args, want := range map[string]string{
+		"--value acme":                       `no history of that: There is no value "acme": values are written as key=value, and the most like it is "tenant=acme,user=ann"`,
+		"--value be":                         `and the most like it is "tenant=bee"`,
+		"--value Tenant=bee":                 `and the most like it is "tenant=bee"`,
+		"--value zz --domain shp":            "no history of that; weir history top --from -1y lists what there is",
+		"--value acme --path user/path=/pay": "no history of that: No value is kept there: value_to_metric or detailed_metric of a rule keeps its values",
+	} {
+		for _, command := range []string{"show", "top", "export"} {
+			if _, err := runHistory(t, append(strings.Fields(command+" "+args), "--admin", port)...); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("weir history %s %s ends with %v, want %s", command, args, err, want)
+			}
 		}
-		if !strings.Contains(got, want) {
-			t.Errorf("--value %s prints %q, want %q", value, got, want)
-		}
+	}
+	if got, err := runHistory(t, "top", "--value", "tenant=bee", "--admin", port); err != nil || !strings.Contains(got, "shop tenant value tenant=bee") || strings.Contains(got, "acme") {
+		t.Errorf("the rank of one value is\n%s(%v)", got, err)
+	}
+	if _, err := runHistory(t, "show", "--value", "tenant=bee", "--outcome", "over", "--admin", port); err == nil || strings.Contains(err.Error(), "no value") {
+		t.Errorf("a value without such hits ends with %v, want no word of a value that is not there", err)
 	}
 }
 
@@ -393,6 +466,21 @@ func TestManySeriesDoNotFloodATerminal(t *testing.T) {
 	}
 	if want := "\n4 more series: --path, --outcome and --value choose"; !strings.Contains(got, want) {
 		t.Errorf("%q is missing from\n%s", want, got)
+	}
+}
+
+func TestMergedStepsAreNamed(t *testing.T) {
+	port := someHistory(t)
+	const merged = "(1d)\neach bar is the mean of 2 steps, as 96 do not fit into 80 columns; --json has every step\n"
+	for step, want := range map[string]bool{"15m": true, "1h": false, "": false} {
+		args := []string{"show", "--admin", port, "--domain", "shop", "--from", "2026-11-20", "--to", "2026-11-21"}
+		if step != "" {
+			args = append(args, "--step", step)
+		}
+		got, err := runHistory(t, args...)
+		if err != nil || strings.Contains(got, merged) != want || strings.Contains(got, "each bar") != want {
+			t.Errorf("with --step %q it prints\n%s(%v)\nwant it to say %q: %v", step, got, err, merged, want)
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ type showCommand struct {
 	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz), 1w; unless given, as many are drawn as fit."`
 }
 
+func (*showCommand) Help() string { return exitCodes }
+
 func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "outcome": {c.Outcome}, "value": {c.Value}, "step": {c.Step}}
 	width := terminal.Width(out.Out)
@@ -31,13 +33,14 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	a, err := printAnswer(ctx, &c.printFlags, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
-		if len(a.Series) == 0 && len(a.Warnings) == 0 {
-			return "", c.errNoSeries(q, a.Lag)
+		if a.NoSeries {
+			return "", c.errNoSeries(q, a.Lag, a.Warnings)
 		}
-		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out)}
+		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out), stepped: c.Step != ""}
 		return v.String(), nil
 	})
-	return cmp.Or(err, exitFor(a.Unreadable))
+	hits := slices.ContainsFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Total > 0 })
+	return cmp.Or(err, exitFor(a.Unreadable, !hits))
 }
 
 // showView shows series to people, each as a curve on the same axis of time:
@@ -55,6 +58,8 @@ type showView struct {
 	zone   *time.Location
 	width  int // columns
 	paint  terminal.Paint
+
+	stepped bool // the user chose how wide buckets are
 }
 
 // maxCurves is how many series are drawn: further ones would scroll the first away.
@@ -72,6 +77,7 @@ func (v *showView) String() string {
 		answered.To = min(answered.To, minute)
 	}
 	b.WriteString(describeRange(&answered, v.zone, counting))
+	b.WriteString(v.describeMerged())
 	writeWarnings(&b, a.Warnings, v.paint)
 	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
 	drawn = drawn[:min(len(drawn), maxCurves)]
@@ -88,6 +94,19 @@ func (v *showView) String() string {
 		fmt.Fprintf(&b, "\n%d more series: --path, --outcome and --value choose, weir history top ranks them.\n", more)
 	}
 	return b.String()
+}
+
+// describeMerged says how many of the steps that were asked for a bar has, if it has more than one.
+func (v *showView) describeMerged() string {
+	steps := 0
+	for _, s := range v.answer.Series {
+		steps = max(steps, len(s.Points)) // of all they are as many
+	}
+	each := stepsOfBar(steps, columnsOf(v.width))
+	if !v.stepped || each < 2 {
+		return ""
+	}
+	return fmt.Sprintf("each bar is the mean of %d steps, as %d do not fit into %d columns; --json has every step\n", each, steps, v.width)
 }
 
 func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {

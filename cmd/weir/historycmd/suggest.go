@@ -41,7 +41,8 @@ denied something in 1 %, 0.1 % and none of the minutes: of each value, where the
     weir suggest --domain shop --path path=/login --from -30d --yaml limits > limits.new/shop.yaml
 
 Minutes are kept for HISTORY_KEEP_MINUTES, a day unless it is set. Of a coarser bucket the sum and the largest minute are known;
-how many of its other minutes exceed a limit is estimated. Exit code: 0, 1 if the files of --yaml have errors, or 2 if it failed.`
+how many of its other minutes exceed a limit is estimated. Exit code: 0, 1 if the files of --yaml have errors, 2 if it failed, or 3
+if there are no hits of the rule.`
 }
 
 // suggestion is the limits for one value, or for all hits of a rule.

@@ -3,6 +3,7 @@ package historycmd
 import (
 	"bytes"
 	"context"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -125,7 +126,7 @@ func runSuggest(t *testing.T, rules string, c Suggest) (string, error) {
 	}
 	c.Address, c.Timeout = someHistory(t), time.Minute
 	var out bytes.Buffer
-	err := c.Run(context.Background(), terminal.Output{Out: &out, Err: &out, Zone: time.UTC})
+	err := c.Run(context.Background(), terminal.Output{Out: &out, Err: io.Discard, Zone: time.UTC})
 	return out.String(), err
 }
 

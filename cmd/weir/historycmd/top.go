@@ -19,22 +19,25 @@ import (
 type topCommand struct {
 	printFlags
 	rangeFlags
+	valueFlag
 	By string `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
 	N  int    `default:"20" short:"n" help:"How many to list."`
 }
 
+func (*topCommand) Help() string { return exitCodes }
+
 func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
-	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "n": {strconv.Itoa(c.N)}, "by": {c.By}}
+	q := url.Values{"domain": {c.Domain}, "path": {c.Path}, "value": {c.Value}, "n": {strconv.Itoa(c.N)}, "by": {c.By}}
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
 	a, err := printAnswer(ctx, &c.printFlags, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
 		if a.NoSeries {
-			return "", c.errNoSeries(q, a.Lag)
+			return "", c.errNoSeries(q, a.Lag, a.Warnings)
 		}
 		return describeTop(a, out.Zone, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, exitFor(a.Unreadable))
+	return cmp.Or(err, exitFor(a.Unreadable, a.Found == 0))
 }
 
 const topBar = 20 // columns, of the longest bar

@@ -16,18 +16,18 @@ type verifyCommand struct{ printFlags }
 func (*verifyCommand) Help() string {
 	return `Of each series, what is stored and what has expired must make all that was ever counted, at every moment: weir may
 go on counting meanwhile. A series some of which cannot be read is not exact either, and is listed with the reason and
-the key at fault. Exit code: 0 exact, 1 not, 2 for an error.`
+the key at fault. ` + exitCodes
 }
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := url.Values{"domain": {c.Domain}, "path": {c.Path}}
 	a, err := printAnswer(ctx, &c.printFlags, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
-			return "", c.errNoSeries(q, a.Lag)
+			return "", c.errNoSeries(q, a.Lag, nil)
 		}
 		return describeVerified(a, terminal.PaintFor(out.Out)), nil
 	})
-	return cmp.Or(err, exitFor(a.Broken))
+	return cmp.Or(err, exitFor(a.Broken, a.Series == 0))
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.

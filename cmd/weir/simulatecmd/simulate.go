@@ -59,7 +59,7 @@ denies, whom, and when; beside it each other algorithm. A worst window is the mo
     weir simulate --compare limits new-limits --csv requests.csv
 
 Refused requests are not asked again, and no store is away. Ctrl-C shows what was simulated until then. Exit code: 0, 1 if
-the files have errors, 2 for another error or after Ctrl-C.`
+the files have errors, 2 for another error or after Ctrl-C, 3 if the history has no hits of the rule.`
 }
 
 // Run simulates and reports.

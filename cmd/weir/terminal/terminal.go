@@ -94,17 +94,29 @@ type Exit int
 const (
 	No     Exit = 1 // the answer is no
 	Failed Exit = 2 // a flag was wrong, or something failed
+
+	Nothing Exit = 3 // there is nothing of what was asked for
 )
+
+// Empty is an error that is still to be told, and that ends the process with [Nothing].
+type Empty string
+
+// Error returns the sentence.
+func (e Empty) Error() string { return string(e) }
 
 // Error names the code, for logs; people have been told the reason.
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// ExitCode returns the code that a process ends with after an error: 2 for one that is no Exit and still to be told.
+// ExitCode returns the code that a process ends with after an error: 2 for one that is no Exit, 3 for an [Empty] one, which both
+// are still to be told.
 func ExitCode(err error) (code int, told bool) {
 	if err == nil {
 		return 0, true
 	}
 	exit := Failed
-	told = errors.As(err, &exit)
+	var empty Empty
+	if told = errors.As(err, &exit); !told && errors.As(err, &empty) {
+		exit = Nothing
+	}
 	return int(exit), told
 }

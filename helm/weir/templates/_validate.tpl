@@ -64,6 +64,7 @@
 {{- fail (printf "podDisruptionBudget.maxUnavailable %v would let no node be drained: set it to 1 or more." $budget.maxUnavailable) -}}
 {{- end -}}
 {{- end -}}
+{{- include "weir.validateNeverMade" . -}}
 {{- include "weir.validateScale" . -}}
 {{- include "weir.validateMode" . -}}
 {{- include "weir.validatePage" . -}}
@@ -126,6 +127,53 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What was chosen for an object that this mode, kind or type never makes. */}}
+{{- define "weir.validateNeverMade" -}}
+{{- $budget := .Values.podDisruptionBudget -}}
+{{- if and $budget.enabled (or (not (kindIs "invalid" $budget.minAvailable)) (not (has (toString $budget.maxUnavailable) (list "1" "<nil>")))) -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- fail "podDisruptionBudget is for mode service: in sidecar mode the pods are the workload's, and so is their budget." -}}
+{{- else if eq .Values.kind "DaemonSet" -}}
+{{- fail "podDisruptionBudget is for kind Deployment: draining a node leaves a DaemonSet's pods alone, so none would be made; leave it out." -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.service -}}
+{{- if and (ne $.Values.mode "service") (or (ne .type "ClusterIP") .loadBalancerClass .loadBalancerSourceRanges .externalTrafficPolicy) -}}
+{{- fail "service is for mode service: in sidecar mode there is no Service, leave it out." -}}
+{{- end -}}
+{{- if and (ne .type "LoadBalancer") (or .loadBalancerClass .loadBalancerSourceRanges) -}}
+{{- fail (printf "service.loadBalancerClass and service.loadBalancerSourceRanges are for a load balancer, but service.type is %s: set it to LoadBalancer, or leave them out; networkPolicy.clients says who may reach weir in any case." .type) -}}
+{{- end -}}
+{{- if and (eq .type "ClusterIP") .externalTrafficPolicy -}}
+{{- fail "service.externalTrafficPolicy is for what comes from outside the cluster, but service.type is ClusterIP: set it to LoadBalancer or NodePort, or leave it out." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What was chosen for an object that is switched off, by the defaults that values.yaml has: a line each. Files of values
+that share a base switch objects off and leave the rest, so these are no errors. */}}
+{{- define "weir.unused" -}}
+{{- $budget := .Values.podDisruptionBudget -}}
+{{- if and (eq .Values.mode "service") (eq .Values.kind "Deployment") $budget.enabled (not (include "weir.severalPods" .)) (not (kindIs "invalid" $budget.minAvailable)) }}
+podDisruptionBudget has no effect on one pod
+{{- end }}
+{{- with .Values.ingress }}{{ if and (not .enabled) (or .hosts .className .tls) }}
+ingress.hosts, className and tls have no effect while ingress.enabled is false
+{{- end }}{{ end }}
+{{- with .Values.httpRoute }}{{ if and (not .enabled) (or .hostnames .parentRefs) }}
+httpRoute.hostnames and parentRefs have no effect while httpRoute.enabled is false
+{{- end }}{{ end }}
+{{- $scale := .Values.autoscaling }}
+{{- if not $scale.enabled }}
+{{- range $name, $default := dict "minReplicas" "2" "maxReplicas" "10" "targetCPU" "70" "targetMemory" "" "metrics" "[]" "behavior" "map[]" }}
+{{- $chosen := get $scale $name }}
+{{- if and (not (kindIs "invalid" $chosen)) (not (has (toString $chosen) (list "" $default))) }}
+autoscaling.{{ $name }} has no effect while autoscaling.enabled is false
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{- define "weir.validateScale" -}}

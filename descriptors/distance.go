@@ -1,0 +1,55 @@
+package descriptors
+
+import "strings"
+
+// Nearest finds the descriptor, as [Descriptor.String] writes it, that is most like a text which is none or is unknown.
+type Nearest struct {
+	Wanted string
+	Found  string // of those that were added; "" for none
+
+	cost int // of Found
+}
+
+const maxCompared = 64 // bytes of a text: comparing takes time by the product of both lengths
+
+// Add compares one more descriptor. Of those that are equally like the text, the first in alphabetical order is found.
+func (n *Nearest) Add(descriptor string) {
+	wanted, short := n.Wanted[:min(len(n.Wanted), maxCompared)], descriptor[:min(len(descriptor), maxCompared)]
+	cost := 2 + Distance(wanted, short)
+	for entry := range strings.SplitSeq(short, ",") {
+		switch _, value, _ := strings.Cut(entry, "="); {
+		case value == wanted:
+			cost = 0 // only the key is missing
+		case strings.HasPrefix(value, wanted):
+			cost = min(cost, 1)
+		default:
+			cost = min(cost, 2+Distance(wanted, value))
+		}
+	}
+	if n.Found == "" || cost < n.cost || cost == n.cost && descriptor < n.Found {
+		n.Found, n.cost = descriptor, cost
+	}
+}
+
+// Distance returns how many letters must be added, left out, changed, or swapped with the next, to make b of a.
+func Distance(a, b string) int {
+	of := make([][]int, len(a)+1) // the beginnings of a and b, by their lengths
+	for i := range of {
+		of[i] = make([]int, len(b)+1)
+		for j := range of[i] {
+			if i == 0 || j == 0 {
+				of[i][j] = i + j
+				continue
+			}
+			changed := of[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				changed++
+			}
+			of[i][j] = min(changed, of[i-1][j]+1, of[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				of[i][j] = min(of[i][j], of[i-2][j-2]+1)
+			}
+		}
+	}
+	return of[len(a)][len(b)]
+}
