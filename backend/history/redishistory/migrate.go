@@ -125,6 +125,10 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		}
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
+	var keys []string
+	for p := range history.Partitions {
+		keys = append(keys, formatKey(history.Partition(p)))
+	}
 	for _, n := range m.live {
 		if failed[n] == nil && !m.config.DryRun {
 			failed[n] = m.takeLock(ctx, n, "")
@@ -132,12 +136,9 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		if failed[n] != nil {
 			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, failed[n])
 		}
-		for p := range history.Partitions {
-			held, _, err := m.state(ctx, n, formatKey(history.Partition(p)))
-			if err != nil {
-				return err
-			}
-			m.states[n] = append(m.states[n], held)
+		var err error
+		if m.states[n], _, err = m.read(ctx, n, keys...); err != nil {
+			return err
 		}
 	}
 	for p := range m.table.At {
@@ -351,10 +352,13 @@ func (m *mover) store(ctx context.Context) error {
 	return nil
 }
 
-// state returns what a key of a node holds, and the node's second.
-func (m *mover) state(ctx context.Context, node, key string) (held string, now int64, err error) {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key})
-	return item[string](reply, 0), item[int64](reply, 1), err
+// read returns what keys of a node hold, and the node's second.
+func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, now int64, err error) {
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, keys)
+	for i := range keys {
+		held = append(held, item[string](reply, i+1))
+	}
+	return held, item[int64](reply, 0), err
 }
 
 // swap changes what a key of a node holds from one value to another, ” being no key, before the second late, and has it
@@ -365,5 +369,5 @@ func (m *mover) swap(ctx context.Context, node, key, from, to, late string, last
 		life = strconv.FormatInt(lasts.Milliseconds(), 10)
 	}
 	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, late, life)
-	return item[string](reply, 0), err
+	return item[string](reply, 1), err
 }
