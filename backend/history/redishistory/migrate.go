@@ -111,7 +111,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		return err
 	}
 	old := m.ring.table.Load()
-	m.table = &table{old.Version, slices.Clone(old.Nodes), slices.Clone(old.At)}
+	m.table = old.clone()
 	for _, n := range targets {
 		if !slices.Contains(m.table.Nodes, n) {
 			m.table.Nodes = append(m.table.Nodes, n)
@@ -245,7 +245,8 @@ func (r *record) allKeys() []string {
 
 // work cleans up after a mover that died, moves what is planned, and stores the table of the end.
 func (m *mover) work(ctx context.Context, targets []string) error {
-	if before := m.ring.table.Load(); len(m.result.Partitions) > 0 || !slices.Equal(before.Nodes, targets) {
+	before := m.ring.table.Load()
+	if len(m.result.Partitions) > 0 || before.Left > 0 || !slices.Equal(before.Nodes, targets) {
 		if err := m.store(ctx); err != nil { // a node that is to get something is asked from now on
 			return err
 		}
@@ -336,6 +337,12 @@ func (m *mover) cleanUp(ctx context.Context) error {
 // store stores the table as the next version on all nodes.
 func (m *mover) store(ctx context.Context) error {
 	m.table.Version++
+	m.table.Left = 0
+	for _, one := range m.result.Partitions {
+		if !one.Moved {
+			m.table.Left++
+		}
+	}
 	for _, n := range m.live {
 		held, err := m.placement(ctx, n, m.table.text(), m.table.Version)
 		if err == nil && held != m.table.text() {
@@ -348,7 +355,7 @@ func (m *mover) store(ctx context.Context) error {
 	m.result.Version = m.table.Version
 	m.ring.mu.Lock()
 	defer m.ring.mu.Unlock()
-	m.adopt(&table{m.table.Version, slices.Clone(m.table.Nodes), slices.Clone(m.table.At)})
+	m.adopt(m.table.clone())
 	return nil
 }
 

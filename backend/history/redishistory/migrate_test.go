@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -155,7 +156,8 @@ func TestKilledMoverLosesNothing(t *testing.T) {
 	here = opened(t, ringOf(nodes[:2]...), fixed(start), nil)
 	c := &client{s: here, counted: make(map[history.ID]uint64)}
 	c.countRound(t, 20)
-	bystander = opened(t, ringOf(nodes[:2]...), fixed(start), nil) // whose table grows old
+	bystander = opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	bystander.stop() // so that its table grows old
 	c.agree(t, bystander)
 	places := [][]*redistest.Server{nodes, nodes[:2], nodes[1:], {nodes[0], nodes[2]}}
 	atSteps := []string{"fenced", "copying", "copy", "switch", "switched", "table", "remove", "removed"}
@@ -300,6 +302,7 @@ func moveThrough(t *testing.T, now func() time.Time, nodes []*redistest.Server) 
 func TestBatchCountsOnceAcrossAMove(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers[:2]
 	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
+	w.stop() // it is not to look for the table by itself
 	batch := w.next(start.Unix() / 60)
 	apply(t, w.Store, w.p, batch)
 	if err := w.StoreDenials(t.Context(), []Denial{{start, "ann"}}, start); err != nil {
@@ -418,6 +421,52 @@ func TestAddedNodeTakesItsShareOnly(t *testing.T) {
 	c.agree(t, s)
 	if again := move(t, s, MoveConfig{To: urlOf(nodes...)}); len(again.Partitions) > 0 || again.Version != done.Version {
 		t.Errorf("the same move again does %+v", again)
+	}
+}
+
+// A weir that neither writes nor reads tells how far a move is, also of one that was stopped, and where the partitions are.
+func TestPlacementTellsOfAMove(t *testing.T) {
+	nodes := shared(t, topology.Ring).Servers
+	w := newWriter(opened(t, ringOf(nodes[:2]...), fixed(start), nil), 3)
+	w.count(t, 0)
+	want := func(when string, s *Store, left int, bytes, followed bool, at map[string]int) {
+		t.Helper()
+		s.refreshTable(t.Context())
+		p := s.Placement()
+		if p.Left != left || (p.MovedBytes > 0) != bytes || (p.Followed > 0) != followed || at != nil && !maps.Equal(p.Nodes, at) {
+			t.Errorf("%s the placement is %+v, want %d partitions left, bytes: %v, followed: %v, and %v", when, p, left, bytes, followed, at)
+		}
+	}
+	reader := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	want("before anything was asked", reader, 0, false, false, map[string]int{})
+	stale := opened(t, ringOf(nodes[:2]...), fixed(start), func(c *Config) { c.ReadOnly = true }) // which never looks by itself
+	historytest.All(t, stale)
+	historytest.All(t, reader)
+	plan := move(t, reader, MoveConfig{To: nodes[2].Addr, DryRun: true})
+	from := make(map[string]int)
+	for _, one := range plan.Partitions {
+		from[one.From]++
+	}
+	want("before a move", reader, 0, false, false, from)
+	ctx, stop := context.WithCancel(t.Context())
+	mover := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	visited := 0
+	mover.Visited = func() {
+		if visited++; visited == int(w.p)+1 {
+			want("in the midst of a move", reader, history.Partitions-visited, true, false, nil)
+			stop()
+		}
+	}
+	if _, err := mover.Move(ctx, MoveConfig{To: nodes[2].Addr}); err == nil {
+		t.Fatal("a mover that was stopped ends without an error")
+	}
+	want("after a mover was stopped", reader, history.Partitions-visited, true, false, nil)
+	move(t, opened(t, ringOf(nodes[:2]...), fixed(start), nil), MoveConfig{To: nodes[2].Addr})
+	historytest.All(t, stale)
+	want("at a reader that came to the nodes of before", stale, 0, true, true, map[string]int{nodes[2].Addr: history.Partitions})
+	want("after a move", reader, 0, true, false, map[string]int{nodes[2].Addr: history.Partitions})
+	if p := opened(t, shared(t, topology.Single), nil, nil).Placement(); !maps.Equal(p.Nodes, map[string]int{"": history.Partitions}) {
+		t.Errorf("without a ring the placement is %+v, want all on no node", p)
 	}
 }
 
