@@ -62,7 +62,7 @@ type mover struct {
 	lock    string   // what it has its locks with
 	live    []string // the nodes of before and after, without those lost
 	table   *table
-	states  map[string][]string // by node and partition, as found at the start
+	states  map[string][]string // by node and partition, as found at the start; of a lost node none is known
 	renewed time.Time
 	result  MoveResult
 
@@ -123,6 +123,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		} else if failed[n] == nil {
 			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
 		}
+		m.states[n] = make([]string, history.Partitions)
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
 	var keys []string
@@ -153,7 +154,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 // given away is not lost.
 func (m *mover) findOwner(p int) error {
 	for hops := 0; hops < len(m.table.Nodes); hops++ {
-		word := strings.Fields(m.stateAt(m.table.Nodes[m.table.At[p]], p))
+		word := strings.Fields(m.states[m.table.Nodes[m.table.At[p]]][p])
 		if len(word) < 4 || word[1] != "moved" {
 			break
 		}
@@ -171,14 +172,6 @@ func (m *mover) findOwner(p int) error {
 	return nil
 }
 
-// stateAt is the state of a partition at a node as found at the start, "" for a lost one.
-func (m *mover) stateAt(node string, p int) string {
-	if states := m.states[node]; states != nil {
-		return states[p]
-	}
-	return ""
-}
-
 // plan finds out which partitions move, and in a dry run what of them there is.
 func (m *mover) plan(ctx context.Context, goal *table) error {
 	m.result.Version, m.result.Nodes = m.table.Version, goal.Nodes
@@ -192,7 +185,7 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		}
 		one.Lost = slices.Contains(m.config.Lost, one.From)
 		if m.config.DryRun && !one.Lost {
-			from := m.view(one.From, tokenOf(m.stateAt(one.From, i)))
+			from := m.view(one.From, tokenOf(m.states[one.From][i]))
 			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 				return err
@@ -273,24 +266,13 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 // unlock gives up the fence and the locks that there are. What cannot be given up ends by itself.
 func (m *mover) unlock(ctx context.Context) {
 	if m.fence != "" {
-		_, _ = m.swap(ctx, m.source, formatKey(m.fenced), m.fence, format, "", 0)
+		_ = m.dropFence(ctx)
 	}
 	for _, n := range m.live {
 		if _, err := m.swap(ctx, n, moverKey, m.lock, "", "", 0); err != nil {
 			m.log.Debug("a mover's lock ends by itself", "node", n, "error", err)
 		}
 	}
-}
-
-// renewLocks renews the lock of each node.
-func (m *mover) renewLocks(ctx context.Context) error {
-	for _, n := range m.live {
-		if err := m.takeLock(ctx, n, m.lock); err != nil {
-			return err
-		}
-	}
-	m.renewed = time.Now()
-	return nil
 }
 
 func (m *mover) takeLock(ctx context.Context, node, before string) error {

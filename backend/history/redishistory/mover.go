@@ -300,5 +300,11 @@ func (m *mover) renew(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.renewLocks(ctx)
+	for _, n := range m.live {
+		if err := m.takeLock(ctx, n, m.lock); err != nil {
+			return err
+		}
+	}
+	m.renewed = time.Now()
+	return nil
 }

@@ -300,9 +300,7 @@ func (s *Store) reload(ctx context.Context, p history.Partition, at *route) bool
 	s.ring.mu.Lock()
 	defer s.ring.mu.Unlock()
 	if s.ring.routes[p].Load() == at && time.Since(s.ring.loaded) > reloadInterval {
-		if _, err := s.loadTables(ctx); err != nil {
-			s.log.Debug("the placement of the history was not read again", "error", err)
-		}
+		s.loadAgain(ctx)
 	}
 	return s.ring.routes[p].Load() != at
 }
@@ -316,6 +314,10 @@ func (s *Store) refreshTable(ctx context.Context) {
 	defer s.ring.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
+	s.loadAgain(ctx)
+}
+
+func (s *Store) loadAgain(ctx context.Context) {
 	if _, err := s.loadTables(ctx); err != nil {
 		s.log.Debug("the placement of the history was not read again", "error", err)
 	}
