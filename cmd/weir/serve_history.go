@@ -201,6 +201,23 @@ func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
 		}
 		return 1
 	})
+	if p.denials != nil { // in Redis
+		showPlacement(p.denials.store.Placement, metrics)
+	}
+}
+
+// showPlacement shows in /metrics which nodes of a ring have the history, and how far a move of it is.
+func showPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
+	metrics.Gauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
+		"no node where there is no ring.", "node", func() map[string]int { return at().Nodes })
+	metrics.Gauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
+		nil, func() float64 { return float64(at().Left) })
+	showTotals(metrics, nil, at, []total[redishistory.Placement]{
+		{"weir_history_moved_bytes_total", "Bytes of partitions that moves have copied, ever.",
+			func(p redishistory.Placement) uint64 { return p.MovedBytes }},
+		{"weir_history_moves_followed_total", "How often weir came to a node that a partition had left, and went on to where it is.",
+			func(p redishistory.Placement) uint64 { return p.Followed }},
+	})
 }
 
 // keepDownsampled moves what is old to coarser tiers until ctx ends, and logs what it did: about every interval, so that

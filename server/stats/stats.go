@@ -124,6 +124,16 @@ func (p Process) Gauge(name, help string, labels map[string]string, value func()
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
+// Gauges adds values that are asked for at each scrape, by a label whose values are not known before.
+func (p Process) Gauges(name, help, label string, values func() map[string]int) {
+	d := prometheus.NewDesc(name, help, []string{label}, nil)
+	p.collect(func(to chan<- prometheus.Metric) {
+		for of, value := range values() {
+			send(to, d, prometheus.GaugeValue, float64(value), of)
+		}
+	})
+}
+
 // Counter adds a total that is asked for at each scrape; labels tell it from others of that name.
 func (p Process) Counter(name, help string, labels map[string]string, total func() float64) {
 	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, total))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/history"
 )
 
@@ -34,14 +35,17 @@ type Depth struct {
 	Steps int    // of all random walks together
 	Seed  uint64 // the same seed gives the same walks
 	// Routing leaves out what hangs on a store's arithmetic: it is for a store that has passed all of the suite, and here
-	// has its partitions elsewhere.
+	// has its partitions elsewhere. With the race detector crowds stay in.
 	Routing bool
 }
 
 // Run puts a store to the test.
 func Run(t *testing.T, open Open, d Depth) {
 	cases := slices.Concat(routingCases, batchCases, tierCases, crowdCases)
-	if d.Routing {
+	switch {
+	case d.Routing && process.Raced():
+		cases = slices.Concat(routingCases, crowdCases)
+	case d.Routing:
 		cases = routingCases
 	}
 	for _, c := range cases {

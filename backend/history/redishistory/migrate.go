@@ -62,7 +62,7 @@ type mover struct {
 	lock    string   // what it has its locks with
 	live    []string // the nodes of before and after, without those lost
 	table   *table
-	states  map[string][]string // by node and partition, as found at the start
+	states  map[string][]string // by node and partition, as found at the start; of a lost node none is known
 	renewed time.Time
 	result  MoveResult
 
@@ -111,7 +111,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		return err
 	}
 	old := m.ring.table.Load()
-	m.table = &table{old.Version, slices.Clone(old.Nodes), slices.Clone(old.At)}
+	m.table = old.clone()
 	for _, n := range targets {
 		if !slices.Contains(m.table.Nodes, n) {
 			m.table.Nodes = append(m.table.Nodes, n)
@@ -123,8 +123,13 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		} else if failed[n] == nil {
 			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
 		}
+		m.states[n] = make([]string, history.Partitions)
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
+	var keys []string
+	for p := range history.Partitions {
+		keys = append(keys, formatKey(history.Partition(p)))
+	}
 	for _, n := range m.live {
 		if failed[n] == nil && !m.config.DryRun {
 			failed[n] = m.takeLock(ctx, n, "")
@@ -132,12 +137,9 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		if failed[n] != nil {
 			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, failed[n])
 		}
-		for p := range history.Partitions {
-			held, _, err := m.state(ctx, n, formatKey(history.Partition(p)))
-			if err != nil {
-				return err
-			}
-			m.states[n] = append(m.states[n], held)
+		var err error
+		if m.states[n], _, err = m.read(ctx, n, keys...); err != nil {
+			return err
 		}
 	}
 	for p := range m.table.At {
@@ -152,7 +154,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 // given away is not lost.
 func (m *mover) findOwner(p int) error {
 	for hops := 0; hops < len(m.table.Nodes); hops++ {
-		word := strings.Fields(m.stateAt(m.table.Nodes[m.table.At[p]], p))
+		word := strings.Fields(m.states[m.table.Nodes[m.table.At[p]]][p])
 		if len(word) < 4 || word[1] != "moved" {
 			break
 		}
@@ -170,14 +172,6 @@ func (m *mover) findOwner(p int) error {
 	return nil
 }
 
-// stateAt is the state of a partition at a node as found at the start, "" for a lost one.
-func (m *mover) stateAt(node string, p int) string {
-	if states := m.states[node]; states != nil {
-		return states[p]
-	}
-	return ""
-}
-
 // plan finds out which partitions move, and in a dry run what of them there is.
 func (m *mover) plan(ctx context.Context, goal *table) error {
 	m.result.Version, m.result.Nodes = m.table.Version, goal.Nodes
@@ -191,7 +185,7 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		}
 		one.Lost = slices.Contains(m.config.Lost, one.From)
 		if m.config.DryRun && !one.Lost {
-			from := m.view(one.From, tokenOf(m.stateAt(one.From, i)))
+			from := m.view(one.From, tokenOf(m.states[one.From][i]))
 			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 				return err
@@ -244,7 +238,8 @@ func (r *record) allKeys() []string {
 
 // work cleans up after a mover that died, moves what is planned, and stores the table of the end.
 func (m *mover) work(ctx context.Context, targets []string) error {
-	if before := m.ring.table.Load(); len(m.result.Partitions) > 0 || !slices.Equal(before.Nodes, targets) {
+	before := m.ring.table.Load()
+	if len(m.result.Partitions) > 0 || before.Left > 0 || !slices.Equal(before.Nodes, targets) {
 		if err := m.store(ctx); err != nil { // a node that is to get something is asked from now on
 			return err
 		}
@@ -271,24 +266,13 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 // unlock gives up the fence and the locks that there are. What cannot be given up ends by itself.
 func (m *mover) unlock(ctx context.Context) {
 	if m.fence != "" {
-		_, _ = m.swap(ctx, m.source, formatKey(m.fenced), m.fence, format, "", 0)
+		_ = m.dropFence(ctx)
 	}
 	for _, n := range m.live {
 		if _, err := m.swap(ctx, n, moverKey, m.lock, "", "", 0); err != nil {
 			m.log.Debug("a mover's lock ends by itself", "node", n, "error", err)
 		}
 	}
-}
-
-// renewLocks renews the lock of each node.
-func (m *mover) renewLocks(ctx context.Context) error {
-	for _, n := range m.live {
-		if err := m.takeLock(ctx, n, m.lock); err != nil {
-			return err
-		}
-	}
-	m.renewed = time.Now()
-	return nil
 }
 
 func (m *mover) takeLock(ctx context.Context, node, before string) error {
@@ -335,6 +319,12 @@ func (m *mover) cleanUp(ctx context.Context) error {
 // store stores the table as the next version on all nodes.
 func (m *mover) store(ctx context.Context) error {
 	m.table.Version++
+	m.table.Left = 0
+	for _, one := range m.result.Partitions {
+		if !one.Moved {
+			m.table.Left++
+		}
+	}
 	for _, n := range m.live {
 		held, err := m.placement(ctx, n, m.table.text(), m.table.Version)
 		if err == nil && held != m.table.text() {
@@ -347,14 +337,17 @@ func (m *mover) store(ctx context.Context) error {
 	m.result.Version = m.table.Version
 	m.ring.mu.Lock()
 	defer m.ring.mu.Unlock()
-	m.adopt(&table{m.table.Version, slices.Clone(m.table.Nodes), slices.Clone(m.table.At)})
+	m.adopt(m.table.clone())
 	return nil
 }
 
-// state returns what a key of a node holds, and the node's second.
-func (m *mover) state(ctx context.Context, node, key string) (held string, now int64, err error) {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key})
-	return item[string](reply, 0), item[int64](reply, 1), err
+// read returns what keys of a node hold, and the node's second.
+func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, now int64, err error) {
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, keys)
+	for i := range keys {
+		held = append(held, item[string](reply, i+1))
+	}
+	return held, item[int64](reply, 0), err
 }
 
 // swap changes what a key of a node holds from one value to another, ” being no key, before the second late, and has it
@@ -365,5 +358,5 @@ func (m *mover) swap(ctx context.Context, node, key, from, to, late string, last
 		life = strconv.FormatInt(lasts.Milliseconds(), 10)
 	}
 	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, late, life)
-	return item[string](reply, 0), err
+	return item[string](reply, 1), err
 }

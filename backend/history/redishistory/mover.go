@@ -46,6 +46,7 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	}
 	one.Moved = true
 	m.table.At[p] = slices.Index(m.table.Nodes, one.To)
+	m.table.Bytes += one.Bytes
 	m.step("table")
 	if err := m.store(ctx); err != nil || one.Lost {
 		return err
@@ -110,7 +111,8 @@ func (m *mover) copying() string { return format + " copying " + m.token }
 // receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes.
 func (m *mover) receive(ctx context.Context, one *MovedPartition) error {
 	p, copying := one.Partition, m.copying()
-	held, _, err := m.state(ctx, one.To, formatKey(p))
+	states, _, err := m.read(ctx, one.To, formatKey(p))
+	held := states[0]
 	if err == nil && held != format {
 		held, err = m.swap(ctx, one.To, formatKey(p), held, copying, "", 0)
 	}
@@ -248,10 +250,11 @@ func (m *mover) view(node, token string) *Store {
 
 // raiseFence puts a fence before a partition at its node: it is only read from now on.
 func (m *mover) raiseFence(ctx context.Context, node string, p history.Partition) error {
-	held, now, err := m.state(ctx, node, formatKey(p))
+	states, now, err := m.read(ctx, node, formatKey(p))
 	if err != nil {
 		return err
 	}
+	held := states[0]
 	if word := strings.Fields(held); len(word) == 4 && word[1] == "moving" {
 		if until, _ := strconv.ParseInt(word[3], 10, 64); now < until {
 			return fmt.Errorf("another mover is moving partition %d: its fence at %s ends in %d s", p, node, until-now)
@@ -289,7 +292,7 @@ func (m *mover) renew(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if m.fence != "" {
-		_, now, err := m.state(ctx, m.source, formatKey(m.fenced))
+		_, now, err := m.read(ctx, m.source, formatKey(m.fenced))
 		if err == nil {
 			err = m.setFence(ctx, m.source, m.fenced, m.fence, m.until, now)
 		}
@@ -297,5 +300,11 @@ func (m *mover) renew(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.renewLocks(ctx)
+	for _, n := range m.live {
+		if err := m.takeLock(ctx, n, m.lock); err != nil {
+			return err
+		}
+	}
+	m.renewed = time.Now()
+	return nil
 }

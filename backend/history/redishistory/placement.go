@@ -25,7 +25,15 @@ const placementKey = prefix + ":placement"
 type table struct {
 	Version int      `json:"version"` // 0 as the ring was made: by rendezvous hashing
 	Nodes   []string `json:"nodes"`
-	At      []int    `json:"at"` // by partition, the index of its node
+	At      []int    `json:"at"`              // by partition, the index of its node
+	Left    int      `json:"left,omitempty"`  // partitions that the move under way has yet to bring to their nodes
+	Bytes   uint64   `json:"bytes,omitempty"` // that all moves have copied
+}
+
+func (t *table) clone() *table {
+	c := *t
+	c.Nodes, c.At = slices.Clone(t.Nodes), slices.Clone(t.At)
+	return &c
 }
 
 // rendezvous is the table of a ring as it is made of nodes, and what a move brings it to.
@@ -81,7 +89,35 @@ type ring struct {
 	loaded    time.Time  // when they were
 	table     atomic.Pointer[table]
 	routes    [history.Partitions]atomic.Pointer[route]
-	confirmed sync.Map // the nodes that are known to store a table
+	confirmed sync.Map      // the nodes that are known to store a table
+	followed  atomic.Uint64 // see Placement
+}
+
+// Placement is where the partitions of a history are, as its store last knew.
+type Placement struct {
+	Nodes      map[string]int // how many each node has; all have none, "", where there is no ring
+	Left       int            // how many the move under way has yet to bring to their nodes
+	MovedBytes uint64         // that all moves of this history have copied
+	Followed   uint64         // how often this store came to a node that a partition had left, and went on to the next
+}
+
+// Placement returns where the partitions are. It asks no server.
+func (s *Store) Placement() Placement {
+	all := Placement{Nodes: make(map[string]int), Followed: s.ring.followed.Load()}
+	if t := s.ring.table.Load(); t != nil {
+		all.Left, all.MovedBytes = t.Left, t.Bytes
+		for _, n := range t.Nodes {
+			all.Nodes[n] = 0
+		}
+	}
+	for p := range s.ring.routes {
+		if r := s.ring.routes[p].Load(); r != nil {
+			all.Nodes[r.node]++
+		} else if s.ring.names == nil {
+			all.Nodes[""]++
+		}
+	}
+	return all
 }
 
 // route is a node, and the token of the move whose tombstone led there, if one did.
@@ -243,6 +279,7 @@ func (s *Store) follow(ctx context.Context, p history.Partition, at *route, repl
 	case time.Since(begin) > maxMoveWait:
 		return false
 	case state == "moved":
+		s.ring.followed.Add(1)
 		s.ring.routes[p].CompareAndSwap(at, &route{node: item[string](reply, 2), token: item[string](reply, 1)})
 		s.probed[p].Store(false)
 		return true
@@ -263,9 +300,25 @@ func (s *Store) reload(ctx context.Context, p history.Partition, at *route) bool
 	s.ring.mu.Lock()
 	defer s.ring.mu.Unlock()
 	if s.ring.routes[p].Load() == at && time.Since(s.ring.loaded) > reloadInterval {
-		if _, err := s.loadTables(ctx); err != nil {
-			s.log.Debug("the placement of the history was not read again", "error", err)
-		}
+		s.loadAgain(ctx)
 	}
 	return s.ring.routes[p].Load() != at
+}
+
+// refreshTable reads the tables again, if this store goes by any: what it tells of a move is then never old, also where it
+// neither writes nor reads.
+func (s *Store) refreshTable(ctx context.Context) {
+	if s.ring.table.Load() == nil || !s.ring.mu.TryLock() {
+		return
+	}
+	defer s.ring.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	defer cancel()
+	s.loadAgain(ctx)
+}
+
+func (s *Store) loadAgain(ctx context.Context) {
+	if _, err := s.loadTables(ctx); err != nil {
+		s.log.Debug("the placement of the history was not read again", "error", err)
+	}
 }

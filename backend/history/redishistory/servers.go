@@ -18,11 +18,12 @@ const (
 	watchTimeout              = 5 * time.Second
 )
 
-// watchServers finds out what endangers the history in the servers, until ctx ends.
+// watchServers finds out what endangers the history in the servers, and where its partitions are, until ctx ends.
 func (s *Store) watchServers(ctx context.Context) {
 	runIDs := make(map[string]string) // by server
 	for pause := firstPause; ; pause = min(2*pause, watchInterval) {
 		s.checkServers(ctx, runIDs)
+		s.refreshTable(ctx)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
