@@ -62,7 +62,16 @@ func TestRingMovesPastKilledMoverAndWeir(t *testing.T) {
 	}
 	stored(100)
 	stop()
-	awaitMetrics(t, w, "all hits are stored, and weir knows where", func(m weirtest.Metrics) bool {
+	answered, unsure := c.answered.Load(), c.failed.Load()
+	w.Eventually(t, "the history has all hits, but for what the killed weir had not stored", func() error {
+		all, err := w.Lifetimes()
+		if hits := all["within"]; err != nil || hits+unstored < answered || hits > answered+unsure || len(all) != 1 {
+			err = fmt.Errorf("it has %v (%v), want %d hits, at most %d fewer, and at most %d more, which nobody was told of",
+				all, err, answered, unstored, unsure)
+		}
+		return err
+	})
+	awaitMetrics(t, w, "weir knows where all hits are", func(m weirtest.Metrics) bool {
 		for _, addr := range addrs {
 			if m[fmt.Sprintf("weir_history_partitions{node=%q}", addr)] == 0 {
 				return false
@@ -75,13 +84,9 @@ func TestRingMovesPastKilledMoverAndWeir(t *testing.T) {
 	if printed, code := process.Command(t, env, process.Weir(t), "history", "verify"); code != 0 {
 		t.Errorf("weir history verify ends with %d and prints %s", code, printed)
 	}
-	all, err := w.Lifetimes()
-	answered, unsure := c.answered.Load(), c.failed.Load()
-	if hits := all["within"]; err != nil || hits+unstored < answered || hits > answered+unsure || len(all) != 1 {
-		t.Errorf("the history has %v (%v), want %d hits, at most %d fewer, which a killed weir had not stored, and at most %d more, "+
-			"which it did not answer", all, err, answered, unstored, unsure)
+	if all, err := w.Lifetimes(); err != nil || all["within"] > answered+unsure {
+		t.Errorf("the history has %v (%v) in the end, and at most %d hits were asked for", all, err, answered+unsure)
 	}
-	t.Logf("%v are stored; %d were answered, %d of them perhaps not stored by a killed weir, and %d were not", all, answered, unstored, unsure)
 }
 
 // ringRules is how many rules, each with a series, TestRingMovesPastKilledMoverAndWeir has.
