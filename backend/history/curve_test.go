@@ -283,7 +283,7 @@ func TestTotalsHaveSamplesAtBucketBorders(t *testing.T) {
 	}
 }
 
-// Whatever was rolled when, and wherever a reader begins: each sample is what the minutes before it add up to.
+// Whatever was downsampled when, and wherever a reader begins: each sample is what the minutes before it add up to.
 func TestTotalsAreExactAcrossTiers(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 16))

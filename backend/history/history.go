@@ -239,7 +239,7 @@ type Point struct {
 	Start int64 // Unix seconds
 	Tier  Tier
 	Sum   uint64
-	Peak  uint64 // the largest minute in it that was known when it was rolled; of a minute, Sum
+	Peak  uint64 // the largest minute in it that was known when it was downsampled; of a minute, Sum
 }
 
 // End returns where the bucket ends, in Unix seconds.

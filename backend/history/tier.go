@@ -95,16 +95,16 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// ForgetAfter is how long a store knows the position of a writer that it no longer hears of. A batch that is sent again
+// WriterTTL is how long a store knows the position of a writer that it no longer hears of. A batch that is sent again
 // later than that could count twice.
-const ForgetAfter = week * time.Second
+const WriterTTL = week * time.Second
 
 // Keep is how long buckets stay as fine as they are.
 type Keep struct {
 	// Ages are how old a bucket of each tier gets before it moves to the next; of days, before it is dropped. A chunk
 	// moves as a whole, when all of it is that old.
 	Ages [Tiers]time.Duration
-	// MaxPoints is how many points finer than a day a series may hold before it is rolled early.
+	// MaxPoints is how many points finer than a day a series may hold before it is downsampled early.
 	MaxPoints int
 }
 

@@ -143,7 +143,7 @@ func (t *Totals) move(in Chunks, c Chunk) (points int, to []Chunk, err error) {
 type Cell struct {
 	Place int    // in its chunk
 	Sum   uint64 // never 0
-	Peak  uint64 // the largest minute known when it was rolled; of a minute, Sum
+	Peak  uint64 // the largest minute known when it was downsampled; of a minute, Sum
 }
 
 // Cells are the buckets of a chunk that hold hits, by place. No place comes twice.

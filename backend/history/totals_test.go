@@ -33,6 +33,6 @@ func TestEarlyChoosesTheChunkDueFirst(t *testing.T) {
 		}
 	}
 	if got, found := keep.Early([]Chunk{chunk(Days, 0)}, now.Unix()); found {
-		t.Errorf("days are rolled early, as %v: there is nothing coarser", got)
+		t.Errorf("days are downsampled early, as %v: there is nothing coarser", got)
 	}
 }

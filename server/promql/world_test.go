@@ -142,7 +142,7 @@ func someHours(hours int64) []history.Increment {
 	return all
 }
 
-// keeping returns a history in memory that was told of increments, and rolled.
+// keeping returns a history in memory that was told of increments, and did.
 func keeping(t testing.TB, all []history.Increment) history.Store {
 	t.Helper()
 	store := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: func() time.Time { return someday },

@@ -64,11 +64,11 @@ type fire struct {
 	random  *rand.Rand
 	started int
 	writers []*running // of this round
-	// forgets is set if a server may forget what it has acknowledged: who was killed then cannot send it again.
-	forgets bool
-	counted [seriesCount]uint64
-	batches int
-	gone    int // answers of which a writer heard that a server has forgotten something
+	// losesAcked is set if a server may lose what it has acknowledged: who was killed then cannot send it again.
+	losesAcked bool
+	counted    [seriesCount]uint64
+	batches    int
+	gone       int // answers of which a writer heard that a server has forgotten something
 }
 
 func newFire(t *testing.T, where site) *fire {
@@ -147,9 +147,9 @@ func (f *fire) killOne(role string, steps []string) {
 }
 
 var stepsOf = map[string][]string{
-	"writer": {anyStep, "apply", "applied", "roll 1m", "rolled 1m", "roll 5m", "rolled 5m"},
-	"job": {anyStep, anyStep, anyStep, anyStep, "roll 1m", "rolled 1m", "roll 5m", "rolled 5m", "roll 1h", "rolled 1h", "roll 1d",
-		"rolled 1d", "forget", "forgot"},
+	"writer": {anyStep, "apply", "applied", "downsample 1m", "downsampled 1m", "downsample 5m", "downsampled 5m"},
+	"job": {anyStep, anyStep, anyStep, anyStep, "downsample 1m", "downsampled 1m", "downsample 5m", "downsampled 5m",
+		"downsample 1h", "downsampled 1h", "downsample 1d", "downsampled 1d", "delete writers", "deleted writers"},
 }
 
 // burn kills so many writers and jobs beside two writers and a job that live, has the servers disturbed in the midst of
@@ -266,7 +266,7 @@ func (f *fire) audit(r *running) error {
 			at, err = f.store.Apply(f.t.Context(), s.p, history.Batch{Writer: s.writer})
 			return err
 		})
-		if at.Last > uint64(len(batches)) || at.Last < acked[s] && !(r.killed && f.forgets) {
+		if at.Last > uint64(len(batches)) || at.Last < acked[s] && !(r.killed && f.losesAcked) {
 			return fmt.Errorf("partition %d has %d batches of it: it sent %d and had %d acknowledged", s.p, at.Last, len(batches), acked[s])
 		}
 		f.batches += int(at.Last)
@@ -291,7 +291,7 @@ func (f *fire) finish() {
 		return err
 	})
 	f.exact()
-	if f.forgets && f.gone == 0 {
+	if f.losesAcked && f.gone == 0 {
 		f.t.Error("no server has forgotten anything, so this has shown nothing")
 	}
 	f.t.Logf("%d batches were counted; writers heard %d times that some were forgotten; the clock went by %v", f.batches, f.gone, f.site.now().Sub(start).Round(time.Hour))

@@ -22,7 +22,7 @@ type scene struct {
 var scenes = []scene{
 	{"a server whose replies are lost and whose file is torn", tornServer},
 	{"a cluster whose slots move", movingSlots},
-	{"a primary whose replica lacks the latest", forgetfulPrimary},
+	{"a primary whose replica lacks the latest", laggingReplica},
 	{"a ring whose nodes are killed", killedNodes},
 }
 
@@ -58,7 +58,7 @@ func tornServer(t *testing.T) (*fire, func(), func(func())) {
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "appendfsync always"))
 	proxy := redistest.Proxy(t, server.Addr)
 	f := newFire(t, site{Type: topology.Single, URL: proxy.Addr})
-	f.forgets = true
+	f.losesAcked = true
 	return f, func() {
 		for range 5 {
 			proxy.Trap("evalsha", redistest.SwallowReply)
@@ -109,12 +109,12 @@ func (f *fire) rewritten(server *redistest.Server) {
 	})
 }
 
-// forgetfulPrimary lets a replica without the latest batches take over. In the end writers drain while the replica hangs,
+// laggingReplica lets a replica without the latest batches take over. In the end writers drain while the replica hangs,
 // and the primary is killed when they have ended: nobody is left to send again what the replica lacks then.
-func forgetfulPrimary(t *testing.T) (*fire, func(), func(func())) {
+func laggingReplica(t *testing.T) (*fire, func(), func(func())) {
 	set := redistest.Sentinel(t)
 	f := newFire(t, site{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")})
-	f.forgets = true
+	f.losesAcked = true
 	behind := func() (primary, replica *redistest.Server) {
 		primary, replica = set.Await(t), set.Nodes[0]
 		if replica == primary {

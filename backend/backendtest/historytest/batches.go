@@ -12,7 +12,7 @@ import (
 )
 
 var batchCases = []promiseCase{
-	{"WritersThatHaveLongGoneAreForgotten", testForgotten},
+	{"PositionsOfWritersExpire", testWriterTTL},
 	{"WhatGoesAboveMaxTotalIsRefusedAndALostReplyHidesNoRefusal", testRefused},
 	{"SeriesWithOddNamesStayApart", testOddNames},
 	{"AQueryFindsWhatItAsksForAndEndsWithTheErrorOfYield", testQuery},
@@ -79,13 +79,13 @@ func testOnce(t *testing.T, open Open) {
 	}
 }
 
-func testForgotten(t *testing.T, open Open) {
+func testWriterTTL(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	p := shop.Partition()
 	batch := history.Batch{Writer: "gone", Seq: 1,
 		Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 3}}}
 	b.apply(p, batch)
-	b.wait(history.ForgetAfter - time.Hour)
+	b.wait(history.WriterTTL - time.Hour)
 	young := batch
 	young.Writer = "young"
 	b.apply(p, young)
@@ -93,9 +93,9 @@ func testForgotten(t *testing.T, open Open) {
 		promise string
 		wait    time.Duration
 		gone    uint64 // last number that is known of it
-	}{{"too early to forget", 0, 1}, {"one of two is forgotten", 2 * time.Hour, 0}} {
+	}{{"too early to delete", 0, 1}, {"one of two is deleted", 2 * time.Hour, 0}} {
 		b.wait(c.wait)
-		b.rollOnly(b.now())
+		b.downsampleStore(b.now())
 		if got := b.apply(p, history.Batch{Writer: "gone"}).Last; got != c.gone {
 			t.Fatalf("%s: of the old writer, number %d is known, want %d", c.promise, got, c.gone)
 		}
@@ -105,7 +105,7 @@ func testForgotten(t *testing.T, open Open) {
 		}
 	}
 	if got := b.query(Everything())[shop].Lifetime; got != 6 {
-		t.Fatalf("with the writers, hits were forgotten: %d are left, want 6", got)
+		t.Fatalf("with the writers, hits were lost: %d are left, want 6", got)
 	}
 }
 
@@ -153,15 +153,15 @@ func testRefused(t *testing.T, open Open) {
 			t.Errorf("%s: the points are %+v, want hits ahead of the clock in the present minute", c.promise, points)
 		}
 	}
-	b.wait(history.ForgetAfter - time.Hour)
-	b.rollOnly(b.now())
+	b.wait(history.WriterTTL - time.Hour)
+	b.downsampleStore(b.now())
 	if got, want := b.apply(p, probe), (history.ApplyResult{Status: duplicate, Last: 4, Refused: 3}); got != want {
 		t.Errorf("within a week the position has become %+v, want %+v", got, want)
 	}
 	b.setTime(start.AddDate(11, 0, 0))
-	b.rollOnly(b.now())
+	b.downsampleStore(b.now())
 	if got := b.apply(p, probe); got.Last != 0 {
-		t.Errorf("after a week the position is %+v, want it forgotten, with its refusal", got)
+		t.Errorf("after a week the position is %+v, want it deleted, with its refusal", got)
 	}
 	if s := b.query(only(shop))[shop]; s.Expired != most || len(s.Points) != 0 {
 		t.Errorf("after all tiers %d have expired and %d points are left, want %d and none: a count lost digits on its way",
@@ -189,7 +189,7 @@ func testOddNames(t *testing.T, open Open) {
 	b.count(increments...)
 	b.agree()
 	b.wait(400 * 24 * time.Hour)
-	b.roll()
+	b.downsample()
 	b.agree()
 	for _, x := range oddNames {
 		b.agreeOn(only(history.ID{Domain: "d", Path: x, Value: x, Outcome: history.Shadow}))
@@ -208,7 +208,7 @@ func testQuery(t *testing.T, open Open) {
 		increments = append(increments, history.Increment{ID: id, Minute: b.minute() - int64(n%90), Hits: uint64(n) + 1})
 	}
 	b.count(increments...)
-	b.roll()
+	b.downsample()
 	text := func(s string) *string { return &s }
 	now := b.now().Unix()
 	for _, r := range [][2]int64{{Everything().From, Everything().To}, {now - 3600, now}, {now - 1, now}, {now, now}, {0, 60},

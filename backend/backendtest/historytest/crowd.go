@@ -51,7 +51,7 @@ func testCrowd(t *testing.T, open Open) {
 	for _, increments := range sent {
 		b.naive.apply(increments, b.now())
 	}
-	b.rollOnly(b.now())
+	b.downsampleStore(b.now())
 	b.agreeInSums()
 }
 

@@ -79,7 +79,7 @@ func testDamaged(t *testing.T, open Open, d Damage) {
 			b.count(history.Increment{ID: id, Minute: start.Add(-age).Unix() / 60, Hits: uint64(age/day) + 5})
 		}
 	}
-	b.roll()
+	b.downsample()
 	key := d.Do(t, b.store, victim)
 
 	broken, sound := b.queryDamaged(Everything())

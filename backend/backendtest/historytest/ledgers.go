@@ -102,7 +102,7 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 
 // Downsample implements [history.Store].
 func (l *Ledgers) Downsample(_ context.Context, now time.Time) (history.DownsampleResult, error) {
-	l.o.Step("roll begins")
+	l.o.Step("downsample begins")
 	did := history.DownsampleResult{Partitions: history.Partitions}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,17 +110,17 @@ func (l *Ledgers) Downsample(_ context.Context, now time.Time) (history.Downsamp
 		now = clock
 	}
 	for id, series := range l.s.series {
-		did.Add(RollLedger(series, l.o.Keep, now))
+		did.Add(DownsampleLedger(series, l.o.Keep, now))
 		if series.Gone(id) {
 			delete(l.s.series, id)
 		}
 	}
-	maps.DeleteFunc(l.s.positions, func(_ ledgerWriter, p ledgerPosition) bool { return now.Sub(p.at) >= history.ForgetAfter })
+	maps.DeleteFunc(l.s.positions, func(_ ledgerWriter, p ledgerPosition) bool { return now.Sub(p.at) >= history.WriterTTL })
 	return did, nil
 }
 
-// RollLedger moves all of a series that is due at a moment, as far as it goes, and drops the days that are too old.
-func RollLedger(l *history.Ledger, k history.Keep, now time.Time) (did history.DownsampleResult) {
+// DownsampleLedger moves all of a series that is due at a moment, as far as it goes, and drops the days that are too old.
+func DownsampleLedger(l *history.Ledger, k history.Keep, now time.Time) (did history.DownsampleResult) {
 	for t := range history.Tiers { // the finest first, so that each chunk goes as far as it can
 		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
 			if c.Tier == history.Tier(t) && k.Due(c, c.Start()) <= now.Unix() {

@@ -86,11 +86,11 @@ type span struct {
 	start int64
 }
 
-// roll moves all that is due, as far as it goes, and returns what it did.
-func (n *naive) roll(now int64) history.DownsampleResult {
+// downsample moves all that is due, as far as it goes, and returns what it did.
+func (n *naive) downsample(now int64) history.DownsampleResult {
 	var all history.DownsampleResult
 	for id, s := range n.series {
-		one := n.rollSeries(s, now)
+		one := n.downsampleSeries(s, now)
 		if history.IsPersonal(id.Value) && one.Expired > 0 && s.expired == s.lifetime {
 			delete(n.series, id)
 		}
@@ -99,7 +99,7 @@ func (n *naive) roll(now int64) history.DownsampleResult {
 	return all
 }
 
-func (n *naive) rollSeries(s *naiveSeries, now int64) history.DownsampleResult {
+func (n *naive) downsampleSeries(s *naiveSeries, now int64) history.DownsampleResult {
 	var did history.DownsampleResult
 	chunks, points := make(map[span]bool), make(map[span]bool)
 	for t := history.Minutes; t <= history.Days; t++ {

@@ -50,8 +50,8 @@ func testDeathAtSteps(t *testing.T, open Open) {
 	}
 	for range 4 {
 		b.killEach(deaths, func() { _, _ = b.store.Downsample(context.Background(), b.now()) })
-		b.rollOnly(b.now())
-		b.naive.roll(b.now().Unix())
+		b.downsampleStore(b.now())
+		b.naive.downsample(b.now().Unix())
 		b.wait(20 * day)
 	}
 	b.agreeInSums()

@@ -122,11 +122,11 @@ func (b *bench) count(increments ...history.Increment) {
 	b.naive.apply(increments, b.now())
 }
 
-// roll runs the job on the store and on the oracle, which must agree in what it did.
-func (b *bench) roll() history.DownsampleResult {
+// downsample runs the job on the store and on the oracle, which must agree in what it did.
+func (b *bench) downsample() history.DownsampleResult {
 	b.t.Helper()
-	got := b.rollOnly(b.now())
-	want := b.naive.roll(b.now().Unix())
+	got := b.downsampleStore(b.now())
+	want := b.naive.downsample(b.now().Unix())
 	want.Partitions = history.Partitions
 	if got != want {
 		b.t.Fatalf("the job at %v says that it did\n%+v, want\n%+v", b.now(), got, want)
@@ -134,14 +134,14 @@ func (b *bench) roll() history.DownsampleResult {
 	return got
 }
 
-// rollOnly runs the job on the store alone.
-func (b *bench) rollOnly(now time.Time) history.DownsampleResult {
+// downsampleStore runs the job on the store alone.
+func (b *bench) downsampleStore(now time.Time) history.DownsampleResult {
 	b.t.Helper()
-	rolled, err := b.store.Downsample(context.Background(), now)
+	did, err := b.store.Downsample(context.Background(), now)
 	if err != nil {
 		b.t.Fatalf("Downsample: %v", err)
 	}
-	return rolled
+	return did
 }
 
 // Everything returns a query for all there is.

@@ -38,7 +38,7 @@ func testDue(t *testing.T, open Open) {
 			tier history.Tier
 		}{{c.due.Add(-time.Nanosecond), c.to - 1}, {c.due, c.to}} {
 			b.setTime(step.now)
-			b.roll()
+			b.downsample()
 			points := b.query(only(shop))[shop].Points
 			if len(points) != 1 || points[0].Tier != step.tier || points[0].Sum != 7 || points[0].Peak != 7 {
 				t.Fatalf("at %v the series is %+v, want 7 hits in one bucket of %v", step.now, points, step.tier)
@@ -62,7 +62,7 @@ func testCoarse(t *testing.T, open Open) {
 		}
 	}
 	for range 40 {
-		if did := b.roll(); did.Chunks > 0 {
+		if did := b.downsample(); did.Chunks > 0 {
 			b.agree()
 		}
 		b.wait(day)
@@ -83,7 +83,7 @@ func testWeeks(t *testing.T, open Open) {
 		b.count(history.Increment{ID: shop, Minute: at.Unix() / 60, Hits: uint64(hour) + 1})
 	}
 	b.setTime(monday.Add(60 * day))
-	b.roll()
+	b.downsample()
 	b.agree()
 	if points := b.query(only(shop))[shop].Points; len(points) != 7 || points[4].Start != monday.Add(4*day).Unix() {
 		t.Errorf("a week over New Year became %+v, want its 7 days, 4 in 2026 and 3 in 2027", points)
@@ -98,14 +98,14 @@ func testLate(t *testing.T, open Open) {
 	}
 	for _, age := range []time.Duration{2 * day, 6 * day, 9 * day, 35 * day, 80 * day, 500 * day} {
 		b.setTime(start.Add(age))
-		b.roll()
+		b.downsample()
 		b.agree()
 		b.count(history.Increment{ID: shop, Minute: begin - 3, Hits: 1000},
 			history.Increment{ID: shop, Minute: begin - 400, Hits: 50},
 			history.Increment{ID: shop, Minute: begin - 3*1440, Hits: 3},
 			history.Increment{ID: shop, Minute: b.minute(), Hits: 1})
 		b.agree() // late hits lie in the buckets of their time at once
-		if rolled := b.roll(); rolled.Series == 0 {
+		if did := b.downsample(); did.Series == 0 {
 			t.Errorf("%v later, the job left late hits where they were", age)
 		}
 		b.agree()
@@ -122,7 +122,7 @@ func testRetention(t *testing.T, open Open) {
 	}
 	for n := range 160 {
 		if n < 10 || n%10 == 0 {
-			b.roll()
+			b.downsample()
 			b.agree()
 		}
 		b.wait(day)
@@ -131,14 +131,14 @@ func testRetention(t *testing.T, open Open) {
 		t.Errorf("at the end lifetime is %d, expired %d: the lifetime outlives the retention", s.Lifetime, s.Expired)
 	}
 	b.wait(200 * day)
-	b.roll()
+	b.downsample()
 	s, found := b.query(only(shop))[shop]
 	if !found || s.Expired != s.Lifetime || len(s.Points) > 0 {
 		t.Errorf("of a series of the past, %+v is left, want its lifetime, all of it expired", s)
 	}
 	b.count(history.Increment{ID: shop, Minute: b.minute(), Hits: 5},
 		history.Increment{ID: shop, Minute: b.minute() - 1000*1440, Hits: 6})
-	b.roll()
+	b.downsample()
 	b.agree()
 }
 
@@ -165,7 +165,7 @@ func testValueGoes(t *testing.T, open Open) {
 				})
 			}
 			jobs.Wait()
-			b.naive.roll(b.now().Unix())
+			b.naive.downsample(b.now().Unix())
 			b.agree()
 		}
 		got := b.query(Everything())
@@ -179,11 +179,11 @@ func testJobsClock(t *testing.T, open Open) {
 	b := newBench(t, open, history.Keep{})
 	b.count(history.Increment{ID: shop, Minute: b.minute(), Hits: 1})
 	b.wait(2 * day)
-	if got := b.rollOnly(b.now().AddDate(1, 0, 0)); got.Chunks != 1 {
+	if got := b.downsampleStore(b.now().AddDate(1, 0, 0)); got.Chunks != 1 {
 		t.Errorf("a job whose clock is a year ahead moved %d chunks, want the minutes alone: it would have made a week of 5 "+
 			"minutes into days", got.Chunks)
 	}
-	if got := b.rollOnly(b.now().AddDate(-1, 0, 0)); got.Series != 0 {
+	if got := b.downsampleStore(b.now().AddDate(-1, 0, 0)); got.Series != 0 {
 		t.Errorf("a job whose clock is behind moved %d series, want none", got.Series)
 	}
 }

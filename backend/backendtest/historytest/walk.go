@@ -62,7 +62,7 @@ func testWalk(t *testing.T, open Open, steps int, seed uint64) {
 		for range steps {
 			switch r.IntN(20) {
 			case 0:
-				w.roll()
+				w.downsample()
 				w.agree()
 			case 1:
 				w.agreeOn(w.randomQuery())
@@ -72,7 +72,7 @@ func testWalk(t *testing.T, open Open, steps int, seed uint64) {
 				w.count(w.randomIncrements(w.series)...)
 			}
 		}
-		w.roll()
+		w.downsample()
 		w.agree()
 	})
 }
@@ -87,7 +87,7 @@ func testEarlyWalk(t *testing.T, open Open, steps int, seed uint64) {
 		for range steps {
 			switch r.IntN(200) {
 			case 0:
-				w.rollOnly(w.now())
+				w.downsampleStore(w.now())
 			case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
 				w.wait(w.randomWait() / 10)
 			default:
@@ -164,7 +164,7 @@ func (w *walker) randomQuery() history.Query {
 	return q
 }
 
-// exact compares a series that may have been rolled early with the oracle, bucket by bucket.
+// exact compares a series that may have been downsampled early with the oracle, bucket by bucket.
 func (n *naive) exact(t *testing.T, got history.Series, now int64, keep history.Keep) {
 	t.Helper()
 	if err := conserved(got); err != nil {
@@ -180,7 +180,7 @@ func (n *naive) exact(t *testing.T, got history.Series, now int64, keep history.
 			t.Fatalf("%v: the %s from %d has %d hits, want %d", short(got.ID), p.Tier, p.Start, p.Sum, sums[i])
 		}
 		if keep.MaxPoints >= 60 && p.Start/3600 == now/60 && p.Tier > history.Minutes && p.Tier < history.Days {
-			t.Fatalf("%v: a bucket of %s from %d in the hour being written: it is rolled last",
+			t.Fatalf("%v: a bucket of %s from %d in the hour being written: it is downsampled last",
 				short(got.ID), p.Tier, p.Start)
 		}
 	}

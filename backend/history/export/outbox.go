@@ -63,7 +63,7 @@ func (o *outbox) waiting() int {
 
 // next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
 func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, found bool) {
-	if o.seq > 0 && now.Sub(o.lastHeard) > history.ForgetAfter/2 {
+	if o.seq > 0 && now.Sub(o.lastHeard) > history.WriterTTL/2 {
 		o.renew(st)
 	}
 	if o.acked == len(o.batches) && len(o.pending) > 0 {

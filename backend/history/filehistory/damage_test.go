@@ -80,7 +80,7 @@ func use(dir string) (errs []error) {
 
 func work(s *Store) []error {
 	ctx := context.Background()
-	_, rollErr := s.Downsample(ctx, time.Now().AddDate(1, 0, 0))
+	_, downsampleErr := s.Downsample(ctx, time.Now().AddDate(1, 0, 0))
 	var applyErr error
 	for _, id := range seriesOf(20) {
 		_, err := s.Apply(ctx, id.Partition(), history.Batch{Writer: id.Path, Seq: 1,
@@ -90,7 +90,7 @@ func work(s *Store) []error {
 		}
 	}
 	queryErr := s.Query(ctx, historytest.Everything(), func(history.Series) error { return nil })
-	return []error{rollErr, applyErr, queryErr}
+	return []error{downsampleErr, applyErr, queryErr}
 }
 
 // instructs wants an error to tell an operator which file it is about and what to do.
@@ -248,10 +248,10 @@ func TestDamagedRowBlocksNoOtherPartition(t *testing.T) {
 	}
 	s.turn.Unlock()
 	applying.Wait()
-	rolled, err := s.Downsample(context.Background(), time.Now())
+	did, err := s.Downsample(context.Background(), time.Now())
 	instructs(t, "the job over a damaged row", err, dir)
-	if rolled.Chunks < 299 {
-		t.Errorf("the job over a damaged row moved %v, want what is due of the other series at least", rolled.Chunks)
+	if did.Chunks < 299 {
+		t.Errorf("the job over a damaged row moved %v, want what is due of the other series at least", did.Chunks)
 	}
 }
 

@@ -22,9 +22,9 @@ func (s *Store) Downsample(ctx context.Context, at time.Time) (history.Downsampl
 	var did history.DownsampleResult
 	var damage error
 	for p := range history.Partitions {
-		r := roller{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
+		j := job{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
 		for more := true; more; {
-			some, err := r.transaction(ctx)
+			some, err := j.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
 				return did, err
 			}
@@ -36,8 +36,8 @@ func (s *Store) Downsample(ctx context.Context, at time.Time) (history.Downsampl
 	return did, damage
 }
 
-// roller runs the job in one partition.
-type roller struct {
+// job runs the job in one partition.
+type job struct {
 	*Store
 	p    history.Partition
 	now  int64
@@ -59,64 +59,64 @@ type dueChunk struct {
 
 // transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
 // when nothing is left.
-func (r *roller) transaction(ctx context.Context) (history.DownsampleResult, error) {
-	r.budget, r.did = maxMoves, history.DownsampleResult{}
-	err := r.inTurn(ctx, func() error { return r.update(r.rollSome) })
+func (j *job) transaction(ctx context.Context) (history.DownsampleResult, error) {
+	j.budget, j.did = maxMoves, history.DownsampleResult{}
+	err := j.inTurn(ctx, func() error { return j.update(j.downsampleSome) })
 	switch {
 	case err == nil:
-		r.c.Step("roll: after")
+		j.c.Step("downsample: after")
 	case !errors.Is(err, errNothing):
 		return history.DownsampleResult{}, err
 	}
-	if r.budget > 0 {
-		r.did.Partitions = 1
+	if j.budget > 0 {
+		j.did.Partitions = 1
 	}
-	return r.did, nil
+	return j.did, nil
 }
 
-// rollSome forgets writers, and moves what is due until nothing is, or the transaction has moved enough: the finest tier
+// downsampleSome deletes writers, and moves what is due until nothing is, or the transaction has moved enough: the finest tier
 // first, so that each chunk is moved once.
-func (r *roller) rollSome(tx *bolt.Tx) (err error) {
-	if r.table, err = r.Store.table(tx, r.p); err != nil {
+func (j *job) downsampleSome(tx *bolt.Tx) (err error) {
+	if j.table, err = j.Store.table(tx, j.p); err != nil {
 		return err
 	}
-	forgot, err := r.forget()
+	deleted, err := j.deleteWriters()
 	if err != nil {
 		return err
 	}
-	for r.budget > 0 && (len(r.due) > 0 || int(r.tier) < history.Tiers) {
-		if len(r.due) == 0 {
-			r.due, err = r.findDue()
-			r.tier++
+	for j.budget > 0 && (len(j.due) > 0 || int(j.tier) < history.Tiers) {
+		if len(j.due) == 0 {
+			j.due, err = j.findDue()
+			j.tier++
 		} else {
-			err, r.due = r.move(r.due[0]), r.due[1:]
+			err, j.due = j.move(j.due[0]), j.due[1:]
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if !forgot && r.did == (history.DownsampleResult{}) {
+	if !deleted && j.did == (history.DownsampleResult{}) {
 		return errNothing
 	}
-	r.c.Step("roll: moved")
+	j.c.Step("downsample: moved")
 	return nil
 }
 
-// forget removes the positions of writers that have long gone, and reports whether there were any.
-func (r *roller) forget() (bool, error) {
-	before := r.now - int64(history.ForgetAfter/time.Second)
+// deleteWriters removes the positions of writers that have long gone, and reports whether there were any.
+func (j *job) deleteWriters() (bool, error) {
+	before := j.now - int64(history.WriterTTL/time.Second)
 	var gone [][]byte
-	for key, row := range r.table.withPrefix([]byte{byte(r.p), positionRow}) {
+	for key, row := range j.table.withPrefix([]byte{byte(j.p), positionRow}) {
 		was, err := decodePosition(row)
 		if err != nil {
-			return false, r.table.damaged(key, err)
+			return false, j.table.damaged(key, err)
 		}
 		if was.at <= before {
 			gone = append(gone, bytes.Clone(key))
 		}
 	}
 	for _, key := range gone {
-		if err := r.table.rows.Delete(key); err != nil {
+		if err := j.table.rows.Delete(key); err != nil {
 			return false, err
 		}
 	}
@@ -124,16 +124,16 @@ func (r *roller) forget() (bool, error) {
 }
 
 // findDue returns the chunks of the tier that are due, oldest first, and those of days of which some may be too old.
-func (r *roller) findDue() (found []dueChunk, err error) {
-	chunks, err := r.table.chunks(r.tier, r.tier)
+func (j *job) findDue() (found []dueChunk, err error) {
+	chunks, err := j.table.chunks(j.tier, j.tier)
 	for _, c := range chunks {
-		if r.c.Keep.Due(c, c.Start()) > r.now {
+		if j.c.Keep.Due(c, c.Start()) > j.now {
 			break
 		}
-		for key := range r.table.withPrefix(chunksKey(r.p, c)) {
+		for key := range j.table.withPrefix(chunksKey(j.p, c)) {
 			_, hash, err := readChunkKey(key)
 			if err != nil {
-				return nil, r.table.damaged(key, err)
+				return nil, j.table.damaged(key, err)
 			}
 			found = append(found, dueChunk{hash, c})
 		}
@@ -142,30 +142,30 @@ func (r *roller) findDue() (found []dueChunk, err error) {
 }
 
 // move moves a chunk, or drops days of it. It does nothing if it has gone, or if none of its days is too old.
-func (r *roller) move(d dueChunk) error {
-	key := seriesKey(r.p, d.hash)
-	row, found, err := get(r.table, key, decodeSeries)
-	if err == nil && !found && r.table.rows.Get(chunkKey(r.p, d.chunk, d.hash)) == nil {
+func (j *job) move(d dueChunk) error {
+	key := seriesKey(j.p, d.hash)
+	row, found, err := get(j.table, key, decodeSeries)
+	if err == nil && !found && j.table.rows.Get(chunkKey(j.p, d.chunk, d.hash)) == nil {
 		return nil // another job removed the series
 	}
 	if err == nil && !found {
-		err = r.table.damaged(key, errors.New("the series is missing, its chunks are there"))
+		err = j.table.damaged(key, errors.New("the series is missing, its chunks are there"))
 	}
 	if err != nil {
 		return err
 	}
-	before := r.did
-	err = row.Downsample(&seriesChunks{r.table, d.hash}, d.chunk, &r.c.Keep, r.now, &r.did)
-	if err != nil || r.did == before {
+	before := j.did
+	err = row.Downsample(&seriesChunks{j.table, d.hash}, d.chunk, &j.c.Keep, j.now, &j.did)
+	if err != nil || j.did == before {
 		return err
 	}
-	r.budget--
-	if !r.seen[d.hash] {
-		r.seen[d.hash] = true
-		r.did.Series++
+	j.budget--
+	if !j.seen[d.hash] {
+		j.seen[d.hash] = true
+		j.did.Series++
 	}
 	if id, err := readID(row.id); err == nil && row.Gone(id) {
-		return r.table.rows.Delete(key)
+		return j.table.rows.Delete(key)
 	}
-	return r.table.rows.Put(key, row.encode())
+	return j.table.rows.Put(key, row.encode())
 }

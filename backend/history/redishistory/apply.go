@@ -39,7 +39,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		r, overfull := parseResult(reply, &b)
 		for _, id := range overfull {
 			if err := s.downsampleEarly(ctx, p, id); err != nil { // the batch is counted whatever becomes of this
-				s.log.Warn("a series with too many points could not be rolled early", "series", id, "error", err)
+				s.log.Warn("a series with too many points could not be downsampled early", "series", id, "error", err)
 			}
 		}
 		return r, nil

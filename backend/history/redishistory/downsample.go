@@ -94,7 +94,7 @@ func (j *job) visitPartition(ctx context.Context, p history.Partition) error {
 	if err != nil || !hasWriters || j.dry {
 		return err
 	}
-	return j.forget(ctx, p, now)
+	return j.deleteWriters(ctx, p, now)
 }
 
 // visitAll looks at all series of a partition, as other ages have other dates, and notes the ages.
@@ -161,7 +161,7 @@ func (j *job) visit(ctx context.Context, r *record, now int64) error {
 		return nil
 	}
 	before := j.did
-	err := j.rollSeries(ctx, r, now, &j.did, func() []history.Chunk {
+	err := j.downsampleSeries(ctx, r, now, &j.did, func() []history.Chunk {
 		j.pause(ctx)
 		return r.next(&j.c.Keep, now)
 	})
@@ -184,12 +184,12 @@ func (j *job) pause(ctx context.Context) {
 	j.lastPause = time.Now()
 }
 
-// forget removes the positions of writers that have not written for history.ForgetAfter.
-func (j *job) forget(ctx context.Context, p history.Partition, now int64) error {
-	const forgetAfter = int64(history.ForgetAfter / time.Second)
+// deleteWriters removes the positions of writers that have not written for history.WriterTTL.
+func (j *job) deleteWriters(ctx context.Context, p history.Partition, now int64) error {
+	const writerTTL = int64(history.WriterTTL / time.Second)
 	var old []any
 	err := j.scan(ctx, p, func(writer, position string) {
-		if at, known := lastHeard(position); known && now-at >= forgetAfter {
+		if at, known := lastHeard(position); known && now-at >= writerTTL {
 			old = append(old, writer)
 		}
 	}, "hscan", writersKey(p))
@@ -197,12 +197,12 @@ func (j *job) forget(ctx context.Context, p history.Partition, now int64) error 
 		return err
 	}
 	for writers := range slices.Chunk(old, scanCount) {
-		j.c.Step("forget")
-		_, err := j.run(ctx, p, j.scripts.forget, []string{writersKey(p)}, append([]any{forgetAfter}, writers...)...)
+		j.c.Step("delete writers")
+		_, err := j.run(ctx, p, j.scripts.deleteWriters, []string{writersKey(p)}, append([]any{writerTTL}, writers...)...)
 		if err != nil {
 			return err
 		}
-		j.c.Step("forgot")
+		j.c.Step("deleted writers")
 	}
 	return nil
 }

@@ -74,9 +74,9 @@ func TestOtherFormatsAreLeftUntouched(t *testing.T) {
 	client.Set(t.Context(), formatKey(a.p), "2", 0)
 	before := dump(t, client)
 	_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
-	_, rolled := s.Downsample(t.Context(), start.AddDate(1, 0, 0))
+	_, downsampled := s.Downsample(t.Context(), start.AddDate(1, 0, 0))
 	asked := s.Query(t.Context(), historytest.Everything(), func(history.Series) error { return nil })
-	for _, err := range []error{applied, rolled, asked} {
+	for _, err := range []error{applied, downsampled, asked} {
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "another format: 2, and this weir knows 1") {
 			t.Errorf("the error is %v, want one that is ErrFormat and names both", err)
 		}
@@ -208,7 +208,7 @@ func TestMoveKeepsHitsImportedMeanwhile(t *testing.T) {
 	meanwhile := 0
 	s = opened(t, f, fixed(start), func(c *Config) {
 		c.Step = func(name string) {
-			if meanwhile == 0 && name == "roll 1m" {
+			if meanwhile == 0 && name == "downsample 1m" {
 				meanwhile++
 				apply(t, s, p, bucket("import"))
 			}

@@ -72,16 +72,16 @@ func (s *Store) change(ctx context.Context, r *record, script *pipeline.Script, 
 	return err
 }
 
-// rollSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
+// downsampleSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
 // again. It reads the series again whenever that has changed meanwhile.
-func (s *Store) rollSeries(ctx context.Context, r *record, now int64, did *history.DownsampleResult,
+func (s *Store) downsampleSeries(ctx context.Context, r *record, now int64, did *history.DownsampleResult,
 	next func() []history.Chunk) error {
 	r.firstDays = make(map[history.Chunk]int64)
 	for stale := 0; stale < maxReads; {
 		var err error
 		chunks := next()
 		if len(chunks) > 0 {
-			err = s.rollChunks(ctx, r, chunks, now, did)
+			err = s.downsampleChunks(ctx, r, chunks, now, did)
 		} else if err = s.reschedule(ctx, r); err == nil {
 			return nil
 		}
@@ -96,9 +96,9 @@ func (s *Store) rollSeries(ctx context.Context, r *record, now int64, did *histo
 	return r.changedTooOften()
 }
 
-// rollChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
+// downsampleChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
 // server's clock has come to now.
-func (s *Store) rollChunks(ctx context.Context, r *record, chunks []history.Chunk, now int64,
+func (s *Store) downsampleChunks(ctx context.Context, r *record, chunks []history.Chunk, now int64,
 	did *history.DownsampleResult) error {
 	touched := slices.Clone(chunks)
 	for _, c := range chunks {
@@ -116,18 +116,18 @@ func (s *Store) rollChunks(ctx context.Context, r *record, chunks []history.Chun
 	for _, t := range touched {
 		before[t] = slices.Clone(ledger.Chunks[t])
 	}
-	var rolled history.DownsampleResult
+	var moved history.DownsampleResult
 	for _, c := range chunks {
-		if err := ledger.Totals.Downsample(ledger, c, &s.c.Keep, now, &rolled); err != nil {
+		if err := ledger.Totals.Downsample(ledger, c, &s.c.Keep, now, &moved); err != nil {
 			return err
 		}
 	}
-	s.c.Step("roll " + chunks[0].Tier.String())
+	s.c.Step("downsample " + chunks[0].Tier.String())
 	if err := s.save(ctx, r, touched, before, ledger, now); err != nil {
 		return err
 	}
-	s.c.Step("rolled " + chunks[0].Tier.String())
-	did.Add(rolled)
+	s.c.Step("downsampled " + chunks[0].Tier.String())
+	did.Add(moved)
 	return nil
 }
 
@@ -231,7 +231,7 @@ func (s *Store) downsampleEarly(ctx context.Context, p history.Partition, id his
 	if r.damage != nil {
 		return r.damage
 	}
-	return s.rollSeries(ctx, r, now, new(history.DownsampleResult), func() []history.Chunk {
+	return s.downsampleSeries(ctx, r, now, new(history.DownsampleResult), func() []history.Chunk {
 		if c, found := s.c.Keep.Early(r.chunks, now); found && r.Points > uint64(s.c.Keep.MaxPoints) {
 			return []history.Chunk{c}
 		}

@@ -75,8 +75,8 @@ func TestReadingNeedsNoWriteRight(t *testing.T) {
 				t.Errorf("the reader does not find its Redis: %v", err)
 			}
 			_, applied := reader.Apply(t.Context(), 0, history.Batch{Writer: "ann", Seq: 1})
-			_, rolled := reader.Downsample(t.Context(), start)
-			for what, err := range map[string]error{"writes": applied, "rolls": rolled} {
+			_, downsampled := reader.Downsample(t.Context(), start)
+			for what, err := range map[string]error{"writes": applied, "downsamples": downsampled} {
 				if !errors.Is(err, errReadOnly) {
 					t.Errorf("a reader that %s: %v, want an error", what, err)
 				}
@@ -104,13 +104,13 @@ func TestMissingRightIsNamed(t *testing.T) {
 				func(rule string) bool { return rule == c.without })
 			s := opened(t, f.as(t, "weir", granted...), fixed(start), nil)
 			_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
-			_, rolled := s.Downsample(t.Context(), start)
+			_, downsampled := s.Downsample(t.Context(), start)
 			asked := s.Query(t.Context(), historytest.Everything(), func(one history.Series) error { return one.Err })
-			err := cmp.Or(applied, rolled, asked, s.Settle(t.Context()))
+			err := cmp.Or(applied, downsampled, asked, s.Settle(t.Context()))
 			says := func(want string) bool { return err != nil && strings.Contains(strings.ToLower(err.Error()), want) }
 			switch {
-			case errors.Is(errors.Join(applied, rolled, asked), ErrDamaged):
-				t.Errorf("without the right %s: %v, %v, %v, want that it is missing, and nothing of damage", c.without, applied, rolled, asked)
+			case errors.Is(errors.Join(applied, downsampled, asked), ErrDamaged):
+				t.Errorf("without the right %s: %v, %v, %v, want that it is missing, and nothing of damage", c.without, applied, downsampled, asked)
 			case c.without == "" && err != nil:
 				t.Errorf("with all rights: %v", err)
 			case c.without == "+info" && !says("noperm"):

@@ -12,8 +12,8 @@ var sources embed.FS
 
 // scripts are what runs in the servers; see the head of each file.
 type scripts struct {
-	apply, change, due, read, peek, forget, probe, command, write *pipeline.Script
-	placement, state, dump, put                                   *pipeline.Script // of nodes
+	apply, change, due, read, peek, deleteWriters, probe, command, write *pipeline.Script
+	placement, state, dump, put                                          *pipeline.Script // of nodes
 }
 
 // rights are the ACL rules for the history. readingRights are those for a history that is only read, movingRights those to
@@ -37,7 +37,7 @@ func newScripts() scripts {
 	}
 	return scripts{
 		apply: script("numbers", "fence", "exact", "apply"), change: script("numbers", "fence", "change"),
-		due: script("numbers", "fence", "due"), forget: script("numbers", "fence", "forget"),
+		due: script("numbers", "fence", "due"), deleteWriters: script("numbers", "fence", "delete_writers"),
 		read: script("numbers", "read"), peek: script("numbers", "peek"), probe: script("numbers", "probe"),
 		command: script("numbers", "command"), write: script("numbers", "fence", "command"),
 		placement: script("placement"), state: script("state"), dump: script("dump"), put: script("put"),

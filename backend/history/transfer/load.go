@@ -30,13 +30,13 @@ type Target struct {
 }
 
 const (
-	rollEvery  = 500_000 // buckets are counted before what is old is moved to coarser buckets: some 10 MB of Redis
-	maxWaiting = 256     // batches begin before those that are full are sent
+	downsampleEvery = 500_000 // buckets are counted before what is old is moved to coarser buckets: some 10 MB of Redis
+	maxWaiting      = 256     // batches begin before those that are full are sent
 )
 
-// errForgotten means that a store no longer has batches that it had acknowledged, as after a failover. A second run
+// errBatchesLost means that a store no longer has batches that it had acknowledged, as after a failover. A second run
 // counts what is missing.
-var errForgotten = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same " +
+var errBatchesLost = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same " +
 	"command again, and it adds what is missing, once")
 
 // Loaded is what counting rows has done so far.
@@ -50,19 +50,19 @@ type Loaded struct {
 }
 
 // Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches,
-// so a store that has counted some of them knows them: for [history.ForgetAfter] after they came, each counts once,
+// so a store that has counted some of them knows them: for [history.WriterTTL] after they came, each counts once,
 // however often and wherever counting was interrupted. One goroutine may use it.
 //
 // The store should be opened with a Keep that allows any number of points: old minutes are many, for the moment, and
 // rolling a series early with each of them would take long.
 type Loader struct {
-	ctx       context.Context
-	to        Target
-	writer    string
-	queues    [history.Partitions]queue
-	begun     int // batches begun since batches were last sent
-	untilRoll int // buckets
-	loaded    Loaded
+	ctx             context.Context
+	to              Target
+	writer          string
+	queues          [history.Partitions]queue
+	begun           int // batches begun since batches were last sent
+	untilDownsample int // buckets
+	loaded          Loaded
 }
 
 // queue is the batches that wait for a partition. Increments are added to the last one.
@@ -74,7 +74,7 @@ type queue struct {
 
 // NewLoader returns a loader for a writer, named for the rows. It ends with ctx.
 func NewLoader(ctx context.Context, to Target, writer string) *Loader {
-	return &Loader{ctx: ctx, to: to, writer: writer, untilRoll: rollEvery}
+	return &Loader{ctx: ctx, to: to, writer: writer, untilDownsample: downsampleEvery}
 }
 
 // Add counts a row, which must be sound. After an error nothing more is to be added.
@@ -85,7 +85,7 @@ func (l *Loader) Add(r Row) error {
 		l.to.Done.Add(1)
 	}
 	for i := range r.Increments() {
-		l.untilRoll--
+		l.untilDownsample--
 		l.add(&l.queues[r.ID.Partition()], i)
 	}
 	if l.begun >= maxWaiting {
@@ -93,8 +93,8 @@ func (l *Loader) Add(r Row) error {
 			return err
 		}
 	}
-	if l.untilRoll <= 0 {
-		l.untilRoll = rollEvery
+	if l.untilDownsample <= 0 {
+		l.untilDownsample = downsampleEvery
 		// What could not be moved waits for the next time: a series may be damaged, or change too fast because somebody
 		// else writes to it. A store that is away fails the next batch.
 		_, _ = l.to.Store.Downsample(l.ctx, l.to.Now())
@@ -144,7 +144,7 @@ func (l *Loader) send(all bool) error {
 			for i := range batches {
 				r, err := l.to.Store.Apply(ctx, history.Partition(p), batches[i])
 				if err == nil && r.Status == history.Gap {
-					err = errForgotten
+					err = errBatchesLost
 				}
 				if err != nil {
 					return err

@@ -46,13 +46,13 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	progress, stop := c.Start(out.Err, "partitions")
 	progress.Total.Store(history.Partitions)
 	store.Visited = func() { progress.Done.Add(1) }
-	err = c.roll(ctx, store, out.Out)
+	err = c.downsample(ctx, store, out.Out)
 	stop()
 	return errors.Join(err, store.Close())
 }
 
-// roll runs the job and reports to out, also of a job that ended early.
-func (c *Downsample) roll(ctx context.Context, store *redishistory.Store, out io.Writer) error {
+// downsample runs the job and reports to out, also of a job that ended early.
+func (c *Downsample) downsample(ctx context.Context, store *redishistory.Store, out io.Writer) error {
 	begin := time.Now()
 	work := store.Downsample
 	if c.DryRun {

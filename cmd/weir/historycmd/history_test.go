@@ -61,7 +61,7 @@ func countHits(t *testing.T, store history.Store, id history.ID, oldest, step ti
 }
 
 // someHistory is the address of a port that serves, until the tests end, two days of a daily wave, half an hour over the
-// limit, and 40 days of another domain, rolled. No test changes it.
+// limit, and 40 days of another domain, did. No test changes it.
 func someHistory(t *testing.T) string {
 	t.Helper()
 	if somePort != "" {

@@ -25,7 +25,7 @@ func openRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 }
 
 // load opens the history that the environment names, Redis or the file in DATA_DIR, lets count add old hits to it, and
-// closes it. Series may hold any number of points meanwhile, as old minutes are many until they have been rolled.
+// closes it. Series may hold any number of points meanwhile, as old minutes are many until they have been did.
 func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
 	loading := *set
 	loading.History.MaxPoints = math.MaxInt32

@@ -38,7 +38,7 @@ func newDecade(t testing.TB, series int, each func(n int)) *decade {
 			}
 		}
 	}
-	historytest.RollLedger(d.of, keep, someday)
+	historytest.DownsampleLedger(d.of, keep, someday)
 	return d
 }
 

@@ -185,7 +185,7 @@ func TestAnyWindowBetweenBordersIsExact(t *testing.T) {
 	}
 }
 
-// A series that was rolled early has days where its age promises minutes: the query finds out, and looks further.
+// A series that was downsampled early has days where its age promises minutes: the query finds out, and looks further.
 func TestEarlyDownsampledSeriesHasNoGap(t *testing.T) {
 	keep := history.DefaultKeep()
 	keep.MaxPoints = 1

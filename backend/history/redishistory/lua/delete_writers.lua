@@ -1,7 +1,7 @@
--- Forgets the positions of writers that have not been heard of for long.
+-- Deletes the positions of writers that have not been heard of for long.
 --
 -- KEYS: format, writers. ARGV: format, time, how long in seconds, writers.
--- Reply: forgotten.
+-- Reply: deleted.
 
 local now = seconds(ARGV[2])
 for i = 4, #ARGV do
@@ -10,4 +10,4 @@ for i = 4, #ARGV do
 		call('HDEL', KEYS[2], ARGV[i])
 	end
 end
-return {'forgotten'}
+return {'deleted'}
