@@ -29,7 +29,7 @@ import (
 const (
 	lastFlush          = 5 * time.Second // bounds how long the end of the process waits for the last hits to be stored
 	downsampleInterval = 5 * time.Minute // minutes become due by the hour
-	learnInterval      = 10 * time.Minute
+	syncSeriesInterval = 10 * time.Minute
 	reopenInterval     = time.Minute
 )
 
@@ -125,10 +125,10 @@ func (p *historyPipeline) run(ctx context.Context) {
 			p.denials.keep(ctx, time.Now().Add(-lateDenial))
 		}
 	})
-	p.learnSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
+	p.syncSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
 	running.Go(func() {
-		for wait.For(ctx, learnInterval) {
-			p.learnSeries(ctx)
+		for wait.For(ctx, syncSeriesInterval) {
+			p.syncSeries(ctx)
 		}
 	})
 	if p.downsample {
@@ -138,9 +138,9 @@ func (p *historyPipeline) run(ctx context.Context) {
 	running.Wait()
 }
 
-// learnSeries tells the recorder which series the history has, so that restarted weirs and replicas add no more series
-// of values together than HISTORY_VALUES lets one. While the store does not answer, the recorder learns nothing.
-func (p *historyPipeline) learnSeries(ctx context.Context) {
+// syncSeries tells the recorder which series the history has, so that restarted weirs and replicas add no more series
+// of values together than HISTORY_VALUES lets one. While the store does not answer, the recorder keeps what it has.
+func (p *historyPipeline) syncSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
 	defer cancel()
 	var fine []history.ID
@@ -151,7 +151,7 @@ func (p *historyPipeline) learnSeries(ctx context.Context) {
 		return nil
 	})
 	if err == nil {
-		p.recorder.Learn(fine)
+		p.recorder.SyncSeries(fine)
 	} else if ctx.Err() == nil && p.store.Err() == nil {
 		p.log.Warn("the series of the history are not known: rules may get more series of values than HISTORY_VALUES", "error", err)
 	}

@@ -56,9 +56,9 @@ func (r *Recorder) CountAsRatelimit(noDots bool) {
 	r.ratelimit.byName, r.ratelimit.noDots = make(map[string]*ratelimitCounters), noDots
 }
 
-// Learn tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
+// SyncSeries tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
 // places that New allows. A value whose series is no longer fine, and that had no hit since the last call, has none.
-func (r *Recorder) Learn(fine []history.ID) {
+func (r *Recorder) SyncSeries(fine []history.ID) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
 	r.quota.sync(fine)

@@ -113,7 +113,7 @@ const reservedShare, reservedHits = 50, 10
 // of which it may not know yet. Near hits have the place of those within. Recorder.draining protects it.
 type seriesQuota struct {
 	most  int                 // of a rule and outcome, without the reserved ones
-	known map[history.ID]bool // whether it was handed out since the last learn
+	known map[history.ID]bool // whether it was handed out since the last sync
 	count map[history.ID]int  // of all values of a rule and outcome
 }
 

@@ -128,7 +128,7 @@ func TestMillionNewValuesKeepTheSeriesBound(t *testing.T) {
 	}
 	for range 10 {
 		s := newStream(t, 1)
-		s.weirs[0].Learn(slices.Collect(maps.Keys(handed)))
+		s.weirs[0].SyncSeries(slices.Collect(maps.Keys(handed)))
 		for range 25 {
 			for range fresh {
 				value++
@@ -205,7 +205,7 @@ func TestLaterHeavyValueGetsASeries(t *testing.T) {
 				}
 			}
 			for _, r := range s.weirs {
-				r.Learn(fine)
+				r.SyncSeries(fine)
 			}
 			for day, want := range ofDay {
 				if day > now.Unix()/86400-kept && sums[day] != want {

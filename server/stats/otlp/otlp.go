@@ -107,10 +107,10 @@ func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	clear(s.drained)
 }
 
-// drain adds what was counted since the last time to the totals. The recorder forgets rules by the time, unless it is zero.
-func (s *Sink) drain(forget time.Time) {
+// drain adds what was counted since the last time to the totals. The recorder drops the rules that are gone by sweep, unless it is zero.
+func (s *Sink) drain(sweep time.Time) {
 	now := s.config.Now()
-	s.config.Recorder.Drain(forget, func(id history.ID, n uint64) {
+	s.config.Recorder.Drain(sweep, func(id history.ID, n uint64) {
 		s.drained[id] += n
 		s.count(id, n, now)
 	})
@@ -159,7 +159,7 @@ func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.config.Now()
-	s.drain(time.Time{}) // forgetting rules needs two drains that are apart: those of the history
+	s.drain(time.Time{}) // dropping rules needs two drains that are apart: those of the history
 	for _, t := range s.config.Recorder.Totals() {
 		r := s.rule(t.Domain, t.Path)
 		r.last = now
