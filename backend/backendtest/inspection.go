@@ -39,7 +39,7 @@ func Inspection(t *testing.T, s Inspected, setTime func(window.Instant)) {
 				i.live(t)
 			}
 			t.Run("what is listed is what counts", func(t *testing.T) { i.walk(t) })
-			t.Run("a reset forgets all", func(t *testing.T) { i.forgets(t) })
+			t.Run("a reset forgets all", func(t *testing.T) { i.resets(t) })
 		})
 	}
 	for _, a := range descriptors.Algorithms() {
@@ -51,7 +51,7 @@ func Inspection(t *testing.T, s Inspected, setTime func(window.Instant)) {
 		for _, i.limits = range [][]descriptors.Limit{logs, counts} {
 			i.do(t, backend.Count, 1)
 		}
-		i.forgets(t)
+		i.resets(t)
 		i.limits = logs
 		i.sees(t, seen{})
 	})
@@ -169,8 +169,8 @@ func (i *inspection) sees(t *testing.T, want ...seen) {
 	}
 }
 
-// forgets resets the key; that it is missing then is no error.
-func (i *inspection) forgets(t *testing.T) {
+// resets resets the key; that it is missing then is no error.
+func (i *inspection) resets(t *testing.T) {
 	for range 2 {
 		if err := i.Reset(t.Context(), i.key); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func (i *inspection) walk(t *testing.T) {
 // changed counts under a limit, and looks under others that differ in their requests: what is counted stays, and what is
 // shown of it is what the model says, also where no more fits.
 func (i *inspection) changed(t *testing.T, a descriptors.Algorithm) {
-	i.forgets(t)
+	i.resets(t)
 	since := 24 * time.Hour
 	i.limits = []descriptors.Limit{NewLimit(t, 1000, descriptors.Hour, 1, a, 0)}
 	m := newModel(rule{limits: i.limits})

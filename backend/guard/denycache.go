@@ -33,10 +33,10 @@ type denyCache struct {
 }
 
 type denialShard struct {
-	mu      sync.RWMutex
-	denials map[string]denial
-	size    atomic.Int32  // of denials
-	forgets atomic.Uint64 // calls of forget
+	mu        sync.RWMutex
+	denials   map[string]denial
+	size      atomic.Int32  // of denials
+	evictions atomic.Uint64 // calls of evict
 }
 
 // denial is one that the store gave. Its times are on the monotonic clock.
@@ -51,8 +51,8 @@ type denial struct {
 
 // denialPlace is where the denial of a check is kept; the zero value is nowhere.
 type denialPlace struct {
-	shard   *denialShard
-	forgets uint64 // of the shard, before the store was asked
+	shard     *denialShard
+	evictions uint64 // of the shard, before the store was asked
 }
 
 // init makes room. With bytes, which may be 0, denials of fixed windows are kept as well.
@@ -76,7 +76,7 @@ func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decisio
 		return denialPlace{}, false
 	}
 	sh := d.shard(c.Key)
-	place = denialPlace{sh, sh.forgets.Load()}
+	place = denialPlace{sh, sh.evictions.Load()}
 	if sh.size.Load() == 0 {
 		return place, false
 	}
@@ -106,7 +106,7 @@ func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 
 // remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
 // fit, but no longer than one precision of a sliding window, and a second. A fixed window that counts what it denies is
-// full until it ends, for whatever number of hits. The denial is not kept if the key may have been forgotten meanwhile.
+// full until it ends, for whatever number of hits. The denial is not kept if the key may have been evicted meanwhile.
 func (d *denyCache) remember(c *backend.Check, given *backend.Decision, place denialPlace, asked, now time.Time) {
 	sh := place.shard
 	if sh == nil {
@@ -129,7 +129,7 @@ func (d *denyCache) remember(c *backend.Check, given *backend.Decision, place de
 	k.limits = slices.Clone(c.Limits) // those of an override are the request's
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.forgets.Load() != place.forgets {
+	if sh.evictions.Load() != place.evictions {
 		return
 	}
 	old, found := sh.denials[string(c.Key)]
@@ -171,7 +171,7 @@ func (d *denyCache) evict(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.forgets.Add(1)
+	sh.evictions.Add(1)
 	delete(sh.denials, string(key))
 	sh.size.Store(int32(len(sh.denials)))
 }

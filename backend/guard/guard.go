@@ -157,7 +157,7 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	case c.decided < len(checks):
 		err = g.askRest(ctx, c)
 	}
-	if away := g.learn(c, err); away && err == nil {
+	if away := g.record(c, err); away && err == nil {
 		g.degrade(ctx, c)
 	}
 	clear(c.plans)
@@ -270,9 +270,9 @@ func asCount(d *backend.Decision, check *backend.Check) {
 	}
 }
 
-// learn remembers the denials that the store gave when it was asked, and the leases, and forgets what a refund may have
+// record keeps the denials that the store gave when it was asked, and the leases, and evicts what a refund may have
 // changed; err is why the store answered nothing. It reports whether the store gave a check no answer.
-func (g *Guard) learn(c *call, err error) (away bool) {
+func (g *Guard) record(c *call, err error) (away bool) {
 	for i := range c.checks {
 		check, d, p := &c.checks[i], &c.out[i], &c.plans[i]
 		if err != nil {
@@ -280,7 +280,7 @@ func (g *Guard) learn(c *call, err error) (away bool) {
 		}
 		away = away || d.Err != nil
 		if p.lease != nil {
-			g.leases.learn(check, d, p.lease, c.began)
+			g.leases.answer(check, d, p.lease, c.began)
 		}
 		switch {
 		case check.Op == backend.Refund:
@@ -304,7 +304,7 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return g.store.Inspect(ctx, key, limits)
 }
 
-// Reset has the store forget a key, and forgets that it was denied, and what was leased.
+// Reset has the store forget a key, and drops its denials and leases.
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
 	g.denied.evict(key)

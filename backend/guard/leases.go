@@ -99,7 +99,7 @@ func (sh *leaseShard) find(key []byte, limits []descriptors.Limit) *lease {
 
 // decide decides check i of a call by a lease, and reports whether it could. Else the call settles before it the leases of
 // the key that count in the same states, and decide returns the question for a lease that the check brings along, nil for
-// none. learn has to be told the answer.
+// none. answer has to be told what the store says.
 //
 // Refunds of a key that leases give their hits back to the lease: others may use them once it is settled. That of an
 // operator, which does not lease, is for all at once.
@@ -211,8 +211,8 @@ func (k *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) b
 	return true
 }
 
-// learn takes in what the store has answered to the question for a lease, which was sent at a moment.
-func (l *leases) learn(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
+// answer takes the answer of the store to a pending lease, whose question was sent at a moment.
+func (l *leases) answer(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
 	sh := l.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -172,24 +172,24 @@ func (s *Store) shardOf(key []byte) int {
 	return int(maphash.Bytes(s.seed, key) & (shards - 1))
 }
 
-// sweep has a part of the shards forget the keys in which nothing counts any more.
+// sweep has a part of the shards delete the keys in which nothing counts any more.
 func (s *Store) sweep() {
 	for range sweptAtOnce {
 		s.keys.Add(-s.shards[s.swept.Add(1)%shards].sweep(s.now))
 	}
 }
 
-// sweep forgets the keys in which nothing counts by the clock, and returns how many they were. In the others it moves what
+// sweep deletes the keys in which nothing counts by the clock, and returns how many they were. In the others it moves what
 // lies after the clock's now into now: a key that nobody asks for would keep a moment of the future, and so stay.
-func (sh *shard) sweep(clock func() window.Instant) (forgotten int64) {
+func (sh *shard) sweep(clock func() window.Instant) (deleted int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := clock()
 	for key, e := range sh.entries {
 		if e.rewind(now); e.expires == 0 {
 			delete(sh.entries, key)
-			forgotten++
+			deleted++
 		}
 	}
-	return forgotten
+	return deleted
 }

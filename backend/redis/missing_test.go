@@ -340,9 +340,9 @@ func TestSlotMigrationKeepsCounts(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
 	c := topology.Config{Type: topology.Cluster, URL: set.Nodes[0].Addr, Timeout: ample}
-	scripts, plainKeys := storeAt(t, c), plainStore(t, learnt(t, c))
+	scripts, plainKeys := storeAt(t, c), plainStore(t, connectMapped(t, c))
 	// Without probes, which would load the library everywhere, and with keys of one slot.
-	functions := storeOf(learnt(t, c), newScript(), pipeline.ScriptCodec{
+	functions := storeOf(connectMapped(t, c), newScript(), pipeline.ScriptCodec{
 		AppendKey: redistest.AppendSumKey, AppendArg: script.AppendArg, DecodeReply: script.Decode})
 	defer functions.Close()
 	b := newBurden(t, "slot/a", "slot/b", "slot/c", "slot/d")

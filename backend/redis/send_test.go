@@ -202,7 +202,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 				replies[command] = fmt.Sprintf("-%s 1234 %s\r\n", tc.code, other.Addr)
 			}
 			server := redistest.NewStub(t, redistest.Answers(replies))
-			on := learnt(t, topology.Config{Type: topology.Cluster, URL: server.Addr})
+			on := connectMapped(t, topology.Config{Type: topology.Cluster, URL: server.Addr})
 			s, keys := storeOn(t, on), []string{"a", "b", "c"}
 			if tc.first == six {
 				s, keys = plainStore(t, on), []string{"\x00a_", "\x00b_", "\x00c_"}

@@ -200,12 +200,12 @@ func ownerOf(t testing.TB, c topology.Config) *goredis.Client {
 	return client
 }
 
-// learnt is connect for servers that know at once who owns which slots.
-func learnt(t *testing.T, c topology.Config) *topology.Servers {
+// connectMapped is connect for servers that know at once who owns which slots.
+func connectMapped(t *testing.T, c topology.Config) *topology.Servers {
 	t.Helper()
 	servers := connect(t, c)
 	if _, err := servers.All(t.Context()); err != nil {
-		t.Fatalf("learning who owns which slots: %v", err)
+		t.Fatalf("asking who owns which slots: %v", err)
 	}
 	return servers
 }
@@ -213,5 +213,5 @@ func learnt(t *testing.T, c topology.Config) *topology.Servers {
 // storeAt returns a store of the plain script that knows which servers there are.
 func storeAt(t *testing.T, c topology.Config) *Store {
 	t.Helper()
-	return storeOn(t, learnt(t, c))
+	return storeOn(t, connectMapped(t, c))
 }

@@ -69,7 +69,7 @@ func (r *recent) groupHash(of *ruleTally, d *Denial, minute int64, entries []uin
 	return hash
 }
 
-// keep gives a group its slots in the ring, and forgets the groups that had them.
+// keep gives a group its slots in the ring, and evicts the groups that had them.
 func (r *recent) keep(g *group) {
 	r.byHash[g.hash] = g
 	size := (groupBytes + len(g.last.Load().descriptor) + 8*len(g.entries) + slotBytes - 1) / slotBytes
@@ -79,8 +79,8 @@ func (r *recent) keep(g *group) {
 			if r.byHash[old.hash] == old {
 				delete(r.byHash, old.hash)
 			}
-			if forgotten := old.last.Load().At.Add(maxLag); forgotten.After(r.since) {
-				r.since = forgotten
+			if evicted := old.last.Load().At.Add(maxLag); evicted.After(r.since) {
+				r.since = evicted
 			}
 		}
 		*slot, g = g, nil // the other slots are empty
@@ -111,7 +111,7 @@ type lineKey struct {
 }
 
 // Recent returns up to n recent denials that a filter matches, by minute, limit and, if values are asked for, descriptor: the
-// latest begun first; how many more there are; and since when all are kept, zero if none is forgotten.
+// latest begun first; how many more there are; and since when all are kept, zero if none is evicted.
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
 	r.recent.mu.Lock()

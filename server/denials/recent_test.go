@@ -55,7 +55,7 @@ func someDescriptor(random *rand.Rand, users int) descriptors.Descriptor {
 // Whatever is denied in whatever order, an answer has every denial that the oracle knows, once, in the line of its minute,
 // unless it was before the time that the answer names.
 func TestRecentDenialsMatchANaiveList(t *testing.T) {
-	forgot, histories, longest := 0, uint64(6), 30_000
+	overflowed, histories, longest := 0, uint64(6), 30_000
 	if testing.Short() {
 		histories, longest = 3, 15_000
 	}
@@ -92,11 +92,11 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 			compare(t, seed, w, all, q)
 		}
 		if !w.recorder.recent.since.IsZero() {
-			forgot++
+			overflowed++
 		}
 	}
-	if forgot == 0 || forgot == int(histories) {
-		t.Errorf("%d histories are longer than what is kept; want some that are, and some that are not", forgot)
+	if overflowed == 0 || overflowed == int(histories) {
+		t.Errorf("%d histories are longer than what is kept; want some that are, and some that are not", overflowed)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 type line struct {
 	requests uint64
 	first    time.Time
-	forgot   bool // a denial of it is older than what is surely kept
+	evicted  bool // a denial of it is older than what is surely kept
 }
 
 func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
@@ -131,11 +131,11 @@ func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 			l.first = n.at
 		}
 		l.requests++
-		l.forgot = l.forgot || n.at.Before(since)
+		l.evicted = l.evicted || n.at.Before(since)
 		want[n.line] = l
 	}
 	for name, l := range want {
-		if g := got[name]; !l.forgot && g != l || g.requests > l.requests {
+		if g := got[name]; !l.evicted && g != l || g.requests > l.requests {
 			t.Errorf("seed %d, %v from %v to %v, all kept since %v: %.99s is %v, and the answer says %v", seed, q.Descriptor, q.From, q.To, since, name, l, g)
 		}
 		delete(got, name)

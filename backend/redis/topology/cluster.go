@@ -21,9 +21,9 @@ type cluster struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 
-	refused  sync.Once
-	known    atomic.Bool // the map has been read once
-	learning atomic.Bool
+	refused    sync.Once
+	known      atomic.Bool // the map has been read once
+	refreshing atomic.Bool
 
 	mu       sync.Mutex
 	closed   bool
@@ -32,8 +32,8 @@ type cluster struct {
 	unmapped []*goredis.Client          // of nodes that no map has named: go-redis does not close them
 }
 
-// learnPause is how long after an attempt to learn the map the next one may follow.
-const learnPause = 250 * time.Millisecond
+// refreshPause is how long after an attempt to read the map the next one may follow.
+const refreshPause = 250 * time.Millisecond
 
 func newCluster(url string, o *options) (Topology, error) {
 	seeds, err := parseCluster(url)
@@ -79,7 +79,7 @@ func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		if slots, ok := cmd.(*goredis.ClusterSlotsCmd); ok && err == nil {
 			if err = m.cluster.validate(m.addr, slots.Val()); err != nil {
 				select {
-				case <-time.After(learnPause):
+				case <-time.After(refreshPause):
 				case <-ctx.Done():
 				case <-m.cluster.ctx.Done():
 				}
@@ -125,15 +125,15 @@ var ErrUnknownCluster = fmt.Errorf("%w: no server of the cluster has answered ye
 
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
 	if !c.known.Load() {
-		c.learn() // go-redis would ask now, and wait for it
+		c.refresh() // go-redis would ask now, and wait for it
 		return nil, ErrUnknownCluster
 	}
 	return c.client.MasterForKey(context.Background(), string(key))
 }
 
-// learn reads the map in the background, if nobody does.
-func (c *cluster) learn() {
-	if !c.learning.CompareAndSwap(false, true) {
+// refresh reads the map in the background, if nobody does.
+func (c *cluster) refresh() {
+	if !c.refreshing.CompareAndSwap(false, true) {
 		return
 	}
 	c.mu.Lock()
@@ -147,8 +147,8 @@ func (c *cluster) learn() {
 			return
 		}
 		select {
-		case <-time.After(learnPause):
-			c.learning.Store(false)
+		case <-time.After(refreshPause):
+			c.refreshing.Store(false)
 		case <-c.ctx.Done():
 		}
 	})

@@ -138,7 +138,7 @@ func TestClusterFailoverIsFollowed(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, redistest.WithPassword(secret))
 	on, _ := openTopology(t, Config{Type: Cluster, URL: strings.Join(append(nodes.Addrs()[:2], nodes.Addrs()...), ","), Auth: secret})
-	process.Eventually(t, "the map of slots is learnt by asking for a key", func() error { return set(on, keyNumber(0)) })
+	process.Eventually(t, "the map of slots is read when a key is asked for", func() error { return set(on, keyNumber(0)) })
 	for i := range 30 {
 		key := keyNumber(i)
 		owner := nodes.NodeOf(t, string(key))

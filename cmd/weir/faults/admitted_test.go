@@ -45,7 +45,7 @@ func (s *scene) judgeLocal(calls []call) string {
 		}
 		for at := range s.replicas {
 			part := int(key.limit)
-			if !s.forgot[at].Load() {
+			if !s.blind[at].Load() {
 				part = max(1, part/replicas)
 			}
 			n := mostInAWindow(of, s.row.window, func(c *call) bool { return c.replica == at && c.policy == "local" })
@@ -135,7 +135,7 @@ func (s *scene) judgeCounts(calls []call) string {
 			held, err = s.replicas[0].Counted(key.plan, key.user)
 			return err
 		})
-		if extra := int(held) - told; extra > unsure || extra < 0 && !s.row.bounds.forgets {
+		if extra := int(held) - told; extra > unsure || extra < 0 && !s.row.bounds.losesState {
 			s.errorf("user %s: %d hits are counted, %d were answered and %d more may count: none may be lost or count twice",
 				key.user, held, told, unsure)
 		}

@@ -45,10 +45,10 @@ type row struct {
 
 // bounds are what a row promises beyond what all of them do.
 type bounds struct {
-	states   int           // that a key may have had in a window: it is admitted at most its limit in each
-	forgets  bool          // servers may lose hits that were counted
-	gone     bool          // for a while no store decides at all, so that each policy must
-	recovery time.Duration // until stores decide again, from the end of the fault, or its beginning if it does not end
+	states     int           // that a key may have had in a window: it is admitted at most its limit in each
+	losesState bool          // servers may lose hits that were counted
+	gone       bool          // for a while no store decides at all, so that each policy must
+	recovery   time.Duration // until stores decide again, from the end of the fault, or its beginning if it does not end
 
 	converges bool // a window after the fault, a key is admitted no more than its limit again
 	breaks    bool // each replica says that a breaker is open

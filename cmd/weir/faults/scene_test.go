@@ -29,7 +29,7 @@ type scene struct {
 	replicas []*replica
 	record   *record
 	load     *load
-	forgot   [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
+	blind    [replicas]atomic.Bool // which may have lost sight of the other: their share is then the whole limit
 	stalls   *stalls
 	atRest   []weirtest.Metrics // of each replica, before the load
 	logged   []int              // lines of each by then
@@ -232,7 +232,7 @@ func (s *scene) followReplicas() {
 				asked := time.Now()
 				m, err := r.Scrape()
 				if err == nil && m["weir_replicas"] < replicas || time.Since(last) > betweenBeats {
-					s.forgot[i].Store(true)
+					s.blind[i].Store(true)
 				}
 				if err == nil {
 					last = asked

@@ -13,16 +13,16 @@ var rows = []row{
 	{
 		number: "1", fault: "a ring's node killed", quick: true, on: ring,
 		short: 2 * time.Second, long: 20 * time.Second,
-		happens: kill, bounds: bounds{states: 2, forgets: true, recovery: 2500 * time.Millisecond},
+		happens: kill, bounds: bounds{states: 2, losesState: true, recovery: 2500 * time.Millisecond},
 	},
 	{
 		number: "3a", fault: "a cluster's primary killed", on: cluster, short: 4 * time.Second, long: 20 * time.Second,
-		happens: kill, bounds: bounds{states: 2, forgets: true, recovery: 3 * time.Second},
+		happens: kill, bounds: bounds{states: 2, losesState: true, recovery: 3 * time.Second},
 	},
 	{
 		number: "5", fault: "a partition, both sides count", on: proxied, window: 2 * time.Second,
 		short: 2500 * time.Millisecond, long: 20 * time.Second,
-		happens: split, bounds: bounds{states: 2, forgets: true, converges: true, recovery: time.Second},
+		happens: split, bounds: bounds{states: 2, losesState: true, converges: true, recovery: time.Second},
 	},
 	{
 		number: "7", fault: "Redis frozen and back", quick: true, on: single,
@@ -37,7 +37,7 @@ var rows = []row{
 	{
 		number: "10a", fault: "Redis killed and back empty", quick: true, on: single,
 		short: time.Second, long: 5 * time.Second,
-		happens: restartEmpty, bounds: bounds{gone: true, states: 2, forgets: true, recovery: time.Second},
+		happens: restartEmpty, bounds: bounds{gone: true, states: 2, losesState: true, recovery: time.Second},
 	},
 	{
 		number: "11a", fault: "Redis down at the start", quick: true, on: downAtFirst, beginsDown: true,

@@ -22,7 +22,7 @@ local function run(keys, argv)
 	while i <= #keys do
 		local ok, failure = pcall(rest)
 		if not ok then
-			forget()
+			clear_key()
 			reply[i] = '!' .. tostring(type(failure) == 'table' and failure.err or failure)
 			i = i + 1
 		end

@@ -9,8 +9,8 @@ local written, writes = {}, 0   -- names of fields and their values, one after t
 local erased, erasures = {}, 0  -- names of fields
 local stepped                   -- the clock has stepped back over buckets with leases
 
--- forget forgets what is known of the last key, and what an error has left unwritten.
-local function forget()
+-- clear_key clears what is known of the last key, and what an error has left unwritten.
+local function clear_key()
 	chunks, touches, writes, erasures = nil, 0, 0, 0
 end
 
@@ -62,7 +62,7 @@ local function save()
 	if erasures > 0 then
 		call('HDEL', key, unpack(erased, 1, erasures))
 	end
-	forget()
+	clear_key()
 end
 
 -- kept is until when a key is kept for hits that leave a window at a moment: up to a sixteenth of the window longer, so

@@ -132,7 +132,7 @@ end
 -- decide decides a check of a key.
 local function decide(name, asked, now)
 	if chunks then
-		forget()
+		clear_key()
 	end
 	key, stepped = name, false
 	local limits, size, less, admitted = asked.limits, asked.size, asked.less, true

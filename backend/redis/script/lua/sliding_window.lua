@@ -42,7 +42,7 @@ local function sliding_window(limit)
 		return (bucket + 1) * width + window
 	end
 
-	-- drop forgets the buckets before the finest bucket from.
+	-- drop removes the buckets before the finest bucket from.
 	local function drop(from)
 		local chunk_name, begin = chunk_at(finest, oldest)
 		if from < begin + fan then

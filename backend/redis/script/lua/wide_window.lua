@@ -59,7 +59,7 @@ local function wide_functions()
 		return get(name), begin
 	end
 
-	-- drop forgets the buckets before the finest bucket from.
+	-- drop removes the buckets before the finest bucket from.
 	function Wide:drop(from)
 		self.total = self.total - self:count(self.oldest, from)
 		self.oldest = self:seek(1, from)
@@ -182,13 +182,13 @@ local function wide_functions()
 				put(newest, false)
 			end
 		end
-		self:forget(finest)
+		self:evict(finest)
 		self.newest = finest
 	end
 
-	-- forget removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts
+	-- evict removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts
 	-- when the window moves on.
-	function Wide:forget(finest)
+	function Wide:evict(finest)
 		local top = #self.levels
 		local span = self.levels[top].span
 		local first = max(finest + span, self.swept, self.newest - FORGET * span)
@@ -208,7 +208,7 @@ local function wide_functions()
 				end
 				self.newest = 0
 			elseif self.newest > at then -- the clock stepped back
-				self:forget(at)
+				self:evict(at)
 				self.newest = 0
 			end
 		end
