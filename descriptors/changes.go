@@ -15,9 +15,9 @@ func (c *Config) Changes(before *Config) []string {
 	for _, name := range slices.Compact(names) {
 		switch was, now := before.domains[name], c.domains[name]; {
 		case was == nil:
-			all = append(all, fmt.Sprintf("%s: a new domain, rules: %d", Shown(name), len(now.rules)))
+			all = append(all, fmt.Sprintf("%s: a new domain, rules: %d", Abbreviate(name), len(now.rules)))
 		case now == nil:
-			all = append(all, fmt.Sprintf("%s: the domain is gone, rules: %d", Shown(name), len(was.rules)))
+			all = append(all, fmt.Sprintf("%s: the domain is gone, rules: %d", Abbreviate(name), len(was.rules)))
 		case was != now && was.contentSum() != now.contentSum():
 			all = append(all, now.changes(was)...)
 		}
@@ -29,7 +29,7 @@ func (c *Config) Changes(before *Config) []string {
 func (d *Domain) changes(was *Domain) []string {
 	var all []string
 	add := func(r *Rule, change string) {
-		all = append(all, Shown(d.Name)+" "+Shown(ReadablePath(r.Path))+": "+change)
+		all = append(all, Abbreviate(d.Name)+" "+Abbreviate(ReadablePath(r.Path))+": "+change)
 	}
 	gone := make(map[string]*Rule, len(was.rules))
 	for _, r := range was.rules {
@@ -47,7 +47,7 @@ func (d *Domain) changes(was *Domain) []string {
 		add(gone[path], "gone, was "+gone[path].Describe())
 	}
 	if len(all) == 0 {
-		all = append(all, Shown(d.Name)+": other than its rules: what passes, the order of patterns, or refund_on_deny")
+		all = append(all, Abbreviate(d.Name)+": other than its rules: what passes, the order of patterns, or refund_on_deny")
 	}
 	return all
 }

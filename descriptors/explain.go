@@ -22,7 +22,7 @@ type Explanation struct {
 func (x Explanation) String() string {
 	domain := ""
 	if x.DomainWhere != "" {
-		domain = fmt.Sprintf("domain %s (%s)\n", Shown(x.Domain), Printable(x.DomainWhere))
+		domain = fmt.Sprintf("domain %s (%s)\n", Abbreviate(x.Domain), Printable(x.DomainWhere))
 	}
 	return domain + x.steps + x.Reason + "\n"
 }
@@ -42,14 +42,14 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 		met := n.meet(e, next)
 		x.steps += describeStep(e, met)
 		if next == nil {
-			where := "in domain " + Shown(domain)
+			where := "in domain " + Abbreviate(domain)
 			if place != "" {
 				where = "below " + place
 			}
-			x.Reason = fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Shown(e.String()))
+			x.Reason = fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Abbreviate(e.String()))
 			return x
 		}
-		n, place = next, fmt.Sprintf("%s (%s)", Shown(met[0].name), Printable(met[0].where))
+		n, place = next, fmt.Sprintf("%s (%s)", Abbreviate(met[0].name), Printable(met[0].where))
 	}
 	x.Reason = n.endReason(place)
 	return x
@@ -57,14 +57,14 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 
 // unknownReason returns why requests of a domain that has no rules match none.
 func (c *Config) unknownReason(domain string) string {
-	names, shown := c.DomainNames(), Shown(domain)
+	names, shown := c.DomainNames(), Abbreviate(domain)
 	switch {
 	case c.Broken(domain):
 		return "The files of domain " + shown + " have errors and never were good: its requests are answered UNAVAILABLE."
 	case len(names) == 0:
 		return "No domain is configured at all."
 	}
-	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Listed(names))
+	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Abbreviate(names...))
 }
 
 // endReason returns why a descriptor that ends on n gets its rule, or none.
@@ -73,7 +73,7 @@ func (n *Node) endReason(place string) string {
 	case place == "":
 		return "No rule applies: the descriptor has no entries."
 	case n.Rule != nil:
-		return fmt.Sprintf("Rule %s (%s) applies.", Shown(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))
+		return fmt.Sprintf("Rule %s (%s) applies.", Abbreviate(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))
 	case len(n.children) > 0:
 		return "No rule applies: the descriptor ends on " + place + ", which has no limit of its own, only below it."
 	}
@@ -118,7 +118,7 @@ func (n *Node) meet(e Entry, next *Node) []child {
 // describeStep returns an entry, and a table of the child that applies and up to ten others that the entry met.
 func describeStep(e Entry, met []child) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  %s\n", Shown(e.String()))
+	fmt.Fprintf(&b, "  %s\n", Abbreviate(e.String()))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	listed := 0
 	for _, c := range met {
@@ -128,7 +128,7 @@ func describeStep(e Entry, met []child) string {
 		} else if listed++; listed > maxListed {
 			continue
 		}
-		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Shown(c.name), Printable(c.where), remarks[c.remark])
+		fmt.Fprintf(table, "    %s\t%s\t%s\t%s\n", mark, Abbreviate(c.name), Printable(c.where), remarks[c.remark])
 	}
 	if listed > maxListed {
 		fmt.Fprintf(table, "    ·\tand %d more\n", listed-maxListed)

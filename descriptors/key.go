@@ -25,7 +25,7 @@ func (f *KeyFormat) UnmarshalText(name []byte) error {
 		*f = KeyFormat(i)
 		return nil
 	}
-	return fmt.Errorf("%s is not a format of keys: use weir or ratelimit", Quoted(string(name)))
+	return fmt.Errorf("%s is not a format of keys: use weir or ratelimit", Quote(string(name)))
 }
 
 // String returns the format's name.

@@ -50,7 +50,7 @@ func parseName[T ~uint8](name, what, listed string) (T, error) {
 	if i := slices.Index(strings.Split(listed, ", "), name); i >= 0 {
 		return T(i + 1), nil
 	}
-	return 0, fmt.Errorf("%s is not %s: use one of %s", Quoted(name), what, listed)
+	return 0, fmt.Errorf("%s is not %s: use one of %s", Quote(name), what, listed)
 }
 
 // UnmarshalText reads a name as [ParseAlgorithm] does.
@@ -140,7 +140,7 @@ func ParsePrecision(text string) (time.Duration, error) {
 		width = time.Duration(n) * day
 	}
 	if err != nil || !slices.Contains(ladder[:], width) {
-		return 0, fmt.Errorf("%s is not a bucket width: use one of %s", Quoted(text), PrecisionNames)
+		return 0, fmt.Errorf("%s is not a bucket width: use one of %s", Quote(text), PrecisionNames)
 	}
 	return width, nil
 }

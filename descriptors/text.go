@@ -15,30 +15,31 @@ const (
 	maxListed = 10
 )
 
-// Shown returns a text from outside as one line of a terminal or a log can hold it: printable, and cut to 120 bytes.
-func Shown(s string) string { return Printable(short(s)) }
-
-// Quoted returns a text from outside in quotes, as Go writes a string, and cut to 120 bytes.
-func Quoted(s string) string { return strconv.Quote(short(s)) }
-
-// Listed returns up to ten names of any number, each as [Shown] has it: shop, bank and 40 more.
-func Listed(names []string) string {
-	some := make([]string, min(len(names), maxListed))
+// Abbreviate returns texts from outside as one line of a terminal or a log can hold them: printable, each cut to 120 bytes,
+// and ten of them at most: shop, bank and 40 more.
+func Abbreviate(texts ...string) string {
+	some := make([]string, min(len(texts), maxListed))
 	for i := range some {
-		some[i] = Shown(names[i])
+		some[i] = Printable(short(texts[i]))
 	}
 	list := strings.Join(some, ", ")
-	if more := len(names) - len(some); more > 0 {
+	if more := len(texts) - len(some); more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	return list
 }
 
-// Printable replaces what could break the line or move the cursor of a terminal.
+// Quote returns a text from outside in quotes, as Go writes a string, and cut to 120 bytes.
+func Quote(s string) string { return strconv.Quote(short(s)) }
+
+// Printable replaces what could break a line or a table, or move the cursor of a terminal: a tab by a space, all else by U+FFFD.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		switch {
+		case unicode.IsPrint(r):
 			return r
+		case r == '\t':
+			return ' '
 		}
 		return unicode.ReplacementChar
 	}, s)

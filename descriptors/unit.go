@@ -51,7 +51,7 @@ func ParseUnit(name string) (Unit, error) {
 	if name != "" && name[0] >= '0' && name[0] <= '9' {
 		several = "; how many of them is unit_multiplier"
 	}
-	return 0, fmt.Errorf("%s is not a unit: use one of %s%s", Quoted(name), UnitNames, several)
+	return 0, fmt.Errorf("%s is not a unit: use one of %s%s", Quote(name), UnitNames, several)
 }
 
 // Known reports whether u is one of the seven units. Zero, Envoy's UNKNOWN, is not.

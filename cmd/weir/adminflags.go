@@ -53,4 +53,4 @@ func checkDescriptor(text string) error {
 }
 
 // readable returns a path as people read it, for a terminal.
-func readable(path string) string { return terminal.Printable(descriptors.ReadablePath(path)) }
+func readable(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }

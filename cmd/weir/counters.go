@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -113,13 +114,13 @@ func (v *countersView) String() string {
 	var b strings.Builder
 	changed := v.answer.Changed
 	b.WriteString(describeChange(changed))
-	fmt.Fprintf(&b, "%s %s   %s\n", terminal.Printable(v.answer.Domain), terminal.Printable(v.answer.Descriptor),
+	fmt.Fprintf(&b, "%s %s   %s\n", descriptors.Printable(v.answer.Domain), descriptors.Printable(v.answer.Descriptor),
 		v.paint.Dim("rule "+readable(v.answer.Path)))
 	for _, l := range v.answer.Limits {
 		if changed == nil {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s   %s\n", terminal.Printable(l.Limit), v.usage(&l))
+		fmt.Fprintf(&b, "%s   %s\n", descriptors.Printable(l.Limit), v.usage(&l))
 		if changed == nil {
 			for j := range l.Levels {
 				v.level(&b, &l.Levels[j])
@@ -158,7 +159,7 @@ func (v *countersView) usage(l *admin.LimitAnswer) string {
 	if l.Leased > 0 {
 		leased = fmt.Sprintf(" (%d leased)", l.Leased)
 	}
-	out := fmt.Sprintf("%d of %s%s, %s", l.Hits, terminal.Printable(room), leased, remaining)
+	out := fmt.Sprintf("%d of %s%s, %s", l.Hits, descriptors.Printable(room), leased, remaining)
 	if l.HitsBefore != nil {
 		out = fmt.Sprintf("%d before, %s", *l.HitsBefore, out)
 	}
@@ -169,7 +170,7 @@ func (v *countersView) usage(l *admin.LimitAnswer) string {
 }
 
 func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
-	label := terminal.Printable(l.Width)
+	label := descriptors.Printable(l.Width)
 	buckets := l.Buckets
 	if hidden := len(buckets) - maxBucketRows; hidden > 0 {
 		var hits uint64

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -77,7 +78,7 @@ type topView struct {
 func (v *topView) String() string {
 	var b strings.Builder
 	a := v.answer
-	title := terminal.Printable(a.Domain)
+	title := descriptors.Printable(a.Domain)
 	if a.Path != "" {
 		title += " " + readable(a.Path)
 	}
@@ -92,7 +93,7 @@ func (v *topView) String() string {
 	}
 	fmt.Fprintf(&b, "%s   %s, most %s first\n\n", title, where, a.By)
 	for _, warning := range a.Warnings {
-		b.WriteString(v.paint.Yellow("warning: "+terminal.Printable(warning)) + "\n\n")
+		b.WriteString(v.paint.Yellow("warning: "+descriptors.Printable(warning)) + "\n\n")
 	}
 	if len(a.Top) > 0 {
 		v.table(&b)
@@ -129,9 +130,9 @@ func (v *topView) table(b *strings.Builder) {
 			if r.Burst > 0 {
 				limit += fmt.Sprintf(" burst %d", r.Burst)
 			}
-			fmt.Fprintf(table, "%s\t", terminal.Printable(limit))
+			fmt.Fprintf(table, "%s\t", descriptors.Printable(limit))
 		}
-		name := terminal.Printable(r.Descriptor)
+		name := descriptors.Printable(r.Descriptor)
 		if r.Shared {
 			name += " (all values that fit)"
 		}
@@ -153,7 +154,7 @@ func (v *topView) bound() string {
 	case a.Missing == nil && len(a.Top) == 0 && a.By == "hits":
 		return "No value was counted by itself then.\n"
 	case a.Missing == nil && len(a.Top) == 0:
-		return "No value that a rule keeps had hits of " + terminal.Printable(a.By) + " then.\n"
+		return "No value that a rule keeps had hits of " + descriptors.Printable(a.By) + " then.\n"
 	case a.Missing == nil:
 		return text + "A value may have had more, and others had some: that is in __other__, which weir history top lists.\n"
 	case *a.Missing > 0:

@@ -95,7 +95,7 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	if near.Found == "" || near.Found == *c.Descriptor {
 		return ""
 	}
-	return fmt.Sprintf("Most like it is %s, which was denied of late", terminal.Printable(near.Found))
+	return fmt.Sprintf("Most like it is %s, which was denied of late", descriptors.Printable(near.Found))
 }
 
 // describe returns a table for people:
@@ -130,8 +130,8 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 			}
 		}
 		limit := strings.TrimSpace(d.Limit + " " + d.Name)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, terminal.Printable(d.Domain), readable(d.Path),
-			terminal.Printable(limit), overText(d), last, remarks(d))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, descriptors.Printable(d.Domain), readable(d.Path),
+			descriptors.Printable(limit), overText(d), last, remarks(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	var text strings.Builder
@@ -151,7 +151,7 @@ func describeAsked(of weirs) string {
 	if len(of.silent) == 0 {
 		return fmt.Sprintf("Asked %d weirs: all answered.", of.asked)
 	}
-	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, terminal.Printable(strings.Join(of.silent, ", ")))
+	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, descriptors.Printable(strings.Join(of.silent, ", ")))
 }
 
 // writeRows writes a table, whose first line is a title and, if values are to be shown, below each row its descriptor.
@@ -159,7 +159,7 @@ func writeRows(b *strings.Builder, table string, values bool, descriptor func(ro
 	for i, line := range strings.Split(strings.TrimSuffix(table, "\n"), "\n") {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 		if values && i > 0 {
-			fmt.Fprintf(b, "    %s\n", terminal.Printable(descriptor(i-1)))
+			fmt.Fprintf(b, "    %s\n", descriptors.Printable(descriptor(i-1)))
 		}
 	}
 }
@@ -232,7 +232,7 @@ func remarks(d *admin.DenialAnswer) string {
 			all = append(all, text)
 		}
 	}
-	remark(d.Weir != "", "at "+terminal.Printable(d.Weir))
+	remark(d.Weir != "", "at "+descriptors.Printable(d.Weir))
 	remark(d.Shadow, "passed: shadow mode")
 	remark(d.Quota, "quota")
 	remark(d.Descriptors > 1 && d.Descriptor == "", fmt.Sprintf("of %d descriptors: --values tells them apart", d.Descriptors))

@@ -127,7 +127,7 @@ func givenTwice(k *kong.Context) error {
 func finish(err error) int {
 	code, reported := terminal.ExitCode(err)
 	if !reported {
-		fmt.Fprintln(os.Stderr, "weir:", terminal.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		fmt.Fprintln(os.Stderr, "weir:", descriptors.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	return code
 }

@@ -83,7 +83,7 @@ func (o *outages) end(message string) {
 
 // logBegin logs the policies that decide about requests now.
 func (o *outages) logBegin(servers []string) {
-	about := []any{"servers", descriptors.Listed(servers)}
+	about := []any{"servers", descriptors.Abbreviate(servers...)}
 	var rules [descriptors.Policies]int
 	for _, r := range o.limiter.Config().Rules() {
 		switch {

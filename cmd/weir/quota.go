@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/rlqs"
@@ -78,7 +79,7 @@ func (c *quotaCommand) describe(a *admin.QuotaAnswer) string {
 		if row.Assignment != "share" {
 			share = row.Assignment
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", terminal.Printable(row.Domain), readable(row.Path), row.Envoy, row.Demand,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", descriptors.Printable(row.Domain), readable(row.Path), row.Envoy, row.Demand,
 			share, span(row.Ends), terminal.Thousands(row.Allowed), terminal.Thousands(row.Denied))
 	}
 	if len(a.Buckets) > 0 {

@@ -92,7 +92,7 @@ func (d *Dir) noFiles(leftOut yaml.Problems) error {
 		files = fmt.Sprintf("files %s* (a dot may be a slash)", d.Prefix)
 	}
 	if len(leftOut) > 0 {
-		files += " but what is left out, such as " + descriptors.Shown(leftOut[0].File)
+		files += " but what is left out, such as " + descriptors.Abbreviate(leftOut[0].File)
 	}
 	return fmt.Errorf("configuration directory %s holds no %s: put a YAML file into it", d.path, files)
 }

@@ -97,7 +97,7 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	}
 	files, problems := filesOf(r.GetResources())
 	u := s.loader.LastGood.Update(files, problems)
-	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Shown(r.GetVersionInfo()))
+	log := s.config.Log.With("server", s.config.Server, "version", descriptors.Abbreviate(r.GetVersionInfo()))
 	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {
 		refusal = refusalOf(errs)
 	}

@@ -189,7 +189,7 @@ func (p *parser) text(m mapping, name string) string {
 		p.errorf(n, "%s is %d bytes long: at most %d are allowed", name, len(n.Value), limit)
 	case slices.Contains(ratelimitKeys, name) && !plainText(n):
 		p.errorf(n, "%s is the number %s, which envoyproxy/ratelimit does not take here: put it into quotes", name,
-			descriptors.Shown(n.Value))
+			descriptors.Abbreviate(n.Value))
 	default:
 		return n.Value
 	}
@@ -323,5 +323,5 @@ func describe(n *yaml.Node) string {
 	case isNull(n):
 		return "empty"
 	}
-	return descriptors.Quoted(n.Value)
+	return descriptors.Quote(n.Value)
 }

@@ -104,7 +104,7 @@ func (h *hint) text(lines []string, at int, message string) string {
 	if len(found) == 2 {
 		return ""
 	}
-	return strings.NewReplacer("$1", descriptors.Shown(found[1]), "$2", descriptors.Shown(found[2])).Replace(h.remedy)
+	return strings.NewReplacer("$1", descriptors.Abbreviate(found[1]), "$2", descriptors.Abbreviate(found[2])).Replace(h.remedy)
 }
 
 // anyKey is a choice of all keys that a file can have.

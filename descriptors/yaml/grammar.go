@@ -95,5 +95,5 @@ func (m misplaced) String() string {
 			return fmt.Sprintf("%q %s in %s: it goes %s", m.key, m.verb, m.in.name, b.where)
 		}
 	}
-	return fmt.Sprintf("unknown key %s in %s: use one of %s", descriptors.Quoted(m.key), m.in.name, strings.Join(m.in.keys, ", "))
+	return fmt.Sprintf("unknown key %s in %s: use one of %s", descriptors.Quote(m.key), m.in.name, strings.Join(m.in.keys, ", "))
 }

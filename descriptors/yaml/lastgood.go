@@ -153,7 +153,7 @@ func (g *LastGood) build(u *Update) {
 	}
 	if expanded > maxExpanded { // each form was good
 		u.Problems = append(u.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
-			"it takes over %d MiB, with its YAML aliases followed", descriptors.Listed(u.Kept), maxExpanded>>20)})
+			"it takes over %d MiB, with its YAML aliases followed", descriptors.Abbreviate(u.Kept...), maxExpanded>>20)})
 		return
 	}
 	u.Config = descriptors.NewConfig(g.options.Keys, domains, g.broken)

@@ -68,7 +68,7 @@ func (u *Update) consequences() string {
 	var parts []string
 	add := func(what string, names []string) {
 		if len(names) > 0 {
-			parts = append(parts, what+": "+descriptors.Listed(names))
+			parts = append(parts, what+": "+descriptors.Abbreviate(names...))
 		}
 	}
 	add("keep their last good form", u.Kept)

@@ -37,7 +37,7 @@ func (p *parser) anyMapping(n *yaml.Node, depth int) map[string]any {
 			p.errorf(key, "a key in metadata must be a word, not %s", describe(key))
 		default:
 			if own[key.Value] {
-				p.warnf(key, "%s is given twice in metadata: the last one holds", descriptors.Quoted(key.Value))
+				p.warnf(key, "%s is given twice in metadata: the last one holds", descriptors.Quote(key.Value))
 			}
 			all[key.Value], own[key.Value] = p.anyValue(value, depth+1), true
 		}
@@ -77,7 +77,7 @@ func (p *parser) anyScalar(n *yaml.Node) any {
 	case n.Tag == "!!int", n.Tag == "!!float":
 		var v float64
 		if n.Decode(&v) != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			p.errorf(n, "metadata holds %s, which is not a number that JSON has", descriptors.Quoted(n.Value))
+			p.errorf(n, "metadata holds %s, which is not a number that JSON has", descriptors.Quote(n.Value))
 		}
 		return v
 	}

@@ -112,7 +112,7 @@ func (p *parser) parseData(data []byte) {
 	}
 	if kind := ManifestKind(root); kind != "" {
 		p.errorf(root, "this is a Kubernetes manifest, not a descriptor file: keep its %s out of the directory that weir reads. "+
-			"weir check FILE checks the files that a ConfigMap holds", descriptors.Shown(kind))
+			"weir check FILE checks the files that a ConfigMap holds", descriptors.Abbreviate(kind))
 		return
 	}
 	m, ok := p.uncheckedMapping(root, inFile)
@@ -225,7 +225,7 @@ func (p *parser) warnOfValue(m mapping) {
 	case v == nil || v.Kind != yaml.ScalarNode:
 	case isNull(v) && v.Value != "":
 		p.warnf(v, "value: %s is YAML's null, so any value matches: quote it to match the text",
-			descriptors.Shown(v.Value))
+			descriptors.Abbreviate(v.Value))
 	case v.Value == "":
 		p.warnf(v, "value is empty, so any value matches: leave it out")
 	}

@@ -29,9 +29,9 @@ func (p Problem) Error() string {
 	if p.Part != "" {
 		where += " (" + p.Part + ")"
 	}
-	about := descriptors.Shown(descriptors.ReadablePath(p.Path))
+	about := descriptors.Abbreviate(descriptors.ReadablePath(p.Path))
 	if p.Domain != "" {
-		about = strings.TrimSuffix("domain "+descriptors.Shown(p.Domain)+", "+about, ", ")
+		about = strings.TrimSuffix("domain "+descriptors.Abbreviate(p.Domain)+", "+about, ", ")
 	}
 	parts := slices.DeleteFunc([]string{descriptors.Printable(where), about}, func(part string) bool { return part == "" })
 	return strings.Join(append(parts, p.Text), ": ")

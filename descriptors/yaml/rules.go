@@ -193,7 +193,7 @@ func (p *parser) limits(n *yaml.Node, r *descriptors.Rule) {
 	}
 	if i := slices.IndexFunc(r.Limits, func(l descriptors.Limit) bool { return l.ReplacedBy(r.Replaces) }); i >= 0 {
 		p.errorf(n, "replaces should not contain name of same descriptor: %s is one of its own limits",
-			descriptors.Shown(r.Limits[i].Name))
+			descriptors.Abbreviate(r.Limits[i].Name))
 	}
 }
 
@@ -261,9 +261,9 @@ func (p *parser) limitName(m mapping, given string) string {
 	switch {
 	case name == given:
 	case p.options.Lenient:
-		p.warnf(m.get("name"), "name is sent as %s: %s", descriptors.Shown(name), remedy)
+		p.warnf(m.get("name"), "name is sent as %s: %s", descriptors.Abbreviate(name), remedy)
 	default:
-		p.errorf(m.get("name"), "name is %s: %s", descriptors.Quoted(given), remedy)
+		p.errorf(m.get("name"), "name is %s: %s", descriptors.Quote(given), remedy)
 		return ""
 	}
 	return name
@@ -313,7 +313,7 @@ func (p *parser) warnOfNothingReplaced() {
 		p.file, p.path = r.file, r.path
 		if !p.names[[2]string{p.file.domain, r.name}] {
 			p.warnf(&yaml.Node{Line: r.line}, "replaces %s, but no limit of this domain has that name: correct it, "+
-				"or leave it out", descriptors.Shown(r.name))
+				"or leave it out", descriptors.Abbreviate(r.name))
 		}
 	}
 }

@@ -77,7 +77,7 @@ func syntaxError(err error) (line int, without error) {
 	if line, err = strconv.Atoi(strings.TrimPrefix(begin, "line ")); err == nil {
 		text = rest
 	}
-	return line, errors.New("not valid YAML: " + descriptors.Shown(text))
+	return line, errors.New("not valid YAML: " + descriptors.Abbreviate(text))
 }
 
 // ManifestKind returns the kind of a Kubernetes manifest; "" for anything else, such as a descriptor file.

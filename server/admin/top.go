@@ -58,7 +58,7 @@ func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 		}
 		if names := config.DomainNames(); parameters.Get("domain") == "" {
 			if len(names) != 1 {
-				return nil, refuse(http.StatusBadRequest, "domain is missing: name one of %s.", descriptors.Listed(names))
+				return nil, refuse(http.StatusBadRequest, "domain is missing: name one of %s.", descriptors.Abbreviate(names...))
 			}
 			parameters["domain"] = names
 		}
@@ -124,7 +124,7 @@ func pathOf(config *descriptors.Config, domain, asked string) (path string, err 
 		return "", err
 	case len(r.Limits) == 0:
 		return "", refuse(http.StatusNotFound, "Rule %s of domain %s is unlimited, so its keys are not counted.",
-			descriptors.Shown(descriptors.ReadablePath(r.Path)), descriptors.Shown(domain))
+			descriptors.Abbreviate(descriptors.ReadablePath(r.Path)), descriptors.Abbreviate(domain))
 	}
 	return r.Path, nil
 }
@@ -146,9 +146,9 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 	}
 	where := ""
 	if domain != "" {
-		where = " of domain " + descriptors.Shown(domain)
+		where = " of domain " + descriptors.Abbreviate(domain)
 	}
-	return nil, refuse(http.StatusNotFound, "No rule%s has the path %s; weir check DIR lists the rules.", where, descriptors.Shown(path))
+	return nil, refuse(http.StatusNotFound, "No rule%s has the path %s; weir check DIR lists the rules.", where, descriptors.Abbreviate(path))
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.

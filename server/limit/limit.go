@@ -141,7 +141,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 // logUnknown logs a domain that no file configures: a misspelt one passes everything.
 func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
 	l.unknownLog.Warn(l.options.Log, "a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
-		"Envoy's filter, or write a file for it", "domain", descriptors.Shown(domain), "reason", config.Explain(domain, nil).Reason,
+		"Envoy's filter, or write a file for it", "domain", descriptors.Abbreviate(domain), "reason", config.Explain(domain, nil).Reason,
 		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 

@@ -137,7 +137,7 @@ func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*re
 
 // logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
 func (s *Service) logTrace(ctx context.Context, c *limit.Call, result limit.Result, err error, took time.Duration) {
-	attrs := []slog.Attr{slog.String("domain", descriptors.Shown(c.Domain)), slog.String("answer", result.String()),
+	attrs := []slog.Attr{slog.String("domain", descriptors.Abbreviate(c.Domain)), slog.String("answer", result.String()),
 		slog.String("took", took.String()), slog.String("trace", c.Trace())}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))

@@ -227,7 +227,7 @@ func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
 	for i := range c.Statuses {
 		paths = append(paths, c.Statuses[i].Path())
 	}
-	span.SetAttributes(attribute.String("weir.domain", valid(descriptors.Shown(c.Domain))),
+	span.SetAttributes(attribute.String("weir.domain", valid(descriptors.Abbreviate(c.Domain))),
 		attribute.String("weir.outcome", r.String()), attribute.StringSlice("weir.paths", paths),
 		attribute.Bool("weir.degraded", c.Degraded))
 	if t.config.Values {

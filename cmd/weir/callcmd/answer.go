@@ -59,11 +59,11 @@ func (c *client) print(w io.Writer, a *outcome) error {
 		if wait, known := shadow["retry_after"].(float64); known {
 			text += ", again in " + terminal.Span(int64(wait))
 		}
-		fmt.Fprintf(w, "      %s\n", terminal.Printable(text))
+		fmt.Fprintf(w, "      %s\n", descriptors.Printable(text))
 	}
 	label := "body"
 	for text := range strings.Lines(string(a.resp.GetRawBody())) {
-		fmt.Fprintf(w, "%4s  %s\n", label, terminal.Printable(strings.TrimRight(text, "\r\n")))
+		fmt.Fprintf(w, "%4s  %s\n", label, descriptors.Printable(strings.TrimRight(text, "\r\n")))
 		label = ""
 	}
 	printHeaders(w, "header", a.resp.GetResponseHeadersToAdd())
@@ -75,7 +75,7 @@ func (c *client) print(w io.Writer, a *outcome) error {
 func printHeaders(w io.Writer, what string, headers []*corev3.HeaderValue) {
 	for _, h := range headers {
 		value := cmp.Or(h.GetValue(), string(h.GetRawValue()))
-		fmt.Fprintf(w, "      %s %s: %s\n", what, terminal.Printable(h.GetKey()), terminal.Printable(value))
+		fmt.Fprintf(w, "      %s %s: %s\n", what, descriptors.Printable(h.GetKey()), descriptors.Printable(value))
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *client) shownDescriptor(i int) string {
 	if i >= len(c.descriptors) {
 		return ""
 	}
-	return terminal.Printable(c.descriptors[i].String())
+	return descriptors.Printable(c.descriptors[i].String())
 }
 
 // limitColumns returns what an answer says of a descriptor: its limit, what remains and when that changes; or why no
@@ -101,7 +101,7 @@ func (c *client) limitColumns(o *outcome, i int) []string {
 	reset := c.resetText(s)
 	for _, v := range o.metadata("degraded").GetListValue().GetValues() {
 		if f := v.GetStructValue().GetFields(); int(f["descriptor"].GetNumberValue()) == i {
-			reset += terminal.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
+			reset += descriptors.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
 				f["policy"].GetStringValue()))
 		}
 	}

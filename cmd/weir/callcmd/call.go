@@ -65,7 +65,7 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	if _, reported := terminal.ExitCode(err); reported {
 		return err
 	}
-	fmt.Fprintf(out.Err, "weir call: %s\n", terminal.Printable(err.Error()))
+	fmt.Fprintf(out.Err, "weir call: %s\n", descriptors.Printable(err.Error()))
 	return terminal.Failed
 }
 

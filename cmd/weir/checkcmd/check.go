@@ -94,11 +94,11 @@ func Load(path string, out terminal.Output) (*descriptors.Config, error) {
 // printText prints the problems, then the rules or the explanation.
 func (c *Command) printText(out terminal.Output, f *findings) error {
 	if f.unreadable {
-		fmt.Fprintln(out.Err, "weir check:", terminal.Printable(f.problems[0].Text))
+		fmt.Fprintln(out.Err, "weir check:", descriptors.Printable(f.problems[0].Text))
 		return nil
 	}
 	for _, sentence := range f.leftOut {
-		fmt.Fprintln(out.Err, "left out:", terminal.Printable(sentence))
+		fmt.Fprintln(out.Err, "left out:", descriptors.Printable(sentence))
 	}
 	right := Report(out.Err, c.sourceName(), f.problems)
 	switch {
@@ -145,7 +145,7 @@ func count(problems yaml.Problems) (errs, warnings int) {
 func List(out io.Writer, config *descriptors.Config) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, domain := range config.DomainNames() {
-		fmt.Fprintln(w, terminal.Printable(domain))
+		fmt.Fprintln(w, descriptors.Printable(domain))
 		rules, passes := config.DomainContent(domain)
 		for _, r := range rules {
 			fmt.Fprintf(w, "  %s\t%s%s\n", printablePath(r.Path), r.Describe(), looseBounds(r))
@@ -172,4 +172,4 @@ func looseBounds(r *descriptors.Rule) (text string) {
 }
 
 // printablePath returns a rule's path, or a value of its history, as people read it.
-func printablePath(path string) string { return terminal.Printable(descriptors.ReadablePath(path)) }
+func printablePath(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }

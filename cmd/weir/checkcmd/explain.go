@@ -54,7 +54,7 @@ func (c *Command) explanations(config *descriptors.Config) (all []descriptors.Ex
 	}
 	names := slices.Concat(config.DomainNames(), config.BrokenNames())
 	if c.Domain == "" && len(names) != 1 {
-		return nil, fmt.Errorf("--explain needs --domain, one of %s", descriptors.Listed(names))
+		return nil, fmt.Errorf("--explain needs --domain, one of %s", descriptors.Abbreviate(names...))
 	}
 	domain := cmp.Or(append([]string{c.Domain}, names...)...)
 	for _, text := range descriptors.SplitRequest(strings.Join(c.Explain, " + ")) {
@@ -180,7 +180,7 @@ func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) 
 	}
 	var charged, deniers, quotas []string
 	for i := range all {
-		name, s, does := descriptors.Shown(all[i].Descriptor.String()), &call.Statuses[i], ""
+		name, s, does := descriptors.Abbreviate(all[i].Descriptor.String()), &call.Statuses[i], ""
 		switch replaces := all[i].Match.Rule; {
 		case s.Unlimited && len(s.Rule.Replaces) > 0:
 			does = "never denies: unlimited; limits named " + quotedList(s.Rule.Replaces) + " step aside for it"

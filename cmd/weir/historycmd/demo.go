@@ -114,7 +114,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	}
 	_, err = fmt.Fprintf(out.Out, "Made up %s until %s in %s, in %s: %s hits.\n%s", terminal.Span(until.Unix()-first.Unix()),
 		until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
-		terminal.Printable(storeName(set)), terminal.Thousands(loaded.Hits), c.nextSteps(set))
+		descriptors.Printable(storeName(set)), terminal.Thousands(loaded.Hits), c.nextSteps(set))
 	return err
 }
 
@@ -142,7 +142,7 @@ func (c *demoCommand) nextSteps(set *config.Settings) string {
   weir serve --config %s    with the same environment; then open http://127.0.0.1:%d/
   weir history top --from -7d
   weir history show --domain shop --path user/path=/pay --from -30d
-`, terminal.Printable(configDir(set)), set.DebugPort)
+`, descriptors.Printable(configDir(set)), set.DebugPort)
 }
 
 // end returns where the made-up hits are to end.

@@ -13,6 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 )
 
@@ -53,7 +54,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 		return c.errNoSeries(q, 0, written.Warnings)
 	}
 	for _, warning := range written.Warnings {
-		fmt.Fprintln(out.Err, terminal.Printable(warning))
+		fmt.Fprintln(out.Err, descriptors.Printable(warning))
 	}
 	if written.Rows == 0 {
 		fmt.Fprintf(out.Err, "No hits between --from and --to, which is %s.\n",

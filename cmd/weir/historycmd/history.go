@@ -25,6 +25,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 // Command shows what became of hits over time.
@@ -194,7 +195,7 @@ func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path strin
 
 // tellSource writes where the history was read.
 func (s *readFlags) tellSource(out terminal.Output) {
-	fmt.Fprintf(out.Err, "Read from %s.\n", terminal.Printable(s.source))
+	fmt.Fprintf(out.Err, "Read from %s.\n", descriptors.Printable(s.source))
 }
 
 // RuleFlags name one rule and a range of its history, for commands that work with its hits.
@@ -281,7 +282,7 @@ func exitFor(broken int, nothing bool) error {
 
 func writeWarnings(b *strings.Builder, warnings []string, p terminal.Paint) {
 	for _, warning := range warnings {
-		fmt.Fprintln(b, p.Yellow(terminal.Printable(warning)))
+		fmt.Fprintln(b, p.Yellow(descriptors.Printable(warning)))
 	}
 }
 
@@ -317,7 +318,7 @@ func describeLag(introduction string, lag int64) string {
 
 // readable returns a series' name as people are shown it.
 func readable(domain, path, value string) string {
-	return terminal.Printable(query.ReadableName(domain, path, value))
+	return descriptors.Printable(query.ReadableName(domain, path, value))
 }
 
 // describeNoHits says that a range has no hits of what was asked for, and where there are some.

@@ -11,6 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 type importCommand struct {
@@ -75,7 +76,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 // describeLoaded returns what an import loaded, over several lines.
 func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
-		terminal.Printable(where), took.Round(100*time.Millisecond))
+		descriptors.Printable(where), took.Round(100*time.Millisecond))
 	if loaded.Alike > 0 {
 		text += fmt.Sprintf("%s rows looked counted: the history held as many hits there.\n", terminal.Thousands(loaded.Alike))
 	}

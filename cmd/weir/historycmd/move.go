@@ -15,6 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 type moveCommand struct {
@@ -98,7 +99,7 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {
 		s := pairs[name]
-		fmt.Fprintf(&b, "%s  %s, %s series, %.1f MB\n", terminal.Printable(name), terminal.Count(s.partitions, "partition"),
+		fmt.Fprintf(&b, "%s  %s, %s series, %.1f MB\n", descriptors.Printable(name), terminal.Count(s.partitions, "partition"),
 			terminal.Thousands(s.series), float64(s.bytes)/1e6)
 	}
 	verb, end := "Moved", fmt.Sprintf("in %s; the table has version %d", took.Round(time.Millisecond), r.Version)
@@ -111,7 +112,7 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 		fmt.Fprintf(&b, "%s of lost nodes: HITS THAT WERE COUNTED THERE ARE LOST.\n", terminal.Count(lost, "partition"))
 	}
 	if !c.DryRun && all.partitions == len(r.Partitions) {
-		fmt.Fprintf(&b, "Now set REDIS_HISTORY_URL=%s\n", terminal.Printable(strings.Join(r.Nodes, ",")))
+		fmt.Fprintf(&b, "Now set REDIS_HISTORY_URL=%s\n", descriptors.Printable(strings.Join(r.Nodes, ",")))
 	}
 	return b.String()
 }

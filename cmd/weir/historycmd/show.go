@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 type showCommand struct {
@@ -117,9 +118,9 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 	}
 	part := ""
 	if s.PartOf != "" {
-		part = ", part of " + terminal.Printable(s.PartOf)
+		part = ", part of " + descriptors.Printable(s.PartOf)
 	}
-	fmt.Fprintf(b, "\n%s  %s%s\n", readable(s.Domain, s.Path, s.Value), colour(terminal.Printable(s.Outcome)), part)
+	fmt.Fprintf(b, "\n%s  %s%s\n", readable(s.Domain, s.Path, s.Value), colour(descriptors.Printable(s.Outcome)), part)
 	drawn := slices.Clone(s.Points)
 	for i := range drawn {
 		if p := &drawn[i]; p.Partial { // as wide as what has passed of it: else it would look like a drop

@@ -207,7 +207,7 @@ func describeSuggestions(a *query.HistoryAnswer, all []*suggestion, zone *time.L
 				share = fmt.Sprintf("%v %% of the minutes", l.Percent)
 			}
 			line := fmt.Sprintf("%s\t%d/minute\t%s\t%s\t%s\t%s", share, l.Limit, terminal.Thousands(uint64(l.Minutes)),
-				terminal.Thousands(uint64(l.AtLeast)), terminal.Thousands(uint64(l.AtMost)), descriptors.Shown(descriptors.ReadablePath(s.Value)))
+				terminal.Thousands(uint64(l.AtLeast)), terminal.Thousands(uint64(l.AtMost)), descriptors.Abbreviate(descriptors.ReadablePath(s.Value)))
 			fmt.Fprintln(table, strings.TrimRight(line, "\t"))
 		}
 	}

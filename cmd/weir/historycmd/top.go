@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 type topCommand struct {
@@ -66,7 +67,7 @@ func topColumns(a *query.TopAnswer) []string {
 //	 1,000     0  ██                    shop user
 func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
-	b.WriteString(describeRange(&a.Metadata, zone, ", by "+terminal.Printable(a.By)))
+	b.WriteString(describeRange(&a.Metadata, zone, ", by "+descriptors.Printable(a.By)))
 	writeWarnings(&b, a.Warnings, p)
 	b.WriteByte('\n')
 	columns := topColumns(a)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	"github.com/weirproxy/weir/descriptors"
 )
 
 type verifyCommand struct{ printFlags }
@@ -40,10 +41,10 @@ func describeVerified(a *query.VerifyAnswer, p terminal.Paint) string {
 	for _, s := range a.Named {
 		name := "a series whose name"
 		if s.Outcome != "" {
-			name = readable(s.Domain, s.Path, s.Value) + " " + terminal.Printable(s.Outcome)
+			name = readable(s.Domain, s.Path, s.Value) + " " + descriptors.Printable(s.Outcome)
 		}
 		if s.Error != "" {
-			fmt.Fprintf(&b, "%s  %s cannot be read: %s\n", p.Red("NOT EXACT"), name, terminal.Printable(s.Error))
+			fmt.Fprintf(&b, "%s  %s cannot be read: %s\n", p.Red("NOT EXACT"), name, descriptors.Printable(s.Error))
 			continue
 		}
 		counted := s.Stored + s.Expired

@@ -85,7 +85,7 @@ func (r *report) text(zone *time.Location) string {
 	}
 	for i := range r.Rules {
 		d := &r.Rules[i]
-		fmt.Fprintf(&b, "\n%s %s  %s", terminal.Printable(d.Domain), terminal.Printable(descriptors.ReadablePath(d.Path)), strings.Join(d.Limits, ", "))
+		fmt.Fprintf(&b, "\n%s %s  %s", descriptors.Printable(d.Domain), descriptors.Printable(descriptors.ReadablePath(d.Path)), strings.Join(d.Limits, ", "))
 		if d.Shadow {
 			b.WriteString(", in shadow mode: what is denied here passes")
 		}
@@ -99,7 +99,7 @@ func (r *report) text(zone *time.Location) string {
 		d := &r.Compared[i]
 		fmt.Fprintf(&b, "\nDenied only by %s: %s of the %s that they deny\n", d.By, terminal.Count(int(d.Hits), "hit"), terminal.Thousands(d.Denied))
 		for _, who := range d.Most {
-			fmt.Fprintf(&b, "  %s  %s\n", terminal.Thousands(who.Denied), descriptors.Shown(who.Descriptor))
+			fmt.Fprintf(&b, "  %s  %s\n", terminal.Thousands(who.Denied), descriptors.Abbreviate(who.Descriptor))
 		}
 	}
 	return b.String()
@@ -125,7 +125,7 @@ func (d *ruleReport) table(minutes uint64) string {
 func named(callers []*caller) string {
 	texts := make([]string, len(callers))
 	for i, who := range callers {
-		texts[i] = fmt.Sprintf("%s %s of %s", descriptors.Shown(who.Descriptor), terminal.Thousands(who.Denied), terminal.Thousands(who.Asked))
+		texts[i] = fmt.Sprintf("%s %s of %s", descriptors.Abbreviate(who.Descriptor), terminal.Thousands(who.Denied), terminal.Thousands(who.Asked))
 	}
 	return strings.Join(texts, "; ")
 }

@@ -180,7 +180,7 @@ func (c *Command) source(ctx context.Context, config *descriptors.Config, out *t
 	progress, stop := c.Start(out.Err, "bytes read")
 	err = f.read(ctx, out.In, progress)
 	stop()
-	about := "of " + terminal.Printable(f.name)
+	about := "of " + descriptors.Printable(f.name)
 	if f.left > 0 {
 		about += fmt.Sprintf(", without %s that no descriptor of --map fits", terminal.Count(f.left, "line"))
 	}
@@ -234,10 +234,10 @@ func (c *Command) checkTraffic() error {
 func (c *Command) domain(config *descriptors.Config) (string, error) {
 	names := config.DomainNames()
 	if c.Domain != "" && !slices.Contains(names, c.Domain) {
-		return "", fmt.Errorf("--domain: %s is not configured, but %s", terminal.Printable(c.Domain), descriptors.Listed(names))
+		return "", fmt.Errorf("--domain: %s is not configured, but %s", descriptors.Printable(c.Domain), descriptors.Abbreviate(names...))
 	}
 	if c.Domain == "" && len(names) != 1 {
-		return "", fmt.Errorf("--domain is missing: one of %s", descriptors.Listed(names))
+		return "", fmt.Errorf("--domain is missing: one of %s", descriptors.Abbreviate(names...))
 	}
 	return cmp.Or(c.Domain, names[0]), nil
 }

@@ -118,7 +118,7 @@ func (f *file) readCSV(add func(request)) error {
 			return ""
 		}, known)
 		if r.domain = cmp.Or(r.domain, f.domain); err == nil && r.domain == "" {
-			err = fmt.Errorf("a column domain is missing, or --domain: one of %s", descriptors.Listed(f.domains))
+			err = fmt.Errorf("a column domain is missing, or --domain: one of %s", descriptors.Abbreviate(f.domains...))
 		}
 		if err != nil {
 			return fmt.Errorf("%s:%d: %w", f.name, line, err)
@@ -207,7 +207,7 @@ func (f *file) readLog(add func(request)) error {
 	case lines.Err() != nil:
 		return fmt.Errorf("%s: %w", f.name, lines.Err())
 	case len(f.all) == 0 && f.left > 0:
-		return fmt.Errorf("%s: no line has the fields of --map: there are %s", f.name, descriptors.Listed(slices.Sorted(maps.Keys(seen))))
+		return fmt.Errorf("%s: no line has the fields of --map: there are %s", f.name, descriptors.Abbreviate(slices.Sorted(maps.Keys(seen))...))
 	}
 	return nil
 }

@@ -3,20 +3,8 @@ package terminal
 import (
 	"fmt"
 	"regexp"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 )
-
-// Printable replaces line ends and whatever a terminal could obey as a command by U+FFFD.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
-}
 
 // EscapeInvisible returns JSON in which the marks and controls of the direction of text are escaped, as a terminal
 // would show what follows them in another order, and so are the control characters that JSON allows.

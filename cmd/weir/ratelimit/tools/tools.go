@@ -44,7 +44,7 @@ func Client(ctx context.Context, arguments []string, out terminal.Output) error 
 	flags.VisitAll(func(f *flag.Flag) { fmt.Fprintf(out.Out, "Flag: --%s=%q\n", f.Name, f.Value) })
 	answer, err := c.Ask(ctx, all)
 	if err != nil {
-		fmt.Fprintf(out.Out, "request error: %s\n", terminal.Printable(err.Error()))
+		fmt.Fprintf(out.Out, "request error: %s\n", descriptors.Printable(err.Error()))
 		return terminal.No
 	}
 	_, err = fmt.Fprintf(out.Out, "response: %s\n", answer)
