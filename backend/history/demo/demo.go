@@ -102,7 +102,7 @@ var rules = [...]rule{
 	{domain: "shop", path: "route=report", descriptor: "route=report", within: 4, limit: 4, onTheHour: true},
 	{domain: "shop", path: "remote_address", descriptor: "remote_address=203.0.113.#", within: 60, over: 1.5,
 		callerLimit: 15, nearEvery: 18, shadow: true, addedAgo: 45 * day}, // on trial
-	{domain: "shop", path: history.Unmatched, descriptor: "page=about", within: .4},
+	{domain: "shop", path: descriptors.UnmatchedPath, descriptor: "page=about", within: .4},
 	{domain: "mail", path: "tenant", value: "tenant=acme", descriptor: "tenant=acme", within: 5,
 		nearEvery: 1, limit: 10, retries: 24},
 	{domain: "mail", path: "tenant", value: "tenant=globex", descriptor: "tenant=globex", within: 5, limit: 10},
