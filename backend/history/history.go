@@ -109,7 +109,7 @@ type Batch struct {
 }
 
 // maxMinute is in the year 9999.
-const maxMinute = 253402300799 / minute
+const maxMinute = 253402300799 / Minute
 
 // ApplyStatus is what became of a batch.
 type ApplyStatus uint8
