@@ -14,11 +14,11 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/promql"
@@ -82,11 +82,11 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 }
 
 // api answers /api/v1/history; it is nil without a history.
-func (p *historyPipeline) api() *query.History {
+func (p *historyPipeline) api() *historyapi.History {
 	if p.store == nil {
 		return nil
 	}
-	h := query.New(p.store, time.Now)
+	h := historyapi.New(p.store, time.Now)
 	h.FlushInterval = p.flushInterval
 	return h
 }

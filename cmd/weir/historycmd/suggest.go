@@ -18,10 +18,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/checkcmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // Suggest tells which limits would have denied a share of the minutes of a rule's history.
@@ -56,12 +56,10 @@ type suggestion struct {
 	Peak     uint64     `json:"peak"`      // the largest minute
 	Limits   []proposed `json:"limits"`
 
-	merged  map[bucketKey]*query.PointAnswer
-	buckets []*query.PointAnswer // the same, in their order, so that sums are always the same
+	merged  map[bucketKey]*historyapi.PointAnswer
+	buckets []*historyapi.PointAnswer // the same, in their order, so that sums are always the same
 	first   int64
 }
-
-const minute = 60 // seconds
 
 type bucketKey struct{ start, width int64 }
 
@@ -95,13 +93,13 @@ func (c *Suggest) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // suggest returns the suggestions for each value of a rule, the busiest first.
-func suggest(a *query.HistoryAnswer, percents []float64) (all []*suggestion) {
+func suggest(a *historyapi.HistoryAnswer, percents []float64) (all []*suggestion) {
 	for i := range a.Series {
 		s := &a.Series[i]
 		at := slices.IndexFunc(all, func(o *suggestion) bool { return o.Value == s.Value })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &suggestion{Value: s.Value, From: a.From, To: a.To, first: math.MaxInt64, merged: make(map[bucketKey]*query.PointAnswer)})
+			all = append(all, &suggestion{Value: s.Value, From: a.From, To: a.To, first: math.MaxInt64, merged: make(map[bucketKey]*historyapi.PointAnswer)})
 		}
 		all[at].add(s.Points)
 	}
@@ -114,11 +112,11 @@ func suggest(a *query.HistoryAnswer, percents []float64) (all []*suggestion) {
 
 // add adds the points of an outcome. That the largest minutes of two outcomes are the same minute is not known: the sum is
 // the most that there can have been in one.
-func (s *suggestion) add(points []query.PointAnswer) {
+func (s *suggestion) add(points []historyapi.PointAnswer) {
 	for _, p := range points {
 		key := bucketKey{p.Start, p.Width}
 		if s.merged[key] == nil {
-			s.merged[key] = &query.PointAnswer{Start: p.Start, Width: p.Width}
+			s.merged[key] = &historyapi.PointAnswer{Start: p.Start, Width: p.Width}
 		}
 		b := s.merged[key]
 		b.Sum, b.Peak = b.Sum+p.Sum, b.Peak+p.Peak
@@ -129,16 +127,16 @@ func (s *suggestion) add(points []query.PointAnswer) {
 
 // propose finds for each share of the minutes the smallest limit that denies something in no more of them, as estimated.
 func (s *suggestion) propose(percents []float64) {
-	s.Minutes = (s.Minutes - s.first) / minute
+	s.Minutes = (s.Minutes - s.first) / history.Minute
 	s.Exact = s.Minutes
-	s.buckets = slices.SortedFunc(maps.Values(s.merged), func(a, b *query.PointAnswer) int { return cmp.Compare(a.Start, b.Start) })
+	s.buckets = slices.SortedFunc(maps.Values(s.merged), func(a, b *historyapi.PointAnswer) int { return cmp.Compare(a.Start, b.Start) })
 	for _, b := range s.buckets {
 		s.Peak = max(s.Peak, min(b.Peak, b.Sum))
 		if b.Sum > 0 {
-			s.WithHits += b.Width / minute
+			s.WithHits += b.Width / history.Minute
 		}
-		if b.Width > minute {
-			s.Exact -= b.Width / minute
+		if b.Width > history.Minute {
+			s.Exact -= b.Width / history.Minute
 		}
 	}
 	for _, percent := range percents {
@@ -163,7 +161,7 @@ func (s *suggestion) over(limit uint64) (estimated float64, least, most int64) {
 		if peak <= limit {
 			continue
 		}
-		minutes := b.Width / minute
+		minutes := b.Width / history.Minute
 		atMost := min(minutes, int64(b.Sum/(limit+1)))
 		estimated += min(max(tail(float64(minutes), float64(b.Sum), float64(peak), float64(limit)), 1), float64(atMost))
 		least, most = least+1, most+atMost
@@ -192,7 +190,7 @@ func countsValues(path string) bool {
 const maxSuggested = 10 // values in a table
 
 // describeSuggestions writes the range that was looked at, a table of limits for each value, and what it cannot know.
-func describeSuggestions(a *query.HistoryAnswer, all []*suggestion, zone *time.Location) string {
+func describeSuggestions(a *historyapi.HistoryAnswer, all []*suggestion, zone *time.Location) string {
 	var b strings.Builder
 	path := a.Series[0].Path
 	fmt.Fprintf(&b, "%s, %s%s from the first hit, %s in buckets with hits, largest minute %s\n\n",
@@ -229,7 +227,7 @@ func describeSuggestions(a *query.HistoryAnswer, all []*suggestion, zone *time.L
 }
 
 // printFile prints the file that has the rule, with the limit that every value that the history keeps gets along with.
-func (c *Suggest) printFile(out terminal.Output, a *query.HistoryAnswer, all []*suggestion) error {
+func (c *Suggest) printFile(out terminal.Output, a *historyapi.HistoryAnswer, all []*suggestion) error {
 	domain, path := a.Series[0].Domain, a.Series[0].Path
 	config, err := checkcmd.Load(c.YAML, out)
 	if err != nil {
