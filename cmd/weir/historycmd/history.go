@@ -257,7 +257,7 @@ func (s *readFlags) open() (*redishistory.Store, error) {
 		return nil, err
 	}
 	s.set, s.source = &set, storeName(&set)
-	return openRedis(&set, slog.New(slog.DiscardHandler), true)
+	return OpenRedis(&set, slog.New(slog.DiscardHandler), true)
 }
 
 // history returns what answers from a store that open has opened.

@@ -63,7 +63,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	if rules.dir != nil {
 		parts.Rules, parts.Loaded = rules, rules.Loaded
 	}
-	store, err := openRedis(&set, log, true)
+	store, err := OpenRedis(&set, log, true)
 	if err != nil {
 		return err
 	}
