@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -56,12 +55,8 @@ type suggestion struct {
 	Peak     uint64     `json:"peak"`      // the largest minute
 	Limits   []proposed `json:"limits"`
 
-	merged  map[bucketKey]*historyapi.PointAnswer
-	buckets []*historyapi.PointAnswer // the same, in their order, so that sums are always the same
-	first   int64
+	buckets []historyapi.PointAnswer // of all outcomes
 }
-
-type bucketKey struct{ start, width int64 }
 
 // proposed is a limit by the minute, and in how many minutes it would have denied something.
 type proposed struct {
@@ -99,9 +94,9 @@ func suggest(a *historyapi.HistoryAnswer, percents []float64) (all []*suggestion
 		at := slices.IndexFunc(all, func(o *suggestion) bool { return o.Value == s.Value })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &suggestion{Value: s.Value, From: a.From, To: a.To, first: math.MaxInt64, merged: make(map[bucketKey]*historyapi.PointAnswer)})
+			all = append(all, &suggestion{Value: s.Value, From: a.From, To: a.To})
 		}
-		all[at].add(s.Points)
+		all[at].buckets = append(all[at].buckets, s.Points...)
 	}
 	for _, s := range all {
 		s.propose(percents)
@@ -110,27 +105,27 @@ func suggest(a *historyapi.HistoryAnswer, percents []float64) (all []*suggestion
 	return all
 }
 
-// add adds the points of an outcome. That the largest minutes of two outcomes are the same minute is not known: the sum is
-// the most that there can have been in one.
-func (s *suggestion) add(points []historyapi.PointAnswer) {
-	for _, p := range points {
-		key := bucketKey{p.Start, p.Width}
-		if s.merged[key] == nil {
-			s.merged[key] = &historyapi.PointAnswer{Start: p.Start, Width: p.Width}
+// merge adds up the buckets of all outcomes, in their order. That the largest minutes of two outcomes are the same minute is
+// not known: the sum is the most that there can have been in one.
+func (s *suggestion) merge() {
+	slices.SortFunc(s.buckets, func(a, b historyapi.PointAnswer) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Width, b.Width))
+	})
+	merged := s.buckets[:0]
+	for _, b := range s.buckets {
+		if n := len(merged); n > 0 && merged[n-1].Start == b.Start && merged[n-1].Width == b.Width {
+			b.Sum, b.Peak, merged = b.Sum+merged[n-1].Sum, b.Peak+merged[n-1].Peak, merged[:n-1]
 		}
-		b := s.merged[key]
-		b.Sum, b.Peak = b.Sum+p.Sum, b.Peak+p.Peak
-		s.first = min(s.first, p.Start)
-		s.Minutes = max(s.Minutes, p.Start+p.Width)
+		merged = append(merged, b)
 	}
+	s.buckets = merged
 }
 
 // propose finds for each share of the minutes the smallest limit that denies something in no more of them, as estimated.
 func (s *suggestion) propose(percents []float64) {
-	s.Minutes = (s.Minutes - s.first) / history.Minute
-	s.Exact = s.Minutes
-	s.buckets = slices.SortedFunc(maps.Values(s.merged), func(a, b *historyapi.PointAnswer) int { return cmp.Compare(a.Start, b.Start) })
+	s.merge()
 	for _, b := range s.buckets {
+		s.Minutes = max(s.Minutes, (b.Start+b.Width-s.buckets[0].Start)/history.Minute)
 		s.Peak = max(s.Peak, min(b.Peak, b.Sum))
 		if b.Sum > 0 {
 			s.WithHits += b.Width / history.Minute
@@ -139,6 +134,7 @@ func (s *suggestion) propose(percents []float64) {
 			s.Exact -= b.Width / history.Minute
 		}
 	}
+	s.Exact += s.Minutes
 	for _, percent := range percents {
 		low, high := uint64(0), s.Peak // high denies nothing
 		for low < high {
