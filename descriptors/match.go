@@ -5,6 +5,13 @@ import (
 	"slices"
 )
 
+const (
+	// UnmatchedPath stands for the path of a rule where no rule matches. It is stored.
+	UnmatchedPath = "__unmatched__"
+	// UnknownDomainName stands for the name of a domain that no configuration has. It is stored.
+	UnknownDomainName = "__unknown__"
+)
+
 // Found is what a configuration knows about a descriptor.
 type Found uint8
 

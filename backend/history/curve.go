@@ -36,7 +36,7 @@ func (e *Extent) Range() (Range, bool) { return Range{e.first, e.end}, e.end > 0
 // moves to where Step has it.
 func (e *Extent) Widen(r Range, zone *time.Location) Range {
 	snapped := e.snapEnds(r, zone)
-	wide := snapped.widen(minute)
+	wide := snapped.widen(Minute)
 	if e.end > 0 && snapped.From == r.From {
 		wide.From = min(wide.From, e.first)
 	}
@@ -64,8 +64,8 @@ func (c *Cut) Equal(other *Cut) bool {
 }
 
 // roundSteps are the widths that buckets get where only their number is asked for, in seconds.
-var roundSteps = [...]int64{minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute, hour, 2 * hour, 3 * hour,
-	6 * hour, 12 * hour, day, 2 * day, week, 2 * week, 4 * week, 13 * week, 52 * week}
+var roundSteps = [...]int64{Minute, 2 * Minute, 5 * Minute, 10 * Minute, 15 * Minute, 30 * Minute, Hour, 2 * Hour, 3 * Hour,
+	6 * Hour, 12 * Hour, Day, 2 * Day, Week, 2 * Week, 4 * Week, 13 * Week, 52 * Week}
 
 // Cut cuts a range, as Step does, into buckets of the narrowest round width of which there are at most n, which is at
 // least 1. If no width is wide enough, it is one bucket.
@@ -97,9 +97,9 @@ func (e *Extent) StepWidth(step int64) int64 {
 // than a day may meet three.
 func (e *Extent) Step(r Range, width int64, zone *time.Location) Cut {
 	r = e.snapEnds(r, zone)
-	uneven := midnight(dayOf(r.From, zone), zone)%hour > 0 || midnight(dayOf(r.To, zone), zone)%hour > 0
-	if width%day == 0 || day%width == 0 && uneven {
-		return e.days(r.widen(minute), zone, max(width/day, 1), width)
+	uneven := midnight(dayOf(r.From, zone), zone)%Hour > 0 || midnight(dayOf(r.To, zone), zone)%Hour > 0
+	if width%Day == 0 || Day%width == 0 && uneven {
+		return e.days(r.widen(Minute), zone, max(width/Day, 1), width)
 	}
 	r = r.widen(width)
 	borders := make([]int64, 0, r.Length()/width+1)
@@ -122,10 +122,10 @@ func (e *Extent) days(r Range, zone *time.Location, length, width int64) (c Cut)
 		}
 	}
 	// A border moves by half a day at most, so the stretch before that of the range's first day begins before the range.
-	for i := floorDiv(dayOf(r.From, zone)-monday/day, length) - 1; ; i++ {
-		at := midnight(monday/day+i*length, zone)
+	for i := floorDiv(dayOf(r.From, zone)-monday/Day, length) - 1; ; i++ {
+		at := midnight(monday/Day+i*length, zone)
 		border, tier := e.snap(at)
-		for width < day && len(c.Borders) > 0 && last < r.To && last+width < border {
+		for width < Day && len(c.Borders) > 0 && last < r.To && last+width < border {
 			add(last + width)
 		}
 		if len(c.Borders) > 0 && last >= r.To {
@@ -172,12 +172,12 @@ func (e *Extent) snap(midnight int64) (int64, Tier) {
 // dayOf returns the local date of a moment, in days since 1970.
 func dayOf(at int64, zone *time.Location) int64 {
 	_, offset := time.Unix(at, 0).In(zone).Zone()
-	return floorDiv(at+int64(offset), day)
+	return floorDiv(at+int64(offset), Day)
 }
 
 // midnight returns the first whole minute of a local date or, if the zone left it out, of the next one.
 func midnight(date int64, zone *time.Location) int64 {
-	return ceilDiv(onClock(date*day, zone), minute) * minute
+	return ceilDiv(onClock(date*Day, zone), Minute) * Minute
 }
 
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
@@ -229,7 +229,7 @@ func (s *Series) Exact() bool {
 type Range struct{ From, To int64 }
 
 // Always returns the range that holds every point of every series.
-func Always() Range { return Range{0, (maxMinute + 1) * minute} }
+func Always() Range { return Range{0, (maxMinute + 1) * Minute} }
 
 // widen moves both ends outwards to multiples of a width.
 func (r Range) widen(width int64) Range {

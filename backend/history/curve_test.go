@@ -52,7 +52,7 @@ func shown(borders []int64, zone *time.Location) []string {
 // late ones between them, none of which overlap.
 func randomPoints(r *rand.Rand, from, to int64) []Point {
 	var points []Point
-	at := floorDiv(from, day) * day
+	at := floorDiv(from, Day) * Day
 	for at < to {
 		t := Tier(r.IntN(Tiers))
 		width := t.Width()
@@ -89,7 +89,7 @@ func gather(series [][]Point, cut func(*Extent) Cut) (Cut, [][]Point) {
 
 // shorter is by how much days may be shorter in all, in a range of two months: half a day where UTC's end and local ones
 // begin, an hour in spring, and some minutes between tiers.
-const shorter = 14 * hour
+const shorter = 14 * Hour
 
 func TestCutNeitherSplitsNorLosesHits(t *testing.T) {
 	var zones []*time.Location
@@ -107,17 +107,17 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range rounds(3000) {
-		start := unix(t, "2010-01-01T00:00:00Z") + r.Int64N(8*365*day)
-		length := minute + r.Int64N([]int64{hour, day, 10 * day, 60 * day}[r.IntN(4)])
+		start := unix(t, "2010-01-01T00:00:00Z") + r.Int64N(8*365*Day)
+		length := Minute + r.Int64N([]int64{Hour, Day, 10 * Day, 60 * Day}[r.IntN(4)])
 		asked := Range{start, start + length}
 		var series [][]Point
 		for range 1 + r.IntN(3) {
-			series = append(series, randomPoints(r, asked.From-2*day, asked.To+2*day))
+			series = append(series, randomPoints(r, asked.From-2*Day, asked.To+2*Day))
 		}
 		n, zone := 1+r.IntN([]int{3, 40, 2000}[r.IntN(3)]), zones[r.IntN(len(zones))]
 		how := func(m *Extent) Cut { return m.Cut(asked, n, zone) }
 		if r.IntN(3) == 0 {
-			step := []int64{1, 7, 15, 60, 90, 360, 1440, 2 * 1440, 7 * 1440}[r.IntN(9)] * minute
+			step := []int64{1, 7, 15, 60, 90, 360, 1440, 2 * 1440, 7 * 1440}[r.IntN(9)] * Minute
 			n = int((asked.Length()+shorter)/step) + 2
 			how = func(m *Extent) Cut { return m.Step(asked, m.StepWidth(step), zone) }
 		}
@@ -151,18 +151,18 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 }
 
 func TestCutTakesTheNarrowestRoundWidth(t *testing.T) {
-	const noon = 1_800_000_000 / day * day
+	const noon = 1_800_000_000 / Day * Day
 	for _, c := range []struct {
 		length, width int64 // of the range, and of what is stored in it
 		n             int
 		want          []int64 // where the first bucket begins and ends, after noon
 	}{
-		{hour, minute, 67, []int64{0, minute}},
-		{2 * day, minute, 67, []int64{0, hour}},
-		{30 * day, hour, 67, []int64{0, 12 * hour}},
-		{hour, 5 * minute, 67, []int64{0, 5 * minute}},
-		{hour, day, 67, []int64{0, day}},
-		{3650 * day, minute, 1, []int64{0, 3650 * day}},
+		{Hour, Minute, 67, []int64{0, Minute}},
+		{2 * Day, Minute, 67, []int64{0, Hour}},
+		{30 * Day, Hour, 67, []int64{0, 12 * Hour}},
+		{Hour, 5 * Minute, 67, []int64{0, 5 * Minute}},
+		{Hour, Day, 67, []int64{0, Day}},
+		{3650 * Day, Minute, 1, []int64{0, 3650 * Day}},
 	} {
 		m := Extent{}
 		for t := range tiers {
@@ -186,32 +186,32 @@ func TestCutAlignsRangesToSteps(t *testing.T) {
 		used                    int64
 		want                    []string
 	}{
-		{"the range is widened to whole ones", "UTC", "2026-11-21T10:10:00Z", "2026-11-21T10:40:01Z", 15 * minute, nil, 15 * minute,
+		{"the range is widened to whole ones", "UTC", "2026-11-21T10:10:00Z", "2026-11-21T10:40:01Z", 15 * Minute, nil, 15 * Minute,
 			[]string{"2026-11-21T10:00:00Z", "2026-11-21T10:15:00Z", "2026-11-21T10:30:00Z", "2026-11-21T10:45:00Z"}},
-		{"one that is finer than what is stored becomes its width", "UTC", "2026-10-24T01:30:00Z", "2026-10-24T02:30:00Z", 15 * minute, hours, hour,
+		{"one that is finer than what is stored becomes its width", "UTC", "2026-10-24T01:30:00Z", "2026-10-24T02:30:00Z", 15 * Minute, hours, Hour,
 			[]string{"2026-10-24T01:00:00Z", "2026-10-24T02:00:00Z", "2026-10-24T03:00:00Z"}},
-		{"one that would split what is stored becomes the next whole number", "UTC", "2026-10-24T01:30:00Z", "2026-10-24T02:30:00Z", 90 * minute, hours,
-			2 * hour, []string{"2026-10-24T00:00:00Z", "2026-10-24T02:00:00Z", "2026-10-24T04:00:00Z"}},
-		{"days are of the zone, the long one too", berlin, "2026-10-24T12:00:00+02:00", "2026-10-26T12:00:00+01:00", day, hours, day,
+		{"one that would split what is stored becomes the next whole number", "UTC", "2026-10-24T01:30:00Z", "2026-10-24T02:30:00Z", 90 * Minute, hours,
+			2 * Hour, []string{"2026-10-24T00:00:00Z", "2026-10-24T02:00:00Z", "2026-10-24T04:00:00Z"}},
+		{"days are of the zone, the long one too", berlin, "2026-10-24T12:00:00+02:00", "2026-10-26T12:00:00+01:00", Day, hours, Day,
 			[]string{"2026-10-24T00:00:00+02:00", "2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00", "2026-10-27T00:00:00+01:00"}},
 		{"the last day by UTC and the local days after it are three, though the range is shorter than a day", "Asia/Kolkata",
-			"2010-02-12T20:54:27Z", "2010-02-13T20:26:44Z", day, []Point{{Start: unix(t, "2010-02-12T00:00:00Z"), Tier: Days}}, day,
+			"2010-02-12T20:54:27Z", "2010-02-13T20:26:44Z", Day, []Point{{Start: unix(t, "2010-02-12T00:00:00Z"), Tier: Days}}, Day,
 			[]string{"2010-02-12T05:30:00+05:30", "2010-02-13T05:30:00+05:30", "2010-02-14T00:00:00+05:30", "2010-02-15T00:00:00+05:30"}},
-		{"so are the days around a short one", berlin, "2026-03-28T23:45:00+01:00", "2026-03-30T00:15:00+02:00", day, nil, day,
+		{"so are the days around a short one", berlin, "2026-03-28T23:45:00+01:00", "2026-03-30T00:15:00+02:00", Day, nil, Day,
 			[]string{"2026-03-28T00:00:00+01:00", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00", "2026-03-31T00:00:00+02:00"}},
-		{"weeks begin on Monday", berlin, "2026-10-24T12:00:00+02:00", "2026-10-27T12:00:00+01:00", week, nil, week,
+		{"weeks begin on Monday", berlin, "2026-10-24T12:00:00+02:00", "2026-10-27T12:00:00+01:00", Week, nil, Week,
 			[]string{"2026-10-19T00:00:00+02:00", "2026-10-26T00:00:00+01:00", "2026-11-02T00:00:00+01:00"}},
-		{"a day in São Paulo that began at one o'clock", saoPaulo, "2018-11-03T00:00:00-03:00", "2018-11-06T00:00:00-02:00", day, nil, day,
+		{"a day in São Paulo that began at one o'clock", saoPaulo, "2018-11-03T00:00:00-03:00", "2018-11-06T00:00:00-02:00", Day, nil, Day,
 			[]string{"2018-11-03T00:00:00-03:00", "2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00", "2018-11-06T00:00:00-02:00"}},
-		{"a day in São Paulo whose last hour came twice", saoPaulo, "2019-02-16T00:00:00-02:00", "2019-02-18T00:00:00-03:00", day, nil, day,
+		{"a day in São Paulo whose last hour came twice", saoPaulo, "2019-02-16T00:00:00-02:00", "2019-02-18T00:00:00-03:00", Day, nil, Day,
 			[]string{"2019-02-16T00:00:00-02:00", "2019-02-17T00:00:00-03:00", "2019-02-18T00:00:00-03:00"}},
-		{"a date that Samoa left out", apia, "2011-12-29T00:00:00-10:00", "2012-01-01T00:00:00+14:00", day, nil, day,
+		{"a date that Samoa left out", apia, "2011-12-29T00:00:00-10:00", "2012-01-01T00:00:00+14:00", Day, nil, Day,
 			[]string{"2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"}},
-		{"stored hours are not split by a midnight at half past", kolkata, "2026-11-20T00:00:00+05:30", "2026-11-22T00:00:00+05:30", day,
-			[]Point{{Start: unix(t, "2026-11-22T00:00:00Z"), Tier: Hours}}, day,
+		{"stored hours are not split by a midnight at half past", kolkata, "2026-11-20T00:00:00+05:30", "2026-11-22T00:00:00+05:30", Day,
+			[]Point{{Start: unix(t, "2026-11-22T00:00:00Z"), Tier: Hours}}, Day,
 			[]string{"2026-11-19T23:30:00+05:30", "2026-11-20T23:30:00+05:30", "2026-11-21T23:30:00+05:30"}},
-		{"days where only UTC days are stored, local days after them", berlin, "2026-11-02T00:00:00+01:00", "2026-11-05T00:00:00+01:00", day,
-			[]Point{{Start: unix(t, "2026-11-02T00:00:00Z"), Tier: Days}}, day,
+		{"days where only UTC days are stored, local days after them", berlin, "2026-11-02T00:00:00+01:00", "2026-11-05T00:00:00+01:00", Day,
+			[]Point{{Start: unix(t, "2026-11-02T00:00:00Z"), Tier: Days}}, Day,
 			[]string{"2026-11-02T01:00:00+01:00", "2026-11-03T01:00:00+01:00", "2026-11-04T00:00:00+01:00", "2026-11-05T00:00:00+01:00"}},
 	} {
 		zone := zoneOf(t, c.zone)
@@ -248,7 +248,7 @@ func TestExactIsFalseForWrongSums(t *testing.T) {
 }
 
 func TestTotalsHaveSamplesAtBucketBorders(t *testing.T) {
-	const noon = 1_800_000_000 / day * day
+	const noon = 1_800_000_000 / Day * Day
 	minutes := func(start int64, sum uint64) Point { return Point{Start: noon + start, Tier: Minutes, Sum: sum} }
 	for _, c := range []struct {
 		name     string
@@ -264,10 +264,10 @@ func TestTotalsHaveSamplesAtBucketBorders(t *testing.T) {
 			[]Sample{{noon, 0}, {noon + 60, 3}, {noon + 120, 5}}},
 		{"a gap has both ends", 5, []Point{minutes(0, 3), minutes(180, 2)}, noon + 600,
 			[]Sample{{noon, 0}, {noon + 60, 3}, {noon + 180, 3}, {noon + 240, 5}}},
-		{"a bucket that is not over ends now", 9, []Point{{Start: noon, Tier: Days, Sum: 9}}, noon + 7 + hour,
-			[]Sample{{noon, 0}, {noon + 7 + hour, 9}}},
+		{"a bucket that is not over ends now", 9, []Point{{Start: noon, Tier: Days, Sum: 9}}, noon + 7 + Hour,
+			[]Sample{{noon, 0}, {noon + 7 + Hour, 9}}},
 		{"one that has just begun ends a second later", 9, []Point{minutes(0, 9)}, noon, []Sample{{noon, 0}, {noon + 1, 9}}},
-		{"so does one in the future", 9, []Point{minutes(0, 9)}, noon - hour, []Sample{{noon, 0}, {noon + 1, 9}}},
+		{"so does one in the future", 9, []Point{minutes(0, 9)}, noon - Hour, []Sample{{noon, 0}, {noon + 1, 9}}},
 		{"moments stay in order beside the future", 9, []Point{minutes(0, 4), minutes(60, 5)}, noon + 10,
 			[]Sample{{noon, 0}, {noon + 10, 4}, {noon + 60, 4}, {noon + 61, 9}}},
 		{"the first moment of time counts", 1, []Point{{Tier: Minutes, Sum: 1}}, noon, []Sample{{0, 0}, {60, 1}}},
@@ -288,12 +288,12 @@ func TestTotalsAreExactAcrossTiers(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		keep := DefaultKeep()
-		now := int64(1_790_000_000) + r.Int64N(10*day)
+		now := int64(1_790_000_000) + r.Int64N(10*Day)
 		minutes := make(map[int64]uint64) // since 1970
 		var ledger Ledger
 		for range 20 {
 			for range 1 + r.IntN(200) {
-				at, hits := now/minute-r.Int64N(1+r.Int64N(90*day/minute)), 1+r.Uint64N(1000)
+				at, hits := now/Minute-r.Int64N(1+r.Int64N(90*Day/Minute)), 1+r.Uint64N(1000)
 				if err := ledger.Apply(&ledger, &Increment{Minute: at, Hits: hits}, &keep, now, new(ApplyResult)); err != nil {
 					t.Fatal(err)
 				}
@@ -306,12 +306,12 @@ func TestTotalsAreExactAcrossTiers(t *testing.T) {
 					}
 				}
 			}
-			s := ledger.Series(ID{}, now-r.Int64N(100*day), Always().To)
+			s := ledger.Series(ID{}, now-r.Int64N(100*Day), Always().To)
 			samples := s.AppendSamples(nil, now)
 			known, next, want := slices.Sorted(maps.Keys(minutes)), 0, uint64(0)
 			last := Sample{At: -1}
 			for _, got := range samples {
-				for ; next < len(known) && known[next]*minute < got.At; next++ {
+				for ; next < len(known) && known[next]*Minute < got.At; next++ {
 					want += minutes[known[next]]
 				}
 				if got.Total != want {
@@ -325,7 +325,7 @@ func TestTotalsAreExactAcrossTiers(t *testing.T) {
 			if len(samples) > 2*len(s.Points) {
 				t.Fatalf("seed %d: %d samples of %d points: two of each are enough", seed, len(samples), len(s.Points))
 			}
-			now += r.Int64N(5 * day)
+			now += r.Int64N(5 * Day)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestEachLocalDayIsOneBucket(t *testing.T) {
 					var met Extent
 					width := stored.Width()
 					met.Add([]Point{{Start: floorDiv(asked.From, width) * width, Tier: stored}, {Start: floorDiv(asked.To-1, width) * width, Tier: stored}})
-					byDay := met.Step(asked, day, zone)
+					byDay := met.Step(asked, Day, zone)
 					if len(byDay.Borders) != days+1 {
 						t.Fatalf("%s, stored by %v: %d days from %v are cut at %v", name, stored, days, first, shown(byDay.Borders, zone))
 					}
@@ -35,8 +35,8 @@ func TestEachLocalDayIsOneBucket(t *testing.T) {
 					if got := met.Widen(asked, zone); got != want {
 						t.Fatalf("%s, stored by %v: %d days from %v are %v as stored, and %v by days", name, stored, days, first, got, want)
 					}
-					for _, step := range []int64{minute, 5 * minute, 15 * minute, 30 * minute, hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour} {
-						if step > hour && asked.From%hour == 0 && asked.To%hour == 0 {
+					for _, step := range []int64{Minute, 5 * Minute, 15 * Minute, 30 * Minute, Hour, 2 * Hour, 3 * Hour, 6 * Hour, 12 * Hour} {
+						if step > Hour && asked.From%Hour == 0 && asked.To%Hour == 0 {
 							continue // these begin at multiples since 1970
 						}
 						cut := met.Step(asked, met.StepWidth(step), zone)
@@ -65,7 +65,7 @@ func TestRangesNearAMovedMidnightKeepBuckets(t *testing.T) {
 	met.Add([]Point{{Start: unix(t, "2026-10-24T18:00:00Z"), Tier: Hours}})
 	for _, asked := range []Range{{unix(t, "2026-10-24T23:45:00+05:30"), unix(t, "2026-10-25T00:00:00+05:30")},
 		{unix(t, "2026-10-25T00:00:00+05:30"), unix(t, "2026-10-25T00:15:00+05:30")}} {
-		for _, cut := range []Cut{met.Step(asked, hour, zone), met.Cut(asked, 1, zone)} {
+		for _, cut := range []Cut{met.Step(asked, Hour, zone), met.Cut(asked, 1, zone)} {
 			if got := cut.Range(); got.From > asked.From || got.To < asked.To {
 				t.Errorf("%v is cut into %v, though its hits are in the hour around midnight", asked, shown(cut.Borders, zone))
 			}

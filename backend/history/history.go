@@ -48,14 +48,8 @@ func ParseOutcome(name string) (Outcome, error) {
 	return 0, fmt.Errorf("%q is not an outcome: use one of %s", name, strings.Join(outcomeNames[:], ", "))
 }
 
-const (
-	// Unmatched is the path of hits that no rule matched.
-	Unmatched = "__unmatched__"
-	// UnknownDomain is the domain of hits whose domain no configuration has.
-	UnknownDomain = "__unknown__"
-	// OtherValue is the value of hits whose own value was not among the heaviest of its rule, or has no series.
-	OtherValue = "__other__"
-)
+// OtherValue is the value of hits whose own value was not among the heaviest of its rule, or has no series.
+const OtherValue = "__other__"
 
 // ID names a series. Two IDs are the same series exactly if they are equal.
 type ID struct {
@@ -115,7 +109,7 @@ type Batch struct {
 }
 
 // maxMinute is in the year 9999.
-const maxMinute = 253402300799 / minute
+const maxMinute = 253402300799 / Minute
 
 // ApplyStatus is what became of a batch.
 type ApplyStatus uint8

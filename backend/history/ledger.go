@@ -75,8 +75,8 @@ func fold(points []Point) []Point {
 // Needs reports whether a chunk may hold anything of the answer to the query: its range is widened to whole days,
 // because late hits of a day belong to a bucket that overlaps the range wherever in the day they lie.
 func (q *Query) Needs(c Chunk) bool {
-	const earliest, latest = -week, (maxMinute + 1) * minute
+	const earliest, latest = -Week, (maxMinute + 1) * Minute
 	r := Range{max(q.From, earliest), min(q.To, latest)}
-	days := r.widen(day)
+	days := r.widen(Day)
 	return r.Length() > 0 && c.End() > days.From && c.Start() < days.To
 }

@@ -50,7 +50,7 @@ func parseMoment(text string, now time.Time, zone *time.Location) (int64, bool) 
 // skip is read by the clock before. It reports whether text is one.
 func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
-		return midnight(floorDiv(at.Unix(), day), zone), true
+		return midnight(floorDiv(at.Unix(), Day), zone), true
 	}
 	for _, layout := range [...]string{"2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", time.DateTime} {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -58,7 +58,7 @@ func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 		}
 	}
 	clock, ok := parseClock(text)
-	for today := dayOf(now.Unix(), zone) * day; ok; today -= day {
+	for today := dayOf(now.Unix(), zone) * Day; ok; today -= Day {
 		if at := onClock(today+clock, zone); at <= now.Unix() {
 			return at, true
 		}
@@ -71,7 +71,7 @@ func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 func ClockAfter(text, moment string, now time.Time, zone *time.Location) (int64, bool) {
 	clock, ok := parseClock(text)
 	begin, err := ParseMoment(moment, now, zone)
-	for today := dayOf(begin, zone) * day; ok && err == nil; today += day {
+	for today := dayOf(begin, zone) * Day; ok && err == nil; today += Day {
 		if at := onClock(today+clock, zone); at > begin {
 			return at, true
 		}
@@ -82,7 +82,7 @@ func ClockAfter(text, moment string, now time.Time, zone *time.Location) (int64,
 // parseClock reads a time of the day such as 14:03, in seconds.
 func parseClock(text string) (int64, bool) {
 	clock, err := time.Parse("15:04", text)
-	return hour*int64(clock.Hour()) + minute*int64(clock.Minute()), err == nil
+	return Hour*int64(clock.Hour()) + Minute*int64(clock.Minute()), err == nil
 }
 
 // onClock returns when the clock of a zone shows what a clock of UTC shows at a moment.
@@ -91,8 +91,8 @@ func onClock(utc int64, zone *time.Location) int64 {
 		_, seconds := time.Unix(at, 0).In(zone).Zone()
 		return int64(seconds)
 	}
-	before := offset(utc - day) // zones are at most 14 hours from UTC
-	for _, candidate := range [...]int64{utc - before, utc - offset(utc+day)} {
+	before := offset(utc - Day) // zones are at most 14 hours from UTC
+	for _, candidate := range [...]int64{utc - before, utc - offset(utc+Day)} {
 		if offset(candidate) == utc-candidate {
 			return candidate
 		}
@@ -105,7 +105,7 @@ func parseSpan(text string) (int64, bool) {
 	if len(text) < 2 {
 		return 0, false
 	}
-	unit, known := map[byte]int64{'m': minute, 'h': hour, 'd': day, 'w': week, 'y': 365 * day}[text[len(text)-1]]
+	unit, known := map[byte]int64{'m': Minute, 'h': Hour, 'd': Day, 'w': Week, 'y': 365 * Day}[text[len(text)-1]]
 	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
 	return int64(n) * unit, known && err == nil
 }
@@ -117,7 +117,7 @@ func ParseStep(text string) (int64, error) {
 	if seconds, err := strconv.ParseUint(text, 10, 40); err == nil {
 		step, ok = int64(seconds), true
 	}
-	if !ok || step == 0 || step > Always().Length() || step > day && step%day > 0 || step%minute > 0 {
+	if !ok || step == 0 || step > Always().Length() || step > Day && step%Day > 0 || step%Minute > 0 {
 		return 0, fmt.Errorf("%q is not a width of buckets: use whole minutes, or from a day on whole days, such as 15m, 6h, 1d or 2w, "+
 			"or as many seconds, such as 900", text)
 	}

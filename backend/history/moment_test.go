@@ -110,7 +110,7 @@ func TestClockTimesReadBackAsTheirMoment(t *testing.T) {
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"} {
 		zone := zoneOf(t, name)
 		for range rounds(20_000) {
-			at := unix(t, "2005-01-01T00:00:00Z") + r.Int64N(25*365*day)
+			at := unix(t, "2005-01-01T00:00:00Z") + r.Int64N(25*365*Day)
 			text := time.Unix(at, 0).In(zone).Format(time.DateTime)
 			got, ok := ParseLocal(text, time.Time{}, zone)
 			if !ok || got > at || time.Unix(got, 0).In(zone).Format(time.DateTime) != text {
@@ -121,8 +121,8 @@ func TestClockTimesReadBackAsTheirMoment(t *testing.T) {
 }
 
 func TestStepsAreWholeMinutesOrWholeDays(t *testing.T) {
-	for text, want := range map[string]int64{"1m": 60, "15m": 900, "300": 300, "90m": 5400, "6h": 21600, "24h": day, "1d": day, "1440m": day,
-		"2w": 14 * day, "86400": day, "36h": 0, "90": 0, "0": 0, "0m": 0, "": 0, "m": 0, "-5m": 0, "15s": 0, "1.5h": 0, "auto": 0,
+	for text, want := range map[string]int64{"1m": 60, "15m": 900, "300": 300, "90m": 5400, "6h": 21600, "24h": Day, "1d": Day, "1440m": Day,
+		"2w": 14 * Day, "86400": Day, "36h": 0, "90": 0, "0": 0, "0m": 0, "": 0, "m": 0, "-5m": 0, "15s": 0, "1.5h": 0, "auto": 0,
 		"4294967295w": 0, "99999999999999999999": 0} {
 		got, err := ParseStep(text)
 		if got != want || (err == nil) != (want > 0) || err != nil && !strings.Contains(err.Error(), "is not a width of buckets") {

@@ -18,7 +18,7 @@ type Reopening struct {
 
 var _ Store = (*Reopening)(nil)
 
-// attempt is a store, or why it could not be opened.
+// attempt is a store, or one that is closed and why.
 type attempt struct {
 	Store
 	err error
@@ -38,6 +38,7 @@ func (r *Reopening) Open() {
 	store, err := r.open()
 	if err != nil {
 		err = fmt.Errorf("the history is not open: %w", err)
+		store = closed{err}
 		if before == nil || before.err.Error() != err.Error() {
 			r.log.Warn("the history cannot be opened; hits wait, and it is tried again every minute", "error", err)
 		}
@@ -52,44 +53,34 @@ func (r *Reopening) Err() error { return r.store.Load().err }
 
 // Apply is the store's.
 func (r *Reopening) Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error) {
-	s := r.store.Load()
-	if s.err != nil {
-		return ApplyResult{}, s.err
-	}
-	return s.Apply(ctx, p, b)
+	return r.store.Load().Apply(ctx, p, b)
 }
 
 // Downsample is the store's.
 func (r *Reopening) Downsample(ctx context.Context, now time.Time) (DownsampleResult, error) {
-	s := r.store.Load()
-	if s.err != nil {
-		return DownsampleResult{}, s.err
-	}
-	return s.Downsample(ctx, now)
+	return r.store.Load().Downsample(ctx, now)
 }
 
 // Query is the store's.
 func (r *Reopening) Query(ctx context.Context, q Query, yield func(Series) error) error {
-	s := r.store.Load()
-	if s.err != nil {
-		return s.err
-	}
-	return s.Query(ctx, q, yield)
+	return r.store.Load().Query(ctx, q, yield)
 }
 
 // Settle is the store's.
-func (r *Reopening) Settle(ctx context.Context) error {
-	s := r.store.Load()
-	if s.err != nil {
-		return s.err
-	}
-	return s.Settle(ctx)
-}
+func (r *Reopening) Settle(ctx context.Context) error { return r.store.Load().Settle(ctx) }
 
 // Close closes the store, if it is open.
-func (r *Reopening) Close() error {
-	if s := r.store.Load(); s.err == nil {
-		return s.Close()
-	}
-	return nil
+func (r *Reopening) Close() error { return r.store.Load().Close() }
+
+// closed is a store that could not be opened.
+type closed struct{ err error }
+
+func (c closed) Apply(context.Context, Partition, Batch) (ApplyResult, error) {
+	return ApplyResult{}, c.err
 }
+func (c closed) Downsample(context.Context, time.Time) (DownsampleResult, error) {
+	return DownsampleResult{}, c.err
+}
+func (c closed) Query(context.Context, Query, func(Series) error) error { return c.err }
+func (c closed) Settle(context.Context) error                           { return c.err }
+func (c closed) Close() error                                           { return nil }

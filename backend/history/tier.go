@@ -18,11 +18,12 @@ const (
 	Tiers = int(Days) + 1
 )
 
+// Lengths of time in seconds, of which those of buckets, ranges and steps are made.
 const (
-	minute = 60
-	hour   = 60 * minute
-	day    = 24 * hour
-	week   = 7 * day
+	Minute = 60
+	Hour   = 60 * Minute
+	Day    = 24 * Hour
+	Week   = 7 * Day
 )
 
 // tiers has, for each tier, how wide its buckets are and how much time a chunk of them spans, in seconds. The widths
@@ -30,10 +31,10 @@ const (
 var tiers = [Tiers]struct {
 	name        string
 	width, span int64
-}{{"1m", minute, hour}, {"5m", 5 * minute, day}, {"1h", hour, week}, {"1d", day, 0}}
+}{{"1m", Minute, Hour}, {"5m", 5 * Minute, Day}, {"1h", Hour, Week}, {"1d", Day, 0}}
 
 // monday is the first Monday after the beginning of Unix time, where weeks are counted from.
-const monday = 4 * day
+const monday = 4 * Day
 
 // Width returns the width of the tier's buckets, in seconds.
 func (t Tier) Width() int64 { return tiers[t].width }
@@ -65,7 +66,7 @@ func (c Chunk) Start() int64 {
 	case Days:
 		return time.Date(int(c.Number), 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	case Hours:
-		return c.Number*week + monday
+		return c.Number*Week + monday
 	}
 	return c.Number * tiers[c.Tier].span
 }
@@ -97,7 +98,7 @@ func floorDiv(a, b int64) int64 {
 
 // WriterTTL is how long a store knows the position of a writer that it no longer hears of. A batch that is sent again
 // later than that could count twice.
-const WriterTTL = week * time.Second
+const WriterTTL = Week * time.Second
 
 // Keep is how long buckets stay as fine as they are.
 type Keep struct {
@@ -136,7 +137,7 @@ func (k *Keep) Check() error {
 func (k *Keep) Due(c Chunk, first int64) int64 {
 	age := int64(k.Ages[c.Tier] / time.Second)
 	if c.Tier == Days {
-		return first + day + age
+		return first + Day + age
 	}
 	return c.End() + age
 }

@@ -36,7 +36,7 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 		r.Refused += i.Hits
 		return nil
 	}
-	at := min(i.Minute, now/minute) * minute
+	at := min(i.Minute, now/Minute) * Minute
 	c := ChunkOf(i.Tier, at)
 	cells, err := in.Cells(c)
 	if err != nil {
@@ -72,7 +72,7 @@ func (t *Totals) Downsample(in Chunks, c Chunk, k *Keep, now int64, did *Downsam
 	if err != nil {
 		return err
 	}
-	n, _ := cells.Find(int(floorDiv(now-k.Due(c, c.Start()), day) + 1)) // the first day that is not too old
+	n, _ := cells.Find(int(floorDiv(now-k.Due(c, c.Start()), Day) + 1)) // the first day that is not too old
 	expired, kept := cells[:n], cells[n:]
 	if len(expired) == 0 {
 		return nil

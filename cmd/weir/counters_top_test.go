@@ -7,8 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/admin"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // topOf returns what a question prints of an answer.
@@ -36,16 +36,16 @@ func TestCountersTopRanksKeys(t *testing.T) {
 	seven, none := uint64(7), uint64(0)
 	rows := []admin.TopRow{
 		{Descriptor: "tenant=t1", Path: "tenant", Limit: "100/minute",
-			RankedHits: query.RankedHits{Hits: 2310, Within: 420, Over: 1890, Near: 12}},
+			RankedHits: historyapi.RankedHits{Hits: 2310, Within: 420, Over: 1890, Near: 12}},
 		{Descriptor: "user=ann\x1b,path=/v1/*", Path: "user/path=%2Fv1%2F*", Limit: "10/hour", Burst: 40, Shared: true,
-			RankedHits: query.RankedHits{Hits: 9, Within: 9}},
+			RankedHits: historyapi.RankedHits{Hits: 9, Within: 9}},
 	}
 	now := admin.TopAnswer{Domain: "shop", Path: "tenant", Source: "process", By: "over", From: noon, To: noon + 42, Found: 2, Missing: &seven, Top: rows}
 	more, alone, nobody := now, now, now
 	more.Found, alone.Missing = 3, &none
 	nobody.Missing, nobody.Found, nobody.Top = &none, 0, nil
 	past := admin.TopAnswer{Domain: "shop", Source: "history", By: "hits", From: noon, To: noon + 3600, Found: 1, Warnings: []string{"node\n2 is away"},
-		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", RankedHits: query.RankedHits{Hits: 9, Over: 4, Shadow: 5}}}}
+		Top: []admin.TopRow{{Descriptor: "user=ann", Path: "user", RankedHits: historyapi.RankedHits{Hits: 9, Over: 4, Shadow: 5}}}}
 	later := past
 	later.By, later.Warnings = "cost", nil
 	empty := past

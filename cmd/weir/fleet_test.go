@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/denials"
+	historyapi "github.com/weirproxy/weir/server/history"
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
@@ -170,7 +170,7 @@ func TestTopOfAllWeirsIsTheirSum(t *testing.T) {
 		return s
 	}
 	row := func(who string, over uint64) admin.TopRow {
-		return admin.TopRow{Descriptor: "user=" + who, Path: "user", Limit: "10/minute", RankedHits: query.RankedHits{Hits: over + 10, Within: 10, Over: over}}
+		return admin.TopRow{Descriptor: "user=" + who, Path: "user", Limit: "10/minute", RankedHits: historyapi.RankedHits{Hits: over + 10, Within: 10, Over: over}}
 	}
 	two, none := uint64(2), uint64(0)
 	flags, gone := fleetOf(t, port(&two, 2, row("bob", 6), row("ann", 5)), port(&none, 9, row("ann", 7), row("eve", 3)))

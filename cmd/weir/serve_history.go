@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -13,12 +12,12 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/export"
-	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/promql"
@@ -58,22 +57,20 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 		return nil, err
 	}
 	if set.KeepHistory {
-		p.store = history.NewReopening(func() (history.Store, error) {
-			store, err := openHistory(set, log)
-			if redis, is := store.(*redishistory.Store); is {
-				p.denials = &denialKeeper{store: redis, log: log}
-			}
-			return store, err
-		}, log)
-		p.store.Open()
-		if err := p.store.Err(); err != nil && set.HistoryInRedis() {
-			return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
-		}
-		p.downsample = set.Downsamples()
-		c := export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log, Interval: set.History.FlushInterval}
+		c := export.Config{Drain: p.drain, Log: log, Interval: set.History.FlushInterval}
+		open := func() (history.Store, error) { return historycmd.OpenFileOrMemory(set, log) }
 		if set.HistoryInRedis() {
-			c.Settle = p.store.Settle
+			redis, err := historycmd.OpenRedis(set, log, false)
+			if err != nil {
+				return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
+			}
+			p.denials = &denialKeeper{store: redis, log: log}
+			open, c.Settle = func() (history.Store, error) { return redis, nil }, redis.Settle
 		}
+		p.store = history.NewReopening(open, log)
+		p.store.Open()
+		p.downsample = set.Downsamples()
+		c.Store = tracedHistory{p.store, t.traces}
 		p.exporter = export.New(c)
 		p.showMetrics(metrics)
 	}
@@ -82,11 +79,11 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 }
 
 // api answers /api/v1/history; it is nil without a history.
-func (p *historyPipeline) api() *query.History {
+func (p *historyPipeline) api() *historyapi.History {
 	if p.store == nil {
 		return nil
 	}
-	h := query.New(p.store, time.Now)
+	h := historyapi.New(p.store, time.Now)
 	h.FlushInterval = p.flushInterval
 	return h
 }
@@ -237,27 +234,4 @@ func keepDownsampled(ctx context.Context, store history.Store, interval time.Dur
 			log.Info("downsampled the history")
 		}
 	}
-}
-
-// openHistory opens Redis, a file in DATA_DIR, or else a history in memory. A file that is in use or damaged is an
-// error: its process may end, and someone may move it.
-func openHistory(set *config.Settings, log *slog.Logger) (history.Store, error) {
-	if set.HistoryInRedis() {
-		c, err := set.RedisHistory(log)
-		if err != nil {
-			return nil, err
-		}
-		return redishistory.Open(c)
-	}
-	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
-	if c.Dir == "" {
-		return filehistory.InMemory(c)
-	}
-	store, err := filehistory.Open(c)
-	if err == nil || errors.Is(err, filehistory.ErrInUse) || errors.Is(err, filehistory.ErrDamaged) ||
-		errors.Is(err, filehistory.ErrFormat) {
-		return store, err
-	}
-	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
-	return filehistory.InMemory(c)
 }

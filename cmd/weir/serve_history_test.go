@@ -22,6 +22,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
 	"github.com/weirproxy/weir/cmd/weir/config"
+	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/hits"
@@ -73,7 +74,12 @@ var someKept = map[string]uint64{
 // mustOpen opens the history of an environment until the test ends.
 func mustOpen(t *testing.T, set *config.Settings) history.Store {
 	t.Helper()
-	store, err := openHistory(set, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	open := func() (history.Store, error) { return historycmd.OpenFileOrMemory(set, log) }
+	if set.HistoryInRedis() {
+		open = func() (history.Store, error) { return historycmd.OpenRedis(set, log, true) }
+	}
+	store, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,7 @@ func TestHistoryWithoutADirectoryIsInMemory(t *testing.T) {
 	for dir, warnings := range map[string]int{filepath.Join(taken, "data"): 1, "": 0} {
 		var log strings.Builder
 		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": dir})
-		store, err := openHistory(set, slog.New(slog.NewTextHandler(&log, nil)))
+		store, err := historycmd.OpenFileOrMemory(set, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatalf("DATA_DIR=%s: %v; want a history in memory", dir, err)
 		}
@@ -148,7 +154,7 @@ func TestBusyHistoryFileIsOpenedLater(t *testing.T) {
 	other := mustOpen(t, set)
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	s := history.NewReopening(func() (history.Store, error) { return openHistory(set, logger) }, logger)
+	s := history.NewReopening(func() (history.Store, error) { return historycmd.OpenFileOrMemory(set, logger) }, logger)
 	for range 2 {
 		s.Open()
 	}

@@ -3,8 +3,10 @@ package admin
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/pprof"
 	"net/url"
@@ -15,8 +17,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/connlimit"
+	historyapi "github.com/weirproxy/weir/server/history"
 	"github.com/weirproxy/weir/server/page"
 	"github.com/weirproxy/weir/server/rlqs"
 )
@@ -30,10 +32,10 @@ type Parts struct {
 	Rules   Rules        // nil has none to show
 	// Loaded returns when the configuration in force was loaded, zero before the first. It is needed where there are Rules.
 	Loaded   func() time.Time
-	Counters *Counters      // nil serves none
-	Denials  *Denials       // nil serves none
-	Quotas   *rlqs.Service  // nil says that there are none
-	History  *query.History // nil says that there is none
+	Counters *Counters           // nil serves none
+	Denials  *Denials            // nil serves none
+	Quotas   *rlqs.Service       // nil says that there are none
+	History  *historyapi.History // nil says that there is none
 	// NoHistory says what to set for one, where History is nil.
 	NoHistory string
 	Query     http.Handler // /prometheus/, without a history too; nil serves none
@@ -180,7 +182,7 @@ func refuse(status int, format string, args ...any) error {
 // better soon it says when to ask again.
 func writeError(w http.ResponseWriter, err error, introduction string) {
 	var known *refusal
-	var asked query.Refusal
+	var asked historyapi.Refusal
 	status, text := http.StatusServiceUnavailable, introduction+err.Error()
 	switch {
 	case errors.As(err, &known):
@@ -204,12 +206,19 @@ func serveJSON(introduction string, answer func(w http.ResponseWriter, r *http.R
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = query.WriteJSON(w, a) // the client is gone if this fails
+		writeJSON(w, a)
 	}
 }
 
+// writeJSON writes a line of JSON, with <, > and & as they are. The client is gone if this fails.
+func writeJSON(w io.Writer, answer any) {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(answer)
+}
+
 // parametersOf returns a request's parameters. Its error is a refusal.
-func parametersOf(r *http.Request) (query.Parameters, error) {
+func parametersOf(r *http.Request) (historyapi.Parameters, error) {
 	if len(r.URL.RawQuery) > maxQuery {
 		return nil, refuse(http.StatusBadRequest, "The query is longer than %d bytes.", maxQuery)
 	}
@@ -217,11 +226,11 @@ func parametersOf(r *http.Request) (query.Parameters, error) {
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "The query cannot be read: %v.", err)
 	}
-	return query.Parameters(values), nil
+	return historyapi.Parameters(values), nil
 }
 
 // parametersOnly returns a request's parameters, and refuses any but these. Its error is a refusal.
-func parametersOnly(r *http.Request, names ...string) (query.Parameters, error) {
+func parametersOnly(r *http.Request, names ...string) (historyapi.Parameters, error) {
 	parameters, err := parametersOf(r)
 	if err != nil {
 		return nil, err

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/denials"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // How many denials are listed, unless it is said, and at most.
@@ -102,7 +102,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 }
 
 // filterOf reads which denials are asked for, and how many.
-func filterOf(parameters query.Parameters, now time.Time) (f denials.Filter, n int, err error) {
+func filterOf(parameters historyapi.Parameters, now time.Time) (f denials.Filter, n int, err error) {
 	f = denials.Filter{Domain: parameters.Get("domain"), Path: parameters.Get("path")}
 	if n, err = parameters.Number("n", defaultDenials, maxDenials); err != nil {
 		return f, 0, err

@@ -9,15 +9,15 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/server/connlimit"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
 const maxExports = 1
 
-// ExportTrailer is the HTTP trailer that ends an export: a [transfer.Exported] in JSON, percent-escaped. An export without
+// ExportTrailer is the HTTP trailer that ends an export: a [historyapi.Exported] in JSON, percent-escaped. An export without
 // it is not whole, nor is one whose body has no end.
 const ExportTrailer = "Weir-Exported"
 
@@ -44,19 +44,23 @@ func exportHandler(p *Parts) http.HandlerFunc {
 
 // export writes an export for as long as its reader reads. One that fails once something has been sent is cut off, so
 // that nobody takes it for whole.
-func export(w http.ResponseWriter, r *http.Request, h *query.History, parameters query.Parameters) error {
+func export(w http.ResponseWriter, r *http.Request, h *historyapi.History, parameters historyapi.Parameters) error {
 	format, err := transfer.ParseFormat(cmp.Or(parameters.Get("format"), string(transfer.CSV)))
 	if err != nil {
 		return refuse(http.StatusBadRequest, "format: %v.", err)
 	}
-	w.Header().Set("Content-Type", format.MediaType())
+	mediaType := "text/csv; charset=utf-8"
+	if format == transfer.OpenMetrics {
+		mediaType = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+	}
+	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Trailer", ExportTrailer)
 	// The server's own bound began with the request. A server that cannot be told keeps it.
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(maxQuestionTime))
 	out := &deadlineWriter{w: w, control: control}
-	done, err := transfer.Export(r.Context(), h, parameters, format, out)
+	done, err := h.Export(r.Context(), parameters, format, out)
 	if err == nil {
 		text, _ := json.Marshal(done) // of numbers and strings
 		w.Header().Set(ExportTrailer, url.QueryEscape(string(text)))

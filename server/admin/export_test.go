@@ -19,12 +19,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
-	"github.com/weirproxy/weir/backend/history/transfer"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // exported asks for an export of an admin port that listens.
-func exported(t *testing.T, h *query.History, query string) (*http.Response, string, error) {
+func exported(t *testing.T, h *historyapi.History, query string) (*http.Response, string, error) {
 	t.Helper()
 	port := httptest.NewServer(serving(Parts{History: h}))
 	defer port.Close()
@@ -66,7 +65,7 @@ func TestExportHasAllStoredHits(t *testing.T) {
 		if err != nil || response.StatusCode != 200 || sorted(body) != sorted(c.want) {
 			t.Errorf("the export of %s is %s (%v)\n%swant\n%s", c.query, response.Status, err, body, c.want)
 		}
-		var done transfer.Exported
+		var done historyapi.Exported
 		text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
 		if err := json.Unmarshal([]byte(text), &done); err != nil || done.LeftOut != 0 || done.To == 0 {
 			t.Errorf("the export of %s ends with %q, want that it is whole", c.query, text)
@@ -101,12 +100,12 @@ func (f *failing) Query(ctx context.Context, q history.Query, yield func(history
 
 func TestFailingExportIsCutOff(t *testing.T) {
 	k := threeMonths(t)
-	h := query.New(&failing{Store: k.store, after: 2}, func() time.Time { return k.now })
+	h := historyapi.New(&failing{Store: k.store, after: 2}, func() time.Time { return k.now })
 	response, body, err := exported(t, h, "to=-0m&format=openmetrics")
 	if err == nil || response.Trailer.Get(ExportTrailer) != "" || strings.Contains(body, "# EOF") {
 		t.Errorf("an export that failed is %s, %q and %v: want that nobody takes it for whole", response.Status, body, err)
 	}
-	h = query.New(&failing{Store: k.store}, func() time.Time { return k.now })
+	h = historyapi.New(&failing{Store: k.store}, func() time.Time { return k.now })
 	if response, body, _ := exported(t, h, ""); response.StatusCode != 503 || !strings.Contains(body, "the disk is gone") {
 		t.Errorf("an export that failed at once is %s %s, want 503 and why", response.Status, body)
 	}
@@ -117,7 +116,7 @@ func TestExportLeavesUnreadableSeriesOut(t *testing.T) {
 	odd := history.ID{Domain: "shop", Path: "user", Value: "a\r\nb", Outcome: history.Over}
 	k.add(t, hit{odd, noon.Unix(), 3})
 	damaged := &failing{Store: k.store, after: 100, with: history.Series{ID: bobWithin, Err: errors.New("row 1234 is damaged")}}
-	h := query.New(damaged, func() time.Time { return k.now })
+	h := historyapi.New(damaged, func() time.Time { return k.now })
 	response, body, err := exported(t, h, "")
 	text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
 	if err != nil || strings.Contains(body, "\r") || !strings.Contains(text, `"left_out":2`) ||
@@ -143,7 +142,7 @@ func (s seldom) Query(ctx context.Context, q history.Query, yield func(history.S
 func TestSlowStoreDoesNotEndAnExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := threeMonths(t)
-		h := query.New(seldom{k.store}, func() time.Time { return k.now })
+		h := historyapi.New(seldom{k.store}, func() time.Time { return k.now })
 		line := bufconn.Listen(1 << 10) // its time is that of the test
 		server := &http.Server{Handler: serving(Parts{History: h}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/server/connlimit"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 const (
@@ -39,7 +39,7 @@ func registerHistory(mux *http.ServeMux, p *Parts) {
 }
 
 // historyHandler answers questions about a history.
-func historyHandler[A any](p *Parts, answer func(context.Context, query.Parameters) (A, error)) http.Handler {
+func historyHandler[A any](p *Parts, answer func(context.Context, historyapi.Parameters) (A, error)) http.Handler {
 	return serveJSON(historyError, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOf(r)
 		if err != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // truth is every hit that was ever counted, by series and minute: what answers are held against.
-type truth map[query.SeriesName]map[int64]uint64
+type truth map[historyapi.SeriesName]map[int64]uint64
 
-func nameOf(id history.ID) query.SeriesName {
-	return query.SeriesName{Domain: id.Domain, Path: id.Path, Outcome: id.Outcome.String(), Value: id.Value}
+func nameOf(id history.ID) historyapi.SeriesName {
+	return historyapi.SeriesName{Domain: id.Domain, Path: id.Path, Outcome: id.Outcome.String(), Value: id.Value}
 }
 
-func (tr truth) between(name query.SeriesName, from, to int64) (sum, peak uint64) {
+func (tr truth) between(name historyapi.SeriesName, from, to int64) (sum, peak uint64) {
 	for minute, hits := range tr[name] {
 		if minute >= from && minute < to {
 			sum += hits
@@ -35,7 +35,7 @@ func (tr truth) between(name query.SeriesName, from, to int64) (sum, peak uint64
 }
 
 // check complains about each number of an answer that is not the truth.
-func (tr truth) check(a query.HistoryAnswer) error {
+func (tr truth) check(a historyapi.HistoryAnswer) error {
 	for _, s := range a.Series {
 		all, _ := tr.between(s.SeriesName, 0, 1<<60)
 		total, _ := tr.between(s.SeriesName, a.From, a.To)
@@ -120,7 +120,7 @@ func TestHistoryAnswersAreExact(t *testing.T) {
 }
 
 // checkShape complains about points that are too many, or not as wide as was asked for; 0 asks for neither.
-func checkShape(a query.HistoryAnswer, most int, step, now int64) error {
+func checkShape(a historyapi.HistoryAnswer, most int, step, now int64) error {
 	warned := len(a.Warnings) > 0 && strings.HasPrefix(a.Warnings[0], "Steps of ")
 	if step > 0 && (a.Step < step || (a.Step > step) != warned) {
 		return fmt.Errorf("steps of %d, with the warnings %q", a.Step, a.Warnings)
@@ -149,7 +149,7 @@ func TestDamagedChunkHidesNoOtherSeries(t *testing.T) {
 	}
 	key := historytest.ChangeChunk(t, filepath.Join(dir, filehistory.Name), []byte{0x80})
 	k = keptBy(t, noon, filehistory.Open, dir)
-	var v query.VerifyAnswer
+	var v historyapi.VerifyAnswer
 	if k.ask(t, "/verify", &v); v.Series != 3 || v.Broken != 1 || len(v.Named) != 1 || !strings.Contains(v.Named[0].Error, key) {
 		t.Fatalf("verify gives %+v, want one of 3 series broken, and %s in its error", v, key)
 	}
@@ -157,8 +157,8 @@ func TestDamagedChunkHidesNoOtherSeries(t *testing.T) {
 	of := "&domain=" + victim.Domain + "&path=" + url.QueryEscape(victim.Path)
 	for question, found := range map[string]int{"?from=-1d": 2, "?from=-1d" + of: 0, "/top?from=-1d": 2} {
 		var a struct {
-			Series     []query.SeriesAnswer
-			Top        []query.TopRow
+			Series     []historyapi.SeriesAnswer
+			Top        []historyapi.TopRow
 			Unreadable int
 			Warnings   []string
 		}
@@ -179,7 +179,7 @@ func TestDamagedChunkHidesNoOtherSeries(t *testing.T) {
 func TestNamelessSeriesIsWarnedOfOnce(t *testing.T) {
 	const key = "row 7374 is damaged"
 	k := newKept(t, noon)
-	k.History = query.New(&failing{Store: k.store, with: history.Series{Unnamed: true, Points: []history.Point{{Sum: 7}}, Err: errors.New(key)}},
+	k.History = historyapi.New(&failing{Store: k.store, with: history.Series{Unnamed: true, Points: []history.Point{{Sum: 7}}, Err: errors.New(key)}},
 		func() time.Time { return noon })
 	for _, path := range []string{"", "user/path=/pay", "nowhere"} {
 		a := k.answer(t, url.Values{"path": {path}})

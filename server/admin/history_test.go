@@ -11,12 +11,12 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // kept is a history whose clock stands still.
 type kept struct {
-	*query.History
+	*historyapi.History
 	store interface {
 		history.Store
 		Close() error
@@ -40,7 +40,7 @@ func keptBy(t testing.TB, now time.Time, open func(filehistory.Config) (*filehis
 	}
 	t.Cleanup(func() { store.Close() })
 	k.store = store
-	k.History = query.New(k.store, clock)
+	k.History = historyapi.New(k.store, clock)
 	return k
 }
 
@@ -76,8 +76,8 @@ func (k *kept) ask(t *testing.T, question string, answer any) {
 	}
 }
 
-// answer asks for a query.HistoryAnswer.
-func (k *kept) answer(t *testing.T, parameters url.Values) (a query.HistoryAnswer) {
+// answer asks for a historyapi.HistoryAnswer.
+func (k *kept) answer(t *testing.T, parameters url.Values) (a historyapi.HistoryAnswer) {
 	t.Helper()
 	k.ask(t, "?"+parameters.Encode(), &a)
 	return a
@@ -187,7 +187,7 @@ func TestTooFineStepIsWidenedOrRefused(t *testing.T) {
 		{"days of a zone, where days are stored", "from=2026-09-02&to=2026-09-03&step=1d&tz=Europe/Berlin", 86400,
 			"Until 2026-09-03T00:00:00+02:00 only whole UTC days are stored, so each local day there is shown as the UTC day nearest to it."},
 	} {
-		var a query.HistoryAnswer
+		var a historyapi.HistoryAnswer
 		k.ask(t, "?domain=shop&"+c.query, &a)
 		if got := strings.Join(a.Warnings, " "); a.Step != c.step || got != c.warning {
 			t.Errorf("%s: steps of %d with the warning %q, want %d and %q", c.promise, a.Step, got, c.step, c.warning)
@@ -224,13 +224,13 @@ func TestHalfHourZonesHaveExactDays(t *testing.T) {
 			if c.hits == 25 && how == "step=6h" {
 				buckets++ // of the hour that comes twice
 			}
-			a := query.HistoryAnswer{}
+			a := historyapi.HistoryAnswer{}
 			k.ask(t, "?"+of+"&"+how, &a)
 			if s := a.Series[0]; s.Total != uint64(c.hits) || len(s.Points) != buckets {
 				t.Errorf("%s with %q: %d hits in %d buckets, want %d in %d", of, how, s.Total, len(s.Points), c.hits, buckets)
 			}
 		}
-		var top query.TopAnswer
+		var top historyapi.TopAnswer
 		if k.ask(t, "/top?"+of, &top); top.Total != uint64(c.hits) || top.Since < top.From || top.Until > top.To {
 			t.Errorf("top of %s: %d hits from %d to %d in %d to %d, want %d, in the range", of, top.Total, top.Since, top.Until, top.From, top.To, c.hits)
 		}
@@ -260,24 +260,24 @@ func TestRuleAddsUpItsValues(t *testing.T) {
 	k.add(t, hit{one, recent, 3}, hit{one, recent + 60, 5}, hit{two, recent, 4}, hit{two, old, 7}, hit{history.ID{Domain: "a", Path: "c"}, recent, 1})
 	historytest.Downsample(t, k.store, k.now)
 	a := k.answer(t, url.Values{"from": {"-2d"}, "step": {"1d"}, "values": {"false"}})
-	if len(a.Series) != 2 || a.Series[0].SeriesName != (query.SeriesName{Domain: "a", Path: "b", Outcome: "within"}) ||
+	if len(a.Series) != 2 || a.Series[0].SeriesName != (historyapi.SeriesName{Domain: "a", Path: "b", Outcome: "within"}) ||
 		a.Series[0].Total != 19 || a.Series[0].Lifetime != 19 {
 		t.Fatalf("added up are %+v, want 19 hits of one rule, and another rule", a.Series)
 	}
 	day := noon.Truncate(24 * time.Hour).Unix()
-	for i, want := range []query.PointAnswer{{Start: day - 2*86400, Width: 86400}, {Start: day - 86400, Width: 86400, Sum: 7, Peak: 7, Tier: "5m"},
+	for i, want := range []historyapi.PointAnswer{{Start: day - 2*86400, Width: 86400}, {Start: day - 86400, Width: 86400, Sum: 7, Peak: 7, Tier: "5m"},
 		{Start: day, Width: 86400, Sum: 12, Peak: 9, Tier: "1m", Partial: true}} {
 		if got := a.Series[0].Points[i]; got != want {
 			t.Errorf("bucket %d is %+v, want %+v", i, got, want)
 		}
 	}
 	all := k.answer(t, url.Values{"from": {"-2d"}, "step": {"1d"}, "rules": {"false"}})
-	if len(all.Series) != 1 || all.Series[0].SeriesName != (query.SeriesName{Outcome: "within"}) || all.Series[0].Total != 20 ||
+	if len(all.Series) != 1 || all.Series[0].SeriesName != (historyapi.SeriesName{Outcome: "within"}) || all.Series[0].Total != 20 ||
 		all.Series[0].Points[2].Sum != 13 {
 		t.Errorf("rules=false answers %+v, want one curve of all 20 hits", all.Series)
 	}
 	for parameters, want := range map[string]int{"": 3, "&values=false": 2, "&values=false&value=v%3D2": 1} {
-		var top query.TopAnswer
+		var top historyapi.TopAnswer
 		k.ask(t, "/top?from=-2d"+parameters, &top)
 		if len(top.Top) != want || top.Top[0].Hits != map[int]uint64{3: 11, 2: 19, 1: 11}[want] {
 			t.Errorf("top with %q ranks %+v, want %d rows", parameters, top.Top, want)

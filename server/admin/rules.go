@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -73,7 +72,7 @@ func rulesHandler(p *Parts) http.HandlerFunc {
 			}
 		}
 		var body bytes.Buffer
-		_ = query.WriteJSON(&body, a) // of strings and numbers
+		writeJSON(&body, a)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-cache")
 		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body.Bytes())))

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/connlimit"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
@@ -38,7 +38,7 @@ type TopRow struct {
 	Limit      string `json:"limit,omitempty"` // 10/minute, the strictest; of the process alone, as what follows
 	Algorithm  string `json:"algorithm,omitempty"`
 	Burst      uint64 `json:"burst,omitempty"` // of a token_bucket
-	query.RankedHits
+	historyapi.RankedHits
 }
 
 // topHandler answers who takes the most. The history is asked one question at a time.
@@ -62,7 +62,7 @@ func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 			}
 			parameters["domain"] = names
 		}
-		n, err := parameters.Number("n", query.DefaultRows, query.MaxRows)
+		n, err := parameters.Number("n", historyapi.DefaultRows, historyapi.MaxRows)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 }
 
 // topOfProcess answers from what this process was asked in the last minute.
-func (c *Counters) topOfProcess(config *descriptors.Config, parameters query.Parameters, n int) (a TopAnswer, err error) {
+func (c *Counters) topOfProcess(config *descriptors.Config, parameters historyapi.Parameters, n int) (a TopAnswer, err error) {
 	a = TopAnswer{Domain: parameters.Get("domain"), Source: "process", Warnings: []string{}, Top: []TopRow{}}
 	if a.By, err = parameters.By(); err != nil {
 		return a, err
@@ -99,7 +99,7 @@ func (c *Counters) topOfProcess(config *descriptors.Config, parameters query.Par
 	}
 	for i := range top.Keys {
 		key := &top.Keys[i]
-		row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, RankedHits: query.RankedHits{
+		row := TopRow{Descriptor: key.Descriptor, Shared: key.Shared, Path: key.Path, RankedHits: historyapi.RankedHits{
 			Hits: key.Hits(), Within: key.Within, Over: key.Over, Degraded: key.Degraded, Near: key.Near, Shadow: key.Shadow}}
 		if key.Limit.Window > 0 {
 			row.Limit, row.Algorithm, row.Burst = key.Limit.String(), key.Limit.Algorithm.String(), key.Limit.Burst
@@ -152,8 +152,8 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 }
 
 // topOfHistory answers from what all weirs have kept of the values of rules.
-func topOfHistory(ctx context.Context, h *query.History, parameters query.Parameters, n int) (a TopAnswer, err error) {
-	parameters["n"] = []string{fmt.Sprint(query.MaxRows)} // rules that keep no values are among them
+func topOfHistory(ctx context.Context, h *historyapi.History, parameters historyapi.Parameters, n int) (a TopAnswer, err error) {
+	parameters["n"] = []string{fmt.Sprint(historyapi.MaxRows)} // rules that keep no values are among them
 	top, err := h.Top(ctx, parameters)
 	if err != nil {
 		return a, err

@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
 
 // Grace is how long an entry stays once a sweep has found that its rule is gone: far longer than any request runs.
 const Grace = 10 * time.Minute
 
-// Name finds an entry. Descriptors without a rule have the path history.Unmatched in their domain, or in UnknownDomain.
+// Name finds an entry. Descriptors without a rule have the path descriptors.UnmatchedPath in their domain, or in descriptors.UnknownDomainName.
 type Name struct{ Domain, Path string }
 
 // Entry is what is kept for a rule, or for what no rule matches.
@@ -63,9 +62,9 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 		e.inForce = false
 	}
 	t := &Table[T]{domains: make(map[string]*domain[T], c.DomainCount())}
-	t.unknown = r.entry(Name{history.UnknownDomain, history.Unmatched}, nil)
+	t.unknown = r.entry(Name{descriptors.UnknownDomainName, descriptors.UnmatchedPath}, nil)
 	for _, name := range slices.Concat(c.DomainNames(), c.BrokenNames()) {
-		t.domains[name] = &domain[T]{unmatched: r.entry(Name{name, history.Unmatched}, nil)}
+		t.domains[name] = &domain[T]{unmatched: r.entry(Name{name, descriptors.UnmatchedPath}, nil)}
 	}
 	for _, rule := range c.Rules() {
 		in := t.domains[rule.Domain]

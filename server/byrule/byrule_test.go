@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/byrule"
 )
@@ -86,7 +85,7 @@ func TestEntryFollowsItsRuleAcrossReloads(t *testing.T) {
 	w.use("user")
 	w.expect(t, "__unknown__ __unmatched__=0, shop __unmatched__=1, shop path=0, shop tenant=0, shop user=2", "a rule goes on where it was")
 	for i := range 1000 {
-		if e, known := w.table.Entry(nil, fmt.Sprint("made-up-", i)); known || e.Name != (byrule.Name{Domain: history.UnknownDomain, Path: history.Unmatched}) {
+		if e, known := w.table.Entry(nil, fmt.Sprint("made-up-", i)); known || e.Name != (byrule.Name{Domain: descriptors.UnknownDomainName, Path: descriptors.UnmatchedPath}) {
 			t.Fatalf("an unknown domain has the entry %v, known: %v", e.Name, known)
 		}
 	}

@@ -37,7 +37,7 @@ func (d *Denial) RetryAfter(now time.Time) time.Duration {
 
 // Summary is what is known about a rule that has denied requests, or, Shadow, would have.
 type Summary struct {
-	Domain, Path string // as it is stored, history.Unmatched for limits that requests bring without any rule
+	Domain, Path string // as it is stored, descriptors.UnmatchedPath for limits that requests bring without any rule
 	Shadow       bool   // it denies nothing, as it or the whole process is in shadow mode
 	Last         Denial // or one that is less than a millisecond older
 	Descriptor   string // of the last, as weir call reads it, cut to MaxDescriptor; "" unless values were asked for

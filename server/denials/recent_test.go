@@ -11,7 +11,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -71,7 +70,7 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 			if rule := w.config.Match("shop", n.of).Rule; rule != nil {
 				n.path = rule.Path
 			} else {
-				n.path = history.Unmatched
+				n.path = descriptors.UnmatchedPath
 			}
 			n.line = lineOf(n.at, n.path, n.shadow, n.limit, string(n.of.AppendShort(nil, MaxDescriptor)))
 			w.deny(n.at, n.limit, n.shadow, n.of)

@@ -39,7 +39,7 @@ func New(maxValues int) *Recorder {
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Value
 		c.rule, c.recorder = e.Name, r
-		if r.ratelimit.byName == nil || e.Domain == history.UnknownDomain { // which is counted by CountUnknownDomain
+		if r.ratelimit.byName == nil || e.Domain == descriptors.UnknownDomainName { // which is counted by CountUnknownDomain
 			return
 		}
 		c.ratelimitValues, c.ratelimitOwn = new(ratelimitValues), new(ratelimitValues)

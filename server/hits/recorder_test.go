@@ -97,13 +97,13 @@ func TestDrainReturnsEachHitOnce(t *testing.T) {
 	at(table, c, "elsewhere", "user", "ann").RecordUnlimited(1)
 	at(table, c, "shop", "user", "eve").Record(ten(8), degraded, modes)
 	want := map[history.ID]uint64{
-		{Domain: "shop", Path: "user", Outcome: history.Within}:                           5,
-		{Domain: "shop", Path: "user", Outcome: history.Near}:                             2,
-		{Domain: "shop", Path: "user", Outcome: history.Over}:                             3,
-		{Domain: "shop", Path: "user", Outcome: history.Degraded}:                         8,
-		{Domain: "shop", Path: "tenant", Outcome: history.Shadow, Value: "tenant=a%2Fb"}:  4,
-		{Domain: "shop", Path: history.Unmatched, Outcome: history.Within}:                6,
-		{Domain: history.UnknownDomain, Path: history.Unmatched, Outcome: history.Within}: 8,
+		{Domain: "shop", Path: "user", Outcome: history.Within}:                                           5,
+		{Domain: "shop", Path: "user", Outcome: history.Near}:                                             2,
+		{Domain: "shop", Path: "user", Outcome: history.Over}:                                             3,
+		{Domain: "shop", Path: "user", Outcome: history.Degraded}:                                         8,
+		{Domain: "shop", Path: "tenant", Outcome: history.Shadow, Value: "tenant=a%2Fb"}:                  4,
+		{Domain: "shop", Path: descriptors.UnmatchedPath, Outcome: history.Within}:                        6,
+		{Domain: descriptors.UnknownDomainName, Path: descriptors.UnmatchedPath, Outcome: history.Within}: 8,
 	}
 	expect(t, drained(t, r, noon), want)
 	expect(t, drained(t, r, noon), map[history.ID]uint64{})

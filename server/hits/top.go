@@ -127,7 +127,7 @@ func (s *topShard) moveTo(period int64) {
 
 // TopKey is one of the keys with the most hits. Its hits are lower bounds.
 type TopKey struct {
-	Domain, Path string // of the rule, as it is stored; history.Unmatched for limits of requests without one
+	Domain, Path string // of the rule, as it is stored; descriptors.UnmatchedPath for limits of requests without one
 	Descriptor   string // cut to 512 bytes
 	Shared       bool   // a pattern stands in it for all values that fit
 	Limit        descriptors.Limit

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 )
@@ -92,10 +91,10 @@ type Status struct {
 	Metadata  map[string]any     // of the rule that limits it, for answers that let pass; shared by all requests
 }
 
-// Path returns the path of the rule that matched, history.Unmatched if none did.
+// Path returns the path of the rule that matched, descriptors.UnmatchedPath if none did.
 func (s *Status) Path() string {
 	if s.Rule == nil {
-		return history.Unmatched
+		return descriptors.UnmatchedPath
 	}
 	return s.Rule.Path
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -16,7 +15,7 @@ type ruleCounts struct {
 
 // DomainRequests are the requests of one domain that were decided since the start, or since the domain was configured.
 type DomainRequests struct {
-	Domain  string // or history.UnknownDomain
+	Domain  string // or descriptors.UnknownDomainName
 	Results [Results]uint64
 }
 
@@ -25,7 +24,7 @@ type DomainRequests struct {
 func (l *Limiter) Requests() (all []DomainRequests) {
 	l.counts.Sweep(time.Now()) // where nothing is reloaded any more, somebody scrapes
 	for _, e := range l.counts.All() {
-		if e.Path != history.Unmatched {
+		if e.Path != descriptors.UnmatchedPath {
 			continue
 		}
 		d := DomainRequests{Domain: e.Domain}

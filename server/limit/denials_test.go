@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/limit"
@@ -95,7 +94,7 @@ func TestDenialsAreKept(t *testing.T) {
 		{"a limit that the request brings, in the rule's place", limit.Options{}, func(k *keeping) { k.ask(t, 9, with(user, override(2, descriptors.Hour, 1))) },
 			"user 2/hour 9 of 9 hits denied override: user=ann"},
 		{"one without a rule", limit.Options{}, func(k *keeping) { k.ask(t, 9, with(one("none", "n"), override(2, descriptors.Hour, 5))) },
-			history.Unmatched + " 2/5hour 9 of 9 hits denied override: none=n"},
+			descriptors.UnmatchedPath + " 2/5hour 9 of 9 hits denied override: none=n"},
 		{"what is given back is not kept", limit.Options{RefundOthers: true}, func(k *keeping) { k.ask(t, 1, user, one("closed", "c")) },
 			"closed 0/minute 1 of 1 hits denied: closed=c"},
 	} {

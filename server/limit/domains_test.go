@@ -131,7 +131,7 @@ func TestReloadsLoseNoRequestAndNoHit(t *testing.T) {
 	if got := requests(l); !strings.Contains(got, fmt.Sprintf("shop ok=%d", senders*each)) {
 		t.Errorf("counted is %s, want each of %d requests under shop", got, senders*each)
 	}
-	if others := handed["bank"] + handed[history.UnknownDomain]; handed["shop"] != senders*each || others != senders*each {
+	if others := handed["bank"] + handed[descriptors.UnknownDomainName]; handed["shop"] != senders*each || others != senders*each {
 		t.Errorf("handed out are %v, want %d hits of shop, and as many of bank or of an unknown domain", handed, senders*each)
 	}
 }

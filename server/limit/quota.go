@@ -38,7 +38,7 @@ func (l *Limiter) Quota(domain string, set descriptors.Descriptor) (q Quota, con
 	return q, true
 }
 
-// Path returns the rule's path, history.Unmatched without one.
+// Path returns the rule's path, descriptors.UnmatchedPath without one.
 func (q *Quota) Path() string { return (&Status{Rule: q.Rule}).Path() }
 
 // Current reports whether the quota is that of the configuration in force.

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 const (
@@ -75,7 +75,7 @@ func (h *Handler) evaluate(r *request, newQuery func(context.Context, string) (p
 		return a
 	}
 	if history.HidesValues(ctx) && strings.Contains(text, "value") {
-		infos = append(infos, query.HiddenNotice)
+		infos = append(infos, historyapi.HiddenNotice)
 	}
 	return &answer{warnings: warnings, infos: infos, close: q.Close, data: func(e *encoder) {
 		e.raw(`{"resultType":`)

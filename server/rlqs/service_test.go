@@ -165,7 +165,7 @@ func TestRulesWithoutALimitAllowAll(t *testing.T) {
 			{map[string]string{"user": "seen"}, "allow_all", "user=seen"},
 			{map[string]string{"user": "shut"}, "deny_all", "user=shut"},
 			{map[string]string{"user": "both"}, "share", "user=both"},
-			{map[string]string{"other": "x"}, "allow_all", history.Unmatched},
+			{map[string]string{"other": "x"}, "allow_all", descriptors.UnmatchedPath},
 			{map[string]string{"area": "x", "plan": "b"}, "share", "plan=b/area"},
 		} {
 			if err := stream.Send(usage("shop", c.bucket, 2, 0)); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
@@ -85,10 +84,10 @@ func TestDomainSeriesExistBeforeTheFirstRequest(t *testing.T) {
 	l.Apply(fixture.Config(t, oneRule))
 	_ = l.Decide(t.Context(), ofUser("shpo"))
 	var want strings.Builder
-	for _, domain := range []string{history.UnknownDomain, "shop"} {
+	for _, domain := range []string{descriptors.UnknownDomainName, "shop"} {
 		for _, outcome := range []string{"ok", "over", "invalid", "unavailable", "shadow", "too_large"} {
 			n := 0
-			if domain == history.UnknownDomain && outcome == "ok" {
+			if domain == descriptors.UnknownDomainName && outcome == "ok" {
 				n = 1
 			}
 			fmt.Fprintf(&want, "weir_domain_requests_total{domain=%q,outcome=%q} %d\n", domain, outcome, n)

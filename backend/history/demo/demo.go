@@ -15,12 +15,6 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-const (
-	minute = 60
-	hour   = 60 * minute
-	day    = 24 * hour
-)
-
 // Config has the descriptor files of the rules whose hits are made up, below config.
 //
 //go:embed config/*.yaml
@@ -33,15 +27,15 @@ func Since(until time.Time, days int) (time.Time, error) {
 	if days < 1 || days > maxDays {
 		return time.Time{}, fmt.Errorf("%d days were asked for, and 1 to %d can be made up", days, maxDays)
 	}
-	return time.Unix(max(0, until.Unix()/day*day-int64(days-1)*day), 0), nil
+	return time.Unix(max(0, until.Unix()/history.Day*history.Day-int64(days-1)*history.Day), 0), nil
 }
 
 // Buckets calls yield with the buckets that a store would hold at until, of all hits between two whole minutes, the
 // oldest first, as keep says how fine they still are. It ends with the first error of yield. The same arguments make the
 // same hits.
 func Buckets(since, until time.Time, keep history.Keep, yield func(history.ID, history.Point) error) error {
-	now := until.Unix() / minute * minute
-	for at := since.Unix() / minute * minute; at < now; {
+	now := until.Unix() / history.Minute * history.Minute
+	for at := since.Unix() / history.Minute * history.Minute; at < now; {
 		tier := tierAt(at, now, &keep)
 		for at%tier.Width() != 0 {
 			tier--
@@ -98,32 +92,32 @@ var rules = [...]rule{
 		nearEvery: 6, attack: 380, degrades: true},
 	{domain: "shop", path: "user/path=%2Fstatic%2F*", descriptor: "user=u#,path=/static/shop.css", within: 90},
 	{domain: "shop", path: "route=search", descriptor: "route=search", within: 15, limit: 20, nearEvery: 3,
-		addedAgo: 120 * day},
+		addedAgo: 120 * history.Day},
 	{domain: "shop", path: "route=report", descriptor: "route=report", within: 4, limit: 4, onTheHour: true},
 	{domain: "shop", path: "remote_address", descriptor: "remote_address=203.0.113.#", within: 60, over: 1.5,
-		callerLimit: 15, nearEvery: 18, shadow: true, addedAgo: 45 * day}, // on trial
-	{domain: "shop", path: history.Unmatched, descriptor: "page=about", within: .4},
+		callerLimit: 15, nearEvery: 18, shadow: true, addedAgo: 45 * history.Day},
+	{domain: "shop", path: descriptors.UnmatchedPath, descriptor: "page=about", within: .4},
 	{domain: "mail", path: "tenant", value: "tenant=acme", descriptor: "tenant=acme", within: 5,
 		nearEvery: 1, limit: 10, retries: 24},
 	{domain: "mail", path: "tenant", value: "tenant=globex", descriptor: "tenant=globex", within: 5, limit: 10},
 	{domain: "mail", path: "tenant", value: "tenant=initech", descriptor: "tenant=initech", within: 1.2},
-	{domain: "mail", path: "recipient", descriptor: "recipient=r#@example.org", within: 4, addedAgo: 200 * day},
+	{domain: "mail", path: "recipient", descriptor: "recipient=r#@example.org", within: 4, addedAgo: 200 * history.Day},
 	{domain: "shop", path: "path=%2Flogin", descriptor: "path=/login", within: 9, nearEvery: 30},
 }
 
 // The attack on paying, the quarter of an hour without a store and the first of the retries are counted back from the last
 // midnight, so that they are by day whenever the end is.
 const (
-	retriesAgo           = 6*day - 9*hour
-	attackAgo, attackFor = 12*day - 10*hour, 2 * hour
-	awayAgo, awayFor     = 3*day - 14*hour, 15 * minute
+	retriesAgo           = 6*history.Day - 9*history.Hour
+	attackAgo, attackFor = 12*history.Day - 10*history.Hour, 2 * history.Hour
+	awayAgo, awayFor     = 3*history.Day - 14*history.Hour, 15 * history.Minute
 )
 
 // hitsIn returns what a rule had in the minute that begins at a moment, by outcome.
 func hitsIn(number int, at, now int64) (n [history.Outcomes]uint64) {
 	r := &rules[number]
-	ago, sinceMidnight := now-at, at-now/day*day
-	if r.addedAgo > 0 && ago > r.addedAgo || r.onTheHour && at%hour >= 5*minute {
+	ago, sinceMidnight := now-at, at-now/history.Day*history.Day
+	if r.addedAgo > 0 && ago > r.addedAgo || r.onTheHour && at%history.Hour >= 5*history.Minute {
 		return n
 	}
 	busy := busyAt(at, now)
@@ -154,7 +148,7 @@ func hitsIn(number int, at, now int64) (n [history.Outcomes]uint64) {
 
 // bucketsIn returns what a rule had from one minute to another, by outcome: the sum, and the largest minute.
 func bucketsIn(number int, from, to, now int64) (all [history.Outcomes]history.Point) {
-	for at := from; at < to; at += minute {
+	for at := from; at < to; at += history.Minute {
 		for outcome, hits := range hitsIn(number, at, now) {
 			all[outcome].Sum += hits
 			all[outcome].Peak = max(all[outcome].Peak, hits)
@@ -166,15 +160,15 @@ func bucketsIn(number int, from, to, now int64) (all [history.Outcomes]history.P
 // Requests calls yield with what Envoys ask for the shop and its mail in the second that begins at a time: in a minute, as
 // many requests as Buckets makes hits of it.
 func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor)) {
-	second, start := uint64(at.Unix()%minute), at.Unix()/minute*minute
+	second, start := uint64(at.Unix()%history.Minute), at.Unix()/history.Minute*history.Minute
 	for i := range rules {
-		n := hitsIn(i, start, start+minute)
+		n := hitsIn(i, start, start+history.Minute)
 		over := n[history.Over] + n[history.Shadow]
 		asked := n[history.Within] + over
-		for k := asked * second / minute; k < asked*(second+1)/minute; k++ {
-			caller := 10 + int(240*noise(start+int64(k)*minute, i))
+		for k := asked * second / history.Minute; k < asked*(second+1)/history.Minute; k++ {
+			caller := 10 + int(240*noise(start+int64(k)*history.Minute, i))
 			if over > 0 && k < rules[i].callerLimit+over {
-				caller = int(start / minute % 10) // one caller a minute has all that is over
+				caller = int(start / history.Minute % 10) // one caller a minute has all that is over
 			}
 			text := strings.Replace(rules[i].descriptor, "#", strconv.Itoa(caller), 1)
 			d, _ := descriptors.ParseDescriptor(text) // those of rules are right
@@ -185,7 +179,7 @@ func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor))
 
 // noise returns a number from 0 to 1, always the same for a minute and a source of noise.
 func noise(at int64, source int) float64 {
-	return float64(rand.NewPCG(uint64(at/minute), uint64(source)).Uint64()>>11) / (1 << 53)
+	return float64(rand.NewPCG(uint64(at/history.Minute), uint64(source)).Uint64()>>11) / (1 << 53)
 }
 
 // busyByHour is how busy it is at the beginning of each hour, of 1.
@@ -193,13 +187,13 @@ var busyByHour = [25]float64{.10, .06, .04, .03, .04, .08, .20, .45, .70, .85, .
 
 // busyAt returns how busy a minute is: by the hour, quieter on weekends, and more from month to month.
 func busyAt(at, now int64) float64 {
-	passed := float64(at%day) / hour
+	passed := float64(at%history.Day) / history.Hour
 	h := int(passed)
 	b := busyByHour[h] + (busyByHour[h+1]-busyByHour[h])*(passed-float64(h))
 	if weekday := time.Unix(at, 0).UTC().Weekday(); weekday == time.Saturday || weekday == time.Sunday {
 		b *= .55
 	}
-	return b * math.Pow(1.5, -float64(now-at)/(365*day)) // half as much again in a year
+	return b * math.Pow(1.5, -float64(now-at)/(365*history.Day)) // half as much again in a year
 }
 
 // around returns a whole number near a mean: some noise, and now and then a burst.

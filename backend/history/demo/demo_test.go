@@ -70,8 +70,8 @@ func TestDemoAdmitsNoMoreThanTheLimits(t *testing.T) {
 			if hours[m.id] == nil {
 				hours[m.id] = make(map[int64]uint64)
 			}
-			hours[m.id][m.bucket.Start/hour] += m.bucket.Sum
-			if got := hours[m.id][m.bucket.Start/hour]; most[name] > 0 && got > most[name] {
+			hours[m.id][m.bucket.Start/history.Hour] += m.bucket.Sum
+			if got := hours[m.id][m.bucket.Start/history.Hour]; most[name] > 0 && got > most[name] {
 				t.Fatalf("%+v let %d pass in an hour, and its limit is %d", m.id, got, most[name])
 			}
 		} else if m.id.Outcome == history.Over {

@@ -27,17 +27,9 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("%q is not a format: use one of %s, %s", name, CSV, OpenMetrics)
 }
 
-// MediaType returns the Content-Type of an HTTP answer in the format.
-func (f Format) MediaType() string {
-	if f == CSV {
-		return "text/csv; charset=utf-8"
-	}
-	return "application/openmetrics-text; version=1.0.0; charset=utf-8"
-}
-
-// passes returns the outcomes asked for, none for all, as often as the store has to be asked: what is written of each
+// Passes returns the outcomes asked for, none for all, as often as the store has to be asked: what is written of each
 // pass lies together. Series of a family of OpenMetrics must.
-func (f Format) passes(outcomes []history.Outcome) (passes [][]history.Outcome) {
+func (f Format) Passes(outcomes []history.Outcome) (passes [][]history.Outcome) {
 	if f != OpenMetrics {
 		return [][]history.Outcome{outcomes}
 	}
@@ -55,17 +47,17 @@ func (f Format) passes(outcomes []history.Outcome) (passes [][]history.Outcome) 
 // columns are those of a row of CSV, in order.
 var columns = []string{"domain", "path", "outcome", "value", "start", "width", "sum", "peak"}
 
-// writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
+// Writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
 // that touch has no bucket twice; of OpenMetrics, the samples in it.
-type writer interface {
+type Writer interface {
 	// Write writes a series, and returns how many rows or samples that are. Series of a pass must come together.
 	Write(s *history.Series) (int, error)
 	// Close writes the end. It is only for what is whole.
 	Close() error
 }
 
-// newWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
-func newWriter(w io.Writer, f Format, r history.Range, now int64) writer {
+// NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
+func NewWriter(w io.Writer, f Format, r history.Range, now int64) Writer {
 	if f == OpenMetrics {
 		return &metricsWriter{w: w, written: r, now: now}
 	}
@@ -74,7 +66,7 @@ func newWriter(w io.Writer, f Format, r history.Range, now int64) writer {
 	return out
 }
 
-// csvWriter is a [writer] of CSV.
+// csvWriter is a [Writer] of CSV.
 type csvWriter struct {
 	csv     *csv.Writer
 	written history.Range

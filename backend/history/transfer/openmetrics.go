@@ -20,7 +20,7 @@ var families = []family{
 	{"weir_near_hits", "Hits that were within a limit, but close to it.", []history.Outcome{history.Near}},
 }
 
-// metricsWriter is a [writer] of OpenMetrics 1.0 text.
+// metricsWriter is a [Writer] of OpenMetrics 1.0 text.
 type metricsWriter struct {
 	w       io.Writer
 	written history.Range

@@ -14,11 +14,6 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-const (
-	minute = 60
-	day    = 24 * 60 * minute
-)
-
 // Row is the hits of a bucket of a series.
 type Row struct {
 	ID    history.ID
@@ -50,15 +45,15 @@ func (r *Row) check(now time.Time, retention time.Duration) error {
 			return fmt.Errorf("column %s: %.40q is empty, not UTF-8, or has more than %d bytes", column, name, maxName)
 		}
 	}
-	minutes := uint64(max(r.Width, minute) / minute)
-	expired := retention > 0 && r.Start-r.Start%day+day+int64(retention/time.Second) <= now.Unix()
+	minutes := uint64(max(r.Width, history.Minute) / history.Minute)
+	expired := retention > 0 && r.Start-r.Start%history.Day+history.Day+int64(retention/time.Second) <= now.Unix()
 	switch {
 	case !storedPath.MatchString(r.ID.Path):
 		return fmt.Errorf("column path: %q is no path as weir stores it, user/path=%%2Flogin: write / = %% in keys and values as "+
 			"%%2F %%3D %%25", r.ID.Path)
-	case r.Width < minute || r.Width > day || r.Width%minute != 0:
-		return fmt.Errorf("column width: %d is not the width of a bucket: use seconds in whole minutes, 60 to %d", r.Width, day)
-	case r.Start < 0 || r.Start%minute != 0 || r.Start > now.Unix() || expired:
+	case r.Width < history.Minute || r.Width > history.Day || r.Width%history.Minute != 0:
+		return fmt.Errorf("column width: %d is not the width of a bucket: use seconds in whole minutes, 60 to %d", r.Width, history.Day)
+	case r.Start < 0 || r.Start%history.Minute != 0 || r.Start > now.Unix() || expired:
 		return fmt.Errorf("column start: %d must be the Unix second of a whole minute, not in the future, and not older than "+
 			"HISTORY_RETENTION, %v, as it would be lost at once", r.Start, retention)
 	case r.Sum > 0 && r.Peak > r.Sum:
@@ -76,8 +71,8 @@ func (r *Row) Increments() iter.Seq[history.Increment] {
 	return func(yield func(history.Increment) bool) {
 		for t := range history.Tier(history.Tiers) {
 			if t.Width() == r.Width && r.Start%r.Width == 0 {
-				minutes := uint64(r.Width / minute)
-				yield(history.Increment{ID: r.ID, Minute: r.Start / minute, Hits: r.Sum, Tier: t,
+				minutes := uint64(r.Width / history.Minute)
+				yield(history.Increment{ID: r.ID, Minute: r.Start / history.Minute, Hits: r.Sum, Tier: t,
 					Peak: cmp.Or(r.Peak, (r.Sum+minutes-1)/minutes)})
 				return
 			}
@@ -100,7 +95,7 @@ func (r *Row) Increments() iter.Seq[history.Increment] {
 // makes the same batches.
 func (r *Row) Minutes() iter.Seq2[int64, uint64] {
 	return func(yield func(minute int64, hits uint64) bool) {
-		span := uint64(r.Width / minute) // minutes that those filled lie in
+		span := uint64(r.Width / history.Minute) // minutes that those filled lie in
 		filled := min(span, r.Sum)
 		if r.Peak > 0 {
 			filled = (r.Sum + r.Peak - 1) / r.Peak
@@ -113,7 +108,7 @@ func (r *Row) Minutes() iter.Seq2[int64, uint64] {
 				hits = (remaining + filled - i - 1) / (filled - i)
 			}
 			remaining -= hits
-			if !yield(r.Start/minute+int64(i*span/filled), hits) {
+			if !yield(r.Start/history.Minute+int64(i*span/filled), hits) {
 				return
 			}
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -110,8 +109,17 @@ func write(t testing.TB, store history.Store, f transfer.Format) string {
 	t.Helper()
 	all(t, store)
 	var out bytes.Buffer
-	always := query.Parameters{"to": {strconv.FormatInt(history.Always().To, 10)}}
-	if _, err := transfer.Export(t.Context(), query.New(store, clock), always, f, &out); err != nil {
+	w := transfer.NewWriter(&out, f, history.Always(), now.Unix())
+	for _, outcomes := range f.Passes(nil) {
+		err := store.Query(t.Context(), history.Query{Outcomes: outcomes, To: history.Always().To}, func(s history.Series) error {
+			_, err := w.Write(&s)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

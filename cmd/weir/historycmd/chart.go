@@ -7,15 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-const (
-	hour   = 60 * 60
-	day    = 24 * hour
-	monday = (4 - 364) * day // one before the beginning of Unix time: weeks are counted from it
-)
+// monday is one before the beginning of Unix time, in seconds: weeks are counted from it.
+const monday = (4 - 364) * history.Day
 
 const (
 	chartMargin = 12 // left of the axis, for a rate: "  9,999/min"
@@ -30,19 +28,19 @@ var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
 // chart is buckets on an axis of time, each a bar as high as its mean.
 type chart struct {
-	points   []query.PointAnswer
+	points   []historyapi.PointAnswer
 	barWidth int // columns
 	rows     int
 	zone     *time.Location
 }
 
-func newChart(points []query.PointAnswer, width, rows int, zone *time.Location) *chart {
+func newChart(points []historyapi.PointAnswer, width, rows int, zone *time.Location) *chart {
 	points = merge(points, columnsOf(width))
 	return &chart{points: points, barWidth: max(columnsOf(width)/len(points), 1), rows: rows, zone: zone}
 }
 
 // merge adds up neighbouring buckets, each time the same number, until there are no more than a limit.
-func merge(points []query.PointAnswer, limit int) (merged []query.PointAnswer) {
+func merge(points []historyapi.PointAnswer, limit int) (merged []historyapi.PointAnswer) {
 	for group := range slices.Chunk(points, stepsOfBar(len(points), limit)) {
 		sum := group[0]
 		for _, p := range group[1:] {
@@ -58,7 +56,7 @@ func stepsOfBar(buckets, limit int) int { return (buckets + limit - 1) / limit }
 
 // draw appends the curve with its axes. The uppermost row ends at the highest mean. Bars that are partial are pale.
 func (c *chart) draw(b *strings.Builder, colour, pale func(string) string) {
-	mean := func(p query.PointAnswer) float64 { return float64(p.Sum) / float64(p.Width) } // hits a second
+	mean := func(p historyapi.PointAnswer) float64 { return float64(p.Sum) / float64(p.Width) } // hits a second
 	top := 0.
 	for _, p := range c.points {
 		top = max(top, mean(p))
@@ -87,8 +85,8 @@ func (c *chart) draw(b *strings.Builder, colour, pale func(string) string) {
 }
 
 // Steps between the times on an axis, in seconds.
-var axisSteps = []int64{60, 300, 600, 900, 1800, hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour,
-	day, 2 * day, 7 * day, 14 * day, 28 * day, 91 * day, 364 * day}
+var axisSteps = []int64{60, 300, 600, 900, 1800, history.Hour, 2 * history.Hour, 3 * history.Hour, 6 * history.Hour, 12 * history.Hour,
+	history.Day, 2 * history.Day, 7 * history.Day, 14 * history.Day, 28 * history.Day, 91 * history.Day, 364 * history.Day}
 
 // axis returns the axis of time and the line below it: round local times, each where its bucket begins, with room
 // between them. Neither is longer than the bars are.
@@ -120,14 +118,14 @@ func (c *chart) axisOf(step int64) (axis, labels string) {
 			copy(line[i*c.barWidth:], []rune(strings.Repeat("┄", c.barWidth)))
 		}
 		before, begin, end := clock(p.Start-1), clock(p.Start), clock(p.Start+p.Width-1)
-		if p.Width >= day { // it may be of UTC days, each shown for the local day nearest to it
-			midnight := func(at int64) int64 { return (at + day/2) / day * day }
+		if p.Width >= history.Day { // it may be of UTC days, each shown for the local day nearest to it
+			midnight := func(at int64) int64 { return (at + history.Day/2) / history.Day * history.Day }
 			begin, end = midnight(begin), midnight(end+1)-1
 			before = begin - 1
 		}
 		column, round := i*c.barWidth, end/step*step
 		label := axisLabel(round+monday, step, years)
-		skipped := round%day > 0 && round < begin
+		skipped := round%history.Day > 0 && round < begin
 		crowded := len(text) > 0 && len(text) > column-2 || column+len(label) > columns
 		if skipped || crowded || round <= before {
 			continue
@@ -143,9 +141,9 @@ func (c *chart) axisOf(step int64) (axis, labels string) {
 func axisLabel(clock, step int64, years bool) string {
 	at := time.Unix(clock, 0).UTC()
 	switch {
-	case clock%day > 0:
+	case clock%history.Day > 0:
 		return at.Format("15:04")
-	case years || step > 28*day:
+	case years || step > 28*history.Day:
 		return at.Format(time.DateOnly)
 	}
 	return at.Format("Mon 02 Jan")

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 func zoneOf(t *testing.T, name string) *time.Location {
@@ -19,9 +20,9 @@ func zoneOf(t *testing.T, name string) *time.Location {
 }
 
 // hourly is an hour a point, with means by the minute as given.
-func hourly(means ...uint64) (points []query.PointAnswer) {
+func hourly(means ...uint64) (points []historyapi.PointAnswer) {
 	for i, mean := range means {
-		points = append(points, query.PointAnswer{Start: int64(i) * hour, Width: hour, Sum: 60 * mean, Tier: "1h"})
+		points = append(points, historyapi.PointAnswer{Start: int64(i) * history.Hour, Width: history.Hour, Sum: 60 * mean, Tier: "1h"})
 	}
 	return points
 }
@@ -46,11 +47,11 @@ func TestBarHeightIsTheBucketsMean(t *testing.T) {
 
 // A new history has hits only today. The rate is that of the ten hours that have passed.
 func TestUnfinishedBucketIsDrawnPale(t *testing.T) {
-	const today = 20000 * day
-	points := []query.PointAnswer{{Start: today - day, Width: day}, {Start: today, Width: day, Sum: 3000, Peak: 9, Tier: "1m", Partial: true},
-		{Start: today + day, Width: day, Partial: true}}
-	a := query.HistoryAnswer{Metadata: query.Metadata{From: today - day, To: today + 2*day}, Now: today + 10*hour,
-		Series: []query.SeriesAnswer{{SeriesName: query.SeriesName{Domain: "shop", Path: "user", Outcome: "within"}, Total: 3000, Points: points}}}
+	const today = 20000 * history.Day
+	points := []historyapi.PointAnswer{{Start: today - history.Day, Width: history.Day}, {Start: today, Width: history.Day, Sum: 3000, Peak: 9, Tier: "1m", Partial: true},
+		{Start: today + history.Day, Width: history.Day, Partial: true}}
+	a := historyapi.HistoryAnswer{Metadata: historyapi.Metadata{From: today - history.Day, To: today + 2*history.Day}, Now: today + 10*history.Hour,
+		Series: []historyapi.SeriesAnswer{{SeriesName: historyapi.SeriesName{Domain: "shop", Path: "user", Outcome: "within"}, Total: 3000, Points: points}}}
 	for _, c := range []struct {
 		paint terminal.Paint
 		bar   string
@@ -97,21 +98,21 @@ func TestAxisTimesAreRoundAndLocal(t *testing.T) {
 			"Sun 25 Oct 01:00 02:00 03:00"},
 		{"an hour is left out", time.Date(2026, 3, 8, 0, 0, 0, 0, newYork), time.Date(2026, 3, 8, 4, 0, 0, 0, newYork), 300,
 			"Sun 08 Mar 01:00 03:00"},
-		{"days of 25 hours do not move the days after them", time.Date(2026, 10, 23, 0, 0, 0, 0, berlin), time.Date(2026, 10, 28, 0, 0, 0, 0, berlin), 2 * hour,
+		{"days of 25 hours do not move the days after them", time.Date(2026, 10, 23, 0, 0, 0, 0, berlin), time.Date(2026, 10, 28, 0, 0, 0, 0, berlin), 2 * history.Hour,
 			"Fri 23 Oct Sat 24 Oct Sun 25 Oct Mon 26 Oct Tue 27 Oct"},
 		{"hours of a zone at half past", time.Date(2026, 11, 20, 20, 0, 0, 0, kolkata), time.Date(2026, 11, 21, 4, 0, 0, 0, kolkata), 600,
 			"20:00 22:00 Sat 21 Nov 02:00"},
-		{"weeks begin on Monday", time.Date(2026, 10, 1, 0, 0, 0, 0, berlin), time.Date(2026, 10, 31, 0, 0, 0, 0, berlin), 12 * hour,
+		{"weeks begin on Monday", time.Date(2026, 10, 1, 0, 0, 0, 0, berlin), time.Date(2026, 10, 31, 0, 0, 0, 0, berlin), 12 * history.Hour,
 			"Mon 05 Oct Mon 12 Oct Mon 19 Oct Mon 26 Oct"},
-		{"years are told where there are two", time.Date(2025, 12, 20, 0, 0, 0, 0, berlin), time.Date(2026, 1, 19, 0, 0, 0, 0, berlin), 12 * hour,
+		{"years are told where there are two", time.Date(2025, 12, 20, 0, 0, 0, 0, berlin), time.Date(2026, 1, 19, 0, 0, 0, 0, berlin), 12 * history.Hour,
 			"2025-12-22 2025-12-29 2026-01-05 2026-01-12"},
-		{"a UTC day is the local day nearest to it", time.Unix(1790985600, 0).In(berlin), time.Unix(1791072000, 0).In(berlin), day, "Sat 03 Oct"},
-		{"west of Greenwich too", time.Unix(1790985600, 0).In(newYork), time.Unix(1791072000, 0).In(newYork), day, "Sat 03 Oct"},
-		{"weeks of UTC days begin on Monday", time.Unix(1790553600, 0).In(berlin), time.Unix(1791763200, 0).In(berlin), 7 * day, "Mon 28 Sep Mon 05 Oct"},
+		{"a UTC day is the local day nearest to it", time.Unix(1790985600, 0).In(berlin), time.Unix(1791072000, 0).In(berlin), history.Day, "Sat 03 Oct"},
+		{"west of Greenwich too", time.Unix(1790985600, 0).In(newYork), time.Unix(1791072000, 0).In(newYork), history.Day, "Sat 03 Oct"},
+		{"weeks of UTC days begin on Monday", time.Unix(1790553600, 0).In(berlin), time.Unix(1791763200, 0).In(berlin), 7 * history.Day, "Mon 28 Sep Mon 05 Oct"},
 	} {
-		var points []query.PointAnswer
+		var points []historyapi.PointAnswer
 		for at := c.from.Unix(); at < c.to.Unix(); at += c.width {
-			points = append(points, query.PointAnswer{Start: at, Width: c.width, Sum: 1})
+			points = append(points, historyapi.PointAnswer{Start: at, Width: c.width, Sum: 1})
 		}
 		axis, labels := newChart(points, 80, 4, c.from.Location()).axis()
 		if got := strings.Join(strings.Fields(labels), " "); got != c.want || len([]rune(labels)) > len([]rune(axis)) {

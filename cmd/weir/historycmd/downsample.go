@@ -39,7 +39,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 		return errors.New("the environment names no Redis, and a history outside Redis belongs to its weir " +
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
-	store, err := openRedis(&set, set.Logger(out.Err), false)
+	store, err := OpenRedis(&set, set.Logger(out.Err), false)
 	if err != nil {
 		return err
 	}

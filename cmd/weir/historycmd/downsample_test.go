@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -18,7 +19,7 @@ func TestDownsampleMovesDueBucketsInRedis(t *testing.T) {
 	t.Setenv("REDIS_HISTORY_URL", redistest.Single(t).Addr)
 	t.Setenv("REDIS_TIMEOUT", "60s")
 	t.Setenv("HISTORY_KEEP_MINUTES", "100h") // while the import moves what is due
-	hits := fmt.Sprintf("domain,path,outcome,value,start,width,sum,peak\nshop,user,over,,%d,60,5,\n", time.Now().Unix()/60*60-50*hour)
+	hits := fmt.Sprintf("domain,path,outcome,value,start,width,sum,peak\nshop,user,over,,%d,60,5,\n", time.Now().Unix()/60*60-50*history.Hour)
 	if got, err := runHistory(t, "import", csvFile(t, hits)); err != nil {
 		t.Fatalf("weir history import prints %q, %v", got, err)
 	}

@@ -10,11 +10,11 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 type exportCommand struct {
@@ -64,13 +64,13 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
-func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written transfer.Exported, err error) {
+func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written historyapi.Exported, err error) {
 	store, err := c.open()
 	if err != nil {
 		return written, err
 	}
 	if store != nil {
-		written, err = transfer.Export(ctx, c.history(store), query.Parameters(q), c.Format, out)
+		written, err = c.history(store).Export(ctx, historyapi.Parameters(q), c.Format, out)
 		return written, errors.Join(err, store.Close())
 	}
 	trailer, err := c.Stream(ctx, "/api/v1/history/export", q, out)

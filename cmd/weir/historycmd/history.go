@@ -20,12 +20,12 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // Command shows what became of hits over time.
@@ -154,7 +154,7 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 // printAnswer prints the answer to a question: of the Redis that the environment names, or else of an admin port, at a path
 // below /api/v1/history. With --json it is as the port gives it, else as describe does.
 func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Output, q url.Values, path string,
-	answer func(*query.History, context.Context, query.Parameters) (Answer, error),
+	answer func(*historyapi.History, context.Context, historyapi.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
 	if a, err = ask(ctx, &p.readFlags, q, path, answer); err != nil {
 		return a, err
@@ -175,7 +175,7 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 
 // ask returns the answer to a question, of the Redis that the environment names or else of an admin port.
 func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path string,
-	answer func(*query.History, context.Context, query.Parameters) (Answer, error)) (a Answer, err error) {
+	answer func(*historyapi.History, context.Context, historyapi.Parameters) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	store, err := s.open()
@@ -183,7 +183,7 @@ func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path strin
 		return a, err
 	}
 	if store != nil {
-		a, err = answer(s.history(store), ctx, query.Parameters(q))
+		a, err = answer(s.history(store), ctx, historyapi.Parameters(q))
 		return a, errors.Join(err, store.Close())
 	}
 	body, err := s.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q)
@@ -206,7 +206,7 @@ type RuleFlags struct {
 
 // Read returns the series of the rule, of every value that the history keeps, as they are stored: of all outcomes that
 // together are all hits. Its error says that there are none, or that several domains have the path.
-func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*query.HistoryAnswer, error) {
+func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi.HistoryAnswer, error) {
 	if f.Path == "" {
 		return nil, errors.New("name a rule by --path, as weir history top lists them")
 	}
@@ -217,7 +217,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*query.Hist
 	if err := f.addTo(q, out); err != nil {
 		return nil, err
 	}
-	a, err := ask(ctx, &f.readFlags, q, "", (*query.History).Show)
+	a, err := ask(ctx, &f.readFlags, q, "", (*historyapi.History).Show)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*query.Hist
 	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
 	fmt.Fprint(out.Err, &warnings)
 	found := len(a.Series) > 0
-	a.Series = slices.DeleteFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
+	a.Series = slices.DeleteFunc(a.Series, func(s historyapi.SeriesAnswer) bool { return s.Outcome == history.Near.String() || s.Total == 0 })
 	switch {
 	case !found:
 		return nil, f.errNoSeries(q, a.Lag, a.Warnings)
@@ -258,12 +258,12 @@ func (s *readFlags) open() (*redishistory.Store, error) {
 		return nil, err
 	}
 	s.set, s.source = &set, storeName(&set)
-	return openRedis(&set, slog.New(slog.DiscardHandler), true)
+	return OpenRedis(&set, slog.New(slog.DiscardHandler), true)
 }
 
 // history returns what answers from a store that open has opened.
-func (s *readFlags) history(store *redishistory.Store) *query.History {
-	h := query.New(store, time.Now)
+func (s *readFlags) history(store *redishistory.Store) *historyapi.History {
+	h := historyapi.New(store, time.Now)
 	h.FlushInterval = s.set.History.FlushInterval
 	return h
 }
@@ -318,11 +318,11 @@ func describeLag(introduction string, lag int64) string {
 
 // readable returns a series' name as people are shown it.
 func readable(domain, path, value string) string {
-	return descriptors.Printable(query.ReadableName(domain, path, value))
+	return descriptors.Printable(history.ReadableName(domain, path, value))
 }
 
 // describeNoHits says that a range has no hits of what was asked for, and where there are some.
-func describeNoHits(a *query.Metadata, zone *time.Location) string {
+func describeNoHits(a *historyapi.Metadata, zone *time.Location) string {
 	text := "No such hits in this range"
 	if a.Until > 0 {
 		stamp := func(at int64) string { return time.Unix(at, 0).In(zone).Format("2006-01-02 15:04") }
@@ -342,7 +342,7 @@ func describeNoHits(a *query.Metadata, zone *time.Location) string {
 //	asked for: 11:10 to 12:10
 //
 // The zone is that of the end, and of the beginning too where a change of the clock lies between them.
-func describeRange(a *query.Metadata, zone *time.Location, more string) string {
+func describeRange(a *historyapi.Metadata, zone *time.Location, more string) string {
 	const full = "2006-01-02 15:04"
 	short, stamp := full, func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
 	if stamp(a.From, time.DateOnly) == stamp(a.To, time.DateOnly) {

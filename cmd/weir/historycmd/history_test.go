@@ -21,11 +21,11 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // historyNoon is where the clock of these tests' history stands.
@@ -88,7 +88,7 @@ var somePort string // of someHistory, once it has been asked for
 func noon() time.Time { return historyNoon }
 
 func serveHistory(store history.Store) *httptest.Server {
-	h := query.New(store, noon)
+	h := historyapi.New(store, noon)
 	h.FlushInterval = 15 * time.Second
 	return httptest.NewServer(admin.Handler(admin.Parts{Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
 		History: h, Guard: &admin.Guard{}}))
@@ -203,8 +203,8 @@ No such hits in this range; hits of other outcomes are from 2026-11-20 12:00 to 
 
 // A later weir may rank by what this one does not know, and list rules in that order.
 func TestTopShowsUnknownRankingsByHits(t *testing.T) {
-	rows := []query.TopRow{{Domain: "few", RankedHits: query.RankedHits{Hits: 1}}, {Domain: "many", RankedHits: query.RankedHits{Hits: 100}}}
-	got := describeTop(&query.TopAnswer{By: "cost", Found: 3, Total: 7, Top: rows}, time.UTC, terminal.Paint{})
+	rows := []historyapi.TopRow{{Domain: "few", RankedHits: historyapi.RankedHits{Hits: 1}}, {Domain: "many", RankedHits: historyapi.RankedHits{Hits: 100}}}
+	got := describeTop(&historyapi.TopAnswer{By: "cost", Found: 3, Total: 7, Top: rows}, time.UTC, terminal.Paint{})
 	if want := "     1  █                     few \n   100  ████████████████████  many \nand 1 more; -n lists more\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("it is shown as\n%s\nwant\n%s", got, want)
 	}
@@ -453,10 +453,10 @@ func TestHistoryShowWarnsOfUnreadableSeries(t *testing.T) {
 }
 
 func TestManySeriesDoNotFloodATerminal(t *testing.T) {
-	a := query.HistoryAnswer{Metadata: query.Metadata{To: 3600}}
+	a := historyapi.HistoryAnswer{Metadata: historyapi.Metadata{To: 3600}}
 	for range 14 {
-		a.Series = append(a.Series, query.SeriesAnswer{SeriesName: query.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
-			Total: 1, Points: []query.PointAnswer{{Width: 60, Sum: 1, Peak: 1, Tier: "1m"}}})
+		a.Series = append(a.Series, historyapi.SeriesAnswer{SeriesName: historyapi.SeriesName{Domain: "shop", Path: "user", Outcome: "within"},
+			Total: 1, Points: []historyapi.PointAnswer{{Width: 60, Sum: 1, Peak: 1, Tier: "1m"}}})
 	}
 	a.Series[3].Total = 0
 	a.Series[5].Points = nil // as no weir answers

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/cmd/weir/wait"
@@ -19,6 +18,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/file"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
+	historyapi "github.com/weirproxy/weir/server/history"
 	"github.com/weirproxy/weir/server/promql"
 	"github.com/weirproxy/weir/server/promql/engine"
 	"github.com/weirproxy/weir/server/stats"
@@ -63,11 +63,11 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	if rules.dir != nil {
 		parts.Rules, parts.Loaded = rules, rules.Loaded
 	}
-	store, err := openRedis(&set, log, true)
+	store, err := OpenRedis(&set, log, true)
 	if err != nil {
 		return err
 	}
-	parts.Ready, parts.History = store.Ready, query.New(store, time.Now)
+	parts.Ready, parts.History = store.Ready, historyapi.New(store, time.Now)
 	parts.History.FlushInterval = set.History.FlushInterval
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,

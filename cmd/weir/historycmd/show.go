@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 type showCommand struct {
@@ -33,14 +34,14 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	a, err := printAnswer(ctx, &c.printFlags, out, q, "", (*query.History).Show, func(a *query.HistoryAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printFlags, out, q, "", (*historyapi.History).Show, func(a *historyapi.HistoryAnswer) (string, error) {
 		if a.NoSeries {
 			return "", c.errNoSeries(q, a.Lag, a.Warnings)
 		}
 		v := showView{answer: a, zone: out.Zone, width: width, paint: terminal.PaintFor(out.Out), stepped: c.Step != ""}
 		return v.String(), nil
 	})
-	hits := slices.ContainsFunc(a.Series, func(s query.SeriesAnswer) bool { return s.Total > 0 })
+	hits := slices.ContainsFunc(a.Series, func(s historyapi.SeriesAnswer) bool { return s.Total > 0 })
 	return cmp.Or(err, exitFor(a.Unreadable, !hits))
 }
 
@@ -55,7 +56,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 //	                   11:20     11:40
 //	  total 1,234   lifetime 56,789   peak 42/min at 11:21
 type showView struct {
-	answer *query.HistoryAnswer
+	answer *historyapi.HistoryAnswer
 	zone   *time.Location
 	width  int // columns
 	paint  terminal.Paint
@@ -70,7 +71,7 @@ func (v *showView) String() string {
 	a := v.answer
 	var b strings.Builder
 	counting := ""
-	if slices.ContainsFunc(a.Series, func(s query.SeriesAnswer) bool { return len(s.Points) > 0 && s.Points[len(s.Points)-1].Partial }) {
+	if slices.ContainsFunc(a.Series, func(s historyapi.SeriesAnswer) bool { return len(s.Points) > 0 && s.Points[len(s.Points)-1].Partial }) {
 		counting = ", ┄ still counting"
 	}
 	answered := a.Metadata
@@ -80,7 +81,7 @@ func (v *showView) String() string {
 	b.WriteString(describeRange(&answered, v.zone, counting))
 	b.WriteString(v.describeMerged())
 	writeWarnings(&b, a.Warnings, v.paint)
-	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s query.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
+	drawn := slices.DeleteFunc(slices.Clone(a.Series), func(s historyapi.SeriesAnswer) bool { return s.Total == 0 || len(s.Points) == 0 })
 	drawn = drawn[:min(len(drawn), maxCurves)]
 	rows := 8
 	if len(drawn) > 2 {
@@ -110,7 +111,7 @@ func (v *showView) describeMerged() string {
 	return fmt.Sprintf("each bar is the mean of %d steps, as %d do not fit into %d columns; --json has every step\n", each, steps, v.width)
 }
 
-func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
+func (v *showView) series(b *strings.Builder, s *historyapi.SeriesAnswer, rows int) {
 	colour := map[string]func(string) string{"within": v.paint.Green, "near": v.paint.Green, "over": v.paint.Red,
 		"shadow": v.paint.Red}[s.Outcome]
 	if colour == nil {
@@ -128,7 +129,7 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 		}
 	}
 	newChart(drawn, v.width, rows, v.zone).draw(b, colour, func(s string) string { return v.paint.Dim(colour(s)) })
-	peak := slices.MaxFunc(s.Points, func(a, b query.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
+	peak := slices.MaxFunc(s.Points, func(a, b historyapi.PointAnswer) int { return cmp.Compare(a.Peak, b.Peak) })
 	fmt.Fprintf(b, "  total %s   lifetime %s   peak %s/min at %s\n", terminal.Thousands(s.Total), terminal.Thousands(s.Lifetime),
 		terminal.Thousands(peak.Peak), v.stamp(peak.Start))
 }
@@ -137,7 +138,7 @@ func (v *showView) series(b *strings.Builder, s *query.SeriesAnswer, rows int) {
 func (v *showView) stamp(moment int64) string {
 	layout := "02 Jan 15:04"
 	switch {
-	case v.answer.To-v.answer.From <= day:
+	case v.answer.To-v.answer.From <= history.Day:
 		layout = "15:04"
 	case twoYears(v.answer.From, v.answer.To, v.zone):
 		layout = "02 Jan 2006 15:04"

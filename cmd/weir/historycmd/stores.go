@@ -14,14 +14,29 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
-// openRedis opens a history in Redis, to read it alone or to write to it too.
-func openRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
+// OpenRedis opens a history in Redis, to read it alone or to write to it too.
+func OpenRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
 	c, err := set.RedisHistory(log)
 	if err != nil {
 		return nil, err
 	}
 	c.ReadOnly = readOnly
 	return redishistory.Open(c)
+}
+
+// OpenFileOrMemory opens the history in the file in DATA_DIR; in memory without one, and where that directory cannot hold it. A
+// file that is in use or damaged is an error: its process may end, and someone may move it.
+func OpenFileOrMemory(set *config.Settings, log *slog.Logger) (history.Store, error) {
+	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
+	if c.Dir == "" {
+		return filehistory.InMemory(c)
+	}
+	store, err := filehistory.Open(c)
+	if err == nil || errors.Is(err, filehistory.ErrInUse) || errors.Is(err, filehistory.ErrDamaged) || errors.Is(err, filehistory.ErrFormat) {
+		return store, err
+	}
+	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
+	return filehistory.InMemory(c)
 }
 
 // load opens the history that the environment names, Redis or the file in DATA_DIR, lets count add old hits to it, and
@@ -34,7 +49,7 @@ func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, er
 	concurrency := 32
 	switch {
 	case set.HistoryInRedis():
-		store, err = openRedis(&loading, slog.New(slog.DiscardHandler), false)
+		store, err = OpenRedis(&loading, slog.New(slog.DiscardHandler), false)
 		concurrency = 2 // requests may be waiting for their decisions
 	case set.DataDir == "":
 		err = errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")

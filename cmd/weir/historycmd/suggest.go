@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,10 +17,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/checkcmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // Suggest tells which limits would have denied a share of the minutes of a rule's history.
@@ -56,14 +55,8 @@ type suggestion struct {
 	Peak     uint64     `json:"peak"`      // the largest minute
 	Limits   []proposed `json:"limits"`
 
-	merged  map[bucketKey]*query.PointAnswer
-	buckets []*query.PointAnswer // the same, in their order, so that sums are always the same
-	first   int64
+	buckets []historyapi.PointAnswer // of all outcomes
 }
-
-const minute = 60 // seconds
-
-type bucketKey struct{ start, width int64 }
 
 // proposed is a limit by the minute, and in how many minutes it would have denied something.
 type proposed struct {
@@ -95,15 +88,15 @@ func (c *Suggest) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // suggest returns the suggestions for each value of a rule, the busiest first.
-func suggest(a *query.HistoryAnswer, percents []float64) (all []*suggestion) {
+func suggest(a *historyapi.HistoryAnswer, percents []float64) (all []*suggestion) {
 	for i := range a.Series {
 		s := &a.Series[i]
 		at := slices.IndexFunc(all, func(o *suggestion) bool { return o.Value == s.Value })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &suggestion{Value: s.Value, From: a.From, To: a.To, first: math.MaxInt64, merged: make(map[bucketKey]*query.PointAnswer)})
+			all = append(all, &suggestion{Value: s.Value, From: a.From, To: a.To})
 		}
-		all[at].add(s.Points)
+		all[at].buckets = append(all[at].buckets, s.Points...)
 	}
 	for _, s := range all {
 		s.propose(percents)
@@ -112,35 +105,36 @@ func suggest(a *query.HistoryAnswer, percents []float64) (all []*suggestion) {
 	return all
 }
 
-// add adds the points of an outcome. That the largest minutes of two outcomes are the same minute is not known: the sum is
-// the most that there can have been in one.
-func (s *suggestion) add(points []query.PointAnswer) {
-	for _, p := range points {
-		key := bucketKey{p.Start, p.Width}
-		if s.merged[key] == nil {
-			s.merged[key] = &query.PointAnswer{Start: p.Start, Width: p.Width}
+// merge adds up the buckets of all outcomes, in their order. That the largest minutes of two outcomes are the same minute is
+// not known: the sum is the most that there can have been in one.
+func (s *suggestion) merge() {
+	slices.SortFunc(s.buckets, func(a, b historyapi.PointAnswer) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Width, b.Width))
+	})
+	merged := s.buckets[:0]
+	for _, b := range s.buckets {
+		if n := len(merged); n > 0 && merged[n-1].Start == b.Start && merged[n-1].Width == b.Width {
+			b.Sum, b.Peak, merged = b.Sum+merged[n-1].Sum, b.Peak+merged[n-1].Peak, merged[:n-1]
 		}
-		b := s.merged[key]
-		b.Sum, b.Peak = b.Sum+p.Sum, b.Peak+p.Peak
-		s.first = min(s.first, p.Start)
-		s.Minutes = max(s.Minutes, p.Start+p.Width)
+		merged = append(merged, b)
 	}
+	s.buckets = merged
 }
 
 // propose finds for each share of the minutes the smallest limit that denies something in no more of them, as estimated.
 func (s *suggestion) propose(percents []float64) {
-	s.Minutes = (s.Minutes - s.first) / minute
-	s.Exact = s.Minutes
-	s.buckets = slices.SortedFunc(maps.Values(s.merged), func(a, b *query.PointAnswer) int { return cmp.Compare(a.Start, b.Start) })
+	s.merge()
 	for _, b := range s.buckets {
+		s.Minutes = max(s.Minutes, (b.Start+b.Width-s.buckets[0].Start)/history.Minute)
 		s.Peak = max(s.Peak, min(b.Peak, b.Sum))
 		if b.Sum > 0 {
-			s.WithHits += b.Width / minute
+			s.WithHits += b.Width / history.Minute
 		}
-		if b.Width > minute {
-			s.Exact -= b.Width / minute
+		if b.Width > history.Minute {
+			s.Exact -= b.Width / history.Minute
 		}
 	}
+	s.Exact += s.Minutes
 	for _, percent := range percents {
 		low, high := uint64(0), s.Peak // high denies nothing
 		for low < high {
@@ -163,7 +157,7 @@ func (s *suggestion) over(limit uint64) (estimated float64, least, most int64) {
 		if peak <= limit {
 			continue
 		}
-		minutes := b.Width / minute
+		minutes := b.Width / history.Minute
 		atMost := min(minutes, int64(b.Sum/(limit+1)))
 		estimated += min(max(tail(float64(minutes), float64(b.Sum), float64(peak), float64(limit)), 1), float64(atMost))
 		least, most = least+1, most+atMost
@@ -192,7 +186,7 @@ func countsValues(path string) bool {
 const maxSuggested = 10 // values in a table
 
 // describeSuggestions writes the range that was looked at, a table of limits for each value, and what it cannot know.
-func describeSuggestions(a *query.HistoryAnswer, all []*suggestion, zone *time.Location) string {
+func describeSuggestions(a *historyapi.HistoryAnswer, all []*suggestion, zone *time.Location) string {
 	var b strings.Builder
 	path := a.Series[0].Path
 	fmt.Fprintf(&b, "%s, %s%s from the first hit, %s in buckets with hits, largest minute %s\n\n",
@@ -229,7 +223,7 @@ func describeSuggestions(a *query.HistoryAnswer, all []*suggestion, zone *time.L
 }
 
 // printFile prints the file that has the rule, with the limit that every value that the history keeps gets along with.
-func (c *Suggest) printFile(out terminal.Output, a *query.HistoryAnswer, all []*suggestion) error {
+func (c *Suggest) printFile(out terminal.Output, a *historyapi.HistoryAnswer, all []*suggestion) error {
 	domain, path := a.Series[0].Domain, a.Series[0].Path
 	config, err := checkcmd.Load(c.YAML, out)
 	if err != nil {

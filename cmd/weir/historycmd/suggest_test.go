@@ -14,13 +14,13 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/demo"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // demoYear is the series of the demo's year by their paths, as finely as a store keeps them; allMinutes has every minute.
-var demoYear, allMinutes = sync.OnceValue(func() map[string]*query.HistoryAnswer { return yearOf(history.DefaultKeep()) }),
-	sync.OnceValue(func() map[string]*query.HistoryAnswer {
+var demoYear, allMinutes = sync.OnceValue(func() map[string]*historyapi.HistoryAnswer { return yearOf(history.DefaultKeep()) }),
+	sync.OnceValue(func() map[string]*historyapi.HistoryAnswer {
 		keep := history.DefaultKeep()
 		for i := range keep.Ages {
 			keep.Ages[i] = 10 * 365 * 24 * time.Hour
@@ -28,22 +28,22 @@ var demoYear, allMinutes = sync.OnceValue(func() map[string]*query.HistoryAnswer
 		return yearOf(keep)
 	})
 
-func yearOf(keep history.Keep) map[string]*query.HistoryAnswer {
+func yearOf(keep history.Keep) map[string]*historyapi.HistoryAnswer {
 	until := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	by := make(map[history.ID]*query.SeriesAnswer)
+	by := make(map[history.ID]*historyapi.SeriesAnswer)
 	_ = demo.Buckets(until.AddDate(-1, 0, 0), until, keep, func(id history.ID, p history.Point) error {
 		if !id.Outcome.IsPart() {
 			if by[id] == nil {
-				by[id] = &query.SeriesAnswer{SeriesName: query.SeriesName{Domain: id.Domain, Path: id.Path, Value: id.Value}}
+				by[id] = &historyapi.SeriesAnswer{SeriesName: historyapi.SeriesName{Domain: id.Domain, Path: id.Path, Value: id.Value}}
 			}
-			by[id].Points = append(by[id].Points, query.PointAnswer{Start: p.Start, Width: p.Tier.Width(), Sum: p.Sum, Peak: p.Peak})
+			by[id].Points = append(by[id].Points, historyapi.PointAnswer{Start: p.Start, Width: p.Tier.Width(), Sum: p.Sum, Peak: p.Peak})
 		}
 		return nil
 	})
-	all := make(map[string]*query.HistoryAnswer)
+	all := make(map[string]*historyapi.HistoryAnswer)
 	for id, s := range by {
 		if all[id.Path] == nil {
-			all[id.Path] = &query.HistoryAnswer{Metadata: query.Metadata{From: until.AddDate(-1, 0, 0).Unix(), To: until.Unix()}}
+			all[id.Path] = &historyapi.HistoryAnswer{Metadata: historyapi.Metadata{From: until.AddDate(-1, 0, 0).Unix(), To: until.Unix()}}
 		}
 		all[id.Path].Series = append(all[id.Path].Series, *s)
 	}

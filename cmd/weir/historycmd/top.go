@@ -12,9 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 type topCommand struct {
@@ -32,7 +32,7 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err := c.addTo(q, &out); err != nil {
 		return err
 	}
-	a, err := printAnswer(ctx, &c.printFlags, out, q, "/top", (*query.History).Top, func(a *query.TopAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printFlags, out, q, "/top", (*historyapi.History).Top, func(a *historyapi.TopAnswer) (string, error) {
 		if a.NoSeries {
 			return "", c.errNoSeries(q, a.Lag, a.Warnings)
 		}
@@ -44,13 +44,13 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 const topBar = 20 // columns, of the longest bar
 
 // topColumns returns the kinds of hits that are worth showing, that of the ranking first.
-func topColumns(a *query.TopAnswer) []string {
+func topColumns(a *historyapi.TopAnswer) []string {
 	var columns []string
-	if new(query.TopRow).By(a.By) != nil { // else it is of a later version
+	if new(historyapi.TopRow).By(a.By) != nil { // else it is of a later version
 		columns = append(columns, a.By)
 	}
 	for _, kind := range []string{"hits", "over", "shadow", "degraded"} {
-		counted := slices.ContainsFunc(a.Top, func(r query.TopRow) bool { return *r.By(kind) > 0 })
+		counted := slices.ContainsFunc(a.Top, func(r historyapi.TopRow) bool { return *r.By(kind) > 0 })
 		if counted && kind != a.By {
 			columns = append(columns, kind)
 		}
@@ -65,7 +65,7 @@ func topColumns(a *query.TopAnswer) []string {
 //	  hits  over
 //	12,345    12  ████████████████████  shop user/path=/pay
 //	 1,000     0  ██                    shop user
-func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) string {
+func describeTop(a *historyapi.TopAnswer, zone *time.Location, p terminal.Paint) string {
 	var b strings.Builder
 	b.WriteString(describeRange(&a.Metadata, zone, ", by "+descriptors.Printable(a.By)))
 	writeWarnings(&b, a.Warnings, p)
@@ -79,7 +79,7 @@ func describeTop(a *query.TopAnswer, zone *time.Location, p terminal.Paint) stri
 	return b.String()
 }
 
-func topTable(b *strings.Builder, a *query.TopAnswer, columns []string, p terminal.Paint) {
+func topTable(b *strings.Builder, a *historyapi.TopAnswer, columns []string, p terminal.Paint) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, column := range columns {
 		fmt.Fprintf(table, "%s\t", column)

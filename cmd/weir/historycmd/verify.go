@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 type verifyCommand struct{ printFlags }
@@ -22,7 +22,7 @@ the key at fault. ` + exitCodes
 
 func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 	q := url.Values{"domain": {c.Domain}, "path": {c.Path}}
-	a, err := printAnswer(ctx, &c.printFlags, out, q, "/verify", (*query.History).Verify, func(a *query.VerifyAnswer) (string, error) {
+	a, err := printAnswer(ctx, &c.printFlags, out, q, "/verify", (*historyapi.History).Verify, func(a *historyapi.VerifyAnswer) (string, error) {
 		if a.Series == 0 {
 			return "", c.errNoSeries(q, a.Lag, nil)
 		}
@@ -32,7 +32,7 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // describeVerified returns the finding, a line for each series that is not exact.
-func describeVerified(a *query.VerifyAnswer, p terminal.Paint) string {
+func describeVerified(a *historyapi.VerifyAnswer, p terminal.Paint) string {
 	summary := fmt.Sprintf("Looked at %d series with %d points", a.Series, a.Points)
 	if a.Broken == 0 {
 		return summary + ": each holds exactly what it ever counted.\n"

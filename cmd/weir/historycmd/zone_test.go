@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend/backendtest/process"
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
@@ -32,8 +33,8 @@ func TestTimesUseTheShownZone(t *testing.T) {
 	if err := (&rangeFlags{From: "2026-11-20", To: "-1h"}).addTo(q, &out); err != nil || q.Encode() != "from=1795150800&to=-1h&tz=America%2FNew_York" {
 		t.Errorf("without --tz, a day in New York is asked for as %v (%v), want Unix seconds and the zone: whoever answers may be elsewhere", q, err)
 	}
-	for zone, want := range map[*time.Location]string{time.UTC: "UTC", time.FixedZone("/usr/share/zoneinfo/Asia/Tokyo", 9*hour): "Asia/Tokyo",
-		time.FixedZone("/home/ann/zone", 9*hour): "UTC"} {
+	for zone, want := range map[*time.Location]string{time.UTC: "UTC", time.FixedZone("/usr/share/zoneinfo/Asia/Tokyo", 9*history.Hour): "Asia/Tokyo",
+		time.FixedZone("/home/ann/zone", 9*history.Hour): "UTC"} {
 		if got := named(zone).String(); got != want {
 			t.Errorf("the zone %q is asked for, and shown, as %s, want %s: nobody else may know its name", zone, got, want)
 		}

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/cmd/weir/historycmd"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 // past is a rule's hits of the history, made into arrivals. The history has neither the moments of hits within a minute, nor
@@ -81,7 +81,7 @@ func descriptorOf(path, value, madeUp string) (d descriptors.Descriptor) {
 }
 
 // spread gives each minute of a bucket its hits: one of them the largest that is known, the others what is left.
-func (p *past) spread(b *query.PointAnswer, callers [][]descriptors.Descriptor) {
+func (p *past) spread(b *historyapi.PointAnswer, callers [][]descriptors.Descriptor) {
 	hits, left := make([]uint64, max(b.Width/60, 1)), b.Sum
 	largest := p.random.IntN(len(hits))
 	if len(hits) > 1 && b.Peak <= left {

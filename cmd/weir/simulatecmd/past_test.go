@@ -12,16 +12,16 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/filehistory"
-	"github.com/weirproxy/weir/backend/history/query"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/admin"
+	historyapi "github.com/weirproxy/weir/server/history"
 )
 
 func TestThePastKeepsSumsAndLargestMinutes(t *testing.T) {
 	p := &past{domain: "shop", random: rand.New(rand.NewPCG(1, 0))}
 	ann, bob := []descriptors.Descriptor{{{Key: "user", Value: "ann"}}}, []descriptors.Descriptor{{{Key: "user", Value: "bob"}}}
-	p.spread(&query.PointAnswer{Start: 3600, Width: 3600, Sum: 600, Peak: 90}, [][]descriptors.Descriptor{ann})
-	p.spread(&query.PointAnswer{Start: 3600, Width: 60, Sum: 5, Peak: 5}, [][]descriptors.Descriptor{bob})
+	p.spread(&historyapi.PointAnswer{Start: 3600, Width: 3600, Sum: 600, Peak: 90}, [][]descriptors.Descriptor{ann})
+	p.spread(&historyapi.PointAnswer{Start: 3600, Width: 60, Sum: 5, Peak: 5}, [][]descriptors.Descriptor{bob})
 	asked, byMinute, last := make(map[string]int), make(map[int64]int), time.Time{}
 	if err := p.traffic(func(r request) error {
 		if r.at.Before(last) || r.at.Unix() < 3600 || r.at.Unix() >= 7200 {
@@ -71,7 +71,7 @@ func TestARulesHistoryIsSimulated(t *testing.T) {
 		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Over}, Minute: minute, Hits: 12},
 		history.Increment{ID: history.ID{Domain: "shop", Path: "busy", Outcome: history.Within}, Minute: minute, Hits: 2e9},
 		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Near}, Minute: minute, Hits: 9})
-	port := httptest.NewServer(admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), History: query.New(store, func() time.Time { return noon }), Guard: &admin.Guard{}}))
+	port := httptest.NewServer(admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), History: historyapi.New(store, func() time.Time { return noon }), Guard: &admin.Guard{}}))
 	defer port.Close()
 	c := Command{FromHistory: true, JSON: true, Callers: 3}
 	c.Path, c.Address, c.Timeout = "user", strings.TrimPrefix(port.URL, "http://"), time.Minute

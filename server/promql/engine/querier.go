@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // querier reads for one query, and knows what it has read. It implements [storage.Queryable] and [storage.Querier]. One
@@ -23,10 +22,10 @@ type querier struct {
 	now      int64         // Unix seconds
 	lookback time.Duration // of the query
 
-	samples  int              // that were selected, and what their labels take, in samples
-	coarsest history.Tier     // of the buckets that were read
-	damaged  query.Unreadable // the series that are left out
-	growth   growth           // of what names take
+	samples  int                // that were selected, and what their labels take, in samples
+	coarsest history.Tier       // of the buckets that were read
+	damaged  history.Unreadable // the series that are left out
+	growth   growth             // of what names take
 }
 
 func (q *querier) Querier(_, _ int64) (storage.Querier, error) { return q, nil }

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
 )
 
 // staleAfter is how long after the last moment that is known a series has no value any more, in milliseconds.
@@ -111,12 +110,12 @@ func (i *iterator) AtT() int64 { return i.at }
 type set struct {
 	series  []*series
 	next    int
-	damaged *query.Unreadable // the series that are left out of the whole query
+	damaged *history.Unreadable // the series that are left out of the whole query
 	err     error
 }
 
 // newSet returns series in the order of their labels, or an error.
-func newSet(all []*series, damaged *query.Unreadable, err error) *set {
+func newSet(all []*series, damaged *history.Unreadable, err error) *set {
 	slices.SortFunc(all, func(a, b *series) int { return labels.Compare(a.labels, b.labels) })
 	return &set{series: all, damaged: damaged, err: err}
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 )
@@ -65,7 +65,7 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 			}
 		}
 	}
-	count(rules+history.UnknownDomain+".domain_not_found", s.Recorder.NotFound())
+	count(rules+descriptors.UnknownDomainName+".domain_not_found", s.Recorder.NotFound())
 	n := s.Requests()
 	for m := range Method(Methods) {
 		count("ratelimit_server."+m.String()+".total_requests", s.Calls(m))

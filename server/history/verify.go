@@ -1,4 +1,4 @@
-package query
+package historyapi
 
 import (
 	"cmp"
@@ -35,12 +35,12 @@ type BrokenSeries struct {
 
 // Verify looks at all that is stored of each series, and names those that are not exact.
 func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error) {
-	q, err := h.Parse(p, "domain", "path", "outcome", "value")
+	q, err := h.read(p, "domain", "path", "outcome", "value")
 	if err != nil {
 		return VerifyAnswer{}, err
 	}
 	a := VerifyAnswer{Named: []BrokenSeries{}}
-	_, err = h.Each(ctx, q, history.Always(), func(s history.Series) error {
+	_, err = q.Each(ctx, h.store, history.Always(), func(s history.Series) error {
 		a.Series++
 		a.Points += len(s.Points)
 		if s.Exact() {

@@ -1,4 +1,4 @@
-package query
+package historyapi
 
 import (
 	"cmp"
@@ -69,7 +69,7 @@ func (p Parameters) Range(from, to string, now time.Time, zone *time.Location) (
 	} else if r.To, err = parse(p, to, now.Unix()+1, moment); err != nil {
 		return r, err
 	}
-	if r.From, err = parse(p, from, max(r.To-hour, 0), moment); err != nil {
+	if r.From, err = parse(p, from, max(r.To-history.Hour, 0), moment); err != nil {
 		return r, err
 	}
 	if r.Length() <= 0 {

@@ -1,4 +1,4 @@
-package transfer
+package historyapi
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/query"
+	"github.com/weirproxy/weir/backend/history/transfer"
 )
 
 // openMetricsEnd is since when Prometheus still writes what it has scraped. Blocks made of OpenMetrics must not reach into
@@ -34,26 +34,26 @@ type Exported struct {
 // Export writes what is stored of the series that a question asks for, one at a time. Without from it begins with the
 // first hit; without to it ends now, and, of OpenMetrics, 3 hours before now. It begins to write once nothing is wrong with
 // the question. After an error, what was written is not whole, and has no end.
-func Export(ctx context.Context, h *query.History, p query.Parameters, format Format, w io.Writer) (written Exported, err error) {
+func (h *History) Export(ctx context.Context, p Parameters, format transfer.Format, w io.Writer) (written Exported, err error) {
 	p = maps.Clone(p)
 	if p.Get("from") == "" {
 		p["from"] = []string{"0"}
 	}
-	if p.Get("to") == "" && format == OpenMetrics {
+	if p.Get("to") == "" && format == transfer.OpenMetrics {
 		p["to"] = []string{openMetricsEnd}
 	}
-	q, err := h.Parse(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
+	q, err := h.read(p, "format", "domain", "path", "outcome", "value", "from", "to", "tz")
 	if err != nil {
 		return written, err
 	}
 	written.To = q.Range.To
-	out, leftOut := newWriter(w, format, q.Range, q.Now), query.Unreadable{}
+	out, leftOut := transfer.NewWriter(w, format, q.Range, q.now), history.Unreadable{}
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:
 		case history.HidesValues(ctx) && history.IsPersonal(s.ID.Value): // hashes of one run of weir are no history
 			s.Err = errHidden
-		case format == CSV && strings.Contains(s.ID.Domain+s.ID.Path+s.ID.Value, "\r"):
+		case format == transfer.CSV && strings.Contains(s.ID.Domain+s.ID.Path+s.ID.Value, "\r"):
 			s.Err = errCarriageReturn
 		}
 		if s.Err != nil {
@@ -68,12 +68,12 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 		return err
 	}
 	needed := q.Range
-	if format == OpenMetrics {
+	if format == transfer.OpenMetrics {
 		needed.To = history.Always().To // totals need all that came after the range
 	}
-	for _, outcomes := range format.passes(q.Outcomes) {
+	for _, outcomes := range format.Passes(q.Outcomes) {
 		q.Outcomes = outcomes
-		found, err := h.Each(ctx, q, needed, write)
+		found, err := q.Each(ctx, h.store, needed, write)
 		if err != nil {
 			return written, err
 		}
@@ -81,7 +81,7 @@ func Export(ctx context.Context, h *query.History, p query.Parameters, format Fo
 	}
 	written.Warnings, written.LeftOut = leftOut.Warnings(), leftOut.Count
 	if !written.Found && written.LeftOut == 0 {
-		if written.Warnings, err = h.UnknownValue(ctx, q); err != nil {
+		if written.Warnings, err = h.unknownValue(ctx, q); err != nil {
 			return written, err
 		}
 	}

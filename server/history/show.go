@@ -1,4 +1,4 @@
-package query
+package historyapi
 
 import (
 	"context"
@@ -57,15 +57,15 @@ func nameOf(id history.ID) SeriesName {
 
 // Show answers how many hits there were over time.
 func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error) {
-	q, err := h.Parse(p, "domain", "path", "outcome", "value", "values", "rules", "from", "to", "points", "step", "tz")
+	q, err := h.read(p, "domain", "path", "outcome", "value", "values", "rules", "from", "to", "points", "step", "tz")
 	switch {
 	case err != nil:
 		return HistoryAnswer{}, err
-	case q.mergeValues && q.points == 0 && q.step == 0:
+	case q.mergeValues && q.Points == 0 && q.Step == 0:
 		return HistoryAnswer{}, refuse("values=false and rules=false add up buckets of one width: give points or step with them.")
 	}
 	var all curves
-	r, err := h.gather(ctx, q, func(s shape) { all = curves{shape: s, answers: make(map[history.ID]*SeriesAnswer)} },
+	g, err := q.Gather(ctx, h.store, func(s history.Shape) { all = curves{Shape: s, answers: make(map[history.ID]*SeriesAnswer)} },
 		func(s history.Series) error {
 			all.add(&s, q)
 			return nil
@@ -77,13 +77,13 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 		return HistoryAnswer{}, refuse("The answer would have more than %d points: ask for a domain, a path or an outcome, for a "+
 			"shorter time, or for fewer points.", maxAnswered)
 	}
-	a := HistoryAnswer{Now: q.Now, Series: []SeriesAnswer{}}
+	a := HistoryAnswer{Now: q.now, Series: []SeriesAnswer{}}
 	for _, id := range slices.SortedFunc(maps.Keys(all.answers), history.ID.Compare) {
 		a.Series = append(a.Series, *all.answers[id])
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
-	a.Metadata, err = h.metadata(ctx, q, &r, personal, slices.Concat(q.stepWarning(&r), midnightWarnings(&r.cut, q.zone))...)
-	if _, some := r.met.Range(); some {
+	a.Metadata, err = h.metadata(ctx, q, &g, personal, slices.Concat(q.stepWarning(&g), midnightWarnings(&g.Cut, q.Zone))...)
+	if _, some := g.Met.Range(); some {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err
@@ -91,13 +91,13 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 
 // curves are the series of an answer, in one shape.
 type curves struct {
-	shape
+	history.Shape
 	answers map[history.ID]*SeriesAnswer
 	size    int // points and series
 }
 
 // add adds a series, or adds it to that which it is merged with, unless there are too many points.
-func (c *curves) add(s *history.Series, q *Question) {
+func (c *curves) add(s *history.Series, q *question) {
 	id := s.ID
 	if q.mergeValues {
 		id.Value = ""
@@ -108,7 +108,7 @@ func (c *curves) add(s *history.Series, q *Question) {
 	if c.size > maxAnswered {
 		return
 	}
-	buckets := c.buckets(s)
+	buckets := c.Buckets(s)
 	if c.answers[id] == nil {
 		c.size += 1 + len(buckets)
 		a := &SeriesAnswer{SeriesName: nameOf(id), Points: make([]PointAnswer, 0, len(buckets))}
@@ -117,7 +117,7 @@ func (c *curves) add(s *history.Series, q *Question) {
 		}
 		c.answers[id] = a
 	}
-	c.answers[id].add(s, buckets, q.Now)
+	c.answers[id].add(s, buckets, q.now)
 }
 
 // add adds the buckets of a series, as it is stored or cut; of several, which are values of one rule, all are cut alike. That
@@ -139,46 +139,27 @@ func (a *SeriesAnswer) add(s *history.Series, buckets []history.Bucket, now int6
 	}
 }
 
-// buckets returns a series in this shape.
-func (s *shape) buckets(series *history.Series) []history.Bucket {
-	if s.cut.Borders != nil {
-		return s.cut.Fill(series.Points)
-	}
-	buckets := make([]history.Bucket, len(series.Points))
-	for i, p := range series.Points {
-		buckets[i] = history.Bucket{Start: p.Start, End: p.End(), Sum: p.Sum, Peak: p.Peak, Tier: p.Tier}
-	}
-	return buckets
-}
-
 // steps returns how many multiples of a step begin buckets that a range meets.
 func steps(r history.Range, step int64) int64 { return (r.To+step-1)/step - r.From/step }
-
-// Seconds.
-const (
-	minute = 60
-	hour   = 60 * minute
-	day    = 24 * hour
-)
 
 // stepName writes a step as it is asked for: 15m, 2h or 7d.
 func stepName(step int64) string {
 	switch {
-	case step%day == 0:
-		return fmt.Sprintf("%dd", step/day)
-	case step%hour == 0:
-		return fmt.Sprintf("%dh", step/hour)
+	case step%history.Day == 0:
+		return fmt.Sprintf("%dd", step/history.Day)
+	case step%history.Hour == 0:
+		return fmt.Sprintf("%dh", step/history.Hour)
 	}
-	return fmt.Sprintf("%dm", step/minute)
+	return fmt.Sprintf("%dm", step/history.Minute)
 }
 
 // stepWarning returns a sentence if the step in force is not that asked for.
-func (q *Question) stepWarning(r *result) []string {
-	if r.step == q.step {
+func (q *question) stepWarning(g *history.Gathered) []string {
+	if g.Step == q.Step {
 		return nil
 	}
 	return []string{fmt.Sprintf("Steps of %s were asked for, but buckets of %s are stored in this range, and none is split: these are "+
-		"of %s.", stepName(q.step), stepName(r.stored.Coarsest().Width()), stepName(r.step))}
+		"of %s.", stepName(q.Step), stepName(g.Stored.Coarsest().Width()), stepName(g.Step))}
 }
 
 // midnightWarnings returns a sentence for each stretch of buckets that could not begin at local midnight.

@@ -1,13 +1,10 @@
-// Package query answers questions about the history of hits: how many over time, of which rules, and whether it is exact.
-// The JSON API, the page and weir history ask it by the same parameters, those of a URL. PromQL shares its warnings about
-// damaged series.
-package query
+// Package historyapi answers questions about the history of hits: how many over time, of which rules, whether it is
+// exact, and all of it as a file. The JSON API, the page and weir history ask it by the same parameters, those of a URL.
+package historyapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -39,34 +36,23 @@ func (o *Origin) SetSource(source string) { o.Source = source }
 const HiddenNotice = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
 	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."
 
-// WriteJSON writes a value as a line of JSON, with <, > and & as they are.
-func WriteJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
-}
-
 // How many rows of a ranking there are unless asked for, and at most.
 const DefaultRows, MaxRows = 20, 1000
 
 const maxPoints = 10_000 // how many buckets a series may be cut into
 
-// Question is a query of the history, as [History.Parse] reads it from parameters.
-type Question struct {
-	history.Query               // without its range
-	Range         history.Range // as asked for, before it is widened to whole buckets
-	points        int           // how many buckets to cut the time into at most; 0: as stored, or by step
-	step          int64         // how wide they are to be, in seconds; 0: as stored, or by points
-	mergeValues   bool          // adds up the values of a rule
-	mergeRules    bool          // adds up all rules, and their values
-	by            string        // what to rank by: hits, or an outcome
-	rows          int           // how many to rank
-	zone          *time.Location
-	Now           int64 // Unix seconds
+// question is one about the history, as [History.read] reads it from parameters.
+type question struct {
+	history.Question
+	mergeValues bool   // adds up the values of a rule
+	mergeRules  bool   // adds up all rules, and their values
+	by          string // what to rank by: hits, or an outcome
+	rows        int    // how many to rank
+	now         int64  // Unix seconds
 }
 
-// Parse reads a question from parameters, which may have these names. Its error is a [Refusal].
-func (h *History) Parse(p Parameters, names ...string) (*Question, error) {
+// read reads a question from parameters, which may have these names. Its error is a [Refusal].
+func (h *History) read(p Parameters, names ...string) (*question, error) {
 	if err := p.Check(names...); err != nil {
 		return nil, err
 	}
@@ -90,11 +76,10 @@ func (h *History) Parse(p Parameters, names ...string) (*Question, error) {
 		return nil, refuse("step: this range has %d steps of %s, more than %d: use wider ones.", steps(inRange, step),
 			stepName(step), maxPoints)
 	}
-	return &Question{
+	return &question{Question: history.Question{
 		Query: history.Query{Domain: p.optional("domain"), Path: p.optional("path"), Value: p.optional("value"), Outcomes: outcomes},
-		Range: inRange, points: points, step: step, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows,
-		zone: zone, Now: now.Unix(),
-	}, nil
+		Range: inRange, Points: points, Step: step, Zone: zone,
+	}, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows, now: now.Unix()}, nil
 }
 
 // Refusal is the error of a question that cannot be answered: a sentence for the asker.

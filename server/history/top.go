@@ -1,4 +1,4 @@
-package query
+package historyapi
 
 import (
 	"cmp"
@@ -63,12 +63,12 @@ func (r *RankedHits) Add(other *RankedHits) {
 
 // Top answers which rules, and values where a rule counts them each by itself, had the most hits.
 func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
-	q, err := h.Parse(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
+	q, err := h.read(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
 	if err != nil {
 		return TopAnswer{}, err
 	}
 	rows := make(map[history.ID]*TopRow)
-	r, err := h.gather(ctx, q, func(shape) { clear(rows) }, func(s history.Series) error {
+	g, err := q.Gather(ctx, h.store, func(history.Shape) { clear(rows) }, func(s history.Series) error {
 		hits := s.Stored()
 		if hits == 0 {
 			return nil
@@ -97,11 +97,11 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 	}
 	a := q.rank(rows)
 	personal := slices.ContainsFunc(a.Top, func(r TopRow) bool { return history.IsPersonal(r.Value) })
-	a.Metadata, err = h.metadata(ctx, q, &r, personal)
+	a.Metadata, err = h.metadata(ctx, q, &g, personal)
 	return a, err
 }
 
-func (q *Question) rank(rows map[history.ID]*TopRow) TopAnswer {
+func (q *question) rank(rows map[history.ID]*TopRow) TopAnswer {
 	a := TopAnswer{By: q.by, Top: []TopRow{}}
 	var ranked []*TopRow
 	for id, row := range rows {

@@ -1,0 +1,113 @@
+package historyapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// maxProbed is how many series are read as a whole to say where hits are, because a range has none.
+const maxProbed = 1000
+
+// maxCompared is how many series are looked at for a value like one that is not stored.
+const maxCompared = 10_000
+
+var errTooManySeries = errors.New("too many series")
+
+// Metadata is what answers say of the range and of what they were made of. All times are Unix seconds.
+type Metadata struct {
+	Origin
+	From       int64    `json:"from"`                 // that asked for, widened to whole buckets
+	To         int64    `json:"to"`                   // exclusive
+	Step       int64    `json:"step,omitempty"`       // seconds, of the buckets; 0, and left out, unless a step was asked for
+	Since      int64    `json:"since,omitempty"`      // where the first hits are stored: of the range, or of all time if it has none
+	Until      int64    `json:"until,omitempty"`      // and where the last ones end; a curve with hits leaves both out
+	NoSeries   bool     `json:"no_series,omitempty"`  // nothing of what is asked for was ever stored
+	Lag        int64    `json:"lag,omitempty"`        // seconds that hits take at most until they are stored, if the range ends in them
+	AskedFrom  int64    `json:"asked_from,omitempty"` // the range that was asked for, if From, or To and not beyond now, is a minute or more outside it
+	AskedTo    int64    `json:"asked_to,omitempty"`
+	Warnings   []string `json:"warnings"`
+	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: a warning names one
+}
+
+// metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
+func (h *History) metadata(ctx context.Context, q *question, g *history.Gathered, personal bool, warnings ...string) (Metadata, error) {
+	a := Metadata{From: g.From, To: g.To, Step: g.Step, NoSeries: !g.Found && g.Unreadable.Count == 0, Unreadable: g.Unreadable.Count}
+	if lag := int64(h.FlushInterval.Seconds()); q.Range.To > q.now-lag {
+		a.Lag = lag
+	}
+	if max(q.Range.From-g.From, min(g.To, q.now+1)-q.Range.To) >= history.Minute {
+		a.AskedFrom, a.AskedTo = q.Range.From, q.Range.To
+	}
+	a.Warnings = append(append([]string{}, warnings...), g.Unreadable.Warnings()...)
+	if a.NoSeries {
+		unknown, err := h.unknownValue(ctx, q)
+		if err != nil {
+			return a, err
+		}
+		a.Warnings = append(a.Warnings, unknown...)
+	} else if (personal || q.Value != nil && !g.Found) && history.HidesValues(ctx) {
+		a.Warnings = append(a.Warnings, HiddenNotice)
+	}
+	stored, err := h.storedRange(ctx, q, g)
+	a.Since, a.Until = stored.From, stored.To
+	return a, err
+}
+
+// unknownValue returns a sentence if the value of a question without series is stored for none of its rules: how values are
+// written, with the one that is most like it. Who may not read values is told that instead.
+func (h *History) unknownValue(ctx context.Context, q *question) ([]string, error) {
+	if q.Value == nil {
+		return nil, nil
+	}
+	if history.HidesValues(ctx) {
+		return []string{HiddenNotice}, nil
+	}
+	all, near, series := q.Query, descriptors.Nearest{Wanted: *q.Value}, 0
+	all.Value, all.Outcomes = nil, nil
+	found, err := all.Each(ctx, h.store, history.Range{}, func(s history.Series) error {
+		if series++; series > maxCompared {
+			return errTooManySeries
+		}
+		if history.IsPersonal(s.ID.Value) {
+			near.Add(descriptors.ReadablePath(s.ID.Value))
+		}
+		return nil
+	})
+	switch {
+	case err != nil && !errors.Is(err, errTooManySeries):
+		return nil, err
+	case near.Found == "" && found:
+		return []string{"No value is kept there: value_to_metric or detailed_metric of a rule keeps its values."}, nil
+	case near.Found == "" || near.Found == descriptors.ReadablePath(*q.Value):
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("There is no value %q: values are written as key=value, and the most like it is %q.", *q.Value, near.Found)}, nil
+}
+
+// storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
+// of all time. It is empty if nothing is stored, or too many series are.
+func (h *History) storedRange(ctx context.Context, q *question, g *history.Gathered) (history.Range, error) {
+	if met, some := g.Met.Range(); some {
+		return met, nil
+	}
+	var all history.Extent
+	series := 0
+	_, err := q.Each(ctx, h.store, history.Always(), func(s history.Series) error {
+		if series++; series > maxProbed {
+			return errTooManySeries
+		}
+		if s.Err == nil {
+			all.Add(s.Points)
+		}
+		return nil
+	})
+	if errors.Is(err, errTooManySeries) {
+		return history.Range{}, nil
+	}
+	stored, _ := all.Range()
+	return stored, err
+}
