@@ -12,17 +12,17 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxMoves is how many chunks a transaction of the job moves: some milliseconds, for which writers wait.
+// maxMoves is the most chunks that a transaction moves, so that writers wait for some milliseconds only.
 const maxMoves = 100
 
-// Downsample implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
-// partition is damaged it goes on with the next, and reports the first at the end.
+// Downsample implements [history.Store]. It goes through the partitions in transactions of at most maxMoves chunks. After a
+// damaged partition it goes on with the next, and in the end reports the first error.
 func (s *Store) Downsample(ctx context.Context, at time.Time) (history.DownsampleResult, error) {
 	now := min(at.Unix(), s.c.Now().Unix())
 	var did history.DownsampleResult
 	var damage error
 	for p := range history.Partitions {
-		r := roller{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
+		r := downsampler{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
 		for more := true; more; {
 			some, err := r.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
@@ -36,32 +36,31 @@ func (s *Store) Downsample(ctx context.Context, at time.Time) (history.Downsampl
 	return did, damage
 }
 
-// roller runs the job in one partition.
-type roller struct {
+// downsampler downsamples one partition.
+type downsampler struct {
 	*Store
 	p    history.Partition
 	now  int64
-	tier history.Tier        // the next whose chunks are looked through
-	due  []dueChunk          // of the tiers before, and not moved yet
+	tier history.Tier        // the next tier to search for due chunks
+	due  []dueChunk          // found in earlier tiers, not moved yet
 	seen map[seriesHash]bool // series that were moved or dropped
 
-	// Of the transaction that is under way.
+	// Of the present transaction:
 	table  *table
-	budget int // chunks that may still be moved
+	budget int // chunks that it may still move
 	did    history.DownsampleResult
 }
 
-// dueChunk is a chunk of a series that is to be moved, or that may have days to be dropped.
+// dueChunk is a chunk of a series that has to be moved, or may have days to drop.
 type dueChunk struct {
 	hash  seriesHash
 	chunk history.Chunk
 }
 
-// transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
-// when nothing is left.
-func (r *roller) transaction(ctx context.Context) (history.DownsampleResult, error) {
+// transaction runs one transaction, and returns what it committed. It counts the partition when nothing is left to do.
+func (r *downsampler) transaction(ctx context.Context) (history.DownsampleResult, error) {
 	r.budget, r.did = maxMoves, history.DownsampleResult{}
-	err := r.inTurn(ctx, func() error { return r.update(r.rollSome) })
+	err := r.withLock(ctx, func() error { return r.update(r.moveSome) })
 	switch {
 	case err == nil:
 		r.c.Step("roll: after")
@@ -74,13 +73,13 @@ func (r *roller) transaction(ctx context.Context) (history.DownsampleResult, err
 	return r.did, nil
 }
 
-// rollSome forgets writers, and moves what is due until nothing is, or the transaction has moved enough: the finest tier
-// first, so that each chunk is moved once.
-func (r *roller) rollSome(tx *bolt.Tx) (err error) {
+// moveSome deletes old positions and moves due chunks, until none is left or the budget is used. It begins with the finest
+// tier, so that each chunk moves once.
+func (r *downsampler) moveSome(tx *bolt.Tx) (err error) {
 	if r.table, err = r.Store.table(tx, r.p); err != nil {
 		return err
 	}
-	forgot, err := r.forget()
+	deleted, err := r.deletePositions()
 	if err != nil {
 		return err
 	}
@@ -95,15 +94,15 @@ func (r *roller) rollSome(tx *bolt.Tx) (err error) {
 			return err
 		}
 	}
-	if !forgot && r.did == (history.DownsampleResult{}) {
+	if !deleted && r.did == (history.DownsampleResult{}) {
 		return errNothing
 	}
 	r.c.Step("roll: moved")
 	return nil
 }
 
-// forget removes the positions of writers that have long gone, and reports whether there were any.
-func (r *roller) forget() (bool, error) {
+// deletePositions deletes the positions of writers that ended long ago, and reports whether there were any.
+func (r *downsampler) deletePositions() (bool, error) {
 	before := r.now - int64(history.ForgetAfter/time.Second)
 	var gone [][]byte
 	for key, row := range r.table.withPrefix([]byte{byte(r.p), positionRow}) {
@@ -123,8 +122,8 @@ func (r *roller) forget() (bool, error) {
 	return len(gone) > 0, nil
 }
 
-// findDue returns the chunks of the tier that are due, oldest first, and those of days of which some may be too old.
-func (r *roller) findDue() (found []dueChunk, err error) {
+// findDue returns the due chunks of the tier, oldest first, and chunks of days some of which may be past the retention.
+func (r *downsampler) findDue() (found []dueChunk, err error) {
 	chunks, err := r.table.chunks(r.tier, r.tier)
 	for _, c := range chunks {
 		if r.c.Keep.Due(c, c.Start()) > r.now {
@@ -141,8 +140,8 @@ func (r *roller) findDue() (found []dueChunk, err error) {
 	return found, err
 }
 
-// move moves a chunk, or drops days of it. It does nothing if it has gone, or if none of its days is too old.
-func (r *roller) move(d dueChunk) error {
+// move moves a chunk, or drops its days past the retention. It does nothing if the chunk is gone, or no day is that old.
+func (r *downsampler) move(d dueChunk) error {
 	key := seriesKey(r.p, d.hash)
 	row, found, err := get(r.table, key, decodeSeries)
 	if err == nil && !found && r.table.rows.Get(chunkKey(r.p, d.chunk, d.hash)) == nil {
